@@ -1,0 +1,223 @@
+package weir
+
+import (
+	"math"
+	"time"
+)
+
+// State is what a limit keeps of one key, as words whose meaning is the
+// algorithm's. Nil, and all zeros, is "never used". It holds no pointers and
+// no seconds since boot, so that it may be written to a file or a wire.
+type State []uint64
+
+// words makes s n words long.
+func (s State) words(n int) State {
+	if len(s) >= n {
+		return s
+	}
+	longer := make(State, n)
+	copy(longer, s)
+	return longer
+}
+
+// mark is what a receipt remembers of a charge.
+type mark = [2]uint64
+
+// algorithm is how one kind of limit counts. Its methods are pure: they read
+// no clock, and all but charge, refuse and giveBack leave s alone. Times are
+// microseconds. now may run backwards: an event may then be denied for longer,
+// never allowed sooner.
+type algorithm interface {
+	// words is the length of a state, or 0 when it grows.
+	words() int
+	// most is the largest cost that can ever fit.
+	most() int64
+	// room is the largest cost that fits now when waiting up to patience is
+	// fine; −1 when more than the limit is used.
+	room(s State, now Instant, patience int64) int64
+	// wait is how long until cost, at most most, fits; 0 when that is not known.
+	wait(s State, now Instant, cost, patience int64) int64
+	// hold is how long a cost that fits has to wait before it goes.
+	hold(s State, now Instant, cost int64) int64
+	// charge counts cost events, even beyond the limit when forced. The state
+	// it returns may share memory with s.
+	charge(s State, now Instant, cost int64, forced bool, id uint64) (State, mark)
+	// refuse notes a denied ask, where a denial leaves a trace.
+	refuse(s State, now Instant, cost int64) State
+	// standing is how many events would pass one by one, and how long until s is
+	// as never used.
+	standing(s State, now Instant) (remaining, reset int64)
+	// giveBack takes back events of the receipt, as far as its stretch is still
+	// outstanding.
+	giveBack(s State, now Instant, r *Receipt, events int64) State
+	// used is the events in use, rounded up.
+	used(s State, now Instant) int64
+	// adopt makes a state of s, kept so far by the algorithm from.
+	adopt(s State, from algorithm, now Instant) State
+	// bound is the most that can pass in any interval of this width.
+	bound(width, largest int64) int64
+}
+
+// Words is the length of a state of l, or 0 when states of l grow with use.
+func (l *Limit) Words() int { return l.algo.words() }
+
+// Decide is what l alone says to a, given the state of a's key. It changes
+// nothing. Of the decision it leaves Charged, Remaining, ResetAfter and Receipt
+// to Commit, for they depend on what the other limits of the take say.
+func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
+	now = now.clamp()
+	if a.After {
+		return l.decideAfter(s, now, a)
+	}
+	patience := min(micros(a.MaxHold), int64(MaxDrain/time.Microsecond))
+	room := l.algo.room(s, now, patience)
+	d := Decision{Cost: a.Cost}
+	if a.AtLeast > 0 && room < a.Cost {
+		d.Cost = max(a.AtLeast, room)
+	}
+	switch {
+	case d.Cost <= room:
+		d.Outcome = Allowed
+		d.Hold = duration(l.algo.hold(s, now, d.Cost))
+	case d.Cost > l.algo.most():
+		d.Outcome = Impossible
+	default:
+		d.RetryAfter = duration(l.algo.wait(s, now, d.Cost, patience))
+	}
+	return d
+}
+
+// decideAfter answers a report of work done: would a next event pass?
+func (l *Limit) decideAfter(s State, now Instant, a *Ask) Decision {
+	d := Decision{Cost: a.Cost}
+	next := int64(1)
+	if !a.Peek {
+		next += a.Cost
+	}
+	remaining, _ := l.algo.standing(s, now)
+	switch {
+	case next <= remaining:
+		d.Outcome = Allowed
+	case l.algo.most() == 0:
+		d.Outcome = Impossible
+	}
+	return d
+}
+
+// Commit carries out what Resolve decided: it returns the state to keep and
+// fills in the rest of d. The state may share memory with s.
+func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
+	now = now.clamp()
+	switch {
+	case d.Charged:
+		var m mark
+		s, m = l.algo.charge(s, now, d.Cost, a.After, a.Receipt)
+		if a.Receipt != 0 && !a.After {
+			d.Receipt = l.receipt(now, a, d, m)
+		}
+	case d.Outcome == Denied && !a.Peek:
+		s = l.algo.refuse(s, now, d.Cost)
+	}
+	remaining, reset := l.algo.standing(s, now)
+	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	if a.After && d.Outcome == Denied {
+		d.RetryAfter = duration(l.algo.wait(s, now, 1, 0))
+	}
+	return s
+}
+
+func (l *Limit) receipt(now Instant, a *Ask, d *Decision, m mark) *Receipt {
+	life := micros(ReceiptLife) + micros(d.Hold)
+	if l.spec.Algorithm == Concurrent {
+		life = micros(l.spec.TTL)
+	}
+	return &Receipt{
+		ID: a.Receipt, State: a.State, Limit: l, Cost: d.Cost,
+		Taken: now, Expires: now + Instant(life), Mark: m,
+	}
+}
+
+// Fresh is whether s is as never used, so that it may be dropped.
+func (l *Limit) Fresh(s State, now Instant) bool {
+	_, reset := l.algo.standing(s, now.clamp())
+	return reset == 0
+}
+
+// Standing is how many events would pass now, one by one, and how long until s
+// is as never used.
+func (l *Limit) Standing(s State, now Instant) (remaining int64, resetAfter time.Duration) {
+	n, reset := l.algo.standing(s, now.clamp())
+	return n, duration(reset)
+}
+
+// Settle settles a receipt against the state of its key, kept by l, and
+// returns the state to keep. It fails with ErrExpired or ErrNoPermit, and then
+// has changed nothing. That a receipt works once is for the store to see to.
+func (l *Limit) Settle(s State, now Instant, st *Settlement) (State, error) {
+	now = now.clamp()
+	r := st.Receipt
+	if c, ok := l.algo.(*concurrent); ok {
+		return c.settle(s, now, st)
+	}
+	switch {
+	case st.Renew:
+		return s, ErrNoPermit
+	case now >= r.Expires:
+		return s, ErrExpired
+	case st.Used > r.Cost:
+		s, _ = l.algo.charge(s, now, min(st.Used, MaxCount)-r.Cost, true, 0)
+	case r.Limit.text == l.text:
+		s = l.algo.giveBack(s, now, r, r.Cost-max(st.Used, 0))
+	}
+	return s, nil
+}
+
+// Adopt makes a state of l from one that was kept by the limit old: what was
+// used stays used, rounded up to whole events and at most as much as l ever
+// passes at once.
+func (l *Limit) Adopt(s State, old *Limit, now Instant) State {
+	switch {
+	case old == nil || old.text == l.text:
+		return s
+	case old.Fresh(s, now):
+		return nil
+	}
+	return l.algo.adopt(s, old.algo, now.clamp())
+}
+
+// Bound is the most events that can pass in any interval [t, t+width) when no
+// request costs more than largest: what the limit promises. It holds for
+// traffic that is neither reported afterwards nor given back. For concurrent
+// permits, which bound no rate, it is the largest int64.
+func (l *Limit) Bound(width time.Duration, largest int64) int64 {
+	us := micros(width)
+	if us <= 0 || l.algo.most() == 0 {
+		return 0
+	}
+	return l.algo.bound(us, min(max(largest, 1), l.algo.most()))
+}
+
+// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
+
+// times is a × b, at most the largest int64.
+func times(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// plus is a + b, at most the largest int64.
+func plus(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,445 @@
+package weir_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+const module = "github.com/weir-limit/weir"
+
+// forbidden is which packages may not import what, themselves or through other
+// packages of this module, tests aside. Patterns are separated by spaces: "x/..."
+// is x and all below it, "*" is one path element, "-x" takes x out again. "weir"
+// stands for this module's path; "std" and "third-party" for all packages of that
+// kind. A line may speak of packages that are still to come.
+var forbidden = []struct{ packages, imports, why string }{
+	{"weir", "third-party weir/...", "importing the rules of limiting must cost nothing"},
+	{
+		"weir",
+		"std -cmp -context -encoding -errors -fmt -iter -maps -math -math/bits -math/rand/v2 -slices -strconv -strings -time -unicode/utf8",
+		"what decides does no I/O, starts no goroutine and locks nothing",
+	},
+	{"weir/memstore", "third-party weir/... -weir", "a store brings one dependency, and memory needs none"},
+	{"weir/rules/...", "third-party -go.yaml.in/yaml/...", "rules are used in process; all that they need is a YAML reader"},
+	{"weir/rules/...", "weir/... -weir -weir/rules/...", "rules know limits, and nobody who uses them"},
+	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
+	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/sharing/... -weir/sim/...", "what is simulated must be what decides, without a server around it"},
+	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
+	{"weir/storetest", "third-party weir/... -weir", "a store outside of this module must be able to run the suite"},
+	{
+		"weir weir/memstore weir/rules/... weir/sim/... weir/storetest weir/internal/sharing/...",
+		"net/... log/... os/exec os/signal plugin syscall",
+		"a library talks to nobody and logs nothing: its caller does",
+	},
+	{
+		"weir/... -weir/internal/... -weir/cmd/... -weir/examples/... weir/internal/guard weir/internal/sharing/...",
+		"weir/cmd/... weir/internal/... -weir/internal/guard -weir/internal/sharing/...",
+		"library packages import no server package",
+	},
+	{"weir/redisstore weir/memcachestore weir/client", "weir/... -weir -weir/internal/guard", "a store adapts one dependency to the contract of the root"},
+	{"weir/internal/guard", "weir/... -weir", "it goes around any store"},
+	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/accesslog", "third-party weir/... -weir", "reading a log knows nothing of rules"},
+	{"weir/internal/replay", "net/http third-party -go.yaml.in/yaml/...", "a replay is computed from a log alone"},
+	{"weir/internal/plot", "net/http third-party", "a picture is computed from a series alone"},
+	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
+	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
+	{"weir/internal/resp", "weir/internal/rls weir/internal/httpapi weir/internal/webui", "a door can be left out without the others noticing"},
+	{"weir/... -weir/cmd/...", "weir/internal/daemon", "only the command knows the whole"},
+	{"weir/... -weir/cmd/...", "weir/cmd/...", "nothing stands on the command"},
+	{"weir/... -weir/cmd/... -weir/examples/...", "os/signal github.com/spf13/... github.com/schollz/...", "flags, signals and progress bars belong to main"},
+	{"weir/... -weir/storetest -weir/internal/*test -weir/internal/*/*test", "testing/...", "test support does not belong in a shipped binary"},
+	{"weir/...", "log math/rand unsafe", "take log/slog, handed in; math/rand/v2; and memory as Go gives it"},
+}
+
+func TestImports(t *testing.T) {
+	packages := load(t)
+	for _, f := range forbidden {
+		of := 0
+		for _, p := range packages {
+			if !matches(f.packages, p.name) {
+				continue
+			}
+			of++
+			for chain := range packages.imports(p) {
+				if last := chain[len(chain)-1]; matches(f.imports, last) {
+					t.Errorf("%s must not import %s: %s (%s)", p.name, last, f.why, strings.Join(chain, " → "))
+				}
+			}
+		}
+		if of == 0 {
+			t.Logf("%s: no such package yet", f.packages)
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	for _, p := range load(t) {
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		switch {
+		case p.Doc == "":
+			t.Errorf("%s has no package comment", p.name)
+		case p.Name != "main" && !strings.HasPrefix(p.Doc, "Package "+p.Name+" "):
+			t.Errorf("%s: its comment %q must begin with \"Package %s\"", p.name, p.Doc, p.Name)
+		}
+	}
+}
+
+func TestNoInit(t *testing.T) {
+	for _, p := range load(t) {
+		for _, file := range p.parse(t) {
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s: func init: what is imported must not act by itself", p.fset.Position(f.Pos()))
+				}
+			}
+		}
+	}
+}
+
+// TestDeciding holds what decides to "now is a parameter": only limiter.go, the
+// edge for callers in process, reads a clock, waits or draws a random number.
+func TestDeciding(t *testing.T) {
+	p := load(t).find(t, "weir")
+	info := p.check(t)
+	for id, o := range info.Uses {
+		at := p.fset.Position(id.Pos())
+		if o.Pkg() == nil || filepath.Base(at.Filename) == "limiter.go" {
+			continue
+		}
+		switch o.Pkg().Path() {
+		case "time":
+			if slices.Contains([]string{"After", "AfterFunc", "Local", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}, o.Name()) {
+				t.Errorf("%s: time.%s: now is a parameter of what decides", at, o.Name())
+			}
+		case "math/rand/v2":
+			t.Errorf("%s: rand.%s: a decision does not depend on chance", at, o.Name())
+		}
+	}
+	for _, file := range p.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: go: what decides starts no goroutine", p.fset.Position(g.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// TestNoFloat holds decisions to integers: no expression of these packages has
+// a type that could round.
+func TestNoFloat(t *testing.T) {
+	packages := load(t)
+	for _, name := range []string{"weir", "weir/memstore"} {
+		p := packages.find(t, name)
+		for e, tv := range p.check(t).Types {
+			if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&(types.IsFloat|types.IsComplex) != 0 {
+				t.Errorf("%s: %s is a %s: decisions are exact, in integers", p.fset.Position(e.Pos()), types.ExprString(e), tv.Type)
+			}
+		}
+	}
+}
+
+// TestFilesAreAtHomeAnywhere finds paths that only one machine has.
+func TestFilesAreAtHomeAnywhere(t *testing.T) {
+	home := regexp.MustCompile(`(^|[^\w.~-])/(work|root)/`)
+	for name, text := range texts(t) {
+		for i, line := range strings.Split(text, "\n") {
+			if home.MatchString(line) && name != "architecture_test.go" {
+				t.Errorf("%s:%d: %q is the path of one machine", name, i+1, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// TestLinks follows every link of the documents that stays in the repository,
+// down to the heading.
+func TestLinks(t *testing.T) {
+	links := regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|^\[[^]]+\]:\s+(\S+)|(?:src|href)="([^"]+)"`)
+	documents := texts(t)
+	for name, text := range documents {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for i, line := range prose(text) {
+			for _, m := range links.FindAllStringSubmatch(line, -1) {
+				target := m[1] + m[2] + m[3]
+				if err := follow(documents, name, target); err != nil {
+					t.Errorf("%s:%d: link %s: %v", name, i+1, target, err)
+				}
+			}
+		}
+	}
+}
+
+// prose is the lines of a document, blank where they are code.
+func prose(document string) []string {
+	code := regexp.MustCompile("`[^`]*`")
+	lines := strings.Split(document, "\n")
+	fenced := false
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if fence || fenced {
+			lines[i] = ""
+		}
+		if fence {
+			fenced = !fenced
+		}
+		lines[i] = code.ReplaceAllString(lines[i], "")
+	}
+	return lines
+}
+
+func follow(documents map[string]string, from, target string) error {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "" || u.Host != "" {
+		return err
+	}
+	to := from
+	if u.Path != "" {
+		to = path.Join(path.Dir(from), u.Path)
+		if _, err := os.Stat(filepath.FromSlash(to)); err != nil {
+			return errors.New("no such file")
+		}
+	}
+	if u.Fragment != "" && path.Ext(to) == ".md" && !slices.Contains(headings(documents[to]), u.Fragment) {
+		return errors.New("no such heading")
+	}
+	return nil
+}
+
+// headings is the anchors of a document as code hosts make them: lower case,
+// without punctuation, - for a space, and -1, -2, … after one that was there before.
+func headings(document string) []string {
+	var anchors []string
+	seen := map[string]int{}
+	fenced := false
+	for line := range strings.Lines(document) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		}
+		title := strings.TrimLeft(line, "#")
+		if fenced || title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(title))
+		if n := seen[anchor]; n > 0 {
+			anchors = append(anchors, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			anchors = append(anchors, anchor)
+		}
+		seen[anchor]++
+	}
+	return anchors
+}
+
+// texts is the text files of the repository by their slashed names.
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	walk(t, func(name string, d fs.DirEntry) error {
+		if d.IsDir() || !d.Type().IsRegular() {
+			return nil
+		}
+		b, err := os.ReadFile(name)
+		if err == nil && !bytes.Contains(b, []byte{0}) {
+			files[filepath.ToSlash(name)] = string(b)
+		}
+		return err
+	})
+	return files
+}
+
+// walk visits the folders and files of the repository, without those that are
+// made by building, testing or version control.
+func walk(t *testing.T, visit func(name string, d fs.DirEntry) error) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch base := d.Name(); {
+		case d.IsDir() && slices.Contains([]string{".git", "bin", "node_modules"}, base):
+			return fs.SkipDir
+		case slices.Contains([]string{".test", ".out", ".exe", ".prof"}, path.Ext(base)):
+			return nil
+		}
+		return visit(name, d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pkg is a package of this module.
+type pkg struct {
+	*build.Package
+	name  string // its import path, with "weir" for the module's
+	all   pkgs
+	fset  *token.FileSet
+	std   types.Importer
+	files []*ast.File
+	types *types.Package
+	info  *types.Info
+}
+
+type pkgs map[string]*pkg
+
+// load reads all packages of this module by their import clauses. It runs no
+// command, so that the cache of go test sees what the answer depends on.
+func load(t *testing.T) pkgs {
+	t.Helper()
+	all, fset := pkgs{}, token.NewFileSet()
+	std := importer.ForCompiler(fset, "source", nil)
+	walk(t, func(dir string, d fs.DirEntry) error {
+		if !d.IsDir() {
+			return nil
+		}
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if dir != "." && (err == nil || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_")) {
+			return fs.SkipDir
+		}
+		p, err := build.ImportDir(dir, 0)
+		if _, empty := errors.AsType[*build.NoGoError](err); empty {
+			return nil
+		}
+		name := path.Join("weir", filepath.ToSlash(dir))
+		all[name] = &pkg{Package: p, name: name, all: all, fset: fset, std: std}
+		return err
+	})
+	return all
+}
+
+func (all pkgs) find(t *testing.T, name string) *pkg {
+	t.Helper()
+	p := all[name]
+	if p == nil {
+		t.Skipf("no package %s yet", name)
+	}
+	return p
+}
+
+// short is an import path as forbidden writes it.
+func short(importPath string) string {
+	if rest, ok := strings.CutPrefix(importPath, module); ok && (rest == "" || rest[0] == '/') {
+		return "weir" + rest
+	}
+	return importPath
+}
+
+// imports yields for every package that p imports, itself or through others of
+// this module, a way from p to it.
+func (all pkgs) imports(p *pkg) func(yield func(chain []string) bool) {
+	return func(yield func([]string) bool) {
+		seen := map[string]bool{}
+		var visit func(p *pkg, chain []string) bool
+		visit = func(p *pkg, chain []string) bool {
+			for _, importPath := range p.Imports {
+				name := short(importPath)
+				if seen[name] {
+					continue
+				}
+				seen[name] = true
+				way := append(slices.Clone(chain), name)
+				if !yield(way) || all[name] != nil && !visit(all[name], way) {
+					return false
+				}
+			}
+			return true
+		}
+		visit(p, []string{p.name})
+	}
+}
+
+// matches is whether the last of the patterns that fits name is without a minus.
+func matches(patterns, name string) bool {
+	yes := false
+	for pattern := range strings.FieldsSeq(patterns) {
+		rest, out := strings.CutPrefix(pattern, "-")
+		if fits(rest, name) {
+			yes = !out
+		}
+	}
+	return yes
+}
+
+func fits(pattern, name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	switch pattern {
+	case "third-party":
+		return strings.Contains(first, ".")
+	case "std":
+		return first != "weir" && !strings.Contains(first, ".")
+	}
+	if below, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return name == below || strings.HasPrefix(name, below+"/")
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// parse reads the files of p that are not tests.
+func (p *pkg) parse(t *testing.T) []*ast.File {
+	t.Helper()
+	if p.files == nil {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(p.fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.files = append(p.files, file)
+		}
+	}
+	return p.files
+}
+
+// check finds the types of p and of the packages of this module below it.
+func (p *pkg) check(t *testing.T) *types.Info {
+	t.Helper()
+	if p.info == nil {
+		p.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+		config := types.Config{Importer: importFunc(func(importPath string) (*types.Package, error) {
+			if below := p.all[short(importPath)]; below != nil {
+				below.check(t)
+				return below.types, nil
+			}
+			return p.std.Import(importPath)
+		})}
+		var err error
+		if p.types, err = config.Check(p.name, p.fset, p.parse(t), p.info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p.info
+}
+
+type importFunc func(importPath string) (*types.Package, error)
+
+func (f importFunc) Import(importPath string) (*types.Package, error) { return f(importPath) }

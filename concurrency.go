@@ -1,0 +1,144 @@
+package weir
+
+// concurrent hands out permits: at most count at any instant. A permit comes
+// back with its receipt, or frees itself when its ttl is over.
+//
+//	word 0    permits held, those that have run out since the last take included
+//	word 1…   three words a holder: when it runs out, its id, how many permits;
+//	          in the order in which they run out
+//
+// A count of permits bounds no rate: quick holders pass any number.
+type concurrent struct {
+	count int64
+	ttl   int64 // microseconds
+}
+
+// MaxHolders is how many takes may hold permits of one key at a time; more are
+// denied, whatever the count.
+const MaxHolders = 1 << 16
+
+const holderWords = 3
+
+func newConcurrent(s *Spec) algorithm {
+	return &concurrent{count: s.Count, ttl: micros(s.TTL)}
+}
+
+func (c *concurrent) words() int  { return 0 }
+func (c *concurrent) most() int64 { return c.count }
+
+// holders is where the live holders of s begin, and the permits they hold.
+func (c *concurrent) holders(s State, now Instant) (first int, held int64) {
+	if len(s) == 0 {
+		return 1, 0
+	}
+	first, held = 1, int64(s[0])
+	for first < len(s) && Instant(s[first]) <= now {
+		held -= int64(s[first+2])
+		first += holderWords
+	}
+	return first, held
+}
+
+func (c *concurrent) room(s State, now Instant, _ int64) int64 {
+	first, held := c.holders(s, now)
+	if len(s)-first >= MaxHolders*holderWords {
+		return 0
+	}
+	return max(c.count-held, -1)
+}
+
+// wait is not known: a permit may come back at any moment.
+func (c *concurrent) wait(State, Instant, int64, int64) int64 { return 0 }
+func (c *concurrent) hold(State, Instant, int64) int64        { return 0 }
+
+func (c *concurrent) charge(s State, now Instant, cost int64, _ bool, id uint64) (State, mark) {
+	s = c.live(s, now)
+	if len(s) == 0 {
+		s = append(s, 0)
+	}
+	s = append(s, uint64(c.expiry(s, now)), id, uint64(cost))
+	s[0] += uint64(cost)
+	return s, mark{id}
+}
+
+// expiry is when a permit given now runs out. Under a clock that stepped back
+// it is as late as the latest, which keeps the holders in order.
+func (c *concurrent) expiry(s State, now Instant) Instant {
+	at := now + Instant(c.ttl)
+	if n := len(s); n > holderWords {
+		at = max(at, Instant(s[n-holderWords]))
+	}
+	return at
+}
+
+// live is s without the holders whose time is over.
+func (c *concurrent) live(s State, now Instant) State {
+	first, held := c.holders(s, now)
+	if first == 1 {
+		return s
+	}
+	n := copy(s[1:], s[first:])
+	s[0] = uint64(held)
+	return s[:1+n]
+}
+
+func (c *concurrent) refuse(s State, _ Instant, _ int64) State { return s }
+
+func (c *concurrent) standing(s State, now Instant) (remaining, reset int64) {
+	first, held := c.holders(s, now)
+	if first >= len(s) {
+		return c.count, 0
+	}
+	remaining = max(c.count-held, 0)
+	if len(s)-first >= MaxHolders*holderWords {
+		remaining = 0
+	}
+	return remaining, int64(s[len(s)-holderWords]) - int64(now)
+}
+
+// settle frees the permits of a receipt, or renews them.
+func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error) {
+	s = c.live(s, now)
+	at := c.find(s, st.Receipt.Mark[0])
+	if at < 0 {
+		return s, ErrExpired
+	}
+	cost := s[at+2]
+	copy(s[at:], s[at+holderWords:])
+	s = s[:len(s)-holderWords]
+	if st.Renew {
+		return append(s, uint64(c.expiry(s, now)), st.Receipt.Mark[0], cost), nil
+	}
+	s[0] -= cost
+	if len(s) == 1 {
+		return s[:0], nil
+	}
+	return s, nil
+}
+
+// find is where the holder of an id is, or −1. Permits taken without a receipt
+// have no id and can't be found.
+func (c *concurrent) find(s State, id uint64) int {
+	for i := 1; i < len(s) && id != 0; i += holderWords {
+		if s[i+1] == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *concurrent) giveBack(s State, _ Instant, _ *Receipt, _ int64) State { return s }
+
+// used is nothing in the terms of other algorithms: permits are no events.
+func (c *concurrent) used(State, Instant) int64 { return 0 }
+
+// adopt keeps the permits that are out, even when they are more than c would
+// give.
+func (c *concurrent) adopt(s State, from algorithm, now Instant) State {
+	if _, ok := from.(*concurrent); ok {
+		return c.live(s, now)
+	}
+	return nil
+}
+
+func (c *concurrent) bound(int64, int64) int64 { return 1<<63 - 1 }

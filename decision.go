@@ -1,0 +1,96 @@
+package weir
+
+import "time"
+
+// Outcome is what one limit says of one ask.
+type Outcome uint8
+
+// The outcomes. A denial is an answer, not an error.
+const (
+	Denied     Outcome = iota // not now
+	Allowed                   // now, or after Decision.Hold
+	Impossible                // never: the cost is more than the limit can ever pass
+)
+
+// String is "denied", "allowed" or "impossible".
+func (o Outcome) String() string {
+	return [...]string{"denied", "allowed", "impossible"}[o]
+}
+
+// Decision is the answer of one limit.
+type Decision struct {
+	// Outcome is what this limit alone says.
+	Outcome Outcome
+	// Charged tells that the limit counts the cost as used. A limit that allows
+	// is not charged when another of the same take denies, by a peek, or by a
+	// cost of 0.
+	Charged bool
+	// Cost is the events that were asked for, or with Ask.AtLeast those granted.
+	Cost int64
+	// Remaining is how many more events would pass now, one by one. After
+	// taking 3 of a fresh "10/min" it is 7.
+	Remaining int64
+	// RetryAfter is how long until the same ask is allowed if nobody else asks:
+	// a microsecond earlier it is not. 0 when allowed, when impossible, and
+	// when no time is known because a permit must come back first.
+	RetryAfter time.Duration
+	// ResetAfter is how long until the limit is as if never used.
+	ResetAfter time.Duration
+	// Hold is how long the caller has to wait before it goes: its slot in a
+	// leaky-queue, or its reservation within Ask.MaxHold.
+	Hold time.Duration
+	// Receipt is the proof of the charge, when it was asked for.
+	Receipt *Receipt
+}
+
+// Decisive is the index of the decision that explains the answer to a take:
+// the first impossible one; else the denied one with the largest RetryAfter;
+// else the one with the least Remaining; ties go to the first. Shadow
+// decisions are passed over. It is −1 when none is left.
+func Decisive(asks []Ask, out []Decision) int {
+	best := -1
+	for i := range out {
+		if asks[i].Shadow {
+			continue
+		}
+		if best < 0 || out[i].outweighs(&out[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// rank orders outcomes by their weight in an answer.
+func (o Outcome) rank() int { return [...]int{Denied: 1, Allowed: 0, Impossible: 2}[o] }
+
+func (d *Decision) outweighs(o *Decision) bool {
+	if d.Outcome != o.Outcome {
+		return d.Outcome.rank() > o.Outcome.rank()
+	}
+	switch d.Outcome {
+	case Denied:
+		return d.RetryAfter > o.RetryAfter
+	case Allowed:
+		return d.Remaining < o.Remaining
+	case Impossible:
+	}
+	return false
+}
+
+// ReceiptLife is how long a receipt can be settled after its events may go. A
+// permit's receipt lives as long as the permit.
+const ReceiptLife = time.Hour
+
+// Receipt is the proof of a charge. It gives the charge back, settles it when
+// the true cost is known, or frees a permit, and works once. Its fields are
+// exported for those who carry it over a wire; they must keep others from
+// forging it.
+type Receipt struct {
+	ID      uint64    // of the take: every receipt of one take has the same
+	State   StateKey  // what was charged
+	Limit   *Limit    // by which limit; after a change of it nothing is given back, but permits are freed
+	Cost    int64     // events charged
+	Taken   Instant   // when
+	Expires Instant   // when it stops working
+	Mark    [2]uint64 // the stretch that the charge occupies, in the terms of the algorithm
+}

@@ -1,0 +1,30 @@
+// Package weir decides who may send how much, and when to come back.
+//
+// A Limit says how many events may pass in how long, and by which algorithm. It
+// is written as text, the same in programs, rule files and requests:
+//
+//	100/min                           GCRA, which is the token bucket
+//	5/s burst 10                      ten at once after rest, then five a second
+//	60/min leaky-queue                one a second, in order, the rest waits
+//	1000/day fixed-window zone Europe/Berlin
+//	100/min sliding-window 6
+//	20 concurrent ttl 5min
+//
+// A Limiter asks limits about keys and keeps the counts in a Store:
+//
+//	limiter := weir.NewLimiter(memstore.New(memstore.Options{}), "login", weir.MustParseLimit("5/min"))
+//	d, err := limiter.Take(ctx, user, 1)
+//	if err == nil && d.Outcome != weir.Allowed {
+//		// come back after d.RetryAfter
+//	}
+//
+// # Guarantees
+//
+// What decides is a pure function of state, limit, time and cost: Limit.Decide
+// and Limit.Commit. It counts in integers and exact fractions of a microsecond,
+// so that no decision depends on rounding and nothing drifts. RetryAfter is
+// exact: alone, asking again then is allowed, and a microsecond earlier is not.
+// A denial uses nothing up, unless the limit says count-denied. A clock that
+// steps back mints nothing. Limit.Bound is the most that can pass in any
+// interval. docs/algorithms.md tells how the algorithms compare.
+package weir

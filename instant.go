@@ -1,0 +1,129 @@
+package weir
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Instant is a moment in whole microseconds since 1970-01-01T00:00:00Z. Limits
+// decide on instants from 0 to the year 2112; earlier and later ones count as
+// the nearest of these.
+type Instant int64
+
+// lastInstant leaves room for the longest state (71 years) below 2^53, the
+// last integer that Redis's Lua, which counts in doubles, can hold exactly.
+const lastInstant Instant = 1 << 52
+
+// InstantOf is t, cut to the microsecond.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+
+// Time is the instant as a time in UTC.
+func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
+func (i Instant) clamp() Instant { return min(max(i, 0), lastInstant) }
+
+// duration turns whole microseconds into a Duration. It saturates at 292
+// years, beyond every bound of a limit.
+func duration(us int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	return time.Duration(min(us, most)) * time.Microsecond
+}
+
+// micros is d in whole microseconds, rounded up.
+func micros(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return us
+}
+
+// moment is an exact point or stretch of time: us + f/r microseconds, where r
+// is the denominator of the interval it is used with and 0 ≤ f < r.
+type moment struct {
+	us int64
+	f  uint64
+}
+
+// ceil is m in whole microseconds, rounded up.
+func (m moment) ceil() int64 {
+	if m.f > 0 {
+		return m.us + 1
+	}
+	return m.us
+}
+
+func (m moment) less(o moment) bool {
+	return m.us < o.us || m.us == o.us && m.f < o.f
+}
+
+// interval is the exact time from one event to the next at an even pace:
+// num/den microseconds in lowest terms. A zero den stands for a pace of
+// nothing at all.
+type interval struct {
+	num, den uint64
+}
+
+func newInterval(period time.Duration, events int64) interval {
+	if events == 0 {
+		return interval{}
+	}
+	p, n := uint64(period/time.Microsecond), uint64(events)
+	g := gcd(p, n)
+	return interval{num: p / g, den: n / g}
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// span is the exact time that n events take. n × num must stay below den × 2^63,
+// which the bounds of a limit see to.
+func (v interval) span(n int64) moment {
+	hi, lo := bits.Mul64(uint64(n), v.num)
+	q, r := bits.Div64(hi, lo, v.den)
+	return moment{int64(q), r}
+}
+
+// events is how many whole events fit into the stretch m, which is not
+// negative; at most the largest int64.
+func (v interval) events(m moment) int64 {
+	hi, lo := bits.Mul64(uint64(m.us), v.den)
+	lo, carry := bits.Add64(lo, m.f, 0)
+	if hi += carry; hi >= v.num {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, v.num)
+	return int64(min(q, math.MaxInt64))
+}
+
+// eventsUp is events, rounded up.
+func (v interval) eventsUp(m moment) int64 {
+	n := v.events(m)
+	if v.span(n).less(m) {
+		n++
+	}
+	return n
+}
+
+func (v interval) add(a, b moment) moment {
+	s := moment{a.us + b.us, a.f + b.f}
+	if s.f >= v.den {
+		s.us, s.f = s.us+1, s.f-v.den
+	}
+	return s
+}
+
+func (v interval) sub(a, b moment) moment {
+	if a.f < b.f {
+		return moment{a.us - b.us - 1, a.f + v.den - b.f}
+	}
+	return moment{a.us - b.us, a.f - b.f}
+}
+
+// eventsIn is how many whole events fit into us microseconds.
+func (v interval) eventsIn(us int64) int64 { return v.events(moment{us: us}) }

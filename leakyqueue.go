@@ -1,0 +1,138 @@
+package weir
+
+// leakyQueue is the leaky bucket as a queue: events leave one by one at an even
+// pace, first in, first out. Its slots are virtual: nothing is stored but when
+// the next slot is free, and whoever asks is told how long to wait for its own.
+//
+//	word 0   the next free slot, whole microseconds since 1970
+//	word 1   its fraction f of f/den µs
+//
+// One event leaves at once and at most queue wait; a cost of n takes n slots
+// and goes when its first one comes.
+type leakyQueue struct {
+	pace  interval
+	queue int64
+	full  moment // queue + 1 intervals
+}
+
+func newLeakyQueue(s *Spec) algorithm {
+	q := &leakyQueue{pace: s.pace(), queue: *s.Queue}
+	if s.Count == 0 {
+		q.queue = -1
+		return q
+	}
+	q.full = q.pace.span(q.queue + 1)
+	return q
+}
+
+func (q *leakyQueue) words() int  { return 2 }
+func (q *leakyQueue) most() int64 { return q.queue + 1 }
+
+// ahead is how long until the next free slot.
+func (q *leakyQueue) ahead(s State, now Instant) moment {
+	if len(s) < 2 || int64(s[0]) < int64(now) {
+		return moment{}
+	}
+	return moment{int64(s[0]) - int64(now), s[1]}
+}
+
+// room heeds patience as the longest age: who would be held for longer is
+// turned away at once. No patience means as long as the queue is.
+func (q *leakyQueue) room(s State, now Instant, patience int64) int64 {
+	if q.queue < 0 {
+		return 0
+	}
+	a := q.ahead(s, now)
+	if q.full.less(a) {
+		return -1
+	}
+	if patience > 0 && a.ceil() > patience {
+		return 0
+	}
+	return q.pace.events(q.pace.sub(q.full, a))
+}
+
+func (q *leakyQueue) wait(s State, now Instant, cost, patience int64) int64 {
+	a := q.ahead(s, now)
+	var us int64
+	if end := q.pace.add(a, q.pace.span(cost)); q.full.less(end) {
+		us = q.pace.sub(end, q.full).ceil()
+	}
+	if patience > 0 {
+		us = max(us, a.ceil()-patience)
+	}
+	return us
+}
+
+func (q *leakyQueue) hold(s State, now Instant, cost int64) int64 {
+	if cost == 0 {
+		return 0
+	}
+	return q.ahead(s, now).ceil()
+}
+
+func (q *leakyQueue) charge(s State, now Instant, cost int64, forced bool, _ uint64) (State, mark) {
+	if q.queue < 0 {
+		return s, mark{}
+	}
+	s = s.words(2)
+	a := q.ahead(s, now)
+	next := q.pace.add(a, q.pace.span(min(cost, q.most())))
+	if forced && q.full.less(next) {
+		next = q.full
+		if next.less(a) {
+			next = a
+		}
+	}
+	s[0], s[1] = uint64(int64(now)+next.us), next.f
+	return s, mark{s[0], s[1]}
+}
+
+func (q *leakyQueue) refuse(s State, _ Instant, _ int64) State { return s }
+
+func (q *leakyQueue) standing(s State, now Instant) (remaining, reset int64) {
+	if q.queue < 0 {
+		return 0, 0
+	}
+	a := q.ahead(s, now)
+	return max(q.room(s, now, 0), 0), a.ceil()
+}
+
+// giveBack frees the last slots of the queue, and no others: those behind them
+// were told when to go, so a slot in the middle that was used again would let
+// two go at once.
+func (q *leakyQueue) giveBack(s State, now Instant, r *Receipt, events int64) State {
+	if q.queue < 0 || events <= 0 || len(s) < 2 || s[0] != r.Mark[0] || s[1] != r.Mark[1] {
+		return s
+	}
+	a := q.ahead(s, now)
+	back := q.pace.span(min(events, q.most()))
+	if a.less(back) {
+		back = a
+	}
+	left := q.pace.sub(a, back)
+	s[0], s[1] = uint64(int64(now)+left.us), left.f
+	return s
+}
+
+func (q *leakyQueue) used(s State, now Instant) int64 {
+	if q.queue < 0 {
+		return 0
+	}
+	return q.pace.eventsUp(q.ahead(s, now))
+}
+
+func (q *leakyQueue) adopt(s State, from algorithm, now Instant) State {
+	used := min(from.used(s, now), q.most())
+	if used <= 0 {
+		return nil
+	}
+	at := q.pace.span(used)
+	return State{uint64(int64(now) + at.us), at.f}
+}
+
+// bound counts events as they go, after their hold: one an interval, but a
+// request's own events together.
+func (q *leakyQueue) bound(width, largest int64) int64 {
+	return paced(q.pace, width, largest)
+}

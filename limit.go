@@ -1,0 +1,374 @@
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The bounds of a limit. Within them every decision is exact.
+const (
+	// MaxCount is the largest count, burst, debt, queue and cost.
+	MaxCount = 1 << 30
+	// MaxWindowCount is the largest count of a fixed window.
+	MaxWindowCount = 1<<32 - 1
+	// MaxLogCount is the largest count of a sliding log, which keeps a stamp an event.
+	MaxLogCount = 10_000
+	// MaxSubWindows is the largest number of sub-windows of a sliding window.
+	MaxSubWindows = 60
+	// MaxPeriod is the longest period, and the longest ttl of a permit.
+	MaxPeriod = 407 * 24 * time.Hour
+	// MaxDrain is the longest time that a bucket or queue may take to drain.
+	MaxDrain = 71 * 365 * 24 * time.Hour
+	// MaxWarmUp is the longest warm-up.
+	MaxWarmUp = 24 * time.Hour
+	// MaxCold is the largest cold factor of a warm-up.
+	MaxCold = 100
+)
+
+// Algorithm says how a limit counts. TokenBucket and LeakyBucket are other
+// names of GCRA and decide alike.
+type Algorithm uint8
+
+// The algorithms. docs/algorithms.md compares them.
+const (
+	GCRA Algorithm = iota
+	TokenBucket
+	LeakyBucket
+	LeakyQueue
+	FixedWindow
+	SlidingLog
+	SlidingWindow
+	WarmUp
+	Concurrent
+)
+
+var algorithmNames = [...]string{
+	"gcra", "token-bucket", "leaky-bucket", "leaky-queue", "fixed-window",
+	"sliding-log", "sliding-window", "warm-up", "concurrent",
+}
+
+// String is the algorithm's word in limit text.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// Calendar is a civil period of a fixed window, which begins and ends by the
+// clock on the wall of a zone. A week begins on Monday.
+type Calendar uint8
+
+// The civil periods; NoCalendar is a period of fixed length.
+const (
+	NoCalendar Calendar = iota
+	Day
+	Week
+	Month
+	Year
+)
+
+var calendarNames = [...]string{"", "day", "week", "month", "year"}
+
+// String is the unit of the civil period in limit text.
+func (c Calendar) String() string {
+	if int(c) < len(calendarNames) {
+		return calendarNames[c]
+	}
+	return fmt.Sprintf("calendar(%d)", uint8(c))
+}
+
+// nominal is the length that stands for a civil period where one number is
+// asked for. The windows themselves are as long as the calendar makes them.
+func (c Calendar) nominal() time.Duration {
+	const day = 24 * time.Hour
+	return [...]time.Duration{0, day, 7 * day, 30 * day, 365 * day}[c]
+}
+
+// Mode is how strictly GCRA and the sliding window hold to their count.
+type Mode uint8
+
+// The modes. A sliding window is Strict when nothing is said; GCRA is not.
+const (
+	DefaultMode Mode = iota
+	Strict
+	Relaxed
+	Conservative
+)
+
+var modeNames = [...]string{"", "strict", "relaxed", "conservative"}
+
+// String is the mode's word in limit text.
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// Spec describes a limit. A zero field means the default, except Count, whose
+// 0 denies all, and Period, which every algorithm but Concurrent needs.
+type Spec struct {
+	Count     int64         // events a period; permits when Concurrent
+	Period    time.Duration // whole microseconds; leave 0 with a Calendar
+	Algorithm Algorithm
+
+	Burst   int64  // GCRA family: events that may pass at once after rest; default Count
+	Initial *int64 // GCRA family: what a key never seen starts with; default Burst
+	Debt    int64  // GCRA family: how far below nothing one take may go
+	Queue   *int64 // LeakyQueue: how many may wait; default Count
+
+	Calendar    Calendar       // FixedWindow: a civil period instead of Period
+	Zone        *time.Location // FixedWindow with a Calendar; default UTC
+	Anchored    bool           // FixedWindow: a window opens with the key's first event
+	SubWindows  int64          // SlidingWindow: parts of the period, 1…60; default 1
+	Mode        Mode           // Strict: GCRA and SlidingWindow; Relaxed, Conservative: SlidingWindow
+	CountDenied bool           // windows and log: what they deny counts too
+
+	WarmUp time.Duration // WarmUp: from cold to full pace
+	Cold   int64         // WarmUp: how many times slower a cold start is, 2…100; default 3
+	TTL    time.Duration // Concurrent: when a permit frees itself; default 1 minute
+}
+
+// Limit is how many events may pass in how long, by which algorithm. It is
+// made by ParseLimit or Spec.Limit, never changes, and may be shared between
+// goroutines. Its text form is the contract between programs, rule files and
+// the daemon.
+type Limit struct {
+	spec Spec // with defaults filled in
+	text string
+	algo algorithm
+}
+
+// Spec is the description of l with every default filled in. Changing it does
+// not change l.
+func (l *Limit) Spec() Spec {
+	s := l.spec
+	if s.Initial != nil {
+		s.Initial = new(*s.Initial)
+	}
+	if s.Queue != nil {
+		s.Queue = new(*s.Queue)
+	}
+	return s
+}
+
+// String is the limit as text in its shortest form: ParseLimit gives the same
+// limit back.
+func (l *Limit) String() string { return l.text }
+
+// Limit checks the description and makes the limit. The error names every
+// fault and what to write instead.
+func (s Spec) Limit() (*Limit, error) {
+	if err := errors.Join(s.faults()...); err != nil {
+		return nil, err
+	}
+	s.fill()
+	if err := s.drains(); err != nil {
+		return nil, err
+	}
+	l := &Limit{spec: s, text: s.print()}
+	l.algo = s.algorithm()
+	return l, nil
+}
+
+// algorithm makes what decides. s is checked and filled.
+func (s *Spec) algorithm() algorithm {
+	switch s.Algorithm {
+	case LeakyQueue:
+		return newLeakyQueue(s)
+	case FixedWindow:
+		return newFixedWindow(s)
+	case SlidingLog:
+		return newSlidingLog(s)
+	case SlidingWindow:
+		return newSlidingWindow(s)
+	case WarmUp:
+		return newWarmUp(s)
+	case Concurrent:
+		return newConcurrent(s)
+	case GCRA, TokenBucket, LeakyBucket:
+	}
+	return newGCRA(s)
+}
+
+func (a Algorithm) bucket() bool { return a <= LeakyBucket }
+
+// fill puts the defaults into a checked Spec.
+func (s *Spec) fill() {
+	switch {
+	case s.Algorithm.bucket():
+		if s.Burst == 0 {
+			s.Burst = s.Count
+		}
+		if s.Initial == nil {
+			s.Initial = new(s.Burst)
+		}
+	case s.Algorithm == LeakyQueue:
+		if s.Queue == nil {
+			s.Queue = new(s.Count)
+		}
+	case s.Algorithm == SlidingWindow:
+		s.SubWindows = max(s.SubWindows, 1)
+		if s.Mode == DefaultMode {
+			s.Mode = Strict
+		}
+	case s.Algorithm == FixedWindow && s.Calendar != NoCalendar:
+		s.Period = s.Calendar.nominal()
+		if s.Zone == nil && !s.Anchored {
+			s.Zone = time.UTC
+		}
+	case s.Algorithm == WarmUp:
+		if s.Cold == 0 {
+			s.Cold = 3
+		}
+	case s.Algorithm == Concurrent:
+		if s.TTL == 0 {
+			s.TTL = time.Minute
+		}
+	}
+}
+
+// pace is the interval of the GCRA family: the exact one, or for a strict
+// limit the whole microseconds that keep any window to its count.
+func (s *Spec) pace() interval {
+	if s.Mode == Strict && s.Count > 0 {
+		free := s.Count - s.Burst + 1
+		us := (int64(s.Period/time.Microsecond) + free - 1) / free
+		return interval{num: uint64(us), den: 1}
+	}
+	return newInterval(s.Period, s.Count)
+}
+
+// faults lists what is wrong with s, each with what to do instead.
+func (s *Spec) faults() []error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	if int(s.Algorithm) >= len(algorithmNames) || int(s.Mode) >= len(modeNames) || int(s.Calendar) >= len(calendarNames) {
+		return []error{errors.New("unknown algorithm, mode or calendar: use the constants of this package")}
+	}
+	most := int64(MaxCount)
+	switch s.Algorithm {
+	case FixedWindow:
+		most = MaxWindowCount
+	case SlidingLog:
+		most = MaxLogCount
+	case GCRA, TokenBucket, LeakyBucket, LeakyQueue, SlidingWindow, WarmUp, Concurrent:
+	}
+	fault(s.Count < 0 || s.Count > most, "the count of %s is %d; it must be 0…%d%s", s.Algorithm, s.Count, most, s.otherwise())
+	fault(s.Count == 0 && (s.Burst != 0 || s.Initial != nil || s.Debt != 0 || s.Queue != nil),
+		"a count of 0 denies all; leave out burst, initial, debt and queue")
+	errs = append(errs, s.periodFaults()...)
+	errs = append(errs, s.misplaced()...)
+
+	burst := s.Burst
+	if burst == 0 {
+		burst = s.Count
+	}
+	fault(s.Burst < 0 || s.Burst > MaxCount, "burst %d must be 1…%d", s.Burst, MaxCount)
+	fault(s.Initial != nil && (*s.Initial < 0 || *s.Initial > burst), "initial must be 0…%d, the burst", burst)
+	fault(s.Debt < 0 || s.Debt > MaxCount, "debt %d must be 0…%d", s.Debt, MaxCount)
+	fault(s.Queue != nil && (*s.Queue < 0 || *s.Queue > MaxCount), "queue must be 0…%d", MaxCount)
+	if s.Mode == Strict && s.Algorithm.bucket() {
+		fault(s.Burst > s.Count, "strict needs a burst of at most the count, %d", s.Count)
+		fault(s.Debt != 0 || s.Initial != nil, "strict excludes debt and initial; leave them out, or leave out strict")
+	}
+	return errs
+}
+
+// otherwise tells whose count is too large for its algorithm what to take.
+func (s *Spec) otherwise() string {
+	if s.Algorithm == SlidingLog && s.Count > MaxLogCount {
+		return "; take sliding-window for more"
+	}
+	return ""
+}
+
+func (s *Spec) periodFaults() []error {
+	if s.Algorithm == Concurrent {
+		if s.Period != 0 {
+			return []error{errors.New("concurrent permits have no period; write N concurrent")}
+		}
+		return nil
+	}
+	if s.Calendar != NoCalendar && s.Algorithm == FixedWindow {
+		if s.Period != 0 {
+			return []error{errors.New("a fixed window has a period or a calendar, not both")}
+		}
+		return nil
+	}
+	if s.Period < time.Microsecond || s.Period > MaxPeriod || s.Period%time.Microsecond != 0 {
+		return []error{fmt.Errorf("the period is %v; it must be 1us…407day in whole microseconds", s.Period)}
+	}
+	return nil
+}
+
+// misplaced lists the words that stand with an algorithm that has no use for them.
+func (s *Spec) misplaced() []error {
+	a := s.Algorithm
+	var errs []error
+	only := func(set, fits bool, word, place string) {
+		if set && !fits {
+			errs = append(errs, fmt.Errorf("%s is for %s, not for %s", word, place, a))
+		}
+	}
+	const buckets = "gcra, token-bucket and leaky-bucket"
+	only(s.Burst != 0, a.bucket(), "burst", buckets)
+	only(s.Initial != nil, a.bucket(), "initial", buckets)
+	only(s.Debt != 0, a.bucket(), "debt", buckets)
+	only(s.Queue != nil, a == LeakyQueue, "queue", "leaky-queue")
+	only(s.Mode == Strict, a.bucket() || a == SlidingWindow, "strict", "gcra and sliding-window")
+	only(s.Mode == Relaxed || s.Mode == Conservative, a == SlidingWindow, s.Mode.String(), "sliding-window")
+	only(s.CountDenied, a == SlidingLog || a == SlidingWindow || a == FixedWindow, "count-denied", "windows and sliding-log")
+	only(s.Anchored, a == FixedWindow, "anchored", "fixed-window")
+	only(s.Calendar != NoCalendar, a == FixedWindow, "a civil "+s.Calendar.String(), "fixed-window")
+	only(s.SubWindows != 0, a == SlidingWindow, "a number of sub-windows", "sliding-window")
+	only(s.WarmUp != 0, a == WarmUp, "a warm-up time", "warm-up")
+	only(s.Cold != 0, a == WarmUp, "cold", "warm-up")
+	only(s.TTL != 0, a == Concurrent, "ttl", "concurrent")
+
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	civil := a == FixedWindow && s.Calendar != NoCalendar
+	fault(s.Anchored && s.Calendar > Week, "anchored needs a period of fixed length; write 720h or 8760h instead of %s", s.Calendar)
+	fault(s.Zone != nil && (!civil || s.Anchored), "zone is for the civil day, week, month and year of fixed-window; other periods are the same in all zones")
+	fault(s.SubWindows < 0 || s.SubWindows > MaxSubWindows, "%d sub-windows; there may be 1…%d", s.SubWindows, MaxSubWindows)
+	if n := s.SubWindows; n > 0 && n <= MaxSubWindows && s.Period > 0 {
+		fault(int64(s.Period/time.Microsecond)%n != 0, "%d sub-windows do not divide the period into whole microseconds", n)
+	}
+	if a == WarmUp {
+		fault(s.WarmUp < time.Microsecond || s.WarmUp > MaxWarmUp || s.WarmUp%time.Microsecond != 0,
+			"warm-up takes %v; it must be 1us…24h in whole microseconds", s.WarmUp)
+		fault(s.Cold != 0 && (s.Cold < 2 || s.Cold > MaxCold), "cold %d must be 2…%d: how many times slower a cold start is", s.Cold, MaxCold)
+	}
+	fault(s.TTL < 0 || s.TTL > MaxPeriod || s.TTL%time.Microsecond != 0, "ttl %v must be 1us…407day in whole microseconds", s.TTL)
+	return errs
+}
+
+// drains checks that a filled bucket or queue empties within MaxDrain.
+func (s *Spec) drains() error {
+	if s.Count == 0 {
+		return nil
+	}
+	v, held, what := s.pace(), s.Burst+s.Debt, "(burst + debt)"
+	switch {
+	case s.Algorithm.bucket():
+	case s.Algorithm == LeakyQueue:
+		held, what = *s.Queue+1, "(queue + 1)"
+	default:
+		return nil
+	}
+	// held × num ≤ MaxDrain × den, both sides below 2^83.
+	if wider(held, v.num, int64(MaxDrain/time.Microsecond), v.den) {
+		return fmt.Errorf("%s × interval is over 71 years; take a smaller one or a faster pace", what)
+	}
+	return nil
+}

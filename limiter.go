@@ -1,0 +1,277 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// MaxWait is the longest that Wait and Do ever wait, whatever their context
+// allows.
+const MaxWait = 24 * time.Hour
+
+// ErrReserve is returned by Reserve for a limiter of several limits: what one
+// of them holds back, the others would count too early.
+var ErrReserve = errors.New("only a limiter of one limit can reserve ahead; use Wait")
+
+// DeniedError is returned by Wait and Do when there is nothing to wait for: the
+// cost can never pass, the queue is full, or the time would come too late.
+type DeniedError struct {
+	Answer Answer
+}
+
+func (e *DeniedError) Error() string {
+	switch d := e.Answer.Decision; {
+	case d.Outcome == Impossible:
+		return fmt.Sprintf("rate limit: a cost of %d can never pass", d.Cost)
+	case d.RetryAfter > 0:
+		return fmt.Sprintf("rate limit: denied, retry after %v", d.RetryAfter)
+	default:
+		return "rate limit: denied"
+	}
+}
+
+// Limiter asks one limit or several about keys; several decide together, all
+// or nothing. Its methods may be called from many goroutines.
+type Limiter struct {
+	store  Store
+	limits []*Limit
+	states []string // the rule part of each limit's state key
+}
+
+// NewLimiter makes a limiter whose counts live in store under name. Limiters of
+// the same store and name share their counts, across processes where the store
+// does; a limit that comes back changed keeps what was used.
+func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter {
+	l := &Limiter{store: store, limits: append([]*Limit{limit}, more...)}
+	seen := map[string]int{}
+	for _, limit := range l.limits {
+		state := name + "#" + limit.spec.Algorithm.String()
+		if seen[state]++; seen[state] > 1 {
+			state += "/" + strconv.Itoa(seen[state])
+		}
+		l.states = append(l.states, state)
+	}
+	return l
+}
+
+// Request is one question to a Limiter.
+type Request struct {
+	Key     string        // whose count; any bytes, also none
+	Cost    int64         // events, 0…MaxCount
+	AtLeast int64         // take what fits from AtLeast to Cost; 0: all of Cost
+	MaxHold time.Duration // how long the caller is ready to be held; see Ask
+	Peek    bool          // decide without charging
+	Receipt bool          // give receipts, for Settle
+}
+
+// Answer is what a Limiter says: the decision that explains it, whose Hold is
+// the longest of all, and that of each limit in the order of NewLimiter.
+type Answer struct {
+	Decision
+
+	Each []Decision
+}
+
+// Take asks whether cost events of key may pass now, and charges them if so.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Answer, error) {
+	return l.Ask(ctx, Request{Key: key, Cost: cost})
+}
+
+// Ask is Take with everything that can be asked. It fails when the cost is out
+// of range or the store can't decide; a denial is no failure.
+func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
+	if r.Cost < 0 || r.Cost > MaxCount || r.AtLeast < 0 || r.AtLeast > r.Cost {
+		return Answer{}, fmt.Errorf("cost %d, at least %d: a cost is 0…%d and at least no more than it", r.Cost, r.AtLeast, MaxCount)
+	}
+	if r.MaxHold > 0 && len(l.limits) > 1 {
+		return Answer{}, ErrReserve
+	}
+	var id uint64
+	if r.Receipt {
+		id = rand.Uint64() | 1
+	}
+	var few [2]Ask
+	asks := few[:0]
+	for i, limit := range l.limits {
+		asks = append(asks, Ask{
+			State: StateKey{Rule: l.states[i], Key: r.Key}, Limit: limit,
+			Cost: r.Cost, AtLeast: r.AtLeast, MaxHold: r.MaxHold, Peek: r.Peek, Receipt: id,
+		})
+	}
+	out := make([]Decision, len(asks))
+	if err := l.store.Take(ctx, asks, out); err != nil {
+		return Answer{}, fmt.Errorf("take %d of %q: %w", r.Cost, r.Key, err)
+	}
+	a := Answer{Decision: out[Decisive(asks, out)], Each: out}
+	for i := range out {
+		a.Hold = max(a.Hold, out[i].Hold)
+	}
+	return a, nil
+}
+
+// Settle says what the work behind an answer really cost: less gives back what
+// is still outstanding, more is charged, and permits are freed. The answer's
+// request must have asked for receipts. It works once: ErrSettled.
+func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) error {
+	return l.settle(ctx, a, used, false)
+}
+
+// Renew extends the permits of an answer by their ttl.
+func (l *Limiter) Renew(ctx context.Context, a Answer) error {
+	return l.settle(ctx, a, 0, true)
+}
+
+func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) error {
+	var all []Settlement
+	for i := range a.Each {
+		if r := a.Each[i].Receipt; r != nil {
+			all = append(all, Settlement{Receipt: r, Used: used, Renew: renew})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return l.store.Settle(ctx, all)
+}
+
+// Reset forgets what key has used.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	keys := make([]StateKey, len(l.states))
+	for i, rule := range l.states {
+		keys[i] = StateKey{Rule: rule, Key: key}
+	}
+	return l.store.Reset(ctx, keys)
+}
+
+// Reservation is a place ahead: its holder goes when Answer.Hold is over.
+type Reservation struct {
+	Answer
+
+	limiter *Limiter
+}
+
+// Reserve takes cost events of key now or ahead, at most maxHold from now, and
+// says how long to wait. GCRA and its names, leaky-queue and warm-up reserve
+// ahead; the other algorithms answer as Take does. It fails with ErrReserve for
+// several limits.
+func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxHold time.Duration) (Reservation, error) {
+	a, err := l.Ask(ctx, Request{Key: key, Cost: cost, MaxHold: maxHold, Receipt: true})
+	return Reservation{Answer: a, limiter: l}, err
+}
+
+// Cancel gives a reservation back that will not be used.
+func (r Reservation) Cancel(ctx context.Context) error {
+	return r.limiter.Settle(ctx, r.Answer, 0)
+}
+
+// Wait takes cost events of key as soon as they may pass. Where its one limit
+// can reserve, callers go first come, first served. It returns a *DeniedError
+// at once when the wait would outlast ctx's deadline or MaxWait, when a
+// leaky-queue is full, or when the cost can never pass. When ctx ends first,
+// what was taken is given back.
+func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, error) {
+	deadline := time.Now().Add(MaxWait)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	// A microsecond at least: no patience at all would mean something else.
+	r := Request{Key: key, Cost: cost, Receipt: true}
+	for try := 0; ; try++ {
+		if len(l.limits) == 1 {
+			r.MaxHold = max(time.Until(deadline).Truncate(time.Microsecond), time.Microsecond)
+		}
+		a, err := l.Ask(ctx, r)
+		if err != nil {
+			return a, err
+		}
+		if a.Outcome == Allowed {
+			return a, l.waitHold(ctx, a)
+		}
+		again, ok := l.nextTry(&a, try)
+		if !ok || time.Now().Add(again).After(deadline) {
+			return a, &DeniedError{a}
+		}
+		if err := sleep(ctx, again); err != nil {
+			return a, err
+		}
+	}
+}
+
+// nextTry is when to ask again after a denial; never where a limit that could
+// have reserved said no.
+func (l *Limiter) nextTry(a *Answer, try int) (time.Duration, bool) {
+	switch {
+	case a.Outcome == Impossible:
+		return 0, false
+	case a.RetryAfter == 0:
+		// A permit may come back at any moment: look often, then less often.
+		wait := time.Millisecond << min(try, 6)
+		return wait/2 + rand.N(wait), true
+	case len(l.limits) == 1 && l.limits[0].reserves():
+		return 0, false
+	default:
+		return a.RetryAfter, true
+	}
+}
+
+func (l *Limit) reserves() bool {
+	a := l.spec.Algorithm
+	return a.bucket() || a == LeakyQueue || a == WarmUp
+}
+
+// waitHold waits for the slot that was taken, and gives it back when ctx ends.
+func (l *Limiter) waitHold(ctx context.Context, a Answer) error {
+	if a.Hold == 0 {
+		return nil
+	}
+	err := sleep(ctx, a.Hold)
+	if err != nil {
+		// ctx is over, but the slot must still go back.
+		err = errors.Join(err, l.Settle(context.WithoutCancel(ctx), a, 0))
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Do runs work when its events may pass: the queue that a leaky-queue limit
+// describes. It waits as Wait does, and frees permits when work returns or
+// panics.
+func (l *Limiter) Do(ctx context.Context, key string, cost int64, work func(context.Context) error) (err error) {
+	a, err := l.Wait(ctx, key, cost)
+	if err != nil {
+		return err
+	}
+	if permits := l.permits(a); len(permits.Each) > 0 {
+		defer func() {
+			if e := l.Settle(context.WithoutCancel(ctx), permits, cost); e != nil && !errors.Is(e, ErrExpired) {
+				err = errors.Join(err, e)
+			}
+		}()
+	}
+	return work(ctx)
+}
+
+// permits is the part of an answer that has to be freed.
+func (l *Limiter) permits(a Answer) Answer {
+	var held Answer
+	for i, limit := range l.limits {
+		if limit.spec.Algorithm == Concurrent {
+			held.Each = append(held.Each, a.Each[i])
+		}
+	}
+	return held
+}

@@ -1,0 +1,178 @@
+package weir
+
+// slidingLog keeps the instants of the last events, at most count of them, and
+// so knows exactly how many lie within the last period.
+//
+//	word 0   bits 0–31: how many stamps; bits 32–63: where the oldest is
+//	word 1…  the stamps, a ring that grows with use
+//
+// With count-denied the log holds what was denied, too. Stamps never go back:
+// an event under a clock that stepped back is stamped like the newest.
+type slidingLog struct {
+	count       int64
+	period      int64 // microseconds
+	countDenied bool
+}
+
+func newSlidingLog(s *Spec) algorithm {
+	return &slidingLog{count: s.Count, period: micros(s.Period), countDenied: s.CountDenied}
+}
+
+func (l *slidingLog) words() int  { return 0 }
+func (l *slidingLog) most() int64 { return l.count }
+
+// ring is the stamps of a state in order of time.
+type ring struct {
+	stamps  []uint64
+	head, n int
+}
+
+func (l *slidingLog) ring(s State) ring {
+	if len(s) < 2 {
+		return ring{}
+	}
+	return ring{stamps: s[1:], head: int(s[0] >> 32), n: int(uint32(s[0]))}
+}
+
+func (r ring) at(i int) Instant { return Instant(r.stamps[(r.head+i)%len(r.stamps)]) }
+
+func (r ring) newest() Instant {
+	if r.n == 0 {
+		return 0
+	}
+	return r.at(r.n - 1)
+}
+
+// from is the index of the first stamp after the instant.
+func (r ring) from(after Instant) int {
+	low, high := 0, r.n
+	for low < high {
+		if mid := (low + high) / 2; r.at(mid) <= after {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// live is the ring with the index of the oldest stamp that still counts.
+func (l *slidingLog) live(s State, now Instant) (ring, int) {
+	r := l.ring(s)
+	return r, r.from(max(now, r.newest()) - Instant(l.period))
+}
+
+func (l *slidingLog) room(s State, now Instant, _ int64) int64 {
+	r, oldest := l.live(s, now)
+	return l.count - int64(r.n-oldest)
+}
+
+func (l *slidingLog) wait(s State, now Instant, cost, _ int64) int64 {
+	r, oldest := l.live(s, now)
+	last := oldest + int(int64(r.n-oldest)+cost-l.count) - 1
+	return int64(r.at(last)) + l.period - int64(now)
+}
+
+func (l *slidingLog) hold(State, Instant, int64) int64 { return 0 }
+
+func (l *slidingLog) charge(s State, now Instant, cost int64, _ bool, _ uint64) (State, mark) {
+	r, oldest := l.live(s, now)
+	at := max(now, r.newest())
+	add := int(min(cost, l.count))
+	keep := min(r.n-oldest, int(l.count)-add)
+	if keep+add == 0 {
+		return s, mark{}
+	}
+	s, r = l.drop(s, r, r.n-keep)
+	if len(r.stamps) < keep+add {
+		s, r = l.grow(r, keep+add)
+	}
+	for i := range add {
+		r.stamps[(r.head+r.n+i)%len(r.stamps)] = uint64(at)
+	}
+	s[0] = uint64(r.head)<<32 | uint64(r.n+add)
+	return s, mark{uint64(at)}
+}
+
+// drop forgets the n oldest stamps.
+func (l *slidingLog) drop(s State, r ring, n int) (State, ring) {
+	if r.n == 0 {
+		return s, r
+	}
+	r.head, r.n = (r.head+n)%len(r.stamps), r.n-n
+	s[0] = uint64(r.head)<<32 | uint64(r.n)
+	return s, r
+}
+
+// grow makes room for n stamps and brings the ring in line.
+func (l *slidingLog) grow(r ring, n int) (State, ring) {
+	size := min(max(n, 2*len(r.stamps), 4), int(l.count))
+	s := make(State, 1+size)
+	for i := range r.n {
+		s[1+i] = uint64(r.at(i))
+	}
+	return s, ring{stamps: s[1:], n: r.n}
+}
+
+func (l *slidingLog) refuse(s State, now Instant, cost int64) State {
+	if l.countDenied {
+		s, _ = l.charge(s, now, cost, true, 0)
+	}
+	return s
+}
+
+func (l *slidingLog) standing(s State, now Instant) (remaining, reset int64) {
+	r, oldest := l.live(s, now)
+	if r.n == oldest {
+		return l.count, 0
+	}
+	return l.count - int64(r.n-oldest), int64(r.newest()) + l.period - int64(now)
+}
+
+// giveBack takes out stamps of the charge's instant. Those of other charges at
+// the same instant are worth the same.
+func (l *slidingLog) giveBack(s State, now Instant, r *Receipt, events int64) State {
+	log, oldest := l.live(s, now)
+	first := max(log.from(Instant(r.Mark[0])-1), oldest)
+	end := log.from(Instant(r.Mark[0]))
+	n := min(end-first, int(events))
+	if n <= 0 {
+		return s
+	}
+	for i := first; i+n < log.n; i++ {
+		log.stamps[(log.head+i)%len(log.stamps)] = uint64(log.at(i + n))
+	}
+	s[0] = uint64(log.head)<<32 | uint64(log.n-n)
+	return s
+}
+
+func (l *slidingLog) used(s State, now Instant) int64 {
+	r, oldest := l.live(s, now)
+	return int64(r.n - oldest)
+}
+
+// adopt keeps the newest stamps of another log; of any other state it keeps
+// the number, stamped now.
+func (l *slidingLog) adopt(s State, from algorithm, now Instant) State {
+	old, ok := from.(*slidingLog)
+	if !ok {
+		next, _ := l.charge(nil, now, min(from.used(s, now), l.count), true, 0)
+		return next
+	}
+	r := old.ring(s)
+	keep := min(r.n, int(l.count))
+	if keep == 0 {
+		return nil
+	}
+	next := make(State, 1+keep)
+	next[0] = uint64(keep)
+	for i := range keep {
+		next[1+i] = uint64(r.at(r.n - keep + i))
+	}
+	return next
+}
+
+// bound: exactly the count in any period.
+func (l *slidingLog) bound(width, _ int64) int64 {
+	return times(l.count, ceilDiv(width, l.period))
+}

@@ -1,0 +1,268 @@
+package weir
+
+import (
+	"math/bits"
+	"time"
+)
+
+// slidingWindow counts events in sub-windows aligned to 1970 and estimates
+// from them how many lie within the last period: the whole sub-windows, and of
+// the oldest the part that the period still covers, as if its events were
+// spread evenly.
+//
+//	word 0   the newest sub-window: instants since 1970 / sub-window
+//	word 1…  counts, two a word, the newest in the low half of word 1
+//
+// Strict tests the estimate with the event, relaxed before adding it, and
+// conservative counts the oldest sub-window in full.
+type slidingWindow struct {
+	count       int64
+	sub         int64 // microseconds of a sub-window
+	n           int   // sub-windows of a period
+	mode        Mode
+	countDenied bool
+}
+
+func newSlidingWindow(s *Spec) algorithm {
+	return &slidingWindow{
+		count: s.Count, sub: int64(s.Period/time.Microsecond) / s.SubWindows,
+		n: int(s.SubWindows), mode: s.Mode, countDenied: s.CountDenied,
+	}
+}
+
+func (w *slidingWindow) words() int  { return 1 + (w.n+2)/2 }
+func (w *slidingWindow) most() int64 { return w.count }
+
+// subCounts is a state unpacked and brought up to now.
+type subCounts struct {
+	index  int64                     // of the newest sub-window
+	offset int64                     // of now in it, microseconds
+	counts [MaxSubWindows + 1]uint32 // from the newest to the oldest, which weighs
+	whole  int64                     // sum of all but the oldest
+}
+
+func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
+	c.index = int64(now) / w.sub
+	c.offset = int64(now) % w.sub
+	if len(s) < w.words() {
+		return
+	}
+	newest := int64(s[0])
+	if newest > c.index { // the clock stepped back
+		c.index, c.offset = newest, 0
+	}
+	for i := c.index - newest; i <= int64(w.n); i++ {
+		c.counts[i] = halves(s[1:], int(i-(c.index-newest)))
+	}
+	for i := range w.n {
+		c.whole += int64(c.counts[i])
+	}
+}
+
+func halves(words []uint64, i int) uint32 { return uint32(words[i/2] >> (i % 2 * 32)) }
+
+func (w *slidingWindow) pack(s State, c *subCounts) State {
+	s = s.words(w.words())
+	s[0] = uint64(c.index)
+	for i := 0; i <= w.n; i += 2 {
+		s[1+i/2] = uint64(c.counts[i])
+		if i < w.n {
+			s[1+i/2] |= uint64(c.counts[i+1]) << 32
+		}
+	}
+	return s
+}
+
+// weight is what the oldest sub-window adds to the estimate, times sub.
+func (w *slidingWindow) weight(c *subCounts) (hi, lo uint64) {
+	left := w.sub - c.offset
+	if w.mode == Conservative {
+		left = w.sub
+	}
+	return bits.Mul64(uint64(c.counts[w.n]), uint64(left))
+}
+
+// free is the count less the estimate, rounded down, or −1 when less than 0.
+// Rounded says that the estimate is no whole number.
+func (w *slidingWindow) free(c *subCounts) (events int64, rounded bool) {
+	left := w.count - c.whole
+	hi, lo := w.weight(c)
+	q, r := bits.Div64(hi, lo, uint64(w.sub)) // the oldest count is below 2^32
+	events = left - int64(q)
+	if r > 0 {
+		events--
+	}
+	return max(events, -1), r > 0
+}
+
+func (w *slidingWindow) room(s State, now Instant, _ int64) int64 {
+	var c subCounts
+	w.unpack(s, now, &c)
+	return w.fits(&c)
+}
+
+// fits is the largest cost that may pass.
+func (w *slidingWindow) fits(c *subCounts) int64 {
+	events, rounded := w.free(c)
+	if w.mode != Relaxed {
+		return events
+	}
+	if events > 0 || events == 0 && rounded {
+		return w.count // whatever it costs: the estimate is still below the count
+	}
+	return events
+}
+
+// wait looks for the first instant at which cost fits, one sub-window after
+// the other, as the oldest weighs less and less and then drops out.
+func (w *slidingWindow) wait(s State, now Instant, cost, _ int64) int64 {
+	var c subCounts
+	w.unpack(s, now, &c)
+	begin := c.index*w.sub - int64(now) // of the newest sub-window, from now
+	for range w.n + 2 {
+		if at, ok := w.passes(&c, cost); ok {
+			return begin + at
+		}
+		begin += w.sub
+		w.roll(&c)
+	}
+	return 0 // an empty window takes every cost up to the count
+}
+
+// passes is the first offset in the newest sub-window, from now on, at which
+// cost fits: when old × (sub − offset) ≤ left × sub, and less when below.
+func (w *slidingWindow) passes(c *subCounts, cost int64) (offset int64, ok bool) {
+	below := w.mode == Relaxed && cost > 0 // the estimate must be below the count before adding
+	left := w.count - c.whole
+	if !below {
+		left -= cost
+	}
+	old := int64(c.counts[w.n])
+	switch {
+	case left < 0 || below && left == 0:
+		return 0, false
+	case old < left || old == 0 || old == left && !below:
+		return c.offset, true
+	case w.mode == Conservative:
+		return 0, false
+	}
+	hi, lo := bits.Mul64(uint64(left), uint64(w.sub))
+	if below {
+		var borrow uint64
+		lo, borrow = bits.Sub64(lo, 1, 0)
+		hi -= borrow
+	}
+	q, _ := bits.Div64(hi, lo, uint64(old)) // old ≥ left, so it is at most sub
+	offset = max(w.sub-int64(q), c.offset)
+	return offset, offset < w.sub
+}
+
+// roll moves on to the next sub-window.
+func (w *slidingWindow) roll(c *subCounts) {
+	c.whole -= int64(c.counts[w.n-1])
+	copy(c.counts[1:w.n+1], c.counts[:w.n])
+	c.counts[0] = 0
+	c.index++
+	c.offset = 0
+}
+
+func (w *slidingWindow) hold(State, Instant, int64) int64 { return 0 }
+
+func (w *slidingWindow) charge(s State, now Instant, cost int64, _ bool, _ uint64) (State, mark) {
+	var c subCounts
+	w.unpack(s, now, &c)
+	c.counts[0] = uint32(min(int64(c.counts[0])+cost, 1<<32-1))
+	return w.pack(s, &c), mark{uint64(c.index)}
+}
+
+func (w *slidingWindow) refuse(s State, now Instant, cost int64) State {
+	if w.countDenied {
+		s, _ = w.charge(s, now, cost, true, 0)
+	}
+	return s
+}
+
+func (w *slidingWindow) standing(s State, now Instant) (remaining, reset int64) {
+	var c subCounts
+	w.unpack(s, now, &c)
+	events, rounded := w.free(&c)
+	if w.mode == Relaxed && rounded {
+		events++
+	}
+	for i := range w.n + 1 {
+		if c.counts[i] == 0 {
+			continue
+		}
+		end := (c.index + int64(w.n+1-i)) * w.sub
+		return max(events, 0), end - int64(now)
+	}
+	return max(events, 0), 0
+}
+
+// giveBack returns events to the sub-window they were charged to, while it is
+// remembered.
+func (w *slidingWindow) giveBack(s State, now Instant, r *Receipt, events int64) State {
+	var c subCounts
+	w.unpack(s, now, &c)
+	age := c.index - int64(r.Mark[0])
+	if age < 0 || age > int64(w.n) {
+		return s
+	}
+	c.counts[age] -= uint32(min(int64(c.counts[age]), events))
+	return w.pack(s, &c)
+}
+
+func (w *slidingWindow) used(s State, now Instant) int64 {
+	var c subCounts
+	w.unpack(s, now, &c)
+	hi, lo := w.weight(&c)
+	q, r := bits.Div64(hi, lo, uint64(w.sub))
+	used := c.whole + int64(q)
+	if r > 0 {
+		used++
+	}
+	return used
+}
+
+// adopt keeps the counts of a window cut alike, the newest ones first, up to
+// the new count; of any other state it keeps the number, counted now.
+func (w *slidingWindow) adopt(s State, from algorithm, now Instant) State {
+	old, ok := from.(*slidingWindow)
+	if !ok || old.sub != w.sub || old.n != w.n {
+		next, _ := w.charge(nil, now, min(from.used(s, now), w.count), true, 0)
+		return next
+	}
+	var c subCounts
+	old.unpack(s, now, &c)
+	left := w.count
+	for i := range w.n + 1 {
+		c.counts[i] = uint32(min(int64(c.counts[i]), left))
+		left -= int64(c.counts[i])
+	}
+	return w.pack(nil, &c)
+}
+
+// bound: see docs/algorithms.md for the proofs.
+func (w *slidingWindow) bound(width, largest int64) int64 {
+	period := w.sub * int64(w.n)
+	periods := ceilDiv(width, period)
+	if w.mode == Conservative {
+		return times(w.count, periods)
+	}
+	once, twice := w.count, 2*w.count-1
+	if w.mode == Relaxed {
+		once, twice = w.count+largest-1, 2*(w.count+largest-1)
+	}
+	most := times(twice, periods)
+	if w.n > 1 {
+		most = min(most, times(once, ceilDiv(width, period-w.sub)))
+	}
+	if w.n == 1 && w.mode == Strict {
+		hi, lo := bits.Mul64(uint64(w.count), uint64(width))
+		if hi < uint64(period) {
+			share, _ := bits.Div64(hi, lo, uint64(period))
+			most = min(most, plus(w.count, int64(share)))
+		}
+	}
+	return most
+}

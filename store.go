@@ -1,0 +1,104 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of a store.
+var (
+	// ErrSettled is returned for a receipt that was settled before.
+	ErrSettled = errors.New("receipt was used before")
+	// ErrExpired is returned for a receipt whose time is over.
+	ErrExpired = errors.New("receipt has expired")
+	// ErrNoPermit is returned when a receipt without a permit is to be renewed.
+	ErrNoPermit = errors.New("nothing to renew: the receipt holds no permit")
+	// ErrFull is returned when a store can't remember more settled receipts.
+	ErrFull = errors.New("too many receipts were settled; try again later")
+)
+
+// StateKey names one count: of which rule, and whose. Two keys are the same
+// count only when both parts are equal.
+type StateKey struct {
+	Rule string // the rule's place, never its numbers
+	Key  string // whose count; any bytes, also none
+}
+
+// Ask is one question to one limit.
+type Ask struct {
+	State StateKey
+	Limit *Limit
+	// Cost is the events that the request is worth, 0…MaxCount. 0 charges
+	// nothing; it is denied only while more than the limit is used.
+	Cost int64
+	// AtLeast makes the ask take what fits, from AtLeast up to Cost. 0 asks for
+	// all of Cost. Several such asks in one take are granted the same.
+	AtLeast int64
+	// MaxHold is the longest that the caller is ready to wait before it goes.
+	// GCRA and warm-up then reserve ahead instead of denying. 0 means no waiting,
+	// but in a leaky-queue as long as its queue is.
+	MaxHold time.Duration
+	// Peek decides without charging.
+	Peek bool
+	// Shadow decides and charges without a say: it is charged when the take
+	// passes without it and it allows.
+	Shadow bool
+	// After reports work that is already done: it is always charged, beyond the
+	// limit if need be, and Outcome says whether a next event would pass.
+	After bool
+	// Receipt is the id for a receipt of the charge, random and unlike any
+	// other; 0 asks for none. Work reported After is done and gets none.
+	Receipt uint64
+}
+
+// Settlement is what is to become of a charge.
+type Settlement struct {
+	Receipt *Receipt
+	// Used is what the work really cost. Less than was charged gives back what
+	// is still outstanding of the rest; more charges the difference, even
+	// beyond the limit. A permit is freed, whatever was used.
+	Used int64
+	// Renew extends a permit by its ttl instead, and keeps the receipt.
+	Renew bool
+}
+
+// Store keeps states and decides atomically. Its methods may be called from
+// many goroutines.
+type Store interface {
+	// Take decides the asks together: those that are enforced are charged if all
+	// of them allow, and none otherwise. No two asks may name the same state.
+	// out[i] answers asks[i]; the slices have the same length. An error means
+	// that nothing was decided.
+	Take(ctx context.Context, asks []Ask, out []Decision) error
+	// Settle settles receipts of one take. It is refused only with ErrSettled
+	// or ErrExpired, ErrNoPermit, ErrFull, or when the store can't be reached;
+	// then it has changed nothing.
+	Settle(ctx context.Context, settlements []Settlement) error
+	// Reset forgets what was used.
+	Reset(ctx context.Context, keys []StateKey) error
+}
+
+// Resolve says whether a take passes, given what each limit alone decided, and
+// sets Charged and the granted Cost of each decision accordingly. Stores call
+// it between Limit.Decide and Limit.Commit.
+func Resolve(asks []Ask, out []Decision) bool {
+	pass, grant := true, int64(MaxWindowCount)
+	for i := range asks {
+		if asks[i].Shadow {
+			continue
+		}
+		pass = pass && out[i].Outcome == Allowed
+		if asks[i].AtLeast > 0 {
+			grant = min(grant, out[i].Cost)
+		}
+	}
+	for i := range asks {
+		a, d := &asks[i], &out[i]
+		if a.AtLeast > 0 && d.Outcome == Allowed {
+			d.Cost = min(d.Cost, grant)
+		}
+		d.Charged = !a.Peek && d.Cost > 0 && (a.After || pass && d.Outcome == Allowed)
+	}
+	return pass
+}

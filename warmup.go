@@ -1,0 +1,183 @@
+package weir
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// warmUp paces events evenly, but slower after rest: Guava's SmoothWarmingUp,
+// in integers. Like there, whoever asks waits only for what went before, and
+// pays for itself by making the next one wait.
+//
+//	word 0, 1   when the next event may go: microseconds since 1970, fraction
+//	word 2, 3   idle time that has built up by then, microseconds, fraction
+//
+// Guava's stored permits are idle time divided by the idle time that one event
+// uses up. n events then cost n intervals and a surcharge, which is a function
+// of the idle time only: the difference between before and after. So rounding
+// it to whole microseconds can't add up.
+type warmUp struct {
+	pace interval // from event to event when warm
+	idle interval // idle time that one event uses up
+	warm int64    // idle time of a cold limit: the warm-up, in microseconds
+	cold int64
+	max  int64 // largest cost
+}
+
+func newWarmUp(s *Spec) algorithm {
+	w := &warmUp{pace: s.pace(), warm: micros(s.WarmUp), cold: s.Cold}
+	if s.Count == 0 {
+		return w
+	}
+	num, den := w.pace.num*uint64(2*(w.cold+1)), w.pace.den*uint64(w.cold+5)
+	g := gcd(num, den)
+	w.idle = interval{num / g, den / g}
+	w.max = min(w.pace.eventsIn(int64(MaxDrain/time.Microsecond)-w.warm), MaxCount)
+	return w
+}
+
+func (w *warmUp) words() int  { return 4 }
+func (w *warmUp) most() int64 { return w.max }
+
+// at is when the next event may go, not before now, and the idle time by then.
+func (w *warmUp) at(s State, now Instant) (next, idle moment) {
+	if len(s) < 4 || s[0]|s[1] == 0 {
+		return moment{us: int64(now)}, moment{us: w.warm}
+	}
+	next, idle = moment{int64(s[0]), s[1]}, moment{int64(s[2]), s[3]}
+	if rest := int64(now) - next.ceil(); rest >= 0 {
+		next = moment{us: int64(now)}
+		if idle.us += rest; idle.us >= w.warm {
+			idle = moment{us: w.warm}
+		}
+	}
+	return next, idle
+}
+
+// surcharge is what using up the idle time costs beyond the even pace, rounded
+// up to the microsecond:
+//
+//	(cold − 1) × (idle × (cold + 5) − warm × (cold + 1))² / (16 × warm × (cold + 1))
+//
+// above the threshold, where the square's base is positive, and nothing below.
+func (w *warmUp) surcharge(idle moment) int64 {
+	base := idle.ceil()*(w.cold+5) - w.warm*(w.cold+1)
+	if base <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(base), uint64(base*(w.cold-1)))
+	q, r := bits.Div64(hi, lo, uint64(16*w.warm*(w.cold+1)))
+	if r > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// spend is the idle time left after cost events.
+func (w *warmUp) spend(idle moment, cost int64) moment {
+	spent := w.idle.span(cost)
+	if !spent.less(idle) {
+		return moment{}
+	}
+	return w.idle.sub(idle, spent)
+}
+
+func (w *warmUp) room(s State, now Instant, patience int64) int64 {
+	if w.hold(s, now, 1) > patience {
+		return 0
+	}
+	return w.max
+}
+
+func (w *warmUp) wait(s State, now Instant, _, patience int64) int64 {
+	return max(w.hold(s, now, 1)-patience, 0)
+}
+
+func (w *warmUp) hold(s State, now Instant, cost int64) int64 {
+	if cost == 0 {
+		return 0
+	}
+	next, _ := w.at(s, now)
+	return next.ceil() - int64(now)
+}
+
+func (w *warmUp) charge(s State, now Instant, cost int64, _ bool, _ uint64) (State, mark) {
+	if w.max == 0 {
+		return s, mark{}
+	}
+	next, idle := w.at(s, now)
+	cost = min(cost, w.max)
+	left := w.spend(idle, cost)
+	next = w.pace.add(next, w.pace.span(cost))
+	next.us += w.surcharge(idle) - w.surcharge(left)
+	// Forced charges must not pile up beyond what a state can hold.
+	next.us = min(next.us, int64(now)+int64(MaxDrain/time.Microsecond))
+	s = s.words(4)
+	s[0], s[1], s[2], s[3] = uint64(next.us), next.f, uint64(left.us), left.f
+	return s, mark{s[0], s[1]}
+}
+
+func (w *warmUp) refuse(s State, _ Instant, _ int64) State { return s }
+
+func (w *warmUp) standing(s State, now Instant) (remaining, reset int64) {
+	if w.max == 0 {
+		return 0, 0
+	}
+	next, idle := w.at(s, now)
+	wait := next.ceil() - int64(now)
+	if wait == 0 {
+		remaining = 1
+	}
+	return remaining, wait + w.warm - idle.us
+}
+
+// giveBack lets the next event go earlier if nothing was taken since.
+func (w *warmUp) giveBack(s State, now Instant, r *Receipt, events int64) State {
+	if len(s) < 4 || s[0] != r.Mark[0] || s[1] != r.Mark[1] || events <= 0 {
+		return s
+	}
+	next := w.pace.sub(moment{int64(s[0]), s[1]}, w.pace.span(min(events, w.max)))
+	if next.us < int64(now) {
+		next = moment{us: min(int64(now), int64(s[0]))}
+	}
+	s[0], s[1] = uint64(next.us), next.f
+	return s
+}
+
+func (w *warmUp) used(s State, now Instant) int64 {
+	if w.max == 0 {
+		return 0
+	}
+	next, _ := w.at(s, now)
+	return w.pace.eventsUp(moment{next.us - int64(now), next.f})
+}
+
+// adopt keeps the time of the next event, and how warm another warm-up was.
+// Any other limit is followed by a cold start.
+func (w *warmUp) adopt(s State, from algorithm, now Instant) State {
+	old, ok := from.(*warmUp)
+	if !ok || w.max == 0 || old.max == 0 {
+		return nil
+	}
+	next, idle := old.at(s, now)
+	hi, lo := bits.Mul64(uint64(idle.us), uint64(w.warm))
+	scaled, _ := bits.Div64(hi, lo, uint64(old.warm))
+	return State{uint64(next.ceil()), 0, scaled, 0}
+}
+
+// bound: one event an interval, but a request's own events together.
+func (w *warmUp) bound(width, largest int64) int64 {
+	return paced(w.pace, width, largest)
+}
+
+// paced is the most that goes in width when each request of at most largest
+// events keeps the next one off for an interval an event. Instants are whole
+// microseconds, so two may look nearer to each other than they are.
+func paced(pace interval, width, largest int64) int64 {
+	whole := pace.eventsIn(width)
+	if whole < math.MaxInt64 && pace.span(whole).less(moment{us: width}) {
+		return plus(whole, largest)
+	}
+	return plus(whole-1, largest)
+}
