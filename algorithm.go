@@ -117,6 +117,9 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 		}
 	case d.Outcome == Denied && !a.Peek:
 		s = l.algo.refuse(s, now, d.Cost)
+		if l.spec.CountDenied {
+			d.RetryAfter = duration(l.algo.wait(s, now, d.Cost, 0))
+		}
 	}
 	remaining, reset := l.algo.standing(s, now)
 	d.Remaining, d.ResetAfter = remaining, duration(reset)
