@@ -115,7 +115,7 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 		if a.Receipt != 0 && !a.After {
 			d.Receipt = l.receipt(now, a, d, m)
 		}
-	case d.Outcome == Denied && !a.Peek:
+	case d.Outcome == Denied && !a.Peek && d.Cost > 0:
 		s = l.algo.refuse(s, now, d.Cost)
 		if l.spec.CountDenied {
 			d.RetryAfter = duration(l.algo.wait(s, now, d.Cost, 0))

@@ -58,7 +58,7 @@ func (q *leakyQueue) wait(s State, now Instant, cost, patience int64) int64 {
 	if end := q.pace.add(a, q.pace.span(cost)); q.full.less(end) {
 		us = q.pace.sub(end, q.full).ceil()
 	}
-	if patience > 0 {
+	if patience > 0 && cost > 0 {
 		us = max(us, a.ceil()-patience)
 	}
 	return us
