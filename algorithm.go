@@ -69,7 +69,7 @@ func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
 	if a.After {
 		return l.decideAfter(s, now, a)
 	}
-	patience := min(micros(a.MaxHold), int64(MaxDrain/time.Microsecond))
+	patience := micros(min(a.MaxHold, MaxWait))
 	room := l.algo.room(s, now, patience)
 	d := Decision{Cost: a.Cost}
 	if a.AtLeast > 0 && room < a.Cost {
@@ -140,9 +140,16 @@ func (l *Limit) receipt(now Instant, a *Ask, d *Decision, m mark) *Receipt {
 	}
 }
 
-// Fresh is whether s is as never used, so that it may be dropped.
+// Fresh is whether s is as never used, so that it may be dropped. A bucket that
+// was given something back is kept for as long as receipts may remember it.
 func (l *Limit) Fresh(s State, now Instant) bool {
-	_, reset := l.algo.standing(s, now.clamp())
+	now = now.clamp()
+	if g, ok := l.algo.(*gcra); ok && len(s) > 0 {
+		if line := g.load(s); line.horizon > int64(now) {
+			return false
+		}
+	}
+	_, reset := l.algo.standing(s, now)
 	return reset == 0
 }
 

@@ -6,12 +6,18 @@ package weir
 // Its state is the theoretical arrival time: when all that was let through so
 // far would have passed at an even pace.
 //
-//	word 0   whole microseconds since 1970
-//	word 1   bits 0–29: the fraction f of f/den µs; bits 30–63: events given
-//	         back since the bucket was last full
+//	word 0   bits 0–52: whole microseconds since 1970; bits 53–63: the horizon
+//	word 1   bits 0–29: the fraction f of f/den µs; bits 30–63: the shift
 //
 // While that time runs ahead of now by a, the bucket holds burst − a/interval
 // tokens. Each event moves it on by one interval.
+//
+// A refund moves it back. Then the stretches that other receipts remember lie
+// later than where their events really are now. The shift tells by how much:
+// it counts the events given back, in units of 2^-16 of the bucket. The horizon
+// is the latest instant that any receipt's stretch may still reach to, on a
+// coarse grid; before it, a bucket that was refunded must not be forgotten,
+// even if it is full.
 type gcra struct {
 	pace   interval
 	burst  int64
@@ -20,12 +26,17 @@ type gcra struct {
 	reach  moment // burst + debt intervals
 	head   moment // what a key never seen has already used: burst − initial
 	unseen int64  // a full key is unseen again after this long; 0 when initial = burst
+	unit   int64  // events of a step of the shift
+	grid   int64  // microseconds of a step of the horizon
 }
 
 const (
+	arrivalBits  = 53
+	arrivalMask  = 1<<arrivalBits - 1
+	horizonSteps = 1<<(64-arrivalBits) - 1
 	fractionBits = 30
 	fractionMask = 1<<fractionBits - 1
-	maxGivenBack = 1<<(64-fractionBits) - 1
+	shiftMask    = 1<<(64-fractionBits) - 1
 )
 
 func newGCRA(s *Spec) algorithm {
@@ -40,18 +51,55 @@ func newGCRA(s *Spec) algorithm {
 		g.head = g.pace.span(s.Burst - *s.Initial)
 		g.unseen = micros(s.Period)
 	}
+	g.unit = ceilDiv(g.most(), 1<<16)
+	// A horizon is at most a full bucket and MaxWait ahead: below 2^11 steps.
+	g.grid = max(g.reach.us/1024+1, 1<<27)
 	return g
 }
 
 func (g *gcra) words() int  { return 2 }
 func (g *gcra) most() int64 { return g.burst + g.debt }
 
+// line is a state unpacked.
+type line struct {
+	at      moment // theoretical arrival time
+	shift   uint64
+	horizon int64 // 0 when no receipt reaches beyond at
+}
+
+func (g *gcra) load(s State) line {
+	if len(s) < 2 {
+		return line{}
+	}
+	l := line{at: moment{int64(s[0] & arrivalMask), s[1] & fractionMask}, shift: s[1] >> fractionBits}
+	if h := int64(s[0] >> arrivalBits); h > 0 {
+		step := l.at.us / g.grid
+		step += ((h-1-step)%horizonSteps + horizonSteps) % horizonSteps
+		l.horizon = step * g.grid
+	}
+	return l
+}
+
+func (g *gcra) save(s State, l line) State {
+	s = s.words(2)
+	s[0], s[1] = uint64(l.at.us), l.at.f|l.shift<<fractionBits
+	if l.horizon > l.at.ceil() {
+		s[0] |= uint64(1+ceilDiv(l.horizon, g.grid)%horizonSteps) << arrivalBits
+	}
+	return s
+}
+
+// open is whether a receipt may still have something outstanding at now.
+func (l *line) open(now Instant) bool { return max(l.horizon, l.at.ceil()) > int64(now) }
+
+func (s State) never() bool { return len(s) < 2 || s[0]|s[1] == 0 }
+
 // arrival is the theoretical arrival time that s stands for.
 func (g *gcra) arrival(s State, now Instant) moment {
-	if len(s) < 2 || s[0]|s[1] == 0 {
+	if s.never() {
 		return g.first(now)
 	}
-	at := moment{int64(s[0]), s[1] & fractionMask}
+	at := moment{int64(s[0] & arrivalMask), s[1] & fractionMask}
 	if g.unseen > 0 && int64(now) >= at.ceil()+g.unseen {
 		return g.first(now)
 	}
@@ -119,12 +167,7 @@ func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (
 	if g.burst == 0 {
 		return s, mark{}
 	}
-	s = s.words(2)
-	back := s[1] >> fractionBits
 	a := g.ahead(s, now)
-	if a == (moment{}) {
-		back = 0 // no receipt from before a full bucket has anything outstanding
-	}
 	next := g.pace.add(a, g.pace.span(min(cost, g.most())))
 	if forced && g.reach.less(next) {
 		next = g.reach
@@ -132,9 +175,12 @@ func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (
 			next = a
 		}
 	}
-	s[0] = uint64(int64(now) + next.us)
-	s[1] = next.f | back<<fractionBits
-	return s, mark{s[0], s[1]}
+	l := g.load(s)
+	if !l.open(now) {
+		l = line{}
+	}
+	l.at = moment{int64(now) + next.us, next.f}
+	return g.save(s, l), mark{uint64(l.at.us), l.at.f | l.shift<<fractionBits}
 }
 
 // refuse starts the clock of a key never seen: else one that begins with less
@@ -143,11 +189,9 @@ func (g *gcra) refuse(s State, now Instant, _ int64) State {
 	if g.unseen == 0 || g.burst == 0 {
 		return s
 	}
-	s = s.words(2)
-	back := s[1] &^ fractionMask
-	at := g.arrival(s, now)
-	s[0], s[1] = uint64(at.us), at.f|back
-	return s
+	l := g.load(s)
+	l.at = g.arrival(s, now)
+	return g.save(s, l)
 }
 
 func (g *gcra) standing(s State, now Instant) (remaining, reset int64) {
@@ -158,54 +202,54 @@ func (g *gcra) standing(s State, now Instant) (remaining, reset int64) {
 	if !g.full.less(a) {
 		remaining = g.pace.events(g.pace.sub(g.full, a))
 	}
-	if g.unseen == 0 {
+	switch {
+	case g.unseen == 0:
 		return remaining, a.ceil()
-	}
-	if len(s) < 2 || s[0]|s[1] == 0 {
+	case s.never():
 		return remaining, 0
 	}
-	at := moment{int64(s[0]), s[1] & fractionMask}
-	return remaining, max(at.ceil()+g.unseen-int64(now), 0)
+	l := g.load(s)
+	return remaining, max(l.at.ceil()+g.unseen-int64(now), 0)
 }
 
-// giveBack moves the arrival time back by what lies ahead of the charge's
-// stretch. The stretch ended where the mark says; events given back since then
-// have moved it earlier by at most as much, so what is returned is never more
-// than dropping the charge from history would free.
+// giveBack moves the arrival time back by what is outstanding of the charge's
+// stretch. The stretch ended where the mark says, less what was given back
+// since, so no more is returned than dropping the charge from history would
+// free: docs/algorithms.md has the proof.
 func (g *gcra) giveBack(s State, now Instant, r *Receipt, events int64) State {
 	a := g.ahead(s, now)
 	if g.burst == 0 || a == (moment{}) || events <= 0 {
 		return s
 	}
-	before, given := r.Mark[1]>>fractionBits, s[1]>>fractionBits
-	if given < before || given == maxGivenBack {
-		return s // the bucket was full in between, or lost count
-	}
+	l := g.load(s)
+	since := (l.shift - r.Mark[1]>>fractionBits) & shiftMask
 	end := moment{int64(r.Mark[0]), r.Mark[1] & fractionMask}
-	shift := g.pace.add(moment{int64(now), 0}, g.spanLong(given-before))
-	if !shift.less(end) {
+	gone := g.pace.add(moment{us: int64(now)}, g.spanLong(int64(since)))
+	if !gone.less(end) {
 		return s
 	}
-	back := g.pace.sub(end, shift)
+	back := g.pace.sub(end, gone)
 	if most := g.pace.span(min(events, g.most())); most.less(back) {
 		back = most
 	}
 	if a.less(back) {
 		back = a
 	}
+	l.horizon = max(l.horizon, l.at.ceil())
+	l.shift = (l.shift + uint64(ceilDiv(g.pace.eventsUp(back), g.unit))) & shiftMask
 	left := g.pace.sub(a, back)
-	given = min(given+uint64(g.pace.eventsUp(back)), maxGivenBack)
-	s[0], s[1] = uint64(int64(now)+left.us), left.f|given<<fractionBits
-	return s
+	l.at = moment{int64(now) + left.us, left.f}
+	return g.save(s, l)
 }
 
-// spanLong is span for counts that may be far beyond what a bucket holds; it
-// saturates beyond every state.
-func (g *gcra) spanLong(n uint64) moment {
-	if wider(int64(n), g.pace.num, int64(lastInstant), g.pace.den) {
+// spanLong is the span of so many units, which may be far beyond what a bucket
+// holds; it saturates beyond every state.
+func (g *gcra) spanLong(units int64) moment {
+	n := times(units, g.unit)
+	if wider(n, g.pace.num, int64(lastInstant), g.pace.den) {
 		return moment{us: int64(lastInstant)}
 	}
-	return g.pace.span(int64(n))
+	return g.pace.span(n)
 }
 
 func (g *gcra) used(s State, now Instant) int64 {
@@ -220,14 +264,16 @@ func (g *gcra) adopt(s State, from algorithm, now Instant) State {
 	if used == 0 || g.burst == 0 {
 		return nil
 	}
-	at := g.pace.span(used)
+	span := g.pace.span(used)
 	// Receipts from before the change must find nothing outstanding, even if
 	// the old limit comes back.
-	given := uint64(g.most() + 1)
-	if _, ok := from.(*gcra); ok && len(s) == 2 {
-		given = min(given+s[1]>>fractionBits, maxGivenBack)
+	l := line{at: moment{int64(now) + span.us, span.f}, shift: 1 << 17}
+	if old, ok := from.(*gcra); ok {
+		before := old.load(s)
+		l.shift = (l.shift + before.shift) & shiftMask
+		l.horizon = min(max(before.horizon, before.at.ceil()), int64(now)+1024*g.grid)
 	}
-	return State{uint64(int64(now) + at.us), at.f | given<<fractionBits}
+	return g.save(nil, l)
 }
 
 // bound: burst + debt at once, and what the pace adds from the first instant of

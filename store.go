@@ -37,7 +37,8 @@ type Ask struct {
 	AtLeast int64
 	// MaxHold is the longest that the caller is ready to wait before it goes.
 	// GCRA and warm-up then reserve ahead instead of denying. 0 means no waiting,
-	// but in a leaky-queue as long as its queue is.
+	// but in a leaky-queue as long as its queue is. More than MaxWait counts as
+	// MaxWait.
 	MaxHold time.Duration
 	// Peek decides without charging.
 	Peek bool

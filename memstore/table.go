@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -267,18 +268,18 @@ func (sh *shard) vacancy(f fingerprint, now weir.Instant) (slot int, evict bool)
 	}
 	slot = -1
 	var most int64
-	var soonest int64
+	var soonest time.Duration
 	i := sh.home(f)
 	for range min(reach, n) {
 		if sh.prints[i] == (fingerprint{}) {
 			return i, false
 		}
-		remaining, reset := sh.limit.Standing(sh.state(i), now)
-		if reset == 0 {
+		if sh.limit.Fresh(sh.state(i), now) {
 			return i, false
 		}
-		if remaining > 0 && (slot < 0 || remaining > most || remaining == most && int64(reset) < soonest) {
-			slot, most, soonest = i, remaining, int64(reset)
+		remaining, reset := sh.limit.Standing(sh.state(i), now)
+		if remaining > 0 && (slot < 0 || remaining > most || remaining == most && reset < soonest) {
+			slot, most, soonest = i, remaining, reset
 		}
 		if i++; i == n {
 			i = 0
