@@ -40,7 +40,6 @@ type tokens struct {
 	rate  *big.Rat // tokens a microsecond
 	level *big.Rat
 	last  *big.Rat
-	full  *big.Rat // when it was last seen to be full, or nil
 }
 
 func newTokens(s weir.Spec) *tokens {

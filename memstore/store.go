@@ -9,6 +9,9 @@
 // denied at the moment is never forgotten. Where only such keys are left,
 // newcomers share one overflow state: together they get no more than one key
 // would, so perhaps they are denied early, but nobody gets through.
+//
+// The store reads the wall clock. When that steps back, what is used stays used
+// until it has caught up.
 package memstore
 
 import (
@@ -23,7 +26,7 @@ import (
 )
 
 // DefaultMaxKeys is how many keys a rule may have when Options say nothing.
-const DefaultMaxKeys = 1 << 20
+const DefaultMaxKeys = 1_000_000
 
 // MaxRules is how many rules a store keeps states of. Beyond it, rules all of
 // whose keys are as never used make place; when there is none, Take fails.
@@ -37,8 +40,10 @@ var ErrTooManyRules = errors.New("memstore: states of too many rules; drop rules
 
 // Options of a store.
 type Options struct {
-	// MaxKeys is how many keys each rule can have at a time, at least; it is
-	// rounded up to 16 times a power of two. 0 means DefaultMaxKeys.
+	// MaxKeys is how many keys in use each rule has room for at a time. A table
+	// grows with use up to 16 times a power of two slots, at least a third more
+	// than MaxKeys, for a table works badly when it is full. 0 means
+	// DefaultMaxKeys.
 	MaxKeys int
 }
 
@@ -59,7 +64,7 @@ func New(o Options) *Store {
 		o.MaxKeys = DefaultMaxKeys
 	}
 	size := minSlots
-	for size*shards < o.MaxKeys {
+	for size*shards*3/4 < o.MaxKeys {
 		size *= 2
 	}
 	return &Store{maxShard: size, tables: map[string]*table{}}
