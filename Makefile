@@ -1,0 +1,66 @@
+# Go and make are all that test, build and run need. check also builds the
+# linters pinned in tools/go.mod, which takes minutes the first time.
+
+GO ?= go
+TOOL = $(GO) tool -modfile=tools/go.mod
+FUZZTIME ?= 5s
+MODULE = github.com/weir-limit/weir
+
+# Packages whose tests can rewrite the files that they compare with.
+GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
+
+.DEFAULT_GOAL := help
+.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## Run all tests
+	$(GO) test -timeout 5m ./...
+
+check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
+
+fmt: ## Name the files that gofumpt would format otherwise
+	@files=$$($(TOOL) gofumpt -l .) && if [ -n "$$files" ]; then echo "gofumpt -w:" $$files; exit 1; fi
+
+vet: ## Run go vet
+	$(GO) vet ./...
+
+fix: ## Show what a newer Go would write otherwise
+	$(GO) fix -diff ./...
+
+lint: ## Run the linters of .golangci.yml
+	$(TOOL) golangci-lint run
+
+race: ## Run all tests with the race detector, which needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
+
+fuzz: ## Run each fuzz test for FUZZTIME (5s)
+	@$(GO) test -list '^Fuzz' ./... >fuzz.out || { cat fuzz.out; exit 1; }
+	@awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' fuzz.out | \
+	while read -r package name; do \
+		echo "$$package $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+	done
+
+cover: ## Measure how much of what decides is tested; the root must reach 95 %
+	@$(GO) test -timeout 5m -coverprofile coverage.txt . ./memstore/... ./rules/... | awk ' \
+		{ print } \
+		$$1 == "FAIL" { failed = 1 } \
+		$$2 == "$(MODULE)" && /coverage:/ { sub(/.*coverage: /, ""); root = $$1 + 0 } \
+		END { if (!failed && root < 95) { print "root package: " root + 0 " % is less than 95 %"; failed = 1 } exit failed }'
+
+build: ## Build bin/weir, one static file
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
+
+run: ## Start the daemon with its demo rules
+	$(GO) run ./cmd/weir serve
+
+vectors: ## Rewrite the results in testdata/vectors; read the diff
+	$(GO) test . -run Vector -count 1 -update
+
+golden: ## Rewrite all files that tests compare with, vectors too; read the diff
+	@for package in $(GOLDEN); do $(GO) test "$$package" -count 1 -update || exit 1; done
+
+bench: ## Run each benchmark shortly, to see that it works
+	$(GO) test -run '^$$' -bench . -benchtime 10ms ./...
