@@ -14,8 +14,8 @@ import (
 func TestAdoptKeepsWhatWasUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := drawSpec(t), drawSpec(t)
-		if from.Algorithm == weir.Concurrent || to.Algorithm == weir.Concurrent || to.Algorithm == weir.WarmUp || from.Algorithm == weir.WarmUp {
-			return // permits are no events, and a warm-up starts cold
+		if from.Algorithm == weir.Concurrent || to.Algorithm == weir.Concurrent {
+			return // permits are no events
 		}
 		if from.Algorithm == weir.SlidingLog && to.Algorithm == weir.SlidingLog {
 			to.Period = from.Period // else the log knows better than to keep what is long ago

@@ -65,9 +65,13 @@ func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 	}
 }
 
-// shortest is the least that a civil period can last, in microseconds: clocks
-// are set by at most a day, when a zone moves across the date line.
-func shortest(c Calendar) int64 {
+// shortest is the least that a civil period of zone can last, in microseconds.
+// Outside UTC, clocks are set by up to two hours, and when a zone moves across
+// the date line by a day.
+func shortest(c Calendar, zone *time.Location) int64 {
 	const day = 24 * int64(time.Hour/time.Microsecond)
+	if zone == time.UTC {
+		return [...]int64{Day: day, Week: 7 * day, Month: 28 * day, Year: 365 * day}[c]
+	}
 	return [...]int64{Day: 22 * day / 24, Week: 6 * day, Month: 27 * day, Year: 364 * day}[c]
 }

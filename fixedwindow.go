@@ -134,7 +134,7 @@ func (w *fixedWindow) tiles(o *fixedWindow) bool {
 func (w *fixedWindow) bound(width, _ int64) int64 {
 	period := w.period
 	if w.calendar != NoCalendar {
-		period = shortest(w.calendar)
+		period = shortest(w.calendar, w.zone)
 	}
 	touched := plus(ceilDiv(width-1, period), 1)
 	if w.anchored {

@@ -254,7 +254,9 @@ func (w *slidingWindow) bound(width, largest int64) int64 {
 		once, twice = w.count+largest-1, 2*(w.count+largest-1)
 	}
 	most := times(twice, periods)
-	if w.n > 1 {
+	if w.n == 1 { // no sub-window holds more than once
+		most = min(most, times(once, plus(ceilDiv(width-1, w.sub), 1)))
+	} else {
 		most = min(most, times(once, ceilDiv(width, period-w.sub)))
 	}
 	if w.n == 1 && w.mode == Strict {

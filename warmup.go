@@ -154,11 +154,16 @@ func (w *warmUp) used(s State, now Instant) int64 {
 }
 
 // adopt keeps the time of the next event, and how warm another warm-up was.
-// Any other limit is followed by a cold start.
+// Any other limit is followed by a cold start, which passes one event at once:
+// so at most one is kept as used.
 func (w *warmUp) adopt(s State, from algorithm, now Instant) State {
-	old, ok := from.(*warmUp)
-	if !ok || w.max == 0 || old.max == 0 {
+	if w.max == 0 {
 		return nil
+	}
+	old, ok := from.(*warmUp)
+	if !ok || old.max == 0 {
+		next, _ := w.charge(nil, now, min(from.used(s, now), 1), true, 0)
+		return next
 	}
 	next, idle := old.at(s, now)
 	hi, lo := bits.Mul64(uint64(idle.us), uint64(w.warm))

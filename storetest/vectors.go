@@ -277,20 +277,21 @@ func describe(out []weir.Decision) string {
 	var all []string
 	for i := range out {
 		d := &out[i]
-		text := word(d.Outcome)
+		var text strings.Builder
+		text.WriteString(word(d.Outcome))
 		if d.Charged {
-			text += fmt.Sprintf(" charged %d", d.Cost)
+			fmt.Fprintf(&text, " charged %d", d.Cost)
 		}
-		text += fmt.Sprintf(" remaining %d", d.Remaining)
+		fmt.Fprintf(&text, " remaining %d", d.Remaining)
 		for _, f := range []struct {
 			name string
 			d    time.Duration
 		}{{"retry", d.RetryAfter}, {"reset", d.ResetAfter}, {"hold", d.Hold}} {
 			if f.d != 0 {
-				text += fmt.Sprintf(" %s %v", f.name, f.d)
+				fmt.Fprintf(&text, " %s %v", f.name, f.d)
 			}
 		}
-		all = append(all, text)
+		all = append(all, text.String())
 	}
 	return strings.Join(all, " | ")
 }
