@@ -58,7 +58,10 @@ func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 		if shows.Before(at) {
 			shows = at // the change of the clock skipped midnight
 		}
-		if change.IsZero() || shows.Before(change) {
+		// After the last change that the database lists, ZoneBounds may give an
+		// end that is past already (on 31 December of leap years); then no change
+		// is near.
+		if change.IsZero() || !change.After(at) || shows.Before(change) {
 			return InstantOf(shows)
 		}
 		at = change
