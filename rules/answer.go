@@ -1,0 +1,82 @@
+package rules
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Answer is what the rules say to a Request.
+type Answer struct {
+	// ID names this answer in logs: 16 hexadecimal digits.
+	ID string
+	// Allowed tells that the request may pass: no enforced limit denies.
+	Allowed bool
+	// Decisive is the index of the decision that explains Allowed, as
+	// weir.Decisive; −1 when none is enforced.
+	Decisive int
+	// Decisions are in the order of the descriptors, then of the file. What no
+	// rule fits, or what is unlimited, has none.
+	Decisions []Decision
+	// Unlimited are the indexes of the descriptors whose rule is unlimited.
+	Unlimited []int
+}
+
+// Decision is what one limit says to one descriptor.
+type Decision struct {
+	Descriptor int // its index in the request
+	Rule       *Rule
+	// Decision is that of all the request's descriptors that have the same count,
+	// added up; but Cost is this descriptor's, and of cost 0 it is never charged.
+	// They share one Receipt.
+	weir.Decision
+
+	idle bool // it had no say: a shadow limit, or a quota limit beside one that allows
+}
+
+// RetryAfter is how long until the request is worth another try: the longest
+// RetryAfter of those that deny it. It is 0 when that is not known, because a
+// permit must come back first. It is not there when the request was allowed, or
+// never can be.
+func (a *Answer) RetryAfter() (retry time.Duration, ok bool) {
+	if a.Allowed {
+		return 0, false
+	}
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		if d.idle {
+			continue
+		}
+		if d.Outcome == weir.Impossible {
+			return 0, false
+		}
+		retry = max(retry, d.RetryAfter)
+	}
+	return retry, true
+}
+
+// Hold is how long the caller has to wait before it goes: the longest Hold of
+// the enforced decisions.
+func (a *Answer) Hold() time.Duration {
+	var hold time.Duration
+	for i := range a.Decisions {
+		if d := &a.Decisions[i]; !d.idle {
+			hold = max(hold, d.Hold)
+		}
+	}
+	return hold
+}
+
+// Receipts are the proofs of what was charged, each once, in the order of the
+// decisions that have them.
+func (a *Answer) Receipts() []*weir.Receipt {
+	var receipts []*weir.Receipt
+	seen := map[*weir.Receipt]bool{}
+	for i := range a.Decisions {
+		if r := a.Decisions[i].Receipt; r != nil && !seen[r] {
+			seen[r] = true
+			receipts = append(receipts, r)
+		}
+	}
+	return receipts
+}

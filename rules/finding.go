@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxFindings is how many errors, and how many warnings, are reported of one
+// file. One more says how many were left out.
+const MaxFindings = 100
+
+// Severity is how bad a Finding is.
+type Severity uint8
+
+// The severities. A file with an error is refused whole; a warning is for
+// people to read.
+const (
+	SeverityError Severity = iota
+	SeverityWarning
+)
+
+// String is "error" or "warning".
+func (s Severity) String() string {
+	if s == SeverityWarning {
+		return "warning"
+	}
+	return "error"
+}
+
+// Finding is one thing to say of a rule file.
+type Finding struct {
+	File         string
+	Line, Column int // from 1; a column counts characters
+	Severity     Severity
+	Text         string
+	Rule         string // Rule.Name of what it is about; empty when there is none
+}
+
+// String is FILE:LINE:COLUMN: severity: text (rule NAME).
+func (f Finding) String() string {
+	s := fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, f.Severity, f.Text)
+	if f.Rule != "" {
+		s += " (rule " + f.Rule + ")"
+	}
+	return s
+}
+
+// Error says why rule files were refused. It is returned by Parse, Load and
+// Set.Complete.
+type Error struct {
+	// Findings are all errors of all files, at most MaxFindings of each, and
+	// the warnings among them, in the order of the files and their lines.
+	Findings []Finding
+}
+
+// Error is the errors among the findings, a line each.
+func (e *Error) Error() string {
+	var lines []string
+	for _, f := range e.Findings {
+		if f.Severity == SeverityError {
+			lines = append(lines, f.String())
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// findings collects what is to be said of one file.
+type findings struct {
+	file     string
+	list     []Finding
+	count    [2]int // by severity, those left out too
+	overflow [2]Finding
+}
+
+func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...any) {
+	found := Finding{File: f.file, Line: max(at.Line, 1), Column: max(at.Column, 1), Severity: s}
+	if f.count[s]++; f.count[s] > MaxFindings {
+		f.overflow[s] = found
+		return
+	}
+	// A finding is one line, whatever the file made it quote.
+	found.Rule, found.Text = rule, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	f.list = append(f.list, found)
+}
+
+func (f *findings) failed() bool { return f.count[SeverityError] > 0 }
+
+// sorted is the findings in the order of the file.
+func (f *findings) sorted() []Finding {
+	list := slices.Clone(f.list)
+	for s, last := range f.overflow {
+		if more := f.count[s] - MaxFindings; more > 0 {
+			last.Text = fmt.Sprintf("%d more %ss are not shown", more, last.Severity)
+			list = append(list, last)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return list
+}

@@ -1,0 +1,113 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-limit/weir"
+)
+
+// ErrNoRules is returned by Limiter.Check before there are rules.
+var ErrNoRules = errors.New("no rules are loaded")
+
+// Limiter asks the limits of a Set about requests. Its methods may be called
+// from many goroutines.
+type Limiter struct {
+	store weir.Store
+	set   atomic.Pointer[Set]
+	takes sync.Pool // of *take
+}
+
+// NewLimiter makes a limiter whose counts live in store. set may be nil: Check
+// then fails with ErrNoRules until Replace brings one.
+func NewLimiter(store weir.Store, set *Set) *Limiter {
+	l := &Limiter{store: store}
+	l.set.Store(set)
+	return l
+}
+
+// Replace changes the rules for all requests that come from now on. Rules that
+// are still in their place keep their counts.
+func (l *Limiter) Replace(set *Set) { l.set.Store(set) }
+
+// Set is the rules in force, or nil.
+func (l *Limiter) Set() *Set { return l.set.Load() }
+
+// Check asks all rules that r meets, together: those that are enforced are
+// charged if all of them allow, and none otherwise. It fails with a
+// *RequestError, with ErrNoRules, or when the store can't decide; a denial is
+// no failure. It keeps nothing of r.
+func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	set := l.set.Load()
+	if set == nil {
+		return nil, ErrNoRules
+	}
+	t, _ := l.takes.Get().(*take)
+	if t == nil {
+		t = new(take)
+	}
+	defer func() {
+		t.clear()
+		l.takes.Put(t)
+	}()
+	t.match(set, r)
+	t.replace()
+	t.ask(r)
+	if len(t.asks) > 0 {
+		if err := t.decide(ctx, l.store); err != nil {
+			return nil, fmt.Errorf("check %q: %w", r.Domain, err)
+		}
+	}
+	return t.answer(r), nil
+}
+
+// Settle says what the work behind an Answer really cost: used[i] is for
+// receipts[i], all of one answer. Less than was charged gives back what is
+// still outstanding, more is charged, and permits are freed. With renew it
+// extends the permits among the receipts by their ttl instead, and all receipts
+// stay good; used may then be nil.
+//
+// It fails with a *RequestError, and as weir.Store: a receipt works once.
+func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error {
+	if !renew && len(used) != len(receipts) {
+		return &RequestError{"used", fmt.Sprintf("there are %d, for %d receipts", len(used), len(receipts))}
+	}
+	settlements := make([]weir.Settlement, 0, len(receipts))
+	for i, receipt := range receipts {
+		switch {
+		case !renew && (used[i] < 0 || used[i] > weir.MaxCount):
+			return &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", used[i], weir.MaxCount)}
+		case !renew:
+			settlements = append(settlements, weir.Settlement{Receipt: receipt, Used: used[i]})
+		case receipt.Limit.Spec().Algorithm == weir.Concurrent:
+			settlements = append(settlements, weir.Settlement{Receipt: receipt, Renew: true})
+		}
+	}
+	if len(settlements) == 0 {
+		if renew {
+			return weir.ErrNoPermit
+		}
+		return nil
+	}
+	if err := l.store.Settle(ctx, settlements); err != nil {
+		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
+	}
+	return nil
+}
+
+// newID is 16 hexadecimal digits. It only has to tell log lines apart.
+func newID() string {
+	const hex = "0123456789abcdef"
+	var id [16]byte
+	for i, r := 0, rand.Uint64(); i < len(id); i, r = i+1, r>>4 {
+		id[i] = hex[r&15]
+	}
+	return string(id[:])
+}

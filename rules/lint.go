@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxCrowd bounds how many patterns that begin alike are held against each
+// other, because that takes the square of their number.
+const maxCrowd = 1024
+
+// prober makes a text that fits a pattern and, of the others beside it, only
+// those that fit all that the pattern does: each * becomes a byte that none of
+// them has, so that only a * can take it.
+type prober struct {
+	level *level
+	byte  string // empty when there is no such byte, or the level is crowded
+}
+
+func newProber(l *level) prober {
+	var used [256]bool
+	mark := func(text string) {
+		for i := range len(text) {
+			used[text[i]] = true
+		}
+	}
+	most := l.keys.crowd()
+	for key, family := range l.families {
+		mark(key)
+		for value := range family.exact {
+			mark(value)
+		}
+		most = max(most, family.values.crowd())
+	}
+	if i := slices.Index(used[:], false); i >= 0 && most <= maxCrowd {
+		return prober{l, string([]byte{byte(i)})}
+	}
+	return prober{l, ""}
+}
+
+// crowd is how many patterns begin alike.
+func (ps *patterns) crowd() int {
+	most := 0
+	for _, alike := range ps.byPrefix {
+		most = max(most, len(alike))
+	}
+	return most
+}
+
+// hiding is the place that takes all that p is for, or nil.
+func (pr prober) hiding(p *place) *place {
+	if pr.byte == "" || p.exact() {
+		return nil // an exact key and value comes before all patterns
+	}
+	// No value fits only where any does: patterns of nothing but *.
+	e := Entry{strings.ReplaceAll(p.entry.Key, "*", pr.byte), strings.ReplaceAll(p.entry.Value, "*", pr.byte)}
+	first := pr.level.firstWild(pr.level.families[e.Key], e)
+	if first == p {
+		return nil
+	}
+	return first
+}
+
+// lint warns of descriptors that no request can meet, and the like.
+func (f *file) lint() {
+	probers := map[*level]prober{}
+	for _, p := range f.places {
+		if len(p.path) == MaxEntries+1 {
+			f.add(p.at, SeverityWarning, p.rule, "never matches: a request has at most %d entries", MaxEntries)
+		}
+		if e := p.place.entry; literals(e.Key) > MaxWord || literals(e.Value) > MaxWord {
+			f.add(p.at, SeverityWarning, p.rule, "never matches: a request's key and value have at most %d bytes", MaxWord)
+		}
+		pr, known := probers[p.level]
+		if !known {
+			pr = newProber(p.level)
+			probers[p.level] = pr
+		}
+		if other := pr.hiding(p.place); other != nil {
+			f.add(p.at, SeverityWarning, p.rule, "never matches: hidden by the descriptor %s in line %d, which fits all that this one does", other.entry.pretty(), other.line)
+		}
+	}
+	f.lintNames()
+}
+
+// lintNames warns of names that stand for two rules, or for none.
+func (f *file) lintNames() {
+	first := map[string]*Rule{}
+	envoy := map[string]bool{}
+	for _, r := range f.domain.rules {
+		envoy[r.EnvoyName] = true
+		if first[r.Name] == nil {
+			first[r.Name] = r
+			continue
+		}
+		f.add(&yaml.Node{Line: r.Line, Column: r.Column}, SeverityWarning, r.Name, "another rule has the same name, in line %d", first[r.Name].Line)
+	}
+	for _, it := range f.replaces {
+		if !envoy[it.name] {
+			f.add(it.at, SeverityWarning, it.rule, "replaces %q, but no rate_limit of this domain has that name", it.name)
+		}
+	}
+}
+
+// literals is how many bytes every text that fits a pattern has at least.
+func literals(text string) int { return len(text) - strings.Count(text, "*") }
+
+// pretty is the entry as key=value.
+func (e Entry) pretty() string {
+	if e.Value == "" {
+		return e.Key
+	}
+	return e.Key + "=" + e.Value
+}

@@ -1,0 +1,95 @@
+package rules
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFiles is how many rule files a folder may have.
+const maxFiles = 10_000
+
+// Load reads a rule file, or the *.yaml and *.yml of a folder: links are
+// followed, folders inside and names with a dot in front are passed over. Two
+// files may not have the same domain.
+//
+// It fails with an *Error that has the errors of all files; with an error that
+// is fs.ErrNotExist when there is no such file, or none in the folder; or when
+// a file can't be read.
+func Load(path string) (*Set, error) {
+	names, err := files(path)
+	if err != nil {
+		return nil, fmt.Errorf("load rules: %w", err)
+	}
+	texts := make([]*fileText, len(names))
+	left := int64(MaxFileSize)
+	for i, name := range names {
+		text, err := readBounded(name, left)
+		if err != nil {
+			return nil, fmt.Errorf("load rules: %w", err)
+		}
+		left -= int64(len(text))
+		texts[i] = &fileText{name, text}
+	}
+	return collect(texts)
+}
+
+// files is path, or the rule files in it when it is a folder, sorted.
+func files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if strings.HasPrefix(e.Name(), ".") || ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		name := filepath.Join(path, e.Name())
+		info, err := os.Stat(name) // follows links
+		switch {
+		case err != nil:
+			return nil, err
+		case info.IsDir():
+			continue
+		case !info.Mode().IsRegular():
+			return nil, fmt.Errorf("%s is not a regular file", name)
+		}
+		names = append(names, name)
+	}
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("no *.yaml or *.yml in %s: %w", path, fs.ErrNotExist)
+	case len(names) > maxFiles:
+		return nil, fmt.Errorf("%d rule files in %s; there may be %d", len(names), path, maxFiles)
+	}
+	return names, nil
+}
+
+// readBounded reads a file of at most most bytes.
+func readBounded(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // nothing was written, so there is nothing to lose
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("%s: rule files have at most %d bytes, all together", name, MaxFileSize)
+	}
+	return text, nil
+}

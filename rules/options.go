@@ -1,0 +1,257 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-limit/weir"
+)
+
+// MaxLimits is how many limits a descriptor may have.
+const MaxLimits = 16
+
+// rules makes the rules of a descriptor, one for each of its limits; base is
+// what they have in common.
+func (f *file) rules(m *mapping, base Rule) []*Rule {
+	var made []*Rule
+	name := base.Name
+	_, listed := m.members["limits"]
+	limited := m.value("rate_limit")
+	switch {
+	case listed && limited != nil:
+		f.add(m.members["limits"].key, SeverityError, name, "limits and rate_limit exclude each other; write rate_limit as one of the limits, as 10/s fixed-window")
+	case listed:
+		made = f.limits(m, base)
+	case limited != nil:
+		made = f.rateLimit(limited, base)
+	default:
+		f.idle(m, name)
+	}
+	if at := m.value("charge"); at != nil && base.After {
+		for _, r := range made {
+			f.after(at, r)
+		}
+	}
+	return made
+}
+
+// options reads what a descriptor says besides its key and its limits.
+func (f *file) options(m *mapping, name string, path []Entry) Rule {
+	r := Rule{
+		Name: name, Domain: f.domain.name, Path: path,
+		File: f.file, Line: m.node.Line, Column: m.node.Column,
+		Shadow:         f.flag(m, "shadow_mode", name),
+		QuotaMode:      f.flag(m, "quota_mode", name),
+		DetailedMetric: f.flag(m, "detailed_metric", name),
+		ValueToMetric:  f.flag(m, "value_to_metric", name),
+		ShareThreshold: f.flag(m, "share_threshold", name),
+		Owner:          f.text(m, "owner", name),
+		Fallback:       Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
+		After:          f.oneOf(m, "charge", name, "before", "after") == "after",
+		Sharing:        f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky"),
+		Partition:      f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open"),
+		Sync:           f.duration(m, "sync", name),
+	}
+	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
+	r.Nodes = int(nodes)
+	if r.Fallback == "" {
+		r.Fallback = FallbackLocal
+	}
+	if n := m.value("metadata"); n != nil {
+		r.Metadata = f.metadata(n, name)
+	}
+	last := path[len(path)-1]
+	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
+		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
+	}
+	for _, key := range []string{"sync", "sharing", "partition", "nodes"} {
+		if m.value(key) != nil {
+			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect yet: it comes with limits that nodes share", key)
+		}
+	}
+	return r
+}
+
+// idle warns of options that need a limit, where there is none.
+func (f *file) idle(m *mapping, name string) {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback"} {
+		if m.value(key) != nil {
+			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
+		}
+	}
+}
+
+// after refuses charge: after where it has no meaning.
+func (f *file) after(at *yaml.Node, r *Rule) {
+	if r.Limit == nil {
+		return
+	}
+	switch a := r.Limit.Spec().Algorithm; a {
+	case weir.Concurrent, weir.WarmUp, weir.LeakyQueue:
+		f.add(at, SeverityError, r.Name, "charge: after is impossible for %s: work that is done can't be held back", a)
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow:
+	}
+}
+
+// limits reads the list of limits in Weir's own words.
+func (f *file) limits(m *mapping, base Rule) []*Rule {
+	const should = "limits is a list of limits, as in limits: [10/s, 1000/day fixed-window]"
+	list := f.items(m, "limits", base.Name, should)
+	switch {
+	case len(list) > MaxLimits:
+		f.add(list[MaxLimits], SeverityError, base.Name, "%d limits; a descriptor may have %d", len(list), MaxLimits)
+		return nil
+	case len(list) == 0 && (m.value("limits") == nil || m.value("limits").Kind == yaml.SequenceNode):
+		f.add(m.members["limits"].key, SeverityError, base.Name, "no limits; "+should)
+	}
+	var made []*Rule
+	type known struct{ name, text string }
+	seen := map[known]bool{}
+	same := map[string]int{}
+	for i, n := range list {
+		rule := base
+		if len(list) > 1 {
+			rule.Name = fmt.Sprintf("%s#%d", base.Name, i+1)
+		}
+		name, limit, at := f.limit(n, rule.Name)
+		if limit == nil {
+			continue
+		}
+		// A name is a place for the count: it can be had only once.
+		if it := (known{name, limit.String()}); seen[it] || name != "" && seen[known{name, ""}] {
+			f.add(at, SeverityError, rule.Name, "duplicate limit; the same stands there before")
+			continue
+		}
+		seen[known{name, limit.String()}], seen[known{name, ""}] = true, true
+		rule.Limit = limit
+		unnumbered := label(name, limit, 0)
+		rule.place = placeOf(rule.Domain, rule.Path) + label(name, limit, same[unnumbered])
+		same[unnumbered]++
+		f.passes(at, &rule)
+		made = append(made, &rule)
+	}
+	return made
+}
+
+// limit reads one limit: its text, or its name and text. at is where the text
+// stands. There is no limit when it was refused.
+func (f *file) limit(n *yaml.Node, rule string) (name string, limit *weir.Limit, at *yaml.Node) {
+	at = n
+	if n.Kind == yaml.MappingNode {
+		m, _ := f.mapping(n, rule, "")
+		for _, key := range m.order {
+			if key != "name" && key != "limit" {
+				f.add(m.members[key].key, SeverityError, rule, "unknown key %q in a limit; %s", key, didYouMean(key, []string{"name", "limit"}))
+			}
+		}
+		name = f.text(&m, "name", rule)
+		if at = m.value("limit"); at == nil {
+			f.add(n, SeverityError, rule, "limit is missing; write {name: NAME, limit: 10/s}")
+			return "", nil, n
+		}
+	}
+	text := f.scalar(at, rule, "a limit is a text such as 10/s, or {name: NAME, limit: 10/s}")
+	if text == "" {
+		if at.Kind == yaml.ScalarNode && !null(at) {
+			f.add(at, SeverityError, rule, "an empty limit; write a limit such as 10/s")
+		}
+		return "", nil, at
+	}
+	limit, err := weir.ParseLimit(text)
+	if err != nil {
+		f.add(at, SeverityError, rule, "%v", err)
+		return "", nil, at
+	}
+	return name, limit, at
+}
+
+// passes warns of a limit that denies all.
+func (f *file) passes(at *yaml.Node, r *Rule) {
+	if r.Limit != nil && r.Limit.Spec().Count == 0 {
+		f.add(at, SeverityWarning, r.Name, "never passes: a count of 0 denies all")
+	}
+}
+
+// rateLimit reads a limit in Envoy's form.
+func (f *file) rateLimit(n *yaml.Node, base Rule) []*Rule {
+	name := base.Name
+	m, ok := f.mapping(n, name, "write rate_limit: {unit: minute, requests_per_unit: 10}")
+	if !ok {
+		return nil
+	}
+	f.onlyKeys(&m, name, "rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces")
+	r := base
+	r.Envoy, r.EnvoyName = true, f.text(&m, "name", name)
+	r.Unlimited = f.flag(&m, "unlimited", name)
+	r.Replaces = f.replaced(&m, &r)
+	period, ok := f.unit(&m, name, r.Unlimited)
+	count, counted := f.number(&m, "requests_per_unit", name, 0, weir.MaxWindowCount)
+	if r.Unlimited || !ok || !counted {
+		return []*Rule{&r}
+	}
+	limit, err := weir.Spec{Count: count, Period: period, Algorithm: weir.FixedWindow}.Limit()
+	if err != nil {
+		f.add(n, SeverityError, name, "%v", err)
+		return nil
+	}
+	r.Limit = limit
+	r.place = placeOf(r.Domain, r.Path) + label("", limit, 0)
+	if m.value("requests_per_unit") == nil {
+		f.add(n, SeverityWarning, name, "never passes: requests_per_unit is missing, and without it is 0")
+	} else {
+		f.passes(m.value("requests_per_unit"), &r)
+	}
+	return []*Rule{&r}
+}
+
+// unit reads the period of a rate_limit. Envoy's days and longer are fixed
+// lengths since 1970, not those of a calendar.
+func (f *file) unit(m *mapping, rule string, unlimited bool) (period time.Duration, ok bool) {
+	const day = 24 * time.Hour
+	units := []string{"second", "minute", "hour", "day", "week", "month", "year"}
+	lengths := []time.Duration{time.Second, time.Minute, time.Hour, day, 7 * day, 30 * day, 365 * day}
+	n := m.value("unit")
+	text := f.text(m, "unit", rule)
+	i := slices.Index(units, strings.ToLower(strings.ToUpper(text)))
+	switch {
+	case unlimited && i >= 0:
+		f.add(n, SeverityError, rule, "unlimited excludes unit; leave one of them out")
+	case unlimited && text != "":
+		f.add(n, SeverityWarning, rule, "unit %q is unknown, and has no effect beside unlimited", text)
+	case unlimited:
+	case n == nil || n.Kind == yaml.ScalarNode && text == "":
+		f.add(m.node, SeverityError, rule, "unit is missing; write unit: second, minute, hour, day, week, month or year")
+	case i >= 0:
+		return lengths[i], true
+	case text != "":
+		f.add(n, SeverityError, rule, "unit %q: %s", text, didYouMean(text, units))
+	}
+	return 0, false
+}
+
+// replaced reads the names of the limits that r replaces.
+func (f *file) replaced(m *mapping, r *Rule) []string {
+	const should = "write replaces: [{name: NAME}]"
+	var names []string
+	for _, n := range f.items(m, "replaces", r.Name, should) {
+		it, ok := f.mapping(n, r.Name, should)
+		if !ok {
+			continue
+		}
+		f.onlyKeys(&it, r.Name, "replaces", "name")
+		name, ok := f.needed(&it, "name", r.Name)
+		switch {
+		case !ok:
+		case name == r.EnvoyName:
+			f.add(n, SeverityError, r.Name, "replaces its own name, %q; leave that out", name)
+		default:
+			names = append(names, name)
+			f.replaces = append(f.replaces, mention{name, r.Name, n})
+		}
+	}
+	return names
+}

@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// file is a rule file that is being read.
+type file struct {
+	findings
+
+	root     *yaml.Node
+	named    *yaml.Node // the domain's name
+	domain   *domain
+	partial  bool // there is no descriptors key
+	places   []placed
+	replaces []mention // of names that other rules should have
+}
+
+// placed is a place, and where it stands.
+type placed struct {
+	place *place
+	level *level
+	path  []Entry
+	at    *yaml.Node
+	rule  string
+}
+
+// mention is a name that a rule speaks of.
+type mention struct {
+	name, rule string
+	at         *yaml.Node
+}
+
+// Parse reads the text of one rule file; file is what findings call it. The
+// error is an *Error.
+func Parse(file string, text []byte) (*Set, error) {
+	return collect([]*fileText{{file, text}})
+}
+
+// fileText is a file as it was read.
+type fileText struct {
+	name string
+	text []byte
+}
+
+// collect makes a set of files, or an *Error of all that is wrong with them.
+func collect(texts []*fileText) (*Set, error) {
+	s := &Set{domains: map[string]*domain{}}
+	var all []Finding
+	failed := false
+	from := map[string]*file{}
+	for _, t := range texts {
+		f := readFile(t)
+		if other := from[f.domain.name]; other != nil {
+			f.add(f.named, SeverityError, "", "duplicate domain %q, also in %s:%d", f.domain.name, other.file, other.named.Line)
+		} else if f.domain.name != "" {
+			from[f.domain.name] = f
+		}
+		all = append(all, f.sorted()...)
+		if failed = failed || f.failed(); !failed {
+			s.add(f)
+		}
+	}
+	if failed {
+		return nil, &Error{Findings: all}
+	}
+	return s, nil
+}
+
+func readFile(t *fileText) *file {
+	f := &file{findings: findings{file: t.name}, domain: &domain{}}
+	f.root = readYAML(t.text, &f.findings)
+	if f.root == nil {
+		if f.root = (&yaml.Node{Line: 1, Column: 1}); !f.failed() {
+			f.add(f.root, SeverityError, "", "the file is empty; write domain: NAME and descriptors")
+		}
+		return f
+	}
+	m, ok := f.mapping(f.root, "", "a rule file is a mapping that begins with domain: NAME")
+	if !ok {
+		return f
+	}
+	f.onlyKeys(&m, "", "a rule file", "domain", "descriptors")
+	f.named = f.root
+	if it, there := m.members["domain"]; there {
+		f.named = it.value
+	}
+	f.domain.name, ok = f.needed(&m, "domain", "")
+	_, there := m.members["descriptors"]
+	f.partial = !there
+	f.descriptors(&m, "", &f.domain.top, nil)
+	if ok {
+		f.lint()
+	}
+	return f
+}
+
+// needed reads a text that must not be empty.
+func (f *findings) needed(m *mapping, key, rule string) (string, bool) {
+	n := m.value(key)
+	if n == nil {
+		at := m.node
+		if it, there := m.members[key]; there {
+			at = it.key
+		}
+		f.add(at, SeverityError, rule, "empty %s; write %s: NAME", key, key)
+		return "", false
+	}
+	text := f.text(m, key, rule)
+	if text == "" && n.Kind == yaml.ScalarNode {
+		f.add(n, SeverityError, rule, "empty %s; write %s: NAME", key, key)
+	}
+	return text, text != ""
+}
+
+// onlyKeys finds keys that have no place in m. What Envoy's service takes there
+// without using it is not refused.
+func (f *findings) onlyKeys(m *mapping, rule, what string, known ...string) {
+	for _, key := range m.order {
+		if slices.Contains(known, key) {
+			continue
+		}
+		at := m.members[key].key
+		switch key {
+		case "domain", "descriptors":
+			f.add(at, SeverityWarning, rule, "%s has no effect in %s", key, what)
+		case "key", "value", "rate_limit", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata":
+			f.add(at, SeverityWarning, rule, "%s has no effect in %s; it belongs to a descriptor", key, what)
+		case "unit", "requests_per_unit", "unlimited", "replaces":
+			f.add(at, SeverityWarning, rule, "%s has no effect in %s; it belongs into rate_limit", key, what)
+		case "name":
+			f.add(at, SeverityWarning, rule, "%s has no effect in %s", key, what)
+		default:
+			f.add(at, SeverityError, rule, "unknown key %q in %s; %s", key, what, didYouMean(key, known))
+		}
+	}
+}
+
+// descriptors reads the list of descriptors in m.
+func (f *file) descriptors(m *mapping, rule string, into *level, path []Entry) {
+	for _, n := range f.items(m, "descriptors", rule, "descriptors is a list; begin each item with - key: NAME") {
+		f.descriptor(n, rule, into, path)
+	}
+}
+
+func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry) {
+	m, ok := f.mapping(n, around, "a descriptor is a mapping; write - key: NAME")
+	if !ok {
+		return
+	}
+	key, ok := f.needed(&m, "key", around)
+	p := &place{entry: Entry{Key: key, Value: f.text(&m, "value", around)}, line: n.Line}
+	path = append(slices.Clip(path), p.entry)
+	rule := around
+	name := f.text(&m, "name", around)
+	if ok || name != "" {
+		rule = ruleName(name, f.domain.name, path)
+	}
+	f.onlyKeys(
+		&m, rule, "a descriptor",
+		"key", "value", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
+		"sync", "sharing", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+	)
+	base := f.options(&m, rule, path)
+	p.share = base.ShareThreshold
+	p.rules = f.rules(&m, base)
+	f.domain.rules = append(f.domain.rules, p.rules...)
+	if ok {
+		f.put(placed{p, into, path, n, rule})
+	}
+	p.below = &level{}
+	f.descriptors(&m, rule, p.below, path)
+	if p.below.size == 0 {
+		p.below = nil
+	}
+}
+
+// put adds a place to its level.
+func (f *file) put(p placed) {
+	if double := p.level.add(p.place); double != nil {
+		f.add(p.at, SeverityError, p.rule, "duplicate descriptor, also in line %d", double.line)
+		return
+	}
+	f.places = append(f.places, p)
+}

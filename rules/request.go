@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of a request. A cost is at most weir.MaxCount.
+const (
+	MaxDescriptors = 100
+	MaxEntries     = 16      // of a descriptor
+	MaxWord        = 4 << 10 // bytes of a key, and of a value
+)
+
+// Entry is a key and its value: of a request, or of a rule.
+type Entry struct {
+	Key   string // not empty
+	Value string // any bytes, also none
+}
+
+// Descriptor is one thing that a request is, told from the general to the
+// particular: a user, or a user on a path.
+type Descriptor struct {
+	Entries []Entry // 1…MaxEntries
+	// Cost is the events that the request is worth. 0 charges nothing: it only
+	// asks.
+	Cost int64
+	// Override is a limit that the request brings along. It stands in place of
+	// the rules of the file, if the domain is known, and is always enforced.
+	Override *weir.Limit
+}
+
+// Request asks the rules of one domain.
+type Request struct {
+	Domain      string       // not empty
+	Descriptors []Descriptor // 1…MaxDescriptors
+	// Peek decides without charging.
+	Peek bool
+	// Receipt asks for receipts, for Limiter.Settle.
+	Receipt bool
+	// AnyCost makes a cost over weir.MaxCount one that can never pass, instead of
+	// an error.
+	AnyCost bool
+}
+
+// RequestError says that a request is none. Limiter.Check and Limiter.Settle
+// return it.
+type RequestError struct {
+	Field string // where, as descriptors[2].entries[0].key
+	Text  string // what is wrong there
+}
+
+// Error is the field and what is wrong with it.
+func (e *RequestError) Error() string { return e.Field + ": " + e.Text }
+
+// check finds what is wrong with r.
+func (r *Request) check() error {
+	if r.Domain == "" {
+		return &RequestError{"domain", "is empty"}
+	}
+	if n := len(r.Descriptors); n < 1 || n > MaxDescriptors {
+		return &RequestError{"descriptors", fmt.Sprintf("there are %d; there must be 1…%d", n, MaxDescriptors)}
+	}
+	for i := range r.Descriptors {
+		if field, text := r.Descriptors[i].fault(r.AnyCost); text != "" {
+			return &RequestError{fmt.Sprintf("descriptors[%d].%s", i, field), text}
+		}
+	}
+	return nil
+}
+
+func (d *Descriptor) fault(anyCost bool) (field, text string) {
+	if n := len(d.Entries); n < 1 || n > MaxEntries {
+		return "entries", fmt.Sprintf("there are %d; there must be 1…%d", n, MaxEntries)
+	}
+	if d.Cost < 0 || d.Cost > weir.MaxCount && !anyCost {
+		return "cost", fmt.Sprintf("is %d; it must be 0…%d", d.Cost, weir.MaxCount)
+	}
+	for i, e := range d.Entries {
+		switch {
+		case e.Key == "":
+			return fmt.Sprintf("entries[%d].key", i), "is empty"
+		case len(e.Key) > MaxWord:
+			return fmt.Sprintf("entries[%d].key", i), fmt.Sprintf("has %d bytes; there may be %d", len(e.Key), MaxWord)
+		case len(e.Value) > MaxWord:
+			return fmt.Sprintf("entries[%d].value", i), fmt.Sprintf("has %d bytes; there may be %d", len(e.Value), MaxWord)
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,158 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Fallback is what decides in place of a limit whose store can't be asked.
+type Fallback string
+
+// The fallbacks.
+const (
+	FallbackLocal  Fallback = "local"  // a limit in this process; the default
+	FallbackOpen   Fallback = "open"   // all pass
+	FallbackClosed Fallback = "closed" // none pass
+)
+
+// Rule says that requests of some kind have a limit, or none. Rules are shared
+// between goroutines: nothing of them may be changed.
+type Rule struct {
+	// Name is for people: the `name` of the descriptor, else
+	// domain/key[=value]/…, with #1, #2 … when the descriptor has several
+	// limits. It has only bytes of A-Za-z0-9._~*/=- with others as %XX.
+	// The rule of an override is domain#override.
+	Name   string
+	Domain string
+	// Path is the keys and values of the descriptor and those around it, as
+	// written: * is a pattern, and no value means any. It is nil for an override.
+	Path []Entry
+
+	Limit     *weir.Limit // nil when Unlimited
+	Unlimited bool        // matches, and gives no decision
+	Shadow    bool        // decided and reported, not enforced
+	After     bool        // charge: after. A take reports work that is already done
+	Override  bool        // made of Descriptor.Override, not of a file
+
+	// Envoy tells that the limit is in Envoy's form: rate_limit, or an override.
+	Envoy bool
+	// EnvoyName is rate_limit.name: what replaces speaks of. It may repeat.
+	EnvoyName string
+	// Replaces are the EnvoyNames that this rule takes out of a request.
+	Replaces []string
+	// QuotaMode limits deny a request only when all of its quota limits deny.
+	QuotaMode bool
+	// DetailedMetric, ValueToMetric and ShareThreshold are Envoy's, of this
+	// descriptor. ShareThreshold: all values of a pattern have one count.
+	DetailedMetric, ValueToMetric, ShareThreshold bool
+	// Metadata goes back to Envoy with an answer. Its values are nil, bool,
+	// int64, float64, string, []any and map[string]any.
+	Metadata map[string]any
+
+	Owner    string   // whose rule it is
+	Fallback Fallback // FallbackLocal when the file says nothing
+
+	// These have no effect yet: kept, zero when the file says nothing.
+	Sync      time.Duration
+	Sharing   string // lease, mesh, gossip, divided or sticky
+	Partition string // proportional, closed, reserve, share or open
+	Nodes     int
+
+	File         string // where it stands; empty for an override
+	Line, Column int
+
+	// place names the count for the store: the way to the descriptor and the
+	// limit's name or algorithm, never its numbers, so that a limit that was
+	// changed keeps what was used.
+	place string
+}
+
+// State is where the count of this rule is kept for a key of Set.Match.
+func (r *Rule) State(key string) weir.StateKey {
+	return weir.StateKey{Rule: r.place, Key: key}
+}
+
+// ruleName is the name of the descriptor at path.
+func ruleName(name, domain string, path []Entry) string {
+	if name != "" {
+		return escape(name, "/=")
+	}
+	var b strings.Builder
+	b.WriteString(domain)
+	for _, e := range path {
+		b.WriteString("/" + e.Key)
+		if e.Value != "" {
+			b.WriteString("=" + e.Value)
+		}
+	}
+	return escape(b.String(), "/=")
+}
+
+// placeOf is a text that no other descriptor of any domain has.
+func placeOf(domain string, path []Entry) string {
+	var b strings.Builder
+	b.WriteString(escape(domain, ""))
+	for _, e := range path {
+		b.WriteString("/" + escape(e.Key, ""))
+		if e.Value != "" {
+			b.WriteString("=" + escape(e.Value, ""))
+		}
+	}
+	return b.String()
+}
+
+// label tells the limits of one descriptor apart: by name, or by algorithm and
+// from the second of its kind on by number, so that a limit that is added
+// below leaves the counts of those above alone.
+func label(name string, l *weir.Limit, sameBefore int) string {
+	if name != "" {
+		return "#name=" + escape(name, "")
+	}
+	text := "#" + algorithmFamily(l).String()
+	if sameBefore > 0 {
+		text += fmt.Sprintf("/%d", sameBefore+1)
+	}
+	return text
+}
+
+// algorithmFamily is the algorithm of l, by one of its names.
+func algorithmFamily(l *weir.Limit) weir.Algorithm {
+	a := l.Spec().Algorithm
+	if a == weir.TokenBucket || a == weir.LeakyBucket {
+		return weir.GCRA
+	}
+	return a
+}
+
+// overrideRule is the rule of a request's own limit. Its count belongs to the
+// domain, the limit and the entries: requests may bring different limits for the
+// same entries by turns, and none of them is a later version of another. The
+// name is one for all, so that no caller can make many.
+func overrideRule(domain string, l *weir.Limit) *Rule {
+	return &Rule{
+		Name: ruleName("", domain, nil) + "#override", Domain: domain,
+		Limit: l, Override: true, Envoy: true, Fallback: FallbackLocal,
+		place: placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
+	}
+}
+
+// escape writes all bytes but letters, digits, . _ ~ * - and those of also as
+// %XX.
+func escape(text, also string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			strings.IndexByte("._~*-", c) >= 0, strings.IndexByte(also, c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		}
+	}
+	return b.String()
+}

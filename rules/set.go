@@ -1,0 +1,57 @@
+package rules
+
+import (
+	"slices"
+)
+
+// Set is the rules of all domains. It never changes, and may be shared between
+// goroutines. It is made by Parse, Load and Demo.
+type Set struct {
+	domains  map[string]*domain
+	names    []string // in the order of the files
+	rules    []*Rule
+	warnings []Finding
+	partial  []Finding
+}
+
+// domain is what one file holds.
+type domain struct {
+	name  string
+	top   level
+	rules []*Rule // in the order of the file
+}
+
+// Domains is the names of all domains, sorted.
+func (s *Set) Domains() []string { return slices.Sorted(slices.Values(s.names)) }
+
+// Rules is all rules in the order of their files, one for each limit. A
+// descriptor without a limit has none.
+func (s *Set) Rules() []*Rule { return slices.Clone(s.rules) }
+
+// Warnings is what people should know of the files, in their order.
+func (s *Set) Warnings() []Finding { return slices.Clone(s.warnings) }
+
+// Complete fails with an *Error when a file has no `descriptors` key. Such a
+// file is fine to begin with, but when rules are loaded again it is most
+// likely half written, and would take all limits of its domain away: keep the
+// old rules then.
+func (s *Set) Complete() error {
+	if len(s.partial) == 0 {
+		return nil
+	}
+	return &Error{Findings: slices.Clone(s.partial)}
+}
+
+// add puts a file's domain into s, unless its name is taken.
+func (s *Set) add(f *file) {
+	s.domains[f.domain.name] = f.domain
+	s.names = append(s.names, f.domain.name)
+	s.rules = append(s.rules, f.domain.rules...)
+	s.warnings = append(s.warnings, f.findings.sorted()...)
+	if f.partial {
+		s.partial = append(s.partial, Finding{
+			File: f.findings.file, Line: f.root.Line, Column: f.root.Column,
+			Text: "there is no descriptors key, as in a file half written; write descriptors: [] for a domain without rules",
+		})
+	}
+}

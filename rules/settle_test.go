@@ -1,0 +1,127 @@
+package rules_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/rules"
+)
+
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, `
+domain: shop
+descriptors:
+- {key: s, limits: [1/s]}
+- {key: h, limits: [1/h]}
+- {key: slot, limits: [1 concurrent]}
+- {key: dark, shadow_mode: true, limits: [1/day]}
+- {key: queue, limits: [1/s leaky-queue]}
+- {key: darkqueue, shadow_mode: true, limits: [1/min leaky-queue]}
+`)
+		all := []rules.Descriptor{descriptor("s=x"), descriptor("h=x"), descriptor("slot=x"), descriptor("dark=x")}
+		a := check(t, l, ask(all...))
+		if _, ok := a.RetryAfter(); ok || !a.Allowed {
+			t.Error("an allowed request has a time to retry")
+		}
+		if retry, ok := check(t, l, ask(all...)).RetryAfter(); !ok || retry != time.Hour {
+			t.Errorf("retry after %v, %v; want the longest that is enforced", retry, ok)
+		}
+		if retry, ok := check(t, l, ask(all[2])).RetryAfter(); !ok || retry != 0 {
+			t.Errorf("retry after %v, %v; of a permit nothing is known", retry, ok)
+		}
+		if _, ok := check(t, l, ask(all[1], costs(all[0], 2))).RetryAfter(); ok {
+			t.Error("what can never pass has a time to retry")
+		}
+		for i := range 2 {
+			if hold, want := check(t, l, ask(descriptor("queue=x"), descriptor("darkqueue=x"))).Hold(), time.Duration(i)*time.Second; hold != want {
+				t.Errorf("hold %v, want %v", hold, want)
+			}
+		}
+	})
+}
+
+func TestUnlimited(t *testing.T) {
+	l := newLimiter(t, `
+domain: shop
+descriptors:
+- {key: free, rate_limit: {unlimited: true, name: free}}
+- {key: a, rate_limit: {unit: second, requests_per_unit: 5, replaces: [{name: free}]}} # to no effect
+`)
+	a := check(t, l, ask(descriptor("a=x"), descriptor("free=x"), descriptor("none=x"), descriptor("free=y")))
+	if d := cmp.Diff([]int{1, 3}, a.Unlimited); d != "" || len(a.Decisions) != 1 {
+		t.Errorf("unlimited (-want +got):\n%s, %d decisions", d, len(a.Decisions))
+	}
+}
+
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, `
+domain: shop
+descriptors:
+- {key: a, limits: [10/h, 100/day]}
+- {key: b, limits: [10/h]}
+- {key: slot, limits: [1 concurrent ttl 1min]}
+- {key: done, charge: after, limits: [10/h]}
+`)
+		take := func(d ...rules.Descriptor) *rules.Answer {
+			r := ask(d...)
+			r.Receipt = true
+			return check(t, l, r)
+		}
+		a := take(costs(descriptor("a=x"), 5), costs(descriptor("b=x"), 4), costs(descriptor("a=x"), 2), descriptor("done=x"), costs(descriptor("b=y"), 0))
+		receipts := a.Receipts()
+		if len(receipts) != 3 || receipts[0].Cost != 7 || receipts[1].Cost != 7 || receipts[2].Cost != 4 ||
+			receipts[0].ID == 0 || receipts[0].ID != receipts[2].ID || a.Decisions[3].Receipt != receipts[0] {
+			t.Fatalf("%d receipts: %+v", len(receipts), receipts)
+		}
+		if err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); err != nil {
+			t.Fatal(err)
+		}
+		r := ask(descriptor("a=x"), descriptor("b=x"))
+		r.Peek = true
+		if got, want := brief(check(t, l, r)), "true 2 | 0 shop/a#1 allowed 1 9 | 0 shop/a#2 allowed 1 98 | 1 shop/b allowed 1 1"; got != want {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+		if err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); !errors.Is(err, weir.ErrSettled) {
+			t.Errorf("twice: %v", err)
+		}
+
+		slot := take(descriptor("slot=x"), descriptor("b=x")).Receipts()
+		time.Sleep(40 * time.Second)
+		if err := l.Settle(t.Context(), slot, nil, true); err != nil {
+			t.Fatal("renew:", err)
+		}
+		time.Sleep(40 * time.Second)
+		if take(descriptor("slot=x")).Allowed {
+			t.Error("the permit was renewed, and yet is free")
+		}
+		if err := l.Settle(t.Context(), slot, []int64{0, 0}, false); err != nil {
+			t.Fatal(err)
+		}
+		if !take(descriptor("slot=x")).Allowed {
+			t.Error("the permit was given back, and yet is not free")
+		}
+
+		for want, bad := range map[string][]int64{
+			"used: there are 1, for 3 receipts":            {1},
+			"used: is -1; it must be 0…1073741824":         {1, -1, 1},
+			"used: is 1073741825; it must be 0…1073741824": {1, 1, weir.MaxCount + 1},
+		} {
+			if err := l.Settle(t.Context(), receipts, bad, false); err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		if err := l.Settle(t.Context(), receipts, nil, true); !errors.Is(err, weir.ErrNoPermit) {
+			t.Error(err)
+		}
+		if err := l.Settle(t.Context(), nil, nil, false); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package rules
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// take is a request on its way through the limits. It is used again by later
+// requests, for its memory.
+type take struct {
+	meets []meet // by descriptor
+	asks  []weir.Ask
+	out   []weir.Decision
+	rules []*Rule // by ask
+	huge  []int   // asks that cost more than any limit can pass
+	quota int     // how many of the asks are of quota limits
+	id    uint64  // of the receipts, when the request asked for them
+}
+
+// meet is what a descriptor meets.
+type meet struct {
+	rules []*Rule
+	key   string
+	first int // the ask of rules[0]
+}
+
+func (m *meet) unlimited() bool { return len(m.rules) > 0 && m.rules[0].Unlimited }
+
+// asks is how many asks the descriptor makes.
+func (m *meet) asks() int {
+	if m.unlimited() {
+		return 0
+	}
+	return len(m.rules)
+}
+
+// clear forgets the request, so that nothing of it is kept alive.
+func (t *take) clear() {
+	clear(t.meets)
+	clear(t.asks)
+	clear(t.out)
+	clear(t.rules)
+	*t = take{meets: t.meets[:0], asks: t.asks[:0], out: t.out[:0], rules: t.rules[:0], huge: t.huge[:0]}
+}
+
+// match finds what each descriptor meets.
+func (t *take) match(set *Set, r *Request) {
+	for i := range r.Descriptors {
+		rules, key := set.Match(r.Domain, &r.Descriptors[i])
+		t.meets = append(t.meets, meet{rules: rules, key: key})
+	}
+}
+
+// replace drops the rules whose name another rule of the request replaces. A
+// rule that is dropped, or unlimited, replaces all the same.
+func (t *take) replace() {
+	var names []string
+	for i := range t.meets {
+		for _, rule := range t.meets[i].rules {
+			names = append(names, rule.Replaces...)
+		}
+	}
+	if names == nil {
+		return
+	}
+	for i := range t.meets {
+		m := &t.meets[i]
+		if len(m.rules) > 0 && !m.unlimited() && slices.Contains(names, m.rules[0].EnvoyName) {
+			m.rules = nil
+		}
+	}
+}
+
+// ask makes an ask of each count that the request meets. Costs of descriptors
+// that meet the same one are added up.
+func (t *take) ask(r *Request) {
+	if r.Receipt {
+		t.id = rand.Uint64() | 1
+	}
+	for i := range t.meets {
+		m := &t.meets[i]
+		if m.asks() == 0 {
+			continue
+		}
+		cost := min(r.Descriptors[i].Cost, weir.MaxCount+1)
+		if double := t.double(i); double != nil {
+			m.first = double.first
+			t.addUp(m, cost)
+			continue
+		}
+		m.first = len(t.asks)
+		for _, rule := range m.rules {
+			t.rules = append(t.rules, rule)
+			t.asks = append(t.asks, weir.Ask{
+				State: rule.State(m.key), Limit: rule.Limit, Cost: cost,
+				Peek: r.Peek, Shadow: rule.Shadow, After: rule.After, Receipt: t.id,
+			})
+			if rule.QuotaMode {
+				t.quota++
+			}
+		}
+	}
+	t.loosenQuotas()
+	t.capCosts()
+	t.out = slices.Grow(t.out, len(t.asks))[:len(t.asks)]
+}
+
+// double finds an earlier descriptor that has the same counts as the i-th. All
+// limits of a descriptor share place and key, so the first tells for all.
+func (t *take) double(i int) *meet {
+	m := &t.meets[i]
+	for j := range i {
+		o := &t.meets[j]
+		if o.asks() > 0 && o.key == m.key && o.rules[0].place == m.rules[0].place {
+			return o
+		}
+	}
+	return nil
+}
+
+func (t *take) addUp(m *meet, cost int64) {
+	for j := range m.rules {
+		t.asks[m.first+j].Cost += cost
+	}
+}
+
+// capCosts takes care of asks that cost more than a store may be asked for.
+// They can't pass, so if one is enforced nothing is charged.
+func (t *take) capCosts() {
+	for i := range t.asks {
+		a := &t.asks[i]
+		if a.Cost <= weir.MaxCount {
+			continue
+		}
+		a.Cost = weir.MaxCount
+		if a.After {
+			continue // work that is done is charged as far as can be
+		}
+		t.huge = append(t.huge, i)
+		a.Peek = true
+		if a.Shadow {
+			continue
+		}
+		for j := range t.asks {
+			t.asks[j].Peek = t.asks[j].Peek || !t.asks[j].After
+		}
+	}
+}
+
+// decide asks the store.
+func (t *take) decide(ctx context.Context, store weir.Store) error {
+	if err := store.Take(ctx, t.asks, t.out); err != nil {
+		return err
+	}
+	for _, i := range t.huge {
+		d := &t.out[i]
+		d.Outcome, d.RetryAfter, d.Hold = weir.Impossible, 0, 0
+	}
+	return t.judgeQuotas(ctx, store)
+}
+
+// answer tells what was decided.
+func (t *take) answer(r *Request) *Answer {
+	n := 0
+	for i := range t.meets {
+		n += t.meets[i].asks()
+	}
+	// The usual answer has one decision: one piece of memory for both.
+	var room struct {
+		Answer
+
+		one [1]Decision
+	}
+	a := &room.Answer
+	if a.Decisions = room.one[:0]; n > 1 {
+		a.Decisions = make([]Decision, 0, n)
+	}
+	a.ID, a.Allowed, a.Decisive = newID(), true, -1
+	decisive := weir.Decisive(t.asks, t.out)
+	for i := range t.meets {
+		m := &t.meets[i]
+		if m.unlimited() {
+			a.Unlimited = append(a.Unlimited, i)
+			continue
+		}
+		cost := r.Descriptors[i].Cost
+		for j, rule := range m.rules {
+			k := m.first + j
+			if k == decisive && a.Decisive < 0 {
+				a.Decisive = len(a.Decisions)
+			}
+			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: t.asks[k].Shadow}
+			d.Cost, d.Charged = cost, d.Charged && cost > 0
+			a.Allowed = a.Allowed && (d.idle || d.Outcome == weir.Allowed)
+			a.Decisions = append(a.Decisions, d)
+		}
+	}
+	return a
+}

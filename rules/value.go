@@ -1,0 +1,241 @@
+package rules
+
+import (
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// member is a key of a mapping and its value, with aliases followed.
+type member struct{ key, value *yaml.Node }
+
+// mapping is the members of a mapping by key.
+type mapping struct {
+	node    *yaml.Node
+	members map[string]member
+	order   []string
+}
+
+// mapping reads the keys of n. It gives false when n is no mapping; should says
+// what to write then.
+func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
+	if n.Kind != yaml.MappingNode {
+		f.add(n, SeverityError, rule, "%s here; %s", kindOf(n), should)
+		return mapping{}, false
+	}
+	m := mapping{node: n, members: map[string]member{}}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		it := member{follow(n.Content[i]), follow(n.Content[i+1])}
+		if it.key.Kind != yaml.ScalarNode {
+			f.add(it.key, SeverityError, rule, "%s as a key; write a word", kindOf(it.key))
+			continue
+		}
+		if it.key.ShortTag() == "!!merge" {
+			f.add(it.key, SeverityError, rule, "<< is not read; write out what it would merge, or take a whole value by its alias (*)")
+			continue
+		}
+		if before, double := m.members[it.key.Value]; double {
+			f.add(it.key, SeverityError, rule, "duplicate key %q, also in line %d", it.key.Value, before.key.Line)
+			continue
+		}
+		m.members[it.key.Value] = it
+		m.order = append(m.order, it.key.Value)
+	}
+	return m, true
+}
+
+// value is what stands at a key, nil when there is nothing.
+func (m *mapping) value(key string) *yaml.Node {
+	it, ok := m.members[key]
+	if !ok || null(it.value) {
+		return nil
+	}
+	return it.value
+}
+
+// null is whether n says nothing.
+func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode, yaml.AliasNode, yaml.DocumentNode, yaml.StreamNode:
+	}
+	if null(n) {
+		return "nothing"
+	}
+	return "a single value"
+}
+
+// text reads the text at a key; empty when there is none.
+func (f *findings) text(m *mapping, key, rule string) string {
+	n := m.value(key)
+	if n == nil {
+		return ""
+	}
+	return f.scalar(n, rule, key+" is a text")
+}
+
+// scalar reads a text. Numbers and the like are texts too, as written.
+func (f *findings) scalar(n *yaml.Node, rule, should string) string {
+	if n.Kind != yaml.ScalarNode || null(n) {
+		f.add(n, SeverityError, rule, "%s here; %s", kindOf(n), should)
+		return ""
+	}
+	if n.ShortTag() != "!!binary" {
+		return n.Value
+	}
+	raw, err := base64.StdEncoding.DecodeString(n.Value)
+	if err != nil {
+		f.add(n, SeverityError, rule, "this is not base64, which !!binary needs: %v", err)
+	}
+	return string(raw)
+}
+
+// plain is whether n is a value of the kind of tag, or may be read as one: YAML
+// 1.1 knows more spellings of numbers and flags than the reader does.
+func plain(n *yaml.Node, tag string) bool {
+	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle | yaml.TaggedStyle
+	return n.Kind == yaml.ScalarNode && (n.ShortTag() == tag || n.Style&quoted == 0)
+}
+
+// flag reads yes or no, in all the ways of YAML 1.1, which Envoy's files have.
+func (f *findings) flag(m *mapping, key, rule string) bool {
+	n := m.value(key)
+	if n == nil {
+		return false
+	}
+	if plain(n, "!!bool") {
+		if yes := []string{"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}; slices.Contains(yes, n.Value) {
+			return true
+		}
+		if no := []string{"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}; slices.Contains(no, n.Value) {
+			return false
+		}
+	}
+	f.add(n, SeverityError, rule, "%s is true or false, without quotes", key)
+	return false
+}
+
+// number reads a whole number of least…most, as YAML 1.1 writes it; 0 when there
+// is none. It gives false when what stands there was refused.
+func (f *findings) number(m *mapping, key, rule string, least, most int64) (int64, bool) {
+	n := m.value(key)
+	if n == nil {
+		return 0, true
+	}
+	if plain(n, "!!int") {
+		i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64)
+		if err == nil && i >= least && i <= most {
+			return i, true
+		}
+	}
+	f.add(n, SeverityError, rule, "%s is a whole number of %d…%d, without quotes", key, least, most)
+	return 0, false
+}
+
+// oneOf reads one of several words; empty when there is none.
+func (f *findings) oneOf(m *mapping, key, rule string, words ...string) string {
+	n := m.value(key)
+	if n == nil {
+		return ""
+	}
+	word := f.scalar(n, rule, key+" is one of "+strings.Join(words, ", "))
+	if word == "" || slices.Contains(words, word) {
+		return word
+	}
+	f.add(n, SeverityError, rule, "%s %q: %s", key, word, didYouMean(word, words))
+	return ""
+}
+
+// items reads the list at a key.
+func (f *findings) items(m *mapping, key, rule, should string) []*yaml.Node {
+	n := m.value(key)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		f.add(n, SeverityError, rule, "%s here; %s", kindOf(n), should)
+		return nil
+	}
+	list := make([]*yaml.Node, len(n.Content))
+	for i, item := range n.Content {
+		list[i] = follow(item)
+	}
+	return list
+}
+
+// duration reads a time such as 500ms or 30s; 0 when there is none.
+func (f *findings) duration(m *mapping, key, rule string) time.Duration {
+	n := m.value(key)
+	if n == nil {
+		return 0
+	}
+	text := f.scalar(n, rule, key+" is a time, such as 500ms or 30s")
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	units := map[string]time.Duration{
+		"us": time.Microsecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour,
+	}
+	unit := units[text[digits:]]
+	times, err := strconv.ParseInt(text[:digits], 10, 64)
+	if err == nil && unit > 0 && times > 0 && times <= int64(24*time.Hour/unit) {
+		return time.Duration(times) * unit
+	}
+	if n.Kind == yaml.ScalarNode {
+		f.add(n, SeverityError, rule, "%s %q: write a time of 1us…24h, such as 500ms or 30s", key, text)
+	}
+	return 0
+}
+
+// metadata reads free values.
+func (f *findings) metadata(n *yaml.Node, rule string) map[string]any {
+	m, ok := f.mapping(n, rule, "metadata is a mapping")
+	if !ok || len(m.order) == 0 {
+		return nil
+	}
+	values := make(map[string]any, len(m.order))
+	for _, key := range m.order {
+		values[key] = f.free(m.members[key].value, rule)
+	}
+	return values
+}
+
+func (f *findings) free(n *yaml.Node, rule string) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		if m := f.metadata(n, rule); m != nil {
+			return m
+		}
+		return map[string]any{}
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, item := range n.Content {
+			list[i] = f.free(follow(item), rule)
+		}
+		return list
+	case yaml.ScalarNode, yaml.AliasNode, yaml.DocumentNode, yaml.StreamNode:
+	}
+	if null(n) {
+		return nil
+	}
+	switch n.ShortTag() {
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!int":
+		if i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64); err == nil {
+			return i
+		}
+	case "!!float":
+		if x, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil {
+			return x
+		}
+	}
+	return f.scalar(n, rule, "")
+}

@@ -1,0 +1,145 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+// The bounds of a rule file. A descriptor inside another is two levels deeper.
+const (
+	MaxFileSize  = 64 << 20  // bytes
+	maxFileNodes = 1_000_000 // keys, values, lists and mappings, with aliases followed
+	maxFileDepth = 64        // lists and mappings in each other
+)
+
+// readYAML reads the one document of text. It gives nil when there are findings
+// or nothing at all.
+func readYAML(text []byte, f *findings) *yaml.Node {
+	top := &yaml.Node{Line: 1, Column: 1}
+	if len(text) > MaxFileSize {
+		f.add(top, SeverityError, "", "the file has %d bytes; there may be %d", len(text), MaxFileSize)
+		return nil
+	}
+	if pieces(text) > maxFileNodes {
+		f.add(top, SeverityError, "", "the file has over %d lines and list items; spread it over several domains", maxFileNodes)
+		return nil
+	}
+	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxFileDepth))))
+	if err != nil {
+		f.add(top, SeverityError, "", "YAML: %v", err)
+		return nil
+	}
+	var doc, second yaml.Node
+	if err := loader.Load(&doc); err != nil {
+		if !errors.Is(err, io.EOF) {
+			f.syntax(text, err)
+		}
+		return nil
+	}
+	switch err := loader.Load(&second); {
+	case err == nil && !empty(&second):
+		f.add(&second, SeverityError, "", "a second document begins here; write one domain a file")
+		return nil
+	case err != nil && !errors.Is(err, io.EOF):
+		f.syntax(text, err)
+		return nil
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	c := counter{}
+	if culprit := c.count(doc.Content[0], 0); culprit != nil {
+		f.add(culprit, SeverityError, "", "there are over %d keys and values, or over %d levels, from here on; aliases (*) count as what they stand for", maxFileNodes, maxFileDepth)
+		return nil
+	}
+	return follow(doc.Content[0])
+}
+
+// pieces is about how many nodes YAML makes of text, found without making them.
+func pieces(text []byte) int {
+	n := 0
+	for i, c := range text {
+		switch c {
+		case '\n', ',', '[', '{':
+			n++
+		case ':', '-', '?':
+			if i+1 < len(text) && text[i+1] == ' ' {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// empty is whether a document holds nothing.
+func empty(doc *yaml.Node) bool {
+	return len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" && doc.Content[0].Kind == yaml.ScalarNode
+}
+
+// counter bounds what walking over a document can cost.
+type counter struct{ nodes int }
+
+// count gives the node at which there is too much.
+func (c *counter) count(n *yaml.Node, depth int) (culprit *yaml.Node) {
+	if c.nodes++; c.nodes > maxFileNodes || depth > maxFileDepth {
+		return n
+	}
+	if n.Alias != nil {
+		if c.count(n.Alias, depth+1) != nil {
+			return n // the alias is to blame, not what it stands for
+		}
+	}
+	for _, child := range n.Content {
+		if culprit := c.count(child, depth+1); culprit != nil {
+			return culprit
+		}
+	}
+	return nil
+}
+
+// follow is what an alias stands for.
+func follow(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	return n
+}
+
+// syntax reports an error of the YAML reader.
+func (f *findings) syntax(text []byte, err error) {
+	at := &yaml.Node{Line: 1, Column: 1}
+	message := err.Error()
+	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
+		at.Line, at.Column = e.Mark.Line, e.Mark.Column
+		message = e.Message
+		if e.ContextMsg != "" {
+			message = e.ContextMsg + ": " + message
+		}
+	}
+	if at.Line == 0 { // bytes that are no text are found before lines are counted
+		at.Line, at.Column = firstInvalid(text)
+	}
+	f.add(at, SeverityError, "", "YAML: %s", message)
+}
+
+// firstInvalid is where text has the first byte that YAML does not read.
+func firstInvalid(text []byte) (line, column int) {
+	line, column = 1, 1
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		control := r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
+		if control || r == utf8.RuneError && n == 1 {
+			break
+		}
+		if column++; r == '\n' {
+			line, column = line+1, 1
+		}
+		text = text[n:]
+	}
+	return line, column
+}
