@@ -1,0 +1,164 @@
+package accesslog
+
+import "bytes"
+
+// maxStamp is the longest that is looked at as the time between brackets.
+const maxStamp = 64
+
+// parseCLF reads a line of the common log format,
+//
+//	address ident user [time] "request" status bytes
+//
+// and with later set what the combined format adds to it,
+//
+//	"referer" "user agent"
+//
+// The user may hold blanks and brackets, and ident and user may be missing.
+func (l *Line) parseCLF(b []byte, later bool) bool {
+	space := bytes.IndexByte(b, ' ')
+	if space < 0 || !l.setAddress(b[:space]) {
+		return false
+	}
+	b = b[space:]
+	names, b, ok := l.cutTime(b)
+	if !ok {
+		return false
+	}
+	if len(names) > 0 {
+		if _, user, ok := bytes.Cut(names[1:], []byte(" ")); ok {
+			l.set(User, undoEscapes(user))
+		}
+	}
+	request, b, ok := cutQuoted(b)
+	if !ok || !l.setRequest(undoEscapes(request)) || len(b) == 0 || b[0] != ' ' {
+		return false
+	}
+	status, b := cutWord(b)
+	if !l.setStatus(status) {
+		return false
+	}
+	if later {
+		_, b = cutWord(b)
+		referer, b, _ := cutQuoted(b)
+		agent, _, _ := cutQuoted(b)
+		l.set(Referer, undoEscapes(referer))
+		l.set(UserAgent, undoEscapes(agent))
+	}
+	return true
+}
+
+// cutTime finds the first " [time]" in b before a quote, keeps its time and
+// returns what is before and after it.
+func (l *Line) cutTime(b []byte) (before, after []byte, ok bool) {
+	for at := 0; ; at += 2 {
+		next := bytes.Index(b[at:], []byte(" ["))
+		if next < 0 {
+			return nil, nil, false
+		}
+		at += next
+		stamp := b[at+2 : min(at+2+maxStamp, len(b))]
+		end := bytes.IndexByte(stamp, ']')
+		if end < 0 {
+			continue
+		}
+		after = b[at+2+end+1:]
+		if l.Time, ok = parseTime(stamp[:end]); ok && bytes.HasPrefix(after, []byte(` "`)) {
+			return b[:at], after, true
+		}
+	}
+}
+
+// cutWord returns the word after the blank that b begins with, and the rest.
+func cutWord(b []byte) (word, rest []byte) {
+	if len(b) == 0 || b[0] != ' ' {
+		return nil, b
+	}
+	if end := bytes.IndexByte(b[1:], ' '); end >= 0 {
+		return b[1 : 1+end], b[1+end:]
+	}
+	return b[1:], nil
+}
+
+// cutQuoted returns the text in quotes after the blank that b begins with, and
+// the rest. A quote after a backslash belongs to the text.
+func cutQuoted(b []byte) (text, rest []byte, ok bool) {
+	if len(b) < 2 || b[0] != ' ' || b[1] != '"' {
+		return nil, nil, false
+	}
+	b = b[2:]
+	for at := 0; at < len(b); {
+		quote := bytes.IndexByte(b[at:], '"')
+		if quote < 0 {
+			break
+		}
+		slash := bytes.IndexByte(b[at:at+quote], '\\')
+		if slash < 0 {
+			return b[:at+quote], b[at+quote+1:], true
+		}
+		at += slash + 2
+	}
+	return nil, nil, false
+}
+
+// undoEscapes undoes, in place, the escapes of Apache and nginx: \xHH, \", \\
+// and those of C. A backslash before anything else stands for itself.
+func undoEscapes(b []byte) []byte {
+	slash := bytes.IndexByte(b, '\\')
+	if slash < 0 {
+		return b
+	}
+	out := b[:slash]
+	for i := slash; i < len(b); i++ {
+		if b[i] != '\\' || i+1 == len(b) {
+			out = append(out, b[i])
+			continue
+		}
+		if b[i+1] == 'x' && i+3 < len(b) {
+			hi, lo := unhex(b[i+2]), unhex(b[i+3])
+			if hi < 16 && lo < 16 {
+				out = append(out, hi<<4|lo)
+				i += 3
+				continue
+			}
+		}
+		if c := unescaped(b[i+1]); c != 0 {
+			out = append(out, c)
+			i++
+			continue
+		}
+		out = append(out, '\\')
+	}
+	return out
+}
+
+// unescaped is the byte that a backslash and c stand for, 0 for none.
+func unescaped(c byte) byte {
+	switch c {
+	case '"', '\\':
+		return c
+	case 'n':
+		return '\n'
+	case 't':
+		return '\t'
+	case 'r':
+		return '\r'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'v':
+		return '\v'
+	}
+	return 0
+}
+
+// unhex is the value of a hexadecimal digit, 16 for any other byte.
+func unhex(c byte) byte {
+	switch {
+	case isDigit(c):
+		return c - '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 16
+}

@@ -1,0 +1,200 @@
+package accesslog
+
+import "bytes"
+
+// The parts of a JSON line that are gathered: the fields, and two more.
+const (
+	timePart = FieldCount + iota
+	requestPart
+	targetPart // the target by itself; the path is then read out of it
+	headersPart
+	partCount
+)
+
+// draft holds the parts of a JSON line until the whole of it has been read.
+// When several members of a line mean the same part, the one of the lowest rank
+// says it; of equals the last does.
+type draft struct {
+	parts [partCount]value
+	ranks [partCount]uint8
+}
+
+// parseJSON reads a line that is one JSON object.
+func (l *Line) parseJSON(b []byte) bool {
+	s := scanner{rest: b}
+	s.space()
+	v, ok := s.value(0)
+	s.space()
+	if !ok || v.kind != object || len(s.rest) > 0 {
+		return false
+	}
+	var d draft
+	d.gather(v.text, meaning)
+	if v := d.parts[requestPart]; v.kind == object {
+		d.gather(v.text, meaning)
+	}
+	if v := d.parts[headersPart]; v.kind == object {
+		d.gather(v.text, headerMeaning)
+	}
+	return d.fill(l)
+}
+
+// gather takes up the members of an object that is known to be well-formed, by
+// what their names mean.
+func (d *draft) gather(object []byte, meaning func(name []byte) (part int, rank uint8)) {
+	s := scanner{rest: object[1:]}
+	for s.space(); s.rest[0] != '}'; s.space() {
+		if s.rest[0] == ',' {
+			s.rest = s.rest[1:]
+			s.space()
+		}
+		name, _ := s.text()
+		s.space()
+		s.rest = s.rest[1:]
+		s.space()
+		v, _ := s.value(0)
+		if v.kind == array {
+			v = first(v.text)
+		}
+		part, rank := meaning(name)
+		if rank > 0 && v.kind != nothing && (d.ranks[part] == 0 || rank <= d.ranks[part]) {
+			d.parts[part], d.ranks[part] = v, rank
+		}
+	}
+}
+
+// first is the first element of an array that is known to be well-formed:
+// Caddy writes each header as an array.
+func first(array []byte) value {
+	s := scanner{rest: array[1:]}
+	s.space()
+	if s.rest[0] == ']' {
+		return value{}
+	}
+	v, _ := s.value(0)
+	return v
+}
+
+// meaning is the part that a member of that name stands for, and its rank from
+// 1 among the members that stand for it; a rank of 0 means none.
+func meaning(name []byte) (part int, rank uint8) {
+	switch string(name) {
+	case "remote_addr":
+		return int(RemoteAddress), 1
+	case "remote_address":
+		return int(RemoteAddress), 2
+	case "client_ip":
+		return int(RemoteAddress), 3
+	case "remote_ip":
+		return int(RemoteAddress), 4
+	case "ip":
+		return int(RemoteAddress), 5
+	case "downstream_remote_address":
+		return int(RemoteAddress), 6
+	case "method":
+		return int(Method), 1
+	case "request_method":
+		return int(Method), 2
+	case "host":
+		return int(Host), 1
+	case "http_host":
+		return int(Host), 2
+	case "authority", ":authority":
+		return int(Host), 3
+	case "server_name":
+		return int(Host), 4
+	case "user":
+		return int(User), 1
+	case "remote_user":
+		return int(User), 2
+	case "user_id":
+		return int(User), 3
+	case "status":
+		return int(Status), 1
+	case "response_code":
+		return int(Status), 2
+	case "user_agent":
+		return int(UserAgent), 1
+	case "http_user_agent":
+		return int(UserAgent), 2
+	case "referer":
+		return int(Referer), 1
+	case "http_referer":
+		return int(Referer), 2
+	}
+	return otherMeaning(name)
+}
+
+// otherMeaning is meaning for what is not a field by itself.
+func otherMeaning(name []byte) (part int, rank uint8) {
+	switch string(name) {
+	case "time":
+		return timePart, 1
+	case "ts":
+		return timePart, 2
+	case "time_local":
+		return timePart, 3
+	case "time_iso8601":
+		return timePart, 4
+	case "timestamp":
+		return timePart, 5
+	case "start_time":
+		return timePart, 6
+	case "@timestamp":
+		return timePart, 7
+	case "msec":
+		return timePart, 8
+	case "path":
+		return targetPart, 1
+	case "request_uri":
+		return targetPart, 2
+	case "uri":
+		return targetPart, 3
+	case "request":
+		return requestPart, 1
+	case "headers":
+		return headersPart, 1
+	}
+	return 0, 0
+}
+
+// headerMeaning is meaning for the headers that the client sent, which are not
+// to be taken for anything else.
+func headerMeaning(name []byte) (part int, rank uint8) {
+	switch string(name) {
+	case "User-Agent", "user-agent":
+		return int(UserAgent), 3
+	case "Referer", "referer":
+		return int(Referer), 3
+	}
+	return 0, 0
+}
+
+// fill makes a line of the draft.
+func (d *draft) fill(l *Line) bool {
+	for _, f := range [...]Field{Host, User, UserAgent, Referer} {
+		if d.parts[f].scalar() {
+			l.set(f, d.parts[f].decoded())
+		}
+	}
+	when, from, status := d.parts[timePart], d.parts[RemoteAddress], d.parts[Status]
+	if !when.scalar() || from.kind != text || !status.scalar() {
+		return false
+	}
+	var ok bool
+	if l.Time, ok = parseTime(when.decoded()); !ok {
+		return false
+	}
+	return l.setAddress(from.decoded()) && l.setStatus(status.decoded()) && d.fillRequest(l)
+}
+
+// fillRequest makes the request of a whole request line, unless its parts are
+// given by themselves.
+func (d *draft) fillRequest(l *Line) bool {
+	method, target, request := d.parts[Method], d.parts[targetPart], d.parts[requestPart]
+	if request.kind == text && (method.kind != text || target.kind != text) {
+		return l.setRequest(request.decoded())
+	}
+	return method.kind == text && target.kind == text &&
+		l.setMethod(method.decoded()) && l.setTarget(bytes.TrimSpace(target.decoded()))
+}

@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Report is what rules did to the requests of a log.
+type Report struct {
+	Rules []RuleReport // in the order of their files
+	Log   LogReport
+}
+
+// RuleReport is what one rule did. Its JSON is part of the contract.
+type RuleReport struct {
+	Rule       string `json:"rule"`
+	Limit      string `json:"limit"`
+	Asked      int64  `json:"asked"` // the sum of the next three
+	Allowed    int64  `json:"allowed"`
+	Denied     int64  `json:"denied"`
+	Impossible int64  `json:"impossible"`
+	// Keys counts the keys that the rule was asked for, exactly unless KeysMore
+	// tells that there were more than could be kept.
+	Keys     int64 `json:"keys"`
+	KeysMore bool  `json:"keys_more,omitempty"`
+	// FirstDenied is when the rule denied first, nil for never.
+	FirstDenied *Time `json:"first_denied"`
+	// TopDenied are the keys with the most denials, at most TopKeys of them;
+	// of equals the first in the order of bytes.
+	TopDenied []KeyDenied `json:"top_denied"`
+	// Shadow tells that the rule is not enforced: its denials kept nobody out.
+	Shadow bool `json:"shadow,omitempty"`
+}
+
+// KeyDenied is how often a key was denied.
+type KeyDenied struct {
+	Key    string `json:"key"`
+	Denied int64  `json:"denied"`
+}
+
+// LogReport is what was read. Its JSON is part of the contract.
+type LogReport struct {
+	Lines   int64 `json:"lines"`   // that count
+	Skipped int64 `json:"skipped"` // that could not be read
+	Late    int64 `json:"late"`    // that came too late for their place and took the newest time
+	From    *Time `json:"from"`    // of the first request; nil without lines
+	To      *Time `json:"to"`      // of the last
+	// Early counts lines that were decided while older ones could still have
+	// come, because too many lines were waiting.
+	Early int64 `json:"early,omitempty"`
+	// TooLong counts lines with a value that no rule was asked about, because a
+	// request with it would be refused: it is longer than rules.MaxWord.
+	TooLong int64 `json:"too_long,omitempty"`
+	// Forgotten counts states that were given up for want of room: some denied
+	// requests may then have been allowed, or the other way round.
+	Forgotten int64 `json:"forgotten,omitempty"`
+}
+
+// Time is an instant that is written as RFC 3339 in UTC, with as many decimals
+// as it needs.
+type Time weir.Instant
+
+// String is the time as text.
+func (t Time) String() string { return weir.Instant(t).Time().Format(time.RFC3339Nano) }
+
+// MarshalText is the time as text.
+func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// WriteJSON writes a line for each rule, and one for the log.
+func (r *Report) WriteJSON(to io.Writer) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	for i := range r.Rules {
+		if err := e.Encode(&r.Rules[i]); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+	}
+	if err := e.Encode(&r.Log); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

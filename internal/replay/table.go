@@ -1,0 +1,150 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// maxShown is how much of a name or key a table shows, in characters.
+const maxShown = 60
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(to io.Writer) error {
+	var b strings.Builder
+	rules := table{rows: [][]string{{"RULE", "LIMIT", "ASKED", "ALLOWED", "DENIED", "IMPOSSIBLE", "KEYS", "FIRST DENIED"}}, from: 2, to: 7}
+	for i := range r.Rules {
+		rules.rows = append(rules.rows, r.Rules[i].cells())
+	}
+	rules.write(&b)
+	denied := table{rows: [][]string{{"DENIED MOST", "KEY", "DENIED"}}, from: 2, to: 3}
+	for i := range r.Rules {
+		for j, k := range r.Rules[i].TopDenied {
+			name := ""
+			if j == 0 {
+				name = shown(r.Rules[i].Rule)
+			}
+			denied.rows = append(denied.rows, []string{name, shown(k.Key), strconv.FormatInt(k.Denied, 10)})
+		}
+	}
+	if len(denied.rows) > 1 {
+		b.WriteByte('\n')
+		denied.write(&b)
+	}
+	b.WriteByte('\n')
+	r.Log.write(&b)
+	if _, err := io.WriteString(to, b.String()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+func (r *RuleReport) cells() []string {
+	name, keys, first := shown(r.Rule), strconv.FormatInt(r.Keys, 10), "never"
+	if r.Shadow {
+		name += " (shadow)"
+	}
+	if r.KeysMore {
+		keys = "≥ " + keys
+	}
+	if r.FirstDenied != nil {
+		first = r.FirstDenied.String()
+	}
+	cells := []string{name, r.Limit}
+	for _, n := range [...]int64{r.Asked, r.Allowed, r.Denied, r.Impossible} {
+		cells = append(cells, strconv.FormatInt(n, 10))
+	}
+	return append(cells, keys, first)
+}
+
+// write says what was read, and what kept the rest from being exact.
+func (l *LogReport) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%s read", lines(l.Lines))
+	if l.From != nil {
+		fmt.Fprintf(b, ", from %v to %v", l.From, l.To)
+	}
+	b.WriteByte('\n')
+	if l.Skipped > 0 {
+		fmt.Fprintf(b, "%s skipped: no address, time, request or status could be read\n", lines(l.Skipped))
+	}
+	if l.Late > 0 {
+		fmt.Fprintf(b, "%s too late to be put in order: decided at the newest time so far\n", lines(l.Late))
+	}
+	if l.Early > 0 {
+		fmt.Fprintf(b, "%s decided early: more lines than could be held in 2 minutes\n", lines(l.Early))
+	}
+	if l.TooLong > 0 {
+		fmt.Fprintf(b, "%s with a value over %d bytes: rules were not asked about it\n", lines(l.TooLong), rules.MaxWord)
+	}
+	if l.Forgotten > 0 {
+		fmt.Fprintf(b, "%d states given up for want of room: take the numbers as estimates\n", l.Forgotten)
+	}
+}
+
+func lines(n int64) string {
+	if n == 1 {
+		return "1 line"
+	}
+	return strconv.FormatInt(n, 10) + " lines"
+}
+
+// table is text in columns, the first row their heads. Columns from to to−1 hold
+// numbers.
+type table struct {
+	rows     [][]string
+	from, to int
+}
+
+func (t *table) write(b *strings.Builder) {
+	width := make([]int, len(t.rows[0]))
+	for _, row := range t.rows {
+		for c, cell := range row {
+			width[c] = max(width[c], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range t.rows {
+		var line strings.Builder
+		for c, cell := range row {
+			pad := strings.Repeat(" ", width[c]-utf8.RuneCountInString(cell))
+			if c > 0 {
+				line.WriteString("  ")
+			}
+			if c >= t.from && c < t.to {
+				line.WriteString(pad + cell)
+			} else {
+				line.WriteString(cell + pad)
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+	}
+}
+
+// shown makes text of a log or a file fit for a terminal: what can't be printed
+// is escaped, what is too long is cut.
+func shown(s string) string {
+	var b strings.Builder
+	for n := 0; len(s) > 0; n++ {
+		if n == maxShown {
+			b.WriteString("…")
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
