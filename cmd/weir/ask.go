@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/rules"
+)
+
+const (
+	askTimeout = 10 * time.Second
+	maxAnswer  = 16 << 20 // bytes
+)
+
+// askDaemon asks the daemon at addr, which may leave out http://.
+func askDaemon(addr string) (checker, error) {
+	if !strings.Contains(addr, "://") {
+		addr = "http://" + addr
+	}
+	u, err := url.Parse(addr)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usagef("--addr %s: write the URL of a daemon, as http://127.0.0.1:8080", addr)
+	}
+	target := u.JoinPath("/v1/check").String()
+	client := &http.Client{
+		Timeout:       askTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(httpapi.AppendCheck(nil, q)))
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(r)
+		if err != nil {
+			return nil, fmt.Errorf("ask the daemon: %w", err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		if err != nil {
+			return nil, fmt.Errorf("ask the daemon: %w", err)
+		}
+		return readAnswer(response, body)
+	}, nil
+}
+
+// readAnswer tells answers from errors: a denial is an answer.
+func readAnswer(response *http.Response, body []byte) ([]byte, error) {
+	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	var problem struct{ Detail string }
+	switch {
+	case kind == "application/json":
+		return bytes.TrimSpace(body), nil
+	case kind == "application/problem+json" && json.Unmarshal(body, &problem) == nil:
+		err := errors.New("the daemon says: " + problem.Detail)
+		if response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusRequestEntityTooLarge {
+			return nil, &failure{exitUsage, err}
+		}
+		return nil, err
+	}
+	return nil, fmt.Errorf("%s answers %s, which is no answer of weir; is it the HTTP door of a daemon?", response.Request.URL, response.Status)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// checker asks one request and gives the answer as /v1/check does.
+type checker func(context.Context, *rules.Request) ([]byte, error)
+
+func checkCommand() *cobra.Command {
+	var path, addr string
+	var cost, times int64
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check DOMAIN key=value …",
+		Short: "Ask whether a request may pass",
+		Long: `Ask whether a request may pass: by the rules of --rules, in this process and
+with nothing used so far; or by the daemon at --addr, which charges it. Without
+either, the demo rules decide. The keys and values are one descriptor.
+
+It exits 0 when all passed, and 1 when one was denied.`,
+		Example: `  weir check demo client_id=alice --times 12
+  weir check --rules rules/ shop user=ann path=/export/all
+  weir check --addr http://127.0.0.1:8080 --json demo client_id=alice`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	f := cmd.Flags()
+	f.StringVar(&path, "rules", "", "`PATH` of a rule file, or of a folder of them")
+	f.StringVar(&addr, "addr", "", "`URL` of a daemon")
+	f.Int64Var(&cost, "cost", 1, "events that the request is worth, `N`; 0 only asks")
+	f.Int64Var(&times, "times", 1, "ask `N` times, one after the other")
+	f.BoolVar(&asJSON, "json", false, "print each answer as /v1/check gives it, one a line")
+	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		q, err := requestOf(args, cost)
+		if err != nil {
+			return err
+		}
+		if times < 1 {
+			return usagef("--times %d: ask at least once", times)
+		}
+		var ask checker
+		if addr != "" {
+			ask, err = askDaemon(addr)
+		} else {
+			ask, err = askRules(path, cmd.ErrOrStderr())
+		}
+		if err != nil {
+			return err
+		}
+		show := printText
+		if asJSON {
+			show = printLine
+		}
+		return askTimes(cmd.Context(), ask, q, times, cmd.OutOrStdout(), show)
+	})
+	return cmd
+}
+
+func requestOf(args []string, cost int64) (*rules.Request, error) {
+	if cost < 0 || cost > weir.MaxCount {
+		return nil, usagef("--cost %d: it must be 0…%d", cost, weir.MaxCount)
+	}
+	d := rules.Descriptor{Cost: cost}
+	for _, arg := range args[1:] {
+		key, value, ok := strings.Cut(arg, "=")
+		if !ok || key == "" {
+			return nil, usagef("%q: write key=value", arg)
+		}
+		d.Entries = append(d.Entries, rules.Entry{Key: key, Value: value})
+	}
+	return &rules.Request{Domain: args[0], Descriptors: []rules.Descriptor{d}}, nil
+}
+
+// askRules asks rules in this process. Findings go to stderr.
+func askRules(path string, stderr io.Writer) (checker, error) {
+	set := rules.Demo()
+	if path != "" {
+		var err error
+		if set, err = rules.Load(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := printFindings(stderr, set.Warnings()); err != nil {
+		return nil, err
+	}
+	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
+		a, err := limiter.Check(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return httpapi.AppendAnswer(nil, a, ""), nil
+	}, nil
+}
+
+func askTimes(ctx context.Context, ask checker, q *rules.Request, times int64, out io.Writer, show func(io.Writer, []byte, *answer) error) error {
+	denied := false
+	for range times {
+		line, err := ask(ctx, q)
+		if err != nil {
+			return err
+		}
+		var a answer
+		if err := json.Unmarshal(line, &a); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		if err := show(out, line, &a); err != nil {
+			return err
+		}
+		denied = denied || !a.Allowed
+	}
+	if denied {
+		return &failure{code: exitNo}
+	}
+	return nil
+}
+
+func printLine(to io.Writer, line []byte, _ *answer) error {
+	_, err := fmt.Fprintf(to, "%s\n", line)
+	return err
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// process is weir as it is shipped, built and run.
+type process struct {
+	*exec.Cmd
+
+	http, grpc string
+	rest       chan string // what stdout says after the ready line and the try line
+	stderr     *bytes.Buffer
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "weir")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+func serve(t *testing.T, binary string, args ...string) *process {
+	t.Helper()
+	p := &process{stderr: new(bytes.Buffer), rest: make(chan string, 1)}
+	p.Cmd = exec.CommandContext(t.Context(), binary, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	p.Stderr = p.stderr
+	stdout, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(stdout)
+	ready, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(errors.Join(err, p.Wait()), p.stderr)
+	}
+	try, err := r.ReadString('\n')
+	if err != nil || !strings.HasPrefix(try, "try: curl ") {
+		t.Fatal(try, err)
+	}
+	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=\S+ resp=off store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
+	if m == nil {
+		t.Fatalf("%q is not the ready line", ready)
+	}
+	p.http, p.grpc = m[1], m[2]
+	go func() {
+		rest, err := io.ReadAll(r)
+		p.rest <- fmt.Sprint(string(rest), err)
+	}()
+	return p
+}
+
+// TestSIGTERM: "SIGTERM drains and exits 0", and callers that leave when they
+// are told so lose no call.
+func TestSIGTERM(t *testing.T) {
+	p := serve(t, build(t))
+	conn, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	var calls atomic.Int64
+	leave := make(chan struct{})
+	var g sync.WaitGroup
+	call := func(ask func(key string) error) {
+		for i := 0; ; i++ {
+			select {
+			case <-leave:
+				return
+			default:
+			}
+			if err := ask(fmt.Sprint(i)); err != nil {
+				t.Error("lost a call:", err)
+				return
+			}
+			if calls.Add(1) == 500 {
+				if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	stub := rls.NewRateLimitServiceClient(conn)
+	for range 3 {
+		g.Go(func() {
+			call(func(key string) error {
+				status, err := post(t, "http://"+p.http+"/v1/check", `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"`+key+`"}]}]}`)
+				if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
+					return fmt.Errorf("status %d", status)
+				}
+				return err
+			})
+		})
+		g.Go(func() {
+			call(func(key string) error {
+				_, err := stub.ShouldRateLimit(t.Context(), &rls.RateLimitRequest{Domain: "demo", Descriptors: []*ratelimit.RateLimitDescriptor{{
+					Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "client_id", Value: key}},
+				}}})
+				return err
+			})
+		})
+	}
+	for ready := true; ready; {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.http+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Error("the door closed before readiness said so:", err)
+			break
+		}
+		ready = response.StatusCode == http.StatusOK
+		if err := response.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(leave)
+	g.Wait()
+	http.DefaultClient.CloseIdleConnections() // those dialled in vain, too: closing waits for their call
+	rest := <-p.rest
+	if err := p.Wait(); err != nil || rest != "<nil>" {
+		t.Errorf("%v, stdout goes on %q\n%s", err, rest, p.stderr)
+	}
+	if !strings.Contains(p.stderr.String(), "msg=drained") || calls.Load() < 500 {
+		t.Errorf("%d calls\n%s", calls.Load(), p.stderr)
+	}
+}
+
+func post(t *testing.T, url, body string) (int, error) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, errors.Join(err, response.Body.Close())
+}
+
+// TestSubprocess is what only a process of its own can show.
+func TestSubprocess(t *testing.T) {
+	binary := build(t)
+	p := serve(t, binary)
+	defer func() {
+		if err := errors.Join(p.Process.Signal(syscall.SIGINT), p.Wait()); err != nil {
+			t.Errorf("SIGINT: %v\n%s", err, p.stderr)
+		}
+	}()
+
+	t.Run("check asks the daemon and charges it", func(t *testing.T) {
+		for _, c := range []struct {
+			cost string
+			code int
+			says string
+		}{
+			{"7", exitYes, "allowed     demo/client_id  5/s burst 10  remaining 3\n"},
+			{"11", exitNo, "impossible  demo/client_id  5/s burst 10  remaining "},
+		} {
+			out, code := runs(t, binary, "check", "--addr", "http://"+p.http, "--cost", c.cost, "demo", "client_id=ann")
+			if code != c.code || !strings.HasPrefix(out, c.says) {
+				t.Errorf("exit %d: %s", code, out)
+			}
+		}
+		out, code := runs(t, binary, "check", "--addr", p.http+"/", "--json", "demo", "client_id=bob")
+		if code != exitYes || !strings.HasPrefix(out, `{"id":"`) || strings.Count(out, "\n") != 1 {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		if out, code := runs(t, binary, "check", "--addr", p.http, "demo", "client_id="+strings.Repeat("x", 5000)); code != exitUsage || !strings.Contains(out, "the daemon says: descriptors[0].entries[0].value: has 5000 bytes") {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		if out, code := runs(t, binary, "check", "--addr", p.grpc, "demo", "client_id=ann"); code != exitFail {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	})
+
+	t.Run("a port that is taken: exit 3", func(t *testing.T) {
+		if out, code := runs(t, binary, "serve", "--http", p.http); code != exitFail || !strings.Contains(out, "weir: open the http door: ") {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	})
+}
+
+// runs is what a command says, and its exit code.
+func runs(t *testing.T, binary string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	out, err := cmd.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/replay"
+	"github.com/weir-limit/weir/rules"
+)
+
+// The exit codes.
+const (
+	exitYes   = 0 // yes, or done
+	exitNo    = 1 // no: errors that lint finds, a denial in check
+	exitUsage = 2 // usage, or bad input
+	exitFail  = 3 // could not
+)
+
+// failure ends a command with an exit code. Without an error there is nothing
+// more to say.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return ""
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// usagef is the failure for arguments that can't be meant.
+func usagef(format string, args ...any) error {
+	return &failure{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// run is the whole program. It returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitYes
+	}
+	code, text := exitUsage, ""
+	if f, ok := errors.AsType[*failure](err); ok {
+		code = f.code
+		if f.err != nil {
+			text = explain(f.err) + "\n"
+		}
+	} else { // what is not ours is cobra's, of flags and commands
+		text = fmt.Sprintf("weir: %v\nsee %s --help\n", err, command.CommandPath())
+	}
+	_, _ = io.WriteString(stderr, text) // where else to say that it failed?
+	return code
+}
+
+// explain is what to print of an error. What is wrong in rule files has a form
+// that editors understand.
+func explain(err error) string {
+	if bad, ok := errors.AsType[*rules.Error](err); ok {
+		return bad.Error()
+	}
+	return "weir: " + strings.ReplaceAll(err.Error(), "\n", "\nweir: ")
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Decide who may send how much, and when to come back",
+		Long: `Weir decides who may send how much, and when to come back.
+
+Exit codes: 0 yes or done, 1 no (lint errors, a denial in check), 2 usage or
+bad input, 3 could not.`,
+		Example: `  weir serve --rules rules/
+  weir check demo client_id=alice
+  weir lint rules/`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), replayCommand(), versionCommand(),
+	)
+	return root
+}
+
+// does makes a command's work out of f, whose errors get their exit code.
+func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd, args)
+		if err == nil {
+			return nil
+		}
+		if f, ok := errors.AsType[*failure](err); ok {
+			return f
+		}
+		return &failure{codeOf(err), err}
+	}
+}
+
+func codeOf(err error) int {
+	if _, ok := errors.AsType[*daemon.ConfigError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*rules.RequestError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*replay.InputError](err); ok {
+		return exitUsage
+	}
+	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped
+		return exitUsage
+	}
+	return exitFail
+}

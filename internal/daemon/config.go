@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+)
+
+// Config is what a daemon is told. Each field says what it is when empty.
+type Config struct {
+	// Rules is a rule file or a folder of them. Empty: the built-in demo rules.
+	Rules string
+	// Store is where counts are kept. Empty: "memory:".
+	Store string
+	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
+	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082.
+	HTTP, GRPC, Admin string
+	// RESP is the address of the Redis protocol. Empty: "off".
+	RESP string
+	// Join is the addresses of other nodes, Data a folder for the rule database,
+	// File a configuration file. Empty: none. They are not built yet.
+	Join, Data, File string
+
+	// LameDuck is how long a daemon that is told to stop says so at /readyz and
+	// in its gRPC health while it answers as before, so that load balancers send
+	// nothing more. 0: DefaultLameDuck.
+	LameDuck time.Duration
+	// Drain is how long calls in flight may then take before they are cut off.
+	// 0: DefaultDrain.
+	Drain time.Duration
+
+	// Stdout gets the ready line. Nil: nobody does.
+	Stdout io.Writer
+	// Log gets what people should know. Nil: nobody does.
+	Log *slog.Logger
+	// Version is told by the metrics.
+	Version string
+}
+
+// Defaults of Config.
+const (
+	DefaultStore    = "memory:"
+	DefaultHTTP     = "127.0.0.1:8080"
+	DefaultGRPC     = "127.0.0.1:8081"
+	DefaultAdmin    = "127.0.0.1:8082"
+	DefaultRESP     = "off"
+	DefaultLameDuck = 200 * time.Millisecond
+	DefaultDrain    = 10 * time.Second
+)
+
+// ErrNotBuilt is returned by New for a part of the daemon that is still to come.
+var ErrNotBuilt = errors.New("not built yet")
+
+// ConfigError says that a Config can't be meant, and what to write instead.
+type ConfigError struct {
+	Flag string // of weir serve, such as --admin
+	Text string
+}
+
+func (e *ConfigError) Error() string { return e.Flag + ": " + e.Text }
+
+func (c *Config) fill() {
+	for _, f := range []struct {
+		field   *string
+		missing string
+	}{
+		{&c.Store, DefaultStore},
+		{&c.HTTP, DefaultHTTP},
+		{&c.GRPC, DefaultGRPC},
+		{&c.Admin, DefaultAdmin},
+		{&c.RESP, DefaultRESP},
+	} {
+		if *f.field == "" {
+			*f.field = f.missing
+		}
+	}
+	if c.LameDuck == 0 {
+		c.LameDuck = DefaultLameDuck
+	}
+	if c.Drain == 0 {
+		c.Drain = DefaultDrain
+	}
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// check finds what can't be meant, and what is asked for too early. All faults
+// are told at once.
+func (c *Config) check() error {
+	var errs []error
+	later := func(used bool, flag, instead string) {
+		if used {
+			errs = append(errs, fmt.Errorf("%s: %w; %s", flag, ErrNotBuilt, instead))
+		}
+	}
+	errs = append(errs, c.checkStore())
+	later(c.RESP != "off", "--resp "+c.RESP, "leave it off and ask over HTTP or gRPC")
+	later(c.Join != "", "--join "+c.Join, "run one node, which decides by itself")
+	later(c.Data != "", "--data "+c.Data, "keep rules in files: --rules PATH")
+	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
+	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}} {
+		address, err := net.ResolveTCPAddr("tcp", door.address)
+		switch {
+		case err != nil:
+			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
+		case door.flag == "--admin" && !address.IP.IsLoopback():
+			errs = append(errs, &ConfigError{door.flag, door.address + " can be reached from elsewhere, and the admin door has no token yet; " +
+				"write a loopback address, as " + DefaultAdmin})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkStore() error {
+	scheme, rest, ok := strings.Cut(c.Store, ":")
+	switch {
+	case !ok:
+		return &ConfigError{"--store", c.Store + " is no store; write memory:"}
+	case scheme == "memory" && rest == "":
+		return nil
+	case scheme == "memory" && !strings.HasPrefix(rest, "?snapshot="):
+		return &ConfigError{"--store", c.Store + " is no store; write memory:"}
+	}
+	switch scheme {
+	case "memory", "redis", "rediss", "redis+unix", "redis+cluster", "redis+sentinel", "memcached", "cluster":
+		return fmt.Errorf("--store %s: %w; counts are kept with memory: alone", redacted(c.Store), ErrNotBuilt)
+	}
+	return &ConfigError{"--store", redacted(c.Store) + " is no store; write memory:"}
+}
+
+// redacted is a store's URL without the password that may be in it.
+func redacted(store string) string {
+	scheme, rest, _ := strings.Cut(store, "://")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		return scheme + "://…" + rest[at:]
+	}
+	return store
+}

@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+func TestConfig(t *testing.T) {
+	bad := func(err error) bool { _, ok := errors.AsType[*ConfigError](err); return ok }
+	later := func(err error) bool { return errors.Is(err, ErrNotBuilt) }
+	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+	rule := func(err error) bool { _, ok := errors.AsType[*rules.Error](err); return ok }
+	for _, c := range []struct {
+		name   string
+		config Config
+		is     func(error) bool
+		says   string
+	}{
+		{"redis", Config{Store: "redis://me:secret@host:6379/0"}, later, "--store redis://…@host:6379/0: not built yet; counts are kept with memory: alone"},
+		{"cluster", Config{Store: "cluster:"}, later, "memory: alone"},
+		{"snapshot", Config{Store: "memory:?snapshot=file"}, later, "memory: alone"},
+		{"no such store", Config{Store: "disk:"}, bad, "is no store"},
+		{"no scheme", Config{Store: "memory"}, bad, "is no store"},
+		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
+		{"resp", Config{RESP: ":6379"}, later, "leave it off"},
+		{"join", Config{Join: "a:1"}, later, "run one node"},
+		{"data", Config{Data: "dir"}, later, "--rules PATH"},
+		{"config", Config{File: "weir.yaml"}, later, "use the flags"},
+		{"admin on all addresses", Config{Admin: ":8082"}, bad, "no token yet"},
+		{"admin on 0.0.0.0", Config{Admin: "0.0.0.0:0"}, bad, "no token yet"},
+		{"admin on ::", Config{Admin: "[::]:0"}, bad, "no token yet"},
+		{"admin elsewhere", Config{Admin: "192.0.2.1:80"}, bad, "no token yet"},
+		{"address without a port", Config{HTTP: "localhost"}, bad, "--http: "},
+		{"port too large", Config{GRPC: "127.0.0.1:99999"}, bad, "--grpc: "},
+		{"no rules there", Config{Rules: "testdata/none.yaml"}, missing, "none.yaml"},
+		{"bad rules", Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [5/x]}\n  - {kee: b}\n")}, rule, "rules.yaml:3:"},
+	} {
+		_, err := New(c.config)
+		if err == nil || !c.is(err) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	_, err := New(Config{RESP: ":1", Admin: ":1", Store: "redis://h"})
+	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("not all faults are told at once: %v", err)
+	}
+	for _, admin := range []string{"localhost:0", "[::1]:0", "127.1.2.3:0"} {
+		if _, err := New(Config{Admin: admin}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWarningsAreLogged: what people should know of the rules does not keep the
+// daemon from starting.
+func TestWarningsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	_, err := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [0/s]}\n")})
+	if err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "warning") {
+		t.Error(err, log.String())
+	}
+}
+
+// TestBoundedConnections: when a door is full, newcomers wait, and it is told.
+func TestBoundedConnections(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry(), "", memstore.New(memstore.Options{}), func() bool { return true })
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := m.connections("http")
+	door := bound(l, 1, metrics)
+	dial := func() net.Conn {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	a, b := dial(), dial()
+	defer a.Close()
+	defer b.Close()
+	first, err := door.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn)
+	go func() {
+		c, err := door.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- c
+	}()
+	for testutil.ToFloat64(metrics.full) == 0 {
+		runtime.Gosched()
+	}
+	if n := testutil.ToFloat64(metrics.open); n != 1 {
+		t.Errorf("%v connections are open", n)
+	}
+	if err := errors.Join(first.Close()); err != nil {
+		t.Error(err)
+	}
+	_ = first.Close() // the slot is given back once
+	second := <-accepted
+	defer second.Close()
+
+	closed := make(chan error)
+	go func() {
+		_, err := door.Accept()
+		closed <- err
+	}()
+	for testutil.ToFloat64(metrics.full) == 1 {
+		runtime.Gosched()
+	}
+	if err := door.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestServerIsBounded: every time and size of a server has a bound.
+func TestServerIsBounded(t *testing.T) {
+	d, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.server(http.NotFoundHandler())
+	if s.ReadHeaderTimeout == 0 || s.ReadTimeout == 0 || s.WriteTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,186 @@
+// Package daemon puts the parts together: rules and a store, the doors before
+// them, metrics, and a life from start to drained.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Daemon answers who may pass. It is made by New and run once.
+type Daemon struct {
+	config   Config
+	set      *rules.Set
+	limiter  *meter
+	metrics  *metrics
+	registry *prometheus.Registry
+	draining atomic.Bool
+}
+
+// New makes a daemon. It reads the rules, and opens nothing yet. It fails with
+// a *rules.Error, a *ConfigError or ErrNotBuilt, joined when there are several,
+// or when the rules can't be read.
+func New(c Config) (*Daemon, error) {
+	c.fill()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	set, err := loadRules(c.Rules)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range set.Warnings() {
+		c.Log.Warn("rule file", "finding", w.String())
+	}
+	d := &Daemon{config: c, set: set, registry: prometheus.NewRegistry()}
+	store := memstore.New(memstore.Options{})
+	d.metrics = newMetrics(d.registry, c.Version, store, d.ready)
+	d.limiter = newMeter(rules.NewLimiter(store, nil), d.metrics.decisions)
+	d.limiter.replace(set)
+	d.metrics.setRules(set)
+	return d, nil
+}
+
+func loadRules(path string) (*rules.Set, error) {
+	if path == "" {
+		return rules.Demo(), nil
+	}
+	return rules.Load(path)
+}
+
+func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
+
+// doors are the open doors of a daemon.
+type doors struct {
+	http, admin    *http.Server
+	grpc           *rls.Server
+	httpAt, grpcAt net.Listener
+	adminAt        net.Listener
+}
+
+// Run opens the doors, says on Stdout that it is ready, and answers until ctx
+// ends; then it drains and returns nil. It fails when a door can't be opened or
+// breaks.
+func (d *Daemon) Run(ctx context.Context) error {
+	o, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	// Doors that are closed in order give no error.
+	g, broken := errgroup.WithContext(ctx)
+	g.Go(func() error { return serve("http", o.http.Serve(o.httpAt)) })
+	g.Go(func() error { return serve("admin", o.admin.Serve(o.adminAt)) })
+	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
+	o.grpc.SetServing(d.ready())
+
+	d.sayReady(o)
+	<-broken.Done() // ctx has ended, or a door has broken
+	d.drain(ctx, o)
+	return g.Wait()
+}
+
+func serve(door string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", door, err)
+}
+
+// open opens all doors, or none.
+func (d *Daemon) open(ctx context.Context) (o doors, err error) {
+	api, err := httpapi.New(d.limiter, httpapi.Options{
+		Ready: d.ready, Log: d.config.Log,
+		Observe: d.metrics.httpCall, Panicked: d.metrics.panicked("http"),
+	})
+	if err != nil {
+		return o, err
+	}
+	o.grpc = rls.New(d.limiter, rls.Options{Log: d.config.Log, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc")})
+	o.http = d.server(d.leaving(api))
+	o.admin = d.server(d.adminHandler())
+	o.admin.WriteTimeout = adminWriteTimeout
+
+	var opened []net.Listener
+	defer func() {
+		if err != nil {
+			for _, l := range opened {
+				err = errors.Join(err, l.Close())
+			}
+		}
+	}()
+	for _, door := range []struct {
+		name, address string
+		most          int
+		at            *net.Listener
+	}{
+		{"http", d.config.HTTP, maxConnections, &o.httpAt},
+		{"grpc", d.config.GRPC, maxConnections, &o.grpcAt},
+		{"admin", d.config.Admin, maxAdminConnections, &o.adminAt},
+	} {
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", door.address)
+		if err != nil {
+			return o, fmt.Errorf("open the %s door: %w", door.name, err)
+		}
+		opened = append(opened, l)
+		*door.at = bound(l, door.most, d.metrics.connections(door.name))
+	}
+	return o, nil
+}
+
+// leaving makes clients take leave while the daemon drains: each answer then
+// closes its connection, so that none is idle when the door closes, where it
+// could be cut off under the next request.
+func (d *Daemon) leaving(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// drain takes leave: first readiness, then, when nobody sends more, the doors;
+// the admin door last, so that metrics tell of it to the end.
+func (d *Daemon) drain(ctx context.Context, o doors) {
+	start := time.Now()
+	d.config.Log.Info("draining", "lame_duck", d.config.LameDuck, "drain", d.config.Drain)
+	d.draining.Store(true)
+	o.grpc.SetServing(false)
+	time.Sleep(d.config.LameDuck)
+
+	// ctx is over, but draining has its own time.
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.config.Drain)
+	defer cancel()
+	var g errgroup.Group
+	g.Go(func() error { return closeServer(limit, o.http) })
+	g.Go(func() error { return o.grpc.Stop(limit) })
+	if err := g.Wait(); err != nil {
+		d.config.Log.Warn("calls were cut off: they took longer than draining may", "error", err)
+	}
+	if err := closeServer(limit, o.admin); err != nil {
+		d.config.Log.Warn("admin calls were cut off", "error", err)
+	}
+	d.config.Log.Info("drained", "took", time.Since(start))
+}
+
+func closeServer(ctx context.Context, s *http.Server) error {
+	err := s.Shutdown(ctx)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/rules"
+)
+
+// sayReady tells once that every door accepts, and how to ask.
+func (d *Daemon) sayReady(o doors) {
+	httpAt, grpcAt, adminAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr()
+	_, err := fmt.Fprintf(
+		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=off store=memory domains=%d rules=%d\ntry: %s\n",
+		httpAt, grpcAt, adminAt, len(d.set.Domains()), len(d.set.Rules()), tryIt(httpAt, d.set),
+	)
+	if err != nil {
+		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
+	}
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "rules", len(d.set.Rules()))
+}
+
+// tryIt is a shell command that asks /v1/check and gets a decision, if the
+// rules have one.
+func tryIt(at net.Addr, set *rules.Set) string {
+	body := httpapi.AppendCheck(nil, example(set))
+	quoted := "'" + strings.ReplaceAll(string(body), "'", `'\''`) + "'"
+	return "curl -sS -d " + quoted + " http://" + reachable(at) + "/v1/check"
+}
+
+// reachable is an address by which this machine reaches a door.
+func reachable(at net.Addr) string {
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return at.String()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+}
+
+// example is a request that a limit of the set decides about. Without any, it
+// asks the first domain all the same.
+func example(set *rules.Set) *rules.Request {
+	asked := func(domain string, entries ...rules.Entry) *rules.Request {
+		return &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{{Entries: entries, Cost: 1}}}
+	}
+	for _, rule := range set.Rules() {
+		var entries []rules.Entry
+		for _, e := range rule.Path {
+			value := strings.ReplaceAll(e.Value, "*", "1")
+			if value == "" {
+				value = "alice"
+			}
+			entries = append(entries, rules.Entry{Key: strings.ReplaceAll(e.Key, "*", "1"), Value: value})
+		}
+		q := asked(rule.Domain, entries...)
+		if found, _ := set.Match(q.Domain, &q.Descriptors[0]); len(found) > 0 && !found[0].Unlimited {
+			return q
+		}
+	}
+	for _, domain := range set.Domains() {
+		return asked(domain, rules.Entry{Key: "client_id", Value: "alice"})
+	}
+	return asked("demo", rules.Entry{Key: "client_id", Value: "alice"})
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// The bounds of a door. A client that is slower is cut off.
+const (
+	// maxConnections is how many connections a door has at a time. When full,
+	// newcomers wait in the backlog of the operating system.
+	maxConnections      = 16 << 10
+	maxAdminConnections = 64
+	readHeaderTimeout   = 5 * time.Second
+	readTimeout         = 15 * time.Second
+	writeTimeout        = 15 * time.Second
+	idleTimeout         = 2 * time.Minute
+	maxHeaderBytes      = 16 << 10
+	// adminWriteTimeout leaves time for a profile of a minute.
+	adminWriteTimeout = 90 * time.Second
+)
+
+func (d *Daemon) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(d.config.Log.Handler(), slog.LevelWarn),
+	}
+}
+
+// adminHandler is all that the admin door answers.
+func (d *Daemon) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// bounded is a listener that has at most so many connections at a time.
+type bounded struct {
+	net.Listener
+
+	slots   chan struct{}
+	done    chan struct{}
+	closing sync.Once
+	metrics connectionMetrics
+}
+
+func bound(l net.Listener, most int, m connectionMetrics) net.Listener {
+	return &bounded{Listener: l, slots: make(chan struct{}, most), done: make(chan struct{}), metrics: m}
+}
+
+// Accept waits for a slot, then for a connection.
+func (l *bounded) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		l.metrics.full.Inc()
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.done:
+			return nil, net.ErrClosed
+		}
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	l.metrics.open.Inc()
+	return &slot{Conn: c, listener: l}, nil
+}
+
+// Close also ends an Accept that waits for a slot.
+func (l *bounded) Close() error {
+	l.closing.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+// slot is a connection that holds a slot until it is closed.
+type slot struct {
+	net.Conn
+
+	listener *bounded
+	closing  sync.Once
+}
+
+func (s *slot) Close() error {
+	err := s.Conn.Close()
+	s.closing.Do(func() {
+		s.listener.metrics.open.Dec()
+		<-s.listener.slots
+	})
+	return err
+}

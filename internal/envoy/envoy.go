@@ -1,0 +1,97 @@
+// Package envoy speaks the messages of Envoy's rate limit service, for the doors
+// that carry them: gRPC, and JSON over HTTP. It turns a request into one that
+// the rules understand, and their answer into a response.
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// Limiter is what decides; *rules.Limiter is one.
+type Limiter interface {
+	Check(context.Context, *rules.Request) (*rules.Answer, error)
+}
+
+// RequestError says that a request is none, and what to send instead.
+type RequestError struct {
+	Err error // what is wrong, where
+}
+
+func (e *RequestError) Error() string { return e.Err.Error() }
+
+// Unwrap is what is wrong.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// ShouldRateLimit answers a request of Envoy's. It fails with a *RequestError,
+// with rules.ErrNoRules, or when the store can't decide.
+func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	r, err := requestOf(q)
+	if err != nil {
+		return nil, &RequestError{err}
+	}
+	a, err := limiter.Check(ctx, r)
+	if bad, ok := errors.AsType[*rules.RequestError](err); ok {
+		return nil, &RequestError{bad}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return responseOf(a, len(r.Descriptors)), nil
+}
+
+// requestOf is q as the rules see it. What it leaves to the rules to refuse is
+// not checked here.
+func requestOf(q *rls.RateLimitRequest) (*rules.Request, error) {
+	in := q.GetDescriptors()
+	if len(in) > rules.MaxDescriptors {
+		return nil, fmt.Errorf("descriptors: there are %d; there may be %d", len(in), rules.MaxDescriptors)
+	}
+	r := &rules.Request{
+		Domain:      q.GetDomain(),
+		Descriptors: make([]rules.Descriptor, len(in)),
+		AnyCost:     true, // what is more than any limit is over all of them
+	}
+	for i, d := range in {
+		if err := fill(&r.Descriptors[i], d, q.GetHitsAddend()); err != nil {
+			return nil, fmt.Errorf("descriptors[%d].%w", i, err)
+		}
+	}
+	return r, nil
+}
+
+// maxHits bounds costs before they are added up; all beyond are as impossible.
+const maxHits = 1 << 40
+
+func fill(d *rules.Descriptor, in *ratelimit.RateLimitDescriptor, hits uint32) error {
+	entries := in.GetEntries()
+	if len(entries) > rules.MaxEntries {
+		return fmt.Errorf("entries: there are %d; there may be %d", len(entries), rules.MaxEntries)
+	}
+	d.Entries = make([]rules.Entry, len(entries))
+	for i, e := range entries {
+		d.Entries[i] = rules.Entry{Key: e.GetKey(), Value: e.GetValue()}
+	}
+	d.Cost = max(int64(hits), 1)
+	if own := in.GetHitsAddend(); own != nil {
+		d.Cost = int64(min(own.GetValue(), maxHits))
+	}
+	if in.GetIsNegativeHits() {
+		return errors.New("is_negative_hits: it is not supported; give charges back by POST /v1/settle")
+	}
+	if in.GetLimit() == nil {
+		return nil
+	}
+	limit, err := override(in.GetLimit())
+	if err != nil {
+		return fmt.Errorf("limit: %w", err)
+	}
+	d.Override = limit
+	return nil
+}

@@ -1,0 +1,54 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/weir-limit/weir/internal/envoy"
+)
+
+// envoyJSON is POST /json: Envoy's rate limit service as proto JSON.
+func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
+	s := a.acquire()
+	defer a.release(s)
+	if err := s.read(w, r); err != nil {
+		return a.fail(w, r, err)
+	}
+	var request rls.RateLimitRequest
+	if err := protojson.Unmarshal(s.body, &request); err != nil {
+		return a.fail(w, r, &problem{
+			http.StatusBadRequest,
+			// protojson varies its spaces, so that nobody compares its texts.
+			"not a RateLimitRequest as proto JSON (" + strings.ReplaceAll(err.Error(), "\u00a0", " ") + `); send {"domain": …, "descriptors": [{"entries": [{"key": …, "value": …}]}]}`,
+		})
+	}
+	response, err := envoy.ShouldRateLimit(r.Context(), a.limiter, &request)
+	if err != nil {
+		return a.fail(w, r, err)
+	}
+	pretty, err := protojson.Marshal(response)
+	if err != nil {
+		return a.fail(w, r, err)
+	}
+	// protojson puts spaces where it likes; without them answers can be compared.
+	var out bytes.Buffer
+	if err := json.Compact(&out, pretty); err != nil {
+		return a.fail(w, r, err)
+	}
+	out.WriteByte('\n')
+	status := http.StatusOK
+	if response.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
+		status = http.StatusTooManyRequests
+	}
+	h := w.Header()
+	h["Content-Type"] = answerType
+	h["Cache-Control"] = noStore
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // the client may be gone
+	return status
+}

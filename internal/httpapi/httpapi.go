@@ -1,0 +1,118 @@
+// Package httpapi is the HTTP door: JSON for anyone, Envoy's rate limit service
+// as JSON, and whether the daemon is alive and ready. routes.go lists all it
+// answers; what it says is fixed by the contract of /v1/check.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Limiter is what decides; *rules.Limiter is one.
+type Limiter interface {
+	Check(context.Context, *rules.Request) (*rules.Answer, error)
+	Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error
+}
+
+// Options of the door.
+type Options struct {
+	// Ready is what /readyz says. Nil is always ready.
+	Ready func() bool
+	// Log gets the errors that are the daemon's own. Nil logs nothing.
+	Log *slog.Logger
+	// Observe is called after each call with the path of its route, or "other".
+	Observe func(route string, status int, took time.Duration)
+	// Panicked is called after a call that panicked was answered with 500.
+	Panicked func()
+}
+
+// API is the HTTP door. It is made by New.
+type API struct {
+	limiter  Limiter
+	receipts *receipts
+	options  Options
+	routes   map[string]route
+	scratch  sync.Pool // of *scratch
+}
+
+// New makes the door to limiter. It draws the key of this process's receipts.
+func New(limiter Limiter, o Options) (*API, error) {
+	r, err := newReceipts()
+	if err != nil {
+		return nil, err
+	}
+	if o.Ready == nil {
+		o.Ready = func() bool { return true }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, int, time.Duration) {}
+	}
+	if o.Panicked == nil {
+		o.Panicked = func() {}
+	}
+	a := &API{limiter: limiter, receipts: r, options: o}
+	a.routes = a.table()
+	return a, nil
+}
+
+// ServeHTTP answers one call. Whatever happens in it, the process lives on.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	name, status := r.URL.Path, http.StatusInternalServerError
+	found, ok := a.routes[name]
+	if !ok {
+		name = "other"
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			a.options.Log.Error("a call panicked", "route", name, "panic", p, "stack", string(debug.Stack()))
+			a.options.Panicked()
+			status = send(w, &problem{Status: http.StatusInternalServerError, Detail: "this is a bug of the daemon; its log says more"})
+		}
+		a.options.Observe(name, status, time.Since(start))
+	}()
+	switch {
+	case !ok:
+		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; ask POST /v1/check"})
+	case !found.allows(r.Method):
+		w.Header().Set("Allow", found.allow())
+		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})
+	default:
+		status = found.serve(w, r)
+	}
+}
+
+// scratch is the memory of one call, used again by later ones.
+type scratch struct {
+	body    []byte
+	request rules.Request
+	out     []byte
+}
+
+// maxScratch is how much memory of a call is kept for later ones.
+const maxScratch = 64 << 10
+
+func (a *API) acquire() *scratch {
+	s, _ := a.scratch.Get().(*scratch)
+	if s == nil {
+		s = &scratch{body: make([]byte, 0, 1024)}
+	}
+	return s
+}
+
+func (a *API) release(s *scratch) {
+	if cap(s.body)+cap(s.out) <= maxScratch {
+		s.body, s.out = s.body[:0], s.out[:0]
+		a.scratch.Put(s)
+	}
+}

@@ -1,0 +1,87 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Values of header fields. They are shared by all answers and never changed.
+var (
+	answerType  = []string{"application/json"}
+	problemType = []string{"application/problem+json"}
+	plainType   = []string{"text/plain; charset=utf-8"}
+	noStore     = []string{"no-store"}
+)
+
+// problem is an error as RFC 9457 writes it. Detail says what to do instead.
+type problem struct {
+	Status int
+	Detail string
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+// send writes p and returns its status.
+func send(w http.ResponseWriter, p *problem) int {
+	b := append(make([]byte, 0, 256), `{"title":`...)
+	b = appendString(b, http.StatusText(p.Status))
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.Status), 10)
+	b = append(b, `,"detail":`...)
+	b = appendString(b, p.Detail)
+	b = append(b, "}\n"...)
+	h := w.Header()
+	h["Content-Type"] = problemType
+	h["Cache-Control"] = noStore
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(b) // the client may be gone
+	return p.Status
+}
+
+// fail answers a call that went wrong. What is the daemon's own fault is logged.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) int {
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError && r.Context().Err() == nil {
+		a.options.Log.Error("a call failed", "route", r.URL.Path, "error", err)
+	}
+	return send(w, p)
+}
+
+// problemOf is what to tell the client of an error.
+func problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if _, ok := errors.AsType[*rules.RequestError](err); ok {
+		return &problem{http.StatusBadRequest, err.Error()}
+	}
+	if _, ok := errors.AsType[*envoy.RequestError](err); ok {
+		return &problem{http.StatusBadRequest, err.Error()}
+	}
+	if _, ok := errors.AsType[*inputError](err); ok {
+		return &problem{http.StatusBadRequest, err.Error()}
+	}
+	switch {
+	case errors.Is(err, errNotOurs):
+		return &problem{http.StatusBadRequest, errNotOurs.Error()}
+	case errors.Is(err, weir.ErrNoPermit):
+		return &problem{http.StatusBadRequest, "nothing to renew: the receipt holds no permit; settle it without renew"}
+	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired):
+		return &problem{http.StatusConflict, "the receipt was used before or has expired; there is nothing left to settle"}
+	case errors.Is(err, errReceiptSize):
+		return &problem{http.StatusRequestEntityTooLarge, errReceiptSize.Error()}
+	case errors.Is(err, rules.ErrNoRules):
+		return &problem{http.StatusServiceUnavailable, "no rules are loaded yet; try again when /readyz says so"}
+	case errors.Is(err, weir.ErrFull):
+		return &problem{http.StatusServiceUnavailable, "too many receipts were settled at once; try again later"}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &problem{http.StatusServiceUnavailable, "the call took too long; try again"}
+	}
+	return &problem{http.StatusInternalServerError, "the daemon could not decide; its log says why"}
+}

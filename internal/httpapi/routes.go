@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+)
+
+// route is one path that the door answers.
+type route struct {
+	method string
+	path   string
+	serve  func(http.ResponseWriter, *http.Request) (status int)
+}
+
+// table is all routes.
+func (a *API) table() map[string]route {
+	all := map[string]route{}
+	for _, r := range []route{
+		{http.MethodPost, "/v1/check", a.check},
+		{http.MethodPost, "/v1/settle", a.settle},
+		{http.MethodPost, "/json", a.envoyJSON},
+		{http.MethodGet, "/auth", a.auth},
+		{http.MethodGet, "/healthz", alive},
+		{http.MethodGet, "/healthcheck", alive},
+		{http.MethodGet, "/readyz", a.ready},
+	} {
+		all[r.path] = r
+	}
+	return all
+}
+
+func (r *route) allows(method string) bool {
+	return method == r.method || r.method == http.MethodGet && method == http.MethodHead
+}
+
+func (r *route) allow() string {
+	if r.method == http.MethodGet {
+		return "GET, HEAD"
+	}
+	return r.method
+}
+
+// alive says that the process answers, and no more: a daemon that has no rules
+// yet must not be restarted for it.
+func alive(w http.ResponseWriter, _ *http.Request) int {
+	w.Header()["Content-Type"] = plainType
+	w.Header()["Cache-Control"] = noStore
+	_, _ = io.WriteString(w, "OK\n") // the client may be gone
+	return http.StatusOK
+}
+
+func (a *API) ready(w http.ResponseWriter, r *http.Request) int {
+	if a.options.Ready() {
+		return alive(w, r)
+	}
+	return send(w, &problem{Status: http.StatusServiceUnavailable, Detail: "no rules are loaded, or the daemon is about to stop; ask another one"})
+}

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata; read the diff")
+
+// TestTranscripts replays testdata/*.txt: what is asked, ----, and the whole
+// answer, with fields sorted by name. Paragraphs are one of
+//
+//	rules        and a rule file: a new daemon
+//	wait 10s     the time of the transcript goes on
+//	METHOD /path and a body
+//
+// IDs are written as ID, and receipts as RECEIPT1, RECEIPT2 … in the order in
+// which they are given; bodies can send them back so. A # in front is a comment.
+func TestTranscripts(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			synctest.Test(t, func(t *testing.T) { got = replay(t, string(want)) })
+			if *update {
+				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			} else if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got; if it is meant: go test -update\n%s", diff)
+			}
+		})
+	}
+}
+
+// transcript is a daemon's door, and what was learned from it.
+type transcript struct {
+	t        *testing.T
+	door     *API
+	receipts []string
+}
+
+func replay(t *testing.T, text string) string {
+	tr := &transcript{t: t}
+	var out []string
+	for paragraph := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n\n") {
+		asked, _, _ := strings.Cut(paragraph, "\n----")
+		var lines []string
+		for line := range strings.Lines(asked) {
+			if !strings.HasPrefix(line, "#") {
+				lines = append(lines, line)
+			}
+		}
+		if len(lines) == 0 {
+			out = append(out, asked)
+			continue
+		}
+		out = append(out, asked+"\n----"+tr.do(strings.TrimSpace(lines[0]), strings.Join(lines[1:], "")))
+	}
+	return strings.Join(out, "\n\n") + "\n"
+}
+
+func (tr *transcript) do(command, body string) string {
+	verb, rest, _ := strings.Cut(command, " ")
+	switch verb {
+	case "rules":
+		tr.door = newDoor(tr.t, body, Options{})
+		return ""
+	case "wait":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		time.Sleep(d)
+		return ""
+	}
+	for i, r := range tr.receipts {
+		body = strings.ReplaceAll(body, fmt.Sprintf("RECEIPT%d", i+1), r)
+	}
+	w := httptest.NewRecorder()
+	tr.door.ServeHTTP(w, httptest.NewRequestWithContext(tr.t.Context(), verb, rest, strings.NewReader(body)))
+	return "\n" + tr.print(w)
+}
+
+var (
+	idMember      = regexp.MustCompile(`"id":"[0-9a-f]{16}"`)
+	receiptMember = regexp.MustCompile(`"receipt":"([^"]+)"`)
+)
+
+func (tr *transcript) print(w *httptest.ResponseRecorder) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s\n", w.Code, http.StatusText(w.Code))
+	for _, name := range slices.Sorted(maps.Keys(w.Header())) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(w.Header()[name], ", "))
+	}
+	body := idMember.ReplaceAllString(w.Body.String(), `"id":"ID"`)
+	if m := receiptMember.FindStringSubmatch(body); m != nil {
+		tr.receipts = append(tr.receipts, m[1])
+		body = strings.ReplaceAll(body, m[1], fmt.Sprintf("RECEIPT%d", len(tr.receipts)))
+	}
+	b.WriteString(strings.TrimSuffix(body, "\n"))
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// newDoor is a door to the rules of a file, none of which was used.
+func newDoor(t testing.TB, ruleFile string, o Options) *API {
+	t.Helper()
+	set, err := rules.Parse("rules.yaml", []byte(ruleFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	door, err := New(rules.NewLimiter(memstore.New(memstore.Options{}), set), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return door
+}

@@ -1,0 +1,30 @@
+package rls
+
+import (
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// inbound is a request, or what is wrong with its bytes.
+type inbound struct {
+	request rls.RateLimitRequest
+	err     error
+}
+
+// codec is gRPC's own, but that bytes which are no request are the handler's to
+// refuse: gRPC would answer INTERNAL, as if it were our fault.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Unmarshal reads a message into v.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*inbound)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	in.err = c.CodecV2.Unmarshal(data, &in.request)
+	return nil
+}

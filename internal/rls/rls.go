@@ -1,0 +1,177 @@
+// Package rls is the gRPC door: Envoy's rate limit service, version 3, and
+// gRPC's health service beside it.
+package rls
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/rules"
+)
+
+// The bounds of the door.
+const (
+	// MaxMessage is how large a request may be; larger ones are answered with
+	// RESOURCE_EXHAUSTED.
+	MaxMessage = 2 << 20
+	// maxStreams is how many calls a connection may have in flight. More wait at
+	// the client.
+	maxStreams = 4096
+	// maxHeaders is how large the metadata of a call may be.
+	maxHeaders = 16 << 10
+	// handshake is how long a connection may take to be set up.
+	handshake = 10 * time.Second
+	// idle is how long a connection may be without calls; pingEvery and
+	// pingTimeout find those whose client is gone.
+	idle        = 15 * time.Minute
+	pingEvery   = 2 * time.Minute
+	pingTimeout = 20 * time.Second
+	// pingLeast is how often a client may ping at most.
+	pingLeast = 5 * time.Second
+)
+
+// serviceName is what clients of envoyproxy/ratelimit ask the health of.
+const serviceName = "ratelimit"
+
+// Options of the door.
+type Options struct {
+	// Log gets the errors that are the daemon's own. Nil logs nothing.
+	Log *slog.Logger
+	// Observe is called after each call.
+	Observe func(code codes.Code, took time.Duration)
+	// Panicked is called after a call that panicked was answered with INTERNAL.
+	Panicked func()
+}
+
+// Server is the gRPC door. It is made by New.
+type Server struct {
+	rls.UnimplementedRateLimitServiceServer
+
+	limiter envoy.Limiter
+	options Options
+	grpc    *grpc.Server
+	health  *healthService
+}
+
+// New makes the door to limiter. Its health is NOT_SERVING until SetServing.
+func New(limiter envoy.Limiter, o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(codes.Code, time.Duration) {}
+	}
+	if o.Panicked == nil {
+		o.Panicked = func() {}
+	}
+	s := &Server{limiter: limiter, options: o, health: newHealthService()}
+	s.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(handshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingLeast, PermitWithoutStream: true}),
+	)
+	s.grpc.RegisterService(&grpc.ServiceDesc{
+		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
+		HandlerType: rls.RateLimitService_ServiceDesc.HandlerType,
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.handle}},
+		Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
+	}, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.SetServing(false)
+	return s
+}
+
+// SetServing says what the health service answers.
+func (s *Server) SetServing(yes bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if yes {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	for _, name := range []string{"", serviceName, rls.RateLimitService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, state)
+	}
+}
+
+// Serve answers calls on l until Stop. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Stop closes the listeners and answers the calls that are in flight. When ctx
+// ends first, those that are left get no answer.
+func (s *Server) Stop(ctx context.Context) error {
+	s.health.close()
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return ctx.Err()
+	}
+}
+
+// handle is a grpc.MethodHandler in place of the generated one. Whatever
+// happens in a call, the process lives on.
+func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
+	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			s.options.Log.Error("a call panicked", "route", "ShouldRateLimit", "panic", p, "stack", string(debug.Stack()))
+			s.options.Panicked()
+			response, err = nil, status.Error(codes.Internal, "this is a bug of the daemon; its log says more")
+		}
+		s.options.Observe(status.Code(err), time.Since(start))
+	}()
+	in := new(inbound)
+	if err := decode(in); err != nil {
+		return nil, err
+	}
+	if in.err != nil {
+		return nil, status.Error(codes.InvalidArgument, "the request is no RateLimitRequest: "+in.err.Error())
+	}
+	return s.ShouldRateLimit(ctx, &in.request)
+}
+
+// ShouldRateLimit answers one call.
+func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	response, err := envoy.ShouldRateLimit(ctx, s.limiter, q)
+	if err == nil {
+		return response, nil
+	}
+	if _, ok := errors.AsType[*envoy.RequestError](err); ok {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	switch {
+	case errors.Is(err, rules.ErrNoRules):
+		return nil, status.Error(codes.Unavailable, "no rules are loaded yet; try again when the health service says so")
+	case ctx.Err() != nil:
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	s.options.Log.Error("a call failed", "route", "ShouldRateLimit", "error", err)
+	return nil, status.Error(codes.Unavailable, "the daemon could not decide; its log says why")
+}
