@@ -62,8 +62,8 @@ type algorithm interface {
 func (l *Limit) Words() int { return l.algo.words() }
 
 // Decide is what l alone says to a, given the state of a's key. It changes
-// nothing. Of the decision it leaves Charged, Remaining, ResetAfter and Receipt
-// to Commit, for they depend on what the other limits of the take say.
+// nothing. Of the decision it leaves Charged, Remaining, NextAfter, ResetAfter and
+// Receipt to Commit, for they depend on what the other limits of the take say.
 func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
 	now = now.clamp()
 	if a.After {
@@ -123,8 +123,11 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 	}
 	remaining, reset := l.algo.standing(s, now)
 	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	if remaining == 0 && l.algo.most() > 0 {
+		d.NextAfter = duration(l.algo.wait(s, now, 1, 0))
+	}
 	if a.After && d.Outcome == Denied {
-		d.RetryAfter = duration(l.algo.wait(s, now, 1, 0))
+		d.RetryAfter = d.NextAfter
 	}
 	return s
 }

@@ -34,6 +34,9 @@ type Decision struct {
 	// a microsecond earlier it is not. 0 when allowed, when impossible, and
 	// when no time is known because a permit must come back first.
 	RetryAfter time.Duration
+	// NextAfter is how long until one event passes, when none remains and that is
+	// known; else 0.
+	NextAfter time.Duration
 	// ResetAfter is how long until the limit is as if never used.
 	ResetAfter time.Duration
 	// Hold is how long the caller has to wait before it goes: its slot in a

@@ -154,6 +154,9 @@ func (l *Limit) Spec() Spec {
 	return s
 }
 
+// Algorithm is how l counts.
+func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+
 // String is the limit as text in its shortest form: ParseLimit gives the same
 // limit back.
 func (l *Limit) String() string { return l.text }

@@ -86,7 +86,7 @@ func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []i
 			return &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", used[i], weir.MaxCount)}
 		case !renew:
 			settlements = append(settlements, weir.Settlement{Receipt: receipt, Used: used[i]})
-		case receipt.Limit.Spec().Algorithm == weir.Concurrent:
+		case receipt.Limit.Algorithm() == weir.Concurrent:
 			settlements = append(settlements, weir.Settlement{Receipt: receipt, Renew: true})
 		}
 	}

@@ -90,7 +90,7 @@ func (f *file) after(at *yaml.Node, r *Rule) {
 	if r.Limit == nil {
 		return
 	}
-	switch a := r.Limit.Spec().Algorithm; a {
+	switch a := r.Limit.Algorithm(); a {
 	case weir.Concurrent, weir.WarmUp, weir.LeakyQueue:
 		f.add(at, SeverityError, r.Name, "charge: after is impossible for %s: work that is done can't be held back", a)
 	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow:

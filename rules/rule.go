@@ -120,7 +120,7 @@ func label(name string, l *weir.Limit, sameBefore int) string {
 
 // algorithmFamily is the algorithm of l, by one of its names.
 func algorithmFamily(l *weir.Limit) weir.Algorithm {
-	a := l.Spec().Algorithm
+	a := l.Algorithm()
 	if a == weir.TokenBucket || a == weir.LeakyBucket {
 		return weir.GCRA
 	}

@@ -93,7 +93,7 @@ func holds(a *rules.Answer) bool {
 
 // queues is whether d tells its caller how long to wait before it goes.
 func queues(d *rules.Decision) bool {
-	return d.Outcome == weir.Allowed && (d.Hold > 0 || d.Rule.Limit.Spec().Algorithm == weir.LeakyQueue)
+	return d.Outcome == weir.Allowed && (d.Hold > 0 || d.Rule.Limit.Algorithm() == weir.LeakyQueue)
 }
 
 func appendDecision(b []byte, d *rules.Decision) []byte {

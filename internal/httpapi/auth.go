@@ -21,7 +21,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 	if err != nil {
 		return a.fail(w, r, err)
 	}
-	a.describe(r.Context(), w.Header(), q, answer)
+	describe(w.Header(), answer)
 	if answer.Allowed {
 		w.WriteHeader(http.StatusOK)
 		return http.StatusOK

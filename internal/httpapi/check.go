@@ -6,9 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
-	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -67,7 +65,7 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 	s.out = append(AppendAnswer(s.out[:0], answer, receipt), '\n')
 	h := w.Header()
 	h["Content-Type"] = answerType
-	a.describe(r.Context(), h, &s.request, answer)
+	describe(h, answer)
 	status := http.StatusOK
 	if !answer.Allowed {
 		status = http.StatusTooManyRequests
@@ -78,13 +76,12 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 }
 
 // describe sets the fields that every answer of the rules has.
-func (a *API) describe(ctx context.Context, h http.Header, q *rules.Request, answer *rules.Answer) {
+func describe(h http.Header, answer *rules.Answer) {
 	h["Cache-Control"] = noStore
 	if retry, ok := answer.RetryAfter(); ok {
 		h["Retry-After"] = []string{strconv.FormatInt(wholeSeconds(retry), 10)}
 	}
-	p := peeks{limiter: a.limiter, request: q, answer: answer, descriptor: -1}
-	setFields(h, standings(answer, func(d *rules.Decision) (time.Duration, bool) { return p.next(ctx, d) }))
+	setFields(h, standings(answer))
 }
 
 // receiptOf is the receipt of an answer for the wire. When it can't be one,
@@ -97,52 +94,4 @@ func (a *API) receiptOf(ctx context.Context, answer *rules.Answer, descriptors i
 		err = errors.Join(err, a.limiter.Settle(context.WithoutCancel(ctx), back, make([]int64, len(back)), false))
 	}
 	return receipt, err
-}
-
-// peeks tells how long until one event passes a limit that has none left. A
-// decision says so only of its own cost; where that is not 1, a peek tells, one
-// for all limits of a descriptor.
-type peeks struct {
-	limiter    Limiter
-	request    *rules.Request
-	answer     *rules.Answer
-	descriptor int // of the last peek
-	decisions  []rules.Decision
-}
-
-func (p *peeks) next(ctx context.Context, d *rules.Decision) (time.Duration, bool) {
-	if d.Rule.Limit.Spec().Algorithm == weir.Concurrent {
-		return 0, false // when a permit comes back
-	}
-	if d.Outcome == weir.Denied && (d.Cost == 1 || d.Rule.After) && alone(p.answer, d.Rule) {
-		return d.RetryAfter, true
-	}
-	if d.Descriptor != p.descriptor {
-		p.descriptor, p.decisions = d.Descriptor, nil
-		one := p.request.Descriptors[d.Descriptor]
-		one.Cost = 1
-		answer, err := p.limiter.Check(ctx, &rules.Request{Domain: p.request.Domain, Descriptors: []rules.Descriptor{one}, Peek: true})
-		if err != nil {
-			return 0, false // a hint less
-		}
-		p.decisions = answer.Decisions
-	}
-	for i := range p.decisions {
-		if seen := &p.decisions[i]; seen.Rule == d.Rule {
-			return seen.RetryAfter, seen.Outcome != weir.Impossible
-		}
-	}
-	return 0, false
-}
-
-// alone is whether only one decision of the answer is of the rule, so that its
-// cost was not added to another's.
-func alone(a *rules.Answer, rule *rules.Rule) bool {
-	n := 0
-	for i := range a.Decisions {
-		if a.Decisions[i].Rule == rule {
-			n++
-		}
-	}
-	return n == 1
 }

@@ -24,37 +24,24 @@ const (
 	maxField = 4 << 10
 )
 
-// standing is what the RateLimit field says of one rule: its tightest decision.
-type standing struct {
-	decision *rules.Decision
-	next     time.Duration // until cost 1 passes, when nothing remains
-	known    bool          // next is
-}
-
-// standings picks the enforced rules of an answer, each once, in the order of
-// the answer. It asks next, when nothing remains, how long until one event
-// passes.
-func standings(a *rules.Answer, next func(*rules.Decision) (time.Duration, bool)) []standing {
-	var all []standing
+// standings picks the enforced rules of an answer in its order, each once with
+// its tightest decision.
+func standings(a *rules.Answer) []*rules.Decision {
+	var all []*rules.Decision
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
 		if d.Rule.Shadow {
 			continue
 		}
 		j := 0
-		for j < len(all) && all[j].decision.Rule.Name != d.Rule.Name {
+		for j < len(all) && all[j].Rule.Name != d.Rule.Name {
 			j++
 		}
 		switch {
 		case j == len(all):
-			all = append(all, standing{decision: d})
-		case tighter(d, all[j].decision):
-			all[j].decision = d
-		}
-	}
-	for i := range all {
-		if s := &all[i]; s.decision.Remaining <= 0 {
-			s.next, s.known = next(s.decision)
+			all = append(all, d)
+		case tighter(d, all[j]):
+			all[j] = d
 		}
 	}
 	return all
@@ -70,12 +57,11 @@ func tighter(d, o *rules.Decision) bool {
 
 // setFields sets RateLimit-Policy and RateLimit. Without an enforced rule there
 // is nothing to say, and a List must not be empty.
-func setFields(h http.Header, all []standing) {
+func setFields(h http.Header, all []*rules.Decision) {
 	var policy, limit []byte
-	for i := range all {
-		s := &all[i]
-		p := appendPolicy(policy, s.decision.Rule)
-		l := s.append(limit)
+	for _, d := range all {
+		p := appendPolicy(policy, d.Rule)
+		l := appendStanding(limit, d)
 		if len(p) > maxField || len(l) > maxField {
 			break
 		}
@@ -92,7 +78,7 @@ func appendPolicy(b []byte, r *rules.Rule) []byte {
 	quota, window := policyOf(r.Limit)
 	b = appendItem(b, r.Name)
 	b = appendInteger(append(b, ";q="...), quota)
-	if r.Limit.Spec().Algorithm == weir.Concurrent {
+	if r.Limit.Algorithm() == weir.Concurrent {
 		return append(b, `;qu="concurrent-requests"`...)
 	}
 	return appendInteger(append(b, ";w="...), window)
@@ -119,11 +105,13 @@ func policyOf(l *weir.Limit) (quota, window int64) {
 	return s.Count, wholeSeconds(s.Period)
 }
 
-func (s *standing) append(b []byte) []byte {
-	b = appendItem(b, s.decision.Rule.Name)
-	b = appendInteger(append(b, ";r="...), max(s.decision.Remaining, 0))
-	if s.known {
-		b = appendInteger(append(b, ";t="...), wholeSeconds(s.next))
+// appendStanding appends what remains of a rule, and where that is nothing, when
+// an event passes again.
+func appendStanding(b []byte, d *rules.Decision) []byte {
+	b = appendItem(b, d.Rule.Name)
+	b = appendInteger(append(b, ";r="...), max(d.Remaining, 0))
+	if d.NextAfter > 0 {
+		b = appendInteger(append(b, ";t="...), wholeSeconds(d.NextAfter))
 	}
 	return b
 }

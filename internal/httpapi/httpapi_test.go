@@ -96,7 +96,7 @@ func TestFieldsAreStructured(t *testing.T) {
 		})
 	}
 	h := http.Header{}
-	setFields(h, standings(a, nil))
+	setFields(h, standings(a))
 	for name, values := range h {
 		items := strings.Split(values[0], ", ")
 		last := items[len(items)-1]
