@@ -329,8 +329,16 @@ func TestChangeOfLimit(t *testing.T) {
 func TestKeysAreApart(t *testing.T) {
 	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit("1/day")
 	for _, k := range [][2]string{
-		{"a", "b_c"}, {"a_b", "c"}, {"a", ""}, {"", "a"}, {"", ""}, {"a", "\x00"}, {"a", "\x00\x00"}, {"a", "\xff\xfe"},
-		{"a", strings.Repeat("x", 1<<20)}, {"a", strings.Repeat("x", 1<<20) + "y"},
+		{"a", "b_c"},
+		{"a_b", "c"},
+		{"a", ""},
+		{"", "a"},
+		{"", ""},
+		{"a", "\x00"},
+		{"a", "\x00\x00"},
+		{"a", "\xff\xfe"},
+		{"a", strings.Repeat("x", 1<<20)},
+		{"a", strings.Repeat("x", 1<<20) + "y"},
 	} {
 		out := make([]weir.Decision, 1)
 		if err := store.TakeAt(0, []weir.Ask{{State: weir.StateKey{Rule: k[0], Key: k[1]}, Limit: limit, Cost: 1}}, out); err != nil || !out[0].Charged {
