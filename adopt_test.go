@@ -65,7 +65,7 @@ func TestAdoptPermits(t *testing.T) {
 	if _, d := take(l, s, 0, weir.Ask{Cost: 1}); d.Outcome != weir.Denied {
 		t.Errorf("6 of 4 permits are out, and one more is %v", d.Outcome)
 	}
-	s, err := l.Settle(s, 0, &weir.Settlement{Receipt: d.Receipt})
+	s, err := l.Settle(s, 0, 0, &weir.Settlement{Receipt: d.Receipt})
 	if err != nil {
 		t.Fatal(err)
 	}

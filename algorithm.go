@@ -69,7 +69,7 @@ func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
 	if a.After {
 		return l.decideAfter(s, now, a)
 	}
-	patience := micros(min(a.MaxHold, MaxWait))
+	patience := micros(min(max(a.MaxHold, 0), MaxWait))
 	room := l.algo.room(s, now, patience)
 	d := Decision{Cost: a.Cost}
 	if a.AtLeast > 0 && room < a.Cost {
@@ -110,6 +110,9 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 	now = now.clamp()
 	switch {
 	case d.Charged:
+		if a.AtLeast > 0 {
+			d.Hold = duration(l.algo.hold(s, now, d.Cost)) // others may have been granted less
+		}
 		var m mark
 		s, m = l.algo.charge(s, now, d.Cost, a.After, a.Receipt)
 		if a.Receipt != 0 && !a.After {
@@ -164,9 +167,12 @@ func (l *Limit) Standing(s State, now Instant) (remaining int64, resetAfter time
 }
 
 // Settle settles a receipt against the state of its key, kept by l, and
-// returns the state to keep. It fails with ErrExpired or ErrNoPermit, and then
-// has changed nothing. That a receipt works once is for the store to see to.
-func (l *Limit) Settle(s State, now Instant, st *Settlement) (State, error) {
+// returns the state to keep. since is just after the store last forgot something
+// of the rule, because it was reset, evicted, or kept by another limit before:
+// receipts from before give nothing back, for what they charged may be gone. It
+// fails with ErrExpired or ErrNoPermit, and then has changed nothing. That a
+// receipt works once is for the store to see to.
+func (l *Limit) Settle(s State, now, since Instant, st *Settlement) (State, error) {
 	now = now.clamp()
 	r := st.Receipt
 	if c, ok := l.algo.(*concurrent); ok {
@@ -179,7 +185,7 @@ func (l *Limit) Settle(s State, now Instant, st *Settlement) (State, error) {
 		return s, ErrExpired
 	case st.Used > r.Cost:
 		s, _ = l.algo.charge(s, now, min(st.Used, MaxCount)-r.Cost, true, 0)
-	case r.Limit.text == l.text:
+	case r.Taken >= since && r.Limit.text == l.text:
 		s = l.algo.giveBack(s, now, r, r.Cost-max(st.Used, 0))
 	}
 	return s, nil

@@ -1,5 +1,7 @@
 package weir
 
+import "slices"
+
 // concurrent hands out permits: at most count at any instant. A permit comes
 // back with its receipt, or frees itself when its ttl is over.
 //
@@ -56,19 +58,19 @@ func (c *concurrent) charge(s State, now Instant, cost int64, _ bool, id uint64)
 	if len(s) == 0 {
 		s = append(s, 0)
 	}
-	s = append(s, uint64(c.expiry(s, now)), id, uint64(cost))
 	s[0] += uint64(cost)
-	return s, mark{id}
+	return c.insert(s, now, id, uint64(cost)), mark{id}
 }
 
-// expiry is when a permit given now runs out. Under a clock that stepped back
-// it is as late as the latest, which keeps the holders in order.
-func (c *concurrent) expiry(s State, now Instant) Instant {
-	at := now + Instant(c.ttl)
-	if n := len(s); n > holderWords {
-		at = max(at, Instant(s[n-holderWords]))
+// insert puts a holder in its place, which is the last unless the clock stepped
+// back or the ttl is shorter than it was.
+func (c *concurrent) insert(s State, now Instant, id, cost uint64) State {
+	until := uint64(now + Instant(c.ttl))
+	at := len(s)
+	for at > 1 && s[at-holderWords] > until {
+		at -= holderWords
 	}
-	return at
+	return slices.Insert(s, at, until, id, cost)
 }
 
 // live is s without the holders whose time is over.
@@ -107,7 +109,7 @@ func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error)
 	copy(s[at:], s[at+holderWords:])
 	s = s[:len(s)-holderWords]
 	if st.Renew {
-		return append(s, uint64(c.expiry(s, now)), st.Receipt.Mark[0], cost), nil
+		return c.insert(s, now, st.Receipt.Mark[0], cost), nil
 	}
 	s[0] -= cost
 	if len(s) == 1 {

@@ -48,12 +48,14 @@ type Decision struct {
 
 // Decisive is the index of the decision that explains the answer to a take:
 // the first impossible one; else the denied one with the largest RetryAfter;
-// else the one with the least Remaining; ties go to the first. Shadow
-// decisions are passed over. It is −1 when none is left.
+// else the one with the least Remaining; ties go to the first. Decisions without
+// a say are passed over: those in shadow, and denied quotas beside one that
+// allows. It is −1 when none is left.
 func Decisive(asks []Ask, out []Decision) int {
 	best := -1
+	quotas := QuotaPasses(asks, out)
 	for i := range out {
-		if asks[i].Shadow {
+		if asks[i].Shadow || asks[i].Quota && quotas && out[i].Outcome != Allowed {
 			continue
 		}
 		if best < 0 || out[i].outweighs(&out[best]) {
@@ -82,7 +84,7 @@ func (d *Decision) outweighs(o *Decision) bool {
 
 // ReceiptLife is how long a receipt can be settled after its events may go. A
 // permit's receipt lives as long as the permit.
-const ReceiptLife = time.Hour
+const ReceiptLife = 15 * time.Minute
 
 // Receipt is the proof of a charge. It gives the charge back, settles it when
 // the true cost is known, or frees a permit, and works once. Its fields are

@@ -70,7 +70,7 @@ func TestNothingPassesZero(t *testing.T) {
 		}
 		r := &weir.Receipt{ID: 1, Limit: l, Cost: 1, Expires: 100}
 		for _, used := range []int64{0, 1, 9} {
-			if _, err := l.Settle(s, 5, &weir.Settlement{Receipt: r, Used: used}); err != nil {
+			if _, err := l.Settle(s, 5, 0, &weir.Settlement{Receipt: r, Used: used}); err != nil {
 				t.Errorf("%s: settling %d: %v", text, used, err)
 			}
 		}
@@ -92,7 +92,7 @@ func TestForcedChargeIsBounded(t *testing.T) {
 		r := &weir.Receipt{ID: 1, Limit: l, Cost: 1, Expires: 1 << 40}
 		for range 50 {
 			var err error
-			if s, err = l.Settle(s, 0, &weir.Settlement{Receipt: r, Used: weir.MaxCount * 4}); err != nil {
+			if s, err = l.Settle(s, 0, 0, &weir.Settlement{Receipt: r, Used: weir.MaxCount * 4}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -170,7 +170,7 @@ func TestClockBeyondItsRange(t *testing.T) {
 func next(l *weir.Limit, s weir.State, now weir.Instant, r *weir.Receipt) (weir.State, weir.Decision, error) {
 	var err error
 	if r != nil {
-		s, err = l.Settle(s, now, &weir.Settlement{Receipt: r})
+		s, err = l.Settle(s, now, 0, &weir.Settlement{Receipt: r})
 	}
 	s, d := take(l, s, now, weir.Ask{Cost: 1})
 	return s, d, err

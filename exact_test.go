@@ -2,7 +2,6 @@ package weir_test
 
 import (
 	"math/big"
-	"slices"
 	"testing"
 	"time"
 
@@ -313,11 +312,8 @@ func (m *permits) pass(now, cost *big.Int) {
 			m.until[i], m.costs[i] = 0, 0
 		}
 	}
-	until := now.Int64() + m.spec.TTL.Microseconds()
-	if n := len(m.until); n > 0 {
-		until = max(until, slices.Max(m.until))
-	}
-	m.until, m.costs = append(m.until, until), append(m.costs, cost.Int64())
+	m.until = append(m.until, now.Int64()+m.spec.TTL.Microseconds())
+	m.costs = append(m.costs, cost.Int64())
 }
 
 func newModel(s weir.Spec) model {

@@ -260,20 +260,15 @@ func (g *gcra) used(s State, now Instant) int64 {
 }
 
 func (g *gcra) adopt(s State, from algorithm, now Instant) State {
-	used := min(from.used(s, now), g.burst)
-	if used == 0 || g.burst == 0 {
+	if g.burst == 0 {
 		return nil
 	}
-	span := g.pace.span(used)
-	// Receipts from before the change must find nothing outstanding, even if
-	// the old limit comes back.
-	l := line{at: moment{int64(now) + span.us, span.f}, shift: 1 << 17}
-	if old, ok := from.(*gcra); ok {
-		before := old.load(s)
-		l.shift = (l.shift + before.shift) & shiftMask
-		l.horizon = min(max(before.horizon, before.at.ceil()), int64(now)+1024*g.grid)
+	span := g.pace.span(min(from.used(s, now), g.burst))
+	if _, permits := from.(*concurrent); span == (moment{}) && (g.unseen == 0 || permits) {
+		return nil
 	}
-	return g.save(nil, l)
+	// A key of which nothing is in use was seen all the same.
+	return g.save(nil, line{at: moment{int64(now) + span.us, span.f}})
 }
 
 // bound: burst + debt at once, and what the pace adds from the first instant of

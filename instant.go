@@ -104,7 +104,7 @@ func (v interval) events(m moment) int64 {
 // eventsUp is events, rounded up.
 func (v interval) eventsUp(m moment) int64 {
 	n := v.events(m)
-	if v.span(n).less(m) {
+	if n < math.MaxInt64 && v.span(n).less(m) {
 		n++
 	}
 	return n

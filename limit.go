@@ -198,8 +198,22 @@ func (s *Spec) algorithm() algorithm {
 
 func (a Algorithm) bucket() bool { return a <= LeakyBucket }
 
-// fill puts the defaults into a checked Spec.
+// family is a by the first of its names.
+func (a Algorithm) family() Algorithm {
+	if a.bucket() {
+		return GCRA
+	}
+	return a
+}
+
+// fill puts the defaults into a checked Spec, and makes it its own.
 func (s *Spec) fill() {
+	if s.Initial != nil {
+		s.Initial = new(*s.Initial)
+	}
+	if s.Queue != nil {
+		s.Queue = new(*s.Queue)
+	}
 	switch {
 	case s.Algorithm.bucket():
 		if s.Burst == 0 {
@@ -343,6 +357,7 @@ func (s *Spec) misplaced() []error {
 	civil := a == FixedWindow && s.Calendar != NoCalendar
 	fault(s.Anchored && s.Calendar > Week, "anchored needs a period of fixed length; write 720h or 8760h instead of %s", s.Calendar)
 	fault(s.Zone != nil && (!civil || s.Anchored), "zone is for the civil day, week, month and year of fixed-window; other periods are the same in all zones")
+	fault(s.Zone != nil && !listed(s.Zone), "zone %s is not the one of that name in the time zone database", s.Zone)
 	fault(s.SubWindows < 0 || s.SubWindows > MaxSubWindows, "%d sub-windows; there may be 1…%d", s.SubWindows, MaxSubWindows)
 	if n := s.SubWindows; n > 0 && n <= MaxSubWindows && s.Period > 0 {
 		fault(int64(s.Period/time.Microsecond)%n != 0, "%d sub-windows do not divide the period into whole microseconds", n)
@@ -354,6 +369,26 @@ func (s *Spec) misplaced() []error {
 	}
 	fault(s.TTL < 0 || s.TTL > MaxPeriod || s.TTL%time.Microsecond != 0, "ttl %v must be 1us…407day in whole microseconds", s.TTL)
 	return errs
+}
+
+// listed is whether zone is the one of its name in the time zone database, so
+// that its name says it all.
+func listed(zone *time.Location) bool {
+	if zone == time.UTC {
+		return true
+	}
+	found, err := time.LoadLocation(zone.String())
+	if err != nil || zone.String() == "Local" {
+		return false
+	}
+	for month := range time.Month(12) { // a zone made by hand has one offset
+		at := time.Date(2024, month+1, 1, 0, 0, 0, 0, time.UTC)
+		_, a := at.In(zone).Zone()
+		if _, b := at.In(found).Zone(); a != b {
+			return false
+		}
+	}
+	return true
 }
 
 // drains checks that a filled bucket or queue empties within MaxDrain.

@@ -44,12 +44,13 @@ type Limiter struct {
 
 // NewLimiter makes a limiter whose counts live in store under name. Limiters of
 // the same store and name share their counts, across processes where the store
-// does; a limit that comes back changed keeps what was used.
+// does; a limit that comes back changed keeps what was used. So limits that
+// apply by turns, say of different plans, need names of their own.
 func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter {
 	l := &Limiter{store: store, limits: append([]*Limit{limit}, more...)}
 	seen := map[string]int{}
 	for _, limit := range l.limits {
-		state := name + "#" + limit.spec.Algorithm.String()
+		state := name + "#" + limit.spec.Algorithm.family().String()
 		if seen[state]++; seen[state] > 1 {
 			state += "/" + strconv.Itoa(seen[state])
 		}
@@ -188,8 +189,11 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, err
 		if err != nil {
 			return a, err
 		}
-		if a.Outcome == Allowed {
+		if a.Outcome == Allowed && !time.Now().Add(a.Hold).After(deadline) {
 			return a, l.waitHold(ctx, a)
+		}
+		if a.Outcome == Allowed { // a queue beside other limits holds for too long
+			return a, errors.Join(&DeniedError{a}, l.Settle(ctx, a, 0))
 		}
 		again, ok := l.nextTry(&a, try)
 		if !ok || time.Now().Add(again).After(deadline) {
@@ -211,11 +215,21 @@ func (l *Limiter) nextTry(a *Answer, try int) (time.Duration, bool) {
 		// A permit may come back at any moment: look often, then less often.
 		wait := time.Millisecond << min(try, 6)
 		return wait/2 + rand.N(wait), true
-	case len(l.limits) == 1 && l.limits[0].reserves():
+	case len(l.limits) == 1 && l.limits[0].reserves(), l.full(a):
 		return 0, false
 	default:
 		return a.RetryAfter, true
 	}
+}
+
+// full is whether a queue is among those that deny.
+func (l *Limiter) full(a *Answer) bool {
+	for i, limit := range l.limits {
+		if limit.spec.Algorithm == LeakyQueue && a.Each[i].Outcome != Allowed {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Limit) reserves() bool {

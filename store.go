@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type StateKey struct {
 type Ask struct {
 	State StateKey
 	Limit *Limit
-	// Cost is the events that the request is worth, 0…MaxCount. 0 charges
+	// Cost is the events that the request is worth, 0…2^40. 0 charges
 	// nothing; it is denied only while more than the limit is used.
 	Cost int64
 	// AtLeast makes the ask take what fits, from AtLeast up to Cost. 0 asks for
@@ -45,6 +46,9 @@ type Ask struct {
 	// Shadow decides and charges without a say: it is charged when the take
 	// passes without it and it allows.
 	Shadow bool
+	// Quota denies only together: a take passes its quota asks if one of them
+	// allows. One that denies beside it has no say, and is not charged.
+	Quota bool
 	// After reports work that is already done: it is always charged, beyond the
 	// limit if need be, and Outcome says whether a next event would pass.
 	After bool
@@ -80,13 +84,28 @@ type Store interface {
 	Reset(ctx context.Context, keys []StateKey) error
 }
 
+// QuotaPasses is whether quota asks let a take pass: there are none, or one
+// allows. One in shadow lets all pass.
+func QuotaPasses(asks []Ask, out []Decision) bool {
+	some := false
+	for i := range asks {
+		if asks[i].Quota {
+			some = true
+			if asks[i].Shadow || out[i].Outcome == Allowed {
+				return true
+			}
+		}
+	}
+	return !some
+}
+
 // Resolve says whether a take passes, given what each limit alone decided, and
 // sets Charged and the granted Cost of each decision accordingly. Stores call
 // it between Limit.Decide and Limit.Commit.
 func Resolve(asks []Ask, out []Decision) bool {
-	pass, grant := true, int64(MaxWindowCount)
+	pass, grant := QuotaPasses(asks, out), int64(math.MaxInt64)
 	for i := range asks {
-		if asks[i].Shadow {
+		if asks[i].Shadow || asks[i].Quota {
 			continue
 		}
 		pass = pass && out[i].Outcome == Allowed

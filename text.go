@@ -313,13 +313,11 @@ func (p *parser) excluded() error {
 	if has("strict") && (has("debt") || has("initial")) {
 		return errors.New("strict excludes debt and initial; leave them out, or leave out strict")
 	}
-	for w, fits := range map[string]bool{
-		"debt": p.spec.Algorithm.bucket(),
-		"cold": p.spec.Algorithm == WarmUp,
-	} {
-		if has(w) && !fits {
-			return fmt.Errorf("%s is not for %s", w, p.spec.Algorithm)
-		}
+	switch a := p.spec.Algorithm; {
+	case has("debt") && !a.bucket():
+		return fmt.Errorf("debt is not for %s", a)
+	case has("cold") && a != WarmUp:
+		return fmt.Errorf("cold is not for %s", a)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func TestSettledIsBounded(t *testing.T) {
 		r := &weir.Receipt{ID: id, State: weir.StateKey{Rule: "r"}, Limit: limit, Cost: 1, Expires: now + 10}
 		return store.SettleAt(now, []weir.Settlement{{Receipt: r, Used: 1}})
 	}
-	const bound = 1 << 20
+	const bound = 1 << 21
 	for id := range uint64(bound) {
 		if err := settle(id, 0); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,8 @@ func TestSettledIsBounded(t *testing.T) {
 	if err := settle(5, 0); !errors.Is(err, weir.ErrSettled) {
 		t.Errorf("a receipt works twice: %v", err)
 	}
-	if err := settle(bound+1, 10); err != nil {
+	const later = 120_000_000 // they are forgotten by the minute
+	if err := settle(bound+1, later); err != nil {
 		t.Errorf("when the others have expired: %v", err)
 	}
 	if n := store.Stats().Settled; n != 1 {

@@ -7,8 +7,9 @@
 // free: whoever comes next may have its place. In a full table the place of the
 // key nearest to never used is taken, and its use is forgotten; a key that is
 // denied at the moment is never forgotten. Where only such keys are left,
-// newcomers share one overflow state: together they get no more than one key
-// would, so perhaps they are denied early, but nobody gets through.
+// newcomers share the overflow state of their part of the table: together they
+// get no more than one key would, so perhaps they are denied early, but nobody
+// gets through.
 //
 // The store reads the wall clock. When that steps back, what is used stays used
 // until it has caught up.
@@ -28,12 +29,15 @@ import (
 // DefaultMaxKeys is how many keys a rule may have when Options say nothing.
 const DefaultMaxKeys = 1_000_000
 
+// mostKeys bounds MaxKeys.
+const mostKeys = 1 << 30
+
 // MaxRules is how many rules a store keeps states of. Beyond it, rules all of
 // whose keys are as never used make place; when there is none, Take fails.
 const MaxRules = 1 << 17
 
 // maxSettled is how many settled receipts a store remembers at a time.
-const maxSettled = 1 << 20
+const maxSettled = 1 << 21
 
 // ErrTooManyRules is returned by Take for a rule beyond MaxRules.
 var ErrTooManyRules = errors.New("memstore: states of too many rules; drop rules that are not needed")
@@ -41,9 +45,9 @@ var ErrTooManyRules = errors.New("memstore: states of too many rules; drop rules
 // Options of a store.
 type Options struct {
 	// MaxKeys is how many keys in use each rule has room for at a time. A table
-	// grows with use up to 16 times a power of two slots, at least a third more
-	// than MaxKeys, for a table works badly when it is full. 0 means
-	// DefaultMaxKeys.
+	// grows with use up to 16 times a power of two slots, at least twice MaxKeys,
+	// for a table works badly when it is nearly full. 0 means DefaultMaxKeys; at
+	// most 2^30.
 	MaxKeys int
 }
 
@@ -51,9 +55,10 @@ type Options struct {
 type Store struct {
 	maxShard int // slots of a shard
 
-	mu     sync.RWMutex
-	tables map[string]*table
-	made   int // tables made so far, for their order
+	mu      sync.RWMutex
+	tables  map[string]*table
+	made    int       // tables made so far, for their order
+	dropped time.Time // when unused tables were dropped last
 
 	settled settled
 }
@@ -64,7 +69,7 @@ func New(o Options) *Store {
 		o.MaxKeys = DefaultMaxKeys
 	}
 	size := minSlots
-	for size*shards*3/4 < o.MaxKeys {
+	for size*shards/2 < min(o.MaxKeys, mostKeys) {
 		size *= 2
 	}
 	return &Store{maxShard: size, tables: map[string]*table{}}
@@ -105,10 +110,12 @@ func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 	for i := range asks {
 		sh := places[i].shard
 		sh.keep(asks[i].Limit, now)
-		state, _ := sh.look(places[i].print)
-		out[i] = asks[i].Limit.Decide(state, now, &asks[i])
+		out[i] = sh.decide(places[i].print, now, &asks[i], len(asks) > 1)
 	}
 	weir.Resolve(asks, out)
+	for i := range asks {
+		places[i].shard.tentative = nil
+	}
 	for i := range asks {
 		places[i].shard.commit(places[i].print, now, &asks[i], &out[i])
 	}
@@ -145,7 +152,10 @@ func (s *Store) add(rule string) (*table, error) {
 		return t, nil
 	}
 	if len(s.tables) >= MaxRules {
-		s.dropUnused()
+		if now := time.Now(); now.Sub(s.dropped) > time.Second { // it looks at every state
+			s.dropUnused()
+			s.dropped = now
+		}
 		if len(s.tables) >= MaxRules {
 			return nil, ErrTooManyRules
 		}
@@ -158,7 +168,7 @@ func (s *Store) add(rule string) (*table, error) {
 
 // dropUnused forgets the tables whose states are all as never used. A take that
 // has found its table already holds on to it and may charge a state that is
-// then forgotten: one event of a rule that nobody had used for its whole period.
+// then forgotten: one take of a rule that nobody had used for its whole period.
 func (s *Store) dropUnused() {
 	now := weir.InstantOf(time.Now())
 	for rule, t := range s.tables {
@@ -215,13 +225,21 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	if len(settlements) == 0 {
 		return nil
 	}
-	first := &settlements[0]
-	if err := s.settled.claim(first.Receipt, now, first.Renew); err != nil {
+	places := make([]place, len(settlements))
+	var until weir.Instant
+	for i := range settlements {
+		p, err := s.place(settlements[i].Receipt.State)
+		if err != nil {
+			return err
+		}
+		places[i], until = p, max(until, settlements[i].Receipt.Expires)
+	}
+	if err := s.settled.claim(settlements[0].Receipt.ID, until, now, settlements[0].Renew); err != nil {
 		return err
 	}
 	done, failed := false, error(nil)
 	for i := range settlements {
-		err := s.settle(now, &settlements[i])
+		err := places[i].settle(now, &settlements[i])
 		done = done || err == nil
 		// An expired permit says more than a limit that has none.
 		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
@@ -234,28 +252,30 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	return failed
 }
 
-func (s *Store) settle(now weir.Instant, st *weir.Settlement) error {
-	p, err := s.place(st.Receipt.State)
-	if err != nil {
-		return err
-	}
+func (p *place) settle(now weir.Instant, st *weir.Settlement) error {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
 	return p.shard.settle(p.print, now, st)
 }
 
-// Reset forgets what was used of the keys.
+// Reset forgets what was used of the keys, at the time of the wall clock.
+// Receipts of their rules from before then give nothing back.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	return s.ResetAt(weir.InstantOf(time.Now()), keys)
+}
+
+// ResetAt is Reset at a time of the caller's.
+func (s *Store) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 	for _, k := range keys {
 		p, err := s.place(k)
 		if err != nil {
 			return err
 		}
 		p.shard.mu.Lock()
-		p.shard.reset(p.print)
+		p.shard.reset(p.print, now)
 		p.shard.mu.Unlock()
 	}
 	return nil

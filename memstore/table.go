@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -23,13 +25,14 @@ type table struct {
 	order  int // in which tables are locked
 	high   maphash.Seed
 	low    maphash.Seed
+	since  atomic.Int64 // receipts from before this instant give nothing back
 	shards [shards]shard
 }
 
 func newTable(order, maxSlots int) *table {
 	t := &table{order: order, high: maphash.MakeSeed(), low: maphash.MakeSeed()}
 	for i := range t.shards {
-		t.shards[i].max = maxSlots
+		t.shards[i].table, t.shards[i].max = t, maxSlots
 	}
 	return t
 }
@@ -74,13 +77,16 @@ func (t *table) stats(st *Stats) {
 // of its home or nowhere, so looking for it is bounded.
 type shard struct {
 	mu     sync.Mutex
+	table  *table
 	max    int // slots
 	limit  *weir.Limit
 	prints []fingerprint
 	words  []uint64     // states of fixed length, one after the other
 	grown  []weir.State // states that grow, where limit's do
 
-	overflow   weir.State // shared by the newcomers of a full shard
+	overflow   weir.State // shared by the newcomers that found no slot
+	spilled    []uint64   // a bit for each range of homes that they have; nil for none
+	tentative  weir.State // overflow with what a take is about to charge to it
 	evicted    int64
 	overflowed int64
 }
@@ -107,6 +113,19 @@ func (sh *shard) keep(limit *weir.Limit, now weir.Instant) {
 		sh.put(i, limit.Adopt(before.state(i), old, now))
 	}
 	sh.overflow = limit.Adopt(sh.overflow, old, now)
+	sh.forget(now)
+}
+
+// forget makes receipts up to now give nothing back any more: what they charged
+// may be gone, and what is there now may be somebody else's.
+func (sh *shard) forget(now weir.Instant) {
+	since := &sh.table.since
+	for {
+		old := since.Load()
+		if old > int64(now) || since.CompareAndSwap(old, int64(now)+1) {
+			return
+		}
+	}
 }
 
 // lay makes n empty slots for states of the shard's limit.
@@ -166,25 +185,78 @@ func (sh *shard) find(f fingerprint) int {
 	return -1
 }
 
-// look is the state that decides about f now, and the slot it has, or −1. A
-// newcomer is decided by the overflow state as long as that is in use: it may
-// be the one who used it.
-func (sh *shard) look(f fingerprint) (weir.State, int) {
+// look is the state that decides about f now, and the slot it has, or −1.
+func (sh *shard) look(f fingerprint, now weir.Instant) (weir.State, int) {
 	if i := sh.find(f); i >= 0 {
 		return sh.state(i), i
 	}
-	return sh.overflow, -1
+	if sh.overflows(f, now) {
+		return sh.overflow, -1
+	}
+	return nil, -1
+}
+
+// overflows is whether the overflow state decides about f, which has no slot:
+// there is none for it, or it may be one of those who found none before.
+func (sh *shard) overflows(f fingerprint, now weir.Instant) bool {
+	if sh.spills(f) {
+		if !sh.limit.Fresh(sh.overflow, now) {
+			return true
+		}
+		sh.overflow, sh.spilled = nil, nil
+	}
+	if len(sh.prints) < sh.max {
+		return false
+	}
+	slot, _ := sh.vacancy(f, now)
+	return slot < 0
+}
+
+// spillRanges is how many ranges of homes are told apart: enough that a
+// newcomer seldom shares one with somebody who found no slot.
+const spillRanges = 1 << 12
+
+func (sh *shard) spills(f fingerprint) bool {
+	i := f.low >> (64 - 12)
+	return sh.spilled != nil && sh.spilled[i/64]>>(i%64)&1 != 0
+}
+
+func (sh *shard) spill(f fingerprint) {
+	if sh.spilled == nil {
+		sh.spilled = make([]uint64, spillRanges/64)
+	}
+	i := f.low >> (64 - 12)
+	sh.spilled[i/64] |= 1 << (i % 64)
+}
+
+// decide is what f's limit alone says. Of the asks of one take that the overflow
+// state decides, each meets what those before it are about to charge.
+func (sh *shard) decide(f fingerprint, now weir.Instant, a *weir.Ask, several bool) weir.Decision {
+	state, slot := sh.look(f, now)
+	if slot >= 0 || !several || state == nil && !sh.overflows(f, now) {
+		return sh.limit.Decide(state, now, a)
+	}
+	if sh.tentative == nil {
+		sh.tentative = slices.Clone(sh.overflow)
+	}
+	d := sh.limit.Decide(sh.tentative, now, a)
+	if charge := d; d.Outcome == weir.Allowed && !a.Peek && d.Cost > 0 {
+		charge.Charged = true
+		sh.tentative = sh.limit.Commit(sh.tentative, now, a, &charge)
+	}
+	return d
 }
 
 // commit carries out a decision. It gives a newcomer a slot only when there is
 // something to remember.
 func (sh *shard) commit(f fingerprint, now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	state, slot := sh.look(f)
+	state, slot := sh.look(f, now)
 	writes := d.Charged || d.Outcome == weir.Denied && !a.Peek
 	if slot < 0 && writes {
 		slot = sh.claim(f, now)
 		if slot < 0 {
 			sh.overflowed++
+			sh.spill(f)
 			sh.overflow = sh.limit.Commit(sh.overflow, now, a, d)
 			return
 		}
@@ -207,23 +279,26 @@ func (sh *shard) settle(f fingerprint, now weir.Instant, st *weir.Settlement) er
 	if sh.limit == nil {
 		sh.limit = st.Receipt.Limit
 	}
-	state, slot := sh.look(f)
+	since := weir.Instant(sh.table.since.Load())
+	state, slot := sh.look(f, now)
 	if slot < 0 {
 		if slot = sh.claim(f, now); slot < 0 {
 			var err error
-			sh.overflow, err = sh.limit.Settle(sh.overflow, now, st)
+			sh.spill(f)
+			sh.overflow, err = sh.limit.Settle(sh.overflow, now, since, st)
 			return err
 		}
 		state = sh.state(slot)
 	}
-	state, err := sh.limit.Settle(state, now, st)
+	state, err := sh.limit.Settle(state, now, since, st)
 	sh.set(slot, state)
 	return err
 }
 
-func (sh *shard) reset(f fingerprint) {
+func (sh *shard) reset(f fingerprint, now weir.Instant) {
 	if i := sh.find(f); i >= 0 {
 		sh.put(i, nil)
+		sh.forget(now)
 	}
 }
 
@@ -244,18 +319,20 @@ func (sh *shard) claim(f fingerprint, now weir.Instant) int {
 			return -1
 		}
 		sh.evicted++
+		sh.forget(now)
 		return sh.settleIn(slot, f, now)
 	}
 }
 
-// settleIn gives slot i to f, which starts with what the overflow state has
-// used.
+// settleIn gives slot i to f. Who may have used the overflow state starts with
+// what that has used.
 func (sh *shard) settleIn(i int, f fingerprint, now weir.Instant) int {
 	sh.prints[i] = f
-	if sh.limit.Fresh(sh.overflow, now) {
-		sh.overflow = nil
+	if sh.spills(f) && !sh.limit.Fresh(sh.overflow, now) {
+		sh.put(i, slices.Clone(sh.overflow))
+	} else {
+		sh.put(i, nil)
 	}
-	sh.put(i, append(weir.State(nil), sh.overflow...))
 	return i
 }
 

@@ -5,6 +5,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -15,6 +16,7 @@ type Clocked interface {
 	weir.Store
 	TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error
 	SettleAt(now weir.Instant, settlements []weir.Settlement) error
+	ResetAt(now weir.Instant, keys []weir.StateKey) error
 }
 
 // Model is a store for one goroutine without bounds or cleverness: a map of
@@ -22,6 +24,7 @@ type Clocked interface {
 type Model struct {
 	states  map[weir.StateKey]weir.State
 	limits  map[weir.StateKey]*weir.Limit
+	since   map[string]weir.Instant // receipts of the rule from before give nothing back
 	settled map[uint64]bool
 }
 
@@ -30,6 +33,7 @@ func NewModel() *Model {
 	return &Model{
 		states:  map[weir.StateKey]weir.State{},
 		limits:  map[weir.StateKey]*weir.Limit{},
+		since:   map[string]weir.Instant{},
 		settled: map[uint64]bool{},
 	}
 }
@@ -43,6 +47,9 @@ func (m *Model) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) er
 func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		k, limit := asks[i].State, asks[i].Limit
+		if old := m.limits[k]; old != nil && old.String() != limit.String() {
+			m.since[k.Rule] = max(m.since[k.Rule], now+1)
+		}
 		m.states[k] = limit.Adopt(m.states[k], m.limits[k], now)
 		m.limits[k] = limit
 		out[i] = limit.Decide(m.states[k], now, &asks[i])
@@ -73,10 +80,10 @@ func (m *Model) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 		if limit == nil {
 			limit = r.Limit
 		}
-		s, err := limit.Settle(m.states[r.State], now, &settlements[i])
+		s, err := limit.Settle(m.states[r.State], now, m.since[r.State.Rule], &settlements[i])
 		m.states[r.State] = s
 		done = done || err == nil
-		if err != nil {
+		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
 			failed = err
 		}
 	}
@@ -89,10 +96,16 @@ func (m *Model) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	return failed
 }
 
-// Reset forgets what was used of the keys.
+// Reset is ResetAt at the time of the wall clock.
 func (m *Model) Reset(_ context.Context, keys []weir.StateKey) error {
+	return m.ResetAt(weir.InstantOf(time.Now()), keys)
+}
+
+// ResetAt forgets what was used of the keys.
+func (m *Model) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 	for _, k := range keys {
 		delete(m.states, k)
+		m.since[k.Rule] = max(m.since[k.Rule], now+1)
 	}
 	return nil
 }

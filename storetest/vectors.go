@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -152,7 +151,7 @@ func (v *transcript) act(now weir.Instant, verb string, words []string) (string,
 	case "settle", "renew":
 		return v.settle(now, verb == "renew", words)
 	case "reset":
-		return "done", v.store.Reset(context.Background(), v.keys("k"))
+		return "done", v.store.ResetAt(now, v.keys("k"))
 	}
 	return "", fmt.Errorf("unknown verb %q", verb)
 }
