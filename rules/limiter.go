@@ -17,9 +17,10 @@ var ErrNoRules = errors.New("no rules are loaded")
 // Limiter asks the limits of a Set about requests. Its methods may be called
 // from many goroutines.
 type Limiter struct {
-	store weir.Store
-	set   atomic.Pointer[Set]
-	takes sync.Pool // of *take
+	store     weir.Store
+	set       atomic.Pointer[Set]
+	takes     sync.Pool // of *take
+	overrides overrides
 }
 
 // NewLimiter makes a limiter whose counts live in store. set may be nil: Check
@@ -48,6 +49,9 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	set := l.set.Load()
 	if set == nil {
 		return nil, ErrNoRules
+	}
+	if err := l.overrides.admit(r); err != nil {
+		return nil, err
 	}
 	t, _ := l.takes.Get().(*take)
 	if t == nil {

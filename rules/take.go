@@ -16,7 +16,6 @@ type take struct {
 	out   []weir.Decision
 	rules []*Rule // by ask
 	huge  []int   // asks that cost more than any limit can pass
-	quota int     // how many of the asks are of quota limits
 	id    uint64  // of the receipts, when the request asked for them
 }
 
@@ -96,15 +95,11 @@ func (t *take) ask(r *Request) {
 			t.rules = append(t.rules, rule)
 			t.asks = append(t.asks, weir.Ask{
 				State: rule.State(m.key), Limit: rule.Limit, Cost: cost,
-				Peek: r.Peek, Shadow: rule.Shadow, After: rule.After, Receipt: t.id,
+				Peek: r.Peek, Shadow: rule.Shadow, Quota: rule.QuotaMode, After: rule.After, Receipt: t.id,
 			})
-			if rule.QuotaMode {
-				t.quota++
-			}
 		}
 	}
-	t.loosenQuotas()
-	t.capCosts()
+	t.capCosts(r)
 	t.out = slices.Grow(t.out, len(t.asks))[:len(t.asks)]
 }
 
@@ -127,25 +122,27 @@ func (t *take) addUp(m *meet, cost int64) {
 	}
 }
 
-// capCosts takes care of asks that cost more than a store may be asked for.
-// They can't pass, so if one is enforced nothing is charged.
-func (t *take) capCosts() {
-	for i := range t.asks {
-		a := &t.asks[i]
-		if a.Cost <= weir.MaxCount {
+// capCosts takes care of descriptors that cost more than a request may. They
+// can't pass, so if one is enforced nothing is charged.
+func (t *take) capCosts(r *Request) {
+	for i := range t.meets {
+		m := &t.meets[i]
+		if r.Descriptors[i].Cost <= weir.MaxCount {
 			continue
 		}
-		a.Cost = weir.MaxCount
-		if a.After {
-			continue // work that is done is charged as far as can be
-		}
-		t.huge = append(t.huge, i)
-		a.Peek = true
-		if a.Shadow {
-			continue
-		}
-		for j := range t.asks {
-			t.asks[j].Peek = t.asks[j].Peek || !t.asks[j].After
+		for k := m.first; k < m.first+m.asks(); k++ {
+			a := &t.asks[k]
+			if a.After {
+				continue // work that is done is charged as far as can be
+			}
+			t.huge = append(t.huge, k)
+			a.Peek = true
+			if a.Shadow {
+				continue
+			}
+			for j := range t.asks {
+				t.asks[j].Peek = t.asks[j].Peek || !t.asks[j].After
+			}
 		}
 	}
 }
@@ -159,7 +156,7 @@ func (t *take) decide(ctx context.Context, store weir.Store) error {
 		d := &t.out[i]
 		d.Outcome, d.RetryAfter, d.Hold = weir.Impossible, 0, 0
 	}
-	return t.judgeQuotas(ctx, store)
+	return nil
 }
 
 // answer tells what was decided.
@@ -179,7 +176,7 @@ func (t *take) answer(r *Request) *Answer {
 		a.Decisions = make([]Decision, 0, n)
 	}
 	a.ID, a.Allowed, a.Decisive = newID(), true, -1
-	decisive := weir.Decisive(t.asks, t.out)
+	decisive, quotas := weir.Decisive(t.asks, t.out), weir.QuotaPasses(t.asks, t.out)
 	for i := range t.meets {
 		m := &t.meets[i]
 		if m.unlimited() {
@@ -192,7 +189,7 @@ func (t *take) answer(r *Request) *Answer {
 			if k == decisive && a.Decisive < 0 {
 				a.Decisive = len(a.Decisions)
 			}
-			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: t.asks[k].Shadow}
+			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: rule.Shadow || rule.QuotaMode && quotas && t.out[k].Outcome != weir.Allowed}
 			d.Cost, d.Charged = cost, d.Charged && cost > 0
 			a.Allowed = a.Allowed && (d.idle || d.Outcome == weir.Allowed)
 			a.Decisions = append(a.Decisions, d)
