@@ -30,9 +30,9 @@ import (
 
 // running is a daemon in this process.
 type running struct {
-	line, try, http, grpc, admin string
-	stop                         context.CancelFunc
-	done                         chan error
+	line, try, http, grpc, admin, resp string
+	stop                               context.CancelFunc
+	done                               chan error
 }
 
 // start runs a daemon on free ports until the test ends, or stop is called.
@@ -76,13 +76,13 @@ func start(t *testing.T, c Config) *running {
 	if m == nil {
 		t.Fatalf("%q is not the ready line", r.line)
 	}
-	r.http, r.grpc, r.admin = m[1], m[2], m[3]
+	r.http, r.grpc, r.admin, r.resp = m[1], m[2], m[3], m[4]
 	return r
 }
 
 // "weir ready http=HOST:PORT grpc=HOST:PORT admin=HOST:PORT
 // resp=HOST:PORT|off store=memory domains=N rules=N".
-var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=off store=memory domains=(\d+) rules=(\d+)$`)
+var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=(off|\S+:[1-9]\d*) store=memory domains=(\d+) rules=(\d+)$`)
 
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
