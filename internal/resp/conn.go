@@ -28,11 +28,11 @@ type conn struct {
 	name   string
 	proto  int // 2 or 3
 
-	in      *bufio.Reader // reads by fill
-	out     *bufio.Writer // writes by drain
-	inside  bool          // a command has begun and not ended
-	begun   time.Time     // when more of it had to be waited for; else zero
-	gone    bool          // the client does not read any more
+	in     *bufio.Reader // reads by fill
+	out    *bufio.Writer // writes by drain
+	inside bool          // a command has begun and not ended
+	begun  time.Time     // when more of it had to be waited for; else zero
+	gone   bool          // the client does not read any more
 
 	room  []byte   // the words of the command, one after the other
 	ends  []int    // of each word in room
@@ -50,10 +50,7 @@ type conn struct {
 // serve answers the commands of a connection and closes it. Whatever happens in
 // it, the process lives on.
 func (s *Server) serve(ctx context.Context, nc net.Conn) {
-	c := &conn{server: s, net: nc, id: s.ids.Add(1), proto: 2}
-	c.in = bufio.NewReaderSize(filler{c}, readBuffer)
-	c.out = bufio.NewWriterSize(drain{c}, writeBuffer)
-	c.request.Descriptors = make([]rules.Descriptor, 1)
+	c := s.conn(nc)
 	defer func() {
 		if p := recover(); p != nil {
 			s.options.Log.Error("a call panicked", "door", "resp", "panic", p, "stack", string(debug.Stack()))
@@ -79,6 +76,14 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	if c.last && !c.gone {
 		c.linger()
 	}
+}
+
+func (s *Server) conn(nc net.Conn) *conn {
+	c := &conn{server: s, net: nc, id: s.ids.Add(1), proto: 2}
+	c.in = bufio.NewReaderSize(filler{c}, readBuffer)
+	c.out = bufio.NewWriterSize(drain{c}, writeBuffer)
+	c.request.Descriptors = make([]rules.Descriptor, 1)
+	return c
 }
 
 func (c *conn) observe(route string) {

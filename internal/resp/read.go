@@ -162,7 +162,7 @@ func (c *conn) readLine() error {
 
 // word takes the first word off a line.
 func (c *conn) word(line []byte) (rest []byte, ok bool) {
-	for i := 0; i < len(line); i++ {
+	for i := range line {
 		switch b := line[i]; {
 		case space(b):
 			return line[i:], true

@@ -181,7 +181,7 @@ func (s *Server) Serve(l net.Listener) error {
 // passes is whether accepting may work again later, as when there are too many
 // open files.
 func passes(err error) bool {
-	t, ok := err.(interface{ Temporary() bool }) //nolint:errorlint // as net/http does: it is what Accept returns
+	t, ok := err.(interface{ Temporary() bool })
 	return ok && t.Temporary()
 }
 

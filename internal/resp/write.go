@@ -88,10 +88,9 @@ func (c *conn) fail(text string) {
 	c.failed = true
 	c.out.WriteByte('-')
 	for i := range len(text) {
-		b := text[i]
-		if b < ' ' {
-			b = ' ' // a line end would end the answer
-		}
+		b := max(text[i],
+			// a line end would end the answer
+			' ')
 		c.out.WriteByte(b)
 	}
 	c.out.WriteString("\r\n")
