@@ -384,15 +384,15 @@ func redis(t *testing.T, r *running, command string, lines int) string {
 	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	var answer string
+	var answer strings.Builder
 	for in := bufio.NewReader(c); lines > 0; lines-- {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer += strings.TrimSpace(line) + " "
+		answer.WriteString(strings.TrimSpace(line) + " ")
 	}
-	return answer
+	return answer.String()
 }
 
 // TestRedisDoor: the same counts as behind the other doors, its own metrics, and

@@ -87,7 +87,7 @@ func is(word []byte, name string) bool {
 // connection: a web page may make a browser send it, with commands in its body.
 func (c *conn) unknown() {
 	name := c.words[0]
-	if is(name, "post") || is(name, "get") || is(name, "host:") {
+	if is(name, "post") || is(name, "host:") {
 		c.fail("ERR this is the Redis door, and that is HTTP")
 		c.last = true
 		return

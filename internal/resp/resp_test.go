@@ -92,11 +92,12 @@ func say(t testing.TB, s *Server, in string) string {
 
 // bulks is a command as clients send it.
 func bulks(words ...string) string {
-	text := fmt.Sprintf("*%d\r\n", len(words))
+	var text strings.Builder
+	fmt.Fprintf(&text, "*%d\r\n", len(words))
 	for _, w := range words {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(w), w)
 	}
-	return text
+	return text.String()
 }
 
 func lines(text string) string { return strings.ReplaceAll(text, " ", "\r\n") + "\r\n" }
@@ -217,6 +218,8 @@ func TestWire(t *testing.T) {
 		{"typed too many", strings.Repeat("x ", maxWords+1) + "\n", "-ERR Protocol error: a command may have 1024 words\r\n" + closed},
 		{"garbage", "\x16\x03\x01\x00\x05\n", "-ERR unknown command '???'; ask COMMAND for those there are\r\n"},
 		{"http", "POST / HTTP/1.1\r\nHost: x\r\n\r\nCL.THROTTLE a 1 1 1\r\n", "-ERR this is the Redis door, and that is HTTP\r\n" + closed},
+
+		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n-ERR this is the Redis door, and that is HTTP\r\n" + closed},
 
 		{"no length", "*\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
 		{"negative length", "*-1\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
