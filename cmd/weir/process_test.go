@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -26,9 +27,10 @@ import (
 type process struct {
 	*exec.Cmd
 
-	http, grpc string
-	rest       chan string // what stdout says after the ready line and the try line
-	stderr     *bytes.Buffer
+	http, grpc, resp string
+
+	rest   chan string // what stdout says after the ready line and the try line
+	stderr *bytes.Buffer
 }
 
 func build(t *testing.T) string {
@@ -61,11 +63,11 @@ func serve(t *testing.T, binary string, args ...string) *process {
 	if err != nil || !strings.HasPrefix(try, "try: curl ") {
 		t.Fatal(try, err)
 	}
-	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=\S+ resp=off store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
+	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=\S+ resp=(\S+) store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
 	if m == nil {
 		t.Fatalf("%q is not the ready line", ready)
 	}
-	p.http, p.grpc = m[1], m[2]
+	p.http, p.grpc, p.resp = m[1], m[2], m[3]
 	go func() {
 		rest, err := io.ReadAll(r)
 		p.rest <- fmt.Sprint(string(rest), err)
@@ -77,6 +79,9 @@ func serve(t *testing.T, binary string, args ...string) *process {
 // are told so lose no call.
 func TestSIGTERM(t *testing.T) {
 	p := serve(t, build(t))
+	if p.resp != "off" {
+		t.Errorf("resp=%s", p.resp)
+	}
 	conn, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +172,7 @@ func post(t *testing.T, url, body string) (int, error) {
 // TestSubprocess is what only a process of its own can show.
 func TestSubprocess(t *testing.T) {
 	binary := build(t)
-	p := serve(t, binary)
+	p := serve(t, binary, "--resp", "127.0.0.1:0")
 	defer func() {
 		if err := errors.Join(p.Process.Signal(syscall.SIGINT), p.Wait()); err != nil {
 			t.Errorf("SIGINT: %v\n%s", err, p.stderr)
@@ -196,6 +201,24 @@ func TestSubprocess(t *testing.T) {
 			t.Errorf("exit %d: %s", code, out)
 		}
 		if out, code := runs(t, binary, "check", "--addr", p.grpc, "demo", "client_id=ann"); code != exitFail {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	})
+
+	t.Run("the Redis door", func(t *testing.T) {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "tcp", p.resp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "CL.THROTTLE ann 0 1 3600\r\nQUIT\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(c); err != nil || string(answer) != "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3600\r\n+OK\r\n" {
+			t.Errorf("%q %v", answer, err)
+		}
+		if out, code := runs(t, binary, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--resp", p.resp); code != exitFail || !strings.Contains(out, "weir: open the resp door: ") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 	})

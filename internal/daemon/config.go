@@ -19,7 +19,7 @@ type Config struct {
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
 	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082.
 	HTTP, GRPC, Admin string
-	// RESP is the address of the Redis protocol. Empty: "off".
+	// RESP is the address of the Redis protocol, or "off". Empty: "off".
 	RESP string
 	// Join is the addresses of other nodes, Data a folder for the rule database,
 	// File a configuration file. Empty: none. They are not built yet.
@@ -102,11 +102,13 @@ func (c *Config) check() error {
 		}
 	}
 	errs = append(errs, c.checkStore())
-	later(c.RESP != "off", "--resp "+c.RESP, "leave it off and ask over HTTP or gRPC")
 	later(c.Join != "", "--join "+c.Join, "run one node, which decides by itself")
 	later(c.Data != "", "--data "+c.Data, "keep rules in files: --rules PATH")
 	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
-	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}} {
+	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
+		if door.flag == "--resp" && door.address == DefaultRESP {
+			continue
+		}
 		address, err := net.ResolveTCPAddr("tcp", door.address)
 		switch {
 		case err != nil:

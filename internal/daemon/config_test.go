@@ -35,7 +35,6 @@ func TestConfig(t *testing.T) {
 		{"no such store", Config{Store: "disk:"}, bad, "is no store"},
 		{"no scheme", Config{Store: "memory"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
-		{"resp", Config{RESP: ":6379"}, later, "leave it off"},
 		{"join", Config{Join: "a:1"}, later, "run one node"},
 		{"data", Config{Data: "dir"}, later, "--rules PATH"},
 		{"config", Config{File: "weir.yaml"}, later, "use the flags"},
@@ -44,6 +43,7 @@ func TestConfig(t *testing.T) {
 		{"admin on ::", Config{Admin: "[::]:0"}, bad, "no token yet"},
 		{"admin elsewhere", Config{Admin: "192.0.2.1:80"}, bad, "no token yet"},
 		{"address without a port", Config{HTTP: "localhost"}, bad, "--http: "},
+		{"resp without a port", Config{RESP: "on"}, bad, "--resp: "},
 		{"port too large", Config{GRPC: "127.0.0.1:99999"}, bad, "--grpc: "},
 		{"no rules there", Config{Rules: "testdata/none.yaml"}, missing, "none.yaml"},
 		{"bad rules", Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [5/x]}\n  - {kee: b}\n")}, rule, "rules.yaml:3:"},
@@ -53,7 +53,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	_, err := New(Config{RESP: ":1", Admin: ":1", Store: "redis://h"})
+	_, err := New(Config{RESP: "on", Admin: ":1", Store: "redis://h"})
 	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("not all faults are told at once: %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
@@ -24,6 +25,7 @@ import (
 type Daemon struct {
 	config   Config
 	set      *rules.Set
+	store    *memstore.Store
 	limiter  *meter
 	metrics  *metrics
 	registry *prometheus.Registry
@@ -45,10 +47,9 @@ func New(c Config) (*Daemon, error) {
 	for _, w := range set.Warnings() {
 		c.Log.Warn("rule file", "finding", w.String())
 	}
-	d := &Daemon{config: c, set: set, registry: prometheus.NewRegistry()}
-	store := memstore.New(memstore.Options{})
-	d.metrics = newMetrics(d.registry, c.Version, store, d.ready)
-	d.limiter = newMeter(rules.NewLimiter(store, nil), d.metrics.decisions)
+	d := &Daemon{config: c, set: set, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry()}
+	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
+	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decisions)
 	d.limiter.replace(set)
 	d.metrics.setRules(set)
 	return d, nil
@@ -65,10 +66,11 @@ func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Loa
 
 // doors are the open doors of a daemon.
 type doors struct {
-	http, admin    *http.Server
-	grpc           *rls.Server
-	httpAt, grpcAt net.Listener
-	adminAt        net.Listener
+	http, admin     *http.Server
+	grpc            *rls.Server
+	resp            *resp.Server
+	httpAt, grpcAt  net.Listener
+	adminAt, respAt net.Listener // respAt is nil when it is off
 }
 
 // Run opens the doors, says on Stdout that it is ready, and answers until ctx
@@ -84,6 +86,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	g.Go(func() error { return serve("http", o.http.Serve(o.httpAt)) })
 	g.Go(func() error { return serve("admin", o.admin.Serve(o.adminAt)) })
 	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
+	if o.respAt != nil {
+		g.Go(func() error { return serve("resp", o.resp.Serve(o.respAt)) })
+	}
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
@@ -109,6 +114,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		return o, err
 	}
 	o.grpc = rls.New(d.limiter, rls.Options{Log: d.config.Log, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc")})
+	o.resp = d.redisDoor()
 	o.http = d.server(d.leaving(api))
 	o.admin = d.server(d.adminHandler())
 	o.admin.WriteTimeout = adminWriteTimeout
@@ -129,7 +135,11 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		{"http", d.config.HTTP, maxConnections, &o.httpAt},
 		{"grpc", d.config.GRPC, maxConnections, &o.grpcAt},
 		{"admin", d.config.Admin, maxAdminConnections, &o.adminAt},
+		{"resp", d.config.RESP, maxConnections, &o.respAt},
 	} {
+		if door.name == "resp" && door.address == DefaultRESP {
+			continue
+		}
 		var config net.ListenConfig
 		l, err := config.Listen(ctx, "tcp", door.address)
 		if err != nil {
@@ -139,6 +149,14 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		*door.at = bound(l, door.most, d.metrics.connections(door.name))
 	}
 	return o, nil
+}
+
+func (d *Daemon) redisDoor() *resp.Server {
+	return resp.New(d.limiter, d.store, resp.Options{
+		Version: d.config.Version, Log: d.config.Log,
+		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled(),
+		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
+	})
 }
 
 // leaving makes clients take leave while the daemon drains: each answer then
@@ -168,6 +186,7 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	var g errgroup.Group
 	g.Go(func() error { return closeServer(limit, o.http) })
 	g.Go(func() error { return o.grpc.Stop(limit) })
+	g.Go(func() error { return o.resp.Stop(limit) })
 	if err := g.Wait(); err != nil {
 		d.config.Log.Warn("calls were cut off: they took longer than draining may", "error", err)
 	}

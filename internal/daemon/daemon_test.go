@@ -30,9 +30,9 @@ import (
 
 // running is a daemon in this process.
 type running struct {
-	line, try, http, grpc, admin string
-	stop                         context.CancelFunc
-	done                         chan error
+	line, try, http, grpc, admin, resp string
+	stop                               context.CancelFunc
+	done                               chan error
 }
 
 // start runs a daemon on free ports until the test ends, or stop is called.
@@ -76,13 +76,13 @@ func start(t *testing.T, c Config) *running {
 	if m == nil {
 		t.Fatalf("%q is not the ready line", r.line)
 	}
-	r.http, r.grpc, r.admin = m[1], m[2], m[3]
+	r.http, r.grpc, r.admin, r.resp = m[1], m[2], m[3], m[4]
 	return r
 }
 
 // "weir ready http=HOST:PORT grpc=HOST:PORT admin=HOST:PORT
 // resp=HOST:PORT|off store=memory domains=N rules=N".
-var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=off store=memory domains=(\d+) rules=(\d+)$`)
+var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=(off|\S+:[1-9]\d*) store=memory domains=(\d+) rules=(\d+)$`)
 
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
@@ -369,6 +369,103 @@ descriptors:
 		if status, _ := get(t, "http://"+r.http+path); status != 404 {
 			t.Errorf("%s at the HTTP door: %d", path, status)
 		}
+	}
+}
+
+// redis says something to the Redis door and reads so many lines.
+func redis(t *testing.T, r *running, command string, lines int) string {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", r.resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	var answer strings.Builder
+	for in := bufio.NewReader(c); lines > 0; lines-- {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.WriteString(strings.TrimSpace(line) + " ")
+	}
+	return answer.String()
+}
+
+// TestRedisDoor: the same counts as behind the other doors, its own metrics, and
+// a drain.
+func TestRedisDoor(t *testing.T) {
+	r := start(t, Config{RESP: "127.0.0.1:0"})
+	if r.resp == "off" {
+		t.Fatal(r.line)
+	}
+	if status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", demoCheck); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	if got := redis(t, r, "WEIR.CHECK demo 4 client_id bob", 8); got != "*6 :0 :10 :5 :-1 :1 $14 demo/client_id " {
+		t.Error(got)
+	}
+	for _, want := range []string{"*5 :0 :1 :0 :-1 :3600 ", "*5 :1 :1 :0 :3600 :3600 "} {
+		if got := redis(t, r, "CL.THROTTLE secret 0 1 3600", 6); got != want {
+			t.Error(got)
+		}
+	}
+	redis(t, r, "CL.THROTTLE secret 0 1 3600 0", 6)
+	redis(t, r, "GETTHIS", 1)
+	redis(t, r, "*-1", 1)
+	redis(t, r, "*9999", 1)
+	_, body := get(t, "http://"+r.admin+"/metrics")
+	for _, want := range []string{
+		`weir_decisions_total{domain="demo",outcome="allowed",rule="demo/client_id",shadow="false"} 2`,
+		`weir_decisions_total{domain="",outcome="allowed",rule="CL.THROTTLE",shadow="false"} 1`,
+		`weir_decisions_total{domain="",outcome="denied",rule="CL.THROTTLE",shadow="false"} 1`,
+		`weir_calls_total{code="OK",door="resp",route="cl.throttle"} 3`,
+		`weir_calls_total{code="OK",door="resp",route="weir.check"} 1`,
+		`weir_calls_total{code="ERR",door="resp",route="other"} 1`,
+		`weir_calls_total{code="ERR",door="resp",route="protocol"} 2`,
+		`weir_call_duration_seconds_count{door="resp"} 7`,
+		`weir_resp_bounds_total{bound="words"} 1`,
+		`weir_resp_bounds_total{bound="idle"} 0`,
+		`weir_connections{door="resp"}`,
+		`weir_connections_full_total{door="resp"} 0`,
+		`weir_panics_total{door="resp"} 0`,
+	} {
+		if !strings.Contains(body, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, never := range []string{"secret", "GETTHIS", "getthis"} {
+		if strings.Contains(body, never) {
+			t.Errorf("metrics carry %q, which a client brought", never)
+		}
+	}
+
+	var d net.Dialer
+	idle, err := d.DialContext(t.Context(), "tcp", r.resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	r.stop()
+	if rest, err := io.ReadAll(idle); err != nil || len(rest) > 0 {
+		t.Errorf("%q %v", rest, err)
+	}
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+}
+
+// TestRedisDoorIsOff: nothing listens unless it is asked for.
+func TestRedisDoorIsOff(t *testing.T) {
+	if r := start(t, Config{}); r.resp != "off" {
+		t.Error(r.line)
+	}
+	if r := start(t, Config{RESP: "off"}); r.resp != "off" {
+		t.Error(r.line)
 	}
 }
 

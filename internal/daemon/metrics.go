@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc/codes"
 
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -21,6 +23,7 @@ type metrics struct {
 	duration  *prometheus.HistogramVec
 	httpTime  prometheus.Observer
 	grpcTime  prometheus.Observer
+	bounds    *prometheus.CounterVec
 	panics    *prometheus.CounterVec
 	open      *prometheus.GaugeVec
 	full      *prometheus.CounterVec
@@ -40,6 +43,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 			Name: "weir_call_duration_seconds", Help: "How long calls took in the door, from the request's header read to the answer written.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
 		}, []string{"door"}),
+		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_resp_bounds_total", Help: "How often clients of the Redis protocol reached a bound of the door.",
+		}, []string{"bound"}),
 		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_panics_total", Help: "Calls that panicked. Each is a bug; the log tells where.",
 		}, []string{"door"}),
@@ -59,7 +65,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	})
 	build.Set(1)
 	r.MustRegister(
-		m.decisions, m.calls, m.duration, m.panics, m.open, m.full, m.domains, m.rules, build,
+		m.decisions, m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -86,6 +92,41 @@ func (m *metrics) httpCall(route string, status int, took time.Duration) {
 func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
 	m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
 	m.grpcTime.Observe(took.Seconds())
+}
+
+// respCalls counts the commands of the Redis protocol. They are so quick that to
+// look up their labels would be much of their time.
+func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) {
+	type counts struct{ ok, failed prometheus.Counter }
+	commands := map[string]counts{}
+	for _, name := range resp.Commands() {
+		commands[name] = counts{m.calls.WithLabelValues("resp", name, "OK"), m.calls.WithLabelValues("resp", name, "ERR")}
+	}
+	duration := m.duration.WithLabelValues("resp")
+	return func(command string, ok bool, took time.Duration) {
+		if ok {
+			commands[command].ok.Inc()
+		} else {
+			commands[command].failed.Inc()
+		}
+		duration.Observe(took.Seconds())
+	}
+}
+
+// throttled counts what CL.THROTTLE decides, as a rule of no domain.
+func (m *metrics) throttled() func(weir.Outcome) {
+	var counts outcomes
+	for i := range counts {
+		counts[i] = m.decisions.WithLabelValues("", "CL.THROTTLE", "false", weir.Outcome(i).String())
+	}
+	return func(o weir.Outcome) { counts[o].Inc() }
+}
+
+func (m *metrics) respBounds() func(resp.Bound) {
+	for _, b := range resp.Bounds() {
+		m.bounds.WithLabelValues(string(b)) // so that they are told before
+	}
+	return func(b resp.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
 }
 
 func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }

@@ -11,15 +11,18 @@ import (
 
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
-	httpAt, grpcAt, adminAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr()
+	httpAt, grpcAt, adminAt, respAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr(), DefaultRESP
+	if o.respAt != nil {
+		respAt = o.respAt.Addr().String()
+	}
 	_, err := fmt.Fprintf(
-		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=off store=memory domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, len(d.set.Domains()), len(d.set.Rules()), tryIt(httpAt, d.set),
+		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=memory domains=%d rules=%d\ntry: %s\n",
+		httpAt, grpcAt, adminAt, respAt, len(d.set.Domains()), len(d.set.Rules()), tryIt(httpAt, d.set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "rules", len(d.set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "rules", len(d.set.Rules()))
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the
