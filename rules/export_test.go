@@ -130,7 +130,7 @@ func TestParseExportErrors(t *testing.T) {
 		"# c\n---\n\n": "x:1:1: error: there are no rules",
 		"--- # a.yaml\ndomain: a\n--- # b.yaml\n# c\ndomain: a\n--- # c.yaml\ndomian: c\n": "x#b.yaml:2:9: error: duplicate domain \"a\", also in x#a.yaml:1\n" +
 			"x#c.yaml:1:1: error: unknown key \"domian\" in a rule file; did you mean domain?\nx#c.yaml:1:1: error: empty domain; write domain: NAME",
-		"domain: a\n---\n{": "x#2:2:1: error: YAML: while parsing a flow node: did not find expected node content",
+		"domain: a\n---\n{":                        "x#2:2:1: error: YAML: while parsing a flow node: did not find expected node content",
 		strings.Repeat("---\ndomain: a\n", 10_001): "x:1:1: error: 10001 documents; there may be 10000",
 		strings.Repeat("\n", rules.MaxFileSize+1):  "x:1:1: error: rules have at most 67108864 bytes, all together",
 	} {
@@ -159,4 +159,3 @@ func TestExportKeepsItsText(t *testing.T) {
 		t.Error(d)
 	}
 }
-
