@@ -11,15 +11,16 @@ import (
 
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
+	set := d.limiter.Set()
 	httpAt, grpcAt, adminAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr()
 	_, err := fmt.Fprintf(
 		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=off store=memory domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, len(d.set.Domains()), len(d.set.Rules()), tryIt(httpAt, d.set),
+		httpAt, grpcAt, adminAt, len(set.Domains()), len(set.Rules()), tryIt(httpAt, set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "rules", len(d.set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "rules", len(set.Rules()))
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the
