@@ -88,11 +88,12 @@ func rewrite(t *testing.T, file, text string) {
 }
 
 func limits(domain string, limits ...string) string {
-	text := "domain: " + domain + "\ndescriptors:\n"
+	var text strings.Builder
+	text.WriteString("domain: " + domain + "\ndescriptors:\n")
 	for i, l := range limits {
-		text += fmt.Sprintf("  - {key: k%d, limits: [%s]}\n", i, l)
+		fmt.Fprintf(&text, "  - {key: k%d, limits: [%s]}\n", i, l)
 	}
-	return text
+	return text.String()
 }
 
 // ask spends cost of a key of domain d at the HTTP door, and gives the status.
@@ -108,8 +109,8 @@ func metric(t *testing.T, r *running, name string) string {
 	t.Helper()
 	_, body := get(t, "http://"+r.admin+"/metrics")
 	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, name) {
-			return strings.TrimSpace(strings.TrimPrefix(line, name))
+		if after, ok := strings.CutPrefix(line, name); ok {
+			return strings.TrimSpace(after)
 		}
 	}
 	return ""
@@ -318,14 +319,13 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 	if n := series() - demo; n != 2*3 {
 		t.Errorf("%d series of a rule and an override", n)
 	}
-	c := m.counters.Load()
 	for _, rule := range []string{"a/k0", "a#override"} {
 		if n := testutil.ToFloat64(d.metrics.decisions.WithLabelValues("a", rule, "false", "allowed")); n != 2 {
 			t.Errorf("%s has counted %v", rule, n)
 		}
 	}
 	m.replace(m.Set()) // the override is kept though nobody asks for it
-	c = m.counters.Load()
+	c := m.counters.Load()
 
 	// Decisions that were on their way while the rules changed.
 	if o := m.of(c, old.Rules()[0]); o != c.rules[m.Set().Rules()[0]] {
@@ -350,7 +350,7 @@ func TestExport(t *testing.T) {
 	text := "# ours\n" + limits("d", "1/day")
 	file := rulesFile(t, text)
 	r := start(t, Config{Rules: file, Log: log})
-	fetch := func(method string, tags ...string) (*http.Response, string) {
+	fetch := func(method string, tags ...string) (int, http.Header, string) {
 		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.admin+"/v1/export", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -365,33 +365,33 @@ func TestExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return response, string(body)
+		return response.StatusCode, response.Header, string(body)
 	}
-	first, body := fetch(http.MethodGet)
-	etag := first.Header.Get("ETag")
-	if d := cmp.Diff("--- # rules.yaml\n"+text, body); d != "" || first.Header.Get("Content-Type") != "application/yaml" || len(etag) != 66 || etag[0] != '"' {
-		t.Error(d, first.Header)
+	_, first, body := fetch(http.MethodGet)
+	etag := first.Get("ETag")
+	if d := cmp.Diff("--- # rules.yaml\n"+text, body); d != "" || first.Get("Content-Type") != "application/yaml" || len(etag) != 66 || etag[0] != '"' {
+		t.Error(d, first)
 	}
 	for _, tags := range [][]string{{etag}, {`"x", W/` + etag}, {`"x"`, etag}, {"*"}} {
-		if response, body := fetch(http.MethodGet, tags...); response.StatusCode != 304 || body != "" || response.Header.Get("ETag") != etag {
-			t.Error(tags, response.StatusCode, body)
+		if status, header, body := fetch(http.MethodGet, tags...); status != 304 || body != "" || header.Get("ETag") != etag {
+			t.Error(tags, status, body)
 		}
 	}
-	if response, body := fetch(http.MethodHead); response.StatusCode != 200 || body != "" || response.Header.Get("ETag") != etag {
-		t.Error(response.StatusCode, body)
+	if status, header, body := fetch(http.MethodHead); status != 200 || body != "" || header.Get("ETag") != etag {
+		t.Error(status, body)
 	}
-	if response, _ := fetch(http.MethodPost); response.StatusCode != 405 {
-		t.Error(response.StatusCode)
+	if status, _, _ := fetch(http.MethodPost); status != 405 {
+		t.Error(status)
 	}
 	rewrite(t, file, "domain: d\n")
 	l.until(t, "half written")
-	if response, _ := fetch(http.MethodGet, etag); response.StatusCode != 304 {
-		t.Error("a bad reload changed the export:", response.StatusCode)
+	if status, _, _ := fetch(http.MethodGet, etag); status != 304 {
+		t.Error("a bad reload changed the export:", status)
 	}
 	rewrite(t, file, limits("d", "2/day"))
 	l.until(t, reloadedLine)
-	if response, body := fetch(http.MethodGet, etag); response.StatusCode != 200 || !strings.Contains(body, "2/day") || response.Header.Get("ETag") == etag {
-		t.Error(response.StatusCode, body)
+	if status, header, body := fetch(http.MethodGet, etag); status != 200 || !strings.Contains(body, "2/day") || header.Get("ETag") == etag {
+		t.Error(status, body)
 	}
 	if status, _ := get(t, "http://"+r.http+"/v1/export"); status != 404 {
 		t.Error("the HTTP door exports rules:", status)
