@@ -12,7 +12,7 @@ import (
 
 // FuzzParse: whatever the text, Parse ends, each finding has a position, and
 // each rule of a file that is accepted has a name, a limit and a place of its
-// own, and is met where it stands.
+// own, is met where it stands, and means the same after an export.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/findings/*.txt")
 	if err != nil {
@@ -59,6 +59,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q meets nothing", r.Path)
 			}
 		}
+		again(t, set)
 	})
 }
 

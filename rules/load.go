@@ -20,7 +20,7 @@ const maxFiles = 10_000
 // is fs.ErrNotExist when there is no such file, or none in the folder; or when
 // a file can't be read.
 func Load(path string) (*Set, error) {
-	names, err := files(path)
+	names, err := Files(path)
 	if err != nil {
 		return nil, fmt.Errorf("load rules: %w", err)
 	}
@@ -32,13 +32,14 @@ func Load(path string) (*Set, error) {
 			return nil, fmt.Errorf("load rules: %w", err)
 		}
 		left -= int64(len(text))
-		texts[i] = &fileText{name, text}
+		texts[i] = &fileText{name: name, text: text}
 	}
 	return collect(texts)
 }
 
-// files is path, or the rule files in it when it is a folder, sorted.
-func files(path string) ([]string, error) {
+// Files is what Load reads: path, or the rule files in it when it is a folder,
+// sorted. It fails as Load does.
+func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

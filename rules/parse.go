@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -36,18 +37,19 @@ type mention struct {
 // Parse reads the text of one rule file; file is what findings call it. The
 // error is an *Error.
 func Parse(file string, text []byte) (*Set, error) {
-	return collect([]*fileText{{file, text}})
+	return collect([]*fileText{{name: file, text: bytes.Clone(text)}})
 }
 
 // fileText is a file as it was read.
 type fileText struct {
-	name string
-	text []byte
+	name  string
+	text  []byte
+	title string // what exports call it; empty: by its name
 }
 
 // collect makes a set of files, or an *Error of all that is wrong with them.
 func collect(texts []*fileText) (*Set, error) {
-	s := &Set{domains: map[string]*domain{}}
+	s := &Set{domains: map[string]*domain{}, texts: texts}
 	var all []Finding
 	failed := false
 	from := map[string]*file{}

@@ -12,6 +12,7 @@ type Set struct {
 	rules    []*Rule
 	warnings []Finding
 	partial  []Finding
+	texts    []*fileText // what it was made of, for Export
 }
 
 // domain is what one file holds.

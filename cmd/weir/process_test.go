@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -27,7 +29,7 @@ import (
 type process struct {
 	*exec.Cmd
 
-	http, grpc, resp string
+	http, grpc, admin, resp string
 
 	rest   chan string // what stdout says after the ready line and the try line
 	stderr *bytes.Buffer
@@ -63,11 +65,11 @@ func serve(t *testing.T, binary string, args ...string) *process {
 	if err != nil || !strings.HasPrefix(try, "try: curl ") {
 		t.Fatal(try, err)
 	}
-	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=\S+ resp=(\S+) store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
+	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=(\S+) store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
 	if m == nil {
 		t.Fatalf("%q is not the ready line", ready)
 	}
-	p.http, p.grpc, p.resp = m[1], m[2], m[3]
+	p.http, p.grpc, p.admin, p.resp = m[1], m[2], m[3], m[4]
 	go func() {
 		rest, err := io.ReadAll(r)
 		p.rest <- fmt.Sprint(string(rest), err)
@@ -154,6 +156,45 @@ func TestSIGTERM(t *testing.T) {
 	if !strings.Contains(p.stderr.String(), "msg=drained") || calls.Load() < 500 {
 		t.Errorf("%d calls\n%s", calls.Load(), p.stderr)
 	}
+}
+
+// TestSIGHUP: it makes the daemon read its rules again, and ends nothing.
+func TestSIGHUP(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte("domain: demo\ndescriptors:\n  - {key: client_id, limits: [9/day]}\n  - {key: b, limits: [1/s]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, build(t), "--rules", file)
+	for n := 1; n < 4; n++ { // that are not changed, so that nothing else reloads them
+		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for limit := time.Now().Add(20 * time.Second); !strings.Contains(body(t, "http://"+p.admin+"/metrics"), fmt.Sprintf("weir_rules_reloads_total{result=\"loaded\"} %d\n", n)); {
+			if time.Now().After(limit) {
+				t.Fatal("nothing was reloaded")
+			}
+		}
+	}
+	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+		t.Errorf("%v\n%s", err, p.stderr)
+	}
+}
+
+func body(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func post(t *testing.T, url, body string) (int, error) {

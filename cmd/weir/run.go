@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/replay"
 	"github.com/weir-limit/weir/rules"
+	"github.com/weir-limit/weir/rules/source"
 )
 
 // The exit codes.
@@ -112,6 +113,9 @@ func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 }
 
 func codeOf(err error) int {
+	if _, ok := errors.AsType[*source.FetchError](err); ok {
+		return exitFail
+	}
 	if _, ok := errors.AsType[*daemon.ConfigError](err); ok {
 		return exitUsage
 	}

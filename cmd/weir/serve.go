@@ -3,6 +3,9 @@ package main
 import (
 	"log/slog"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -17,20 +20,28 @@ func serveCommand() *cobra.Command {
 		Long: `Run the daemon. When every door accepts, stdout says so once, and how to ask.
 Logs go to stderr. SIGTERM drains and exits 0; a second one ends it at once.
 
+Rules are read again when their files change, or the daemon that they come
+from has others, and on SIGHUP. Bad, half-written or missing ones leave those
+before in force: the log, /readyz and the metric weir_rules_reload_success say
+so. Of rules from a daemon (its admin door's /v1/export, asked every 10 s), the
+last good copy is kept in the user's cache folder, by the hash of the URL, for
+a start without it.
+
 GOGC is 400 unless the environment says otherwise, and GOMEMLIMIT three
 quarters of the memory that the machine or its container has: collecting less
 often saves a fifth of the time, and the limit keeps it from costing too much
 memory.`,
 		Example: `  weir serve
-  weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081`,
+  weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081
+  weir serve --rules http://127.0.0.1:9082/v1/export`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, or of a folder of them (default: built-in demo rules)")
+	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service")
-	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics and profiles")
+	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the rules in force")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
@@ -45,7 +56,25 @@ memory.`,
 			return err
 		}
 		tuneMemory(os.Getenv, c.Log)
+		defer onHangup(d.Reload)()
 		return d.Run(cmd.Context())
 	})
 	return cmd
+}
+
+// onHangup calls f at each SIGHUP, until stop.
+func onHangup(f func()) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	var g sync.WaitGroup
+	g.Go(func() {
+		for range hangups {
+			f()
+		}
+	})
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		g.Wait()
+	}
 }

@@ -12,8 +12,12 @@ import (
 
 // Config is what a daemon is told. Each field says what it is when empty.
 type Config struct {
-	// Rules is a rule file or a folder of them. Empty: the built-in demo rules.
+	// Rules is a rule file, a folder of them, or the URL of a daemon's
+	// /v1/export. Empty: the built-in demo rules.
 	Rules string
+	// RulesCache is the file that keeps the last good copy of rules from a URL.
+	// Empty: source.DefaultCache.
+	RulesCache string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
@@ -39,6 +43,8 @@ type Config struct {
 	Log *slog.Logger
 	// Version is told by the metrics.
 	Version string
+
+	rulesPoll time.Duration // source.Options.Poll; tests do not wait so long
 }
 
 // Defaults of Config.

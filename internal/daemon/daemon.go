@@ -19,12 +19,14 @@ import (
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
+	"github.com/weir-limit/weir/rules/source"
 )
 
 // Daemon answers who may pass. It is made by New and run once.
 type Daemon struct {
 	config   Config
-	set      *rules.Set
+	source   *source.Source
+	loaded   atomic.Pointer[loaded]
 	store    *memstore.Store
 	limiter  *meter
 	metrics  *metrics
@@ -34,32 +36,23 @@ type Daemon struct {
 
 // New makes a daemon. It reads the rules, and opens nothing yet. It fails with
 // a *rules.Error, a *ConfigError or ErrNotBuilt, joined when there are several,
-// or when the rules can't be read.
+// or when the rules can't be read. Run reads them again when they change.
 func New(c Config) (*Daemon, error) {
 	c.fill()
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	set, err := loadRules(c.Rules)
+	from, err := openSource(&c)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range set.Warnings() {
-		c.Log.Warn("rule file", "finding", w.String())
-	}
-	d := &Daemon{config: c, set: set, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry()}
+	d := &Daemon{config: c, source: from, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry()}
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
 	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decisions)
-	d.limiter.replace(set)
-	d.metrics.setRules(set)
-	return d, nil
-}
-
-func loadRules(path string) (*rules.Set, error) {
-	if path == "" {
-		return rules.Demo(), nil
+	if err := d.load(); err != nil {
+		return nil, err
 	}
-	return rules.Load(path)
+	return d, nil
 }
 
 func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
@@ -89,6 +82,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if o.respAt != nil {
 		g.Go(func() error { return serve("resp", o.resp.Serve(o.respAt)) })
 	}
+	if d.source != nil {
+		g.Go(func() error {
+			d.source.Watch(broken, d.reloaded)
+			return nil
+		})
+	}
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
@@ -107,7 +106,7 @@ func serve(door string, err error) error {
 // open opens all doors, or none.
 func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	api, err := httpapi.New(d.limiter, httpapi.Options{
-		Ready: d.ready, Log: d.config.Log,
+		Ready: d.ready, Detail: d.detail, Log: d.config.Log,
 		Observe: d.metrics.httpCall, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 
 // running is a daemon in this process.
 type running struct {
+	daemon                             *Daemon
 	line, try, http, grpc, admin, resp string
 	stop                               context.CancelFunc
 	done                               chan error
@@ -53,7 +54,7 @@ func start(t *testing.T, c Config) *running {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	r := &running{stop: stop, done: make(chan error, 1)}
+	r := &running{daemon: d, stop: stop, done: make(chan error, 1)}
 	go func() {
 		r.done <- errors.Join(d.Run(ctx), in.Close())
 	}()

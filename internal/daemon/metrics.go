@@ -29,6 +29,9 @@ type metrics struct {
 	full      *prometheus.CounterVec
 	domains   prometheus.Gauge
 	rules     prometheus.Gauge
+	reloads   *prometheus.CounterVec
+	reloaded  prometheus.Gauge
+	loadedAt  prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, ready func() bool) *metrics {
@@ -57,6 +60,18 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		}, []string{"door"}),
 		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
 		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Rules in force."}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_rules_reloads_total", Help: "Reloads, by what came of them; all but loaded left the rules before them in force.",
+		}, []string{"result"}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_rules_reload_success", Help: "1 when the rules in force are those of the files or the daemon they come from, 0 when the last reload failed.",
+		}),
+		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_rules_loaded_timestamp_seconds", Help: "When the rules in force were loaded.",
+		}),
+	}
+	for _, result := range []string{"loaded", "refused", "missing", "unreadable"} {
+		m.reloads.WithLabelValues(result) // so that the first one shows as an increase
 	}
 	m.httpTime, m.grpcTime = m.duration.WithLabelValues("http"), m.duration.WithLabelValues("grpc")
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -65,7 +80,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	})
 	build.Set(1)
 	r.MustRegister(
-		m.decisions, m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, build,
+		m.decisions, m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -79,9 +94,18 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	return m
 }
 
-func (m *metrics) setRules(set *rules.Set) {
+func (m *metrics) setRules(set *rules.Set, now time.Time) {
+	m.loadedAt.Set(float64(now.UnixMilli()) / 1000)
 	m.domains.Set(float64(len(set.Domains())))
 	m.rules.Set(float64(len(set.Rules())))
+}
+
+func (m *metrics) setReloaded(ok bool) {
+	if ok {
+		m.reloaded.Set(1)
+	} else {
+		m.reloaded.Set(0)
+	}
 }
 
 func (m *metrics) httpCall(route string, status int, took time.Duration) {

@@ -11,18 +11,19 @@ import (
 
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
+	set := d.limiter.Set()
 	httpAt, grpcAt, adminAt, respAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr(), DefaultRESP
 	if o.respAt != nil {
 		respAt = o.respAt.Addr().String()
 	}
 	_, err := fmt.Fprintf(
 		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=memory domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, respAt, len(d.set.Domains()), len(d.set.Rules()), tryIt(httpAt, d.set),
+		httpAt, grpcAt, adminAt, respAt, len(set.Domains()), len(set.Rules()), tryIt(httpAt, set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "rules", len(d.set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "rules", len(set.Rules()))
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the

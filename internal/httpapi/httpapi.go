@@ -25,6 +25,9 @@ type Limiter interface {
 type Options struct {
 	// Ready is what /readyz says. Nil is always ready.
 	Ready func() bool
+	// Detail is what /readyz says beside yes, such as that rules could not be
+	// reloaded. Nil, or an empty text: nothing.
+	Detail func() string
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
 	// Observe is called after each call with the path of its route, or "other".
@@ -50,6 +53,9 @@ func New(limiter Limiter, o Options) (*API, error) {
 	}
 	if o.Ready == nil {
 		o.Ready = func() bool { return true }
+	}
+	if o.Detail == nil {
+		o.Detail = func() string { return "" }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -155,6 +155,30 @@ func TestNoRules(t *testing.T) {
 	}
 }
 
+// TestReadyDetail: a reload that failed is told beside yes, and only there.
+func TestReadyDetail(t *testing.T) {
+	detail := "rules.yaml:3:5: error: text"
+	door, err := New(&fakeLimiter{}, Options{Detail: func() string { return detail }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		door.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		return fmt.Sprint(w.Code, " ", w.Body)
+	}
+	if got := get("/readyz"); got != "200 OK\n"+detail+"\n" {
+		t.Error(got)
+	}
+	if got := get("/healthz"); got != "200 OK\n" {
+		t.Error(got)
+	}
+	detail = ""
+	if got := get("/readyz"); got != "200 OK\n" {
+		t.Error(got)
+	}
+}
+
 // TestOwnFaults: a call that goes wrong is logged once and told little, a panic
 // is counted, and the door goes on.
 func TestOwnFaults(t *testing.T) {

@@ -42,16 +42,21 @@ func (r *route) allow() string {
 
 // alive says that the process answers, and no more: a daemon that has no rules
 // yet must not be restarted for it.
-func alive(w http.ResponseWriter, _ *http.Request) int {
+func alive(w http.ResponseWriter, _ *http.Request) int { return ok(w, "") }
+
+func ok(w http.ResponseWriter, detail string) int {
 	w.Header()["Content-Type"] = plainType
 	w.Header()["Cache-Control"] = noStore
-	_, _ = io.WriteString(w, "OK\n") // the client may be gone
+	if detail != "" {
+		detail += "\n"
+	}
+	_, _ = io.WriteString(w, "OK\n"+detail) // the client may be gone
 	return http.StatusOK
 }
 
-func (a *API) ready(w http.ResponseWriter, r *http.Request) int {
+func (a *API) ready(w http.ResponseWriter, _ *http.Request) int {
 	if a.options.Ready() {
-		return alive(w, r)
+		return ok(w, a.options.Detail())
 	}
 	return send(w, &problem{Status: http.StatusServiceUnavailable, Detail: "no rules are loaded, or the daemon is about to stop; ask another one"})
 }

@@ -1,0 +1,145 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/rules"
+	"github.com/weir-limit/weir/rules/source"
+)
+
+// loaded is the rules in force, and what came of the last reload.
+type loaded struct {
+	set  *rules.Set
+	etag string
+	// failed is why other rules than these should be in force; empty: these are
+	// those that should be.
+	failed string
+}
+
+// openSource makes the source of the rules; nil for the demo rules, which do
+// not change.
+func openSource(c *Config) (*source.Source, error) {
+	if c.Rules == "" {
+		return nil, nil
+	}
+	s, err := source.Open(c.Rules, source.Options{
+		Cache: c.RulesCache, Poll: c.rulesPoll,
+		NotCached: func(err error) {
+			c.Log.Warn("no copy of the rules is kept for a start without their source", "error", err)
+		},
+	})
+	if err != nil {
+		return nil, &ConfigError{"--rules", err.Error()}
+	}
+	return s, nil
+}
+
+// load reads the rules to begin with.
+func (d *Daemon) load() error {
+	if d.source == nil {
+		d.update(rules.Demo(), nil)
+		return nil
+	}
+	set, err := d.source.Load(context.Background()) // it has a timeout of its own
+	if set == nil {
+		return err
+	}
+	d.update(set, err)
+	return nil
+}
+
+// reloaded is what becomes of a reload: new rules, or an error and the old ones.
+func (d *Daemon) reloaded(set *rules.Set, err error) {
+	d.metrics.reloads.WithLabelValues(source.Result(err)).Inc()
+	d.update(set, err)
+	if set != nil {
+		d.config.Log.Info("rules reloaded", "domains", len(set.Domains()), "rules", len(set.Rules()))
+	}
+}
+
+// update puts set in force, unless it is nil, and says all that there is to say
+// of it or of err.
+func (d *Daemon) update(set *rules.Set, err error) {
+	now := loaded{}
+	if before := d.loaded.Load(); before != nil {
+		now = *before
+	}
+	if set != nil {
+		for _, w := range set.Warnings() {
+			d.config.Log.Warn("rule file", "finding", w.String())
+		}
+		d.limiter.replace(set)
+		d.metrics.setRules(set, time.Now())
+		now.set, now.etag = set, fmt.Sprintf(`"%x"`, sha256.Sum256(set.Export()))
+	}
+	now.failed = ""
+	if err != nil {
+		now.failed, _, _ = strings.Cut(err.Error(), "\n")
+		d.sayFailed(err)
+	}
+	d.metrics.setReloaded(err == nil)
+	d.loaded.Store(&now)
+}
+
+func (d *Daemon) sayFailed(err error) {
+	bad, ok := errors.AsType[*rules.Error](err)
+	if !ok {
+		d.config.Log.Error("rules could not be reloaded; those before stay in force", "error", err)
+		return
+	}
+	for _, f := range bad.Findings {
+		d.config.Log.Error("rule file refused; the rules before stay in force", "finding", f.String())
+	}
+}
+
+// detail is what /readyz says beside yes.
+func (d *Daemon) detail() string {
+	if failed := d.loaded.Load().failed; failed != "" {
+		return "the rules in force are old, for a reload failed: " + failed
+	}
+	return ""
+}
+
+// Reload reads the rules again, changed or not, and comes back at once. Without
+// Config.Rules there is nothing to read.
+func (d *Daemon) Reload() {
+	if d.source == nil {
+		d.config.Log.Info("nothing to reload: the demo rules are in force")
+		return
+	}
+	d.source.Reload()
+}
+
+// export answers with the rules in force.
+func (d *Daemon) export(w http.ResponseWriter, r *http.Request) {
+	now := d.loaded.Load()
+	h := w.Header()
+	h.Set("ETag", now.etag)
+	h.Set("Cache-Control", "no-cache") // ask each time; a 304 costs little
+	if matches(r.Header.Values("If-None-Match"), now.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	text := now.set.Export()
+	h.Set("Content-Type", "application/yaml")
+	h.Set("Content-Length", fmt.Sprint(len(text)))
+	_, _ = w.Write(text) // the client may be gone
+}
+
+// matches is whether If-None-Match names etag, as RFC 9110 §13.1.2 has it.
+func matches(fields []string, etag string) bool {
+	for _, f := range fields {
+		for tag := range strings.SplitSeq(f, ",") {
+			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
+				return true
+			}
+		}
+	}
+	return false
+}

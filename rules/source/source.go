@@ -1,0 +1,157 @@
+// Package source brings rules to a program, and again when they change: from a
+// file, from a folder, or from the /v1/export of a daemon.
+//
+//	s, err := source.Open("/etc/weir/rules", source.Options{})
+//	set, err := s.Load(ctx)
+//	limiter := rules.NewLimiter(store, set)
+//	go s.Watch(ctx, func(set *rules.Set, err error) {
+//		if set != nil {
+//			limiter.Replace(set) // whole and checked
+//		}
+//		…                        // else the rules before it stay: err says why
+//	})
+//
+// Files may be changed by renaming, in place, or by links that are turned, as
+// Kubernetes does with a ConfigMap. A change is read when two looks 100 ms apart
+// show the same, so that a file that is being written is not read by halves; who
+// writes more slowly than that should rename. A file without a descriptors key
+// is taken for half written, and when no file is left the rules stay.
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// Options of a source.
+type Options struct {
+	// Cache is the file that keeps the last good copy of rules that came over
+	// HTTP. Empty: DefaultCache.
+	Cache string
+	// NotCached is told when the copy can't be kept. The rules are in order all
+	// the same, but a start without the daemon that they come from would fail.
+	// Nil: nobody is told.
+	NotCached func(error)
+	// Poll is how often a daemon is asked for new rules, and how often files are
+	// looked at where the system does not tell of changes. 0: 10 s and 2 s.
+	Poll time.Duration
+}
+
+// Source is a place that rules come from. It is made by Open.
+type Source struct {
+	origin origin
+	reload chan struct{}
+	told   string // what Load or Watch said last, to say it once
+}
+
+// origin is a kind of source.
+type origin interface {
+	// read gives the rules as they are now. With an error beside them they are
+	// good, but not what should be had.
+	read(ctx context.Context) (*rules.Set, error)
+	// accepted is told which of the rules that were read are in force now.
+	accepted(set *rules.Set)
+	// watch calls look when something may have changed, until ctx ends; forced
+	// when it was told by reload.
+	watch(ctx context.Context, reload <-chan struct{}, look func(forced bool))
+}
+
+// Open makes a source of place: an http or https URL of /v1/export, or else the
+// path of a rule file or of a folder of them. It reads nothing yet, and fails
+// when the URL is none.
+func Open(place string, o Options) (*Source, error) {
+	s := &Source{reload: make(chan struct{}, 1)}
+	if !IsURL(place) {
+		s.origin = newFiles(place, o)
+		return s, nil
+	}
+	r, err := newRemote(place, o)
+	if err != nil {
+		return nil, fmt.Errorf("rules from a URL: %w", err)
+	}
+	s.origin = r
+	return s, nil
+}
+
+// IsURL is whether Open takes place for a URL.
+func IsURL(place string) bool {
+	return strings.HasPrefix(place, "http://") || strings.HasPrefix(place, "https://")
+}
+
+// Load gives the rules to begin with. It fails as rules.Load does, or when there
+// is neither an answer nor a copy of one; a daemon that does not answer takes
+// 10 s. With an error beside them the rules are the last good copy.
+func (s *Source) Load(ctx context.Context) (*rules.Set, error) {
+	set, err := s.origin.read(ctx)
+	if set != nil {
+		s.origin.accepted(set)
+	}
+	s.told = saying(set, err)
+	return set, err
+}
+
+// Watch tells of each change until ctx ends, from this goroutine: of new rules,
+// or of an error on whose account the rules before it should stay. The error is
+// a *rules.Error with all that is wrong in the files, fs.ErrNotExist when there
+// are none, or says what could not be read. Changes since Load are told at once.
+func (s *Source) Watch(ctx context.Context, tell func(*rules.Set, error)) {
+	s.origin.watch(ctx, s.reload, func(forced bool) {
+		set, err := s.origin.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if set != nil && err == nil {
+			err = set.Complete()
+		}
+		if err != nil {
+			set = nil
+		} else {
+			s.origin.accepted(set)
+		}
+		if now := saying(set, err); forced || now != s.told {
+			s.told = now
+			tell(set, err)
+		}
+	})
+}
+
+// Reload makes Watch read the rules and tell of them, changed or not. It does
+// not wait for it.
+func (s *Source) Reload() {
+	select {
+	case s.reload <- struct{}{}:
+	default: // one is on its way
+	}
+}
+
+// saying is a text that is another when there is something else to tell.
+func saying(set *rules.Set, err error) string {
+	if _, away := errors.AsType[*FetchError](err); away {
+		return "error: no answer" // why differs from one time to the next, by ports and such
+	}
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return fmt.Sprintf("rules: %x", sha256.Sum256(set.Export()))
+}
+
+// Result is one word for what came of reading rules: loaded, refused for what
+// the files say, missing, or unreadable.
+func Result(err error) string {
+	switch _, bad := errors.AsType[*rules.Error](err); {
+	case err == nil:
+		return "loaded"
+	case bad:
+		return "refused"
+	case errors.Is(err, fs.ErrNotExist):
+		return "missing"
+	}
+	return "unreadable"
+}
