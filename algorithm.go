@@ -163,6 +163,9 @@ func (l *Limit) Standing(s State, now Instant) (remaining int64, resetAfter time
 	return n, duration(reset)
 }
 
+// Used is how many events of s are in use, rounded up.
+func (l *Limit) Used(s State, now Instant) int64 { return l.algo.used(s, now.clamp()) }
+
 // Settle settles a receipt against the state of its key, kept by l, and
 // returns the state to keep. It fails with ErrExpired or ErrNoPermit, and then
 // has changed nothing. That a receipt works once is for the store to see to.
