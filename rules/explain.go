@@ -11,6 +11,9 @@ import (
 	"github.com/weir-limit/weir"
 )
 
+// ErrNoLook is returned by Limiter.Explain for a store that is no weir.Looker.
+var ErrNoLook = errors.New("this store can't be looked into")
+
 // Explanation is what Check would answer, and why.
 type Explanation struct {
 	At     weir.Instant // when it was decided, on the store's clock
@@ -73,11 +76,11 @@ type Standing struct {
 
 // maxSteps bounds how often Explain asks ahead for the time when all limits of
 // a request allow. Beyond it that is PassesUnknown.
-const maxSteps = 1000
+const maxSteps = 100
 
 // Explain tells what Check would say of r now, and why. It charges nothing and
-// leaves no trace. It fails as Check does, and with errors.ErrUnsupported when
-// the store is no weir.Looker.
+// leaves no trace. It fails as Check does, and with ErrNoLook when the store
+// is no weir.Looker.
 func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error)
 	}
 	store, ok := l.store.(weir.Looker)
 	if !ok {
-		return nil, fmt.Errorf("explain %q: this store can't be looked into: %w", r.Domain, errors.ErrUnsupported)
+		return nil, fmt.Errorf("explain %q: %w", r.Domain, ErrNoLook)
 	}
 	request := *r
 	request.Receipt = false
@@ -188,16 +191,16 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	}
 	alone := ask
 	alone.Peek = true
-	switch d := d.Decision; {
-	case d.Outcome == weir.Allowed:
+	switch d.Outcome {
+	case weir.Allowed:
 		e.Passing = Passing{When: PassesNow}
-	case d.Outcome == weir.Impossible:
+	case weir.Impossible:
 		e.Passing = Passing{When: PassesNever}
-	default:
-		if !ask.After { // what a denial counted is not in the way of those who have not asked
-			d = ask.Limit.Decide(state, now, &alone)
-		}
+	case weir.Denied:
 		e.Passing = later(d.RetryAfter)
+		if !ask.After { // what a denial counted is not in the way of those who have not asked
+			e.Passing = later(ask.Limit.Decide(state, now, &alone).RetryAfter)
+		}
 	}
 	alone.AtLeast = min(1, ask.Cost)
 	if fits := ask.Limit.Decide(state, now, &alone); fits.Outcome == weir.Allowed && !ask.After && !huge {
@@ -244,6 +247,9 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 		}
 	}
 	for range maxSteps {
+		if err := ctx.Err(); err != nil {
+			return Passing{}, err
+		}
 		t, try := x.take(true), from.clone()
 		if err := t.decide(ctx, try); err != nil {
 			return Passing{}, err

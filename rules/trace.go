@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -72,7 +73,7 @@ func (s *Set) trace(r *Request, t *take) []DescriptorTrace {
 
 func (s *Set) noDomain(name string) string {
 	names := s.Domains()
-	text := fmt.Sprintf("there is no domain %s", name)
+	text := "there is no domain " + quoted(name)
 	if near, ok := nearest(name, names); ok {
 		return text + "; did you mean " + near + "?"
 	}
@@ -216,17 +217,26 @@ func (l *level) miss(e Entry, all []*place) string {
 		}
 	}
 	if len(values) > 0 {
-		text := fmt.Sprintf("no descriptor with the key %s has the value %q, or none for any", e.Key, e.Value)
+		text := fmt.Sprintf("no descriptor with the key %s has the value %s, or none at all", quoted(e.Key), quoted(e.Value))
 		if near, ok := nearest(e.Value, values); ok {
 			text += "; did you mean " + near + "?"
 		}
 		return text
 	}
-	text := fmt.Sprintf("no descriptor here has the key %s", e.Key)
+	text := "no descriptor here has the key " + quoted(e.Key)
 	if near, ok := nearest(e.Key, keys); ok {
 		text += "; did you mean " + near + "?"
 	}
 	return text
+}
+
+// quoted is a word of a request between quotation marks, shortened to what a
+// person reads.
+func quoted(word string) string {
+	if len(word) > maxKey {
+		word = strings.ToValidUTF8(word[:maxKey], "") + "…"
+	}
+	return strconv.Quote(word)
 }
 
 func plural(n int, one, many string) string {

@@ -26,9 +26,9 @@ import (
 type process struct {
 	*exec.Cmd
 
-	http, grpc string
-	rest       chan string // what stdout says after the ready line and the try line
-	stderr     *bytes.Buffer
+	http, grpc, admin string
+	rest              chan string // what stdout says after the ready line and the try line
+	stderr            *bytes.Buffer
 }
 
 func build(t *testing.T) string {
@@ -61,11 +61,11 @@ func serve(t *testing.T, binary string, args ...string) *process {
 	if err != nil || !strings.HasPrefix(try, "try: curl ") {
 		t.Fatal(try, err)
 	}
-	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=\S+ resp=off store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
+	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=off store=memory domains=1 rules=2\n$`).FindStringSubmatch(ready)
 	if m == nil {
 		t.Fatalf("%q is not the ready line", ready)
 	}
-	p.http, p.grpc = m[1], m[2]
+	p.http, p.grpc, p.admin = m[1], m[2], m[3]
 	go func() {
 		rest, err := io.ReadAll(r)
 		p.rest <- fmt.Sprint(string(rest), err)
@@ -196,6 +196,22 @@ func TestSubprocess(t *testing.T) {
 			t.Errorf("exit %d: %s", code, out)
 		}
 		if out, code := runs(t, binary, "check", "--addr", p.grpc, "demo", "client_id=ann"); code != exitFail {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	})
+
+	t.Run("explain asks the admin door and charges nothing", func(t *testing.T) {
+		for range 2 {
+			out, code := runs(t, binary, "explain", "--addr", p.admin, "demo", "client_id=eve", "--times", "2")
+			if code != exitYes || strings.Count(out, "    before: 0 used, 10 remaining, as never used in 0 s\n") != 2 {
+				t.Errorf("exit %d: %s", code, out)
+			}
+		}
+		out, code := runs(t, binary, "explain", "--addr", "http://"+p.admin, "--json", "demo", "client_id=eve")
+		if code != exitYes || !strings.HasPrefix(out, `{"at":"`) || strings.Count(out, "\n") != 1 {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		if out, code := runs(t, binary, "explain", "--addr", p.http, "demo", "client_id=eve"); code != exitFail || !strings.Contains(out, "/v1/explain is not there; is it the admin door of a daemon?") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 	})
