@@ -267,7 +267,7 @@ no descriptor here has the key "usr"; did you mean user?
 usr=ann -> nothing: no descriptor here has the key "usr"; did you mean user?; there user:4 user=bot*:5 user=bot7:6 dark:7 slot:8 queue:9 done:10 free:11 and 8 more
 `},
 		{"shop", "path=/export user=ann ip=x", `
-the request has 3 entries, and below user (rules.yaml:18) there is nothing for the third; a limit applies only if the request's entry count equals the depth; with the first 2 entries alone it would meet shop/path=/export/user
+the request has 3 entries, and below user (rules.yaml:18) there is nothing for the third; a limit applies only if the request's entry count equals the depth; with the first 2 alone it would meet shop/path=/export/user
 path=/export -> path=/export: the key and value are exactly these, which comes before patterns and keys alone; over path:19
 user=ann -> user: the key alone: any value fits
 `},
@@ -275,6 +275,10 @@ user=ann -> user: the key alone: any value fits
 no descriptor here has the key "usr"; did you mean user?; nothing is tried twice, so path (rules.yaml:19), passed over for path=/export, is not tried
 path=/export -> path=/export: the key and value are exactly these, which comes before patterns and keys alone; over path:19
 usr=ann -> nothing: no descriptor here has the key "usr"; did you mean user?; there user:18
+`},
+		{"shop", "user=ann path=/export", `
+the request has 2 entries, and below user (rules.yaml:4) there is nothing for the second; a limit applies only if the request's entry count equals the depth; with the first alone it would meet shop/user#1; entries count in their order, and in the order path, user they would meet shop/path=/export/user
+user=ann -> user: the key alone: any value fits
 `},
 		{"shop", "path=/home", `
 path (rules.yaml:19) has no limit of its own, only descriptors below it, as user (rules.yaml:21); a limit applies only if the request's entry count equals the depth

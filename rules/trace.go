@@ -63,12 +63,50 @@ func (s *Set) trace(r *Request, t *take) []DescriptorTrace {
 			continue
 		}
 		dom.walk(x)
+		if x.Rules == nil {
+			s.otherOrder(r.Domain, x)
+		}
 		if t.meets[i].rules == nil && x.Rules != nil {
 			x.Summary = fmt.Sprintf("%s, but another rule of the request replaces %s", x.Summary, x.Rules[0].EnvoyName)
 			x.Rules = nil
 		}
 	}
 	return all
+}
+
+// maxReordered is how many entries a descriptor may have for a trace to try them
+// in other orders.
+const maxReordered = 4
+
+// otherOrder tells of an order of the entries that would meet a rule.
+func (s *Set) otherOrder(domain string, x *DescriptorTrace) {
+	if n := len(x.Entries); n < 2 || n > maxReordered {
+		return
+	}
+	d := Descriptor{Entries: slices.Clone(x.Entries)}
+	var permute func(from int) bool
+	permute = func(from int) bool {
+		if from == len(d.Entries) {
+			met, _ := s.Match(domain, &d)
+			return met != nil
+		}
+		for i := from; i < len(d.Entries); i++ {
+			d.Entries[from], d.Entries[i] = d.Entries[i], d.Entries[from]
+			if permute(from + 1) {
+				return true
+			}
+			d.Entries[from], d.Entries[i] = d.Entries[i], d.Entries[from]
+		}
+		return false
+	}
+	if permute(0) {
+		met, _ := s.Match(domain, &d)
+		var keys []string
+		for _, e := range d.Entries {
+			keys = append(keys, e.Key)
+		}
+		x.Summary += fmt.Sprintf("; entries count in their order, and in the order %s they would meet %s", strings.Join(keys, ", "), met[0].Name)
+	}
 }
 
 func (s *Set) noDomain(name string) string {
@@ -97,7 +135,11 @@ func (dom *domain) walk(x *DescriptorTrace) {
 			x.Summary = fmt.Sprintf("the request has %d entries, and below %s there is nothing for the %s; %s",
 				len(x.Entries), dom.at(last).where(), ordinal(i+1), depthRule)
 			if len(last.rules) > 0 {
-				x.Summary += fmt.Sprintf("; with the first %s alone it would meet %s", plural(i, "entry", "entries"), last.rules[0].Name)
+				first := "the first"
+				if i > 1 {
+					first += " " + strconv.Itoa(i)
+				}
+				x.Summary += fmt.Sprintf("; with %s alone it would meet %s", first, last.rules[0].Name)
 			}
 			return
 		}
@@ -121,7 +163,7 @@ func (dom *domain) walk(x *DescriptorTrace) {
 	case last.rules[0].Unlimited:
 		x.Rules, x.Summary = last.rules, dom.at(last).where()+" is unlimited"
 	default:
-		x.Rules, x.Summary = last.rules, fmt.Sprintf("%s has %s", dom.at(last).where(), plural(len(last.rules), "limit", "limits"))
+		x.Rules, x.Summary = last.rules, fmt.Sprintf("%s has %s", dom.at(last).where(), limitsIn(len(last.rules)))
 	}
 }
 
@@ -239,11 +281,11 @@ func quoted(word string) string {
 	return strconv.Quote(word)
 }
 
-func plural(n int, one, many string) string {
+func limitsIn(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 limit"
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d limits", n)
 }
 
 func ordinal(n int) string {
