@@ -166,6 +166,9 @@ func (l *Limit) Standing(s State, now Instant) (remaining int64, resetAfter time
 	return n, duration(reset)
 }
 
+// Used is how many events of s are in use, rounded up.
+func (l *Limit) Used(s State, now Instant) int64 { return l.algo.used(s, now.clamp()) }
+
 // Settle settles a receipt against the state of its key, kept by l, and
 // returns the state to keep. since is just after the store last forgot something
 // of the rule, because it was reset, evicted, or kept by another limit before:

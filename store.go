@@ -99,6 +99,15 @@ func QuotaPasses(asks []Ask, out []Decision) bool {
 	return !some
 }
 
+// Looker is a Store whose states can be seen. It is for explanations: what is
+// seen may be old by the time that somebody asks.
+type Looker interface {
+	// Look is the state of each ask, as its limit would be given it by a Take at
+	// now; nil is never used. All are of one moment, and the caller's to change.
+	// It leaves no trace in the store.
+	Look(ctx context.Context, asks []Ask) (now Instant, states []State, err error)
+}
+
 // Resolve says whether a take passes, given what each limit alone decided, and
 // sets Charged and the granted Cost of each decision accordingly. Stores call
 // it between Limit.Decide and Limit.Commit.

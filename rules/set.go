@@ -18,6 +18,7 @@ type Set struct {
 // domain is what one file holds.
 type domain struct {
 	name  string
+	file  string
 	top   level
 	rules []*Rule // in the order of the file
 }

@@ -9,17 +9,28 @@ import (
 // didYouMean tells what to write instead of word: the closest of the known
 // words, or all of them when none is close.
 func didYouMean(word string, known []string) string {
-	best, least := "", 3 // more than two slips are no slip
+	if near, ok := nearest(word, known); ok {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return "write one of " + strings.Join(known, ", ")
+}
+
+// maxSlip is how many bytes a word may have of which slips are looked for.
+const maxSlip = 256
+
+// nearest is the known word that is closest to word, if one is close.
+func nearest(word string, known []string) (near string, ok bool) {
+	if len(word) > maxSlip {
+		return "", false
+	}
+	least := 3 // more than two slips are no slip
 	wrote := letters(word)
 	for _, k := range known {
 		if d := distance(wrote, letters(k), least); d < least {
-			best, least = k, d
+			near, least = k, d
 		}
 	}
-	if best == "" || least >= len(best) {
-		return "write one of " + strings.Join(known, ", ")
-	}
-	return fmt.Sprintf("did you mean %s?", best)
+	return near, near != "" && least < len(near)
 }
 
 // letters leaves out what people write differently: case, and - or _.

@@ -147,8 +147,24 @@ func (t *take) capCosts(r *Request) {
 	}
 }
 
+// taker is what decides: a store, or copies of its states.
+type taker interface {
+	Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
+}
+
+// quotas is how many of the asks are of quota limits.
+func (t *take) quotas() int {
+	n := 0
+	for i := range t.asks {
+		if t.asks[i].Quota {
+			n++
+		}
+	}
+	return n
+}
+
 // decide asks the store.
-func (t *take) decide(ctx context.Context, store weir.Store) error {
+func (t *take) decide(ctx context.Context, store taker) error {
 	if err := store.Take(ctx, t.asks, t.out); err != nil {
 		return err
 	}

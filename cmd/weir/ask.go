@@ -21,8 +21,9 @@ const (
 	maxAnswer  = 16 << 20 // bytes
 )
 
-// askDaemon asks the daemon at addr, which may leave out http://.
-func askDaemon(addr string) (checker, error) {
+// askDaemon asks path of the daemon at addr, which may leave out http://. door
+// is which of its doors answers that.
+func askDaemon(addr, path, door string) (checker, error) {
 	if !strings.Contains(addr, "://") {
 		addr = "http://" + addr
 	}
@@ -30,7 +31,7 @@ func askDaemon(addr string) (checker, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, usagef("--addr %s: write the URL of a daemon, as http://127.0.0.1:8080", addr)
 	}
-	target := u.JoinPath("/v1/check").String()
+	target := u.JoinPath(path).String()
 	client := &http.Client{
 		Timeout:       askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -50,17 +51,19 @@ func askDaemon(addr string) (checker, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ask the daemon: %w", err)
 		}
-		return readAnswer(response, body)
+		return readAnswer(response, body, door)
 	}, nil
 }
 
 // readAnswer tells answers from errors: a denial is an answer.
-func readAnswer(response *http.Response, body []byte) ([]byte, error) {
+func readAnswer(response *http.Response, body []byte, door string) ([]byte, error) {
 	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	var problem struct{ Detail string }
 	switch {
 	case kind == "application/json":
 		return bytes.TrimSpace(body), nil
+	case response.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s is not there; is it %s of a daemon?", response.Request.URL, door)
 	case kind == "application/problem+json" && json.Unmarshal(body, &problem) == nil:
 		err := errors.New("the daemon says: " + problem.Detail)
 		if response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusRequestEntityTooLarge {
@@ -68,5 +71,5 @@ func readAnswer(response *http.Response, body []byte) ([]byte, error) {
 		}
 		return nil, err
 	}
-	return nil, fmt.Errorf("%s answers %s, which is no answer of weir; is it the HTTP door of a daemon?", response.Request.URL, response.Status)
+	return nil, fmt.Errorf("%s answers %s, which is no answer of weir; is it %s of a daemon?", response.Request.URL, response.Status, door)
 }

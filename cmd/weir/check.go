@@ -52,7 +52,7 @@ It exits 0 when all passed, and 1 when one was denied.`,
 		}
 		var ask checker
 		if addr != "" {
-			ask, err = askDaemon(addr)
+			ask, err = askDaemon(addr, "/v1/check", "the HTTP door")
 		} else {
 			ask, err = askRules(path, cmd.ErrOrStderr())
 		}
@@ -83,16 +83,10 @@ func requestOf(args []string, cost int64) (*rules.Request, error) {
 	return &rules.Request{Domain: args[0], Descriptors: []rules.Descriptor{d}}, nil
 }
 
-// askRules asks rules in this process. Findings go to stderr.
+// askRules asks rules in this process.
 func askRules(path string, stderr io.Writer) (checker, error) {
-	set := rules.Demo()
-	if path != "" {
-		var err error
-		if set, err = rules.Load(path); err != nil {
-			return nil, err
-		}
-	}
-	if err := printFindings(stderr, set.Warnings()); err != nil {
+	set, err := loadRules(path, stderr)
+	if err != nil {
 		return nil, err
 	}
 	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
@@ -103,6 +97,19 @@ func askRules(path string, stderr io.Writer) (checker, error) {
 		}
 		return httpapi.AppendAnswer(nil, a, ""), nil
 	}, nil
+}
+
+// loadRules loads the rules at path, the demo rules without one. Findings go to
+// stderr.
+func loadRules(path string, stderr io.Writer) (*rules.Set, error) {
+	set := rules.Demo()
+	if path != "" {
+		var err error
+		if set, err = rules.Load(path); err != nil {
+			return nil, err
+		}
+	}
+	return set, printFindings(stderr, set.Warnings())
 }
 
 func askTimes(ctx context.Context, ask checker, q *rules.Request, times int64, out io.Writer, show func(io.Writer, []byte, *answer) error) error {

@@ -264,6 +264,22 @@ func TestSubprocess(t *testing.T) {
 		}
 	})
 
+	t.Run("explain asks the admin door and charges nothing", func(t *testing.T) {
+		for range 2 {
+			out, code := runs(t, binary, "explain", "--addr", p.admin, "demo", "client_id=eve", "--times", "2")
+			if code != exitYes || strings.Count(out, "    before: 0 used, 10 remaining, as never used in 0 s\n") != 2 {
+				t.Errorf("exit %d: %s", code, out)
+			}
+		}
+		out, code := runs(t, binary, "explain", "--addr", "http://"+p.admin, "--json", "demo", "client_id=eve")
+		if code != exitYes || !strings.HasPrefix(out, `{"at":"`) || strings.Count(out, "\n") != 1 {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		if out, code := runs(t, binary, "explain", "--addr", p.http, "demo", "client_id=eve"); code != exitFail || !strings.Contains(out, "/v1/explain is not there; is it the admin door of a daemon?") {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	})
+
 	t.Run("a port that is taken: exit 3", func(t *testing.T) {
 		if out, code := runs(t, binary, "serve", "--http", p.http); code != exitFail || !strings.Contains(out, "weir: open the http door: ") {
 			t.Errorf("exit %d: %s", code, out)

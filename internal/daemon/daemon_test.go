@@ -318,7 +318,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
-// TestAdminDoor: metrics and profiles, and nothing else.
+// TestAdminDoor: metrics and profiles, and nothing of a request in them.
 func TestAdminDoor(t *testing.T) {
 	r := start(t, Config{Version: "v1.2.3", Rules: rulesFile(t, `domain: d
 descriptors:
@@ -467,6 +467,44 @@ func TestRedisDoorIsOff(t *testing.T) {
 	}
 	if r := start(t, Config{RESP: "off"}); r.resp != "off" {
 		t.Error(r.line)
+	}
+}
+
+// TestExplainDoor: the admin door tells of the daemon's own counts, charges
+// nothing, resets them, and no other door does.
+func TestExplainDoor(t *testing.T) {
+	r := start(t, Config{})
+	ann := `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"ann"}],"cost":10}]}`
+	if status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", ann); status != 200 {
+		t.Fatal(status, body)
+	}
+	var e struct {
+		Allowed bool
+		Passes  string
+		Limits  []struct{ Before struct{ Remaining int } }
+	}
+	for range 2 {
+		status, body := do(t, http.MethodPost, "http://"+r.admin+"/v1/explain", ann)
+		if err := json.Unmarshal([]byte(body), &e); err != nil || status != 200 || e.Allowed || e.Passes != "later" || len(e.Limits) != 1 {
+			t.Error(status, body, err)
+		}
+	}
+	if status, body := do(t, http.MethodPost, "http://"+r.admin+"/v1/reset", ann); status != 200 || body != `{"reset":[{"rule":"demo/client_id","limit":"5/s burst 10"}]}`+"\n" {
+		t.Error(status, body)
+	}
+	if status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", ann); status != 200 {
+		t.Error("after the reset", status, body)
+	}
+	for _, path := range []string{"/v1/explain", "/v1/reset"} {
+		if status, _ := do(t, http.MethodPost, "http://"+r.http+path, ann); status != 404 {
+			t.Errorf("%s at the HTTP door: %d", path, status)
+		}
+		if status, _ := get(t, "http://"+r.admin+path); status != 405 {
+			t.Errorf("GET %s: %d", path, status)
+		}
+	}
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="200",door="admin",route="/v1/explain"} 2`) {
+		t.Error("explanations are not counted")
 	}
 }
 

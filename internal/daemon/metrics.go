@@ -113,6 +113,11 @@ func (m *metrics) httpCall(route string, status int, took time.Duration) {
 	m.httpTime.Observe(took.Seconds())
 }
 
+// adminCall counts only: explanations would blur how long decisions take.
+func (m *metrics) adminCall(route string, status int, _ time.Duration) {
+	m.calls.WithLabelValues("admin", route, strconv.Itoa(status)).Inc()
+}
+
 func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
 	m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
 	m.grpcTime.Observe(took.Seconds())

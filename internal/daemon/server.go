@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weir-limit/weir/internal/httpapi"
 )
 
 // The bounds of a door. A client that is slower is cut off.
@@ -43,6 +45,11 @@ func (d *Daemon) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
+	requests := httpapi.NewAdmin(d.limiter, httpapi.Options{
+		Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"),
+	})
+	mux.Handle("/v1/explain", requests)
+	mux.Handle("/v1/reset", requests)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

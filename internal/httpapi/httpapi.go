@@ -42,6 +42,7 @@ type API struct {
 	receipts *receipts
 	options  Options
 	routes   map[string]route
+	hint     string    // what to ask instead of a path that is not there
 	scratch  sync.Pool // of *scratch
 }
 
@@ -51,6 +52,13 @@ func New(limiter Limiter, o Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.fill()
+	a := &API{limiter: limiter, receipts: r, options: o, hint: "ask POST /v1/check"}
+	a.routes = a.table()
+	return a, nil
+}
+
+func (o *Options) fill() {
 	if o.Ready == nil {
 		o.Ready = func() bool { return true }
 	}
@@ -66,9 +74,6 @@ func New(limiter Limiter, o Options) (*API, error) {
 	if o.Panicked == nil {
 		o.Panicked = func() {}
 	}
-	a := &API{limiter: limiter, receipts: r, options: o}
-	a.routes = a.table()
-	return a, nil
 }
 
 // ServeHTTP answers one call. Whatever happens in it, the process lives on.
@@ -89,7 +94,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	switch {
 	case !ok:
-		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; ask POST /v1/check"})
+		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; " + a.hint})
 	case !found.allows(r.Method):
 		w.Header().Set("Allow", found.allow())
 		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})

@@ -12,21 +12,26 @@ type route struct {
 	serve  func(http.ResponseWriter, *http.Request) (status int)
 }
 
-// table is all routes.
+// table is all routes of the HTTP door.
 func (a *API) table() map[string]route {
-	all := map[string]route{}
-	for _, r := range []route{
-		{http.MethodPost, "/v1/check", a.check},
-		{http.MethodPost, "/v1/settle", a.settle},
-		{http.MethodPost, "/json", a.envoyJSON},
-		{http.MethodGet, "/auth", a.auth},
-		{http.MethodGet, "/healthz", alive},
-		{http.MethodGet, "/healthcheck", alive},
-		{http.MethodGet, "/readyz", a.ready},
-	} {
-		all[r.path] = r
+	return routes(
+		route{http.MethodPost, "/v1/check", a.check},
+		route{http.MethodPost, "/v1/settle", a.settle},
+		route{http.MethodPost, "/json", a.envoyJSON},
+		route{http.MethodGet, "/auth", a.auth},
+		route{http.MethodGet, "/healthz", alive},
+		route{http.MethodGet, "/healthcheck", alive},
+		route{http.MethodGet, "/readyz", a.ready},
+	)
+}
+
+// routes is all, by path.
+func routes(all ...route) map[string]route {
+	table := map[string]route{}
+	for _, r := range all {
+		table[r.path] = r
 	}
-	return all
+	return table
 }
 
 func (r *route) allows(method string) bool {

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata; read t
 //
 //	rules        and a rule file: a new daemon
 //	wait 10s     the time of the transcript goes on
-//	METHOD /path and a body
+//	METHOD /path and a body; admin:/path is on the admin door
 //
 // IDs are written as ID, and receipts as RECEIPT1, RECEIPT2 … in the order in
 // which they are given; bodies can send them back so. A # in front is a comment.
@@ -60,6 +60,7 @@ func TestTranscripts(t *testing.T) {
 type transcript struct {
 	t        *testing.T
 	door     *API
+	admin    http.Handler
 	receipts []string
 }
 
@@ -88,6 +89,7 @@ func (tr *transcript) do(command, body string) string {
 	switch verb {
 	case "rules":
 		tr.door = newDoor(tr.t, body, Options{})
+		tr.admin = NewAdmin(tr.door.limiter.(*rules.Limiter), Options{})
 		return ""
 	case "wait":
 		d, err := time.ParseDuration(rest)
@@ -101,7 +103,11 @@ func (tr *transcript) do(command, body string) string {
 		body = strings.ReplaceAll(body, fmt.Sprintf("RECEIPT%d", i+1), r)
 	}
 	w := httptest.NewRecorder()
-	tr.door.ServeHTTP(w, httptest.NewRequestWithContext(tr.t.Context(), verb, rest, strings.NewReader(body)))
+	door := http.Handler(tr.door)
+	if path, ok := strings.CutPrefix(rest, "admin:"); ok {
+		door, rest = tr.admin, path
+	}
+	door.ServeHTTP(w, httptest.NewRequestWithContext(tr.t.Context(), verb, rest, strings.NewReader(body)))
 	return "\n" + tr.print(w)
 }
 

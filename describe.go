@@ -1,0 +1,142 @@
+package weir
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Describe says in plain words what l lets pass, as "at most 10 at once after
+// rest, then 5 a second". It is for people; programs read String.
+func (l *Limit) Describe() string {
+	s := &l.spec
+	if s.Count == 0 {
+		return "nothing passes"
+	}
+	var b strings.Builder
+	switch s.Algorithm {
+	case GCRA, TokenBucket, LeakyBucket:
+		s.describeBucket(&b)
+	case LeakyQueue:
+		fmt.Fprintf(&b, "%d %s, in order and evenly spaced; %s", s.Count, every(s.Period), s.waiting())
+	case FixedWindow:
+		fmt.Fprintf(&b, "at most %d in %s", s.Count, s.window())
+	case SlidingLog:
+		fmt.Fprintf(&b, "at most %d in any %s", s.Count, stretch(s.Period))
+	case SlidingWindow:
+		s.describeSliding(&b)
+	case WarmUp:
+		fmt.Fprintf(&b, "%d %s, evenly spaced; after rest up to %d times slower, until it has warmed up for %s",
+			s.Count, every(s.Period), s.Cold, spell(s.WarmUp))
+	case Concurrent:
+		fmt.Fprintf(&b, "at most %d at a time; a permit that nobody returns or renews frees itself after %s", s.Count, spell(s.TTL))
+	}
+	if s.CountDenied {
+		b.WriteString("; what is denied counts too")
+	}
+	return b.String()
+}
+
+func (s *Spec) describeBucket(b *strings.Builder) {
+	if s.Mode == Strict {
+		fmt.Fprintf(b, "never more than %d in any %s; at most %d at once after rest, then one every %s",
+			s.Count, stretch(s.Period), s.Burst, spell(duration(int64(s.pace().num))))
+		return
+	}
+	fmt.Fprintf(b, "at most %d at once after rest, then %d %s", s.Burst, s.Count, every(s.Period))
+	if *s.Initial != s.Burst {
+		fmt.Fprintf(b, "; a key never seen starts with %d", *s.Initial)
+	}
+	if s.Debt > 0 {
+		fmt.Fprintf(b, "; while one is left a request may cost more, down to %d below nothing", s.Debt)
+	}
+}
+
+func (s *Spec) describeSliding(b *strings.Builder) {
+	sub := spell(s.Period / time.Duration(s.SubWindows))
+	if s.Mode == Conservative {
+		fmt.Fprintf(b, "at most %d in any %s, counted in whole sub-windows of %s", s.Count, stretch(s.Period), sub)
+		return
+	}
+	fmt.Fprintf(b, "at most %d in the last %s by an estimate, from sub-windows of %s", s.Count, stretch(s.Period), sub)
+	if s.Mode == Relaxed {
+		b.WriteString(", tested before the event is added")
+	}
+}
+
+func (s *Spec) waiting() string {
+	if *s.Queue == 0 {
+		return "none may wait"
+	}
+	return fmt.Sprintf("at most %d wait, more are denied", *s.Queue)
+}
+
+// window says which windows a fixed window has.
+func (s *Spec) window() string {
+	switch {
+	case s.Anchored:
+		return "the " + stretch(s.Period) + " that a key's first event begins"
+	case s.Calendar != NoCalendar:
+		return fmt.Sprintf("each %s of the calendar, in the zone %s", s.Calendar, s.Zone)
+	}
+	return "each " + stretch(s.Period) + " by the clock"
+}
+
+// spelled is what units are called in a sentence.
+func spelled(unit string) string {
+	switch unit {
+	case "h":
+		return "hour"
+	case "min":
+		return "minute"
+	case "s":
+		return "second"
+	case "ms":
+		return "millisecond"
+	case "us":
+		return "microsecond"
+	}
+	return unit
+}
+
+// inUnits is d as so many of its largest exact unit.
+func inUnits(d time.Duration) (n int64, unit string) {
+	text := printPeriod(d, 7*24*time.Hour)
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	n, err := strconv.ParseInt(text[:digits], 10, 64)
+	if err != nil {
+		n = 1
+	}
+	return n, spelled(text[digits:])
+}
+
+// spell is d as "10 seconds".
+func spell(d time.Duration) string {
+	n, unit := inUnits(d)
+	if n == 1 {
+		return "1 " + unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
+}
+
+// stretch is d as what follows "any": "second", or "15 minutes".
+func stretch(d time.Duration) string {
+	n, unit := inUnits(d)
+	if n == 1 {
+		return unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
+}
+
+// every is d as what follows a count: "a second", or "every 15 minutes".
+func every(d time.Duration) string {
+	switch n, unit := inUnits(d); {
+	case n > 1:
+		return "every " + spell(d)
+	case unit == "hour":
+		return "an hour"
+	default:
+		return "a " + unit
+	}
+}

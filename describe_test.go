@@ -1,0 +1,46 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weir-limit/weir"
+)
+
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct{ limit, want string }{
+		{"0/s", "nothing passes"},
+		{"0 concurrent", "nothing passes"},
+		{"5/s burst 10", "at most 10 at once after rest, then 5 a second"},
+		{"100/min", "at most 100 at once after rest, then 100 a minute"},
+		{"1/h token-bucket", "at most 1 at once after rest, then 1 an hour"},
+		{"10/15min leaky-bucket", "at most 10 at once after rest, then 10 every 15 minutes"},
+		{"3/250ms", "at most 3 at once after rest, then 3 every 250 milliseconds"},
+		{"7/us", "at most 7 at once after rest, then 7 a microsecond"},
+		{"10/day initial 2", "at most 10 at once after rest, then 10 a day; a key never seen starts with 2"},
+		{"10/week debt 50", "at most 10 at once after rest, then 10 a week; while one is left a request may cost more, down to 50 below nothing"},
+		{"10/s strict burst 3", "never more than 10 in any second; at most 3 at once after rest, then one every 125 milliseconds"},
+		{"60/min leaky-queue queue 20", "60 a minute, in order and evenly spaced; at most 20 wait, more are denied"},
+		{"60/min leaky-queue queue 0", "60 a minute, in order and evenly spaced; none may wait"},
+		{"100/min fixed-window", "at most 100 in each minute by the clock"},
+		{"100/24h fixed-window", "at most 100 in each day by the clock"},
+		{"100/2min fixed-window anchored", "at most 100 in the 2 minutes that a key's first event begins"},
+		{"100/day fixed-window anchored", "at most 100 in the day that a key's first event begins"},
+		{"1000/day fixed-window zone Asia/Tokyo", "at most 1000 in each day of the calendar, in the zone Asia/Tokyo"},
+		{"1000/month fixed-window", "at most 1000 in each month of the calendar, in the zone UTC"},
+		{"5/min fixed-window count-denied", "at most 5 in each minute by the clock; what is denied counts too"},
+		{"5/min sliding-log", "at most 5 in any minute"},
+		{"5/10min sliding-log count-denied", "at most 5 in any 10 minutes; what is denied counts too"},
+		{"100/min sliding-window", "at most 100 in the last minute by an estimate, from sub-windows of 1 minute"},
+		{"100/min sliding-window 6", "at most 100 in the last minute by an estimate, from sub-windows of 10 seconds"},
+		{"100/min sliding-window 6 relaxed", "at most 100 in the last minute by an estimate, from sub-windows of 10 seconds, tested before the event is added"},
+		{"100/min sliding-window 6 conservative", "at most 100 in any minute, counted in whole sub-windows of 10 seconds"},
+		{"100/s warm-up 10s", "100 a second, evenly spaced; after rest up to 3 times slower, until it has warmed up for 10 seconds"},
+		{"100/s warm-up 2min cold 5", "100 a second, evenly spaced; after rest up to 5 times slower, until it has warmed up for 2 minutes"},
+		{"20 concurrent", "at most 20 at a time; a permit that nobody returns or renews frees itself after 1 minute"},
+		{"20 concurrent ttl 90s", "at most 20 at a time; a permit that nobody returns or renews frees itself after 90 seconds"},
+	} {
+		if got := weir.MustParseLimit(c.limit).Describe(); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.limit, got, c.want)
+		}
+	}
+}

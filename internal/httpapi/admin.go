@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// Explainer is what the admin door asks; *rules.Limiter is one.
+type Explainer interface {
+	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
+	Reset(context.Context, *rules.Request) ([]*rules.Rule, error)
+}
+
+// NewAdmin makes the part of the admin door that is about requests:
+// POST /v1/explain and POST /v1/reset. It answers no page of another origin,
+// for a browser reaches what listens on loopback.
+func NewAdmin(e Explainer, o Options) http.Handler {
+	o.fill()
+	a := &API{options: o, hint: "ask POST /v1/explain or /v1/reset"}
+	a.routes = routes(
+		route{http.MethodPost, "/v1/explain", a.answering(func(s *scratch, r *http.Request) error {
+			x, err := e.Explain(r.Context(), &s.request)
+			if err == nil {
+				s.out = AppendExplanation(s.out[:0], x)
+			}
+			return err
+		})},
+		route{http.MethodPost, "/v1/reset", a.answering(func(s *scratch, r *http.Request) error {
+			forgot, err := e.Reset(r.Context(), &s.request)
+			if err == nil {
+				s.out = appendReset(s.out[:0], forgot)
+			}
+			return err
+		})},
+	)
+	return http.NewCrossOriginProtection().Handler(a)
+}
+
+// answering reads the body of /v1/check and sends what answer makes of it.
+func (a *API) answering(answer func(*scratch, *http.Request) error) func(http.ResponseWriter, *http.Request) int {
+	return func(w http.ResponseWriter, r *http.Request) int {
+		s := a.acquire()
+		defer a.release(s)
+		if err := s.read(w, r); err != nil {
+			return a.fail(w, r, err)
+		}
+		if err := readCheck(string(s.body), &s.request); err != nil {
+			return a.fail(w, r, err)
+		}
+		if err := answer(s, r); err != nil {
+			return a.fail(w, r, err)
+		}
+		h := w.Header()
+		h["Content-Type"] = answerType
+		h["Cache-Control"] = noStore
+		_, _ = w.Write(append(s.out, '\n')) // the client may be gone
+		return http.StatusOK
+	}
+}
+
+// appendReset appends the rules whose counts were reset.
+func appendReset(b []byte, forgot []*rules.Rule) []byte {
+	b = append(b, `{"reset":[`...)
+	for i, r := range forgot {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"rule":`...)
+		b = appendString(b, r.Name)
+		b = append(b, `,"limit":`...)
+		b = appendString(b, r.Limit.String())
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}

@@ -1,0 +1,393 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// ErrNoLook is returned by Limiter.Explain for a store that is no weir.Looker.
+var ErrNoLook = errors.New("this store can't be looked into")
+
+// Explanation is what Check would answer, and why.
+type Explanation struct {
+	At     weir.Instant // when it was decided, on the store's clock
+	Domain string
+	// Answer is what Check would have said then. Nothing was charged; Charged
+	// tells what would have been.
+	Answer  *Answer
+	Summary string  // why the request passes or not, in a sentence
+	Passing Passing // when the request would pass, if nobody else asks
+	// Together tells that the limits decide and are charged in one step.
+	Together    bool
+	Descriptors []DescriptorTrace  // of each descriptor of the request
+	Limits      []LimitExplanation // of each of Answer.Decisions
+}
+
+// When is whether something passes.
+type When string
+
+// The answers to when.
+const (
+	PassesNow     When = "now"
+	PassesLater   When = "later"
+	PassesUnknown When = "unknown" // a permit must come back first, or it takes too long to tell
+	PassesNever   When = "never"
+)
+
+// Passing is when something passes.
+type Passing struct {
+	When When
+	// After is how long until then, with PassesLater: it passes then, and not a
+	// microsecond earlier.
+	After time.Duration
+}
+
+// LimitExplanation is what one decision stands on.
+type LimitExplanation struct {
+	Words    string // Limit.Describe
+	Most     int64  // that can pass in any one period by single events; the largest int64 for permits
+	Enforced bool   // it had a say
+	Cost     int64  // of all descriptors that have this count
+	// Before and After are how the count stands, and would stand after Check.
+	Before, After Standing
+	// Passing is when this limit alone would allow the cost.
+	Passing Passing
+	// Fits is the largest cost up to Cost that this limit would allow now.
+	Fits int64
+	// Enough is the least change of the limit that would allow the cost now: a
+	// larger burst, count or queue. Nil when it allows, or when none does.
+	Enough *weir.Limit
+	Notes  []string // what else to know, and what would have to change
+}
+
+// Standing is how a count stands.
+type Standing struct {
+	Used       int64 // events in use, rounded up
+	Remaining  int64
+	ResetAfter time.Duration
+}
+
+// maxSteps bounds how often Explain asks ahead for the time when all limits of
+// a request allow. Beyond it that is PassesUnknown.
+const maxSteps = 100
+
+// Explain tells what Check would say of r now, and why. It charges nothing and
+// leaves no trace. It fails as Check does, and with ErrNoLook when the store
+// is no weir.Looker.
+func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	set := l.set.Load()
+	if set == nil {
+		return nil, ErrNoRules
+	}
+	store, ok := l.store.(weir.Looker)
+	if !ok {
+		return nil, fmt.Errorf("explain %q: %w", r.Domain, ErrNoLook)
+	}
+	request := *r
+	request.Receipt = false
+	x := &explainer{set: set, request: &request}
+	t := x.take(false)
+	now, states, err := store.Look(ctx, t.asks)
+	if err != nil {
+		return nil, fmt.Errorf("explain %q: %w", r.Domain, err)
+	}
+	x.before = newCopies(now, t.asks, states)
+	return x.explain(ctx)
+}
+
+// Reset forgets what the counts that r meets have used, and tells their rules,
+// in the order of the descriptors, each count once. A peek only tells. It fails
+// with a *RequestError, with ErrNoRules, or when the store can't.
+func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	set := l.set.Load()
+	if set == nil {
+		return nil, ErrNoRules
+	}
+	t := new(take)
+	t.match(set, r)
+	t.ask(r)
+	keys := make([]weir.StateKey, len(t.asks))
+	for i := range t.asks {
+		keys[i] = t.asks[i].State
+	}
+	if !r.Peek && len(keys) > 0 {
+		if err := l.store.Reset(ctx, keys); err != nil {
+			return nil, fmt.Errorf("reset %q: %w", r.Domain, err)
+		}
+	}
+	return t.rules, nil
+}
+
+// explainer explains one request.
+type explainer struct {
+	set     *Set
+	request *Request
+	before  *copies
+}
+
+// take is the request on its way, up to the store.
+func (x *explainer) take(peek bool) *take {
+	request := *x.request
+	request.Peek = request.Peek || peek
+	t := new(take)
+	t.match(x.set, &request)
+	t.replace()
+	t.ask(&request)
+	return t
+}
+
+func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
+	t, after := x.take(false), x.before.clone()
+	if err := t.decide(ctx, after); err != nil {
+		return nil, err
+	}
+	answer := t.answer(x.request)
+	passing, err := x.passing(ctx, answer, t, after)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{
+		At: x.before.now, Domain: x.request.Domain, Answer: answer, Passing: passing, Together: true,
+		Descriptors: x.set.trace(x.request, t),
+	}
+	for i := range t.meets {
+		for j := range t.meets[i].asks() {
+			e.Limits = append(e.Limits, x.limit(t, t.meets[i].first+j, &answer.Decisions[len(e.Limits)], answer.Allowed, after))
+		}
+	}
+	e.Summary = e.summary()
+	return e, nil
+}
+
+// limit explains the decision d of the k-th ask. pass is what became of the
+// whole request.
+func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies) LimitExplanation {
+	ask, now := t.asks[k], x.before.now
+	state := x.before.states[ask.State]
+	e := LimitExplanation{
+		Words: ask.Limit.Describe(), Most: math.MaxInt64,
+		Enforced: !d.idle, Cost: ask.Cost,
+		Before: standing(ask.Limit, state, now), After: standing(ask.Limit, after.states[ask.State], now),
+	}
+	if ask.Limit.Algorithm() != weir.Concurrent {
+		e.Most = ask.Limit.Bound(ask.Limit.Spec().Period, 1)
+	}
+	huge := slices.Contains(t.huge, k)
+	if huge {
+		e.Cost = d.Cost
+	}
+	alone := ask
+	alone.Peek = true
+	switch d.Outcome {
+	case weir.Allowed:
+		e.Passing = Passing{When: PassesNow}
+	case weir.Impossible:
+		e.Passing = Passing{When: PassesNever}
+	case weir.Denied:
+		e.Passing = later(d.RetryAfter)
+		if !ask.After { // what a denial counted is not in the way of those who have not asked
+			e.Passing = later(ask.Limit.Decide(state, now, &alone).RetryAfter)
+		}
+	}
+	alone.AtLeast = min(1, ask.Cost)
+	if fits := ask.Limit.Decide(state, now, &alone); fits.Outcome == weir.Allowed && !ask.After && !huge {
+		e.Fits = fits.Cost
+	}
+	if d.Outcome != weir.Allowed && !ask.After && !huge {
+		e.Enough = enough(ask.Limit, state, now, ask.Cost)
+	}
+	e.Notes = x.notes(&e, t, k, d, pass)
+	return e
+}
+
+func standing(l *weir.Limit, s weir.State, now weir.Instant) Standing {
+	remaining, reset := l.Standing(s, now)
+	used := l.Used(s, now)
+	if l.Algorithm() == weir.Concurrent { // permits are held, and no events
+		used = l.Spec().Count - remaining
+	}
+	return Standing{Used: used, Remaining: remaining, ResetAfter: reset}
+}
+
+// later is a Passing of a denial's retry time.
+func later(retry time.Duration) Passing {
+	if retry > 0 {
+		return Passing{When: PassesLater, After: retry}
+	}
+	return Passing{When: PassesUnknown}
+}
+
+// passing finds the first time at which all that is enforced allows. The times
+// of the limits alone do not tell it: a limit that allows now may deny then,
+// and of several quota limits one is enough.
+func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copies) (Passing, error) {
+	if a.Allowed {
+		return Passing{When: PassesNow}, nil
+	}
+	// What the ask itself leaves behind counts: work that is reported, and the
+	// clock of a key never seen that it starts. Not so a denial that counts as an
+	// event: who only wants an explanation has not asked.
+	from := after.clone()
+	for i := range t.asks {
+		if ask := &t.asks[i]; ask.Limit.Spec().CountDenied && !ask.After {
+			from.states[ask.State] = x.before.states[ask.State]
+		}
+	}
+	for range maxSteps {
+		if err := ctx.Err(); err != nil {
+			return Passing{}, err
+		}
+		t, try := x.take(true), from.clone()
+		if err := t.decide(ctx, try); err != nil {
+			return Passing{}, err
+		}
+		p := t.wait()
+		if p.When == PassesNow {
+			return later(time.Duration(from.now-x.before.now) * time.Microsecond), nil
+		}
+		if p.When != PassesLater {
+			return p, nil
+		}
+		from.now += weir.Instant(p.After / time.Microsecond)
+	}
+	return Passing{When: PassesUnknown}, nil
+}
+
+// wait is how long it is at least until the take may pass: every limit that
+// has a say must allow, but of several quota limits only one.
+func (t *take) wait() Passing {
+	p, quotas := Passing{When: PassesNow}, Passing{When: PassesNow}
+	open := weir.QuotaPasses(t.asks, t.out)
+	for i := range t.asks {
+		a, d := &t.asks[i], &t.out[i]
+		if a.Shadow || d.Outcome == weir.Allowed || a.Quota && open {
+			continue
+		}
+		one := Passing{When: PassesNever}
+		if d.Outcome == weir.Denied {
+			one = later(d.RetryAfter)
+		}
+		if !a.Quota {
+			p = p.latest(one)
+		} else if quotas.When == PassesNow || quotas.latest(one) == quotas {
+			quotas = one
+		}
+	}
+	return p.latest(quotas)
+}
+
+// latest is the later of two, where unknown is later than any time.
+func (p Passing) latest(o Passing) Passing {
+	order := []When{PassesNow, PassesLater, PassesUnknown, PassesNever}
+	a, b := slices.Index(order, p.When), slices.Index(order, o.When)
+	if b > a || b == a && o.After > p.After {
+		return o
+	}
+	return p
+}
+
+// enough is the limit with the least burst, count or queue that would allow
+// cost at once, or nil.
+func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Limit {
+	spec := l.Spec()
+	if spec.Count == 0 || cost == 0 {
+		return nil
+	}
+	least, most := spec.Count, int64(weir.MaxWindowCount)
+	with := func(n int64) (*weir.Limit, error) {
+		changed := spec
+		changed.Count = n
+		if changed.Calendar != weir.NoCalendar {
+			changed.Period = 0
+		}
+		return changed.Limit()
+	}
+	switch spec.Algorithm {
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket:
+		least = spec.Burst
+		with = func(n int64) (*weir.Limit, error) {
+			changed := spec
+			changed.Burst = n
+			if *spec.Initial == spec.Burst {
+				changed.Initial = nil
+			}
+			return changed.Limit()
+		}
+	case weir.LeakyQueue:
+		least = *spec.Queue
+		with = func(n int64) (*weir.Limit, error) {
+			changed := spec
+			changed.Queue = &n
+			return changed.Limit()
+		}
+	case weir.WarmUp:
+		return nil // its pace alone decides
+	case weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow, weir.Concurrent:
+	}
+	var found *weir.Limit
+	for least < most { // least is too small; most is not, or can't be
+		n := least + (most-least+1)/2
+		changed, err := with(n)
+		switch {
+		case err != nil:
+			most = n - 1
+			continue
+		case changed.Decide(changed.Adopt(slices.Clone(s), l, now), now, &weir.Ask{Limit: changed, Cost: cost, Peek: true}).Outcome != weir.Allowed:
+			least = n
+			continue
+		}
+		found = changed
+		if n == most {
+			break
+		}
+		most = n
+	}
+	return found
+}
+
+// copies is a store of the states of one moment, to decide on without leaving
+// a trace.
+type copies struct {
+	now    weir.Instant
+	states map[weir.StateKey]weir.State
+}
+
+func newCopies(now weir.Instant, asks []weir.Ask, states []weir.State) *copies {
+	c := &copies{now: now, states: map[weir.StateKey]weir.State{}}
+	for i := range asks {
+		c.states[asks[i].State] = states[i]
+	}
+	return c
+}
+
+func (c *copies) clone() *copies {
+	o := newCopies(c.now, nil, nil)
+	for k, s := range c.states {
+		o.states[k] = slices.Clone(s)
+	}
+	return o
+}
+
+func (c *copies) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) error {
+	for i := range asks {
+		out[i] = asks[i].Limit.Decide(c.states[asks[i].State], c.now, &asks[i])
+	}
+	weir.Resolve(asks, out)
+	for i := range asks {
+		key := asks[i].State
+		c.states[key] = asks[i].Limit.Commit(c.states[key], c.now, &asks[i], &out[i])
+	}
+	return nil
+}
