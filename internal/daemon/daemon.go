@@ -62,8 +62,8 @@ type doors struct {
 	http, admin     *http.Server
 	grpc            *rls.Server
 	resp            *resp.Server
-	httpAt, grpcAt  net.Listener
-	adminAt, respAt net.Listener // respAt is nil when it is off
+	httpAt, grpcAt  *bounded
+	adminAt, respAt *bounded // respAt is nil when it is off
 }
 
 // Run opens the doors, says on Stdout that it is ready, and answers until ctx
@@ -97,7 +97,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 func serve(door string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", door, err)
@@ -129,7 +129,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	for _, door := range []struct {
 		name, address string
 		most          int
-		at            *net.Listener
+		at            **bounded
 	}{
 		{"http", d.config.HTTP, maxConnections, &o.httpAt},
 		{"grpc", d.config.GRPC, maxConnections, &o.grpcAt},
@@ -170,6 +170,9 @@ func (d *Daemon) leaving(next http.Handler) http.Handler {
 	})
 }
 
+// graces is how many times the lame duck's time idle connections have to end.
+const graces = 5
+
 // drain takes leave: first readiness, then, when nobody sends more, the doors;
 // the admin door last, so that metrics tell of it to the end.
 func (d *Daemon) drain(ctx context.Context, o doors) {
@@ -178,6 +181,9 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	d.draining.Store(true)
 	o.grpc.SetServing(false)
 	time.Sleep(d.config.LameDuck)
+	// By now each answer says that its connection closes. Who keeps one open and
+	// says nothing for a while is cut off.
+	o.httpAt.leave(graces * d.config.LameDuck)
 
 	// ctx is over, but draining has its own time.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.config.Drain)

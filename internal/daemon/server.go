@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,7 +21,7 @@ const (
 	maxConnections      = 16 << 10
 	maxAdminConnections = 64
 	readHeaderTimeout   = 5 * time.Second
-	readTimeout         = 15 * time.Second
+	readTimeout         = 10 * time.Second // less than writeTimeout, so that the slow get an answer
 	writeTimeout        = 15 * time.Second
 	idleTimeout         = 2 * time.Minute
 	maxHeaderBytes      = 16 << 10
@@ -66,10 +67,11 @@ type bounded struct {
 	slots   chan struct{}
 	done    chan struct{}
 	closing sync.Once
+	leaving atomic.Bool
 	metrics connectionMetrics
 }
 
-func bound(l net.Listener, most int, m connectionMetrics) net.Listener {
+func bound(l net.Listener, most int, m connectionMetrics) *bounded {
 	return &bounded{Listener: l, slots: make(chan struct{}, most), done: make(chan struct{}), metrics: m}
 }
 
@@ -88,10 +90,34 @@ func (l *bounded) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.slots
+		if l.leaving.Load() {
+			err = net.ErrClosed
+		}
 		return nil, err
 	}
 	l.metrics.open.Inc()
 	return &slot{Conn: c, listener: l}, nil
+}
+
+// lastCalls is how long a listener that leaves still takes what is in its
+// backlog: closing it would reset them.
+const lastCalls = 20 * time.Millisecond
+
+// leave ends Accept when the backlog is empty, and then waits until no
+// connection is left, at most for grace. Calls that come meanwhile are answered.
+func (l *bounded) leave(grace time.Duration) {
+	tcp, ok := l.Listener.(*net.TCPListener)
+	if !ok {
+		return
+	}
+	l.leaving.Store(true)
+	end := time.Now().Add(lastCalls)
+	if tcp.SetDeadline(end) != nil {
+		return // it is closed
+	}
+	for end = end.Add(grace); len(l.slots) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Close also ends an Accept that waits for a slot.
