@@ -234,7 +234,8 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 		}
 		places[i], until = p, max(until, settlements[i].Receipt.Expires)
 	}
-	if err := s.settled.claim(settlements[0].Receipt.ID, until, now, settlements[0].Renew); err != nil {
+	err := s.settled.claim(settlements[0].Receipt.ID, until, now, settlements[0].Renew)
+	if err != nil && (!errors.Is(err, weir.ErrFull) || !permits(settlements)) {
 		return err
 	}
 	done, failed := false, error(nil)
@@ -250,6 +251,17 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 		return nil
 	}
 	return failed
+}
+
+// permits is whether nothing but permits is settled: those tell by themselves
+// whether they were.
+func permits(settlements []weir.Settlement) bool {
+	for i := range settlements {
+		if settlements[i].Receipt.Limit.Algorithm() != weir.Concurrent {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *place) settle(now weir.Instant, st *weir.Settlement) error {

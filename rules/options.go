@@ -169,10 +169,16 @@ func (f *file) limit(n *yaml.Node, rule string) (name string, limit *weir.Limit,
 	return name, limit, at
 }
 
-// passes warns of a limit that denies all.
+// passes warns of a limit that passes less than it says.
 func (f *file) passes(at *yaml.Node, r *Rule) {
-	if r.Limit != nil && r.Limit.Spec().Count == 0 {
+	if r.Limit == nil {
+		return
+	}
+	if r.Limit.Spec().Count == 0 {
 		f.add(at, SeverityWarning, r.Name, "never passes: a count of 0 denies all")
+	}
+	if l := r.Limit; l.Algorithm() == weir.Concurrent && l.Spec().Count > weir.MaxHolders {
+		f.add(at, SeverityWarning, r.Name, "a key has at most %d holders at a time, whatever the count", weir.MaxHolders)
 	}
 }
 

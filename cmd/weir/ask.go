@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/rules"
@@ -37,6 +38,11 @@ func askDaemon(addr, path, door string) (checker, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
+		for _, e := range q.Descriptors[0].Entries {
+			if !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
+				return nil, usagef("%q=%q is not UTF-8, which JSON can't carry; ask over gRPC, or with --rules", e.Key, e.Value)
+			}
+		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(httpapi.AppendCheck(nil, q)))
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/replay"
@@ -101,7 +102,10 @@ bad input, 3 could not.`,
 // does makes a command's work out of f, whose errors get their exit code.
 func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		err := f(cmd, args)
+		err := noEmptyFlag(cmd)
+		if err == nil {
+			err = f(cmd, args)
+		}
 		if err == nil {
 			return nil
 		}
@@ -110,6 +114,21 @@ func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 		}
 		return &failure{codeOf(err), err}
 	}
+}
+
+// noEmptyFlag refuses flags that were given and say nothing: a variable that was
+// not set should not turn into a default.
+func noEmptyFlag(cmd *cobra.Command) error {
+	var empty []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.String() == "" {
+			empty = append(empty, "--"+f.Name)
+		}
+	})
+	if len(empty) > 0 {
+		return usagef("%s is empty; give it a value or leave it out", strings.Join(empty, ", "))
+	}
+	return nil
 }
 
 func codeOf(err error) int {

@@ -21,7 +21,7 @@ const (
 	maxInteger = 999_999_999_999_999
 	// maxField is how long a field may become. Rules beyond are left out: a
 	// client or proxy that refuses long headers would get no answer at all.
-	maxField = 4 << 10
+	maxField = 48 << 10
 )
 
 // standings picks the enforced rules of an answer in its order, each once with

@@ -81,7 +81,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, rules.ErrNoLook):
 		return &problem{http.StatusNotImplemented, "the store of this daemon can't be looked into; only memory: can"}
 	case errors.Is(err, weir.ErrFull):
-		return &problem{http.StatusServiceUnavailable, "too many receipts were settled at once; try again later"}
+		return &problem{http.StatusServiceUnavailable, "too many receipts were settled in the last minutes; try again later"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &problem{http.StatusServiceUnavailable, "the call took too long; try again"}
 	}

@@ -15,7 +15,8 @@ type Report struct {
 	Log   LogReport
 }
 
-// RuleReport is what one rule did. Its JSON is part of the contract.
+// RuleReport is what one rule did. Its JSON is the contract's, to the member;
+// the rest is for the text.
 type RuleReport struct {
 	Rule       string `json:"rule"`
 	Limit      string `json:"limit"`
@@ -26,14 +27,14 @@ type RuleReport struct {
 	// Keys counts the keys that the rule was asked for, exactly unless KeysMore
 	// tells that there were more than could be kept.
 	Keys     int64 `json:"keys"`
-	KeysMore bool  `json:"keys_more,omitempty"`
+	KeysMore bool  `json:"-"`
 	// FirstDenied is when the rule denied first, nil for never.
 	FirstDenied *Time `json:"first_denied"`
 	// TopDenied are the keys with the most denials, at most TopKeys of them;
 	// of equals the first in the order of bytes.
 	TopDenied []KeyDenied `json:"top_denied"`
 	// Shadow tells that the rule is not enforced: its denials kept nobody out.
-	Shadow bool `json:"shadow,omitempty"`
+	Shadow bool `json:"-"`
 }
 
 // KeyDenied is how often a key was denied.
@@ -42,7 +43,7 @@ type KeyDenied struct {
 	Denied int64  `json:"denied"`
 }
 
-// LogReport is what was read. Its JSON is part of the contract.
+// LogReport is what was read. Its JSON is the contract's, to the member.
 type LogReport struct {
 	Lines   int64 `json:"lines"`   // that count
 	Skipped int64 `json:"skipped"` // that could not be read
@@ -51,13 +52,13 @@ type LogReport struct {
 	To      *Time `json:"to"`      // of the last
 	// Early counts lines that were decided while older ones could still have
 	// come, because too many lines were waiting.
-	Early int64 `json:"early,omitempty"`
+	Early int64 `json:"-"`
 	// TooLong counts lines with a value that no rule was asked about, because a
 	// request with it would be refused: it is longer than rules.MaxWord.
-	TooLong int64 `json:"too_long,omitempty"`
+	TooLong int64 `json:"-"`
 	// Forgotten counts states that were given up for want of room: some denied
 	// requests may then have been allowed, or the other way round.
-	Forgotten int64 `json:"forgotten,omitempty"`
+	Forgotten int64 `json:"-"`
 }
 
 // Time is an instant that is written as RFC 3339 in UTC, with as many decimals

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,11 @@ func Run(ctx context.Context, o Options, out io.Writer, progress func(done, tota
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("replay %s: %w", o.Log, err)
+		err = fmt.Errorf("replay %s: %w", o.Log, err)
+		if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return &InputError{fmt.Errorf("%w; the file is not whole: compress it again", err)}
+		}
+		return err
 	}
 	if o.JSON {
 		err = report.WriteJSON(out)
