@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,5 +174,34 @@ func TestLoadBounds(t *testing.T) {
 	}
 	if _, err := rules.Load(dir); err == nil || !strings.Contains(err.Error(), "b.yaml: rule files have at most 67108864 bytes, all together") {
 		t.Error(err)
+	}
+}
+
+// TestMerge: what << takes over means what it would mean written out.
+func TestMerge(t *testing.T) {
+	set, err := rules.Parse("rules.yaml", []byte(`
+domain: shop
+descriptors:
+  - &base
+    key: path
+    value: /a
+    rate_limit: &limit {unit: minute, requests_per_unit: 5}
+  - <<: *base
+    value: /b
+  - <<: [{value: /c}, *base]
+    rate_limit:
+      <<: *limit
+      requests_per_unit: 7
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range set.Rules() {
+		got = append(got, r.Name+" "+r.Limit.String())
+	}
+	want := []string{"shop/path=/a 5/min fixed-window", "shop/path=/b 5/min fixed-window", "shop/path=/c 7/min fixed-window"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

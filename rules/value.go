@@ -28,6 +28,7 @@ func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
 		return mapping{}, false
 	}
 	m := mapping{node: n, members: map[string]member{}}
+	merged := map[string]bool{} // keys that came by <<, which others replace
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		it := member{follow(n.Content[i]), follow(n.Content[i+1])}
 		if it.key.Kind != yaml.ScalarNode {
@@ -35,17 +36,49 @@ func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
 			continue
 		}
 		if it.key.ShortTag() == "!!merge" {
-			f.add(it.key, SeverityError, rule, "<< is not read; write out what it would merge, or take a whole value by its alias (*)")
+			f.merge(&m, merged, it, rule)
 			continue
 		}
-		if before, double := m.members[it.key.Value]; double {
-			f.add(it.key, SeverityError, rule, "duplicate key %q, also in line %d", it.key.Value, before.key.Line)
+		name := it.key.Value
+		before, double := m.members[name]
+		if double && !merged[name] {
+			f.add(it.key, SeverityError, rule, "duplicate key %q, also in line %d", name, before.key.Line)
 			continue
 		}
-		m.members[it.key.Value] = it
-		m.order = append(m.order, it.key.Value)
+		if !double {
+			m.order = append(m.order, name)
+		}
+		m.members[name] = it
+		delete(merged, name)
 	}
 	return m, true
+}
+
+// merge takes over the keys of the mapping that << names, or of several: of
+// equal keys the first. Keys that are written beside << replace them, which
+// readers of YAML agree on only where << comes first.
+func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule string) {
+	const should = "<< takes a mapping, by its alias (*), or a list of them"
+	from := []*yaml.Node{it.value}
+	if it.value.Kind == yaml.SequenceNode {
+		from = it.value.Content
+	}
+	for _, n := range from {
+		other, ok := f.mapping(follow(n), rule, should)
+		if !ok {
+			continue
+		}
+		for _, name := range other.order {
+			if before, there := m.members[name]; there {
+				if !merged[name] {
+					f.add(it.key, SeverityError, rule, "<< brings %q, which line %d has already; write << first", name, before.key.Line)
+				}
+				continue
+			}
+			m.members[name], merged[name] = other.members[name], true
+			m.order = append(m.order, name)
+		}
+	}
 }
 
 // value is what stands at a key, nil when there is nothing.
