@@ -114,7 +114,7 @@ func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
-		places[i].shard.tentative = nil
+		places[i].shard.tentative, places[i].shard.newcomers = nil, 0
 	}
 	for i := range asks {
 		places[i].shard.commit(places[i].print, now, &asks[i], &out[i])

@@ -87,6 +87,7 @@ type shard struct {
 	overflow   weir.State // shared by the newcomers that found no slot
 	spilled    []uint64   // a bit for each range of homes that they have; nil for none
 	tentative  weir.State // overflow with what a take is about to charge to it
+	newcomers  int        // of a take under way, that are about to get slots
 	evicted    int64
 	overflowed int64
 }
@@ -205,11 +206,27 @@ func (sh *shard) overflows(f fingerprint, now weir.Instant) bool {
 		}
 		sh.overflow, sh.spilled = nil, nil
 	}
-	if len(sh.prints) < sh.max {
-		return false
+	if n := len(sh.prints); n < sh.max {
+		return sh.newcomers > 0 && sh.newcomers >= (sh.max-n)/2
 	}
-	slot, _ := sh.vacancy(f, now)
-	return slot < 0
+	return sh.vacancies(f, now) <= sh.newcomers
+}
+
+// vacancies is how many slots f may have.
+func (sh *shard) vacancies(f fingerprint, now weir.Instant) int {
+	n, i, free := len(sh.prints), sh.home(f), 0
+	for range min(reach, n) {
+		if remaining, _ := sh.limit.Standing(sh.state(i), now); sh.prints[i] == (fingerprint{}) || remaining > 0 {
+			free++ // empty, as never used, or to be forgotten
+		}
+		if i++; i == n {
+			i = 0
+		}
+		if free > sh.newcomers {
+			break
+		}
+	}
+	return free
 }
 
 // spillRanges is how many ranges of homes are told apart: enough that a
@@ -233,7 +250,11 @@ func (sh *shard) spill(f fingerprint) {
 // state decides, each meets what those before it are about to charge.
 func (sh *shard) decide(f fingerprint, now weir.Instant, a *weir.Ask, several bool) weir.Decision {
 	state, slot := sh.look(f, now)
-	if slot >= 0 || !several || state == nil && !sh.overflows(f, now) {
+	if slot >= 0 || !several {
+		return sh.limit.Decide(state, now, a)
+	}
+	if state == nil && !sh.overflows(f, now) {
+		sh.newcomers++
 		return sh.limit.Decide(state, now, a)
 	}
 	if sh.tentative == nil {
