@@ -19,9 +19,7 @@ import (
 type checker func(context.Context, *rules.Request) ([]byte, error)
 
 func checkCommand() *cobra.Command {
-	var path, addr string
-	var cost, times int64
-	var asJSON bool
+	var o question
 	cmd := &cobra.Command{
 		Use:   "check DOMAIN key=value …",
 		Short: "Ask whether a request may pass",
@@ -35,37 +33,55 @@ It exits 0 when all passed, and 1 when one was denied.`,
   weir check --addr http://127.0.0.1:8080 --json demo client_id=alice`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	f := cmd.Flags()
-	f.StringVar(&path, "rules", "", "`PATH` of a rule file, or of a folder of them")
-	f.StringVar(&addr, "addr", "", "`URL` of a daemon")
-	f.Int64Var(&cost, "cost", 1, "events that the request is worth, `N`; 0 only asks")
-	f.Int64Var(&times, "times", 1, "ask `N` times, one after the other")
-	f.BoolVar(&asJSON, "json", false, "print each answer as /v1/check gives it, one a line")
-	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+	o.flags(cmd, "a daemon", "ask", "print each answer as /v1/check gives it, one a line")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		q, err := requestOf(args, cost)
+		q, err := o.request(args)
 		if err != nil {
 			return err
 		}
-		if times < 1 {
-			return usagef("--times %d: ask at least once", times)
-		}
 		var ask checker
-		if addr != "" {
-			ask, err = askDaemon(addr, "/v1/check", "the HTTP door")
+		if o.addr != "" {
+			ask, err = askDaemon(o.addr, "/v1/check", "the HTTP door")
 		} else {
-			ask, err = askRules(path, cmd.ErrOrStderr())
+			ask, err = askRules(o.rules, cmd.ErrOrStderr())
 		}
 		if err != nil {
 			return err
 		}
 		show := printText
-		if asJSON {
+		if o.asJSON {
 			show = printLine
 		}
-		return askTimes(cmd.Context(), ask, q, times, cmd.OutOrStdout(), show)
+		return askTimes(cmd.Context(), ask, q, o.times, cmd.OutOrStdout(), show)
 	})
 	return cmd
+}
+
+// question is what check and explain are asked in the same words.
+type question struct {
+	rules, addr string
+	cost, times int64
+	asJSON      bool
+}
+
+// flags adds the flags; daemon is whose URL addr takes, act what is done times
+// over, and each what --json does.
+func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
+	f := cmd.Flags()
+	f.StringVar(&o.rules, "rules", "", "`PATH` of a rule file, or of a folder of them")
+	f.StringVar(&o.addr, "addr", "", "`URL` of "+daemon)
+	f.Int64Var(&o.cost, "cost", 1, "events that the request is worth, `N`; 0 only asks")
+	f.Int64Var(&o.times, "times", 1, act+" `N` times, one after the other")
+	f.BoolVar(&o.asJSON, "json", false, each)
+	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+}
+
+// request is DOMAIN key=value … with the flags.
+func (o *question) request(args []string) (*rules.Request, error) {
+	if o.times < 1 {
+		return nil, usagef("--times %d: ask at least once", o.times)
+	}
+	return requestOf(args, o.cost)
 }
 
 func requestOf(args []string, cost int64) (*rules.Request, error) {

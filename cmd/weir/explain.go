@@ -14,9 +14,7 @@ import (
 )
 
 func explainCommand() *cobra.Command {
-	var path, addr string
-	var cost, times int64
-	var asJSON bool
+	var o question
 	cmd := &cobra.Command{
 		Use:   "explain DOMAIN key=value …",
 		Short: "Tell why a request would pass or not",
@@ -33,31 +31,22 @@ before the next.`,
   weir explain --addr http://127.0.0.1:8082 --json demo client_id=alice`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	f := cmd.Flags()
-	f.StringVar(&path, "rules", "", "`PATH` of a rule file, or of a folder of them")
-	f.StringVar(&addr, "addr", "", "`URL` of the admin door of a daemon")
-	f.Int64Var(&cost, "cost", 1, "events that the request is worth, `N`; 0 only asks")
-	f.Int64Var(&times, "times", 1, "explain `N` times, one after the other")
-	f.BoolVar(&asJSON, "json", false, "print each explanation as /v1/explain gives it, one a line")
-	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+	o.flags(cmd, "the admin door of a daemon", "explain", "print each explanation as /v1/explain gives it, one a line")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		q, err := requestOf(args, cost)
+		q, err := o.request(args)
 		if err != nil {
 			return err
-		}
-		if times < 1 {
-			return usagef("--times %d: ask at least once", times)
 		}
 		var ask checker
-		if addr != "" {
-			ask, err = askDaemon(addr, "/v1/explain", "the admin door")
+		if o.addr != "" {
+			ask, err = askDaemon(o.addr, "/v1/explain", "the admin door")
 		} else {
-			ask, err = explainRules(path, cmd.ErrOrStderr())
+			ask, err = explainRules(o.rules, cmd.ErrOrStderr())
 		}
 		if err != nil {
 			return err
 		}
-		return explainTimes(cmd.Context(), ask, q, times, cmd.OutOrStdout(), asJSON)
+		return explainTimes(cmd.Context(), ask, q, o.times, cmd.OutOrStdout(), o.asJSON)
 	})
 	return cmd
 }
