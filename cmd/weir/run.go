@@ -71,10 +71,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 // explain is what to print of an error. What is wrong in rule files has a form
-// that editors understand.
+// that editors understand, and what is worth knowing of them stands with it.
 func explain(err error) string {
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
-		return bad.Error()
+		var lines []string
+		for _, f := range bad.Findings {
+			lines = append(lines, f.String())
+		}
+		return strings.Join(lines, "\n")
 	}
 	return "weir: " + strings.ReplaceAll(err.Error(), "\n", "\nweir: ")
 }
