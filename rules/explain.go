@@ -266,7 +266,8 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 }
 
 // wait is how long it is at least until the take may pass: every limit that
-// has a say must allow, but of several quota limits only one.
+// has a say must allow, but of several quota limits only one. A permit among
+// those may come back at any time, so that no time is known.
 func (t *take) wait() Passing {
 	p, quotas := Passing{When: PassesNow}, Passing{When: PassesNow}
 	open := weir.QuotaPasses(t.asks, t.out)
@@ -279,9 +280,10 @@ func (t *take) wait() Passing {
 		if d.Outcome == weir.Denied {
 			one = later(d.RetryAfter)
 		}
-		if !a.Quota {
+		switch {
+		case !a.Quota:
 			p = p.latest(one)
-		} else if quotas.When == PassesNow || quotas.latest(one) == quotas {
+		case quotas.When == PassesNow, one.When == PassesUnknown, quotas.When != PassesUnknown && quotas.latest(one) == quotas:
 			quotas = one
 		}
 	}
