@@ -169,11 +169,8 @@ func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (
 	}
 	a := g.ahead(s, now)
 	next := g.pace.add(a, g.pace.span(min(cost, g.most())))
-	if forced && g.reach.less(next) {
-		next = g.reach
-		if next.less(a) {
-			next = a
-		}
+	if forced {
+		next = capped(next, a, g.reach)
 	}
 	l := g.load(s)
 	if !l.open(now) {

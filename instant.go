@@ -58,6 +58,19 @@ func (m moment) less(o moment) bool {
 	return m.us < o.us || m.us == o.us && m.f < o.f
 }
 
+// capped is how far ahead a forced charge may move from a to next: up to full,
+// but not back.
+func capped(next, a, full moment) moment {
+	switch {
+	case !full.less(next):
+		return next
+	case full.less(a):
+		return a
+	default:
+		return full
+	}
+}
+
 // interval is the exact time from one event to the next at an even pace:
 // num/den microseconds in lowest terms. A zero den stands for a pace of
 // nothing at all.

@@ -78,11 +78,8 @@ func (q *leakyQueue) charge(s State, now Instant, cost int64, forced bool, _ uin
 	s = s.words(2)
 	a := q.ahead(s, now)
 	next := q.pace.add(a, q.pace.span(min(cost, q.most())))
-	if forced && q.full.less(next) {
-		next = q.full
-		if next.less(a) {
-			next = a
-		}
+	if forced {
+		next = capped(next, a, q.full)
 	}
 	s[0], s[1] = uint64(int64(now)+next.us), next.f
 	return s, mark{s[0], s[1]}

@@ -49,9 +49,7 @@ func (s *Store) known(k weir.StateKey) (place, bool) {
 	if t == nil {
 		return place{}, false
 	}
-	f := t.fingerprint(k.Key)
-	i := int(f.high >> (64 - shardBits))
-	return place{t, i, &t.shards[i], f}, true
+	return t.place(k.Key), true
 }
 
 // copy is the state that would decide about f, if limit asked now.

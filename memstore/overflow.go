@@ -21,8 +21,10 @@ func (sh *shard) overflows(f fingerprint, now weir.Instant) bool {
 func (sh *shard) vacancies(f fingerprint, now weir.Instant) int {
 	n, i, free := len(sh.prints), sh.home(f), 0
 	for range min(reach, n) {
-		if remaining, _ := sh.limit.Standing(sh.state(i), now); sh.prints[i] == (fingerprint{}) || remaining > 0 {
-			free++ // empty, as never used, or to be forgotten
+		if sh.prints[i] == (fingerprint{}) {
+			free++
+		} else if remaining, _ := sh.limit.Standing(sh.state(i), now); remaining > 0 {
+			free++ // as never used, or to be forgotten
 		}
 		if i++; i == n {
 			i = 0
@@ -34,19 +36,19 @@ func (sh *shard) vacancies(f fingerprint, now weir.Instant) int {
 	return free
 }
 
-// spillRanges is how many ranges of homes are told apart: enough that a
-// newcomer seldom shares one with somebody who found no slot.
-const spillRanges = 1 << 12
+// 2^spillBits ranges of homes are told apart: enough that a newcomer seldom
+// shares one with somebody who found no slot.
+const spillBits = 12
 
 func (sh *shard) spills(f fingerprint) bool {
-	i := f.low >> (64 - 12)
+	i := f.low >> (64 - spillBits)
 	return sh.spilled != nil && sh.spilled[i/64]>>(i%64)&1 != 0
 }
 
 func (sh *shard) spill(f fingerprint) {
 	if sh.spilled == nil {
-		sh.spilled = make([]uint64, spillRanges/64)
+		sh.spilled = make([]uint64, 1<<spillBits/64)
 	}
-	i := f.low >> (64 - 12)
+	i := f.low >> (64 - spillBits)
 	sh.spilled[i/64] |= 1 << (i % 64)
 }

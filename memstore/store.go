@@ -140,9 +140,14 @@ func (s *Store) place(k weir.StateKey) (place, error) {
 			return place{}, err
 		}
 	}
-	f := t.fingerprint(k.Key)
+	return t.place(k.Key), nil
+}
+
+// place is where a key of t lives.
+func (t *table) place(key string) place {
+	f := t.fingerprint(key)
 	i := int(f.high >> (64 - shardBits))
-	return place{t, i, &t.shards[i], f}, nil
+	return place{t, i, &t.shards[i], f}
 }
 
 func (s *Store) add(rule string) (*table, error) {

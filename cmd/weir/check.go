@@ -39,12 +39,7 @@ It exits 0 when all passed, and 1 when one was denied.`,
 		if err != nil {
 			return err
 		}
-		var ask checker
-		if o.addr != "" {
-			ask, err = askDaemon(o.addr, "/v1/check", "the HTTP door")
-		} else {
-			ask, err = askRules(o.rules, cmd.ErrOrStderr())
-		}
+		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/check", "the HTTP door", askRules)
 		if err != nil {
 			return err
 		}
@@ -74,6 +69,14 @@ func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
 	f.Int64Var(&o.times, "times", 1, act+" `N` times, one after the other")
 	f.BoolVar(&o.asJSON, "json", false, each)
 	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+}
+
+// checker asks the daemon at addr, by its route at a door, or the rules here.
+func (o *question) checker(stderr io.Writer, route, door string, here func(path string, stderr io.Writer) (checker, error)) (checker, error) {
+	if o.addr != "" {
+		return askDaemon(o.addr, route, door)
+	}
+	return here(o.rules, stderr)
 }
 
 // request is DOMAIN key=value … with the flags.

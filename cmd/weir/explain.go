@@ -37,12 +37,7 @@ before the next.`,
 		if err != nil {
 			return err
 		}
-		var ask checker
-		if o.addr != "" {
-			ask, err = askDaemon(o.addr, "/v1/explain", "the admin door")
-		} else {
-			ask, err = explainRules(o.rules, cmd.ErrOrStderr())
-		}
+		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/explain", "the admin door", explainRules)
 		if err != nil {
 			return err
 		}
