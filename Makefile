@@ -40,7 +40,7 @@ fuzz: ## Run each fuzz test for FUZZTIME (5s)
 	@awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' fuzz.out | \
 	while read -r package name; do \
 		echo "$$package $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" </dev/null || exit 1; \
 	done
 
 cover: ## Measure how much of what decides is tested; the root must reach 95 %

@@ -98,7 +98,7 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), lintCommand(), replayCommand(), versionCommand(),
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), schemaCommand(), replayCommand(), versionCommand(),
 	)
 	return root
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -130,6 +131,12 @@ func (d *Daemon) export(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/yaml")
 	h.Set("Content-Length", fmt.Sprint(len(text)))
 	_, _ = w.Write(text) // the client may be gone
+}
+
+// schema answers with the JSON Schema of rule files.
+func schema(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/schema+json")
+	_, _ = io.WriteString(w, rules.Schema()) // the client may be gone
 }
 
 // matches is whether If-None-Match names etag, as RFC 9110 §13.1.2 has it.

@@ -46,6 +46,7 @@ func (d *Daemon) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
+	mux.HandleFunc("GET /v1/schema", schema)
 	requests := httpapi.NewAdmin(d.limiter, httpapi.Options{
 		Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"),
 	})
