@@ -11,9 +11,10 @@ import (
 )
 
 // auth is GET /auth, for proxies that ask before they pass a request on: the
-// auth_request of nginx, forwardAuth of Traefik, forward_auth of Caddy.
+// auth_request of nginx, forwardAuth of Traefik, forward_auth of Caddy. What a
+// proxy can't write into a query, or not safely, comes as a field of the request.
 func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
-	q, deny, err := readAuth(r.URL.RawQuery)
+	q, deny, err := readAuth(r)
 	if err != nil {
 		return a.fail(w, r, err)
 	}
@@ -36,9 +37,10 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 	return send(w, &problem{Status: deny, Detail: detail})
 }
 
-// readAuth reads the query of /auth. The e's, in their order, are one descriptor.
-func readAuth(query string) (q *rules.Request, deny int, err error) {
-	values, err := url.ParseQuery(query)
+// readAuth reads the query of /auth. The e's in their order, then the h's in
+// theirs, are one descriptor.
+func readAuth(r *http.Request) (q *rules.Request, deny int, err error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, 0, faultf("the query can't be read: %v; escape what is not a letter or digit as %%XX", err)
 	}
@@ -47,10 +49,7 @@ func readAuth(query string) (q *rules.Request, deny int, err error) {
 	for name, all := range values {
 		value := all[0]
 		switch {
-		case name == "e":
-			if d.Entries, err = readEntries(all); err != nil {
-				return nil, 0, err
-			}
+		case name == "e" || name == "h":
 			continue
 		case name == "domain":
 			q.Domain = value
@@ -65,27 +64,43 @@ func readAuth(query string) (q *rules.Request, deny int, err error) {
 		case name == "deny":
 			return nil, 0, faultf("deny: write 401 or 403, or leave it out for 429")
 		default:
-			return nil, 0, faultf("unknown parameter %s; the parameters are domain, e, cost, deny", quote(name))
+			return nil, 0, faultf("unknown parameter %s; the parameters are domain, e, h, cost, deny", quote(name))
 		}
 		if len(all) > 1 {
 			return nil, 0, faultf("%s stands there twice; write it once", name)
 		}
 	}
+	if d.Entries, err = readEntries(values["e"], values["h"], r.Header); err != nil {
+		return nil, 0, err
+	}
 	q.Descriptors = []rules.Descriptor{d}
 	return q, deny, nil
 }
 
-func readEntries(all []string) ([]rules.Entry, error) {
-	if len(all) > rules.MaxEntries {
-		return nil, faultf("e: there are more than %d", rules.MaxEntries)
+// readEntries reads e's, KEY=VALUE, and h's, KEY=NAME of a field of the request.
+// A field that is not there is as one that is empty: were it left out, who does
+// not send it would meet no rule.
+func readEntries(es, hs []string, fields http.Header) ([]rules.Entry, error) {
+	if len(es)+len(hs) > rules.MaxEntries {
+		return nil, faultf("e, h: there are more than %d", rules.MaxEntries)
 	}
-	entries := make([]rules.Entry, len(all))
-	for i, e := range all {
+	entries := make([]rules.Entry, 0, len(es)+len(hs))
+	for _, e := range es {
 		key, value, ok := strings.Cut(e, "=")
 		if !ok {
 			return nil, faultf("e: %s is no KEY=VALUE", quote(e))
 		}
-		entries[i] = rules.Entry{Key: key, Value: value}
+		entries = append(entries, rules.Entry{Key: key, Value: value})
+	}
+	for _, h := range hs {
+		key, name, _ := strings.Cut(h, "=")
+		switch {
+		case name == "":
+			return nil, faultf("h: %s is no KEY=HEADER", quote(h))
+		case strings.EqualFold(name, "Host"):
+			return nil, faultf("h: Host is that of the daemon; let the proxy send another, as X-Forwarded-Host")
+		}
+		entries = append(entries, rules.Entry{Key: key, Value: strings.Join(fields.Values(name), ", ")})
 	}
 	return entries, nil
 }

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata; read t
 //
 //	rules        and a rule file: a new daemon
 //	wait 10s     the time of the transcript goes on
-//	METHOD /path and a body; admin:/path is on the admin door
+//	METHOD /path and a body, of GET fields; admin:/path is on the admin door
 //
 // IDs are written as ID, and receipts as RECEIPT1, RECEIPT2 … in the order in
 // which they are given; bodies can send them back so. A # in front is a comment.
@@ -107,7 +107,15 @@ func (tr *transcript) do(command, body string) string {
 	if path, ok := strings.CutPrefix(rest, "admin:"); ok {
 		door, rest = tr.admin, path
 	}
-	door.ServeHTTP(w, httptest.NewRequestWithContext(tr.t.Context(), verb, rest, strings.NewReader(body)))
+	r := httptest.NewRequestWithContext(tr.t.Context(), verb, rest, strings.NewReader(body))
+	if verb == http.MethodGet {
+		r.Body = http.NoBody
+		for field := range strings.Lines(body) {
+			name, value, _ := strings.Cut(strings.TrimSpace(field), ":")
+			r.Header.Add(name, strings.TrimSpace(value))
+		}
+	}
+	door.ServeHTTP(w, r)
 	return "\n" + tr.print(w)
 }
 
