@@ -1,4 +1,5 @@
-# Go and make are all that test, build and run need. check also builds the
+# Go and make are all that test, build and run need. test also installs programs
+# that it talks to, where it may: see tools/debian-packages. check also builds the
 # linters pinned in tools/go.mod, which takes minutes the first time.
 
 GO ?= go
@@ -16,6 +17,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## Run all tests
+	@tools/debian-packages
 	$(GO) test -timeout 5m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
