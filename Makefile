@@ -11,10 +11,10 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench
+.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench bench-check bench-daemon
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## Run all tests
 	@tools/debian-packages
@@ -66,3 +66,9 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 
 bench: ## Run each benchmark shortly, to see that it works
 	$(GO) test -run '^$$' -bench . -benchtime 10ms ./...
+
+bench-check: ## Build, vet and test the measurements of bench/, a module of its own
+	cd bench && $(GO) vet ./... && $(GO) test ./...
+
+bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes 30 s, BENCH=-json prints JSON
+	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)

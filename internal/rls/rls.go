@@ -77,15 +77,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		o.Panicked = func() {}
 	}
 	s := &Server{limiter: limiter, options: o, health: newHealthService()}
-	s.grpc = grpc.NewServer(
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(MaxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.ConnectionTimeout(handshake),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingLeast, PermitWithoutStream: true}),
-	)
+	s.grpc = grpc.NewServer(append(ServerOptions(), grpc.ForceServerCodecV2(newCodec()))...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
 		HandlerType: rls.RateLimitService_ServiceDesc.HandlerType,
@@ -95,6 +87,19 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.SetServing(false)
 	return s
+}
+
+// ServerOptions bound what a client can do to a server. They are for the door,
+// and for a server that is measured beside it.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(handshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingLeast, PermitWithoutStream: true}),
+	}
 }
 
 // SetServing says what the health service answers.

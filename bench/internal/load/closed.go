@@ -1,0 +1,85 @@
+package load
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Result is what came of a run.
+type Result struct {
+	Answered  int64
+	Refused   int64
+	Latencies []time.Duration // of answered calls
+	Took      time.Duration
+}
+
+// Rate is answered calls per second.
+func (r *Result) Rate() float64 { return float64(r.Answered) / r.Took.Seconds() }
+
+// Connections is how many connections a closed loop has.
+const Connections = 4
+
+// ClosedH2 keeps so many calls in flight for a time, on 4 connections.
+func ClosedH2(address string, inFlight int, bodies [][]byte, last time.Duration) (*Result, error) {
+	return closed(min(Connections, inFlight), last, func(i int, stop *atomic.Bool) (*Result, error) {
+		c, err := DialH2(address, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		r, next := &Result{}, i*len(bodies)/Connections
+		ask := func() {
+			now := time.Now()
+			c.Expire(now.Add(-time.Minute)) // moves on past the calls that have ended
+			c.Call(bodies[next%len(bodies)], now)
+			next++
+		}
+		for range inFlight / min(Connections, inFlight) {
+			ask()
+		}
+		for err := c.Flush(); ; err = c.Flush() {
+			if err != nil {
+				return nil, err
+			}
+			err := c.Receive(func(_ time.Time, o Outcome) {
+				if o == Answered {
+					r.Answered++
+				} else {
+					r.Refused++
+				}
+				ask()
+			})
+			if err != nil {
+				return nil, err
+			}
+			if stop.Load() {
+				return r, nil
+			}
+		}
+	})
+}
+
+// closed runs one goroutine for each connection and adds up what they did.
+func closed(connections int, last time.Duration, run func(i int, stop *atomic.Bool) (*Result, error)) (*Result, error) {
+	var g sync.WaitGroup
+	var stop atomic.Bool
+	results, errs := make([]*Result, connections), make([]error, connections)
+	start := time.Now()
+	for i := range connections {
+		g.Go(func() { results[i], errs[i] = run(i, &stop) })
+	}
+	time.Sleep(last)
+	stop.Store(true)
+	g.Wait()
+	sum := &Result{Took: time.Since(start)}
+	for i, r := range results {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		sum.Answered += r.Answered
+		sum.Refused += r.Refused
+		sum.Latencies = append(sum.Latencies, r.Latencies...)
+	}
+	return sum, nil
+}
