@@ -60,7 +60,7 @@ descriptors:
   detailed_metric: On
   value_to_metric: TRUE
   share_threshold: yes
-  metadata: {a: 1, 2: [x, null, 1.5, false, "true"], b: {c: {}}}
+  metadata: {a: 1, 2: [x, null, 1.5, false, "true"], b: {c: {}}, d: yes}
   rate_limit: {unit: Day, requests_per_unit: 010, name: limit, replaces: [{name: other}, {name: more}]}
 - key: b
   rate_limit: {unlimited: true, requests_per_unit: 5, name: other}
@@ -79,7 +79,7 @@ descriptors:
 		t.Error(d)
 	}
 	metadata := map[string]any{
-		"a": int64(1), "2": []any{"x", nil, 1.5, false, "true"}, "b": map[string]any{"c": map[string]any{}},
+		"a": int64(1), "2": []any{"x", nil, 1.5, false, "true"}, "b": map[string]any{"c": map[string]any{}}, "d": true,
 	}
 	if d := cmp.Diff(metadata, a.Metadata); d != "" {
 		t.Error(d)

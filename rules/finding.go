@@ -74,6 +74,7 @@ type findings struct {
 	list     []Finding
 	count    [2]int // by severity, those left out too
 	overflow [2]Finding
+	merges   int // how deep << takes over what << took over
 }
 
 func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...any) {

@@ -92,12 +92,18 @@ func TestBounds(t *testing.T) {
 	for i := 1; i < 15; i++ { // not too deep, but 7^15 descriptors
 		fmt.Fprintf(&laughs, "- &d%d {key: k%d, descriptors: [*d%d, *d%d, *d%d, *d%d, *d%d, *d%d, *d%d]}\n", i, i, i-1, i-1, i-1, i-1, i-1, i-1, i-1)
 	}
+	var merges strings.Builder
+	merges.WriteString("domain: shop\ndescriptors:\n- &m0 {key: a, value: b}\n")
+	for i := 1; i <= 65; i++ {
+		fmt.Fprintf(&merges, "- &m%d {<<: *m%d, key: a, value: b%d}\n", i, i-1, i)
+	}
 	for _, c := range []struct{ name, text, want string }{
 		{"billion laughs", laughs.String(), "there are over 1000000 keys and values"},
-		{"cycle", "domain: a\ndescriptors: &d [{key: a, descriptors: *d}]", "or over 64 levels"},
-		{"cycle of one", "&a [*a]", "or over 64 levels"},
-		{"depth", strings.Repeat("[", 100_000), "exceeded max depth of 64"},
-		{"block depth", strings.Repeat("- ", 100_000), "exceeded max depth of 64"},
+		{"cycle", "domain: a\ndescriptors: &d [{key: a, descriptors: *d}]", "or over 10000 levels"},
+		{"cycle of one", "&a [*a]", "or over 10000 levels"},
+		{"depth", strings.Repeat("[", 100_000), "exceeded max depth of 10000"},
+		{"block depth", strings.Repeat("- ", 100_000), "exceeded max depth of 10000"},
+		{"merges", merges.String(), "over 64 mappings take over keys from each other by <<"},
 		{"nodes", "[" + strings.Repeat("a,", 3_000_000) + "]", "over 1000000 lines and list items"},
 		{"lines", strings.Repeat("- a\n", 3_000_000), "over 1000000 lines and list items"},
 		{"size", strings.Repeat("#", rules.MaxFileSize+1), "the file has 67108865 bytes; there may be 67108864"},
@@ -127,6 +133,26 @@ func TestInvalidText(t *testing.T) {
 		if len(found) != 1 || found[0].String() != want {
 			t.Errorf("%q: %v, want %s", text, found, want)
 		}
+	}
+}
+
+// Descriptors as deep as envoyproxy/ratelimit reads them are read. Those that no
+// request can meet make no rules, however many there are.
+func TestDeepFile(t *testing.T) {
+	const levels = 4990
+	text := "domain: shop\ndescriptors: " + strings.Repeat("[{key: k, limits: [1/s], descriptors: ", levels) +
+		"[{key: same}, {key: same}]" + strings.Repeat("}]", levels)
+	found := find("f", []byte(text))
+	if len(found) != 2 || !strings.Contains(found[0].Text, "never matches: a request has at most 16 entries") ||
+		!strings.Contains(found[1].Text, "duplicate descriptor") {
+		t.Errorf("%v", found)
+	}
+	set, err := rules.Parse("f", []byte(strings.Replace(text, ", {key: same}", "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(set.Rules()); n != rules.MaxEntries+1 {
+		t.Errorf("%d rules, want %d", n, rules.MaxEntries+1)
 	}
 }
 

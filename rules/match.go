@@ -11,7 +11,9 @@ type place struct {
 	entry Entry // as written
 	line  int
 	share bool // share_threshold: all values that fit have one count
-	value pattern
+	// toMetric is value_to_metric: values are counted apart.
+	toMetric bool
+	value    pattern
 	// keepKey and keepValue tell which of a request's words make the key of a
 	// count: those that the place does not settle.
 	keepKey, keepValue bool

@@ -39,8 +39,9 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 	return made
 }
 
-// options reads what a descriptor says besides its key and its limits.
-func (f *file) options(m *mapping, name string, path []Entry) Rule {
+// options reads what a descriptor, whose key and value are last, says besides
+// them and its limits.
+func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	r := Rule{
 		Name: name, Domain: f.domain.name, Path: path,
 		File: f.file, Line: m.node.Line, Column: m.node.Column,
@@ -64,7 +65,6 @@ func (f *file) options(m *mapping, name string, path []Entry) Rule {
 	if n := m.value("metadata"); n != nil {
 		r.Metadata = f.metadata(n, name)
 	}
-	last := path[len(path)-1]
 	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}

@@ -93,6 +93,7 @@ func readFile(t *fileText) *file {
 	_, there := m.members["descriptors"]
 	f.partial = !there
 	f.descriptors(&m, "", &f.domain.top, nil)
+	f.domain.top.markValues(nil)
 	if ok {
 		f.lint()
 	}
@@ -154,23 +155,29 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	}
 	key, ok := f.needed(&m, "key", around)
 	p := &place{entry: Entry{Key: key, Value: f.text(&m, "value", around)}, line: n.Line}
-	path = append(slices.Clip(path), p.entry)
+	// Below what any request can meet, descriptors are read for their errors.
+	met := len(path) <= MaxEntries
 	rule := around
 	name := f.text(&m, "name", around)
-	if ok || name != "" {
-		rule = ruleName(name, f.domain.name, path)
+	if met {
+		path = append(slices.Clip(path), p.entry)
+		if ok || name != "" {
+			rule = ruleName(name, f.domain.name, path)
+		}
 	}
 	f.onlyKeys(
 		&m, rule, "a descriptor",
 		"key", "value", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
 		"sync", "sharing", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 	)
-	base := f.options(&m, rule, path)
-	p.share = base.ShareThreshold
-	p.rules = f.rules(&m, base)
-	f.domain.rules = append(f.domain.rules, p.rules...)
+	base := f.options(&m, rule, path, p.entry)
+	p.share, p.toMetric = base.ShareThreshold, base.ValueToMetric
+	if made := f.rules(&m, base); met {
+		p.rules = made
+		f.domain.rules = append(f.domain.rules, made...)
+	}
 	if ok {
-		f.put(placed{p, into, path, n, rule})
+		f.put(placed{p, into, path, n, rule}, met)
 	}
 	p.below = &level{}
 	f.descriptors(&m, rule, p.below, path)
@@ -179,11 +186,13 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	}
 }
 
-// put adds a place to its level.
-func (f *file) put(p placed) {
+// put adds a place to its level; met is whether requests can meet it, or all but.
+func (f *file) put(p placed, met bool) {
 	if double := p.level.add(p.place); double != nil {
 		f.add(p.at, SeverityError, p.rule, "duplicate descriptor, also in line %d", double.line)
 		return
 	}
-	f.places = append(f.places, p)
+	if met {
+		f.places = append(f.places, p)
+	}
 }

@@ -64,6 +64,8 @@ type Rule struct {
 	File         string // where it stands; empty for an override
 	Line, Column int
 
+	// values tells which entries of a request AppendValues takes.
+	values []bool
 	// place names the count for the store: the way to the descriptor and the
 	// limit's name or algorithm, never its numbers, so that a limit that was
 	// changed keeps what was used.
@@ -142,17 +144,20 @@ func overrideRule(domain string, l *weir.Limit) *Rule {
 // escape writes all bytes but letters, digits, . _ ~ * - and those of also as
 // %XX.
 func escape(text, also string) string {
+	return string(appendEscaped(make([]byte, 0, len(text)), text, also))
+}
+
+func appendEscaped(b []byte, text, also string) []byte {
 	const hex = "0123456789ABCDEF"
-	var b strings.Builder
 	for i := range len(text) {
 		c := text[i]
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
 			strings.IndexByte("._~*-", c) >= 0, strings.IndexByte(also, c) >= 0:
-			b.WriteByte(c)
+			b = append(b, c)
 		default:
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+			b = append(b, '%', hex[c>>4], hex[c&15])
 		}
 	}
-	return b.String()
+	return b
 }

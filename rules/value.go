@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -59,6 +60,11 @@ func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
 // readers of YAML agree on only where << comes first.
 func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule string) {
 	const should = "<< takes a mapping, by its alias (*), or a list of them"
+	if f.merges++; f.merges > maxMerges {
+		f.add(it.key, SeverityError, rule, "over %d mappings take over keys from each other by <<; write them out", maxMerges)
+		return
+	}
+	defer func() { f.merges-- }()
 	from := []*yaml.Node{it.value}
 	if it.value.Kind == yaml.SequenceNode {
 		from = it.value.Content
@@ -139,22 +145,27 @@ func plain(n *yaml.Node, tag string) bool {
 	return n.Kind == yaml.ScalarNode && (n.ShortTag() == tag || n.Style&quoted == 0)
 }
 
-// flag reads yes or no, in all the ways of YAML 1.1, which Envoy's files have.
+// flag reads yes or no.
 func (f *findings) flag(m *mapping, key, rule string) bool {
 	n := m.value(key)
 	if n == nil {
 		return false
 	}
-	if plain(n, "!!bool") {
-		if yes := []string{"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}; slices.Contains(yes, n.Value) {
-			return true
-		}
-		if no := []string{"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}; slices.Contains(no, n.Value) {
-			return false
-		}
+	yes, ok := truth(n)
+	if !ok {
+		f.add(n, SeverityError, rule, "%s is true or false, without quotes", key)
 	}
-	f.add(n, SeverityError, rule, "%s is true or false, without quotes", key)
-	return false
+	return yes
+}
+
+// truth is a yes or no, in all the ways of YAML 1.1, which Envoy's files have.
+func truth(n *yaml.Node) (yes, ok bool) {
+	if !plain(n, "!!bool") {
+		return false, false
+	}
+	yes = slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}, n.Value)
+	no := slices.Contains([]string{"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}, n.Value)
+	return yes, yes || no
 }
 
 // number reads a whole number of least…most, as YAML 1.1 writes it; 0 when there
@@ -258,9 +269,10 @@ func (f *findings) free(n *yaml.Node, rule string) any {
 	if null(n) {
 		return nil
 	}
+	if yes, ok := truth(n); ok {
+		return yes
+	}
 	switch n.ShortTag() {
-	case "!!bool":
-		return strings.EqualFold(n.Value, "true")
 	case "!!int":
 		if i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64); err == nil {
 			return i
@@ -270,5 +282,9 @@ func (f *findings) free(n *yaml.Node, rule string) any {
 			return x
 		}
 	}
-	return f.scalar(n, rule, "")
+	text := f.scalar(n, rule, "")
+	if !utf8.ValidString(text) {
+		f.add(n, SeverityError, rule, "metadata goes back to Envoy as text, and this is no UTF-8")
+	}
+	return text
 }

@@ -14,10 +14,11 @@ import (
 const (
 	MaxFileSize  = 64 << 20  // bytes
 	maxFileNodes = 1_000_000 // keys, values, lists and mappings, with aliases followed
-	maxFileDepth = 64        // lists and mappings in each other
+	maxFileDepth = 10_000    // lists and mappings in each other; envoyproxy/ratelimit reads as many
+	maxMerges    = 64        // mappings that << takes out of each other
 )
 
-// readYAML reads the one document of text. It gives nil when there are findings
+// readYAML reads the first document of text. It gives nil when there are errors
 // or nothing at all.
 func readYAML(text []byte, f *findings) *yaml.Node {
 	top := &yaml.Node{Line: 1, Column: 1}
@@ -34,21 +35,15 @@ func readYAML(text []byte, f *findings) *yaml.Node {
 		f.add(top, SeverityError, "", "YAML: %v", err)
 		return nil
 	}
-	var doc, second yaml.Node
+	var doc yaml.Node
 	if err := loader.Load(&doc); err != nil {
 		if !errors.Is(err, io.EOF) {
-			f.syntax(text, err)
+			at, message := syntax(text, err)
+			f.add(at, SeverityError, "", "YAML: %s", message)
 		}
 		return nil
 	}
-	switch err := loader.Load(&second); {
-	case err == nil && !empty(&second):
-		f.add(&second, SeverityError, "", "a second document begins here; write one domain a file")
-		return nil
-	case err != nil && !errors.Is(err, io.EOF):
-		f.syntax(text, err)
-		return nil
-	}
+	f.rest(text, loader)
 	if len(doc.Content) == 0 {
 		return nil
 	}
@@ -58,6 +53,19 @@ func readYAML(text []byte, f *findings) *yaml.Node {
 		return nil
 	}
 	return follow(doc.Content[0])
+}
+
+// rest warns of what follows the first document: envoyproxy/ratelimit passes
+// over it, be it YAML or not.
+func (f *findings) rest(text []byte, loader *yaml.Loader) {
+	var second yaml.Node
+	switch err := loader.Load(&second); {
+	case err == nil && !empty(&second):
+		f.add(&second, SeverityWarning, "", "a second document begins here, and has no effect; write one domain a file")
+	case err != nil && !errors.Is(err, io.EOF):
+		at, message := syntax(text, err)
+		f.add(at, SeverityWarning, "", "what follows the first document has no effect, and is no YAML: %s", message)
+	}
 }
 
 // pieces is about how many nodes YAML makes of text, found without making them.
@@ -110,10 +118,10 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// syntax reports an error of the YAML reader.
-func (f *findings) syntax(text []byte, err error) {
-	at := &yaml.Node{Line: 1, Column: 1}
-	message := err.Error()
+// syntax is where the YAML reader failed, and why.
+func syntax(text []byte, err error) (at *yaml.Node, message string) {
+	at = &yaml.Node{Line: 1, Column: 1}
+	message = err.Error()
 	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
 		at.Line, at.Column = e.Mark.Line, e.Mark.Column
 		message = e.Message
@@ -124,7 +132,7 @@ func (f *findings) syntax(text []byte, err error) {
 	if at.Line == 0 { // bytes that are no text are found before lines are counted
 		at.Line, at.Column = firstInvalid(text)
 	}
-	f.add(at, SeverityError, "", "YAML: %s", message)
+	return at, message
 }
 
 // firstInvalid is where text has the first byte that YAML does not read.

@@ -264,16 +264,15 @@ func TestLinks(t *testing.T) {
 // good again is told again.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ bad, want string }{
-		"YAML":           {"domain: [", "refused: F:2:1: error: YAML: "},
-		"empty":          {"", "refused: F:1:1: error: the file is empty"},
-		"half written":   {"domain: a\n", "refused: F:1:1: error: there is no descriptors key, as in a file half written"},
-		"half a word":    {"domain: a\ndescript", "refused: F:"},
-		"unknown key":    {"domain: a\ndescriptors:\n  - kee: x\n", "\nF:3:5: error: unknown key \"kee\""},
-		"duplicate":      {"domain: a\ndescriptors:\n  - key: x\n  - key: x\n", "refused: F:4:5: error: duplicate descriptor, also in line 3"},
-		"bad unit":       {"domain: a\ndescriptors:\n  - {key: x, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n", "refused: F:3:"},
-		"empty domain":   {"domain: ''\ndescriptors: []\n", "refused: F:1:9: error: empty domain"},
-		"all that is":    {"domain: a\ndescriptors:\n  - {key: x, limits: [1/x]}\n  - {key: y, limits: [1/y]}\n", "\nF:4:"},
-		"second in file": {text("a", "2/s") + "---\n" + text("b", "1/s"), "a second document begins here"},
+		"YAML":         {"domain: [", "refused: F:2:1: error: YAML: "},
+		"empty":        {"", "refused: F:1:1: error: the file is empty"},
+		"half written": {"domain: a\n", "refused: F:1:1: error: there is no descriptors key, as in a file half written"},
+		"half a word":  {"domain: a\ndescript", "refused: F:"},
+		"unknown key":  {"domain: a\ndescriptors:\n  - kee: x\n", "\nF:3:5: error: unknown key \"kee\""},
+		"duplicate":    {"domain: a\ndescriptors:\n  - key: x\n  - key: x\n", "refused: F:4:5: error: duplicate descriptor, also in line 3"},
+		"bad unit":     {"domain: a\ndescriptors:\n  - {key: x, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n", "refused: F:3:"},
+		"empty domain": {"domain: ''\ndescriptors: []\n", "refused: F:1:9: error: empty domain"},
+		"all that is":  {"domain: a\ndescriptors:\n  - {key: x, limits: [1/x]}\n  - {key: y, limits: [1/y]}\n", "\nF:4:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

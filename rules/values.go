@@ -1,0 +1,62 @@
+package rules
+
+// markValues tells each rule at and below l which entries of a request its
+// metrics count apart: those that ask for it and that the file leaves open.
+// With share_threshold a pattern's values are one, so it leaves nothing open.
+func (l *level) markValues(way []*place) {
+	if l == nil || len(way) == MaxEntries {
+		return
+	}
+	mark := func(p *place) {
+		way := append(way[:len(way):len(way)], p)
+		for _, r := range p.rules {
+			r.values = openValues(way, r.DetailedMetric)
+		}
+		p.below.markValues(way)
+	}
+	for _, f := range l.families {
+		for _, p := range f.exact {
+			mark(p)
+		}
+		if f.bare != nil {
+			mark(f.bare)
+		}
+	}
+}
+
+// openValues is nil when there are none.
+func openValues(way []*place, all bool) []bool {
+	wanted, any := make([]bool, len(way)), false
+	for i, p := range way {
+		wanted[i] = (all || p.toMetric) && (p.keepKey || p.keepValue)
+		any = any || wanted[i]
+	}
+	if !any {
+		return nil
+	}
+	return wanted
+}
+
+// CountsValues is whether metrics of the rule tell values of requests apart:
+// detailed_metric or value_to_metric asks for it, and the rule has more than
+// one.
+func (r *Rule) CountsValues() bool { return r.values != nil }
+
+// AppendValues appends what metrics tell apart of a descriptor that met the
+// rule: key=value, and others after a slash, with bytes outside of
+// A-Za-z0-9._~*- as %XX. It appends nothing unless CountsValues.
+func (r *Rule) AppendValues(b []byte, entries []Entry) []byte {
+	first := true
+	for i, wanted := range r.values {
+		if !wanted {
+			continue
+		}
+		if !first {
+			b = append(b, '/')
+		}
+		b = appendEscaped(b, entries[i].Key, "")
+		b = appendEscaped(append(b, '='), entries[i].Value, "")
+		first = false
+	}
+	return b
+}
