@@ -43,6 +43,7 @@ memory.`,
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service")
 	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the rules in force")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
+	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
 	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database (not built yet; default none)")

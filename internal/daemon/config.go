@@ -25,6 +25,9 @@ type Config struct {
 	HTTP, GRPC, Admin string
 	// RESP is the address of the Redis protocol, or "off". Empty: "off".
 	RESP string
+	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
+	// answer. The metadata of rules goes back in any case.
+	DynamicMetadata bool
 	// Join is the addresses of other nodes, Data a folder for the rule database,
 	// File a configuration file. Empty: none. They are not built yet.
 	Join, Data, File string

@@ -29,9 +29,10 @@ func (e *RequestError) Error() string { return e.Err.Error() }
 // Unwrap is what is wrong.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// ShouldRateLimit answers a request of Envoy's. It fails with a *RequestError,
-// with rules.ErrNoRules, or when the store can't decide.
-func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+// ShouldRateLimit answers a request of Envoy's; with echo its dynamic metadata
+// has the request too. It fails with a *RequestError, with rules.ErrNoRules, or
+// when the store can't decide.
+func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitRequest, echo bool) (*rls.RateLimitResponse, error) {
 	r, err := requestOf(q)
 	if err != nil {
 		return nil, &RequestError{err}
@@ -43,7 +44,9 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(a, len(r.Descriptors)), nil
+	response := responseOf(a, len(r.Descriptors))
+	response.DynamicMetadata = dynamicMetadata(q, a, response, echo)
+	return response, nil
 }
 
 // requestOf is q as the rules see it. What it leaves to the rules to refuse is

@@ -234,7 +234,7 @@ func TestStatuses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := newLimiter(t)
 				for i, q := range c.asked {
-					r, err := ShouldRateLimit(t.Context(), limiter, q)
+					r, err := ShouldRateLimit(t.Context(), limiter, q, false)
 					if err != nil {
 						t.Fatalf("%d: %v", i, err)
 					}
@@ -282,7 +282,7 @@ func TestBadRequests(t *testing.T) {
 		{"override of far too many units", request(multiplied(math.MaxUint32, envoytype.RateLimitUnit_YEAR)), "it must be 1…1 "},
 		{"negative hits", request(negative), "is_negative_hits"},
 	} {
-		_, err := ShouldRateLimit(t.Context(), newLimiter(t), c.q)
+		_, err := ShouldRateLimit(t.Context(), newLimiter(t), c.q, false)
 		if _, ok := errors.AsType[*RequestError](err); !ok || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v does not say %q", c.name, err, c.says)
 		}
@@ -294,7 +294,7 @@ func TestMultiplier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := overriding(descriptor("k"), 2, envoytype.RateLimitUnit_SECOND)
 		d.Limit.UnitMultiplier = wrapperspb.UInt32(30)
-		r, err := ShouldRateLimit(t.Context(), newLimiter(t), request(d))
+		r, err := ShouldRateLimit(t.Context(), newLimiter(t), request(d), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +318,7 @@ func TestRoundedUp(t *testing.T) {
 			{time.Millisecond, `OK | OK "d/queue" 60/MINUTE left 0 until 1s`},
 		} {
 			time.Sleep(c.wait)
-			r, err := ShouldRateLimit(t.Context(), limiter, request(descriptor("queue")))
+			r, err := ShouldRateLimit(t.Context(), limiter, request(descriptor("queue")), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -331,7 +331,7 @@ func TestRoundedUp(t *testing.T) {
 
 // TestNoRules: "UNAVAILABLE before rules are loaded" is for the doors to say.
 func TestNoRules(t *testing.T) {
-	_, err := ShouldRateLimit(t.Context(), rules.NewLimiter(memstore.New(memstore.Options{}), nil), request(descriptor("minute")))
+	_, err := ShouldRateLimit(t.Context(), rules.NewLimiter(memstore.New(memstore.Options{}), nil), request(descriptor("minute")), false)
 	if !errors.Is(err, rules.ErrNoRules) {
 		t.Error(err)
 	}
@@ -358,7 +358,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		if proto.Unmarshal(b, q) != nil {
 			return
 		}
-		r, err := ShouldRateLimit(context.Background(), limiter, q)
+		r, err := ShouldRateLimit(context.Background(), limiter, q, false)
 		if err != nil {
 			if _, ok := errors.AsType[*RequestError](err); !ok {
 				t.Fatal(err)
@@ -393,7 +393,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	limiter, q := newLimiter(b), request(descriptor("large"))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ShouldRateLimit(b.Context(), limiter, q); err != nil {
+		if _, err := ShouldRateLimit(b.Context(), limiter, q, false); err != nil {
 			b.Fatal(err)
 		}
 	}

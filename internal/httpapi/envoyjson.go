@@ -27,7 +27,7 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 			"not a RateLimitRequest as proto JSON (" + strings.ReplaceAll(err.Error(), "\u00a0", " ") + `); send {"domain": …, "descriptors": [{"entries": [{"key": …, "value": …}]}]}`,
 		})
 	}
-	response, err := envoy.ShouldRateLimit(r.Context(), a.limiter, &request)
+	response, err := envoy.ShouldRateLimit(r.Context(), a.limiter, &request, a.options.Echo)
 	if err != nil {
 		return a.fail(w, r, err)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	Log *slog.Logger
 	// Observe is called after each call with the path of its route, or "other".
 	Observe func(route string, status int, took time.Duration)
+	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
+	Echo bool
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Log *slog.Logger
 	// Observe is called after each call.
 	Observe func(code codes.Code, took time.Duration)
+	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
+	Echo bool
 	// Panicked is called after a call that panicked was answered with INTERNAL.
 	Panicked func()
 }
@@ -164,7 +166,7 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 
 // ShouldRateLimit answers one call.
 func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	response, err := envoy.ShouldRateLimit(ctx, s.limiter, q)
+	response, err := envoy.ShouldRateLimit(ctx, s.limiter, q, s.options.Echo)
 	if err == nil {
 		return response, nil
 	}

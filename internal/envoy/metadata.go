@@ -1,0 +1,131 @@
+package envoy
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// dynamicMetadata is what Envoy keeps of an answer for its other filters and its
+// access log, in the form of envoyproxy/ratelimit: the metadata of the rules that
+// let their descriptor pass, merged, and with echo the request itself. It is nil
+// when there is nothing to say.
+func dynamicMetadata(q *rls.RateLimitRequest, a *rules.Answer, r *rls.RateLimitResponse, echo bool) *structpb.Struct {
+	var merged map[string]any
+	seen := -1
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		if d.Rule.Metadata == nil || d.Descriptor == seen || r.Statuses[d.Descriptor].Code != rls.RateLimitResponse_OK {
+			continue
+		}
+		seen = d.Descriptor // all its rules stand at one descriptor of the file
+		merged = merge(merged, d.Rule.Metadata)
+	}
+	if merged == nil && !echo {
+		return nil
+	}
+	fields := map[string]*structpb.Value{}
+	if merged != nil {
+		fields["metadata"] = valueOf(merged)
+	}
+	if echo {
+		echoRequest(fields, q)
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// merge adds to a what b has and a has not, also in mappings inside. It changes
+// neither: rules are shared.
+func merge(a, b map[string]any) map[string]any {
+	if a == nil {
+		return b
+	}
+	both := maps.Clone(a)
+	for k, v := range b {
+		before, there := both[k]
+		if !there {
+			both[k] = v
+			continue
+		}
+		if inside, ok := before.(map[string]any); ok {
+			if more, ok := v.(map[string]any); ok {
+				both[k] = merge(inside, more)
+			}
+		}
+	}
+	return both
+}
+
+// valueOf is one of the values that rules.Rule.Metadata may have.
+func valueOf(v any) *structpb.Value {
+	switch v := v.(type) {
+	case map[string]any:
+		fields := make(map[string]*structpb.Value, len(v))
+		for k, inside := range v {
+			fields[k] = valueOf(inside)
+		}
+		return structpb.NewStructValue(&structpb.Struct{Fields: fields})
+	case []any:
+		list := make([]*structpb.Value, len(v))
+		for i, inside := range v {
+			list[i] = valueOf(inside)
+		}
+		return structpb.NewListValue(&structpb.ListValue{Values: list})
+	case bool:
+		return structpb.NewBoolValue(v)
+	case int64:
+		return structpb.NewNumberValue(float64(v))
+	case float64:
+		return structpb.NewNumberValue(v)
+	case string:
+		return structpb.NewStringValue(v)
+	}
+	return structpb.NewNullValue()
+}
+
+// echoRequest tells what was asked.
+func echoRequest(fields map[string]*structpb.Value, q *rls.RateLimitRequest) {
+	fields["domain"] = structpb.NewStringValue(q.GetDomain())
+	var descriptors []*structpb.Value
+	for _, d := range q.GetDescriptors() {
+		descriptors = append(descriptors, structpb.NewStructValue(echoDescriptor(d)))
+	}
+	fields["descriptors"] = structpb.NewListValue(&structpb.ListValue{Values: descriptors})
+	if hits := q.GetHitsAddend(); hits != 0 {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits))
+	}
+}
+
+func echoDescriptor(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
+	var entries []*structpb.Value
+	for _, e := range d.GetEntries() {
+		entries = append(entries, structpb.NewStringValue(e.GetKey()+"="+e.GetValue()))
+	}
+	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
+	if o := d.GetLimit(); o != nil {
+		fields["limit"] = structpb.NewStringValue(overrideText(o))
+	}
+	if hits := d.GetHitsAddend(); hits != nil {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// overrideText is a limit that a request brought along, as protobuf prints it.
+func overrideText(o *ratelimit.RateLimitDescriptor_RateLimitOverride) string {
+	var words []string
+	if n := o.GetRequestsPerUnit(); n != 0 {
+		words = append(words, "requests_per_unit:"+strconv.FormatUint(uint64(n), 10))
+	}
+	words = append(words, "unit:"+o.GetUnit().String())
+	if m := o.GetUnitMultiplier(); m != nil {
+		words = append(words, "unit_multiplier:{value:"+strconv.FormatUint(uint64(m.GetValue()), 10)+"}")
+	}
+	return strings.Join(words, " ")
+}
