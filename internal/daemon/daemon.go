@@ -48,7 +48,7 @@ func New(c Config) (*Daemon, error) {
 	}
 	d := &Daemon{config: c, source: from, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry()}
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
-	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decisions)
+	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decided)
 	if err := d.load(); err != nil {
 		return nil, err
 	}
@@ -106,13 +106,13 @@ func serve(door string, err error) error {
 // open opens all doors, or none.
 func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	api, err := httpapi.New(d.limiter, httpapi.Options{
-		Ready: d.ready, Detail: d.detail, Log: d.config.Log,
+		Ready: d.ready, Detail: d.detail, Log: d.config.Log, Echo: d.config.DynamicMetadata,
 		Observe: d.metrics.httpCall, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
 		return o, err
 	}
-	o.grpc = rls.New(d.limiter, rls.Options{Log: d.config.Log, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc")})
+	o.grpc = rls.New(d.limiter, rls.Options{Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc")})
 	o.resp = d.redisDoor()
 	o.http = d.server(d.leaving(api))
 	o.admin = d.server(d.adminHandler())

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -16,9 +15,9 @@ import (
 type meter struct {
 	*rules.Limiter
 
-	decisions *prometheus.CounterVec
-	counters  atomic.Pointer[counters]
-	changing  sync.Mutex // held to make and drop counters
+	metrics  decisionMetrics
+	counters atomic.Pointer[counters]
+	changing sync.Mutex // held to make and drop counters
 }
 
 // labels tell the counters of rules apart.
@@ -29,22 +28,26 @@ type labels struct {
 
 func labelsOf(r *rules.Rule) labels { return labels{r.Domain, r.Name, r.Shadow} }
 
-// outcomes are the counters of one rule, by weir.Outcome.
-type outcomes [3]prometheus.Counter
+// counted is what counts for a rule.
+type counted struct {
+	*tally
+
+	near int64 // a request that passes and leaves less than this is near the limit
+}
 
 // counters are those of all rules in force, looked up once: by labels it would
 // take longer than to decide.
 type counters struct {
-	rules   map[*rules.Rule]*outcomes
-	labels  map[labels]*outcomes
+	rules   map[*rules.Rule]counted
+	labels  map[labels]*tally
 	domains map[string]bool
 	// overrides are by domain, made when they are needed: each override is a
 	// rule of its own, but all of a domain have one name.
 	overrides sync.Map
 }
 
-func newMeter(l *rules.Limiter, decisions *prometheus.CounterVec) *meter {
-	m := &meter{Limiter: l, decisions: decisions}
+func newMeter(l *rules.Limiter, metrics decisionMetrics) *meter {
+	m := &meter{Limiter: l, metrics: metrics}
 	m.counters.Store(&counters{})
 	return m
 }
@@ -55,7 +58,30 @@ func (m *meter) replace(set *rules.Set) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	old := m.counters.Load()
-	c := &counters{rules: map[*rules.Rule]*outcomes{}, labels: map[labels]*outcomes{}, domains: map[string]bool{}}
+	c := m.countersOf(set, old)
+	old.overrides.Range(func(l, t any) bool {
+		if c.domains[l.(labels).domain] {
+			c.overrides.Store(l, t)
+		} else {
+			m.metrics.drop(l.(labels), t.(*tally))
+		}
+		return true
+	})
+	m.counters.Store(c)
+	m.Limiter.Replace(set)
+	for l, t := range old.labels {
+		switch now := c.labels[l]; {
+		case now == nil:
+			m.metrics.drop(l, t)
+		case t.values != nil && now.values == nil:
+			t.values.drop()
+		}
+	}
+}
+
+// countersOf makes the counters of a set, or takes those of rules that stay.
+func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
+	c := &counters{rules: map[*rules.Rule]counted{}, labels: map[labels]*tally{}, domains: map[string]bool{}}
 	for _, domain := range set.Domains() {
 		c.domains[domain] = true
 	}
@@ -64,44 +90,31 @@ func (m *meter) replace(set *rules.Set) {
 			continue
 		}
 		l := labelsOf(r)
-		if c.labels[l] == nil {
-			c.labels[l] = m.outcomes(l)
+		t := c.labels[l]
+		if t == nil {
+			t = m.metrics.tally(l)
+			c.labels[l] = t
 		}
-		c.rules[r] = c.labels[l]
+		if r.CountsValues() && t.values == nil {
+			if before := old.labels[l]; before != nil && before.values != nil {
+				t.values = before.values
+			} else {
+				t.values = newValues(l, m.metrics.values, &m.changing)
+			}
+		}
+		c.rules[r] = counted{t, nearLimit(r.Limit)}
 	}
-	old.overrides.Range(func(l, o any) bool {
-		if c.domains[l.(labels).domain] {
-			c.overrides.Store(l, o)
-		} else {
-			m.drop(l.(labels))
-		}
-		return true
-	})
-	m.counters.Store(c)
-	m.Limiter.Replace(set)
-	for l := range old.labels {
-		if c.labels[l] == nil {
-			m.drop(l)
-		}
-	}
+	return c
 }
 
-func (m *meter) values(l labels, o weir.Outcome) []string {
-	return []string{l.domain, l.rule, strconv.FormatBool(l.shadow), o.String()}
-}
-
-func (m *meter) outcomes(l labels) *outcomes {
-	o := new(outcomes)
-	for i := range o {
-		o[i] = m.decisions.WithLabelValues(m.values(l, weir.Outcome(i))...)
+// nearLimit is how many events a limit has left, of those that may pass at once,
+// when over 80 % of them are used.
+func nearLimit(l *weir.Limit) int64 {
+	most := l.Spec().Burst
+	if most == 0 {
+		most, _ = l.Standing(weir.State{}, 0)
 	}
-	return o
-}
-
-func (m *meter) drop(l labels) {
-	for i := range (outcomes{}) {
-		m.decisions.DeleteLabelValues(m.values(l, weir.Outcome(i))...)
-	}
+	return most - most/5*4 - most%5*4/5
 }
 
 // Check is that of rules.Limiter.
@@ -110,30 +123,46 @@ func (m *meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	if err != nil || r.Peek {
 		return a, err
 	}
-	c := m.counters.Load()
-	for i := range a.Decisions {
-		d := &a.Decisions[i]
-		if o := m.of(c, d.Rule); o != nil {
-			o[d.Outcome].Inc()
-		}
-	}
+	m.count(r, a)
 	return a, nil
 }
 
-// of is the counters of a rule, or nil when it went while it decided.
-func (m *meter) of(c *counters, rule *rules.Rule) *outcomes {
-	if rule.Override {
-		return m.override(c, labelsOf(rule))
+func (m *meter) count(r *rules.Request, a *rules.Answer) {
+	c := m.counters.Load()
+	if len(a.Decisions) == 0 && !c.domains[r.Domain] {
+		m.metrics.unknown.Inc()
 	}
-	if o := c.rules[rule]; o != nil {
-		return o
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		by := m.of(c, d.Rule)
+		if by.tally == nil {
+			continue
+		}
+		by.decisions[d.Outcome].Inc()
+		by.cost[d.Outcome].Add(float64(d.Cost))
+		if d.Outcome == weir.Allowed && d.Remaining < by.near {
+			by.nearLimit.Inc()
+		}
+		if by.values != nil && d.Rule.CountsValues() {
+			by.values.count(d.Rule, r.Descriptors[d.Descriptor].Entries, d.Outcome)
+		}
 	}
-	return c.labels[labelsOf(rule)] // of the rule that came in its place
 }
 
-func (m *meter) override(c *counters, l labels) *outcomes {
-	if o, ok := c.overrides.Load(l); ok {
-		return o.(*outcomes)
+// of is what counts for a rule; nothing does when it went while it decided.
+func (m *meter) of(c *counters, rule *rules.Rule) counted {
+	if rule.Override {
+		return counted{m.override(c, labelsOf(rule)), nearLimit(rule.Limit)}
+	}
+	if by, ok := c.rules[rule]; ok {
+		return by
+	}
+	return counted{c.labels[labelsOf(rule)], 0} // of the rule that came in its place
+}
+
+func (m *meter) override(c *counters, l labels) *tally {
+	if t, ok := c.overrides.Load(l); ok {
+		return t.(*tally)
 	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -141,9 +170,19 @@ func (m *meter) override(c *counters, l labels) *outcomes {
 	if !c.domains[l.domain] {
 		return nil
 	}
-	o, ok := c.overrides.Load(l)
+	t, ok := c.overrides.Load(l)
 	if !ok {
-		o, _ = c.overrides.LoadOrStore(l, m.outcomes(l))
+		t, _ = c.overrides.LoadOrStore(l, m.metrics.tally(l))
 	}
-	return o.(*outcomes)
+	return t.(*tally)
+}
+
+// outcomes are counters by weir.Outcome.
+type outcomes [3]prometheus.Counter
+
+// tally is the counters of one rule, or of several with the same labels.
+type tally struct {
+	decisions, cost outcomes
+	nearLimit       prometheus.Counter
+	values          *values // nil when the rule does not count values
 }

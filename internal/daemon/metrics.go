@@ -16,29 +16,27 @@ import (
 )
 
 // metrics are what the daemon tells of itself. Their labels come from the rule
-// files and from this program, never from requests.
+// files and from this program, and from requests only where a rule asks for it.
 type metrics struct {
-	decisions *prometheus.CounterVec
-	calls     *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
-	httpTime  prometheus.Observer
-	grpcTime  prometheus.Observer
-	bounds    *prometheus.CounterVec
-	panics    *prometheus.CounterVec
-	open      *prometheus.GaugeVec
-	full      *prometheus.CounterVec
-	domains   prometheus.Gauge
-	rules     prometheus.Gauge
-	reloads   *prometheus.CounterVec
-	reloaded  prometheus.Gauge
-	loadedAt  prometheus.Gauge
+	decided  decisionMetrics
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	httpTime prometheus.Observer
+	grpcTime prometheus.Observer
+	bounds   *prometheus.CounterVec
+	panics   *prometheus.CounterVec
+	open     *prometheus.GaugeVec
+	full     *prometheus.CounterVec
+	domains  prometheus.Gauge
+	rules    prometheus.Gauge
+	reloads  *prometheus.CounterVec
+	reloaded prometheus.Gauge
+	loadedAt prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, ready func() bool) *metrics {
 	m := &metrics{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decisions_total", Help: "What the limit of a rule alone said; peeks are not counted. A shadow rule is not enforced.",
-		}, []string{"domain", "rule", "shadow", "outcome"}),
+		decided: newDecisionMetrics(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_calls_total", Help: "Calls that were answered, by door, route and status.",
 		}, []string{"door", "route", "code"}),
@@ -79,8 +77,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
 	build.Set(1)
+	r.MustRegister(m.decided.collectors()...)
 	r.MustRegister(
-		m.decisions, m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -146,7 +145,7 @@ func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) 
 func (m *metrics) throttled() func(weir.Outcome) {
 	var counts outcomes
 	for i := range counts {
-		counts[i] = m.decisions.WithLabelValues("", "CL.THROTTLE", "false", weir.Outcome(i).String())
+		counts[i] = m.decided.decisions.WithLabelValues("", "CL.THROTTLE", "false", weir.Outcome(i).String())
 	}
 	return func(o weir.Outcome) { counts[o].Inc() }
 }

@@ -292,7 +292,7 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMeter(rules.NewLimiter(store, nil), d.metrics.decisions)
+	m := newMeter(rules.NewLimiter(store, nil), d.metrics.decided)
 	check := func(domain, key string, override bool) {
 		q := &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: key, Value: "v"}}, Cost: 1}}}
 		if override {
@@ -302,7 +302,14 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	series := func() int { return testutil.CollectAndCount(d.metrics.decisions) }
+	series := func() int {
+		n := 0
+		for _, c := range d.metrics.decided.collectors() {
+			n += testutil.CollectAndCount(c)
+		}
+		return n
+	}
+	const each = 3 + 3 + 1 // by outcome decisions and cost, and near the limit
 	demo := series()
 
 	old := set(limits("a", "1/day", "2/day"), limits("b", "1/day"))
@@ -310,17 +317,17 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 	check("a", "k0", false)
 	check("a", "k0", true)
 	check("b", "k0", true)
-	if n := series() - demo; n != 5*3 {
+	if n := series() - demo; n != 5*each {
 		t.Errorf("%d series of 3 rules and 2 overrides", n)
 	}
 	m.replace(set(limits("a", "9/day")))
 	check("a", "k0", false)
 	check("a", "k0", true)
-	if n := series() - demo; n != 2*3 {
+	if n := series() - demo; n != 2*each {
 		t.Errorf("%d series of a rule and an override", n)
 	}
 	for _, rule := range []string{"a/k0", "a#override"} {
-		if n := testutil.ToFloat64(d.metrics.decisions.WithLabelValues("a", rule, "false", "allowed")); n != 2 {
+		if n := testutil.ToFloat64(d.metrics.decided.decisions.WithLabelValues("a", rule, "false", "allowed")); n != 2 {
 			t.Errorf("%s has counted %v", rule, n)
 		}
 	}
@@ -328,18 +335,18 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 	c := m.counters.Load()
 
 	// Decisions that were on their way while the rules changed.
-	if o := m.of(c, old.Rules()[0]); o != c.rules[m.Set().Rules()[0]] {
+	if o := m.of(c, old.Rules()[0]); o.tally != c.rules[m.Set().Rules()[0]].tally {
 		t.Error("a rule that was replaced does not count with its next")
 	}
 	gone := *old.Rules()[2]
-	if o := m.of(c, &gone); o != nil {
+	if o := m.of(c, &gone); o.tally != nil {
 		t.Error("a rule that is gone counts")
 	}
-	if gone.Override = true; m.of(c, &gone) != nil || series()-demo != 2*3 {
+	if gone.Override = true; m.of(c, &gone).tally != nil || series()-demo != 2*each {
 		t.Error("an override of a domain that is gone counts")
 	}
 	m.replace(set(limits("b", "1/day")))
-	if n := series() - demo; n != 3 {
+	if n := series() - demo; n != each {
 		t.Errorf("%d series of one rule", n)
 	}
 }
