@@ -1,0 +1,76 @@
+package credentials
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"time"
+)
+
+// What a file of secrets may have. Otherwise it is refused.
+const (
+	minSecret  = 16 // bytes
+	maxSecret  = 1024
+	maxSecrets = 16
+)
+
+// Secrets are tokens or passwords, each of which opens: a new one stands beside
+// the old one until all know it. Kept are their SHA-256 sums.
+type Secrets struct{ *Files[[]digest] }
+
+// OpenSecrets reads a file of secrets, one a line. It fails with an *Error.
+func OpenSecrets(now time.Time, file File) (*Secrets, error) {
+	f, err := open(now, readSecrets, file)
+	if err != nil {
+		return nil, err
+	}
+	return &Secrets{f}, nil
+}
+
+// Has is whether secret is one of them. How long it takes says nothing of them.
+func (s *Secrets) Has(secret []byte) bool {
+	given, found := sha256.Sum256(secret), 0
+	for _, one := range s.Value() {
+		found |= subtle.ConstantTimeCompare(given[:], one[:])
+	}
+	return found == 1
+}
+
+func readSecrets(texts [][]byte, _ time.Time) ([]digest, error) {
+	lines, err := secretLines(texts[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	var sums []digest
+	for _, line := range lines {
+		sums = append(sums, sha256.Sum256(line))
+	}
+	return sums, nil
+}
+
+// secretLines is the secrets of a file. A comment would be one too, so it is
+// refused for its spaces.
+func secretLines(text []byte, file int) (secrets [][]byte, err error) {
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		bad := func(what string) error { return &fault{file, fmt.Sprintf("line %d %s", i+1, what)} }
+		switch {
+		case len(line) == 0:
+			continue
+		case bytes.ContainsFunc(line, func(r rune) bool { return r < '!' || r > '~' }):
+			return nil, bad("has a space or a character that is not ASCII; write one secret a line and nothing else, no comments")
+		case len(line) < minSecret:
+			return nil, bad(fmt.Sprintf("has %d characters and can be guessed; take %d at least, as from: openssl rand -hex 32", len(line), minSecret))
+		case len(line) > maxSecret:
+			return nil, bad(fmt.Sprintf("has %d characters; there may be %d", len(line), maxSecret))
+		}
+		if secrets = append(secrets, line); len(secrets) > maxSecrets {
+			return nil, bad(fmt.Sprintf("is one too many; keep the %d that are in use", maxSecrets))
+		}
+	}
+	if len(secrets) == 0 {
+		return nil, &fault{file, "there is nothing in it; write one secret a line, as from: openssl rand -hex 32"}
+	}
+	return secrets, nil
+}

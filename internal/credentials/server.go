@@ -1,0 +1,56 @@
+package credentials
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"time"
+)
+
+// identity is what a server shows, and whom it believes.
+type identity struct {
+	pair    tls.Certificate
+	clients *x509.CertPool // nil: it asks for no certificate
+}
+
+// Server is the certificate of a server, and the CA of its clients.
+type Server struct{ *Files[identity] }
+
+// OpenServer reads a certificate, its key, and the CA of clients, which may have
+// no path. It fails with an *Error.
+func OpenServer(now time.Time, certificate, key, clients File) (*Server, error) {
+	f, err := open(now, readIdentity, certificate, key, clients)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{f}, nil
+}
+
+func readIdentity(texts [][]byte, now time.Time) (i identity, err error) {
+	if i.pair, err = readPair(texts, 0, now); err == nil && texts[2] != nil {
+		i.clients, err = readAuthorities(texts, 2, now)
+	}
+	return i, err
+}
+
+// Leaf is the certificate in force.
+func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
+
+// Config is for a door that speaks protocols, by their names in ALPN. Each
+// handshake takes the files as they are then. ask is how clients are asked for a
+// certificate when there is a CA for them.
+func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := s.Value()
+			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}}
+			if now.clients != nil {
+				c.ClientAuth, c.ClientCAs = ask, now.clients
+				// A resumed session would outlive a CA that was taken away.
+				c.SessionTicketsDisabled = true
+			}
+			return c, nil
+		},
+	}
+}
