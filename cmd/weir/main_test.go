@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weir-limit/weir/internal/certtest"
 )
 
 // TestMain makes this test a weir of its own for the scripts.
@@ -18,10 +22,25 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/*.txtar. A script has one more command than
-// testscript: "exit CODE weir ARGS…" runs weir and wants that exit code.
+// testscript: "exit CODE weir ARGS…" runs weir and wants that exit code. In its
+// folder are certificates: ca.pem and other.pem, and from the first tls.crt with
+// tls.key, and old.crt with old.key, which has expired.
 func TestScripts(t *testing.T) {
+	ca, other := certtest.NewCA(t), certtest.NewCA(t)
+	good, old := ca.Issue(t, "localhost"), ca.IssueFrom(t, time.Now().Add(-2*time.Hour), time.Hour)
+	files := map[string][]byte{
+		"ca.pem": ca.PEM, "other.pem": other.PEM,
+		"tls.crt": good.Certificate, "tls.key": good.Key, "old.crt": old.Certificate, "old.key": old.Key,
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			var errs []error
+			for name, text := range files {
+				errs = append(errs, os.WriteFile(filepath.Join(e.WorkDir, name), text, 0o600))
+			}
+			return errors.Join(errs...)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": exit,
 		},

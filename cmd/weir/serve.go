@@ -27,6 +27,11 @@ so. Of rules from a daemon (its admin door's /v1/export, asked every 10 s), the
 last good copy is kept in the user's cache folder, by the hash of the URL, for
 a start without it.
 
+With --tls-cert and --tls-key all doors speak TLS. Certificates, keys, tokens
+and passwords are read again when their files change, as above; connections
+stay. Where --tls-client-ca asks for the certificates of clients, only
+/healthz, /healthcheck and /readyz answer without.
+
 GOGC is 400 unless the environment says otherwise, and GOMEMLIMIT three
 quarters of the memory that the machine or its container has: collecting less
 often saves a fifth of the time, and the limit keeps it from costing too much
@@ -44,6 +49,9 @@ memory.`,
 	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the rules in force")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all doors, and after it those that lead to its CA (default: no TLS)")
+	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
+	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
 	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database (not built yet; default none)")

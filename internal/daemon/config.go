@@ -28,6 +28,10 @@ type Config struct {
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
 	// answer. The metadata of rules goes back in any case.
 	DynamicMetadata bool
+	// TLSCert and TLSKey are files with the certificate of all doors and its key,
+	// TLSClientCA one with the CA of the certificates that clients must show. They
+	// are read again when they change. Empty: no TLS, and no such certificates.
+	TLSCert, TLSKey, TLSClientCA string
 	// Join is the addresses of other nodes, Data a folder for the rule database,
 	// File a configuration file. Empty: none. They are not built yet.
 	Join, Data, File string
@@ -48,6 +52,7 @@ type Config struct {
 	Version string
 
 	rulesPoll time.Duration // source.Options.Poll; tests do not wait so long
+	lookEvery time.Duration // lookEvery; the same
 }
 
 // Defaults of Config.
@@ -92,6 +97,9 @@ func (c *Config) fill() {
 	}
 	if c.Drain == 0 {
 		c.Drain = DefaultDrain
+	}
+	if c.lookEvery == 0 {
+		c.lookEvery = lookEvery
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -23,6 +24,8 @@ func TestConfig(t *testing.T) {
 	later := func(err error) bool { return errors.Is(err, ErrNotBuilt) }
 	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 	rule := func(err error) bool { _, ok := errors.AsType[*rules.Error](err); return ok }
+	certificate, key := certtest.NewCA(t).Issue(t).Files(t)
+	_, other := certtest.NewCA(t).Issue(t).Files(t)
 	for _, c := range []struct {
 		name   string
 		config Config
@@ -45,6 +48,12 @@ func TestConfig(t *testing.T) {
 		{"address without a port", Config{HTTP: "localhost"}, bad, "--http: "},
 		{"resp without a port", Config{RESP: "on"}, bad, "--resp: "},
 		{"port too large", Config{GRPC: "127.0.0.1:99999"}, bad, "--grpc: "},
+		{"certificate without its key", Config{TLSCert: certificate}, bad, "--tls-cert: a certificate is of no use without its key; give --tls-key too"},
+		{"key without its certificate", Config{TLSKey: key}, bad, "--tls-key: a key is of no use without its certificate; give --tls-cert too"},
+		{"CA of clients alone", Config{TLSClientCA: certificate}, bad, "--tls-client-ca: "},
+		{"no certificate there", Config{TLSCert: "none.pem", TLSKey: key}, bad, "--tls-cert: none.pem: no such file or directory; write the path"},
+		{"another's key", Config{TLSCert: certificate, TLSKey: other}, bad, "it is not the key of the certificate"},
+		{"no CA there", Config{TLSCert: certificate, TLSKey: key, TLSClientCA: key}, bad, "--tls-client-ca: "},
 		{"no rules there", Config{Rules: "testdata/none.yaml"}, missing, "none.yaml"},
 		{"bad rules", Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [5/x]}\n  - {kee: b}\n")}, rule, "rules.yaml:3:"},
 	} {
@@ -53,8 +62,8 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	_, err := New(Config{RESP: "on", Admin: ":1", Store: "redis://h"})
-	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 2 {
+	_, err := New(Config{RESP: "on", Admin: ":1", Store: "redis://h", TLSCert: "none.pem"})
+	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("not all faults are told at once: %v", err)
 	}
 	for _, admin := range []string{"localhost:0", "[::1]:0", "127.1.2.3:0"} {
@@ -142,7 +151,7 @@ func TestServerIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := d.server(http.NotFoundHandler())
+	s := d.server("http", http.NotFoundHandler())
 	if s.ReadHeaderTimeout == 0 || s.ReadTimeout == 0 || s.WriteTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
 		t.Errorf("%+v", s)
 	}

@@ -4,10 +4,12 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +34,8 @@ type Daemon struct {
 	metrics  *metrics
 	registry *prometheus.Registry
 	draining atomic.Bool
+	keys     keys
+	looking  sync.Mutex // held to look at keys
 }
 
 // New makes a daemon. It reads the rules, and opens nothing yet. It fails with
@@ -39,15 +43,17 @@ type Daemon struct {
 // or when the rules can't be read. Run reads them again when they change.
 func New(c Config) (*Daemon, error) {
 	c.fill()
-	if err := c.check(); err != nil {
+	keys, bad := openKeys(&c)
+	if err := errors.Join(c.check(), bad); err != nil {
 		return nil, err
 	}
 	from, err := openSource(&c)
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{config: c, source: from, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry()}
+	d := &Daemon{config: c, source: from, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry(), keys: keys}
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
+	keys.register(d.registry)
 	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decided)
 	if err := d.load(); err != nil {
 		return nil, err
@@ -64,6 +70,19 @@ type doors struct {
 	resp            *resp.Server
 	httpAt, grpcAt  *bounded
 	adminAt, respAt *bounded // respAt is nil when it is off
+	// What makes connections of the doors safe that do not do so themselves; nil:
+	// nothing does.
+	httpTLS, adminTLS, respTLS *tls.Config
+}
+
+// safe is a listener of safe connections. It is bounded below that, so that what
+// is not made safe yet counts, too. Each connection is made safe on a goroutine
+// of its own.
+func safe(l *bounded, config *tls.Config) net.Listener {
+	if config == nil {
+		return l
+	}
+	return tls.NewListener(l, config)
 }
 
 // Run opens the doors, says on Stdout that it is ready, and answers until ctx
@@ -76,15 +95,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	// Doors that are closed in order give no error.
 	g, broken := errgroup.WithContext(ctx)
-	g.Go(func() error { return serve("http", o.http.Serve(o.httpAt)) })
-	g.Go(func() error { return serve("admin", o.admin.Serve(o.adminAt)) })
+	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
+	g.Go(func() error { return serve("admin", o.admin.Serve(safe(o.adminAt, o.adminTLS))) })
 	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
 	if o.respAt != nil {
-		g.Go(func() error { return serve("resp", o.resp.Serve(o.respAt)) })
+		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
 	}
 	if d.source != nil {
 		g.Go(func() error {
 			d.source.Watch(broken, d.reloaded)
+			return nil
+		})
+	}
+	if len(d.keys.watched) > 0 {
+		g.Go(func() error {
+			d.watchKeys(broken)
 			return nil
 		})
 	}
@@ -106,16 +131,24 @@ func serve(door string, err error) error {
 // open opens all doors, or none.
 func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	api, err := httpapi.New(d.limiter, httpapi.Options{
-		Ready: d.ready, Detail: d.detail, Log: d.config.Log, Echo: d.config.DynamicMetadata,
+		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
 		Observe: d.metrics.httpCall, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
 		return o, err
 	}
-	o.grpc = rls.New(d.limiter, rls.Options{Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc")})
+	o.grpc = rls.New(d.limiter, rls.Options{
+		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
+		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc"),
+	})
 	o.resp = d.redisDoor()
-	o.http = d.server(d.leaving(api))
-	o.admin = d.server(d.adminHandler())
+	o.http = d.server("http", d.leaving(api))
+	o.admin = d.server("admin", d.adminHandler())
+	// The HTTP door answers who has no certificate, too: a probe.
+	o.httpTLS = d.safe(tls.VerifyClientCertIfGiven, "h2", "http/1.1")
+	o.adminTLS = d.safe(tls.RequireAndVerifyClientCert, "h2", "http/1.1")
+	// No client of Redis says what it speaks. A browser does, and is sent away.
+	o.respTLS = d.safe(tls.RequireAndVerifyClientCert, "redis")
 	o.admin.WriteTimeout = adminWriteTimeout
 
 	var opened []net.Listener
@@ -155,6 +188,7 @@ func (d *Daemon) redisDoor() *resp.Server {
 		Version: d.config.Version, Log: d.config.Log,
 		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled(),
 		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
+		HandshakeFailed: d.metrics.handshakeFailed("resp"),
 	})
 }
 

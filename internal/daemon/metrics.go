@@ -27,6 +27,7 @@ type metrics struct {
 	panics   *prometheus.CounterVec
 	open     *prometheus.GaugeVec
 	full     *prometheus.CounterVec
+	unsafe   *prometheus.CounterVec
 	domains  prometheus.Gauge
 	rules    prometheus.Gauge
 	reloads  *prometheus.CounterVec
@@ -56,6 +57,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		full: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_connections_full_total", Help: "How often a newcomer had to wait because a door had all the connections that it may.",
 		}, []string{"door"}),
+		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_tls_handshake_failures_total", Help: "Connections that were not made safe: no TLS, none that is known here, or no certificate that is believed.",
+		}, []string{"door"}),
 		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
 		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Rules in force."}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -79,7 +83,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	build.Set(1)
 	r.MustRegister(m.decided.collectors()...)
 	r.MustRegister(
-		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.unsafe, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -156,6 +160,8 @@ func (m *metrics) respBounds() func(resp.Bound) {
 	}
 	return func(b resp.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
 }
+
+func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 
 func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
 

@@ -18,7 +18,7 @@ func (d *Daemon) sayReady(o doors) {
 	}
 	_, err := fmt.Fprintf(
 		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=memory domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, respAt, len(set.Domains()), len(set.Rules()), tryIt(httpAt, set),
+		httpAt, grpcAt, adminAt, respAt, len(set.Domains()), len(set.Rules()), d.tryIt(httpAt, set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
@@ -28,10 +28,34 @@ func (d *Daemon) sayReady(o doors) {
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the
 // rules have one.
-func tryIt(at net.Addr, set *rules.Set) string {
-	body := httpapi.AppendCheck(nil, example(set))
-	quoted := "'" + strings.ReplaceAll(string(body), "'", `'\''`) + "'"
-	return "curl -sS -d " + quoted + " http://" + reachable(at) + "/v1/check"
+func (d *Daemon) tryIt(at net.Addr, set *rules.Set) string {
+	body := quoted(string(httpapi.AppendCheck(nil, example(set))))
+	if d.keys.tls == nil {
+		return "curl -sS -d " + body + " http://" + reachable(at) + "/v1/check"
+	}
+	options, place := d.safely(reachable(at))
+	return "curl -sS" + options + " -d " + body + " https://" + place + "/v1/check"
+}
+
+// safely is how curl comes to believe the certificate: what options it needs, and
+// the place to ask, which has a name that is in the certificate.
+func (d *Daemon) safely(place string) (options, named string) {
+	options = " --cacert " + quoted(d.config.TLSCert)
+	if d.config.TLSClientCA != "" {
+		options += " --cert FILE --key FILE"
+	}
+	host, port, err := net.SplitHostPort(place)
+	leaf := d.keys.tls.Leaf()
+	if err != nil || leaf.VerifyHostname(host) == nil || len(leaf.DNSNames) == 0 {
+		return options, place
+	}
+	named = net.JoinHostPort(strings.ReplaceAll(leaf.DNSNames[0], "*", "weir"), port)
+	return options + " --connect-to " + named + ":" + place, named
+}
+
+// quoted is text as a shell takes it for one word.
+func quoted(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // reachable is an address by which this machine reaches a door.

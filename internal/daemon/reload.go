@@ -101,17 +101,19 @@ func (d *Daemon) sayFailed(err error) {
 
 // detail is what /readyz says beside yes.
 func (d *Daemon) detail() string {
+	lines := d.keys.detail(time.Now())
 	if failed := d.loaded.Load().failed; failed != "" {
-		return "the rules in force are old, for a reload failed: " + failed
+		lines = append(lines, "the rules in force are old, for a reload failed: "+failed)
 	}
-	return ""
+	return strings.Join(lines, "\n")
 }
 
-// Reload reads the rules again, changed or not, and comes back at once. Without
-// Config.Rules there is nothing to read.
+// Reload reads the credentials again, and the rules, changed or not, without
+// waiting for them. Without Config.Rules there are none to read.
 func (d *Daemon) Reload() {
+	d.lookAtKeys(true)
 	if d.source == nil {
-		d.config.Log.Info("nothing to reload: the demo rules are in force")
+		d.config.Log.Info("no rules to reload: the demo rules are in force")
 		return
 	}
 	d.source.Reload()

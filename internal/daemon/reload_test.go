@@ -274,7 +274,7 @@ func TestReloadByHand(t *testing.T) {
 	}
 	demo := start(t, Config{Log: log})
 	demo.daemon.Reload()
-	l.until(t, "nothing to reload")
+	l.until(t, "no rules to reload")
 }
 
 // TestMetricsOfVanishedRules: they go with their rules, those of overrides with

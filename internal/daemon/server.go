@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,11 +27,14 @@ const (
 	writeTimeout        = 15 * time.Second
 	idleTimeout         = 2 * time.Minute
 	maxHeaderBytes      = 16 << 10
+	// maxStreams is how many calls a connection of HTTP/2 has at a time. More wait
+	// at the client.
+	maxStreams = 250
 	// adminWriteTimeout leaves time for a profile of a minute.
 	adminWriteTimeout = 90 * time.Second
 )
 
-func (d *Daemon) server(h http.Handler) *http.Server {
+func (d *Daemon) server(door string, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -37,8 +42,32 @@ func (d *Daemon) server(h http.Handler) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(d.config.Log.Handler(), slog.LevelWarn),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog:          slog.NewLogLogger(&handshakes{d.config.Log.Handler(), d.metrics.handshakeFailed(door)}, slog.LevelWarn),
 	}
+}
+
+// handshakes is the log of a server, in which handshakes that fail are counted:
+// anybody could fill it with them.
+type handshakes struct {
+	slog.Handler
+
+	failed func()
+}
+
+// Enabled is always true: what is counted is counted, with or without a log.
+func (h *handshakes) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle passes on what is not about a handshake.
+func (h *handshakes) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: TLS handshake error") {
+		h.failed()
+		return nil
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // adminHandler is all that the admin door answers.

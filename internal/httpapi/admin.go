@@ -26,14 +26,14 @@ func NewAdmin(e Explainer, o Options) http.Handler {
 				s.out = AppendExplanation(s.out[:0], x)
 			}
 			return err
-		})},
+		}), false},
 		route{http.MethodPost, "/v1/reset", a.answering(func(s *scratch, r *http.Request) error {
 			forgot, err := e.Reset(r.Context(), &s.request)
 			if err == nil {
 				s.out = appendReset(s.out[:0], forgot)
 			}
 			return err
-		})},
+		}), false},
 	)
 	return http.NewCrossOriginProtection().Handler(a)
 }

@@ -28,6 +28,9 @@ type Options struct {
 	// Detail is what /readyz says beside yes, such as that rules could not be
 	// reloaded. Nil, or an empty text: nothing.
 	Detail func() string
+	// Certified is whether only clients with a certificate that was verified are
+	// answered, but for who asks whether the daemon is alive and ready.
+	Certified bool
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
 	// Observe is called after each call with the path of its route, or "other".
@@ -95,6 +98,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.options.Observe(name, status, time.Since(start))
 	}()
 	switch {
+	case a.options.Certified && !found.anyone && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+		status = send(w, &problem{Status: http.StatusForbidden, Detail: "this daemon answers clients with a certificate only; show one, as curl does with --cert and --key"})
 	case !ok:
 		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; " + a.hint})
 	case !found.allows(r.Method):

@@ -10,18 +10,19 @@ type route struct {
 	method string
 	path   string
 	serve  func(http.ResponseWriter, *http.Request) (status int)
+	anyone bool // is answered, with or without a certificate
 }
 
 // table is all routes of the HTTP door.
 func (a *API) table() map[string]route {
 	return routes(
-		route{http.MethodPost, "/v1/check", a.check},
-		route{http.MethodPost, "/v1/settle", a.settle},
-		route{http.MethodPost, "/json", a.envoyJSON},
-		route{http.MethodGet, "/auth", a.auth},
-		route{http.MethodGet, "/healthz", alive},
-		route{http.MethodGet, "/healthcheck", alive},
-		route{http.MethodGet, "/readyz", a.ready},
+		route{http.MethodPost, "/v1/check", a.check, false},
+		route{http.MethodPost, "/v1/settle", a.settle, false},
+		route{http.MethodPost, "/json", a.envoyJSON, false},
+		route{http.MethodGet, "/auth", a.auth, false},
+		route{http.MethodGet, "/healthz", alive, true},
+		route{http.MethodGet, "/healthcheck", alive, true},
+		route{http.MethodGet, "/readyz", a.ready, true},
 	)
 }
 

@@ -3,6 +3,7 @@ package resp
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -60,6 +61,9 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 		}
 		_ = nc.Close() // all that could be said was said
 	}()
+	if !s.safe(ctx, nc) {
+		return
+	}
 	for !c.last && !c.gone {
 		if err := c.read(); err != nil {
 			c.end(err)
@@ -76,6 +80,21 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	if c.last && !c.gone {
 		c.linger()
 	}
+}
+
+// safe makes a connection of TLS safe, in time. Others are as safe as they get.
+func (s *Server) safe(ctx context.Context, nc net.Conn) bool {
+	c, ok := nc.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshake)
+	defer cancel()
+	err := c.HandshakeContext(ctx)
+	if err != nil {
+		s.options.HandshakeFailed()
+	}
+	return err == nil
 }
 
 func (s *Server) conn(nc net.Conn) *conn {

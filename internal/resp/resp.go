@@ -38,6 +38,8 @@ const (
 	// idle is how long a connection may be without commands. Clients keep them
 	// for later; those whose peer is gone are found by the keepalive of TCP.
 	idle = time.Hour
+	// handshake is how long a connection may take to be made safe.
+	handshake = 10 * time.Second
 	// slow is how long a command may take to arrive.
 	slow = 15 * time.Second
 	// stuck is how long a client may take to read answers. Then it is dropped.
@@ -93,6 +95,8 @@ type Options struct {
 	Reached func(Bound)
 	// Panicked is called after a connection was closed because of a panic.
 	Panicked func()
+	// HandshakeFailed is called after each handshake of TLS that failed.
+	HandshakeFailed func()
 }
 
 // Server is the Redis door. It is made by New.
@@ -133,6 +137,9 @@ func New(limiter Limiter, store weir.Store, o Options) *Server {
 	}
 	if o.Panicked == nil {
 		o.Panicked = func() {}
+	}
+	if o.HandshakeFailed == nil {
+		o.HandshakeFailed = func() {}
 	}
 	return &Server{
 		limiter: limiter, store: store, options: o,

@@ -4,6 +4,7 @@ package rls
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -13,6 +14,8 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -47,6 +50,10 @@ const serviceName = "ratelimit"
 
 // Options of the door.
 type Options struct {
+	// TLS is how connections are made safe. Nil: they are not.
+	TLS *tls.Config
+	// HandshakeFailed is called after each handshake of TLS that failed.
+	HandshakeFailed func()
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
 	// Observe is called after each call.
@@ -78,8 +85,15 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Panicked == nil {
 		o.Panicked = func() {}
 	}
+	if o.HandshakeFailed == nil {
+		o.HandshakeFailed = func() {}
+	}
 	s := &Server{limiter: limiter, options: o, health: newHealthService()}
-	s.grpc = grpc.NewServer(append(ServerOptions(), grpc.ForceServerCodecV2(newCodec()))...)
+	safe := insecure.NewCredentials()
+	if o.TLS != nil {
+		safe = &handshakes{credentials.NewTLS(o.TLS), o.HandshakeFailed}
+	}
+	s.grpc = grpc.NewServer(append(ServerOptions(), grpc.Creds(safe), grpc.ForceServerCodecV2(newCodec()))...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
 		HandlerType: rls.RateLimitService_ServiceDesc.HandlerType,

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/internal/credentials"
+)
+
+// lookEvery is how often the files of credentials are looked at. What has
+// changed counts at the second look that sees it.
+const lookEvery = time.Second
+
+// keys are the credentials of the doors. Each is nil when it is not asked for.
+type keys struct {
+	tls     *credentials.Server
+	watched []watched
+	expired string // the certificate that was last told to have expired
+}
+
+// watched is files that are looked at again.
+type watched struct {
+	name  string
+	files interface {
+		Look(now time.Time, atOnce bool) (news bool, err error)
+		Failed() string
+	}
+}
+
+// openKeys reads the credentials. Faults are told at once, each a *ConfigError.
+func openKeys(c *Config) (keys, error) {
+	var k keys
+	var errs []error
+	now := time.Now()
+	switch {
+	case c.TLSCert != "" && c.TLSKey != "":
+		s, err := credentials.OpenServer(now, credentials.File{Flag: "--tls-cert", Path: c.TLSCert},
+			credentials.File{Flag: "--tls-key", Path: c.TLSKey}, credentials.File{Flag: "--tls-client-ca", Path: c.TLSClientCA})
+		if err != nil {
+			errs = append(errs, configError(err))
+			break
+		}
+		k.tls = s
+		k.watched = append(k.watched, watched{"tls", s})
+	case c.TLSCert != "":
+		errs = append(errs, &ConfigError{"--tls-cert", "a certificate is of no use without its key; give --tls-key too"})
+	case c.TLSKey != "":
+		errs = append(errs, &ConfigError{"--tls-key", "a key is of no use without its certificate; give --tls-cert too"})
+	case c.TLSClientCA != "":
+		errs = append(errs, &ConfigError{"--tls-client-ca", "clients show certificates in TLS only; give --tls-cert and --tls-key too"})
+	}
+	return k, errors.Join(errs...)
+}
+
+func configError(err error) error {
+	if bad, ok := errors.AsType[*credentials.Error](err); ok {
+		return &ConfigError{bad.File.Flag, bad.File.Path + ": " + bad.Text}
+	}
+	return err
+}
+
+// safe is the TLS of a door; nil when there is none. clients is how it asks for
+// their certificates, protocols what it speaks.
+func (d *Daemon) safe(clients tls.ClientAuthType, protocols ...string) *tls.Config {
+	if d.keys.tls == nil {
+		return nil
+	}
+	return d.keys.tls.Config(clients, protocols...)
+}
+
+// watchKeys looks at the credentials until ctx ends.
+func (d *Daemon) watchKeys(ctx context.Context) {
+	every := time.NewTicker(d.config.lookEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			d.lookAtKeys(false)
+		}
+	}
+}
+
+// lookAtKeys puts in force what is new, and says so. What is bad leaves what was
+// before it in force.
+func (d *Daemon) lookAtKeys(atOnce bool) {
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	now := time.Now()
+	for _, w := range d.keys.watched {
+		switch news, err := w.files.Look(now, atOnce); {
+		case !news:
+		case err != nil:
+			d.config.Log.Error("credentials could not be reloaded; those before stay in force", "credentials", w.name, "error", err)
+		default:
+			d.config.Log.Info("credentials reloaded", "credentials", w.name)
+		}
+	}
+	if text := d.keys.expiry(now); text != d.keys.expired {
+		if d.keys.expired = text; text != "" {
+			d.config.Log.Error("the certificate has expired; clients will refuse it", "certificate", text)
+		}
+	}
+}
+
+// register makes metrics of the credentials that are in use.
+func (k *keys) register(r prometheus.Registerer) {
+	for _, w := range k.watched {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_credentials_reload_success", Help: "1 when the credentials in force are those of their files, 0 when the last reload failed.",
+			ConstLabels: prometheus.Labels{"credentials": w.name},
+		}, func() float64 {
+			if w.files.Failed() == "" {
+				return 1
+			}
+			return 0
+		}))
+	}
+	if k.tls != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate in force expires.",
+		}, func() float64 { return float64(k.tls.Leaf().NotAfter.Unix()) }))
+	}
+}
+
+// expiry says that the certificate in force has expired, if it has.
+func (k *keys) expiry(now time.Time) string {
+	if k.tls == nil || now.Before(k.tls.Leaf().NotAfter) {
+		return ""
+	}
+	return "the certificate in force expired at " + k.tls.Leaf().NotAfter.UTC().Format(time.RFC3339)
+}
+
+// detail is what /readyz should say of the credentials, a line each.
+func (k *keys) detail(now time.Time) (lines []string) {
+	for _, w := range k.watched {
+		if failed := w.files.Failed(); failed != "" {
+			lines = append(lines, fmt.Sprintf("the credentials in force are old (%s), for a reload failed: %s", w.name, failed))
+		}
+	}
+	if text := k.expiry(now); text != "" {
+		lines = append(lines, text)
+	}
+	return lines
+}

@@ -1,0 +1,488 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-limit/weir/internal/certtest"
+)
+
+// safely is a Config with all doors open and TLS by a certificate of ca.
+func safely(t *testing.T, ca *certtest.CA) Config {
+	t.Helper()
+	c := Config{RESP: "127.0.0.1:0", lookEvery: 10 * time.Millisecond}
+	c.TLSCert, c.TLSKey = ca.Issue(t, "weir.test").Files(t)
+	return c
+}
+
+// caller is a client that keeps its connections.
+func caller(t *testing.T, config *tls.Config) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// reply is what came of a request of TLS.
+type reply struct {
+	status, proto int
+	serial        string // of the certificate that the door showed
+	body          string
+}
+
+// send sends a request of TLS.
+func send(t *testing.T, c *http.Client, method, url, body string) (reply, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := c.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.ProtoMajor, response.TLS.PeerCertificates[0].SerialNumber.String(), string(b)}, err
+}
+
+// askGRPC asks the gRPC door.
+func askGRPC(t *testing.T, address string, safe credentials.TransportCredentials) error {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(safe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rls.RateLimitRequest{
+		Domain: "demo", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "client_id", Value: "bob"}}}},
+	})
+	return err
+}
+
+// pings asks the Redis door.
+func pings(t *testing.T, address string, config *tls.Config) error {
+	t.Helper()
+	c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	answer := make([]byte, len("+PONG\r\n"))
+	_, err = io.WriteString(c, "PING\r\n")
+	if err == nil {
+		_, err = io.ReadFull(c, answer)
+	}
+	if err == nil && string(answer) != "+PONG\r\n" {
+		return fmt.Errorf("%q", answer)
+	}
+	return err
+}
+
+// everywhere asks each door and gives what failed, by door.
+func everywhere(t *testing.T, r *running, config *tls.Config) map[string]error {
+	t.Helper()
+	failed := map[string]error{}
+	note := func(door string, err error) {
+		if err != nil {
+			failed[door] = err
+		}
+	}
+	for door, url := range map[string]string{"http": r.http + "/v1/check", "admin": r.admin + "/v1/explain"} {
+		c := caller(t, config)
+		got, err := send(t, c, http.MethodPost, "https://"+url, demoCheck)
+		if err == nil && got.status != http.StatusOK {
+			err = errors.New(got.body)
+		}
+		note(door, err)
+		c.CloseIdleConnections()
+	}
+	note("grpc", askGRPC(t, r.grpc, credentials.NewTLS(config.Clone())))
+	note("resp", pings(t, r.resp, config))
+	return failed
+}
+
+// TestTLS: all doors are safe, none answers without, and each speaks what it
+// should.
+func TestTLS(t *testing.T) {
+	ca := certtest.NewCA(t)
+	r := start(t, safely(t, ca))
+	config := &tls.Config{RootCAs: ca.Pool()}
+	if failed := everywhere(t, r, config); len(failed) > 0 {
+		t.Error(failed)
+	}
+	if got, err := send(t, caller(t, config), http.MethodGet, "https://"+r.http+"/readyz", ""); err != nil || got.proto != 2 {
+		t.Error(got.proto, err)
+	}
+	old := caller(t, &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"http/1.1"}})
+	old.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	if got, err := send(t, old, http.MethodGet, "https://"+r.http+"/readyz", ""); err != nil || got.proto != 1 {
+		t.Error(got.proto, err)
+	}
+
+	for door, address := range map[string]string{"http": r.http, "admin": r.admin, "grpc": r.grpc, "resp": r.resp} {
+		for name, c := range map[string]*tls.Config{
+			"TLS 1.1":             {MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, InsecureSkipVerify: true},
+			"what nobody speaks":  {InsecureSkipVerify: true, NextProtos: []string{"smtp"}},
+			"who should not know": {},
+		} {
+			c, err := (&tls.Dialer{Config: c}).DialContext(t.Context(), "tcp", address)
+			if err == nil {
+				t.Errorf("%s: %s passes: %v", door, name, c.Close())
+			}
+		}
+	}
+	if status, body := get(t, "http://"+r.http+"/v1/check"); status != http.StatusBadRequest || strings.Contains(body, "problem") {
+		t.Error(status, body) // it is net/http that says so
+	}
+	if err := askGRPC(t, r.grpc, insecure.NewCredentials()); err == nil {
+		t.Error("gRPC answers without TLS")
+	}
+	for _, want := range []string{
+		`weir_tls_handshake_failures_total{door="http"} 4`,
+		`weir_tls_handshake_failures_total{door="admin"} 3`,
+		`weir_tls_handshake_failures_total{door="resp"} 3`,
+		`weir_credentials_reload_success{credentials="tls"} 1`,
+		"weir_tls_certificate_expiry_timestamp_seconds 1.",
+	} {
+		told(t, caller(t, config), "https://"+r.admin+"/metrics", want)
+	}
+}
+
+// told waits until metrics tell want: a failure is counted after its client
+// knows of it.
+func told(t *testing.T, c *http.Client, url, want string) {
+	t.Helper()
+	var got reply
+	for end := time.Now().Add(patience); time.Now().Before(end); runtime.Gosched() {
+		var err error
+		if got, err = send(t, c, http.MethodGet, url, ""); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got.body, "\n"+want) {
+			return
+		}
+	}
+	t.Errorf("no %s in\n%s", want, got.body)
+}
+
+// TestTryWithTLS: the command that is printed asks, by a name in the certificate.
+func TestTryWithTLS(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("SKIPPED ALOUD: there is no curl here, so the try line was not tried with TLS")
+	}
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	for _, address := range []string{"127.0.0.1:0", "127.0.0.9:0"} { // the certificate is not for the second
+		c.HTTP = address
+		r := start(t, c)
+		command := strings.TrimPrefix(r.try, "try: ")
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), `"allowed":true`) {
+			t.Errorf("%s: %v %s", command, err, out)
+		}
+	}
+}
+
+// TestMutualTLS: no door does anything for who shows no certificate of the CA;
+// only whether the daemon is alive and ready is told.
+func TestMutualTLS(t *testing.T) {
+	ca, clients, others := certtest.NewCA(t), certtest.NewCA(t), certtest.NewCA(t)
+	c := safely(t, ca)
+	c.TLSClientCA = certtest.File(t, "ca.pem", clients.PEM)
+	r := start(t, c)
+
+	known := &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{clients.Issue(t).TLS(t)}}
+	if failed := everywhere(t, r, known); len(failed) > 0 {
+		t.Error(failed)
+	}
+	nobody := &tls.Config{RootCAs: ca.Pool()}
+	failed := everywhere(t, r, nobody)
+	if len(failed) != 4 || !strings.Contains(failed["http"].Error(), `"status":403,"detail":"this daemon answers clients with a certificate only`) {
+		t.Error(failed)
+	}
+	for name, pair := range map[string]certtest.Pair{
+		"another CA's": others.Issue(t),
+		"expired":      clients.IssueFrom(t, time.Now().Add(-2*time.Hour), time.Hour),
+		"the server's": ca.Issue(t),
+	} {
+		own := pair.TLS(t)
+		// As an attacker does, who shows it though nobody asks for such a one.
+		stranger := &tls.Config{RootCAs: ca.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }}
+		if failed := everywhere(t, r, stranger); len(failed) != 4 {
+			t.Error(name, failed)
+		}
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/healthcheck": 200, "/readyz": 200, "/v1/check": 403, "/auth": 403, "/json": 403, "/v1/settle": 403, "/none": 403, "//healthz": 403, "/healthz/": 403} {
+		if got, err := send(t, caller(t, nobody), http.MethodGet, "https://"+r.http+path, ""); err != nil || got.status != want {
+			t.Errorf("%s: %d %v", path, got.status, err)
+		}
+	}
+	if !strings.Contains(r.try, " --cert FILE --key FILE ") {
+		t.Error(r.try)
+	}
+}
+
+// shows is the serial number of the certificate that a door shows.
+func shows(t *testing.T, address string, ca *certtest.CA) string {
+	t.Helper()
+	c, err := (&tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool()}}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+func serial(t *testing.T, p certtest.Pair) string {
+	t.Helper()
+	return p.TLS(t).Leaf.SerialNumber.String()
+}
+
+// TestRotation: a new certificate comes into force while connections live, and
+// a bad one does not, and says so.
+func TestRotation(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	var log *logged
+	log, c.Log = newLog()
+	r := start(t, c)
+	live := caller(t, &tls.Config{RootCAs: ca.Pool()})
+	var shown []string
+	tell := func(path string) string {
+		t.Helper()
+		got, err := send(t, live, http.MethodGet, "https://"+r.http+path, "")
+		if err != nil || got.status != http.StatusOK {
+			t.Fatal(got.status, err)
+		}
+		shown = append(shown, got.serial)
+		return got.body
+	}
+	tell("/readyz")
+
+	next := ca.Issue(t, "weir.test")
+	certtest.Write(t, c.TLSCert, next.Certificate) // its key comes later
+	log.until(t, "credentials could not be reloaded", "--tls-key", "it is not the key of the certificate")
+	if body := tell("/readyz"); !strings.HasPrefix(body, "OK\nthe credentials in force are old (tls), for a reload failed: --tls-key ") {
+		t.Error(body)
+	}
+	if shows(t, r.grpc, ca) == serial(t, next) {
+		t.Error("half a pair is in force")
+	}
+	if got, err := send(t, live, http.MethodGet, "https://"+r.admin+"/metrics", ""); err != nil || !strings.Contains(got.body, `weir_credentials_reload_success{credentials="tls"} 0`) {
+		t.Error(err, "no metric tells of it")
+	}
+	certtest.Write(t, c.TLSKey, next.Key)
+	log.until(t, `msg="credentials reloaded" credentials=tls`)
+	if body := tell("/readyz"); body != "OK\n" {
+		t.Error(body)
+	}
+	for _, address := range []string{r.http, r.grpc, r.admin, r.resp} {
+		if got := shows(t, address, ca); got != serial(t, next) {
+			t.Error(address, got)
+		}
+	}
+	for _, number := range shown {
+		if number != shown[0] {
+			t.Error("the connection did not live on")
+		}
+	}
+	old := ca.IssueFrom(t, time.Now().Add(-2*time.Hour), time.Hour)
+	certtest.Write(t, c.TLSKey, old.Key)
+	certtest.Write(t, c.TLSCert, old.Certificate)
+	log.until(t, "it expired on")
+	if got := shows(t, r.http, ca); got != serial(t, next) {
+		t.Error("an expired certificate is in force")
+	}
+}
+
+// TestHangup: SIGHUP reads credentials at once.
+func TestHangup(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	c.lookEvery = time.Hour
+	r := start(t, c)
+	next := ca.Issue(t, "weir.test")
+	certtest.Write(t, c.TLSCert, next.Certificate)
+	certtest.Write(t, c.TLSKey, next.Key)
+	r.daemon.Reload()
+	if shows(t, r.http, ca) != serial(t, next) {
+		t.Error("the old certificate is in force")
+	}
+}
+
+// TestRotateClientCA: clients of a CA that is taken away come in no more, not by
+// resuming either.
+func TestRotateClientCA(t *testing.T) {
+	ca, before, after := certtest.NewCA(t), certtest.NewCA(t), certtest.NewCA(t)
+	c := safely(t, ca)
+	c.TLSClientCA = certtest.File(t, "ca.pem", before.PEM)
+	r := start(t, c)
+	config := func(of *certtest.CA) *tls.Config {
+		return &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{of.Issue(t).TLS(t)}, ClientSessionCache: tls.NewLRUClientSessionCache(8)}
+	}
+	old := config(before)
+	if failed := everywhere(t, r, old); len(failed) > 0 {
+		t.Error(failed)
+	}
+	certtest.Write(t, c.TLSClientCA, after.PEM)
+	r.daemon.Reload()
+	if failed := everywhere(t, r, old); len(failed) != 4 {
+		t.Error(failed)
+	}
+	if failed := everywhere(t, r, config(after)); len(failed) > 0 {
+		t.Error(failed)
+	}
+}
+
+// TestExpiredInForce: a certificate that runs out while it is in force is told of.
+func TestExpiredInForce(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	d, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := d.keys.detail(time.Now()); len(lines) > 0 {
+		t.Error(lines)
+	}
+	if lines := d.keys.detail(time.Now().Add(2 * time.Hour)); len(lines) != 1 || !strings.HasPrefix(lines[0], "the certificate in force expired at 20") {
+		t.Error(lines)
+	}
+}
+
+// TestSlowHandshakes: who says nothing, or nonsense, keeps nobody waiting.
+func TestSlowHandshakes(t *testing.T) {
+	ca := certtest.NewCA(t)
+	r := start(t, safely(t, ca))
+	hello := clientHello(t)
+	for _, address := range []string{r.http, r.grpc, r.admin, r.resp} {
+		for i, text := range [][]byte{nil, hello[:1], hello[:len(hello)-1], []byte("GET / HTTP/1.0\r\n\r\n"), []byte("*1\r\n$4\r\nPING\r\n"), {0x16, 3, 1, 0xff, 0xff}, bytes.Repeat([]byte{0x16, 3, 1, 0, 0}, 1000)} {
+			var d net.Dialer
+			c, err := d.DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close() // to the end: it is slow
+			if _, err := c.Write(text); err != nil && i < 3 {
+				t.Error(err)
+			}
+		}
+	}
+	if failed := everywhere(t, r, &tls.Config{RootCAs: ca.Pool()}); len(failed) > 0 {
+		t.Error(failed)
+	}
+}
+
+// clientHello is how a handshake begins.
+func clientHello(t *testing.T) []byte {
+	t.Helper()
+	near, far := net.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		_ = tls.Client(near, &tls.Config{ServerName: "weir.test", RootCAs: x509.NewCertPool()}).HandshakeContext(ctx) // nobody answers
+		close(done)
+	}()
+	b := make([]byte, 16<<10)
+	n, err := far.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-done
+	return b[:n]
+}
+
+// TestDrainUnderTLS: callers that leave when readiness says so lose no call.
+func TestDrainUnderTLS(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	c.LameDuck = 300 * time.Millisecond
+	r := start(t, c)
+	leave := make(chan struct{})
+	var calls atomic.Int64
+	var g sync.WaitGroup
+	for _, two := range []bool{true, true, false, false} {
+		client := caller(t, &tls.Config{RootCAs: ca.Pool()})
+		client.Transport.(*http.Transport).ForceAttemptHTTP2 = two
+		g.Go(func() {
+			defer client.CloseIdleConnections()
+			for {
+				select {
+				case <-leave:
+					return
+				default:
+				}
+				if _, err := send(t, client, http.MethodPost, "https://"+r.http+"/v1/check", demoCheck); err != nil {
+					t.Error("lost a call:", err)
+					return
+				}
+				if calls.Add(1) == 200 {
+					r.stop()
+				}
+			}
+		})
+	}
+	probe := caller(t, &tls.Config{RootCAs: ca.Pool()})
+	for status := http.StatusOK; status == http.StatusOK; {
+		got, err := send(t, probe, http.MethodGet, "https://"+r.http+"/readyz", "")
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		status = got.status
+	}
+	close(leave)
+	g.Wait()
+	probe.CloseIdleConnections()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+}
+
+// TestRedisCLIWithTLS: the stock client comes in with a certificate.
+func TestRedisCLIWithTLS(t *testing.T) {
+	path, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("SKIPPED ALOUD: there is no redis-cli here, so the Redis door was not asked by it over TLS")
+	}
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	authorities := certtest.File(t, "ca.pem", ca.PEM)
+	c.TLSClientCA = authorities
+	r := start(t, c)
+	certificate, key := ca.Issue(t).Files(t)
+	_, port, err := net.SplitHostPort(r.resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-p", port, "--tls", "--cacert", authorities, "--cert", certificate, "--key", key, "CL.THROTTLE", "k", "0", "1", "60"}
+	if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil || string(out) != "0\n1\n0\n-1\n60\n" {
+		t.Errorf("%s %v", out, err)
+	}
+	if out, _ := exec.CommandContext(t.Context(), path, "-p", port, "--tls", "--cacert", authorities, "PING").CombinedOutput(); strings.Contains(string(out), "PONG") {
+		t.Errorf("%s", out)
+	}
+}

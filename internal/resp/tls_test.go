@@ -1,0 +1,39 @@
+package resp
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSlowHandshake: a connection that is not made safe in time is dropped, and
+// so is one that is not safe when the door closes.
+func TestSlowHandshake(t *testing.T) {
+	begin := func(t *testing.T, s *Server) net.Conn {
+		t.Helper()
+		client, server := net.Pipe()
+		s.start(t.Context(), tls.Server(server, &tls.Config{Certificates: []tls.Certificate{{}}}))
+		return client
+	}
+	synctest.Test(t, func(t *testing.T) {
+		failed := 0
+		s := newServer(t, Options{HandshakeFailed: func() { failed++ }, Observe: func(name string, _ bool, _ time.Duration) { t.Error(name) }})
+		start := time.Now()
+		client := begin(t, s)
+		if _, err := io.ReadAll(client); err != nil {
+			t.Error(err)
+		}
+		s.working.Wait()
+		if took := time.Since(start); took != handshake || failed != 1 {
+			t.Errorf("%v, %d failed", took, failed)
+		}
+		begin(t, s)
+		start = time.Now()
+		if err := s.Stop(t.Context()); err != nil || time.Since(start) > parting {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
