@@ -108,6 +108,17 @@ type Looker interface {
 	Look(ctx context.Context, asks []Ask) (now Instant, states []State, err error)
 }
 
+// Witness is a Looker that can tell what a denial stood on. It is for
+// explanations afterwards.
+type Witness interface {
+	Looker
+	// TakeSeen is Take. Of a take that does not pass, or that has a peek, it also
+	// tells see the moment and the state of each ask, in their order, as Look would
+	// just before. see must not keep s, nor ask the store. It is not called when
+	// the take fails.
+	TakeSeen(ctx context.Context, asks []Ask, out []Decision, see func(now Instant, s State)) error
+}
+
 // Resolve says whether a take passes, given what each limit alone decided, and
 // sets Charged and the granted Cost of each decision accordingly. Stores call
 // it between Limit.Decide and Limit.Commit.

@@ -77,14 +77,16 @@ func New(o Options) *Store {
 
 // Take decides the asks at the time of the wall clock.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.TakeAt(weir.InstantOf(time.Now()), asks, out)
+	return s.TakeSeen(ctx, asks, out, nil)
 }
 
 // TakeAt is Take at a time of the caller's, for simulations and replays.
 func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeSeenAt(now, asks, out, nil)
+}
+
+// TakeSeenAt is TakeSeen at a time of the caller's.
+func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
 	}
@@ -112,7 +114,13 @@ func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 		sh.keep(asks[i].Limit, now)
 		out[i] = sh.decide(places[i].print, now, &asks[i], len(asks) > 1)
 	}
-	weir.Resolve(asks, out)
+	pass := weir.Resolve(asks, out)
+	if see != nil && (!pass || peeks(asks)) {
+		for i := range places {
+			state, _ := places[i].shard.look(places[i].print, now)
+			see(now, state)
+		}
+	}
 	for i := range asks {
 		places[i].shard.tentative, places[i].shard.newcomers = nil, 0
 	}
@@ -120,6 +128,15 @@ func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 		places[i].shard.commit(places[i].print, now, &asks[i], &out[i])
 	}
 	return nil
+}
+
+func peeks(asks []weir.Ask) bool {
+	for i := range asks {
+		if asks[i].Peek {
+			return true
+		}
+	}
+	return false
 }
 
 // place is where the state of an ask lives.

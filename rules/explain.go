@@ -16,6 +16,7 @@ var ErrNoLook = errors.New("this store can't be looked into")
 
 // Explanation is what Check would answer, and why.
 type Explanation struct {
+	ID     string       // of the denial that Recall explains; else empty
 	At     weir.Instant // when it was decided, on the store's clock
 	Domain string
 	// Answer is what Check would have said then. Nothing was charged; Charged

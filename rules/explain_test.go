@@ -28,6 +28,10 @@ func (c *clocked) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) 
 	return c.TakeAt(c.now, asks, out)
 }
 
+func (c *clocked) TakeSeen(_ context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	return c.TakeSeenAt(c.now, asks, out, see)
+}
+
 func (c *clocked) Settle(_ context.Context, s []weir.Settlement) error { return c.SettleAt(c.now, s) }
 
 func (c *clocked) Look(_ context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
@@ -389,7 +393,8 @@ func TestReset(t *testing.T) {
 
 // TestExplainIsCheck holds Explain to Check, on random rules and requests: the
 // same answer follows; explaining changes nothing; the time is exact at which a
-// denied request passes; and so are the largest cost and the least limit.
+// denied request passes; and so are the largest cost and the least limit. What
+// Recall says of a denial is what Explain said just before.
 func TestExplainIsCheck(t *testing.T) {
 	limits := []string{
 		"5/s burst 10", "3/min", "7/h burst 2 debt 5", "10/s initial 0", "10/s initial 3 burst 4", "10/s strict burst 3",
@@ -413,6 +418,7 @@ func TestExplainIsCheck(t *testing.T) {
 				rapid.IntRange(0, 5).Draw(rt, "shadow") == 0, rapid.IntRange(0, 2).Draw(rt, "quota") == 0)
 		}
 		l, clock := newClocked(t, text.String())
+		remember(t, l)
 		clock.now += weir.Instant(rapid.Int64Range(0, 86_400e6).Draw(rt, "start"))
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			clock.now += weir.Instant(rapid.Int64Range(0, 3e6).Draw(rt, "later"))
@@ -441,6 +447,11 @@ func TestExplainIsCheck(t *testing.T) {
 			a := check(t, l, r)
 			if diff := cmp.Diff(brief(a), brief(first.Answer)); diff != "" {
 				rt.Fatalf("-check +explain\n%s\n%s", diff, text.String())
+			}
+			if !a.Allowed {
+				if diff := cmp.Diff(whole(first), whole(recall(t, l, a.ID))); diff != "" {
+					rt.Fatalf("-explained +recalled\n%s\n%s", diff, text.String())
+				}
 			}
 			now := explain(t, l, r)
 			for i := range now.Limits {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -21,6 +21,8 @@ type Limiter struct {
 	set       atomic.Pointer[Set]
 	takes     sync.Pool // of *take
 	overrides overrides
+	denials   *Denials // nil: none are kept
+	witness   weir.Witness
 }
 
 // NewLimiter makes a limiter whose counts live in store. set may be nil: Check
@@ -33,7 +35,12 @@ func NewLimiter(store weir.Store, set *Set) *Limiter {
 
 // Replace changes the rules for all requests that come from now on. Rules that
 // are still in their place keep their counts.
-func (l *Limiter) Replace(set *Set) { l.set.Store(set) }
+func (l *Limiter) Replace(set *Set) {
+	if l.denials != nil {
+		l.denials.use(set, time.Now())
+	}
+	l.set.Store(set)
+}
 
 // Set is the rules in force, or nil.
 func (l *Limiter) Set() *Set { return l.set.Load() }
@@ -65,11 +72,22 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	t.replace()
 	t.ask(r)
 	if len(t.asks) > 0 {
-		if err := t.decide(ctx, l.store); err != nil {
+		if err := l.decide(ctx, t); err != nil {
 			return nil, fmt.Errorf("check %q: %w", r.Domain, err)
 		}
 	}
-	return t.answer(r), nil
+	a := t.answer(r)
+	if !a.Allowed && l.denials != nil {
+		l.denials.keep(set, r, t, a)
+	}
+	return a, nil
+}
+
+func (l *Limiter) decide(ctx context.Context, t *take) error {
+	if l.witness != nil {
+		return t.decideSeen(ctx, l.witness)
+	}
+	return t.decide(ctx, l.store)
 }
 
 // Settle says what the work behind an Answer really cost: used[i] is for
@@ -104,14 +122,4 @@ func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []i
 		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
 	}
 	return nil
-}
-
-// newID is 16 hexadecimal digits. It only has to tell log lines apart.
-func newID() string {
-	const hex = "0123456789abcdef"
-	var id [16]byte
-	for i, r := 0, rand.Uint64(); i < len(id); i, r = i+1, r>>4 {
-		id[i] = hex[r&15]
-	}
-	return string(id[:])
 }

@@ -17,6 +17,8 @@ type take struct {
 	rules []*Rule // by ask
 	huge  []int   // asks that cost more than any limit can pass
 	id    uint64  // of the receipts, when the request asked for them
+	seen  sight
+	named uint64 // the answer's id
 }
 
 // meet is what a descriptor meets.
@@ -42,7 +44,9 @@ func (t *take) clear() {
 	clear(t.asks)
 	clear(t.out)
 	clear(t.rules)
-	*t = take{meets: t.meets[:0], asks: t.asks[:0], out: t.out[:0], rules: t.rules[:0], huge: t.huge[:0]}
+	t.meets, t.asks, t.out, t.rules, t.huge = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.huge[:0]
+	t.id, t.named = 0, 0
+	t.seen.clear()
 }
 
 // match finds what each descriptor meets.
@@ -165,14 +169,23 @@ func (t *take) quotas() int {
 
 // decide asks the store.
 func (t *take) decide(ctx context.Context, store taker) error {
-	if err := store.Take(ctx, t.asks, t.out); err != nil {
-		return err
-	}
+	err := store.Take(ctx, t.asks, t.out)
+	t.refuseHuge()
+	return err
+}
+
+// decideSeen asks the store, and to tell what a denial stood on.
+func (t *take) decideSeen(ctx context.Context, store weir.Witness) error {
+	err := store.TakeSeen(ctx, t.asks, t.out, t.seen.see())
+	t.refuseHuge()
+	return err
+}
+
+func (t *take) refuseHuge() {
 	for _, i := range t.huge {
 		d := &t.out[i]
 		d.Outcome, d.RetryAfter, d.Hold = weir.Impossible, 0, 0
 	}
-	return nil
 }
 
 // answer tells what was decided.
@@ -191,7 +204,8 @@ func (t *take) answer(r *Request) *Answer {
 	if a.Decisions = room.one[:0]; n > 1 {
 		a.Decisions = make([]Decision, 0, n)
 	}
-	a.ID, a.Allowed, a.Decisive = newID(), true, -1
+	t.named = rand.Uint64()
+	a.ID, a.Allowed, a.Decisive = formatID(t.named), true, -1
 	decisive, quotas := weir.Decisive(t.asks, t.out), weir.QuotaPasses(t.asks, t.out)
 	for i := range t.meets {
 		m := &t.meets[i]

@@ -15,8 +15,9 @@ import (
 
 func explainCommand() *cobra.Command {
 	var o question
+	var id string
 	cmd := &cobra.Command{
-		Use:   "explain DOMAIN key=value …",
+		Use:   "explain {DOMAIN key=value … | --id ID}",
 		Short: "Tell why a request would pass or not",
 		Long: `Tell why a request would pass or not: which rules it meets and why not others,
 what each limit lets pass, how its count stands before and after, when exactly
@@ -25,14 +26,31 @@ the request passes, and what would have to change.
 The daemon at --addr, its admin door, tells of its counts and charges nothing.
 The rules of --rules, or without them the demo rules, tell in this process:
 nothing is used at first, and --times explains a series, each request charged
-before the next.`,
+before the next.
+
+With --id the daemon at --addr tells why it denied a request up to 15 minutes
+ago, as things stood then. Its answer had the id: as "id" from /v1/check, and in
+the header Weir-Denial from /auth, /json and by way of Envoy.`,
 		Example: `  weir explain demo client_id=alice --times 11
   weir explain --rules rules/ shop user=ann path=/export/all
-  weir explain --addr http://127.0.0.1:8082 --json demo client_id=alice`,
-		Args: cobra.MinimumNArgs(2),
+  weir explain --addr http://127.0.0.1:8082 --json demo client_id=alice
+  weir explain --addr http://127.0.0.1:8082 --id 0f1e2d3c4b5a6978`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("id") {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.MinimumNArgs(2)(cmd, args)
+		},
 	}
 	o.flags(cmd, "the admin door of a daemon", "explain", "print each explanation as /v1/explain gives it, one a line")
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of a denial of the daemon at --addr")
+	for _, other := range []string{"rules", "cost", "times"} {
+		cmd.MarkFlagsMutuallyExclusive("id", other)
+	}
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		if id != "" {
+			return explainDenial(cmd.Context(), o.addr, id, cmd.OutOrStdout(), o.asJSON)
+		}
 		q, err := o.request(args)
 		if err != nil {
 			return err
@@ -65,25 +83,43 @@ func explainRules(path string, stderr io.Writer) (checker, error) {
 	}, nil
 }
 
+// explainDenial tells why the daemon at addr denied what it gave this id.
+func explainDenial(ctx context.Context, addr, id string, out io.Writer, asJSON bool) error {
+	if addr == "" {
+		return usagef("--id %s: write --addr URL too, the admin door of the daemon that denied", id)
+	}
+	line, err := askDenial(ctx, addr, id)
+	if err != nil {
+		return err
+	}
+	return printExplanation(out, line, asJSON)
+}
+
 func explainTimes(ctx context.Context, ask checker, q *rules.Request, times int64, out io.Writer, asJSON bool) error {
 	for i := range times {
 		line, err := ask(ctx, q)
 		if err != nil {
 			return err
 		}
-		text := string(line) + "\n"
-		if !asJSON {
-			var e explanation
-			if err := json.Unmarshal(line, &e); err != nil {
-				return fmt.Errorf("read the explanation: %w", err)
-			}
-			if text = e.text(); i > 0 {
-				text = "\n" + text
-			}
+		if i > 0 && !asJSON {
+			_, _ = io.WriteString(out, "\n") // the next says if it fails
 		}
-		if _, err := io.WriteString(out, text); err != nil {
+		if err := printExplanation(out, line, asJSON); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func printExplanation(out io.Writer, line []byte, asJSON bool) error {
+	text := string(line) + "\n"
+	if !asJSON {
+		var e explanation
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("read the explanation: %w", err)
+		}
+		text = e.text()
+	}
+	_, err := io.WriteString(out, text)
+	return err
 }

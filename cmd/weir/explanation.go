@@ -8,6 +8,8 @@ import (
 
 // explanation is what people are told of the answer of /v1/explain.
 type explanation struct {
+	ID          string `json:"id"` // of a denial; else empty
+	Then        string `json:"at"`
 	Summary     string `json:"summary"`
 	Together    bool   `json:"together"`
 	Decisive    *int   `json:"decisive"`
@@ -76,6 +78,9 @@ type explainedStanding struct {
 // text is the explanation for people.
 func (e *explanation) text() string {
 	var b strings.Builder
+	if e.ID != "" {
+		fmt.Fprintf(&b, "%s at %s, as things stood then\n", e.ID, e.Then)
+	}
 	b.WriteString(e.Summary + "\n")
 	e.passing.print(&b, "")
 	if len(e.Limits) > 1 {

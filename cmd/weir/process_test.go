@@ -280,6 +280,35 @@ func TestSubprocess(t *testing.T) {
 		}
 	})
 
+	t.Run("explain --id tells why a request was denied", func(t *testing.T) {
+		out, _ := runs(t, binary, "check", "--addr", p.http, "--json", "--cost", "11", "demo", "client_id=mia")
+		id := regexp.MustCompile(`"id":"([0-9a-f]{16})"`).FindStringSubmatch(out)
+		if id == nil {
+			t.Fatal(out)
+		}
+		out, code := runs(t, binary, "explain", "--addr", p.admin, "--id", id[1])
+		if code != exitYes || !regexp.MustCompile(`^`+id[1]+` at 20\S+Z, as things stood then\ncan never pass: a cost of 11 is more`).MatchString(out) {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		out, code = runs(t, binary, "explain", "--addr", p.admin, "--json", "--id", id[1])
+		if code != exitYes || !strings.HasPrefix(out, `{"id":"`+id[1]+`","at":"`) || strings.Count(out, "\n") != 1 {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		for _, c := range []struct {
+			addr, id string
+			code     int
+			says     string
+		}{
+			{p.admin, "0123456789abcdef", exitFail, "the daemon says: no denial is kept by this id: "},
+			{p.admin, "mia", exitUsage, "the daemon says: id: is none"},
+			{p.http, id[1], exitFail, "is not there; is it the admin door of a daemon?"},
+		} {
+			if out, code := runs(t, binary, "explain", "--addr", c.addr, "--id", c.id); code != c.code || !strings.Contains(out, c.says) {
+				t.Errorf("%s: exit %d: %s", c.id, code, out)
+			}
+		}
+	})
+
 	t.Run("a port that is taken: exit 3", func(t *testing.T) {
 		if out, code := runs(t, binary, "serve", "--http", p.http); code != exitFail || !strings.Contains(out, "weir: open the http door: ") {
 			t.Errorf("exit %d: %s", code, out)

@@ -31,6 +31,7 @@ type Daemon struct {
 	loaded   atomic.Pointer[loaded]
 	store    *memstore.Store
 	limiter  *meter
+	denials  *rules.Denials
 	metrics  *metrics
 	registry *prometheus.Registry
 	draining atomic.Bool
@@ -51,10 +52,17 @@ func New(c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{config: c, source: from, store: memstore.New(memstore.Options{}), registry: prometheus.NewRegistry(), keys: keys}
+	d := &Daemon{
+		config: c, source: from, store: memstore.New(memstore.Options{}), denials: rules.NewDenials(),
+		registry: prometheus.NewRegistry(), keys: keys,
+	}
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
 	keys.register(d.registry)
+	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decided)
+	if err := d.limiter.Remember(d.denials); err != nil {
+		return nil, err
+	}
 	if err := d.load(); err != nil {
 		return nil, err
 	}
@@ -113,6 +121,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	g.Go(func() error {
+		d.forgetDenials(broken)
+		return nil
+	})
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)

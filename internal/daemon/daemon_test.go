@@ -500,12 +500,47 @@ func TestExplainDoor(t *testing.T) {
 		if status, _ := do(t, http.MethodPost, "http://"+r.http+path, ann); status != 404 {
 			t.Errorf("%s at the HTTP door: %d", path, status)
 		}
-		if status, _ := get(t, "http://"+r.admin+path); status != 405 {
-			t.Errorf("GET %s: %d", path, status)
-		}
+	}
+	if status, _ := get(t, "http://"+r.admin+"/v1/reset"); status != 405 {
+		t.Errorf("GET /v1/reset: %d", status)
 	}
 	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="200",door="admin",route="/v1/explain"} 2`) {
 		t.Error("explanations are not counted")
+	}
+}
+
+// TestRecall: by the id that a door gives with a denial, the admin door tells
+// why it was, whatever came after. Nothing of the request is in metrics.
+func TestRecall(t *testing.T) {
+	r := start(t, Config{GRPC: "127.0.0.1:0"})
+	ann := `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"ann"}],"cost":10}]}`
+	for range 2 {
+		do(t, http.MethodPost, "http://"+r.http+"/v1/check", ann)
+	}
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	over, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rls.RateLimitRequest{
+		Domain: "demo", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "client_id", Value: "ann"}}}}, HitsAddend: 10,
+	})
+	if err != nil || len(over.ResponseHeadersToAdd) != 1 || over.ResponseHeadersToAdd[0].Key != "Weir-Denial" {
+		t.Fatal(over, err)
+	}
+	do(t, http.MethodPost, "http://"+r.admin+"/v1/reset", ann)
+	status, body := get(t, "http://"+r.admin+"/v1/explain?id="+over.ResponseHeadersToAdd[0].Value)
+	if status != 200 || !strings.Contains(body, `"summary":"denied: demo/client_id decides`) || !strings.Contains(body, `"value":"ann"`) {
+		t.Error(status, body)
+	}
+	if status, _ := get(t, "http://"+r.admin+"/v1/explain?id=0123456789abcdef"); status != 404 {
+		t.Error("an unknown id:", status)
+	}
+	_, metrics := get(t, "http://"+r.admin+"/metrics")
+	for _, line := range []string{"weir_denials_kept 2", `weir_denials_lost_total{reason="overwritten"} 0`} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("no %q in the metrics", line)
+		}
 	}
 }
 

@@ -5,12 +5,17 @@ import (
 	"slices"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
+
+// DenialHeader has the id of a denial, by which it can be explained. Envoy sends
+// it on to whoever was denied.
+const DenialHeader = "Weir-Denial"
 
 // responseOf is an answer as Envoy reads it, with a status for each of so many
 // descriptors.
@@ -21,6 +26,7 @@ func responseOf(a *rules.Answer, descriptors int) *rls.RateLimitResponse {
 	}
 	if !a.Allowed {
 		response.OverallCode = rls.RateLimitResponse_OVER_LIMIT
+		response.ResponseHeadersToAdd = []*core.HeaderValue{{Key: DenialHeader, Value: a.ID}}
 	}
 	// One piece of memory for all: most of the work of a response is to get it.
 	room := make([]struct {

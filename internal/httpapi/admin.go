@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/weir-limit/weir/rules"
 )
@@ -10,32 +11,55 @@ import (
 // Explainer is what the admin door asks; *rules.Limiter is one.
 type Explainer interface {
 	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
+	Recall(ctx context.Context, id string) (*rules.Explanation, error)
 	Reset(context.Context, *rules.Request) ([]*rules.Rule, error)
 }
 
 // NewAdmin makes the part of the admin door that is about requests:
-// POST /v1/explain and POST /v1/reset. It answers no page of another origin,
-// for a browser reaches what listens on loopback.
+// POST /v1/explain and POST /v1/reset, and GET /v1/explain?id=ID for denials. It
+// answers no page of another origin, for a browser reaches what listens on
+// loopback.
 func NewAdmin(e Explainer, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask POST /v1/explain or /v1/reset"}
-	a.routes = routes(
-		route{http.MethodPost, "/v1/explain", a.answering(func(s *scratch, r *http.Request) error {
-			x, err := e.Explain(r.Context(), &s.request)
-			if err == nil {
-				s.out = AppendExplanation(s.out[:0], x)
-			}
-			return err
-		}), false},
-		route{http.MethodPost, "/v1/reset", a.answering(func(s *scratch, r *http.Request) error {
-			forgot, err := e.Reset(r.Context(), &s.request)
-			if err == nil {
-				s.out = appendReset(s.out[:0], forgot)
-			}
-			return err
-		}), false},
-	)
+	explain := route{method: http.MethodPost, path: "/v1/explain", serve: a.answering(func(s *scratch, r *http.Request) error {
+		x, err := e.Explain(r.Context(), &s.request)
+		if err == nil {
+			s.out = AppendExplanation(s.out[:0], x)
+		}
+		return err
+	})}
+	explain.get = func(w http.ResponseWriter, r *http.Request) int { return a.recall(e, w, r) }
+	reset := route{method: http.MethodPost, path: "/v1/reset", serve: a.answering(func(s *scratch, r *http.Request) error {
+		forgot, err := e.Reset(r.Context(), &s.request)
+		if err == nil {
+			s.out = appendReset(s.out[:0], forgot)
+		}
+		return err
+	})}
+	a.routes = routes(explain, reset)
 	return http.NewCrossOriginProtection().Handler(a)
+}
+
+// recall is GET /v1/explain?id=ID: why a request was denied.
+func (a *API) recall(e Explainer, w http.ResponseWriter, r *http.Request) int {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(values) != 1 || len(values["id"]) != 1 {
+		return a.fail(w, r, faultf("write GET /v1/explain?id=ID for why a request was denied, or POST /v1/explain with a request"))
+	}
+	x, err := e.Recall(r.Context(), values.Get("id"))
+	if err != nil {
+		return a.fail(w, r, err)
+	}
+	return sendAnswer(w, AppendExplanation(nil, x))
+}
+
+func sendAnswer(w http.ResponseWriter, answer []byte) int {
+	h := w.Header()
+	h["Content-Type"] = answerType
+	h["Cache-Control"] = noStore
+	_, _ = w.Write(append(answer, '\n')) // the client may be gone
+	return http.StatusOK
 }
 
 // answering reads the body of /v1/check and sends what answer makes of it.
@@ -52,11 +76,7 @@ func (a *API) answering(answer func(*scratch, *http.Request) error) func(http.Re
 		if err := answer(s, r); err != nil {
 			return a.fail(w, r, err)
 		}
-		h := w.Header()
-		h["Content-Type"] = answerType
-		h["Cache-Control"] = noStore
-		_, _ = w.Write(append(s.out, '\n')) // the client may be gone
-		return http.StatusOK
+		return sendAnswer(w, s.out)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/envoy"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -27,7 +28,8 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 		w.WriteHeader(http.StatusOK)
 		return http.StatusOK
 	}
-	// Some proxies hand this on to whoever sent the request.
+	// Some proxies hand all of this on to whoever sent the request.
+	w.Header()[envoy.DenialHeader] = []string{answer.ID}
 	detail := "there were too many requests; come back later"
 	if retry, ok := answer.RetryAfter(); !ok {
 		detail = "this can never pass: it is more than the limit"

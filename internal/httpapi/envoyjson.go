@@ -48,6 +48,9 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 	h := w.Header()
 	h["Content-Type"] = answerType
 	h["Cache-Control"] = noStore
+	for _, add := range response.ResponseHeadersToAdd {
+		h[add.Key] = []string{add.Value}
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(out.Bytes()) // the client may be gone
 	return status

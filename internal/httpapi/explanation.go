@@ -14,7 +14,12 @@ import (
 // have the same names and mean the same.
 func AppendExplanation(b []byte, e *rules.Explanation) []byte {
 	a := e.Answer
-	b = append(b, `{"at":`...)
+	b = append(b, '{')
+	if e.ID != "" {
+		b = append(b, `"id":`...)
+		b = append(appendString(b, e.ID), ',')
+	}
+	b = append(b, `"at":`...)
 	b = appendTime(b, e.At)
 	b = append(b, `,"domain":`...)
 	b = appendString(b, e.Domain)

@@ -106,7 +106,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", found.allow())
 		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})
 	default:
-		status = found.serve(w, r)
+		status = found.of(r.Method)(w, r)
 	}
 }
 

@@ -80,6 +80,8 @@ func problemOf(err error) *problem {
 		return &problem{http.StatusServiceUnavailable, "no rules are loaded yet; try again when /readyz says so"}
 	case errors.Is(err, rules.ErrNoLook):
 		return &problem{http.StatusNotImplemented, "the store of this daemon can't be looked into; only memory: can"}
+	case errors.Is(err, rules.ErrForgotten):
+		return &problem{http.StatusNotFound, err.Error() + "; POST /v1/explain tells how a request stands now"}
 	case errors.Is(err, weir.ErrFull):
 		return &problem{http.StatusServiceUnavailable, "too many receipts were settled in the last minutes; try again later"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -10,19 +10,20 @@ type route struct {
 	method string
 	path   string
 	serve  func(http.ResponseWriter, *http.Request) (status int)
-	anyone bool // is answered, with or without a certificate
+	anyone bool                                                  // is answered, with or without a certificate
+	get    func(http.ResponseWriter, *http.Request) (status int) // instead, for GET; nil: method alone
 }
 
 // table is all routes of the HTTP door.
 func (a *API) table() map[string]route {
 	return routes(
-		route{http.MethodPost, "/v1/check", a.check, false},
-		route{http.MethodPost, "/v1/settle", a.settle, false},
-		route{http.MethodPost, "/json", a.envoyJSON, false},
-		route{http.MethodGet, "/auth", a.auth, false},
-		route{http.MethodGet, "/healthz", alive, true},
-		route{http.MethodGet, "/healthcheck", alive, true},
-		route{http.MethodGet, "/readyz", a.ready, true},
+		route{method: http.MethodPost, path: "/v1/check", serve: a.check},
+		route{method: http.MethodPost, path: "/v1/settle", serve: a.settle},
+		route{method: http.MethodPost, path: "/json", serve: a.envoyJSON},
+		route{method: http.MethodGet, path: "/auth", serve: a.auth},
+		route{method: http.MethodGet, path: "/healthz", serve: alive, anyone: true},
+		route{method: http.MethodGet, path: "/healthcheck", serve: alive, anyone: true},
+		route{method: http.MethodGet, path: "/readyz", serve: a.ready, anyone: true},
 	)
 }
 
@@ -36,14 +37,26 @@ func routes(all ...route) map[string]route {
 }
 
 func (r *route) allows(method string) bool {
-	return method == r.method || r.method == http.MethodGet && method == http.MethodHead
+	gets := r.method == http.MethodGet || r.get != nil
+	return method == r.method || gets && (method == http.MethodGet || method == http.MethodHead)
 }
 
 func (r *route) allow() string {
-	if r.method == http.MethodGet {
+	switch {
+	case r.get != nil:
+		return r.method + ", GET, HEAD"
+	case r.method == http.MethodGet:
 		return "GET, HEAD"
 	}
 	return r.method
+}
+
+// of is what answers a method that r allows.
+func (r *route) of(method string) func(http.ResponseWriter, *http.Request) int {
+	if r.get != nil && method != r.method {
+		return r.get
+	}
+	return r.serve
 }
 
 // alive says that the process answers, and no more: a daemon that has no rules

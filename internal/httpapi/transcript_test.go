@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-limit/weir/internal/envoy"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -31,7 +32,8 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata; read t
 //	METHOD /path and a body, of GET fields; admin:/path is on the admin door
 //
 // IDs are written as ID, and receipts as RECEIPT1, RECEIPT2 … in the order in
-// which they are given; bodies can send them back so. A # in front is a comment.
+// which they are given; bodies can send them back so. Likewise DENIAL1 … are the
+// ids of denials, for paths. A # in front is a comment.
 func TestTranscripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(names) == 0 {
@@ -62,6 +64,7 @@ type transcript struct {
 	door     *API
 	admin    http.Handler
 	receipts []string
+	denials  []string
 }
 
 func replay(t *testing.T, text string) string {
@@ -89,7 +92,11 @@ func (tr *transcript) do(command, body string) string {
 	switch verb {
 	case "rules":
 		tr.door = newDoor(tr.t, body, Options{})
-		tr.admin = NewAdmin(tr.door.limiter.(*rules.Limiter), Options{})
+		limiter := tr.door.limiter.(*rules.Limiter)
+		if err := limiter.Remember(rules.NewDenials()); err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.admin = NewAdmin(limiter, Options{})
 		return ""
 	case "wait":
 		d, err := time.ParseDuration(rest)
@@ -101,6 +108,9 @@ func (tr *transcript) do(command, body string) string {
 	}
 	for i, r := range tr.receipts {
 		body = strings.ReplaceAll(body, fmt.Sprintf("RECEIPT%d", i+1), r)
+	}
+	for i, id := range tr.denials {
+		rest = strings.ReplaceAll(rest, fmt.Sprintf("DENIAL%d", i+1), id)
 	}
 	w := httptest.NewRecorder()
 	door := http.Handler(tr.door)
@@ -120,7 +130,7 @@ func (tr *transcript) do(command, body string) string {
 }
 
 var (
-	idMember      = regexp.MustCompile(`"id":"[0-9a-f]{16}"`)
+	idMember      = regexp.MustCompile(`("id":"|"Weir-Denial","value":")[0-9a-f]{16}"`)
 	receiptMember = regexp.MustCompile(`"receipt":"([^"]+)"`)
 )
 
@@ -128,9 +138,14 @@ func (tr *transcript) print(w *httptest.ResponseRecorder) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s\n", w.Code, http.StatusText(w.Code))
 	for _, name := range slices.Sorted(maps.Keys(w.Header())) {
-		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(w.Header()[name], ", "))
+		value := strings.Join(w.Header()[name], ", ")
+		if name == envoy.DenialHeader {
+			tr.denials = append(tr.denials, value)
+			value = fmt.Sprintf("DENIAL%d", len(tr.denials))
+		}
+		fmt.Fprintf(&b, "%s: %s\n", name, value)
 	}
-	body := idMember.ReplaceAllString(w.Body.String(), `"id":"ID"`)
+	body := idMember.ReplaceAllString(w.Body.String(), `${1}ID"`)
 	if m := receiptMember.FindStringSubmatch(body); m != nil {
 		tr.receipts = append(tr.receipts, m[1])
 		body = strings.ReplaceAll(body, m[1], fmt.Sprintf("RECEIPT%d", len(tr.receipts)))

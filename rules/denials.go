@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of Denials.
+const (
+	// MaxDenials is how many denials are kept at a time. Then later ones take
+	// the places of earlier ones.
+	MaxDenials = drawers * drawerSize
+	// MaxDenial is how many bytes of one are kept: the words of its request, and
+	// the states of its counts. Of a larger one the id alone is kept.
+	MaxDenial = 8 << 10
+	// DenialLife is how long a denial is kept.
+	DenialLife = 15 * time.Minute
+	// MaxVersions is how many versions of the rules are kept for denials. With
+	// older ones, what they denied is forgotten.
+	MaxVersions = 4
+)
+
+const (
+	drawers    = 256
+	drawerSize = 16
+)
+
+// Denials are the last denials of one Limiter, for Limiter.Recall. Make them
+// with NewDenials; all methods may be called from many goroutines.
+//
+// They lie in 256 drawers of 16. Whose count it was that denied says which
+// drawer, so that one who is denied all the time overwrites his own denials, and
+// few others. In a full drawer the oldest denial of the rule that has the most
+// there makes place, so that a flood of keys of one rule leaves those of other
+// rules alone. Nobody waits for a drawer: a denial that meets another one there
+// at the same instant is not kept.
+type Denials struct {
+	seed     maphash.Seed
+	drawers  [drawers]drawer
+	missed   atomic.Int64
+	mu       sync.Mutex // held to change versions
+	newest   uint32
+	versions [MaxVersions]atomic.Pointer[version] // by their number
+}
+
+// version is rules that were in force.
+type version struct {
+	number uint32
+	set    *Set
+	since  time.Time
+}
+
+// NewDenials makes an empty Denials. It takes memory as denials come: at most
+// about MaxDenials × MaxDenial, 32 MiB.
+func NewDenials() *Denials { return &Denials{seed: maphash.MakeSeed()} }
+
+// use makes room for the denials of set, which comes into force.
+func (d *Denials) use(set *Set, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v := d.versions[d.newest%MaxVersions].Load(); v != nil && v.set == set {
+		return
+	}
+	d.newest++
+	d.versions[d.newest%MaxVersions].Store(&version{d.newest, set, now})
+}
+
+// of is the last version that set is, or nil when it is too old.
+func (d *Denials) of(set *Set) *version {
+	var last *version
+	for i := range d.versions {
+		if v := d.versions[i].Load(); v != nil && v.set == set && (last == nil || v.number > last.number) {
+			last = v
+		}
+	}
+	return last
+}
+
+// keep keeps what r was denied for, if nobody else is at the drawer.
+func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
+	v := d.of(set)
+	if v == nil || len(t.seen.ends) != len(t.asks) {
+		d.missed.Add(1)
+		return
+	}
+	decisive := &a.Decisions[a.Decisive]
+	rule := maphash.String(d.seed, decisive.Rule.Name)
+	key := maphash.String(d.seed, t.meets[decisive.Descriptor].key)
+	dr := &d.drawers[(rule*3+key)%drawers]
+	if !dr.mu.TryLock() {
+		d.missed.Add(1)
+		return
+	}
+	defer dr.mu.Unlock()
+	i := dr.place(head{id: t.named, at: t.seen.at, rule: uint32(rule >> 32), version: v.number, kept: whole})
+	if !dr.bodies[i].write(r, &t.seen) {
+		dr.heads[i].kept = tooLarge
+		dr.large++
+	}
+}
+
+// Sweep forgets the denials and rules whose time is over. What Recall tells
+// does not depend on it, but what is kept in memory does: call it now and then.
+func (d *Denials) Sweep(now time.Time) {
+	for i := range d.drawers {
+		d.drawers[i].sweep(weir.InstantOf(now))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.versions {
+		v := d.versions[i].Load()
+		if v == nil || v.number == d.newest {
+			continue
+		}
+		next := d.versions[(v.number+1)%MaxVersions].Load()
+		if next == nil || now.Sub(next.since) > DenialLife {
+			d.versions[i].Store(nil)
+		}
+	}
+}
+
+// find is the head and a copy of the body of a denial.
+func (d *Denials) find(id uint64) (head, body, bool) {
+	for i := range d.drawers {
+		if h, b, ok := d.drawers[i].find(id); ok {
+			return h, b, true
+		}
+	}
+	return head{}, body{}, false
+}
+
+// DenialStats are counts of a Denials since it was made.
+type DenialStats struct {
+	Kept        int   // at the moment
+	Overwritten int64 // before their time was over
+	Large       int64 // larger than MaxDenial
+	Missed      int64 // met another one at the drawer, or were decided by rules long gone
+}
+
+// Stats adds up the counts of all drawers.
+func (d *Denials) Stats() DenialStats {
+	s := DenialStats{Missed: d.missed.Load()}
+	for i := range d.drawers {
+		d.drawers[i].stats(&s)
+	}
+	return s
+}

@@ -1,0 +1,101 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// ErrForgotten is returned by Limiter.Recall when no denial is kept by an id.
+var ErrForgotten = errors.New("no denial is kept by this id")
+
+// Remember makes l keep its denials in d from now on, for Recall. Call it before
+// others use l. It fails with ErrNoLook when the store is no weir.Witness.
+func (l *Limiter) Remember(d *Denials) error {
+	witness, ok := l.store.(weir.Witness)
+	if !ok {
+		return fmt.Errorf("remember denials: %w", ErrNoLook)
+	}
+	if set := l.set.Load(); set != nil {
+		d.use(set, time.Now())
+	}
+	l.denials, l.witness = d, witness
+	return nil
+}
+
+// Recall explains the denial whose Answer had this id, as Explain would have
+// just before. It fails with a *RequestError when id is none, with ErrNoLook
+// when denials are not kept, and with ErrForgotten.
+func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
+	number, ok := parseID(id)
+	if !ok {
+		return nil, &RequestError{"id", "is none; it is the 16 hexadecimal digits that an answer had"}
+	}
+	if l.denials == nil {
+		return nil, fmt.Errorf("recall %s: %w", id, ErrNoLook)
+	}
+	h, b, ok := l.denials.find(number)
+	if !ok {
+		return nil, fmt.Errorf("%w: it was given by another process, to what was allowed, more than %v minutes ago, or later denials took its place", ErrForgotten, DenialLife.Minutes())
+	}
+	now, _, err := l.witness.Look(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("recall %s: %w", id, err)
+	}
+	set, err := l.denials.recalled(&h, now)
+	if err != nil {
+		return nil, err
+	}
+	request, states := b.read()
+	x := &explainer{set: set, request: request}
+	x.before = newCopies(h.at, x.take(false).asks, states)
+	e, err := x.explain(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("recall %s: %w", id, err)
+	}
+	e.ID, e.Answer.ID = id, id
+	return e, nil
+}
+
+// recalled is the rules by which h was denied, if all of it is still there.
+func (d *Denials) recalled(h *head, now weir.Instant) (*Set, error) {
+	when := h.at.Time().Format(time.RFC3339)
+	switch {
+	case h.over(now):
+		return nil, fmt.Errorf("%w: it was denied at %s, and denials are kept for %v minutes", ErrForgotten, when, DenialLife.Minutes())
+	case h.kept == tooLarge:
+		return nil, fmt.Errorf("%w: it was denied at %s, but its request and its counts are more than the %d bytes that are kept of one", ErrForgotten, when, MaxDenial)
+	}
+	if v := d.versions[h.version%MaxVersions].Load(); v != nil && v.number == h.version {
+		return v.set, nil
+	}
+	return nil, fmt.Errorf("%w: it was denied at %s, by rules that were replaced %d times since", ErrForgotten, when, d.replaced(h.version))
+}
+
+func (d *Denials) replaced(version uint32) uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.newest - version
+}
+
+// formatID is 16 hexadecimal digits.
+func formatID(n uint64) string {
+	const hex = "0123456789abcdef"
+	var id [16]byte
+	for i := len(id) - 1; i >= 0; i, n = i-1, n>>4 {
+		id[i] = hex[n&15]
+	}
+	return string(id[:])
+}
+
+func parseID(id string) (uint64, bool) {
+	if len(id) != 16 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(id, 16, 64)
+	return n, err == nil
+}
