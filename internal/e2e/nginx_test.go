@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// nginx starts a server with docs/integrations/nginx.conf.
+func nginx(t *testing.T, config func(string) string, weir, backend string) (url string) {
+	t.Helper()
+	path := program(t, "nginx")
+	at := free(t)
+	text := config(recipe(t, filepath.Join(recipes, "nginx.conf"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "listen 80;", "listen "+at+";"))
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.conf"), text)
+	main := write(t, filepath.Join(dir, "nginx.conf"), `daemon off;
+pid nginx.pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path body;
+	proxy_temp_path proxy;
+	fastcgi_temp_path fastcgi;
+	uwsgi_temp_path uwsgi;
+	scgi_temp_path scgi;
+	include weir.conf;
+}
+`)
+	p := start(t, nil, path, "-p", dir, "-c", main, "-e", "stderr")
+	p.listening(t, at)
+	return "http://" + at
+}
+
+func same(text string) string { return text }
+
+func TestNginx(t *testing.T) {
+	t.Parallel()
+	d, b := edge(t), newBackend(t)
+	url := nginx(t, same, d.http, b.address)
+	throttles(t, url, b)
+
+	// Connections to weir are kept: one client needs one at a time.
+	if n := d.metric(t, `weir_connections{door="http"}`); n < 1 || n > 4 {
+		t.Errorf("%v connections to weir are open", n)
+	}
+	d.kill(t)
+	open(t, url, b)
+}
+
+func TestNginxFailsClosed(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	url := nginx(t, func(text string) string { return without(t, text, "# fail open") }, free(t), b.address)
+	closed(t, url, b, http.StatusInternalServerError)
+	if a := newClient(t).ask(http.MethodGet, url+"/weir", ""); a.status != http.StatusNotFound || strings.Contains(a.body, "domain") {
+		t.Errorf("from outside: %v", a)
+	}
+}
