@@ -22,25 +22,30 @@ type command struct {
 	answer  func(*conn, context.Context)
 }
 
+// noAuth is the flag of commands that need no password.
+const noAuth = "no_auth"
+
 // table lists all commands.
 func table() map[string]*command {
 	plain := func(f func(*conn)) func(*conn, context.Context) {
 		return func(c *conn, _ context.Context) { f(c) }
 	}
 	fast, always := []string{"fast"}, []string{"loading", "stale", "fast"}
+	anyone := append(slices.Clone(always), noAuth)
 	known := map[string]*command{}
 	for _, k := range []*command{
 		{"cl.throttle", -5, 6, []string{"write", "fast"}, 1, "weir", "Takes from the limit of a key, as redis-cell does.", (*conn).throttle},
 		{"weir.check", -5, 0, []string{"write", "fast"}, 0, "weir", "Asks the rules of a domain.", (*conn).check},
 
-		{"auth", -2, 0, always, 0, "connection", "Authenticates the connection; there is no password.", plain((*conn).auth)},
+		{"auth", -2, 0, anyone, 0, "connection", "Authenticates the connection.", plain((*conn).auth)},
 		{"client", -2, 0, fast, 0, "connection", "Names the connection.", plain((*conn).client)},
 		{"command", -1, 0, always, 0, "server", "Tells of the commands.", plain((*conn).command)},
 		{"echo", 2, 0, always, 0, "connection", "Answers with its argument.", plain((*conn).echo)},
-		{"hello", -1, 0, always, 0, "connection", "Chooses the version of the protocol.", plain((*conn).hello)},
+		{"hello", -1, 0, anyone, 0, "connection", "Chooses the version of the protocol.", plain((*conn).hello)},
 		{"info", -1, 0, always, 0, "server", "Tells of the daemon.", plain((*conn).info)},
 		{"ping", -1, 2, always, 0, "connection", "Answers.", plain((*conn).ping)},
-		{"quit", -1, 0, always, 0, "connection", "Closes the connection.", plain((*conn).quit)},
+		{"quit", -1, 0, anyone, 0, "connection", "Closes the connection.", plain((*conn).quit)},
+		{"reset", 1, 0, anyone, 0, "connection", "Makes the connection as it was at first.", plain((*conn).reset)},
 		{"select", 2, 0, always, 0, "connection", "Chooses a database; there is 0.", plain((*conn).choose)},
 	} {
 		known[k.name] = k
@@ -58,6 +63,8 @@ func (c *conn) answer(ctx context.Context) (name string) {
 		return other
 	case k.words >= 0 && n != k.words, n < -k.words, k.most > 0 && n > k.most:
 		c.wrongNumber(k.name)
+	case c.stranger && !slices.Contains(k.flags, noAuth):
+		c.fail("NOAUTH Authentication required.")
 	default:
 		k.answer(c, ctx)
 	}
@@ -141,21 +148,32 @@ func (c *conn) choose() {
 	}
 }
 
-// auth answers as a Redis without passwords, where the user default has none.
+// reset is for a connection that somebody else goes on with.
+func (c *conn) reset() {
+	c.proto, c.name = 2, ""
+	c.estrange()
+	c.simple("RESET")
+}
+
+// auth answers as Redis does, whose user default has a password or none.
 func (c *conn) auth() {
-	switch {
-	case len(c.words) > 3:
+	switch n := len(c.words); {
+	case n > 3:
 		c.fail("ERR syntax error")
-	case len(c.words) == 2:
+	case n == 2 && c.server.options.Password == nil:
 		c.fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
-	case c.login(c.words[1]):
+	case n == 2 && c.login(defaultUser, c.words[1]), n == 3 && c.login(string(c.words[1]), c.words[2]):
 		c.simple("OK")
 	}
 }
 
-// login answers with an error for a user that there is not.
-func (c *conn) login(user []byte) bool {
-	if string(user) == "default" {
+// defaultUser is the only one.
+const defaultUser = "default"
+
+// login answers with an error for a user that there is not, or another password.
+func (c *conn) login(user string, password []byte) bool {
+	if right := c.server.options.Password; user == defaultUser && (right == nil || right(password)) {
+		c.stranger = false
 		return true
 	}
 	c.fail("WRONGPASS invalid username-password pair or user is disabled.")
@@ -181,7 +199,7 @@ func (c *conn) hello() {
 	for len(options) > 0 {
 		switch {
 		case is(options[0], "auth") && len(options) > 2:
-			if !c.login(options[1]) {
+			if !c.login(string(options[1]), options[2]) {
 				return
 			}
 			options = options[3:]
@@ -194,6 +212,11 @@ func (c *conn) hello() {
 			c.fail("ERR Syntax error in HELLO option " + shown(options[0]))
 			return
 		}
+	}
+	if c.stranger {
+		c.fail("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option " +
+			"can be used to authenticate the client and select the RESP protocol version at the same time")
+		return
 	}
 	c.proto, c.name = proto, name
 	c.pairs(7)

@@ -29,6 +29,9 @@ type conn struct {
 	name   string
 	proto  int // 2 or 3
 
+	stranger bool      // has not said the password yet
+	since    time.Time // when it became one
+
 	in     *bufio.Reader // reads by fill
 	out    *bufio.Writer // writes by drain
 	inside bool          // a command has begun and not ended
@@ -99,11 +102,15 @@ func (s *Server) safe(ctx context.Context, nc net.Conn) bool {
 
 func (s *Server) conn(nc net.Conn) *conn {
 	c := &conn{server: s, net: nc, id: s.ids.Add(1), proto: 2}
+	c.estrange()
 	c.in = bufio.NewReaderSize(filler{c}, readBuffer)
 	c.out = bufio.NewWriterSize(drain{c}, writeBuffer)
 	c.request.Descriptors = make([]rules.Descriptor, 1)
 	return c
 }
+
+// estrange makes the client one who has not said the password, if there is one.
+func (c *conn) estrange() { c.stranger, c.since = c.server.options.Password != nil, time.Now() }
 
 func (c *conn) observe(route string) {
 	now := time.Now()
@@ -117,6 +124,9 @@ func (c *conn) end(err error) {
 	late := errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
 	case c.gone, late && c.server.leaving.Load():
+		return
+	case late && c.stranger:
+		c.server.options.Reached(BoundStranger)
 		return
 	case late && !c.inside:
 		c.server.options.Reached(BoundIdle)
@@ -161,6 +171,9 @@ func (c filler) Read(p []byte) (int, error) {
 			c.begun = now
 		}
 		until = c.begun.Add(slow)
+	}
+	if end := c.since.Add(stranger); c.stranger && end.Before(until) {
+		until = end
 	}
 	if err := c.net.SetReadDeadline(until); err != nil {
 		return 0, err

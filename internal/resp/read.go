@@ -65,6 +65,8 @@ func (c *conn) readArray() error {
 	switch {
 	case !ok:
 		return &protocolError{text: "invalid multibulk length"}
+	case c.stranger && n > strangerWords:
+		return &protocolError{"unauthenticated multibulk length", BoundWords}
 	case n > maxWords:
 		return &protocolError{fmt.Sprintf("invalid multibulk length: a command may have %d words", maxWords), BoundWords}
 	}
@@ -91,6 +93,8 @@ func (c *conn) readBulk() error {
 	switch {
 	case !ok:
 		return &protocolError{text: "invalid bulk length"}
+	case c.stranger && n > strangerBulk:
+		return &protocolError{"unauthenticated bulk length", BoundBulk}
 	case n > maxBulk:
 		return &protocolError{fmt.Sprintf("invalid bulk length: a word may have %d bytes", maxBulk), BoundBulk}
 	case len(c.room)+n > maxRequest:

@@ -40,6 +40,11 @@ const (
 	idle = time.Hour
 	// handshake is how long a connection may take to be made safe.
 	handshake = 10 * time.Second
+	// stranger is how long a client may take to say the password. Until then a word
+	// may be strangerBulk long, and a command have strangerWords.
+	stranger      = 15 * time.Second
+	strangerBulk  = 16 << 10
+	strangerWords = 10
 	// slow is how long a command may take to arrive.
 	slow = 15 * time.Second
 	// stuck is how long a client may take to read answers. Then it is dropped.
@@ -68,11 +73,13 @@ const (
 	BoundSlow    Bound = "slow"    // a command took too long to arrive
 	BoundStuck   Bound = "stuck"   // answers were not read for too long
 	BoundLimits  Bound = "limits"  // CL.THROTTLE has too many different limits in use
+	// BoundStranger: the password was not said in time.
+	BoundStranger Bound = "stranger"
 )
 
 // Bounds are all that Options.Reached is called with.
 func Bounds() []Bound {
-	return []Bound{BoundBulk, BoundWords, BoundRequest, BoundLine, BoundIdle, BoundSlow, BoundStuck, BoundLimits}
+	return []Bound{BoundBulk, BoundWords, BoundRequest, BoundLine, BoundIdle, BoundSlow, BoundStuck, BoundLimits, BoundStranger}
 }
 
 // Limiter is what decides WEIR.CHECK; *rules.Limiter is one.
@@ -82,6 +89,9 @@ type Limiter interface {
 
 // Options of the door.
 type Options struct {
+	// Password is whether a word is the password of the user default. Nil: there is
+	// none, and everybody is that user.
+	Password func([]byte) bool
 	// Version is what HELLO and INFO say. Empty: "unknown".
 	Version string
 	// Log gets the errors that are the daemon's own. Nil logs nothing.

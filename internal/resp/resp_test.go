@@ -150,7 +150,7 @@ func TestWire(t *testing.T) {
 		{"client long name", bulks("CLIENT", "SETNAME", strings.Repeat("x", 300)), "-ERR the name has 300 bytes; there may be 256\r\n"},
 		{"client what", bulks("CLIENT", "KILL"), "-ERR unknown subcommand 'KILL' of CLIENT\r\n"},
 
-		{"command count", bulks("COMMAND", "COUNT"), ":11\r\n"},
+		{"command count", bulks("COMMAND", "COUNT"), ":12\r\n"},
 		{"command info", bulks("COMMAND", "INFO", "CL.THROTTLE", "get"), "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*1\r\n+@weir\r\n*0\r\n*0\r\n*0\r\n*-1\r\n"},
 		{"command info 3", bulks("HELLO", "3") + bulks("COMMAND", "INFO", "ECHO", "get"), hello3 + "*2\r\n*10\r\n$4\r\necho\r\n:2\r\n~3\r\n+loading\r\n+stale\r\n+fast\r\n:0\r\n:0\r\n:0\r\n~1\r\n+@connection\r\n*0\r\n*0\r\n*0\r\n_\r\n"},
 		{"command docs", bulks("COMMAND", "DOCS", "ECHO", "get"), "*2\r\n$4\r\necho\r\n*4\r\n$7\r\nsummary\r\n$26\r\nAnswers with its argument.\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n"},

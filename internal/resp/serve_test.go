@@ -216,7 +216,7 @@ func TestRedisCLI(t *testing.T) {
 			{"", "CL.THROTTLE " + key + " 0 1 86400", "1) (integer) 0\n2) (integer) 1\n3) (integer) 0\n4) (integer) -1\n5) (integer) 86400\n"},
 			{"", "WEIR.CHECK d 10 k " + key, "1) (integer) 0\n2) (integer) 10\n3) (integer) 0\n4) (integer) -1\n5) (integer) 2\n6) \"d/k\"\n"},
 			{"", "CL.THROTTLE k 1 0 1", "(error) ERR count must be an integer from 1 to 1073741824\n"},
-			{"echo 'a b'\ncommand count\nquit\n", "", "\"a b\"\n(integer) 11\n"},
+			{"echo 'a b'\ncommand count\nquit\n", "", "\"a b\"\n(integer) 12\n"},
 		} {
 			if got := run(c.stdin, append([]string{version}, strings.Fields(c.args)...)...); got != c.want {
 				t.Errorf("%s %s: %q, want %q", version, c.args+c.stdin, got, c.want)
@@ -256,7 +256,7 @@ func TestRedisBenchmark(t *testing.T) {
 func TestNames(t *testing.T) {
 	got := Commands()
 	slices.Sort(got)
-	want := []string{"auth", "cl.throttle", "client", "command", "echo", "hello", "info", "other", "ping", "protocol", "quit", "select", "weir.check"}
+	want := []string{"auth", "cl.throttle", "client", "command", "echo", "hello", "info", "other", "ping", "protocol", "quit", "reset", "select", "weir.check"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
