@@ -52,6 +52,8 @@ memory.`,
 	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all doors, and after it those that lead to its CA (default: no TLS)")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
+	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin door, one a line; needed off loopback (default: it needs none)")
+	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
 	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database (not built yet; default none)")

@@ -32,6 +32,10 @@ type Config struct {
 	// TLSClientCA one with the CA of the certificates that clients must show. They
 	// are read again when they change. Empty: no TLS, and no such certificates.
 	TLSCert, TLSKey, TLSClientCA string
+	// AdminTokenFile has the tokens that open the admin door, RESPPasswordFile the
+	// passwords of the Redis door, one a line. They are read again when they
+	// change. Empty: none is needed, but of the admin door off loopback.
+	AdminTokenFile, RESPPasswordFile string
 	// Join is the addresses of other nodes, Data a folder for the rule database,
 	// File a configuration file. Empty: none. They are not built yet.
 	Join, Data, File string
@@ -130,12 +134,21 @@ func (c *Config) check() error {
 		switch {
 		case err != nil:
 			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
-		case door.flag == "--admin" && !address.IP.IsLoopback():
-			errs = append(errs, &ConfigError{door.flag, door.address + " can be reached from elsewhere, and the admin door has no token yet; " +
-				"write a loopback address, as " + DefaultAdmin})
+		case door.flag == "--admin" && !address.IP.IsLoopback() && c.AdminTokenFile == "":
+			errs = append(errs, &ConfigError{door.flag, door.address + " can be reached from elsewhere, where the admin door needs a token; " +
+				"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin})
 		}
 	}
+	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
+		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis door is off; open it with --resp ADDR"})
+	}
 	return errors.Join(errs...)
+}
+
+// adminLocal is whether only this machine reaches the admin door.
+func (c *Config) adminLocal() bool {
+	address, err := net.ResolveTCPAddr("tcp", c.Admin)
+	return err == nil && address.IP.IsLoopback()
 }
 
 func (c *Config) checkStore() error {

@@ -18,7 +18,10 @@ const lookEvery = time.Second
 
 // keys are the credentials of the doors. Each is nil when it is not asked for.
 type keys struct {
-	tls     *credentials.Server
+	tls       *credentials.Server
+	tokens    *credentials.Secrets // of the admin door
+	passwords *credentials.Secrets // of the Redis door
+
 	watched []watched
 	expired string // the certificate that was last told to have expired
 }
@@ -54,7 +57,33 @@ func openKeys(c *Config) (keys, error) {
 	case c.TLSClientCA != "":
 		errs = append(errs, &ConfigError{"--tls-client-ca", "clients show certificates in TLS only; give --tls-cert and --tls-key too"})
 	}
+	for _, s := range []struct {
+		name, flag, path string
+		to               **credentials.Secrets
+	}{
+		{"admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens},
+		{"resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords},
+	} {
+		if s.path == "" {
+			continue
+		}
+		secrets, err := credentials.OpenSecrets(now, credentials.File{Flag: s.flag, Path: s.path})
+		if err != nil {
+			errs = append(errs, configError(err))
+			continue
+		}
+		*s.to = secrets
+		k.watched = append(k.watched, watched{s.name, secrets})
+	}
 	return k, errors.Join(errs...)
+}
+
+// password is whether a word opens the Redis door; nil when all do.
+func (k *keys) password() func([]byte) bool {
+	if k.passwords == nil {
+		return nil
+	}
+	return k.passwords.Has
 }
 
 func configError(err error) error {

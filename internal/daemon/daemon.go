@@ -101,6 +101,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !d.config.adminLocal() && d.keys.tls == nil {
+		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+	}
 	// Doors that are closed in order give no error.
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
@@ -155,7 +158,11 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	})
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(api))
-	o.admin = d.server("admin", d.adminHandler())
+	admin, err := d.gate(d.adminHandler())
+	if err != nil {
+		return o, err
+	}
+	o.admin = d.server("admin", admin)
 	// The HTTP door answers who has no certificate, too: a probe.
 	o.httpTLS = d.safe(tls.VerifyClientCertIfGiven, "h2", "http/1.1")
 	o.adminTLS = d.safe(tls.RequireAndVerifyClientCert, "h2", "http/1.1")
@@ -200,7 +207,7 @@ func (d *Daemon) redisDoor() *resp.Server {
 		Version: d.config.Version, Log: d.config.Log,
 		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled(),
 		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
-		HandshakeFailed: d.metrics.handshakeFailed("resp"),
+		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
@@ -28,6 +29,7 @@ type metrics struct {
 	open     *prometheus.GaugeVec
 	full     *prometheus.CounterVec
 	unsafe   *prometheus.CounterVec
+	refusals *prometheus.CounterVec
 	domains  prometheus.Gauge
 	rules    prometheus.Gauge
 	reloads  *prometheus.CounterVec
@@ -60,6 +62,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_tls_handshake_failures_total", Help: "Connections that were not made safe: no TLS, none that is known here, or no certificate that is believed.",
 		}, []string{"door"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_admin_refusals_total", Help: "Requests that the admin door did not let in: for another host, of another origin, with a missing or wrong token, or of an address that has shown too many wrong ones (limit).",
+		}, []string{"reason"}),
 		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
 		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Rules in force."}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -76,6 +81,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		m.reloads.WithLabelValues(result) // so that the first one shows as an increase
 	}
 	m.httpTime, m.grpcTime = m.duration.WithLabelValues("http"), m.duration.WithLabelValues("grpc")
+	for _, why := range httpapi.Refusals() {
+		m.refusals.WithLabelValues(string(why))
+	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "1; its labels tell what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
@@ -83,7 +91,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	build.Set(1)
 	r.MustRegister(m.decided.collectors()...)
 	r.MustRegister(
-		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.unsafe, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -160,6 +168,8 @@ func (m *metrics) respBounds() func(resp.Bound) {
 	}
 	return func(b resp.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
 }
+
+func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
 
 func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 

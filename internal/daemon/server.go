@@ -13,7 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/memstore"
 )
 
 // The bounds of a door. A client that is slower is cut off.
@@ -68,6 +70,33 @@ func (h *handshakes) Handle(ctx context.Context, r slog.Record) error {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
+}
+
+// wrongTokens is how many an address may show at the admin door: ten at once,
+// and then one in six seconds. Beyond, it is answered 429.
+const wrongTokens = "10/min"
+
+// maxAddresses is how many of them are told apart. When full, those that are
+// refused stay so, and of the others the one nearest to fresh makes place.
+const maxAddresses = 16 << 10
+
+// gate lets into the admin door who may come in.
+func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
+	limit, err := weir.ParseLimit(wrongTokens)
+	if err != nil {
+		return nil, err
+	}
+	o := httpapi.GateOptions{
+		Attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "attempts", limit),
+		Refused:  d.metrics.refused, Log: d.config.Log,
+	}
+	if d.keys.tokens != nil {
+		o.Token = d.keys.tokens.Has
+	}
+	if host, _, err := net.SplitHostPort(d.config.Admin); err == nil && d.config.adminLocal() {
+		o.Host = func(asked string) bool { return httpapi.Loopback(asked, host) }
+	}
+	return httpapi.Gate(door, o), nil
 }
 
 // adminHandler is all that the admin door answers.

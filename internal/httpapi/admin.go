@@ -16,9 +16,8 @@ type Explainer interface {
 }
 
 // NewAdmin makes the part of the admin door that is about requests:
-// POST /v1/explain and POST /v1/reset, and GET /v1/explain?id=ID for denials. It
-// answers no page of another origin, for a browser reaches what listens on
-// loopback.
+// POST /v1/explain and POST /v1/reset, and GET /v1/explain?id=ID for denials. A
+// Gate belongs before it.
 func NewAdmin(e Explainer, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask POST /v1/explain or /v1/reset"}
@@ -38,7 +37,7 @@ func NewAdmin(e Explainer, o Options) http.Handler {
 		return err
 	})}
 	a.routes = routes(explain, reset)
-	return http.NewCrossOriginProtection().Handler(a)
+	return a
 }
 
 // recall is GET /v1/explain?id=ID: why a request was denied.

@@ -23,31 +23,6 @@ func newAdmin(t *testing.T, store weir.Store) http.Handler {
 	return NewAdmin(rules.NewLimiter(store, set), Options{})
 }
 
-// TestAdminOtherOrigin: a page that somebody visits must not reset counts of a
-// daemon on the same machine.
-func TestAdminOtherOrigin(t *testing.T) {
-	door := newAdmin(t, memstore.New(memstore.Options{}))
-	for _, c := range []struct {
-		header, value string
-		want          int
-	}{
-		{"", "", http.StatusOK},
-		{"Sec-Fetch-Site", "cross-site", http.StatusForbidden},
-		{"Origin", "https://elsewhere.example", http.StatusForbidden},
-		{"Origin", "http://example.com", http.StatusOK}, // httptest asks example.com
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/reset", strings.NewReader(askAnn))
-		if c.header != "" {
-			r.Header.Set(c.header, c.value)
-		}
-		w := httptest.NewRecorder()
-		door.ServeHTTP(w, r)
-		if w.Code != c.want {
-			t.Errorf("%s: %s: %d, want %d", c.header, c.value, w.Code, c.want)
-		}
-	}
-}
-
 // TestExplainBlindStore: a store that can't be looked into is not the caller's
 // fault, and still no error of the daemon.
 func TestExplainBlindStore(t *testing.T) {

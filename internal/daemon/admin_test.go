@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir/internal/certtest"
+)
+
+const (
+	oneToken   = "0123456789abcdef"
+	otherToken = "fedcba9876543210"
+)
+
+// adminPaths is all that the admin door answers.
+func adminPaths() []string {
+	return []string{
+		"/metrics", "/v1/export", "/v1/schema", "/v1/explain", "/v1/reset", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol",
+		"/debug/pprof/heap", "/none",
+	}
+}
+
+// knock asks the admin door and gives a status.
+func knock(t *testing.T, r *running, path string, change func(*http.Request)) int {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(q)
+	response, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode
+}
+
+func bearer(token string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+}
+
+// TestRebinding: a page whose name was turned to this machine gets nothing of the
+// admin door, whatever it asks for.
+func TestRebinding(t *testing.T) {
+	r := start(t, Config{})
+	_, port, err := net.SplitHostPort(r.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range adminPaths() {
+		for host, passes := range map[string]bool{
+			"evil.example": false, "evil.example:" + port: false, "0.0.0.0:" + port: false,
+			"localhost:" + port: true, "127.0.0.1": true, "[::1]:9": true, r.admin: true,
+		} {
+			status := knock(t, r, path, func(q *http.Request) { q.Host = host })
+			if passes == (status == http.StatusMisdirectedRequest) {
+				t.Errorf("%s as %s: %d", path, host, status)
+			}
+		}
+		if status := knock(t, r, path, func(q *http.Request) {
+			q.Method = http.MethodPost
+			q.Header.Set("Sec-Fetch-Site", "cross-site")
+		}); status != http.StatusForbidden {
+			t.Errorf("%s from elsewhere: %d", path, status)
+		}
+	}
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, fmt.Sprintf("\nweir_admin_refusals_total{reason=\"host\"} %d\n", 3*len(adminPaths()))) {
+		t.Error("refusals are not counted")
+	}
+}
+
+// TestAdminToken: with a token, all of the admin door needs it, on loopback too;
+// tokens are changed while it runs.
+func TestAdminToken(t *testing.T) {
+	path := certtest.File(t, "tokens", []byte(oneToken+"\n"))
+	log, logger := newLog()
+	r := start(t, Config{AdminTokenFile: path, Log: logger, lookEvery: 10 * time.Millisecond})
+	for _, path := range adminPaths() {
+		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, status)
+		}
+		if status := knock(t, r, path, bearer(oneToken)); status == http.StatusUnauthorized {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	opens := func(token string) bool { return knock(t, r, "/metrics", bearer(token)) == http.StatusOK }
+	certtest.Write(t, path, []byte(otherToken+"\n"+oneToken+"\n"))
+	log.until(t, `msg="credentials reloaded" credentials=admin-token`)
+	if !opens(oneToken) || !opens(otherToken) {
+		t.Error("while tokens change, both should open")
+	}
+	certtest.Write(t, path, []byte("short\n"))
+	said := log.until(t, "credentials could not be reloaded", "line 1 has 5 characters")
+	if !opens(oneToken) || strings.Contains(said, "short") {
+		t.Error(said)
+	}
+	if status, body := get(t, "http://"+r.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, "(admin-token)") {
+		t.Error(status, body)
+	}
+	certtest.Write(t, path, []byte(otherToken+"\n"))
+	log.until(t, `msg="credentials reloaded"`)
+	if opens(oneToken) || !opens(otherToken) {
+		t.Error("the old token opens, or the new one does not")
+	}
+}
+
+// TestAdminBruteForce: guessing ends soon, and is counted.
+func TestAdminBruteForce(t *testing.T) {
+	r := start(t, Config{AdminTokenFile: certtest.File(t, "tokens", []byte(oneToken))})
+	wrong, limited := 0, 0
+	for i := range 100 {
+		switch status := knock(t, r, "/metrics", bearer(fmt.Sprint("guess", i))); status {
+		case http.StatusUnauthorized:
+			wrong++
+		case http.StatusTooManyRequests:
+			limited++
+		default:
+			t.Fatal(status)
+		}
+	}
+	if wrong < 10 || limited == 0 {
+		t.Errorf("%d were told to be wrong, %d were not", wrong, limited)
+	}
+	metrics, err := r.daemon.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(fmt.Sprint(metrics), "weir_admin_refusals_total") {
+		t.Error("refusals are not counted")
+	}
+}
+
+// TestAdminElsewhere: off loopback a token is enough, hosts are not looked at,
+// and that it goes unsafely is said once.
+func TestAdminElsewhere(t *testing.T) {
+	var text bytes.Buffer
+	c := Config{Admin: "0.0.0.0:0", AdminTokenFile: certtest.File(t, "tokens", []byte(oneToken)), Log: slog.New(slog.NewTextHandler(&text, nil))}
+	r := start(t, c)
+	r.admin = strings.Replace(r.admin, "[::]", "127.0.0.1", 1)
+	status := knock(t, r, "/metrics", func(q *http.Request) {
+		bearer(oneToken)(q)
+		q.Host = "weir.internal.example"
+	})
+	if status != http.StatusOK {
+		t.Error(status)
+	}
+	if status := knock(t, r, "/metrics", func(*http.Request) {}); status != http.StatusUnauthorized {
+		t.Error(status)
+	}
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+	if strings.Count(text.String(), "without TLS") != 1 || strings.Contains(text.String(), oneToken) {
+		t.Error(text.String())
+	}
+
+	text.Reset()
+	c.TLSCert, c.TLSKey = certtest.NewCA(t).Issue(t).Files(t)
+	safe := start(t, c)
+	safe.stop()
+	if err := <-safe.done; err != nil {
+		t.Error(err)
+	}
+	safe.done <- nil
+	if strings.Contains(text.String(), "without TLS") {
+		t.Error(text.String())
+	}
+}
+
+// TestRedisPassword: the Redis door has the passwords of the file, as it is by
+// then.
+func TestRedisPassword(t *testing.T) {
+	path := certtest.File(t, "passwords", []byte(oneToken))
+	r := start(t, Config{RESP: "127.0.0.1:0", RESPPasswordFile: path})
+	if got := redis(t, r, "PING", 1); got != "-NOAUTH Authentication required. " {
+		t.Error(got)
+	}
+	if got := redis(t, r, "AUTH "+oneToken+"\r\nPING", 2); got != "+OK +PONG " {
+		t.Error(got)
+	}
+	certtest.Write(t, path, []byte(otherToken))
+	r.daemon.Reload()
+	if got := redis(t, r, "AUTH "+oneToken+"\r\nAUTH default "+otherToken+"\r\nPING", 3); !strings.HasPrefix(got, "-WRONGPASS ") || !strings.HasSuffix(got, "+OK +PONG ") {
+		t.Error(got)
+	}
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="ERR",door="resp",route="auth"} 1`) || !strings.Contains(body, `weir_credentials_reload_success{credentials="resp-password"} 1`) {
+		t.Error("wrong passwords are not counted")
+	}
+}

@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir"
+)
+
+// Refusal is why a Gate did not let a request in.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedHost    Refusal = "host"    // it asks for another host: a page that had its name turned to this machine
+	RefusedOrigin  Refusal = "origin"  // a page of another origin sends it
+	RefusedMissing Refusal = "missing" // it has no token
+	RefusedWrong   Refusal = "wrong"   // its token is none of ours
+	RefusedLimit   Refusal = "limit"   // its address has shown too many of those
+)
+
+// Refusals are all that GateOptions.Refused is called with.
+func Refusals() []Refusal {
+	return []Refusal{RefusedHost, RefusedOrigin, RefusedMissing, RefusedWrong, RefusedLimit}
+}
+
+// GateOptions are who a Gate lets in.
+type GateOptions struct {
+	// Host is whether requests may ask for a host, which is without its port. Nil:
+	// for any.
+	Host func(string) bool
+	// Token is whether a token opens. Nil: none is needed.
+	Token func([]byte) bool
+	// Attempts is how many wrong tokens an address may show. It is asked when there
+	// is a Token.
+	Attempts *weir.Limiter
+	// Refused is called for each request that is not let in.
+	Refused func(Refusal)
+	// Log gets the errors that are the daemon's own.
+	Log *slog.Logger
+}
+
+// Gate stands before a door that is not for everybody: it lets requests to next
+// that ask for the right host, are of no other origin, and have a token. A
+// browser reaches what listens on loopback, and not everybody who can use it may
+// do what the door does.
+func Gate(next http.Handler, o GateOptions) http.Handler {
+	g := &gate{next: next, options: o}
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
+	}))
+	return g.host(origin.Handler(http.HandlerFunc(g.token)))
+}
+
+type gate struct {
+	next    http.Handler
+	options GateOptions
+}
+
+func (g *gate) refuse(w http.ResponseWriter, why Refusal, p *problem) {
+	g.options.Refused(why)
+	send(w, p)
+}
+
+// host refuses requests for other hosts than that of the door. Without any is
+// who speaks HTTP/1.0, which no browser does.
+func (g *gate) host(next http.Handler) http.Handler {
+	if g.options.Host == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "" && !g.options.Host(hostname(r.Host)) {
+			g.refuse(w, RefusedHost, &problem{
+				http.StatusMisdirectedRequest,
+				quote(r.Host) + " is not this door; ask by a loopback address or localhost, as http://127.0.0.1:8082",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostname is a host without its port.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// Loopback is whether a host is the machine's own: localhost, a loopback address,
+// or name.
+func Loopback(host, name string) bool {
+	address, err := netip.ParseAddr(host)
+	if err == nil {
+		return address.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost") || strings.EqualFold(host, name)
+}
+
+// token lets requests in that have a token, from addresses that have not shown
+// too many wrong ones: such a one gets no answer about its tokens, right or
+// wrong, until it has waited.
+func (g *gate) token(w http.ResponseWriter, r *http.Request) {
+	if g.options.Token == nil {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+		g.refuse(w, RefusedMissing, &problem{http.StatusUnauthorized, "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"})
+		return
+	}
+	right := g.options.Token([]byte(strings.TrimSpace(token)))
+	switch answer, err := g.attempt(r.Context(), r.RemoteAddr, right); {
+	case err != nil:
+		g.options.Log.Error("wrong tokens could not be counted", "error", err)
+		send(w, &problem{http.StatusServiceUnavailable, "the daemon could not count your attempts; its log says why"})
+	case answer.Outcome != weir.Allowed:
+		seconds := int64(math.Ceil(answer.RetryAfter.Seconds()))
+		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
+		g.refuse(w, RefusedLimit, &problem{http.StatusTooManyRequests, "too many wrong tokens came from your address; wait, and send the right one"})
+	case !right:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="weir", error="invalid_token"`)
+		g.refuse(w, RefusedWrong, &problem{http.StatusUnauthorized, "the token is none of those in the file of --admin-token-file; send one that is"})
+	default:
+		g.next.ServeHTTP(w, r)
+	}
+}
+
+// attempt charges the address for a wrong token, and only asks for a right one.
+func (g *gate) attempt(ctx context.Context, address string, right bool) (weir.Answer, error) {
+	return g.options.Attempts.Ask(ctx, weir.Request{Key: neighbourhood(address), Cost: 1, Peek: right})
+}
+
+// neighbourhood is what one client can choose its addresses from: an IPv4
+// address, or the /64 of an IPv6 address.
+func neighbourhood(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ""
+	}
+	bits, ip := 32, at.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(ip, bits).Masked().String()
+}

@@ -1,0 +1,211 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/memstore"
+)
+
+// opened is a gate that counts what came through and what did not.
+type opened struct {
+	http.Handler
+
+	passed  atomic.Int64
+	mu      sync.Mutex
+	refused map[Refusal]int
+}
+
+const rightToken = "0123456789abcdef"
+
+func newGate(o GateOptions) *opened {
+	g := &opened{refused: map[Refusal]int{}}
+	o.Attempts = weir.NewLimiter(memstore.New(memstore.Options{}), "attempts", weir.MustParseLimit("10/min"))
+	o.Log = slog.New(slog.DiscardHandler)
+	o.Refused = func(why Refusal) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.refused[why]++
+	}
+	g.Handler = Gate(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		g.passed.Add(1)
+		w.WriteHeader(http.StatusNoContent)
+	}), o)
+	return g
+}
+
+func (g *opened) ask(t *testing.T, change func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/reset", nil)
+	change(r)
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, r)
+	return w
+}
+
+// TestGateHost: a page whose name was turned to this machine is not let in, by
+// whatever method.
+func TestGateHost(t *testing.T) {
+	g := newGate(GateOptions{Host: func(host string) bool { return Loopback(host, "weir.local") }})
+	for host, passes := range map[string]bool{
+		"localhost": true, "localhost:8082": true, "LocalHost:1": true, "127.0.0.1": true, "127.0.0.1:8082": true, "127.9.9.9:1": true,
+		"[::1]": true, "[::1]:8082": true, "[::ffff:127.0.0.1]:1": true, "weir.local:8082": true, "WEIR.local": true, "": true,
+
+		"evil.example": false, "evil.example:8082": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"0.0.0.0:8082": false, "[::]:8082": false, "192.0.2.1": false, "localhost@evil.example": false, "127.1": false, "2130706433": false,
+		"localhost:8082:evil": false, "[::1%25evil]": true, ":8082": false, "[localhost]:1": true,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+			w := g.ask(t, func(r *http.Request) { r.Method, r.Host = method, host })
+			if passes != (w.Code == http.StatusNoContent) || !passes && (w.Code != http.StatusMisdirectedRequest || w.Header().Get("Content-Type") != "application/problem+json") {
+				t.Errorf("%s: %d %s", host, w.Code, w.Body)
+			}
+		}
+	}
+	if n := g.refused[RefusedHost]; n == 0 || n%3 != 0 || len(g.refused) != 1 {
+		t.Error(g.refused)
+	}
+}
+
+// TestGateOrigin: a page that somebody visits must not change a daemon on the
+// same machine.
+func TestGateOrigin(t *testing.T) {
+	g := newGate(GateOptions{})
+	for _, c := range []struct {
+		header, value string
+		want          int
+	}{
+		{"X", "", http.StatusNoContent},
+		{"Sec-Fetch-Site", "cross-site", http.StatusForbidden},
+		{"Origin", "https://elsewhere.example", http.StatusForbidden},
+		{"Origin", "null", http.StatusForbidden},
+		{"Origin", "http://example.com", http.StatusNoContent}, // httptest asks example.com
+	} {
+		w := g.ask(t, func(r *http.Request) { r.Header.Set(c.header, c.value) })
+		if w.Code != c.want || c.want == http.StatusForbidden && w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %s: %d %s", c.header, c.value, w.Code, w.Body)
+		}
+	}
+	if g.refused[RefusedOrigin] != 3 {
+		t.Error(g.refused)
+	}
+}
+
+func secret() GateOptions {
+	return GateOptions{Token: func(token []byte) bool { return string(token) == rightToken }}
+}
+
+// bearer sends a token from an address.
+func bearer(address, token string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = address
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+}
+
+func TestGateToken(t *testing.T) {
+	g := newGate(secret())
+	for _, c := range []struct {
+		authorization string
+		want          int
+		says          string
+	}{
+		{"Bearer " + rightToken, 204, ""},
+		{"bearer  " + rightToken + " ", 204, ""},
+		{"", 401, `Bearer realm="weir"`},
+		{"Bearer", 401, `Bearer realm="weir"`},
+		{"Basic " + rightToken, 401, `Bearer realm="weir"`},
+		{"Bearer ", 401, `Bearer realm="weir", error="invalid_token"`},
+		{"Bearer " + rightToken[1:], 401, `Bearer realm="weir", error="invalid_token"`},
+		{rightToken, 401, `Bearer realm="weir"`},
+	} {
+		w := g.ask(t, func(r *http.Request) { r.Header.Set("Authorization", c.authorization) })
+		if w.Code != c.want || w.Header().Get("WWW-Authenticate") != c.says || strings.Contains(w.Body.String(), "0123") {
+			t.Errorf("%q: %d %v %s", c.authorization, w.Code, w.Header(), w.Body)
+		}
+	}
+	// Two do not make one: what is read is what is checked.
+	w := g.ask(t, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer wrong", "Bearer " + rightToken} })
+	if w.Code != 401 {
+		t.Error(w.Code)
+	}
+	if g.passed.Load() != 2 || g.refused[RefusedMissing] != 4 || g.refused[RefusedWrong] != 3 {
+		t.Error(g.passed.Load(), g.refused)
+	}
+}
+
+// TestBruteForce: an address that guesses soon learns nothing more, and others do
+// not suffer for it.
+func TestBruteForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(secret())
+		for i := range 10 {
+			if w := g.ask(t, bearer(fmt.Sprintf("192.0.2.1:%d", 1000+i), fmt.Sprint(i))); w.Code != 401 {
+				t.Fatal(i, w.Code)
+			}
+		}
+		for _, address := range []string{"192.0.2.1:5", "[::ffff:192.0.2.1]:5"} {
+			for _, token := range []string{"guess", rightToken} {
+				w := g.ask(t, bearer(address, token))
+				if w.Code != 429 || w.Header().Get("Retry-After") != "6" || w.Header().Get("Content-Type") != "application/problem+json" {
+					t.Errorf("%s %s: %d %v %s", address, token, w.Code, w.Header(), w.Body)
+				}
+			}
+		}
+		if w := g.ask(t, bearer("192.0.2.2:1", rightToken)); w.Code != 204 {
+			t.Error("another address:", w.Code)
+		}
+		time.Sleep(6 * time.Second)
+		for range 3 { // a right one is not charged
+			if w := g.ask(t, bearer("192.0.2.1:5", rightToken)); w.Code != 204 {
+				t.Error("after the wait:", w.Code)
+			}
+		}
+		if w := g.ask(t, bearer("192.0.2.1:5", "guess")); w.Code != 401 {
+			t.Error(w.Code)
+		}
+		if w := g.ask(t, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5" }); w.Code != 401 {
+			t.Error("without a token there is nothing to guess:", w.Code)
+		}
+	})
+}
+
+// TestBruteForceBySubnet: the addresses of a /64 are one client's.
+func TestBruteForceBySubnet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(secret())
+		for i := range 100 {
+			g.ask(t, bearer(fmt.Sprintf("[2001:db8:1:2:%x::1]:9", i), "guess"))
+		}
+		if g.refused[RefusedWrong] != 10 || g.refused[RefusedLimit] != 90 {
+			t.Error(g.refused)
+		}
+		if w := g.ask(t, bearer("[2001:db8:1:3::1]:9", rightToken)); w.Code != 204 {
+			t.Error(w.Code)
+		}
+	})
+}
+
+// TestParallelGuesses: many at once learn of no more tokens than one by one.
+func TestParallelGuesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(secret())
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() { g.ask(t, bearer("192.0.2.1:1", fmt.Sprint(i))) })
+		}
+		all.Wait()
+		if g.refused[RefusedWrong] != 10 || g.refused[RefusedLimit] != 990 {
+			t.Error(g.refused)
+		}
+	})
+}
