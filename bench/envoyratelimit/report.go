@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// result is what a run found.
+type result struct {
+	Seed         uint64    `json:"seed"`
+	Peer         string    `json:"envoyproxy_ratelimit"` // its version
+	Features     features  `json:"features"`
+	Files        int       `json:"files"`
+	Refused      int       `json:"files_refused_by_both"`
+	Requests     int       `json:"requests"`
+	Skipped      int       `json:"streams_cut_short"` // a second ended during a call
+	Known        []class   `json:"known"`
+	Unclassified int       `json:"unclassified"`
+	Findings     []finding `json:"findings"`
+}
+
+// seen counts a known difference.
+func (r *result) seen(name string, times int) {
+	id := name
+	for i := range r.Known {
+		if r.Known[i].name == name {
+			r.Known[i].Seen += times
+			return
+		}
+	}
+	r.Known = append(r.Known, class{ID: id, name: name, Rule: "not in the table of this program", Seen: times})
+}
+
+func (r *result) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	fmt.Fprintf(w, "envoyproxy/ratelimit %s, seed %d: %d rule files (%d refused by both), %d requests\n", r.Peer, r.Seed, r.Files, r.Refused, r.Requests)
+	for _, f := range []struct {
+		there bool
+		name  string
+	}{
+		{r.Features.InnerStar, "* before the end of a value"},
+		{r.Features.Quota, "quota_mode that denies when all quotas are over"},
+		{r.Features.Metadata, "metadata"},
+	} {
+		if !f.there {
+			fmt.Fprintf(w, "not compared, for this version does not know it: %s\n", f.name)
+		}
+	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(w, "%d streams cut short: a second ended during a call\n", r.Skipped)
+	}
+	fmt.Fprintf(w, "\n%8s  %-5s difference of docs/envoy.md\n", "seen", "id")
+	for _, k := range r.Known {
+		fmt.Fprintf(w, "%8d  %-5s %s\n", k.Seen, k.ID, k.Rule)
+	}
+	fmt.Fprintf(w, "\ndifferences that nothing explains: %d\n", r.Unclassified)
+	for i, f := range r.Findings {
+		fmt.Fprintf(w, "\n%d.\n  %s\n  rules:\n    %s\n", i+1, strings.Join(f.What, "\n  "), strings.ReplaceAll(strings.TrimRight(f.Rules, "\n"), "\n", "\n    "))
+		for _, q := range f.Requests {
+			fmt.Fprintf(w, "  request: %s\n", q)
+		}
+	}
+	return nil
+}
+
+func jsonOf(requests []*rls.RateLimitRequest) []string {
+	const most = 20 // the last ones tell
+	if len(requests) > most {
+		requests = requests[len(requests)-most:]
+	}
+	var all []string
+	for _, q := range requests {
+		text, err := protojson.Marshal(q)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		all = append(all, string(text))
+	}
+	return all
+}
