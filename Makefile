@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench bench-check bench-daemon
+.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench bench-check bench-daemon compare-ratelimit
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,8 +67,12 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 bench: ## Run each benchmark shortly, to see that it works
 	$(GO) test -run '^$$' -bench . -benchtime 10ms ./...
 
-bench-check: ## Build, vet and test the measurements of bench/, a module of its own
+bench-check: ## Build, vet and test the measurements of bench/, modules of their own
 	cd bench && $(GO) vet ./... && $(GO) test ./...
+	cd bench/envoyratelimit && $(GO) vet ./... && $(GO) test ./...
 
 bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
+
+compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at random; COMPARE='-seed 2 -json', or -help
+	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit $(COMPARE)

@@ -42,18 +42,18 @@ func answerOf(r *rls.RateLimitResponse) answer {
 
 // difference is one field in which two answers are not the same.
 type difference struct {
-	Descriptor int    `json:"descriptor"` // −1: the answer as a whole
-	Field      string `json:"field"`
-	A          string `json:"a"`
-	B          string `json:"b"`
+	Descriptor int // −1: the answer as a whole
+	Field      string
+	A, B       string
 }
 
-func (d difference) String() string {
+// say tells d; a and b are whose answers they are.
+func (d difference) say(a, b string) string {
 	where := "the answer"
 	if d.Descriptor >= 0 {
 		where = fmt.Sprintf("descriptor %d", d.Descriptor)
 	}
-	return fmt.Sprintf("%s: %s is %s, and %s", where, d.Field, d.A, d.B)
+	return fmt.Sprintf("%s: %s: %s %q, %s %q", where, d.Field, a, d.A, b, d.B)
 }
 
 // differences are all fields in which a and b are not the same.

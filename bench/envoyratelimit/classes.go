@@ -33,6 +33,12 @@ func known() []class {
 		{ID: "D?", name: "twice", Rule: "of a key that stands twice in a mapping the last counts there; the file is refused here"},
 		{ID: "D?", name: "name", Rule: "name of a descriptor may be anything there, where it has no effect; here it is a text"},
 		{ID: "D?", name: "idle", Rule: "what stands at a key that has no effect where it is, is looked at there, and not here"},
+		{ID: "D?", name: "float", Rule: "numbers with a fraction, times, and tags that don't fit are refused there, wherever they stand; they are read as texts, or as nothing, here"},
+		{ID: "D?", name: "indent", Rule: "a file whose first line stands further right than the rest is that line alone there; it is refused here"},
+		{ID: "D?", name: "metadata", Rule: "metadata gets lost there when the rule's statistics have another name, and leaks into later answers; here each answer has that of its rules"},
+		{ID: "D?", name: "method", Rule: "/json takes any method there, and POST here"},
+		{ID: "D?", name: "health", Rule: "gRPC's health service knows the rate limit service by its full name here, too"},
+		{ID: "D?", name: "crash", Rule: "an override without a unit ends the process there; it is INVALID_ARGUMENT here"},
 	}
 }
 
@@ -41,10 +47,14 @@ func knownOpinion(peer, ours opinion) string {
 	switch {
 	case ours.refused && strings.Contains(ours.text, "error: duplicate key "):
 		return "twice"
+	case ours.refused && strings.Contains(ours.text, "expected <document start>"):
+		return "indent"
 	case ours.refused && strings.Contains(ours.text, "name is a text"):
 		return "name"
 	case peer.refused && strings.Contains(ours.text, " has no effect in "):
 		return "idle"
+	case peer.refused && (strings.Contains(peer.text, ": error checking config") || strings.Contains(peer.text, "yaml: cannot decode")):
+		return "float"
 	}
 	return ""
 }
@@ -53,8 +63,6 @@ func knownOpinion(peer, ours opinion) string {
 type reasons map[string]bool
 
 func (r reasons) add(more reasons) { maps.Copy(r, more) }
-
-func (r reasons) names() []string { return slices.Sorted(maps.Keys(r)) }
 
 // of are those of the reasons that explain a difference in a field.
 func (r reasons) of(field string) []string {
@@ -68,7 +76,7 @@ func (r reasons) of(field string) []string {
 			return []string{"fresh"}
 		}
 	case "metadata":
-		return r.names()
+		return []string{"metadata"}
 	}
 	return r.only("joined", "refused", "shadow", "quota", "same", "huge", "override")
 }
@@ -115,7 +123,7 @@ type ledger struct {
 // meets remembers which counts of Weir's share one of envoyproxy/ratelimit's.
 func (l *ledger) meets(p *peer, pa, oa []ask, now int64) {
 	for i := range pa {
-		if !pa[i].limited || !oa[i].limited {
+		if !pa[i].limited {
 			continue
 		}
 		slot := p.slot(&pa[i], now)
@@ -123,6 +131,9 @@ func (l *ledger) meets(p *peer, pa, oa []ask, now int64) {
 			l.owners[slot] = map[string]bool{}
 		}
 		l.owners[slot][oa[i].key] = true
+		if pa[i].place != oa[i].place {
+			l.owners[slot][""] = true // it counts for another rule here, or for none
+		}
 	}
 }
 
@@ -178,7 +189,8 @@ func during(i int, asks []ask, totals map[string]*total, ours answer) reasons {
 
 // after remembers why the count of a pair of asks went apart.
 func (l *ledger) after(p *peer, o *ours, pa, oa *ask, why reasons, now int64) {
-	if !pa.limited || !oa.limited || p.used(pa, now) == o.used(oa, now) {
+	met := pa.limited && oa.limited && pa.place == oa.place
+	if !oa.limited || met && p.used(pa, now) == o.used(oa, now) {
 		return
 	}
 	if l.apart[oa.key] == nil {

@@ -103,3 +103,5 @@ func (c *client) health(ctx context.Context, service string) string {
 	}
 	return r.GetStatus().String()
 }
+
+func codeOf(err error) string { return grpcstatus.Code(err).String() }

@@ -39,10 +39,10 @@ func main() {
 func compare(ctx context.Context) int {
 	var o options
 	flag.Uint64Var(&o.seed, "seed", 1, "of all that is random")
-	flag.IntVar(&o.requests, "requests", 20_000, "to send under good rule files")
+	flag.IntVar(&o.requests, "requests", 12_000, "to send under good rule files")
 	flag.IntVar(&o.files, "files", 60, "good rule files")
-	flag.IntVar(&o.broken, "broken", 400, "rule files that are broken at random")
-	flag.IntVar(&o.shrink, "shrink", 60, "tries to make a finding smaller")
+	flag.IntVar(&o.broken, "broken", 300, "rule files that are broken at random")
+	flag.IntVar(&o.shrink, "shrink", 80, "tries to make a finding smaller")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.StringVar(&o.source, "ratelimit", "", "`DIR` of a checkout of envoyproxy/ratelimit (default the version of go.mod)")
 	flag.StringVar(&o.weir, "weir", "../..", "`DIR` of Weir")
@@ -80,7 +80,7 @@ func (o options) run(ctx context.Context) (*result, error) {
 	if c.servers, err = newServers(ctx, c.built); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.probe, c.streams, c.damaged} {
+	for _, step := range []func(context.Context) error{c.probe, c.streams, c.damaged, c.doors} {
 		if err = step(ctx); err != nil {
 			break
 		}

@@ -114,10 +114,10 @@ func (p *pair) ask(ctx context.Context, s *servers, q *rls.RateLimitRequest, jso
 	e := p.expect(q, now, json)
 	e.peer.Metadata = a.Metadata // it leaks from one answer into others
 	for _, d := range differences(e.peer, a) {
-		v.unknown = append(v.unknown, "envoyproxy/ratelimit is not as this program models it: "+d.String())
+		v.unknown = append(v.unknown, "envoyproxy/ratelimit is not as this program models it: "+d.say("model", "server"))
 	}
 	for _, d := range differences(e.ours, b) {
-		v.unknown = append(v.unknown, "Weir is not as docs/envoy.md says: "+d.String())
+		v.unknown = append(v.unknown, "Weir is not as docs/envoy.md says: "+d.say("model", "server"))
 	}
 	for _, d := range differences(a, b) {
 		why := e.whole
@@ -129,7 +129,7 @@ func (p *pair) ask(ctx context.Context, s *servers, q *rls.RateLimitRequest, jso
 			v.known[name]++
 		}
 		if len(names) == 0 {
-			v.unknown = append(v.unknown, "not in docs/envoy.md: "+d.String())
+			v.unknown = append(v.unknown, "not in docs/envoy.md: "+d.say("envoyproxy/ratelimit", "Weir"))
 		}
 	}
 	return v, nil

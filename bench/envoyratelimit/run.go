@@ -221,11 +221,11 @@ func (c *comparison) peeks(ctx context.Context, g *generator, f *ruleFile, text 
 		c.result.Requests++
 		var what []string
 		for _, d := range differences(a, b) {
-			if d.Field == "duration_until_reset" && b.Statuses[d.Descriptor].Reset == 1 {
-				c.result.seen("fresh", 1)
+			if name := unused(d, b); name != "" {
+				c.result.seen(name, 1)
 				continue
 			}
-			what = append(what, "the same file does not mean the same: "+d.String())
+			what = append(what, "the same file does not mean the same: "+d.say("envoyproxy/ratelimit", "Weir"))
 		}
 		if len(what) > 0 {
 			c.report(finding{What: what, Rules: text, Requests: jsonOf([]*rls.RateLimitRequest{q})})
@@ -233,4 +233,15 @@ func (c *comparison) peeks(ctx context.Context, g *generator, f *ruleFile, text 
 		}
 	}
 	return nil
+}
+
+// unused is the class of a difference of a peek at a limit that was not used.
+func unused(d difference, ours answer) string {
+	switch {
+	case d.Field == "metadata":
+		return "metadata"
+	case d.Field == "duration_until_reset" && ours.Statuses[d.Descriptor].Reset == 1:
+		return "fresh"
+	}
+	return ""
 }
