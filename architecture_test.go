@@ -62,6 +62,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/accesslog", "third-party weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay", "net/http third-party -go.yaml.in/yaml/...", "a replay is computed from a log alone"},
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},
+	{"weir/internal/importenv", "net/http third-party -go.yaml.in/yaml/...", "an environment is translated, not served"},
 	{"weir/internal/plot", "net/http third-party", "a picture is computed from a series alone"},
 	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},

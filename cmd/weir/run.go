@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/importenv"
 	"github.com/weir-limit/weir/internal/replay"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
@@ -98,7 +99,8 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), lintCommand(), schemaCommand(), replayCommand(), versionCommand(),
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), schemaCommand(), replayCommand(), importEnvCommand(),
+		versionCommand(),
 	)
 	return root
 }
@@ -149,6 +151,9 @@ func codeOf(err error) int {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*replay.InputError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*importenv.InputError](err); ok {
 		return exitUsage
 	}
 	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped

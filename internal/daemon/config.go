@@ -151,6 +151,9 @@ func (c *Config) adminLocal() bool {
 	return err == nil && address.IP.IsLoopback()
 }
 
+// CheckStore says whether a daemon can keep its counts there; it fails as New.
+func CheckStore(url string) error { return (&Config{Store: url}).checkStore() }
+
 func (c *Config) checkStore() error {
 	scheme, rest, ok := strings.Cut(c.Store, ":")
 	switch {
