@@ -17,9 +17,6 @@ func TestImportedFlags(t *testing.T) {
 	}
 	flags := serveCommand().Flags()
 	for _, a := range plan.Args {
-		if a.Flag == "--admin-token-file" {
-			continue // to come
-		}
 		if flags.Lookup(a.Flag[2:]) == nil {
 			t.Errorf("weir serve has no %s", a.Flag)
 		}
