@@ -241,7 +241,7 @@ func envoyRequest(t *testing.T, text string) *rlsv3.RateLimitRequest {
 	}
 	for part := range strings.SplitSeq(rest, "|") {
 		d := new(ratelimit.RateLimitDescriptor)
-		for _, word := range strings.Fields(part) {
+		for word := range strings.FieldsSeq(part) {
 			if m := envoyOption.FindStringSubmatch(word); m == nil {
 				key, value, _ := strings.Cut(word, "=")
 				d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: unescape(t, key), Value: unescape(t, value)})

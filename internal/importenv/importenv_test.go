@@ -68,12 +68,13 @@ func TestFates(t *testing.T) {
 		{"MEMCACHED_HOST=x", "MEMCACHED_HOST: unknown: envoyproxy/ratelimit has no such variable\n"},
 	} {
 		plan := translate(t, strings.Fields(c.env)...)
-		said := plan.String()
+		var said strings.Builder
+		said.WriteString(plan.String())
 		for _, n := range plan.Notes {
-			said += n.String() + "\n"
+			said.WriteString(n.String() + "\n")
 		}
-		if !strings.Contains(said, c.want) {
-			t.Errorf("%s: there is no %q in\n%s", c.env, c.want, said)
+		if !strings.Contains(said.String(), c.want) {
+			t.Errorf("%s: there is no %q in\n%s", c.env, c.want, said.String())
 		}
 	}
 }
