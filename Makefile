@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz cover build run vectors golden bench bench-check bench-daemon compare-ratelimit
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon compare-ratelimit
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ fuzz: ## Run each fuzz test for FUZZTIME (5s)
 		echo "$$package $$name"; \
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" </dev/null || exit 1; \
 	done
+
+torture: ## Fill all bounds: 108,000 idle connections, 100,000 rules; 3 minutes, prints what it cost
+	$(GO) test -run Torture -count 1 -timeout 15m -v ./cmd/weir ./rules -torture
 
 cover: ## Measure how much of what decides is tested; the root must reach 95 %
 	@$(GO) test -timeout 5m -coverprofile coverage.txt . ./memstore/... ./rules/... | awk ' \

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -80,10 +81,7 @@ func serve(t *testing.T, binary string, args ...string) *process {
 // TestSIGTERM: "SIGTERM drains and exits 0", and callers that leave when they
 // are told so lose no call.
 func TestSIGTERM(t *testing.T) {
-	p := serve(t, build(t))
-	if p.resp != "off" {
-		t.Errorf("resp=%s", p.resp)
-	}
+	p := serve(t, build(t), "--resp", "127.0.0.1:0")
 	conn, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +129,25 @@ func TestSIGTERM(t *testing.T) {
 			})
 		})
 	}
+	for n := range 2 {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "tcp", p.resp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		in := bufio.NewReader(c)
+		g.Go(func() {
+			call(func(key string) error {
+				_, err := fmt.Fprintf(c, "CL.THROTTLE %d-%s 0 1 3600\r\n", n, key)
+				for range 6 {
+					_, lost := in.ReadString('\n')
+					err = errors.Join(err, lost)
+				}
+				return err
+			})
+		})
+	}
 	for ready := true; ready; {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.http+"/readyz", nil)
 		if err != nil {
@@ -157,6 +174,61 @@ func TestSIGTERM(t *testing.T) {
 		t.Errorf("%d calls\n%s", calls.Load(), p.stderr)
 	}
 }
+
+// TestKilled: kill -9 in the middle of work leaves nothing behind that keeps
+// the next daemon from coming up at the same doors, with the same rules.
+func TestKilled(t *testing.T) {
+	binary := build(t)
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte("domain: demo\ndescriptors:\n  - {key: client_id, limits: [9/day]}\n  - {key: b, limits: [1/s]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, binary, "--rules", file, "--resp", "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	var answered atomic.Int64
+	var g sync.WaitGroup
+	ask := func() (int, error) {
+		return post(t, "http://"+p.http+"/v1/check", `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"ann"}]}]}`)
+	}
+	at := [4]string{p.http, p.grpc, p.admin, p.resp}
+	for range 4 {
+		g.Go(func() {
+			for ctx.Err() == nil {
+				if status, err := post(t, "http://"+at[0]+"/v1/check", demoCheck); err == nil && (status == http.StatusOK || status == http.StatusTooManyRequests) {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	for range 3 {
+		for before := answered.Load(); answered.Load() < before+200; {
+			time.Sleep(time.Millisecond)
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err == nil {
+			t.Error("it ended well")
+		}
+		p = serve(t, binary, "--rules", file, "--http", at[0], "--grpc", at[1], "--admin", at[2], "--resp", at[3])
+		if now := [4]string{p.http, p.grpc, p.admin, p.resp}; now != at {
+			t.Errorf("doors %v, want %v", now, at)
+		}
+		if got := body(t, "http://"+p.http+"/readyz"); got != "OK\n" {
+			t.Error(got)
+		}
+	}
+	stop()
+	g.Wait()
+	if status, err := ask(); err != nil || status != http.StatusOK {
+		t.Error("counts are gone with their process, but:", status, err)
+	}
+	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+		t.Errorf("%v\n%s", err, p.stderr)
+	}
+}
+
+const demoCheck = `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"bob"}]}]}`
 
 // TestSIGHUP: it makes the daemon read its rules again, and ends nothing.
 func TestSIGHUP(t *testing.T) {

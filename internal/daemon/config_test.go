@@ -5,17 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/weir-limit/weir/internal/certtest"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -83,68 +77,6 @@ func TestWarningsAreLogged(t *testing.T) {
 	_, err := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [0/s]}\n")})
 	if err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "warning") {
 		t.Error(err, log.String())
-	}
-}
-
-// TestBoundedConnections: when a door is full, newcomers wait, and it is told.
-func TestBoundedConnections(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry(), "", memstore.New(memstore.Options{}), func() bool { return true })
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics := m.connections("http")
-	door := bound(l, 1, metrics)
-	dial := func() net.Conn {
-		var d net.Dialer
-		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	a, b := dial(), dial()
-	defer a.Close()
-	defer b.Close()
-	first, err := door.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan net.Conn)
-	go func() {
-		c, err := door.Accept()
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- c
-	}()
-	for testutil.ToFloat64(metrics.full) == 0 {
-		runtime.Gosched()
-	}
-	if n := testutil.ToFloat64(metrics.open); n != 1 {
-		t.Errorf("%v connections are open", n)
-	}
-	if err := errors.Join(first.Close()); err != nil {
-		t.Error(err)
-	}
-	_ = first.Close() // the slot is given back once
-	second := <-accepted
-	defer second.Close()
-
-	closed := make(chan error)
-	go func() {
-		_, err := door.Accept()
-		closed <- err
-	}()
-	for testutil.ToFloat64(metrics.full) == 1 {
-		runtime.Gosched()
-	}
-	if err := door.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-closed; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
 	}
 }
 

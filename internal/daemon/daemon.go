@@ -178,15 +178,17 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 			}
 		}
 	}()
+	most := d.connections()
 	for _, door := range []struct {
 		name, address string
 		most          int
+		silent        time.Duration
 		at            **bounded
 	}{
-		{"http", d.config.HTTP, maxConnections, &o.httpAt},
-		{"grpc", d.config.GRPC, maxConnections, &o.grpcAt},
-		{"admin", d.config.Admin, maxAdminConnections, &o.adminAt},
-		{"resp", d.config.RESP, maxConnections, &o.respAt},
+		{"http", d.config.HTTP, most, silentLeast, &o.httpAt},
+		{"grpc", d.config.GRPC, most, silentLeast, &o.grpcAt},
+		{"admin", d.config.Admin, maxAdminConnections, adminWriteTimeout, &o.adminAt},
+		{"resp", d.config.RESP, most, silentLeast, &o.respAt},
 	} {
 		if door.name == "resp" && door.address == DefaultRESP {
 			continue
@@ -197,9 +199,23 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 			return o, fmt.Errorf("open the %s door: %w", door.name, err)
 		}
 		opened = append(opened, l)
-		*door.at = bound(l, door.most, d.metrics.connections(door.name))
+		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
 	return o, nil
+}
+
+// connections is how many each door for callers may have.
+func (d *Daemon) connections() int {
+	doors := 2
+	if d.config.RESP != DefaultRESP {
+		doors++
+	}
+	files := openFiles()
+	most := connectionsOf(files, doors)
+	if most < maxConnections {
+		d.config.Log.Warn("the limit of open files leaves room for fewer connections", "files", files, "connections", most, "usual", maxConnections)
+	}
+	return most
 }
 
 func (d *Daemon) redisDoor() *resp.Server {

@@ -28,6 +28,7 @@ type metrics struct {
 	panics   *prometheus.CounterVec
 	open     *prometheus.GaugeVec
 	full     *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
 	unsafe   *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	domains  prometheus.Gauge
@@ -58,6 +59,9 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 		}, []string{"door"}),
 		full: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_connections_full_total", Help: "How often a newcomer had to wait because a door had all the connections that it may.",
+		}, []string{"door"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_connections_dropped_total", Help: "Silent connections that were closed to make place for newcomers, because a door had all that it may.",
 		}, []string{"door"}),
 		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_tls_handshake_failures_total", Help: "Connections that were not made safe: no TLS, none that is known here, or no certificate that is believed.",
@@ -91,7 +95,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	build.Set(1)
 	r.MustRegister(m.decided.collectors()...)
 	r.MustRegister(
-		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -177,12 +181,12 @@ func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues
 
 // connectionMetrics are those of one door.
 type connectionMetrics struct {
-	open prometheus.Gauge
-	full prometheus.Counter
+	open          prometheus.Gauge
+	full, dropped prometheus.Counter
 }
 
 func (m *metrics) connections(door string) connectionMetrics {
-	return connectionMetrics{m.open.WithLabelValues(door), m.full.WithLabelValues(door)}
+	return connectionMetrics{m.open.WithLabelValues(door), m.full.WithLabelValues(door), m.dropped.WithLabelValues(door)}
 }
 
 // storeMetrics tells the counts of a memory store when it is asked.

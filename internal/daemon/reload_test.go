@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -167,6 +169,15 @@ func TestBadReloads(t *testing.T) {
 		{"half written", "domain: d", "refused", "rules.yaml:1:1: error: there is no descriptors key, as in a file half written"},
 		{"removed", "REMOVED", "missing", "rules.yaml: no such file or directory"},
 		{"a folder of none", "FOLDER", "missing", "no *.yaml or *.yml in "},
+		{"NUL bytes", limits("d", "1/s") + "\x00\x00", "refused", "rules.yaml:4:1: error: YAML: control characters are not allowed"},
+		{"no text", "\x7fELF\x02\x01\xff\xfe", "refused", "rules.yaml:1:"},
+		{"too large", strings.Repeat("#", rules.MaxFileSize+1), "unreadable", "rule files have at most 67108864 bytes, all together"},
+		{"too many rules", "domain: d\ndescriptors: [" + strings.Repeat("a,", 1<<20), "refused", "over 1000000 lines and list items"},
+		{"a link to itself", "LOOP", "unreadable", "too many levels of symbolic links"},
+		{"a link to nowhere", "NOWHERE", "missing", "no such file or directory"},
+		{"a pipe", "PIPE", "unreadable", "is a pipe or a device; write the rules to a file"},
+		{"a device", "DEVICE", "unreadable", "is a pipe or a device; write the rules to a file"},
+		{"not for us", "FORBIDDEN", "unreadable", "permission denied"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -185,18 +196,7 @@ func TestBadReloads(t *testing.T) {
 				t.Error(body)
 			}
 
-			switch c.text {
-			case "REMOVED":
-				if err := os.Remove(file); err != nil {
-					t.Fatal(err)
-				}
-			case "FOLDER":
-				if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				rewrite(t, file, c.text)
-			}
+			spoil(t, file, c.text)
 			said := l.until(t, "level=ERROR", strings.ReplaceAll(c.says, `"`, `\"`))
 			if strings.Contains(said, reloadedLine) {
 				t.Error(said)
@@ -241,6 +241,123 @@ func TestBadReloads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spoil puts something else in the place of a file.
+func spoil(t *testing.T, file, text string) {
+	t.Helper()
+	next := filepath.Join(filepath.Dir(file), ".next")
+	instead := func(err error) {
+		t.Helper()
+		if err := errors.Join(err, os.Rename(next, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch text {
+	case "REMOVED":
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	case "FOLDER":
+		if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	case "LOOP":
+		instead(os.Symlink(file, next))
+	case "NOWHERE":
+		instead(os.Symlink("nowhere.yaml", next))
+	case "DEVICE":
+		instead(os.Symlink(os.DevNull, next))
+	case "PIPE":
+		if _, err := exec.LookPath("mkfifo"); err != nil {
+			t.Skip("SKIPPED ALOUD: there is no mkfifo here")
+		}
+		instead(exec.CommandContext(t.Context(), "mkfifo", next).Run())
+	case "FORBIDDEN":
+		if os.Geteuid() == 0 {
+			t.Skip("SKIPPED ALOUD: root may read everything")
+		}
+		instead(os.WriteFile(next, []byte(limits("d", "9/s")), 0o000))
+	default:
+		rewrite(t, file, text)
+	}
+}
+
+// TestOddFiles: what editors of other systems write is what it says.
+func TestOddFiles(t *testing.T) {
+	l, log := newLog()
+	file := rulesFile(t, limits("d", "1/day"))
+	r := start(t, Config{Rules: file, Log: log})
+	if status := ask(t, r, "k0", 1); status != 200 {
+		t.Fatal(status)
+	}
+	for _, text := range []string{
+		"\uFEFF" + limits("d", "2/day"),
+		strings.ReplaceAll(limits("d", "3/day"), "\n", "\r\n"),
+		"\xFE\xFF\x00" + strings.Join(strings.Split(strings.TrimSuffix(limits("d", "4/day"), "\n"), ""), "\x00"),
+	} {
+		rewrite(t, file, text)
+		l.until(t, reloadedLine)
+		if got := [2]int{ask(t, r, "k0", 2), ask(t, r, "k0", 1)}; got != [2]int{429, 200} {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TestHalfWrittenUnderLoad: a file that is written in place, bit by bit and again
+// and again, never takes a rule away: the rules in force are whole, of one
+// version, and count on.
+func TestHalfWrittenUnderLoad(t *testing.T) {
+	l, log := newLog()
+	version := func(n int) string { // the last rule is always changed with the first
+		return fmt.Sprintf("domain: d\ndescriptors:\n  - {key: used, limits: [1/day]}\n  - {key: k0, name: v%d, limits: [1000000/s]}\n%s  - {key: k1, name: v%d, limits: [1000000/s]}\n",
+			n, strings.Repeat("  # nothing\n", 1000), n)
+	}
+	file := rulesFile(t, version(0))
+	r := start(t, Config{Rules: file, Log: log})
+	if status := ask(t, r, "used", 1); status != 200 {
+		t.Fatal(status)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var g sync.WaitGroup
+	for range 3 {
+		g.Go(func() {
+			for ctx.Err() == nil {
+				status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check",
+					`{"domain":"d","descriptors":[{"entries":[{"key":"k0","value":"a"}]},{"entries":[{"key":"k1","value":"a"}]}]}`)
+				_, rule, _ := strings.Cut(body, `"rule":"`)
+				rule, _, _ = strings.Cut(rule, `"`)
+				if status != 200 || strings.Count(body, `"rule":"`+rule+`"`) != 2 {
+					t.Errorf("%d %s", status, body)
+					return
+				}
+				if status := ask(t, r, "used", 1); status != 429 {
+					t.Error("what was used is forgotten:", status)
+					return
+				}
+			}
+		})
+	}
+	for n := 1; n < 6; n++ {
+		f, err := os.Create(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := version(n); len(text) > 0; {
+			k := min(len(text), 100)
+			if _, err := f.WriteString(text[:k]); err != nil {
+				t.Fatal(err)
+			}
+			text = text[k:]
+			runtime.Gosched()
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.until(t, reloadedLine)
+	}
+	stop()
+	g.Wait()
 }
 
 // TestAllFindingsAreLogged: all that is wrong, once.

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,15 +18,11 @@ import (
 
 // The bounds of a door. A client that is slower is cut off.
 const (
-	// maxConnections is how many connections a door has at a time. When full,
-	// newcomers wait in the backlog of the operating system.
-	maxConnections      = 16 << 10
-	maxAdminConnections = 64
-	readHeaderTimeout   = 5 * time.Second
-	readTimeout         = 10 * time.Second // less than writeTimeout, so that the slow get an answer
-	writeTimeout        = 15 * time.Second
-	idleTimeout         = 2 * time.Minute
-	maxHeaderBytes      = 16 << 10
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second // less than writeTimeout, so that the slow get an answer
+	writeTimeout      = 15 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
 	// maxStreams is how many calls a connection of HTTP/2 has at a time. More wait
 	// at the client.
 	maxStreams = 250
@@ -117,87 +111,4 @@ func (d *Daemon) adminHandler() http.Handler {
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
-}
-
-// bounded is a listener that has at most so many connections at a time.
-type bounded struct {
-	net.Listener
-
-	slots   chan struct{}
-	done    chan struct{}
-	closing sync.Once
-	leaving atomic.Bool
-	metrics connectionMetrics
-}
-
-func bound(l net.Listener, most int, m connectionMetrics) *bounded {
-	return &bounded{Listener: l, slots: make(chan struct{}, most), done: make(chan struct{}), metrics: m}
-}
-
-// Accept waits for a slot, then for a connection.
-func (l *bounded) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	default:
-		l.metrics.full.Inc()
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.done:
-			return nil, net.ErrClosed
-		}
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		if l.leaving.Load() {
-			err = net.ErrClosed
-		}
-		return nil, err
-	}
-	l.metrics.open.Inc()
-	return &slot{Conn: c, listener: l}, nil
-}
-
-// lastCalls is how long a listener that leaves still takes what is in its
-// backlog: closing it would reset them.
-const lastCalls = 20 * time.Millisecond
-
-// leave ends Accept when the backlog is empty, and then waits until no
-// connection is left, at most for grace. Calls that come meanwhile are answered.
-func (l *bounded) leave(grace time.Duration) {
-	tcp, ok := l.Listener.(*net.TCPListener)
-	if !ok {
-		return
-	}
-	l.leaving.Store(true)
-	end := time.Now().Add(lastCalls)
-	if tcp.SetDeadline(end) != nil {
-		return // it is closed
-	}
-	for end = end.Add(grace); len(l.slots) > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// Close also ends an Accept that waits for a slot.
-func (l *bounded) Close() error {
-	l.closing.Do(func() { close(l.done) })
-	return l.Listener.Close()
-}
-
-// slot is a connection that holds a slot until it is closed.
-type slot struct {
-	net.Conn
-
-	listener *bounded
-	closing  sync.Once
-}
-
-func (s *slot) Close() error {
-	err := s.Conn.Close()
-	s.closing.Do(func() {
-		s.listener.metrics.open.Dec()
-		<-s.listener.slots
-	})
-	return err
 }

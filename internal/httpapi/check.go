@@ -16,6 +16,10 @@ const maxBody = 1 << 20
 // read reads the body of a request. Its size is bounded before anything is
 // read where the client tells it.
 func (s *scratch) read(w http.ResponseWriter, r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		w.Header().Set("Accept-Encoding", "identity") // RFC 9110 §12.5.3
+		return &problem{http.StatusUnsupportedMediaType, "the body has Content-Encoding " + quote(coding) + ", and nothing is unpacked here; send it as it is"}
+	}
 	if r.ContentLength > maxBody {
 		return tooLarge(w)
 	}

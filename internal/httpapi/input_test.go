@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -209,6 +210,63 @@ func TestBodySize(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPackedBody: nothing is unpacked, and the answer says so.
+func TestPackedBody(t *testing.T) {
+	door := newDoor(t, dayRules, Options{})
+	for _, path := range []string{"/v1/check", "/v1/settle", "/json"} {
+		for coding, want := range map[string]int{"gzip": 415, "br": 415, "identity, gzip": 415, "identity": 0, "": 0} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("\x1f\x8b"))
+			r.Header.Set("Content-Encoding", coding)
+			w := httptest.NewRecorder()
+			door.ServeHTTP(w, r)
+			if want == 0 {
+				want = 400 // it was read
+			}
+			if w.Code != want || want == 415 && (w.Header().Get("Accept-Encoding") != "identity" || !strings.Contains(w.Body.String(), "send it as it is")) {
+				t.Errorf("%s with %q: %d %s", path, coding, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// FuzzAuth: no URL makes the door panic, and each has an answer.
+func FuzzAuth(f *testing.F) {
+	for _, seed := range []string{"domain=t&e=k=v", "domain=t&e=k=v&e=l=&cost=0&deny=403", "domain=%00&e=%ff=&cost=-1", "e=k&domain=t;x", "%", "cost=9&cost=9&deny=200"} {
+		f.Add(seed)
+	}
+	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the door panicked") }})
+	f.Fuzz(func(t *testing.T, query string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/auth", http.NoBody)
+		r.URL.RawQuery = query
+		w := httptest.NewRecorder()
+		door.ServeHTTP(w, r)
+		if !slices.Contains([]int{200, 400, 401, 403, 429}, w.Code) {
+			t.Fatalf("status %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzOthers: no body makes /json or what the admin door answers panic.
+func FuzzOthers(f *testing.F) {
+	for _, seed := range []string{
+		check("}]}"), `{"domain":"t","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY","requestsPerUnit":9},"hitsAddend":"3"}],"hitsAddend":2}`, "{",
+	} {
+		f.Add([]byte(seed))
+	}
+	panicked := func() { f.Error("the door panicked") }
+	door := newDoor(f, dayRules, Options{Panicked: panicked})
+	admin := NewAdmin(door.limiter.(*rules.Limiter), Options{Panicked: panicked})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, w := range []*httptest.ResponseRecorder{
+			ask(t, door, "/json", string(body)), ask(t, admin, "/v1/explain", string(body)), ask(t, admin, "/v1/reset", string(body)),
+		} {
+			if !json.Valid(w.Body.Bytes()) || !slices.Contains([]int{200, 400, 413, 429}, w.Code) {
+				t.Fatalf("status %d %s", w.Code, w.Body)
+			}
+		}
+	})
 }
 
 // TestBodyEnds is a client that goes away while it sends.

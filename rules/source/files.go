@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,6 +51,10 @@ func newFiles(path string, o Options) *files {
 func (f *files) read(context.Context) (set *rules.Set, err error) {
 	for range maxReads {
 		f.seen = look(f.path)
+		if info, err := os.Stat(f.path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			// To open a pipe could take for ever, and a device has no end.
+			return nil, fmt.Errorf("load rules: %s is a pipe or a device; write the rules to a file, as they are read again and again", f.path)
+		}
 		set, err = rules.Load(f.path)
 		if f.seen.same(look(f.path)) {
 			break

@@ -1,0 +1,329 @@
+package daemon
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	_ "google.golang.org/grpc/encoding/gzip" // or the door would not even try to unpack
+)
+
+// others are answered, whatever else goes on.
+func others(t *testing.T, r *running) {
+	t.Helper()
+	stub := rls.NewRateLimitServiceClient(client(t, r.grpc))
+	for i := range 20 {
+		key := fmt.Sprint("other", i)
+		if status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", strings.Replace(demoCheck, "bob", key, 1)); status != 200 {
+			t.Errorf("another client: %d %s", status, body)
+		}
+		q := &rls.RateLimitRequest{Domain: "demo", Descriptors: []*ratelimit.RateLimitDescriptor{{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "client_id", Value: key}},
+		}}}
+		if answer, err := stub.ShouldRateLimit(t.Context(), q); err != nil || answer.OverallCode != rls.RateLimitResponse_OK {
+			t.Errorf("another client: %v %v", answer, err)
+		}
+	}
+}
+
+// TestHalfRequests: clients that begin and do not go on keep nobody waiting.
+func TestHalfRequests(t *testing.T) {
+	r := start(t, Config{RESP: "127.0.0.1:0"})
+	for _, half := range []struct{ address, text string }{
+		{r.http, ""},
+		{r.http, "P"},
+		{r.http, "POST /v1/check HTTP/1.1\r\nHost: a\r\nX"},
+		{r.http, "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{"},
+		{r.http, "POST /json HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n{"},
+		{r.grpc, ""},
+		{r.grpc, http2.ClientPreface[:10]},
+		{r.grpc, http2.ClientPreface + "\x00\x40\x00\x01\x04\x00\x00\x00\x01\x82"},
+		{r.resp, "*3\r\n$11\r\nCL.THR"},
+		{r.resp, "*1000\r\n$3\r\nabc\r\n"},
+	} {
+		for range 20 {
+			if _, err := io.WriteString(dial(t, half.address), half.text); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	others(t, r)
+	if got := redis(t, r, "PING", 1); got != "+PONG " {
+		t.Error(got)
+	}
+}
+
+// TestHeaderBombs: "head too large" is an answer, not memory.
+func TestHeaderBombs(t *testing.T) {
+	r := start(t, Config{})
+	for name, head := range map[string]string{
+		"one field":   "X: " + strings.Repeat("x", 4<<20),
+		"many fields": strings.Repeat("X: y\r\n", 1<<20),
+		"no end":      strings.Repeat("x", 4<<20),
+		"URL":         "Host: a\r\n\r\nGET /" + strings.Repeat("x", 4<<20),
+	} {
+		used := allocated()
+		c := dial(t, r.http)
+		answer := make(chan string, 1)
+		go func() {
+			b, _ := io.ReadAll(c) // it may be reset, as there is more to come than is read
+			answer <- string(b)
+		}()
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\n"+head) // cut off in the middle
+		if got := <-answer; got != "" && !strings.Contains(got, "431 Request Header Fields Too Large") {
+			t.Errorf("%s: %.100q", name, got)
+		}
+		if n := allocated() - used; n > 20<<20 { // what the test itself does with head is part of it
+			t.Errorf("%s: %d bytes", name, n)
+		}
+	}
+	others(t, r)
+}
+
+// allocated is how much memory was asked for so far, in this process.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// h2 is a client that says what it likes by HTTP/2.
+type h2 struct {
+	net.Conn
+	*http2.Framer
+	fields bytes.Buffer // what write has packed
+	write  *hpack.Encoder
+	err    chan error // why reading ended
+}
+
+// speak opens a connection to the gRPC door, and reads on until it ends.
+func speak(t *testing.T, r *running) *h2 {
+	t.Helper()
+	c := &h2{Conn: dial(t, r.grpc), err: make(chan error, 1)}
+	c.Framer = http2.NewFramer(c.Conn, c.Conn)
+	c.AllowIllegalWrites = true
+	c.write = hpack.NewEncoder(&c.fields)
+	if _, err := io.WriteString(c.Conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.err <- c.listen() }()
+	return c
+}
+
+// listen reads until the other side hangs up, and says why it did.
+func (c *h2) listen() error {
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if bye, ok := f.(*http2.GoAwayFrame); ok {
+			return fmt.Errorf("%v: %s", bye.ErrCode, bye.DebugData())
+		}
+	}
+}
+
+// call is the packed header fields of a call.
+func (c *h2) call(extra ...string) []byte {
+	c.fields.Reset()
+	all := append([]string{
+		":method", "POST", ":scheme", "http", ":path", rls.RateLimitService_ShouldRateLimit_FullMethodName, ":authority", "a",
+		"content-type", "application/grpc", "te", "trailers",
+	}, extra...)
+	for i := 0; i < len(all); i += 2 {
+		_ = c.write.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}) // a buffer takes all
+	}
+	return bytes.Clone(c.fields.Bytes())
+}
+
+// TestRapidReset is CVE-2023-44487: calls that are taken back as soon as made.
+func TestRapidReset(t *testing.T) {
+	r := start(t, Config{})
+	const calls = 20_000
+	before := runtime.NumGoroutine()
+	var g sync.WaitGroup
+	for range 4 {
+		c := speak(t, r)
+		g.Go(func() {
+			for id := uint32(1); id < 2*calls; id += 2 {
+				err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.call(), EndHeaders: true})
+				if err == nil {
+					err = c.WriteRSTStream(id, http2.ErrCodeCancel)
+				}
+				if err != nil {
+					return // it was thrown out, which is fine, too
+				}
+			}
+		})
+	}
+	others(t, r)
+	if n := runtime.NumGoroutine() - before; n > 4*4096 { // calls in flight
+
+		t.Errorf("%d goroutines", n)
+	}
+	g.Wait()
+	others(t, r)
+}
+
+// TestFloods: frames that cost the sender nothing end its connection, or stop
+// being read, and others are answered.
+func TestFloods(t *testing.T) {
+	r := start(t, Config{})
+	for _, flood := range []struct {
+		name, says string // why it was hung up on, if that is told
+		begin      func(*h2) error
+		frame      func(*h2) error
+	}{
+		{"ping", "ENHANCE_YOUR_CALM: too_many_pings", nil, func(c *h2) error { return c.WritePing(false, [8]byte{}) }},
+		{"settings", "", nil, func(c *h2) error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) }},
+		{
+			"continuation", "",
+			func(c *h2) error {
+				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.call()})
+			},
+			func(c *h2) error { return c.WriteContinuation(1, false, c.call("x", strings.Repeat("y", 16_000))) },
+		},
+	} {
+		t.Run(flood.name, func(t *testing.T) {
+			used := allocated()
+			c := speak(t, r)
+			if flood.begin != nil {
+				if err := flood.begin(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var err error
+			frames := 0
+			for end := time.Now().Add(2 * time.Second); err == nil && time.Now().Before(end) && frames < 100_000; frames++ {
+				err = flood.frame(c)
+			}
+			others(t, r)
+			if err == nil && flood.says != "" {
+				_ = c.SetReadDeadline(time.Now().Add(patience)) // it was told, or will be
+				err = <-c.err
+				c.err <- err
+			}
+			_ = c.Close()
+			why := <-c.err
+			t.Logf("%d frames, then %v (%v)", frames, err, why)
+			if flood.name == "continuation" && err == nil {
+				t.Error("it is read without end")
+			}
+			if flood.says != "" && (why == nil || !strings.Contains(why.Error(), flood.says)) {
+				t.Errorf("%v, want %s", why, flood.says)
+			}
+			if n := allocated() - used; n > 64<<20 {
+				t.Errorf("%d bytes", n)
+			}
+		})
+	}
+}
+
+// TestGzipBomb: a message that is small on the wire is not unpacked beyond what
+// a message may be.
+func TestGzipBomb(t *testing.T) {
+	const size = 48 << 20
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range size >> 16 {
+		if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, Config{})
+	used := allocated()
+	c := speak(t, r)
+	head := http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.call("grpc-encoding", "gzip"), EndHeaders: true}
+	message := append([]byte{1, 0, byte(packed.Len() >> 16), byte(packed.Len() >> 8), byte(packed.Len())}, packed.Bytes()...)
+	if len(message) > 65535 {
+		t.Fatalf("%d bytes are more than may be sent at once", len(message))
+	}
+	if err := c.WriteHeaders(head); err != nil {
+		t.Fatal(err)
+	}
+	for len(message) > 0 {
+		n := min(len(message), 16_000)
+		if err := c.WriteData(1, n == len(message), message[:n]); err != nil {
+			t.Fatal(err)
+		}
+		message = message[n:]
+	}
+	const told = `weir_calls_total{code="ResourceExhausted",door="grpc",route="ShouldRateLimit"} `
+	for end := time.Now().Add(patience); metric(t, r, told) != "1"; {
+		if time.Now().After(end) {
+			t.Fatal("the bomb was not refused")
+		}
+	}
+	if n := allocated() - used; n > 24<<20 {
+		t.Errorf("%d bytes for a message of at most 2 MiB", n)
+	}
+	others(t, r)
+}
+
+// TestBoundsAreTold: each bound that a caller can reach has an answer, and a
+// metric by which the operator sees that it was.
+func TestBoundsAreTold(t *testing.T) {
+	r := start(t, Config{})
+	check := func(route, body string) func() (int, string) {
+		return func() (int, string) { return do(t, http.MethodPost, "http://"+r.http+route, body) }
+	}
+	descriptor := `{"entries":[{"key":"k","value":"v"}]},`
+	entry := `{"key":"k","value":"v"},`
+	override := func(n int) string {
+		return fmt.Sprintf(`{"domain":"demo","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY","requests_per_unit":%d}}]}`, n)
+	}
+	for i := range 4096 {
+		if status, body := do(t, http.MethodPost, "http://"+r.http+"/json", override(i)); status != 200 && status != 429 {
+			t.Fatal(status, body)
+		}
+	}
+	for _, c := range []struct {
+		name, route string
+		ask         func() (int, string)
+		status      int
+		says        string
+	}{
+		{"body", "/v1/check", check("/v1/check", strings.Repeat(" ", 1<<20+1)), 413, "over 1 MiB"},
+		{"descriptors", "/v1/check", check("/v1/check", `{"domain":"demo","descriptors":[`+strings.TrimSuffix(strings.Repeat(descriptor, 101), ",")+`]}`), 400, "more than 100"},
+		{"entries", "/v1/check", check("/v1/check", `{"domain":"demo","descriptors":[{"entries":[`+strings.TrimSuffix(strings.Repeat(entry, 17), ",")+`]}]}`), 400, "more than 16"},
+		{"value", "/v1/check", check("/v1/check", strings.Replace(demoCheck, "bob", strings.Repeat("x", 4097), 1)), 400, "there may be 4096"},
+		{"cost", "/v1/check", check("/v1/check", strings.Replace(demoCheck, "}]}]}", `}],"cost":1073741825}]}`, 1)), 400, "1073741824"},
+		{"limits that come with requests", "/json", check("/json", override(5000)), 400, "write limits into rules"},
+	} {
+		counted := fmt.Sprintf(`weir_calls_total{code="%d",door="http",route="%s"} `, c.status, c.route)
+		before := metric(t, r, counted)
+		if status, body := c.ask(); status != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %d %.300s", c.name, status, body)
+		}
+		if after := metric(t, r, counted); after == before {
+			t.Errorf("%s: no metric tells of it", c.name)
+		}
+	}
+	stub := rls.NewRateLimitServiceClient(client(t, r.grpc))
+	_, err := stub.ShouldRateLimit(t.Context(), &rls.RateLimitRequest{Domain: strings.Repeat("x", 3<<20)})
+	if err == nil || metric(t, r, `weir_calls_total{code="ResourceExhausted",door="grpc",route="ShouldRateLimit"} `) != "1" {
+		t.Error("a message of 3 MiB:", err)
+	}
+	others(t, r)
+}

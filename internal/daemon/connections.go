@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The bounds of a door's connections.
+const (
+	// maxConnections is how many a door has at a time. When full, newcomers take
+	// the place of those that have been silent the longest, and wait while there
+	// are none: first one of them, then the others in the backlog of the
+	// operating system.
+	maxConnections      = 16 << 10
+	maxAdminConnections = 64
+	// spareFiles is how many files a daemon may have open besides connections to
+	// its doors for callers.
+	spareFiles = 256
+	// silentLeast is how long a connection must have been silent to lose its
+	// place. No call takes nearly as long.
+	silentLeast = time.Second
+	// maxDropped is how many lose their place at once, because to find them
+	// means to look at all.
+	maxDropped = 64
+	// dropEvery is how often a newcomer that waits looks for silent ones again.
+	dropEvery = 50 * time.Millisecond
+)
+
+// connectionsOf is how many connections a door has at most: fewer than
+// maxConnections where the process may not have as many files open, as it could
+// not accept anybody then.
+func connectionsOf(files uint64, doors int) int {
+	if files >= uint64(doors*maxConnections+spareFiles) {
+		return maxConnections
+	}
+	return max(int(files)-spareFiles, 0)/doors + 1
+}
+
+// bounded is a listener that has at most so many connections at a time.
+type bounded struct {
+	net.Listener
+	slots   chan struct{}
+	done    chan struct{}
+	closing sync.Once
+	leaving atomic.Bool
+	metrics connectionMetrics
+	silent  time.Duration // for how long, to lose its place
+
+	mu   sync.Mutex
+	open map[*slot]struct{}
+}
+
+func bound(l net.Listener, most int, silent time.Duration, m connectionMetrics) *bounded {
+	return &bounded{
+		Listener: l, slots: make(chan struct{}, most), done: make(chan struct{}), metrics: m,
+		silent: silent, open: map[*slot]struct{}{},
+	}
+}
+
+// Accept waits for a connection, then for a slot.
+func (l *bounded) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		if l.leaving.Load() {
+			err = net.ErrClosed
+		}
+		return nil, err
+	}
+	if !l.room() {
+		_ = c.Close() // nothing was said yet
+		return nil, net.ErrClosed
+	}
+	l.metrics.open.Inc()
+	s := &slot{Conn: c, listener: l}
+	s.hear()
+	l.mu.Lock()
+	l.open[s] = struct{}{}
+	l.mu.Unlock()
+	return s, nil
+}
+
+// room takes a slot. It gives false when the listener was closed before one was
+// free.
+func (l *bounded) room() bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	l.metrics.full.Inc()
+	again := time.NewTicker(dropEvery)
+	defer again.Stop()
+	for {
+		l.drop()
+		select {
+		case l.slots <- struct{}{}:
+			return true
+		case <-l.done:
+			return false
+		case <-again.C:
+		}
+	}
+}
+
+// drop closes the connections that have been silent the longest.
+func (l *bounded) drop() {
+	type quiet struct {
+		slot  *slot
+		since int64
+	}
+	var all []quiet
+	latest := time.Now().Add(-l.silent).UnixNano()
+	l.mu.Lock()
+	for s := range l.open {
+		if since := s.heard.Load(); since <= latest {
+			all = append(all, quiet{s, since})
+		}
+	}
+	l.mu.Unlock()
+	slices.SortFunc(all, func(a, b quiet) int { return cmp.Compare(a.since, b.since) })
+	for _, q := range all[:min(len(all), maxDropped)] {
+		if q.slot.heard.Load() == q.since { // it has said nothing meanwhile
+			l.metrics.dropped.Inc()
+			_ = q.slot.Close() // nobody has anything to say to it
+		}
+	}
+}
+
+// lastCalls is how long a listener that leaves still takes what is in its
+// backlog: closing it would reset them.
+const lastCalls = 20 * time.Millisecond
+
+// leave ends Accept when the backlog is empty, and then waits until no
+// connection is left, at most for grace. Calls that come meanwhile are answered.
+func (l *bounded) leave(grace time.Duration) {
+	tcp, ok := l.Listener.(*net.TCPListener)
+	if !ok {
+		return
+	}
+	l.leaving.Store(true)
+	end := time.Now().Add(lastCalls)
+	if tcp.SetDeadline(end) != nil {
+		return // it is closed
+	}
+	for end = end.Add(grace); len(l.slots) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Close also ends an Accept that waits for a slot.
+func (l *bounded) Close() error {
+	l.closing.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+// slot is a connection that holds a slot until it is closed.
+type slot struct {
+	net.Conn
+
+	listener *bounded
+	closing  sync.Once
+	heard    atomic.Int64 // when something was read or written last, in ns of Unix time
+}
+
+func (s *slot) hear() { s.heard.Store(time.Now().UnixNano()) }
+
+// Read is that of net.Conn.
+func (s *slot) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	s.hear()
+	return n, err
+}
+
+// Write is that of net.Conn.
+func (s *slot) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	s.hear()
+	return n, err
+}
+
+func (s *slot) Close() error {
+	err := s.Conn.Close()
+	s.closing.Do(func() {
+		l := s.listener
+		l.mu.Lock()
+		delete(l.open, s)
+		l.mu.Unlock()
+		l.metrics.open.Dec()
+		<-l.slots
+	})
+	return err
+}

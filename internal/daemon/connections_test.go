@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-limit/weir/memstore"
+)
+
+// door is a bounded listener whose connections are accepted as fast as they
+// may, and handed on.
+func door(t *testing.T, most int, silent time.Duration) (l *bounded, accepted chan net.Conn) {
+	t.Helper()
+	m := newMetrics(prometheus.NewRegistry(), "", memstore.New(memstore.Options{}), func() bool { return true })
+	var config net.ListenConfig
+	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = bound(inner, most, silent, m.connections("http"))
+	accepted = make(chan net.Conn, 100)
+	closed := make(chan error, 1)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				closed <- err
+				return
+			}
+			accepted <- c
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		if err := <-closed; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return l, accepted
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // the test may have
+	return c
+}
+
+// TestFullDoor: where all speak, newcomers wait until one leaves, and it is
+// told. A door that is just full drops nobody.
+func TestFullDoor(t *testing.T) {
+	l, accepted := door(t, 1, time.Hour)
+	dial(t, l.Addr().String())
+	first := <-accepted
+	if n := testutil.ToFloat64(l.metrics.full); n != 0 {
+		t.Errorf("full %v times before a second came", n)
+	}
+	dial(t, l.Addr().String())
+	for testutil.ToFloat64(l.metrics.full) == 0 {
+		runtime.Gosched()
+	}
+	if n := testutil.ToFloat64(l.metrics.open); n != 1 || len(accepted) != 0 {
+		t.Errorf("%v connections are open", n)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = first.Close() // the slot is given back once
+	<-accepted
+	dial(t, l.Addr().String()) // it waits when the door closes
+	for testutil.ToFloat64(l.metrics.full) == 1 {
+		runtime.Gosched()
+	}
+	if n := testutil.ToFloat64(l.metrics.dropped); n != 0 {
+		t.Errorf("%v connections were dropped", n)
+	}
+}
+
+// TestSilentLoseTheirPlace: whoever fills a door and says nothing locks nobody
+// out; the one that has been silent the longest goes first, and those who speak
+// stay.
+func TestSilentLoseTheirPlace(t *testing.T) {
+	const most = 3 * maxDropped
+	l, accepted := door(t, most, time.Nanosecond)
+	held := make([]net.Conn, most)
+	for i := range held {
+		dial(t, l.Addr().String())
+		held[i] = <-accepted
+	}
+	speaks := held[0].(*slot)
+	speaks.hear()
+	if n := testutil.ToFloat64(l.metrics.dropped); n != 0 {
+		t.Errorf("%v were dropped before anybody needed their place", n)
+	}
+	dial(t, l.Addr().String())
+	<-accepted
+	if n := testutil.ToFloat64(l.metrics.dropped); n != maxDropped {
+		t.Errorf("%v were dropped at once", n)
+	}
+	for i, c := range held {
+		err := c.SetReadDeadline(time.Unix(1, 0))
+		if gone := errors.Is(err, net.ErrClosed); gone != (i >= 1 && i <= maxDropped) {
+			t.Errorf("connection %d: gone %v (%v)", i, gone, err)
+		}
+	}
+	if n := testutil.ToFloat64(l.metrics.open); n != most-maxDropped+1 || len(l.open) != int(n) {
+		t.Errorf("%v connections are open, %d are known", n, len(l.open))
+	}
+}
+
+// TestNewcomersWaitForSilence: the first is too young to lose its place when the
+// second comes, and loses it soon.
+func TestNewcomersWaitForSilence(t *testing.T) {
+	l, accepted := door(t, 1, 10*time.Millisecond)
+	dial(t, l.Addr().String())
+	silent := <-accepted
+	speaking := dial(t, l.Addr().String())
+	at := <-accepted
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(speaking, "x"); err != nil {
+		t.Error(err)
+	}
+	if n, err := at.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+// TestConnectionsOf: connections never use up the files that a process may open.
+func TestConnectionsOf(t *testing.T) {
+	for _, c := range []struct {
+		files       uint64
+		doors, most int
+	}{
+		{1 << 63, 3, maxConnections},
+		{3*maxConnections + spareFiles, 3, maxConnections},
+		{3*maxConnections + spareFiles - 3, 3, maxConnections},
+		{3*maxConnections + spareFiles - 4, 3, maxConnections - 1},
+		{1024, 2, 385},
+		{100, 2, 1},
+		{0, 2, 1},
+	} {
+		if got := connectionsOf(c.files, c.doors); got != c.most {
+			t.Errorf("%d files, %d doors: %d connections, want %d", c.files, c.doors, got, c.most)
+		}
+	}
+}
