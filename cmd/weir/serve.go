@@ -62,6 +62,7 @@ memory.`,
 		c.Stdout = cmd.OutOrStdout()
 		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		c.Version = version()
+		c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
 		d, err := daemon.New(c)
 		if err != nil {
 			return err

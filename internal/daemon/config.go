@@ -48,6 +48,8 @@ type Config struct {
 	// 0: DefaultDrain.
 	Drain time.Duration
 
+	// NotifySocket is where systemd hears READY=1 and STOPPING=1. Empty: nowhere.
+	NotifySocket string
 	// Stdout gets the ready line. Nil: nobody does.
 	Stdout io.Writer
 	// Log gets what people should know. Nil: nobody does.

@@ -131,6 +131,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
+	d.notify("READY=1")
 	<-broken.Done() // ctx has ended, or a door has broken
 	d.drain(ctx, o)
 	return g.Wait()
@@ -248,6 +249,7 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	start := time.Now()
 	d.config.Log.Info("draining", "lame_duck", d.config.LameDuck, "drain", d.config.Drain)
 	d.draining.Store(true)
+	d.notify("STOPPING=1")
 	o.grpc.SetServing(false)
 	time.Sleep(d.config.LameDuck)
 	// By now each answer says that its connection closes. Who keeps one open and

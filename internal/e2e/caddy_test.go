@@ -18,7 +18,7 @@ func caddy(t *testing.T, weir, backend string) (url string) {
 	}
 	text := recipe(t, filepath.Join(recipes, "Caddyfile"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "http://:80 {", "http://:"+port+" {\n\tbind 127.0.0.1")
 	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), "{\n\tadmin off\n}\n"+text)
-	p := start(t, nil, path, "run", "--config", file, "--adapter", "caddyfile")
+	p := start(t, command(t, path, "run", "--config", file, "--adapter", "caddyfile"))
 	p.listening(t, at)
 	return "http://" + at
 }

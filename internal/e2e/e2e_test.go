@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -82,18 +81,24 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// start runs a program in a folder of its own. stdout is nil where it is for
-// people.
-func start(t *testing.T, stdout io.Writer, path string, args ...string) *process {
+// command is a program in a folder of its own, which ends when it is told to.
+func command(t *testing.T, path string, args ...string) *exec.Cmd {
 	t.Helper()
-	p := &process{output: new(output), ended: make(chan struct{})}
-	p.Cmd = exec.CommandContext(context.WithoutCancel(t.Context()), path, args...)
-	p.Dir = t.TempDir()
-	p.Stdout, p.Stderr = stdout, p.output
-	if stdout == nil {
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_DATA_HOME="+cmd.Dir, "XDG_CONFIG_HOME="+cmd.Dir, "XDG_CACHE_HOME="+cmd.Dir)
+	return cmd
+}
+
+// start runs a command. What it says goes to output, but for what the command
+// has another place for.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, output: new(output), ended: make(chan struct{})}
+	p.Stderr = p.output
+	if p.Stdout == nil {
 		p.Stdout = p.output
 	}
-	p.Env = append(os.Environ(), "HOME="+p.Dir, "XDG_DATA_HOME="+p.Dir, "XDG_CONFIG_HOME="+p.Dir, "XDG_CACHE_HOME="+p.Dir)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +109,7 @@ func start(t *testing.T, stdout io.Writer, path string, args ...string) *process
 	t.Cleanup(func() {
 		_ = p.stop() // a test that cares has asked before
 		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(path), p.output)
+			t.Logf("%s said:\n%s", filepath.Base(p.Path), p.output)
 		}
 	})
 	return p
@@ -141,13 +146,24 @@ type daemon struct {
 
 func serve(t *testing.T, args ...string) *daemon {
 	t.Helper()
+	return startDaemon(t, command(t, binary, serveArgs(args)...))
+}
+
+// serveArgs are those of weir serve, at ports that are free.
+func serveArgs(args []string) []string {
+	return append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
+}
+
+// startDaemon runs a command that is weir serve, and waits until it is ready.
+func startDaemon(t *testing.T, cmd *exec.Cmd) *daemon {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
-	args = append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
-	d := &daemon{process: start(t, w, binary, args...)}
+	cmd.Stdout = w
+	d := &daemon{process: start(t, cmd)}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func haproxy(t *testing.T, config func(string) string, weir, backend string) (ur
 		t, filepath.Join(recipes, "haproxy.cfg"),
 		"/etc/haproxy/weir.lua", lua, "127.0.0.1:8079", inner, "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "bind :80\n", "bind "+at+"\n",
 	)))
-	p := start(t, nil, path, "-db", "-f", cfg)
+	p := start(t, command(t, path, "-db", "-f", cfg))
 	p.listening(t, at)
 	return "http://" + at
 }

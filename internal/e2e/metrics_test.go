@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +11,11 @@ import (
 // metrics is what the admin door tells.
 func (d *daemon) metrics(t *testing.T) string {
 	t.Helper()
-	a := newClient(t).ask(http.MethodGet, "http://"+d.admin+"/metrics", "")
+	scheme := "http"
+	if slices.Contains(d.Args, "--tls-cert") {
+		scheme = "https"
+	}
+	a := newClient(t).ask(http.MethodGet, scheme+"://"+d.admin+"/metrics", "")
 	if a.status != http.StatusOK {
 		t.Fatalf("metrics: %v", a)
 	}

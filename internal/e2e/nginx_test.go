@@ -29,7 +29,7 @@ http {
 	include weir.conf;
 }
 `)
-	p := start(t, nil, path, "-p", dir, "-c", main, "-e", "stderr")
+	p := start(t, command(t, path, "-p", dir, "-c", main, "-e", "stderr"))
 	p.listening(t, at)
 	return "http://" + at
 }

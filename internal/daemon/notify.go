@@ -1,0 +1,23 @@
+package daemon
+
+import (
+	"context"
+	"net"
+)
+
+// notify tells systemd, or who else started the daemon, how it fares: sd_notify
+// (3) has the words. Nobody wants to know where there is no socket.
+func (d *Daemon) notify(state string) {
+	if d.config.NotifySocket == "" {
+		return
+	}
+	var dialer net.Dialer
+	c, err := dialer.DialContext(context.Background(), "unixgram", d.config.NotifySocket)
+	if err == nil {
+		_, err = c.Write([]byte(state))
+		_ = c.Close() // a datagram has left, or it has not
+	}
+	if err != nil {
+		d.config.Log.Warn("who started the daemon could not be told how it fares", "state", state, "error", err)
+	}
+}
