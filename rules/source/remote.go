@@ -2,12 +2,14 @@ package source
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/weir-limit/weir/rules"
@@ -62,7 +64,7 @@ func newRemote(place string, o Options) (*remote, error) {
 	}
 	r := &remote{
 		url: u, name: u.Redacted(), poll: o.Poll, notCached: o.NotCached,
-		client: &http.Client{Timeout: fetchTimeout},
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport},
 	}
 	if r.poll <= 0 {
 		r.poll = pollRemote
@@ -121,7 +123,7 @@ func (r *remote) fetch(ctx context.Context) (answer, error) {
 	case response.StatusCode == http.StatusNotModified && r.good.set != nil:
 		return r.good, nil
 	case response.StatusCode != http.StatusOK:
-		return answer{}, &FetchError{fmt.Errorf("%s answers %s", r.name, response.Status)}
+		return answer{}, &FetchError{fmt.Errorf("%s answers %s%s", r.name, response.Status, why(response))}
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, rules.MaxFileSize+1)) // ParseExport refuses more
 	if err != nil {
@@ -129,6 +131,21 @@ func (r *remote) fetch(ctx context.Context) (answer, error) {
 	}
 	set, err := rules.ParseExport(r.name, text)
 	return answer{set, response.Header.Get("ETag")}, err
+}
+
+// maxProblem is how much of an answer is read that is no rules, in bytes.
+const maxProblem = 4 << 10
+
+// why is what a daemon says of itself that does not give its rules.
+func why(response *http.Response) string {
+	if response.Header.Get("Content-Type") != "application/problem+json" {
+		return ""
+	}
+	var problem struct{ Detail string }
+	if json.NewDecoder(io.LimitReader(response.Body, maxProblem)).Decode(&problem) != nil || problem.Detail == "" {
+		return ""
+	}
+	return ": " + strconv.QuoteToGraphic(problem.Detail)
 }
 
 // accepted keeps a copy of new rules.

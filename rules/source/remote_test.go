@@ -248,3 +248,39 @@ func TestOpen(t *testing.T) {
 		}
 	}
 }
+
+// bearer shows a token.
+type bearer string
+
+func (b bearer) RoundTrip(q *http.Request) (*http.Response, error) {
+	q = q.Clone(q.Context())
+	q.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(q)
+}
+
+// TestTransport: what carries requests may show who asks, and what a daemon says
+// that does not believe it is told.
+func TestTransport(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer right" {
+			_, _ = w.Write([]byte(text("a", "1/s"))) // who asks may be gone
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"title":"Unauthorized","detail":"show a token\n"}`)) // the same
+	}))
+	defer s.Close()
+	for token, says := range map[bearer]string{"right": "", "wrong": `answers 401 Unauthorized: "show a token\n"`} {
+		o := quick(t)
+		o.Transport = token
+		from, err := source.Open(s.URL, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := from.Load(t.Context())
+		if says == "" && (err != nil || len(set.Domains()) != 1) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ type Options struct {
 	// Cache is the file that keeps the last good copy of rules that came over
 	// HTTP. Empty: DefaultCache.
 	Cache string
+	// Transport carries requests to the daemon: one that shows a token or a
+	// certificate, or believes a CA of its own. Nil: http.DefaultTransport.
+	Transport http.RoundTripper
 	// NotCached is told when the copy can't be kept. The rules are in order all
 	// the same, but a start without the daemon that they come from would fail.
 	// Nil: nobody is told.
