@@ -3,16 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
+	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/rules"
 )
@@ -22,32 +27,72 @@ const (
 	maxAnswer  = 16 << 20 // bytes
 )
 
+// address is where a daemon is, and what to show it.
+type address struct {
+	url  string
+	show credentials.Client
+}
+
+// flags adds the flags; daemon is whose URL addr takes.
+func (a *address) flags(f *pflag.FlagSet, daemon string) {
+	f.StringVar(&a.url, "addr", "", "`URL` of "+daemon)
+	file := func(to *credentials.File, name, usage string) {
+		to.Flag = "--" + name
+		f.StringVar(&to.Path, name, "", usage)
+	}
+	file(&a.show.Token, "token-file", "`FILE` whose first line is the token to show the daemon at --addr")
+	file(&a.show.CA, "ca", "`FILE` with the CA to believe (default: those of this machine)")
+	file(&a.show.Certificate, "cert", "`FILE` with a certificate to show the daemon")
+	file(&a.show.Key, "key", "`FILE` with its key")
+}
+
+// check finds what is to be shown to nobody.
+func (a *address) check() error {
+	if a.url == "" && a.show.Given() {
+		return usagef("--token-file, --ca, --cert and --key are for a daemon; give --addr URL too")
+	}
+	return nil
+}
+
 // daemonAt is a door of a daemon, asked by one of its routes.
 type daemonAt struct {
 	target string
 	door   string // which it is, for people
 	client *http.Client
+	// nameless is whether it speaks TLS and is shown no certificate.
+	nameless bool
 }
 
-// newDaemonAt is path at addr, which may leave out http://.
-func newDaemonAt(addr, path, door string) (*daemonAt, error) {
-	if !strings.Contains(addr, "://") {
-		addr = "http://" + addr
+// at is path at the address, which may leave out http://, or https:// where there
+// are certificates.
+func (a *address) at(path, door string) (*daemonAt, error) {
+	place := a.url
+	switch {
+	case strings.Contains(place, "://"):
+	case a.show.WantsTLS():
+		place = "https://" + place
+	default:
+		place = "http://" + place
 	}
-	u, err := url.Parse(addr)
+	u, err := url.Parse(place)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("--addr %s: write the URL of a daemon, as http://127.0.0.1:8080", addr)
+		return nil, usagef("--addr %s: write the URL of a daemon, as http://127.0.0.1:8080", place)
 	}
-	return &daemonAt{u.JoinPath(path).String(), door, &http.Client{
+	carry, err := a.show.Transport(u)
+	if err != nil {
+		return nil, &failure{exitUsage, err}
+	}
+	client := &http.Client{
+		Transport:     carry,
 		Timeout:       askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}
+	return &daemonAt{u.JoinPath(path).String(), door, client, u.Scheme == "https" && a.show.Certificate.Path == ""}, nil
 }
 
-// askDaemon asks path of the daemon at addr. door is which of its doors answers
-// that.
-func askDaemon(addr, path, door string) (checker, error) {
-	d, err := newDaemonAt(addr, path, door)
+// ask asks path of the daemon. door is which of its doors answers that.
+func (a *address) ask(path, door string) (checker, error) {
+	d, err := a.at(path, door)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +111,9 @@ func askDaemon(addr, path, door string) (checker, error) {
 	}, nil
 }
 
-// askDenial asks the daemon at addr why it denied what it gave this id.
-func askDenial(ctx context.Context, addr, id string) ([]byte, error) {
-	d, err := newDaemonAt(addr, "/v1/explain", "the admin door")
+// askDenial asks the daemon why it denied what it gave this id.
+func (a *address) askDenial(ctx context.Context, id string) ([]byte, error) {
+	d, err := a.at("/v1/explain", "the admin door")
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +127,7 @@ func askDenial(ctx context.Context, addr, id string) ([]byte, error) {
 func (d *daemonAt) do(r *http.Request) ([]byte, error) {
 	response, err := d.client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask the daemon: %w", err)
+		return nil, fmt.Errorf("ask the daemon: %w%s", err, d.advice(err))
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -90,6 +135,19 @@ func (d *daemonAt) do(r *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("ask the daemon: %w", err)
 	}
 	return readAnswer(response, body, d.door)
+}
+
+// advice is what to do where daemon and client do not believe each other.
+func (d *daemonAt) advice(err error) string {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "; give --ca FILE with the CA of the daemon, and ask by a name in its certificate"
+	}
+	dial, _ := errors.AsType[*net.OpError](err)
+	if d.nameless && (dial == nil || dial.Op != "dial") {
+		// It may have told, or have closed the connection before it was heard.
+		return "; if the daemon asks for a certificate, give --cert FILE and --key FILE"
+	}
+	return ""
 }
 
 // readAnswer tells answers from errors: a denial is an answer.
@@ -103,6 +161,8 @@ func readAnswer(response *http.Response, body []byte, door string) ([]byte, erro
 	switch {
 	case response.StatusCode == http.StatusNotFound && !strings.HasPrefix(problem.Detail, rules.ErrForgotten.Error()):
 		return nil, fmt.Errorf("%s is not there; is it %s of a daemon?", response.Request.URL, door)
+	case response.StatusCode == http.StatusBadRequest && bytes.HasSuffix(bytes.TrimSpace(body), []byte("HTTPS server.")): // net/http says so
+		return nil, usagef("%s speaks TLS; write https://", response.Request.URL.Host)
 	case told:
 		err := errors.New("the daemon says: " + problem.Detail)
 		if response.StatusCode == http.StatusBadRequest || response.StatusCode == http.StatusRequestEntityTooLarge {

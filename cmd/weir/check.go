@@ -54,7 +54,8 @@ It exits 0 when all passed, and 1 when one was denied.`,
 
 // question is what check and explain are asked in the same words.
 type question struct {
-	rules, addr string
+	rules       string
+	addr        address
 	cost, times int64
 	asJSON      bool
 }
@@ -64,7 +65,7 @@ type question struct {
 func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "`PATH` of a rule file, or of a folder of them")
-	f.StringVar(&o.addr, "addr", "", "`URL` of "+daemon)
+	o.addr.flags(f, daemon)
 	f.Int64Var(&o.cost, "cost", 1, "events that the request is worth, `N`; 0 only asks")
 	f.Int64Var(&o.times, "times", 1, act+" `N` times, one after the other")
 	f.BoolVar(&o.asJSON, "json", false, each)
@@ -73,8 +74,11 @@ func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
 
 // checker asks the daemon at addr, by its route at a door, or the rules here.
 func (o *question) checker(stderr io.Writer, route, door string, here func(path string, stderr io.Writer) (checker, error)) (checker, error) {
-	if o.addr != "" {
-		return askDaemon(o.addr, route, door)
+	if err := o.addr.check(); err != nil {
+		return nil, err
+	}
+	if o.addr.url != "" {
+		return o.addr.ask(route, door)
 	}
 	return here(o.rules, stderr)
 }

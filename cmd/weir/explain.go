@@ -34,7 +34,8 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
 		Example: `  weir explain demo client_id=alice --times 11
   weir explain --rules rules/ shop user=ann path=/export/all
   weir explain --addr http://127.0.0.1:8082 --json demo client_id=alice
-  weir explain --addr http://127.0.0.1:8082 --id 0f1e2d3c4b5a6978`,
+  weir explain --addr http://127.0.0.1:8082 --id 0f1e2d3c4b5a6978
+  weir explain --addr https://weir.example:8082 --ca ca.pem --token-file token demo client_id=alice`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("id") {
 				return cobra.NoArgs(cmd, args)
@@ -49,7 +50,7 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
 	}
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		if id != "" {
-			return explainDenial(cmd.Context(), o.addr, id, cmd.OutOrStdout(), o.asJSON)
+			return explainDenial(cmd.Context(), &o.addr, id, cmd.OutOrStdout(), o.asJSON)
 		}
 		q, err := o.request(args)
 		if err != nil {
@@ -84,11 +85,11 @@ func explainRules(path string, stderr io.Writer) (checker, error) {
 }
 
 // explainDenial tells why the daemon at addr denied what it gave this id.
-func explainDenial(ctx context.Context, addr, id string, out io.Writer, asJSON bool) error {
-	if addr == "" {
+func explainDenial(ctx context.Context, addr *address, id string, out io.Writer, asJSON bool) error {
+	if addr.url == "" {
 		return usagef("--id %s: write --addr URL too, the admin door of the daemon that denied", id)
 	}
-	line, err := askDenial(ctx, addr, id)
+	line, err := addr.askDenial(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/importenv"
 	"github.com/weir-limit/weir/internal/replay"
@@ -140,6 +141,9 @@ func noEmptyFlag(cmd *cobra.Command) error {
 func codeOf(err error) int {
 	if _, ok := errors.AsType[*source.FetchError](err); ok {
 		return exitFail
+	}
+	if _, ok := errors.AsType[*credentials.Error](err); ok {
+		return exitUsage
 	}
 	if _, ok := errors.AsType[*daemon.ConfigError](err); ok {
 		return exitUsage

@@ -38,11 +38,16 @@ often saves a fifth of the time, and the limit keeps it from costing too much
 memory.`,
 		Example: `  weir serve
   weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081
-  weir serve --rules http://127.0.0.1:9082/v1/export`,
+  weir serve --rules http://127.0.0.1:9082/v1/export
+  weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
+	f.StringVar(&c.RulesTokenFile, "rules-token-file", "", "`FILE` whose first line is the token to show the daemon that rules come from")
+	f.StringVar(&c.RulesCA, "rules-ca", "", "`FILE` with the CA to believe there (default: those of this machine)")
+	f.StringVar(&c.RulesCert, "rules-cert", "", "`FILE` with a certificate to show there")
+	f.StringVar(&c.RulesKey, "rules-key", "", "`FILE` with its key")
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service")

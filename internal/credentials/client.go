@@ -16,7 +16,17 @@ type Client struct{ Token, CA, Certificate, Key File }
 func (c *Client) Given() bool { return c.Token.Path != "" || c.WantsTLS() }
 
 // WantsTLS is whether there is something that only https uses.
-func (c *Client) WantsTLS() bool { return c.CA.Path+c.Certificate.Path+c.Key.Path != "" }
+func (c *Client) WantsTLS() bool { return c.forTLS().Path != "" }
+
+// forTLS is the first file that only https uses.
+func (c *Client) forTLS() File {
+	for _, f := range []File{c.CA, c.Certificate, c.Key} {
+		if f.Path != "" {
+			return f
+		}
+	}
+	return File{}
+}
 
 // shown is what the files of a Client say.
 type shown struct {
@@ -38,7 +48,7 @@ func (c *Client) Transport(u *url.URL) (http.RoundTripper, error) {
 	case (c.Certificate.Path == "") != (c.Key.Path == ""):
 		return nil, &Error{c.Certificate, "a certificate and its key go together; give " + c.Key.Flag + " too, or neither"}
 	case c.WantsTLS() && u.Scheme != "https":
-		return nil, fmt.Errorf("%s://%s knows no certificates; write https://%[2]s", u.Scheme, u.Host)
+		return nil, &Error{c.forTLS(), u.Scheme + "://" + u.Host + " knows no certificates; write https://" + u.Host}
 	}
 	f, err := open(time.Now(), readShown, c.Token, c.CA, c.Certificate, c.Key)
 	if err != nil {

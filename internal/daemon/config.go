@@ -18,6 +18,10 @@ type Config struct {
 	// RulesCache is the file that keeps the last good copy of rules from a URL.
 	// Empty: source.DefaultCache.
 	RulesCache string
+	// RulesTokenFile has the token to show the daemon that rules come from, RulesCA
+	// the CA to believe, RulesCert and RulesKey a certificate to show it. They are
+	// read again when they change. Empty: none, and the CAs of this machine.
+	RulesTokenFile, RulesCA, RulesCert, RulesKey string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port

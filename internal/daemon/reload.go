@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 )
@@ -27,10 +29,15 @@ type loaded struct {
 // not change.
 func openSource(c *Config) (*source.Source, error) {
 	if c.Rules == "" {
-		return nil, nil
+		_, err := carrier(c)
+		return nil, err
+	}
+	carry, err := carrier(c)
+	if err != nil {
+		return nil, err
 	}
 	s, err := source.Open(c.Rules, source.Options{
-		Cache: c.RulesCache, Poll: c.rulesPoll,
+		Cache: c.RulesCache, Poll: c.rulesPoll, Transport: carry,
 		NotCached: func(err error) {
 			c.Log.Warn("no copy of the rules is kept for a start without their source", "error", err)
 		},
@@ -39,6 +46,28 @@ func openSource(c *Config) (*source.Source, error) {
 		return nil, &ConfigError{"--rules", err.Error()}
 	}
 	return s, nil
+}
+
+// carrier carries requests to the daemon that rules come from; nil when it needs
+// to be shown nothing.
+func carrier(c *Config) (http.RoundTripper, error) {
+	show := credentials.Client{
+		Token:       credentials.File{Flag: "--rules-token-file", Path: c.RulesTokenFile},
+		CA:          credentials.File{Flag: "--rules-ca", Path: c.RulesCA},
+		Certificate: credentials.File{Flag: "--rules-cert", Path: c.RulesCert}, Key: credentials.File{Flag: "--rules-key", Path: c.RulesKey},
+	}
+	if !show.Given() {
+		return nil, nil
+	}
+	u, err := url.Parse(c.Rules)
+	if !source.IsURL(c.Rules) || err != nil {
+		return nil, &ConfigError{"--rules", "--rules-token-file, --rules-ca, --rules-cert and --rules-key are for a daemon; write --rules https://HOST:PORT/v1/export"}
+	}
+	carry, err := show.Transport(u)
+	if err != nil {
+		return nil, configError(err)
+	}
+	return carry, nil
 }
 
 // load reads the rules to begin with.
