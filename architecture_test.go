@@ -67,6 +67,11 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/resp", "weir/internal/rls weir/internal/httpapi weir/internal/webui", "a door can be left out without the others noticing"},
+	{"weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/internal/tracing/...", "traces are told what was decided, by whichever door"},
+	{
+		"weir/... -weir/internal/tracing/... -weir/internal/daemon -weir/cmd/...", "go.opentelemetry.io/... weir/internal/tracing/...",
+		"who is traced calls a hook: without traces nothing of OpenTelemetry runs",
+	},
 	{"weir/... -weir/cmd/...", "weir/internal/daemon", "only the command knows the whole"},
 	{"weir/... -weir/cmd/...", "weir/cmd/...", "nothing stands on the command"},
 	{"weir/... -weir/cmd/... -weir/examples/...", "os/signal github.com/spf13/... github.com/schollz/...", "flags, signals and progress bars belong to main"},

@@ -32,6 +32,9 @@ and passwords are read again when their files change, as above; connections
 stay. Where --tls-client-ca asks for the certificates of clients, only
 /healthz, /healthcheck and /readyz answer without.
 
+With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
+to an OpenTelemetry collector there.
+
 GOGC is 400 unless the environment says otherwise, and GOMEMLIMIT three
 quarters of the memory that the machine or its container has: collecting less
 often saves a fifth of the time, and the limit keeps it from costing too much

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/internal/tracing"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
@@ -36,7 +37,9 @@ type Daemon struct {
 	registry *prometheus.Registry
 	draining atomic.Bool
 	keys     keys
-	looking  sync.Mutex // held to look at keys
+	looking  sync.Mutex        // held to look at keys
+	traces   *tracing.Settings // nil: there are no traces
+	tracer   *tracing.Tracer   // likewise
 }
 
 // New makes a daemon. It reads the rules, and opens nothing yet. It fails with
@@ -45,7 +48,8 @@ type Daemon struct {
 func New(c Config) (*Daemon, error) {
 	c.fill()
 	keys, bad := openKeys(&c)
-	if err := errors.Join(c.check(), bad); err != nil {
+	traces, odd := readTraces()
+	if err := errors.Join(c.check(), bad, odd); err != nil {
 		return nil, err
 	}
 	from, err := openSource(&c)
@@ -54,7 +58,7 @@ func New(c Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		config: c, source: from, store: memstore.New(memstore.Options{}), denials: rules.NewDenials(),
-		registry: prometheus.NewRegistry(), keys: keys,
+		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
 	keys.register(d.registry)
@@ -97,8 +101,12 @@ func safe(l *bounded, config *tls.Config) net.Listener {
 // ends; then it drains and returns nil. It fails when a door can't be opened or
 // breaks.
 func (d *Daemon) Run(ctx context.Context) error {
+	if err := d.openTraces(ctx); err != nil {
+		return err
+	}
 	o, err := d.open(ctx)
 	if err != nil {
+		d.closeTraces(ctx)
 		return err
 	}
 	if !d.config.adminLocal() && d.keys.tls == nil {
@@ -146,16 +154,17 @@ func serve(door string, err error) error {
 
 // open opens all doors, or none.
 func (d *Daemon) open(ctx context.Context) (o doors, err error) {
-	api, err := httpapi.New(d.limiter, httpapi.Options{
+	httpTraces, grpcTraces := d.traceHooks()
+	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
-		Observe: d.metrics.httpCall, Panicked: d.metrics.panicked("http"),
+		Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
 		return o, err
 	}
-	o.grpc = rls.New(d.limiter, rls.Options{
+	o.grpc = rls.New(d.decider(), rls.Options{
 		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
-		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Panicked: d.metrics.panicked("grpc"),
+		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(api))
@@ -266,6 +275,7 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	if err := g.Wait(); err != nil {
 		d.config.Log.Warn("calls were cut off: they took longer than draining may", "error", err)
 	}
+	d.closeTraces(limit)
 	if err := closeServer(limit, o.admin); err != nil {
 		d.config.Log.Warn("admin calls were cut off", "error", err)
 	}

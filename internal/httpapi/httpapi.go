@@ -37,6 +37,10 @@ type Options struct {
 	Observe func(route string, status int, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
+	// Trace is called before each call that a route answers, with its path, and
+	// may give the call a context. What it returns is called afterwards, unless it
+	// is nil. Nil: nobody traces.
+	Trace func(r *http.Request, route string) (traced *http.Request, end func(status int))
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }
@@ -105,9 +109,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !found.allows(r.Method):
 		w.Header().Set("Allow", found.allow())
 		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})
+	case a.options.Trace != nil:
+		status = a.trace(&found, w, r)
 	default:
 		status = found.of(r.Method)(w, r)
 	}
+}
+
+// trace answers a call that may be traced.
+func (a *API) trace(found *route, w http.ResponseWriter, r *http.Request) (status int) {
+	status = http.StatusInternalServerError // of one that panics
+	r, end := a.options.Trace(r, found.path)
+	if end != nil {
+		defer func() { end(status) }()
+	}
+	status = found.of(r.Method)(w, r)
+	return status
 }
 
 // scratch is the memory of one call, used again by later ones.

@@ -60,6 +60,9 @@ type Options struct {
 	Observe func(code codes.Code, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
+	// Trace is called before each call, and may give it a context. What it returns
+	// is called afterwards, unless it is nil. Nil: nobody traces.
+	Trace func(context.Context) (traced context.Context, end func(codes.Code))
 	// Panicked is called after a call that panicked was answered with INTERNAL.
 	Panicked func()
 }
@@ -160,6 +163,12 @@ func (s *Server) Stop(ctx context.Context) error {
 // happens in a call, the process lives on.
 func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
 	start := time.Now()
+	if s.options.Trace != nil {
+		var end func(codes.Code)
+		if ctx, end = s.options.Trace(ctx); end != nil {
+			defer func() { end(status.Code(err)) }()
+		}
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.options.Log.Error("a call panicked", "route", "ShouldRateLimit", "panic", p, "stack", string(debug.Stack()))

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/tracing"
+	"github.com/weir-limit/weir/rules"
+)
+
+// readTraces is what the environment says of traces; nil: there are none. It is
+// that of the process, because OpenTelemetry reads it by itself.
+func readTraces() (*tracing.Settings, error) {
+	s, err := tracing.Read(os.Getenv)
+	return s, envFault(err)
+}
+
+// openTraces makes the tracer of the doors, or none.
+func (d *Daemon) openTraces(ctx context.Context) error {
+	if d.traces == nil {
+		return nil
+	}
+	t, err := d.traces.Open(ctx, tracing.Options{Version: d.config.Version, Log: d.config.Log})
+	if err != nil {
+		return envFault(err)
+	}
+	d.tracer = t
+	return d.registry.Register(newTraceMetrics(t))
+}
+
+func envFault(err error) error {
+	if bad, ok := errors.AsType[*tracing.EnvError](err); ok {
+		return &ConfigError{bad.Variable, bad.Text}
+	}
+	return err
+}
+
+// closeTraces sends what is left. Who waits for it, waits for a stop.
+func (d *Daemon) closeTraces(ctx context.Context) {
+	if d.tracer == nil {
+		return
+	}
+	if err := d.tracer.Close(ctx); err != nil {
+		d.config.Log.Warn("some traces are lost", "error", err)
+	}
+}
+
+// decider is what the HTTP and gRPC doors ask: the limiter itself when there are
+// no traces.
+func (d *Daemon) decider() httpapi.Limiter {
+	if d.tracer == nil {
+		return d.limiter
+	}
+	return traced{d.limiter}
+}
+
+// traceHooks are what the doors call; nil when there are no traces.
+func (d *Daemon) traceHooks() (
+	http func(*http.Request, string) (*http.Request, func(int)), grpc func(context.Context) (context.Context, func(codes.Code)),
+) {
+	if d.tracer == nil {
+		return nil, nil
+	}
+	return d.tracer.HTTP, d.tracer.GRPC
+}
+
+// traced tells the spans of calls what was decided.
+type traced struct{ *meter }
+
+// Check is that of meter.
+func (t traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+	a, err := t.meter.Check(ctx, r)
+	if err == nil {
+		tracing.Decided(ctx, a)
+	}
+	return a, err
+}
+
+// traceMetrics tells what became of spans, when it is asked.
+type traceMetrics struct {
+	tracer *tracing.Tracer
+	spans  *prometheus.Desc
+}
+
+func newTraceMetrics(t *tracing.Tracer) *traceMetrics {
+	return &traceMetrics{t, prometheus.NewDesc("weir_trace_spans_total",
+		"Spans by what became of them: sent; failed, for the collector did not take them; dropped, for too many were waiting.", []string{"result"}, nil)}
+}
+
+// Describe sends the description, for prometheus.Collector.
+func (m *traceMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.spans }
+
+// Collect sends the counts, for prometheus.Collector.
+func (m *traceMetrics) Collect(to chan<- prometheus.Metric) {
+	s := m.tracer.Stats()
+	for result, n := range map[string]int64{"sent": s.Sent, "failed": s.Failed, "dropped": s.Dropped} {
+		to <- prometheus.MustNewConstMetric(m.spans, prometheus.CounterValue, float64(n), result)
+	}
+}
