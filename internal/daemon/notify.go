@@ -3,7 +3,12 @@ package daemon
 import (
 	"context"
 	"net"
+	"time"
 )
+
+// notifyTimeout is how long who started the daemon may be too busy to be told;
+// then it starts, or stops, all the same.
+const notifyTimeout = time.Second
 
 // notify tells systemd, or who else started the daemon, how it fares: sd_notify
 // (3) has the words. Nobody wants to know where there is no socket.
@@ -14,6 +19,7 @@ func (d *Daemon) notify(state string) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(context.Background(), "unixgram", d.config.NotifySocket)
 	if err == nil {
+		_ = c.SetWriteDeadline(time.Now().Add(notifyTimeout)) // it is open
 		_, err = c.Write([]byte(state))
 		_ = c.Close() // a datagram has left, or it has not
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // caddy starts a server with docs/integrations/Caddyfile.
-func caddy(t *testing.T, weir, backend string) (url string) {
+func caddy(t *testing.T, config func(string) string, weir, backend string) (url string) {
 	t.Helper()
 	path := program(t, "caddy")
 	at := free(t)
@@ -17,7 +17,7 @@ func caddy(t *testing.T, weir, backend string) (url string) {
 		t.Fatal(err)
 	}
 	text := recipe(t, filepath.Join(recipes, "Caddyfile"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "http://:80 {", "http://:"+port+" {\n\tbind 127.0.0.1")
-	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), "{\n\tadmin off\n}\n"+text)
+	file := write(t, filepath.Join(t.TempDir(), "Caddyfile"), "{\n\tadmin off\n}\n"+config(text))
 	p := start(t, command(t, path, "run", "--config", file, "--adapter", "caddyfile"))
 	p.listening(t, at)
 	return "http://" + at
@@ -26,7 +26,7 @@ func caddy(t *testing.T, weir, backend string) (url string) {
 func TestCaddy(t *testing.T) {
 	t.Parallel()
 	d, b := edge(t), newBackend(t)
-	url := caddy(t, d.http, b.address)
+	url := caddy(t, patient, d.http, b.address)
 	throttles(t, url, b)
 
 	// Where weir answered and the backend broke, nothing is sent twice.
@@ -36,4 +36,11 @@ func TestCaddy(t *testing.T) {
 	}
 	d.kill(t)
 	open(t, url, b)
+}
+
+// TestCaddyTimeout: a daemon that hangs delays requests, and ends none.
+func TestCaddyTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	open(t, caddy(t, asItIs, hanging(t), b.address), b)
 }

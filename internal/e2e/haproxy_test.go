@@ -15,7 +15,7 @@ func haproxy(t *testing.T, config func(string) string, weir, backend string) (ur
 	path := program(t, "haproxy")
 	at, inner := free(t), free(t)
 	dir := t.TempDir()
-	lua := write(t, filepath.Join(dir, "weir.lua"), recipe(t, filepath.Join(recipes, "weir.lua"), "127.0.0.1:8079", inner))
+	lua := write(t, filepath.Join(dir, "weir.lua"), config(recipe(t, filepath.Join(recipes, "weir.lua"), "127.0.0.1:8079", inner)))
 	cfg := write(t, filepath.Join(dir, "haproxy.cfg"), config(recipe(
 		t, filepath.Join(recipes, "haproxy.cfg"),
 		"/etc/haproxy/weir.lua", lua, "127.0.0.1:8079", inner, "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "bind :80\n", "bind "+at+"\n",
@@ -28,7 +28,7 @@ func haproxy(t *testing.T, config func(string) string, weir, backend string) (ur
 func TestHAProxy(t *testing.T) {
 	t.Parallel()
 	d, b := edge(t), newBackend(t)
-	url := haproxy(t, same, d.http, b.address)
+	url := haproxy(t, patient, d.http, b.address)
 	throttles(t, url, b)
 	d.kill(t)
 	open(t, url, b)
@@ -38,13 +38,13 @@ func TestHAProxy(t *testing.T) {
 func TestHAProxyTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	open(t, haproxy(t, same, hanging(t), b.address), b)
+	open(t, haproxy(t, asItIs, hanging(t), b.address), b)
 }
 
 func TestHAProxyFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	closed(t, haproxy(t, func(text string) string { return without(t, text, "# fail open") }, free(t), b.address), b, http.StatusServiceUnavailable)
+	closed(t, haproxy(t, func(text string) string { return without(text, "# fail open") }, free(t), b.address), b, http.StatusServiceUnavailable)
 }
 
 // hanging is an address where calls are taken and never answered.

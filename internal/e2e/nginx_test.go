@@ -34,26 +34,39 @@ http {
 	return "http://" + at
 }
 
-func same(text string) string { return text }
+// patient is a recipe that waits longer than any machine needs: how long it
+// really waits is not what most tests are about.
+func patient(text string) string {
+	return strings.NewReplacer("100ms", "20s", "200ms", "20s", "timeout = 500", "timeout = 20000").Replace(text)
+}
+
+func asItIs(text string) string { return text }
 
 func TestNginx(t *testing.T) {
 	t.Parallel()
 	d, b := edge(t), newBackend(t)
-	url := nginx(t, same, d.http, b.address)
+	url := nginx(t, patient, d.http, b.address)
 	throttles(t, url, b)
 
-	// Connections to weir are kept: one client needs one at a time.
-	if n := d.metric(t, `weir_connections{door="http"}`); n < 1 || n > 4 {
+	// Connections to weir are kept, those of denials too.
+	if n := d.metric(t, `weir_connections{door="http"}`); n < 1 || n > 32 {
 		t.Errorf("%v connections to weir are open", n)
 	}
 	d.kill(t)
 	open(t, url, b)
 }
 
+// TestNginxTimeout: a daemon that hangs delays requests, and ends none.
+func TestNginxTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	open(t, nginx(t, asItIs, hanging(t), b.address), b)
+}
+
 func TestNginxFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	url := nginx(t, func(text string) string { return without(t, text, "# fail open") }, free(t), b.address)
+	url := nginx(t, func(text string) string { return without(text, "# fail open") }, free(t), b.address)
 	closed(t, url, b, http.StatusInternalServerError)
 	if a := newClient(t).ask(http.MethodGet, url+"/weir", ""); a.status != http.StatusNotFound || strings.Contains(a.body, "domain") {
 		t.Errorf("from outside: %v", a)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,7 +18,12 @@ import (
 // TestNodeClients: the stock Redis clients of Node, by RESP2 and RESP3.
 func TestNodeClients(t *testing.T) {
 	t.Parallel()
-	node, modules := program(t, "node"), nodeModules(t)
+	node := program(t, "node")
+	version, err := exec.CommandContext(t.Context(), node, "-p", "parseInt(process.versions.node)").Output()
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(version))); err != nil || n < 20 {
+		t.Skipf("SKIPPED ALOUD: the clients want Node 20, and here is %s(%v)", version, err)
+	}
+	modules := nodeModules(t)
 	d := edge(t, "--resp", "127.0.0.1:0")
 	_, port, err := net.SplitHostPort(d.resp)
 	if err != nil {

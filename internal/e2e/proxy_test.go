@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -58,19 +59,21 @@ func (c *client) ask(method, url, body string, fields ...string) answer {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
-		c.t.Fatal(err)
+		c.t.Error(err)
+		return answer{}
 	}
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Add(fields[i], fields[i+1])
 	}
 	response, err := c.Do(r)
 	if err != nil {
-		c.t.Fatal(err)
+		c.t.Error(err)
+		return answer{}
 	}
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
 	if err != nil {
-		c.t.Fatal(err)
+		c.t.Error(err)
 	}
 	return answer{response.StatusCode, response.Header, string(b)}
 }
@@ -107,9 +110,32 @@ func throttles(t *testing.T, url string, b *backend) {
 			t.Errorf("the backend was called %d times by %q", n, key)
 		}
 	}
+	crowd(t, url)
 	// Who writes what weir refuses does not get around it.
 	if a := c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", strings.Repeat("x", 5000)); a.status < 400 {
 		t.Errorf("a key of 5000 bytes: %v", a)
+	}
+}
+
+// crowd sends what goes beyond a limit all at once.
+func crowd(t *testing.T, url string) {
+	t.Helper()
+	c := newClient(t)
+	var passed, denied atomic.Int64
+	var g sync.WaitGroup
+	for range 60 {
+		g.Go(func() {
+			switch a := c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", "crowd"); a.status {
+			case http.StatusOK:
+				passed.Add(1)
+			case http.StatusTooManyRequests:
+				denied.Add(1)
+			}
+		})
+	}
+	g.Wait()
+	if passed.Load() != 5 || denied.Load() != 55 {
+		t.Errorf("of 60 at once %d passed, and %d were denied", passed.Load(), denied.Load())
 	}
 }
 

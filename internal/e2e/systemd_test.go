@@ -70,6 +70,13 @@ func TestNotify(t *testing.T) {
 	if <-d.ended; d.err != nil {
 		t.Error(d.err)
 	}
+
+	// Nobody who listens is no reason not to start.
+	cmd = command(t, binary, serveArgs(nil)...)
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name+"gone")
+	if d := startDaemon(t, cmd); d.stop() != nil || !strings.Contains(d.output.String(), `state="READY=1"`) {
+		t.Errorf("%v\n%s", d.err, d.output)
+	}
 }
 
 // TestUnitArguments starts weir as the unit does, but for where.
