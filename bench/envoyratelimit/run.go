@@ -29,7 +29,6 @@ type comparison struct {
 	options options
 	built   *built
 	servers *servers
-	gen     *generator
 	result  result
 }
 
@@ -180,6 +179,10 @@ func (c *comparison) damaged(ctx context.Context) error {
 	for i := range c.options.broken {
 		f := g.file(fmt.Sprintf("b%d", i))
 		text := g.broken(f)
+		if g.chance(3) {
+			f.level = anyLevel()
+			text = g.merging(f.domain)
+		}
 		ok, err := c.accepted(ctx, text)
 		if err != nil {
 			return err
