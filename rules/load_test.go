@@ -177,7 +177,9 @@ func TestLoadBounds(t *testing.T) {
 	}
 }
 
-// TestMerge: what << takes over means what it would mean written out.
+// TestMerge: what << takes over means what it would mean written out, and a
+// rate_limit keeps what the one in its place does not say. make compare-ratelimit
+// finds that envoyproxy/ratelimit reads it so.
 func TestMerge(t *testing.T) {
 	set, err := rules.Parse("rules.yaml", []byte(`
 domain: shop
@@ -192,6 +194,15 @@ descriptors:
     rate_limit:
       <<: *limit
       requests_per_unit: 7
+  - <<: *base
+    value: /d
+    rate_limit: {unit: hour}
+  - value: /e
+    rate_limit: {requests_per_unit: 9}
+    <<: {key: path, rate_limit: {unit: day}}
+  - <<: [{rate_limit: {unit: second}}, *base]
+    key: ~
+    <<: {key: path, value: /f}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +211,10 @@ descriptors:
 	for _, r := range set.Rules() {
 		got = append(got, r.Name+" "+r.Limit.String())
 	}
-	want := []string{"shop/path=/a 5/min fixed-window", "shop/path=/b 5/min fixed-window", "shop/path=/c 7/min fixed-window"}
+	want := []string{
+		"shop/path=/a 5/min fixed-window", "shop/path=/b 5/min fixed-window", "shop/path=/c 7/min fixed-window",
+		"shop/path=/d 5/h fixed-window", "shop/path=/e 9/24h fixed-window", "shop/path=/f 5/s fixed-window",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -41,23 +41,42 @@ func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
 			continue
 		}
 		name := it.key.Value
-		before, double := m.members[name]
-		if double && !merged[name] {
+		if before, double := m.members[name]; double && !merged[name] {
 			f.add(it.key, SeverityError, rule, "duplicate key %q, also in line %d", name, before.key.Line)
 			continue
 		}
-		if !double {
-			m.order = append(m.order, name)
-		}
-		m.members[name] = it
+		m.put(it)
 		delete(merged, name)
 	}
 	return m, true
 }
 
+// put adds a member, in place of one with the same key; but a rate_limit and
+// metadata keep what the new one does not say, as with envoyproxy/ratelimit.
+func (m *mapping) put(it member) {
+	name := it.key.Value
+	before, there := m.members[name]
+	if !there {
+		m.order = append(m.order, name)
+	}
+	if there && (name == "rate_limit" || name == "metadata") && before.value.Kind == yaml.MappingNode && it.value.Kind == yaml.MappingNode {
+		it.value = over(before.value, it.value)
+	}
+	m.members[name] = it
+}
+
+// over is a mapping that takes over what below has and it has not.
+func over(below, it *yaml.Node) *yaml.Node {
+	both := *it
+	merge := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!merge", Value: "<<", Line: it.Line, Column: it.Column}
+	both.Content = append([]*yaml.Node{merge, below}, it.Content...)
+	return &both
+}
+
 // merge takes over the keys of the mapping that << names, or of several: of
-// equal keys the first. Keys that are written beside << replace them, which
-// readers of YAML agree on only where << comes first.
+// equal keys the first. Keys that are written after it replace them, and it
+// replaces those written before, which readers of YAML do not agree on; this is
+// how envoyproxy/ratelimit's does.
 func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule string) {
 	const should = "<< takes a mapping, by its alias (*), or a list of them"
 	if f.merges++; f.merges > maxMerges {
@@ -69,20 +88,17 @@ func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule str
 	if it.value.Kind == yaml.SequenceNode {
 		from = it.value.Content
 	}
-	for _, n := range from {
+	for _, n := range slices.Backward(from) {
 		other, ok := f.mapping(follow(n), rule, should)
 		if !ok {
 			continue
 		}
 		for _, name := range other.order {
-			if before, there := m.members[name]; there {
-				if !merged[name] {
-					f.add(it.key, SeverityError, rule, "<< brings %q, which line %d has already; write << first", name, before.key.Line)
-				}
-				continue
+			if before, there := m.members[name]; there && !merged[name] {
+				f.add(it.key, SeverityWarning, rule, "<< brings %q in place of what line %d says; write << first, then your own keys count", name, before.key.Line)
 			}
-			m.members[name], merged[name] = other.members[name], true
-			m.order = append(m.order, name)
+			m.put(other.members[name])
+			merged[name] = true
 		}
 	}
 }
