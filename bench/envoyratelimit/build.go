@@ -91,7 +91,7 @@ func (b *built) opinions(ctx context.Context, text string) (peer, ours opinion, 
 	if err != nil {
 		return peer, ours, err
 	}
-	defer os.RemoveAll(dir) // a leftover in the folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the folder for such things
 	name := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		return peer, ours, err

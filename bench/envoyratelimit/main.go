@@ -25,7 +25,7 @@ const (
 type options struct {
 	seed                            uint64
 	requests, files, broken, shrink int
-	json                            bool
+	json, bench                     bool
 	source, weir                    string
 }
 
@@ -44,6 +44,7 @@ func compare(ctx context.Context) int {
 	flag.IntVar(&o.broken, "broken", 300, "rule files that are broken at random")
 	flag.IntVar(&o.shrink, "shrink", 80, "tries to make a finding smaller")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
+	flag.BoolVar(&o.bench, "bench", false, "measure both instead of comparing them")
 	flag.StringVar(&o.source, "ratelimit", "", "`DIR` of a checkout of envoyproxy/ratelimit (default the version of go.mod)")
 	flag.StringVar(&o.weir, "weir", "../..", "`DIR` of Weir")
 	flag.Parse()
@@ -56,7 +57,11 @@ func compare(ctx context.Context) int {
 		fmt.Fprintln(os.Stderr, "not compared:", err)
 		return exitNot
 	}
-	if err := result.print(os.Stdout, o.json); err != nil {
+	report := result.print
+	if o.bench {
+		report = result.printMeasured
+	}
+	if err := report(os.Stdout, o.json); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitNot
 	}
@@ -71,7 +76,7 @@ func (o options) run(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // a leftover in the folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the folder for such things
 	c := &comparison{options: o}
 	if c.built, err = build(ctx, dir, o.source, o.weir); err != nil {
 		return nil, err
@@ -80,7 +85,11 @@ func (o options) run(ctx context.Context) (*result, error) {
 	if c.servers, err = newServers(ctx, c.built); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{c.probe, c.streams, c.damaged, c.doors} {
+	steps := []func(context.Context) error{c.probe, c.streams, c.damaged, c.doors}
+	if o.bench {
+		steps = []func(context.Context) error{c.bench}
+	}
+	for _, step := range steps {
 		if err = step(ctx); err != nil {
 			break
 		}

@@ -22,6 +22,8 @@ type result struct {
 	Known        []class   `json:"known"`
 	Unclassified int       `json:"unclassified"`
 	Findings     []finding `json:"findings"`
+
+	Measured []measured `json:"measured,omitempty"`
 }
 
 // seen counts a known difference.
@@ -42,6 +44,13 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	}
+	_, err := io.WriteString(w, r.text())
+	return err
+}
+
+// text is the result for people.
+func (r *result) text() string {
+	w := new(strings.Builder)
 	fmt.Fprintf(w, "envoyproxy/ratelimit %s, seed %d: %d rule files (%d refused by both), %d requests\n", r.Peer, r.Seed, r.Files, r.Refused, r.Requests)
 	for _, f := range []struct {
 		there bool
@@ -69,7 +78,7 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 			fmt.Fprintf(w, "  request: %s\n", q)
 		}
 	}
-	return nil
+	return w.String()
 }
 
 func jsonOf(requests []*rls.RateLimitRequest) []string {

@@ -24,8 +24,8 @@ type process struct {
 	end chan struct{} // closed when it is gone
 }
 
-func start(dir string, env []string, name string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(name, args...), end: make(chan struct{})}
+func start(ctx context.Context, dir string, env []string, name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.CommandContext(ctx, name, args...), end: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -78,10 +78,10 @@ func (p *process) await(ctx context.Context, what string, ready func() error) er
 }
 
 // ports are free ports of the loopback address.
-func ports(n int) ([]int, error) {
+func ports(ctx context.Context, n int) ([]int, error) {
 	var found []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ type servers struct {
 
 // newServers starts a Redis for both's lifetimes; load starts the rest.
 func newServers(ctx context.Context, b *built) (*servers, error) {
-	free, err := ports(1)
+	free, err := ports(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func newServers(ctx context.Context, b *built) (*servers, error) {
 	if s.dir, err = os.MkdirTemp("", "compare-ratelimit-"); err != nil {
 		return nil, err
 	}
-	s.redis, err = start(s.dir, nil, b.redis, "--port", strconv.Itoa(s.redisPort), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir)
+	s.redis, err = start(ctx, s.dir, nil, b.redis, "--port", strconv.Itoa(s.redisPort), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
@@ -160,7 +160,7 @@ func (s *servers) load(ctx context.Context, files map[string]string) error {
 }
 
 func (s *servers) startPeer(ctx context.Context) error {
-	p, err := ports(3)
+	p, err := ports(ctx, 3)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s *servers) startPeer(ctx context.Context) error {
 		"BACKEND_TYPE=redis", "REDIS_SOCKET_TYPE=tcp", fmt.Sprintf("REDIS_URL=127.0.0.1:%d", s.redisPort),
 		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error", "RESPONSE_DYNAMIC_METADATA=true",
 	}
-	if s.peerRun, err = start(s.dir, env, s.built.peer); err != nil {
+	if s.peerRun, err = start(ctx, s.dir, env, s.built.peer); err != nil {
 		return err
 	}
 	if s.peer, err = dial("envoyproxy/ratelimit", local(p[0]), local(p[1])); err != nil {
@@ -181,11 +181,11 @@ func (s *servers) startPeer(ctx context.Context) error {
 }
 
 func (s *servers) startOurs(ctx context.Context, folder string) error {
-	p, err := ports(3)
+	p, err := ports(ctx, 3)
 	if err != nil {
 		return err
 	}
-	s.oursRun, err = start(s.dir, nil, s.built.weir, "serve", "--rules", folder, "--http", local(p[0]), "--grpc", local(p[1]), "--admin", local(p[2]))
+	s.oursRun, err = start(ctx, s.dir, nil, s.built.weir, "serve", "--rules", folder, "--http", local(p[0]), "--grpc", local(p[1]), "--admin", local(p[2]))
 	if err != nil {
 		return err
 	}
