@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -298,6 +299,42 @@ func TestDocumentHasAllWords(t *testing.T) {
 	for _, w := range words {
 		if !regexp.MustCompile("`" + regexp.QuoteMeta(w) + "[ `]").Match(page) {
 			t.Errorf("%s does not tell what `%s` means", algorithmsPage, w)
+		}
+	}
+}
+
+// TestEnvoyDifferences: programs and transcripts speak of the differences in
+// docs/envoy.md by their numbers, so each must be there, once.
+func TestEnvoyDifferences(t *testing.T) {
+	page, err := os.ReadFile("docs/envoy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (D\d+) \| [^|]{20,} \| [^|]{10,} \|$`).FindAllSubmatch(page, -1) {
+		rows[string(m[1])]++
+	}
+	for i := range rows {
+		if rows[i] != 1 {
+			t.Errorf("%s stands %d times in the tables", i, rows[i])
+		}
+	}
+	if len(rows) < 30 || rows[fmt.Sprintf("D%d", len(rows))] != 1 {
+		t.Errorf("%d differences, not all from D1 on: %v", len(rows), rows)
+	}
+	files, err := filepath.Glob("internal/daemon/testdata/envoy/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, name := range append(files, "docs/envoy.md", "internal/importenv/variables.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range regexp.MustCompile(`\bD\d+\b`).FindAllString(string(text), -1) {
+			if rows[id] == 0 {
+				t.Errorf("%s speaks of %s, which docs/envoy.md does not list", name, id)
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ the same. For each variable that is set, stderr tells what became of it: a flag,
 not needed and why, or what differs and what to do. Passwords are not printed:
 the command takes them from the same variables.`,
 		Example: `  weir import-env ratelimit.env
-  kubectl exec deploy/ratelimit -- env | weir import-env -`,
+  kubectl set env deploy/ratelimit --list | weir import-env -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			env, err := environment(args, cmd.InOrStdin())

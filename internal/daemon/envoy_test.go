@@ -279,3 +279,49 @@ func unescape(t *testing.T, text string) string {
 	}
 	return plain
 }
+
+// TestEnvoyPage: the queries in docs/envoy.md speak of metrics and labels that
+// there are.
+func TestEnvoyPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/envoy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value_to_metric: true, limits: [1/day]}\n")})
+	asked := &rlsv3.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}}}}
+	door := rlsv3.NewRateLimitServiceClient(client(t, r.grpc))
+	if _, err := door.ShouldRateLimit(t.Context(), asked); err != nil {
+		t.Fatal(err)
+	}
+	_, told := get(t, "http://"+r.admin+"/metrics")
+	series := regexp.MustCompile(`(?m)^([a-z_]+)(\{.*\})? `).FindAllStringSubmatch(told, -1)
+	checked := 0
+	for _, m := range regexp.MustCompile(`[^.\w]((?:weir|go)_[a-z_]+)(\{[^}]*\})?`).FindAllSubmatch(page, -1) {
+		name, matchers := string(m[1]), regexp.MustCompile(`[a-z]+!?="[^"]*"`).FindAllString(string(m[2]), -1)
+		found := false
+		for _, s := range series {
+			found = found || s[1] == name && hasLabels(s[2], matchers)
+		}
+		if checked++; !found {
+			t.Errorf("%s: there is no such series", m[0])
+		}
+	}
+	if checked < 15 {
+		t.Errorf("checked %d", checked)
+	}
+}
+
+// hasLabels is whether a series may have the labels of a query; what errors are
+// there, and which rules are in shadow, is not known here.
+func hasLabels(series string, matchers []string) bool {
+	for _, m := range matchers {
+		name, value, _ := strings.Cut(strings.ReplaceAll(m, "!=", "="), "=")
+		if !strings.Contains(series, name+"=") {
+			return false
+		}
+		if name == "door" && !strings.Contains(series, name+"="+value) {
+			return false
+		}
+	}
+	return true
+}
