@@ -247,3 +247,33 @@ func TestDenialsAtOnce(t *testing.T) {
 		t.Errorf("%d found, %+v", found, s)
 	}
 }
+
+// TestRecallOverflow: where keys share what a full store has left, a denial is
+// never told to be none.
+func TestRecallOverflow(t *testing.T) {
+	c := &clocked{memstore.New(memstore.Options{MaxKeys: 1}), start}
+	l := rules.NewLimiter(c, parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]"))
+	remember(t, l)
+	var told, forgot int
+	for i := range 3000 {
+		r := ask()
+		for j := range 4 {
+			r.Descriptors = append(r.Descriptors, costs(descriptor(fmt.Sprintf("user=%d-%d", i, j)), 2))
+		}
+		a := check(t, l, r)
+		if a.Allowed {
+			continue
+		}
+		switch e, err := l.Recall(t.Context(), a.ID); {
+		case errors.Is(err, rules.ErrForgotten):
+			forgot++
+		case err != nil || e.Answer.Allowed:
+			t.Fatal(e, err)
+		default:
+			told++
+		}
+	}
+	if told == 0 || forgot == 0 {
+		t.Errorf("%d told, %d forgotten: the test tests nothing", told, forgot)
+	}
+}

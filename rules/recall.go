@@ -57,6 +57,10 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recall %s: %w", id, err)
 	}
+	if e.Answer.Allowed {
+		return nil, fmt.Errorf("%w: it was denied at %s together with others whose keys had no room in the store; what each had used is not known",
+			ErrForgotten, h.at.Time().Format(time.RFC3339))
+	}
 	e.ID, e.Answer.ID = id, id
 	return e, nil
 }

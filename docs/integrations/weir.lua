@@ -1,6 +1,6 @@
 -- http-request lua.weir QUERY asks /auth?domain=edge&QUERY and sets
 --   txn.weir.outcome   allowed, denied, away (nobody answered), or fault
---   txn.weir.limit, txn.weir.policy, txn.weir.retry   the headers of the answer
+--   txn.weir.limit, txn.weir.policy, txn.weir.retry, txn.weir.denial   the headers of the answer
 -- What a client writes goes into a header, never into QUERY.
 
 local auth = "http://127.0.0.1:8079/auth?domain=edge&"
@@ -22,7 +22,7 @@ core.register_action("weir", {"http-req"}, function(txn, query)
 	local result = outcome(answer and answer.status or 0)
 	txn:set_var("txn.weir.outcome", result)
 	if result ~= "allowed" and result ~= "denied" then return end
-	for variable, field in pairs({limit = "ratelimit", policy = "ratelimit-policy", retry = "retry-after"}) do
+	for variable, field in pairs({limit = "ratelimit", policy = "ratelimit-policy", retry = "retry-after", denial = "weir-denial"}) do
 		local values = answer.headers[field]
 		if values then txn:set_var("txn.weir." .. variable, values[0]) end
 	end

@@ -102,7 +102,7 @@ func throttles(t *testing.T, url string, b *backend) {
 			case i < 5 && (a.status != http.StatusOK || a.body != "POST /export/all body"):
 				t.Errorf("export %d by %q: %v", i, key, a)
 			case i >= 5 && (a.status != http.StatusTooManyRequests || a.field("Retry-After") != "720" ||
-				a.field("RateLimit") != `"exports";r=0;t=720` || a.field("RateLimit-Policy") != `"exports";q=5;w=3600`):
+				a.field("RateLimit") != `"exports";r=0;t=720` || a.field("RateLimit-Policy") != `"exports";q=5;w=3600` || len(a.field("Weir-Denial")) != 16):
 				t.Errorf("export %d by %q: %v", i, key, a)
 			}
 		}
