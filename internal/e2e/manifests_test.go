@@ -125,8 +125,21 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("%+v: %v", p, a)
 		}
 	}
-	if v := pod.Spec.Volumes[0]; v.ConfigMap.Name != objects["ConfigMap"].Metadata.Name || c.VolumeMounts[0].Name != v.Name || !slices.Contains(c.Args, c.VolumeMounts[0].MountPath) {
-		t.Errorf("the rules are not where weir looks: %+v, %+v", v, c.VolumeMounts)
+	door := "http://127.0.0.1" + d.admin[strings.LastIndexByte(d.admin, ':'):]
+	if a := newClient(t).ask("GET", door+"/metrics", ""); a.status != 401 {
+		t.Errorf("the admin door, without a token: %v", a)
+	}
+	// Prometheus comes by the service's name.
+	if a := newClient(t).ask("GET", door+"/metrics", "", "Authorization", "Bearer "+adminToken, "Host", "weir:8082"); a.status != 200 {
+		t.Errorf("the admin door, with its token: %v", a)
+	}
+	if v := pod.Spec.Volumes[0]; v.ConfigMap.Name != objects["ConfigMap"].Metadata.Name {
+		t.Errorf("the rules are not those of %s: %+v", objects["ConfigMap"].Metadata.Name, v)
+	}
+	for i, v := range pod.Spec.Volumes {
+		if m := c.VolumeMounts[i]; m.Name != v.Name || !strings.Contains(strings.Join(c.Args, " "), "="+m.MountPath) {
+			t.Errorf("%s is not where weir looks: %+v", v.Name, m)
+		}
 	}
 	for name, text := range objects["ConfigMap"].Data {
 		if set, err := rules.Parse(name, []byte(text)); err != nil || len(set.Rules()) == 0 {

@@ -64,6 +64,9 @@ func (c *client) ask(method, url, body string, fields ...string) answer {
 	}
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Add(fields[i], fields[i+1])
+		if fields[i] == "Host" {
+			r.Host = fields[i+1]
+		}
 	}
 	response, err := c.Do(r)
 	if err != nil {

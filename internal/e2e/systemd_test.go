@@ -89,21 +89,20 @@ func TestUnitArguments(t *testing.T) {
 	serve(t, elsewhere(t, strings.Fields(m[1]))...)
 }
 
-// elsewhere is arguments of weir serve with the rules and ports of this test.
+const adminToken = "this-is-no-secret-at-all"
+
+// elsewhere is arguments of weir serve with the rules, token and ports of a test.
 func elsewhere(t *testing.T, args []string) []string {
 	t.Helper()
 	rules := t.TempDir()
 	write(t, filepath.Join(rules, "edge.yaml"), recipe(t, filepath.Join(recipes, "rules.yaml")))
+	token := write(t, filepath.Join(t.TempDir(), "token"), adminToken+"\n")
 	port := regexp.MustCompile(`:\d+$`)
 	out := make([]string, len(args))
 	for i, a := range args {
-		switch {
-		case a == "/etc/weir/rules":
-			a = rules
-		case port.MatchString(a):
-			a = port.ReplaceAllString(a, ":0")
-		}
-		out[i] = a
+		a = strings.Replace(a, "/etc/weir/rules", rules, 1)
+		a = strings.Replace(a, "/etc/weir/admin/token", token, 1)
+		out[i] = port.ReplaceAllString(a, ":0")
 	}
 	return out
 }
