@@ -146,17 +146,18 @@ func (l *Limit) receipt(now Instant, a *Ask, d *Decision, m mark) *Receipt {
 	}
 }
 
-// Fresh is whether s is as never used, so that it may be dropped. A bucket that
-// was given something back is kept for as long as receipts may remember it.
-func (l *Limit) Fresh(s State, now Instant) bool {
+// Fresh is whether s is as never used, so that it may be dropped.
+func (l *Limit) Fresh(s State, now Instant) bool { return l.FreshAfter(s, now) == 0 }
+
+// FreshAfter is how long s has to be kept: until it is as never used. A bucket
+// that was given something back is kept for as long as receipts may remember it.
+func (l *Limit) FreshAfter(s State, now Instant) time.Duration {
 	now = now.clamp()
-	if g, ok := l.algo.(*gcra); ok && len(s) > 0 {
-		if line := g.load(s); line.horizon > int64(now) {
-			return false
-		}
-	}
 	_, reset := l.algo.standing(s, now)
-	return reset == 0
+	if g, ok := l.algo.(*gcra); ok && len(s) > 0 {
+		reset = max(reset, g.load(s).horizon-int64(now))
+	}
+	return duration(reset)
 }
 
 // Standing is how many events would pass now, one by one, and how long until s

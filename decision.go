@@ -44,6 +44,9 @@ type Decision struct {
 	Hold time.Duration
 	// Receipt is the proof of the charge, when it was asked for.
 	Receipt *Receipt
+	// Degraded is the fallback that decided, because the store could not be
+	// asked; empty when the store decided.
+	Degraded Fallback
 }
 
 // Decisive is the index of the decision that explains the answer to a take:

@@ -21,6 +21,10 @@ func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
 // Time is the instant as a time in UTC.
 func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
+// Duration is the time from 1970 to the instant, or for a difference of two,
+// the time between them.
+func (i Instant) Duration() time.Duration { return duration(int64(i)) }
+
 func (i Instant) clamp() Instant { return min(max(i, 0), lastInstant) }
 
 // duration turns whole microseconds into a Duration. It saturates at 292

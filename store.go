@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -15,16 +16,41 @@ var (
 	ErrExpired = errors.New("receipt has expired")
 	// ErrNoPermit is returned when a receipt without a permit is to be renewed.
 	ErrNoPermit = errors.New("nothing to renew: the receipt holds no permit")
-	// ErrFull is returned when a store can't remember more settled receipts.
-	ErrFull = errors.New("too many receipts were settled; try again later")
+	// ErrFull is returned when a store can't remember more settled receipts, or
+	// takes that asked for Once.
+	ErrFull = errors.New("too many receipts are remembered; try again later")
+	// ErrBusy is returned when so many want the same count at once that the store
+	// gave up: nothing was decided. Try again later.
+	ErrBusy = errors.New("too many takes of one key at once")
 )
 
 // StateKey names one count: of which rule, and whose. Two keys are the same
 // count only when both parts are equal.
 type StateKey struct {
-	Rule string // the rule's place, never its numbers
+	// Rule is the rule's place, never its numbers. What follows its last # tells
+	// the limits of one descriptor apart; their counts are kept together.
+	Rule string
 	Key  string // whose count; any bytes, also none
 }
+
+// Placement is the part of Rule that says where a count is kept: counts of equal
+// placement and Key are always decided together.
+func (k StateKey) Placement() string {
+	if i := strings.LastIndexByte(k.Rule, '#'); i >= 0 {
+		return k.Rule[:i]
+	}
+	return k.Rule
+}
+
+// Fallback is what decides in place of a limit whose store can't be asked.
+type Fallback string
+
+// The fallbacks.
+const (
+	FallbackLocal  Fallback = "local"  // a limit in this process
+	FallbackOpen   Fallback = "open"   // all pass
+	FallbackClosed Fallback = "closed" // none pass
+)
 
 // Ask is one question to one limit.
 type Ask struct {
@@ -55,6 +81,35 @@ type Ask struct {
 	// Receipt is the id for a receipt of the charge, random and unlike any
 	// other; 0 asks for none. Work reported After is done and gets none.
 	Receipt uint64
+	// Once makes the take charge at most once for its Receipt, which all its
+	// asks share: a take that comes again within OnceLife of its charge, with the
+	// same asks, gets the first answer. It is for callers who don't know whether
+	// their first try was heard.
+	Once bool
+	// Fallback is what decides when the store can't be asked; empty is
+	// FallbackLocal. Stores leave it to what stands around them.
+	Fallback Fallback
+}
+
+// OnceLife is how long a store remembers a take that asked for Once.
+const OnceLife = time.Minute
+
+// Traits say what a store promises. Rules are checked against them when they
+// load.
+type Traits struct {
+	// Shared tells that the counts are those of all processes that use the store.
+	Shared bool
+	// Atomic tells that all asks of a take are decided at one moment. Else only
+	// those of one placement and Key are; the others are taken one after the
+	// other and given back when one denies: never more passes than any limit
+	// lets, but others may be denied meanwhile.
+	Atomic bool
+	// OwnClock tells that the store has one clock for all; else each process
+	// brings its own, and their skew adds to what passes.
+	OwnClock bool
+	// Unfit says why the store can't keep a limit, and what to take instead;
+	// empty when it can. Nil: it keeps all.
+	Unfit func(*Limit) string
 }
 
 // Settlement is what is to become of a charge.
@@ -82,6 +137,8 @@ type Store interface {
 	Settle(ctx context.Context, settlements []Settlement) error
 	// Reset forgets what was used.
 	Reset(ctx context.Context, keys []StateKey) error
+	// Traits are what the store promises.
+	Traits() Traits
 }
 
 // QuotaPasses is whether quota asks let a take pass: there are none, or one

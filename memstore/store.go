@@ -61,6 +61,7 @@ type Store struct {
 	dropped time.Time // when unused tables were dropped last
 
 	settled settled
+	once    once
 }
 
 // New makes an empty store.
@@ -74,6 +75,9 @@ func New(o Options) *Store {
 	}
 	return &Store{maxShard: size, tables: map[string]*table{}}
 }
+
+// Traits: all asks of a take are decided at one moment, by one clock.
+func (s *Store) Traits() weir.Traits { return weir.Traits{Atomic: true, OwnClock: true} }
 
 // Take decides the asks at the time of the wall clock.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
@@ -109,6 +113,12 @@ func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decisio
 		places[0].shard.mu.Lock()
 		defer places[0].shard.mu.Unlock()
 	}
+	id := wanted(asks)
+	if id != 0 {
+		if found, err := s.once.answered(id, now, out); found || err != nil {
+			return err
+		}
+	}
 	for i := range asks {
 		sh := places[i].shard
 		sh.keep(asks[i].Limit, now)
@@ -126,6 +136,9 @@ func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decisio
 	}
 	for i := range asks {
 		places[i].shard.commit(places[i].print, now, &asks[i], &out[i])
+	}
+	if id != 0 {
+		s.once.remember(id, out)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ descriptors:
 `)
 	type kept struct {
 		Name, Limit, Owner string
-		Fallback           rules.Fallback
+		Fallback           weir.Fallback
 		After, Envoy       bool
 		Sync               time.Duration
 		Sharing, Partition string

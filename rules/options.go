@@ -51,7 +51,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 		ValueToMetric:  f.flag(m, "value_to_metric", name),
 		ShareThreshold: f.flag(m, "share_threshold", name),
 		Owner:          f.text(m, "owner", name),
-		Fallback:       Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
+		Fallback:       weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
 		After:          f.oneOf(m, "charge", name, "before", "after") == "after",
 		Sharing:        f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky"),
 		Partition:      f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open"),
@@ -60,7 +60,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
 	r.Nodes = int(nodes)
 	if r.Fallback == "" {
-		r.Fallback = FallbackLocal
+		r.Fallback = weir.FallbackLocal
 	}
 	if n := m.value("metadata"); n != nil {
 		r.Metadata = f.metadata(n, name)

@@ -78,6 +78,7 @@ func (b broken) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 }
 func (b broken) Settle(context.Context, []weir.Settlement) error { return errAway }
 func (b broken) Reset(context.Context, []weir.StateKey) error    { return errAway }
+func (b broken) Traits() weir.Traits                             { return weir.Traits{} }
 
 func TestStoreFails(t *testing.T) {
 	set := parse(t, quotaText)

@@ -8,16 +8,6 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Fallback is what decides in place of a limit whose store can't be asked.
-type Fallback string
-
-// The fallbacks.
-const (
-	FallbackLocal  Fallback = "local"  // a limit in this process; the default
-	FallbackOpen   Fallback = "open"   // all pass
-	FallbackClosed Fallback = "closed" // none pass
-)
-
 // Rule says that requests of some kind have a limit, or none. Rules are shared
 // between goroutines: nothing of them may be changed.
 type Rule struct {
@@ -52,8 +42,8 @@ type Rule struct {
 	// int64, float64, string, []any and map[string]any.
 	Metadata map[string]any
 
-	Owner    string   // whose rule it is
-	Fallback Fallback // FallbackLocal when the file says nothing
+	Owner    string        // whose rule it is
+	Fallback weir.Fallback // FallbackLocal when the file says nothing
 
 	// These have no effect yet: kept, zero when the file says nothing.
 	Sync      time.Duration
@@ -136,7 +126,7 @@ func algorithmFamily(l *weir.Limit) weir.Algorithm {
 func overrideRule(domain string, l *weir.Limit) *Rule {
 	return &Rule{
 		Name: ruleName("", domain, nil) + "#override", Domain: domain,
-		Limit: l, Override: true, Envoy: true, Fallback: FallbackLocal,
+		Limit: l, Override: true, Envoy: true, Fallback: weir.FallbackLocal,
 		place: placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
 	}
 }

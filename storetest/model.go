@@ -6,6 +6,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -26,6 +27,13 @@ type Model struct {
 	limits  map[weir.StateKey]*weir.Limit
 	since   map[string]weir.Instant // receipts of the rule from before give nothing back
 	settled map[uint64]bool
+	once    map[uint64]*first
+}
+
+// first is the answer to a take that asked for Once.
+type first struct {
+	until weir.Instant
+	out   []weir.Decision
 }
 
 // NewModel makes an empty model.
@@ -35,8 +43,12 @@ func NewModel() *Model {
 		limits:  map[weir.StateKey]*weir.Limit{},
 		since:   map[string]weir.Instant{},
 		settled: map[uint64]bool{},
+		once:    map[uint64]*first{},
 	}
 }
+
+// Traits are those of the strictest store there can be.
+func (m *Model) Traits() weir.Traits { return weir.Traits{Atomic: true, OwnClock: true} }
 
 // Take is TakeAt at the time of the wall clock.
 func (m *Model) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) error {
@@ -45,6 +57,11 @@ func (m *Model) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) er
 
 // TakeAt decides the asks together.
 func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	once := len(asks) > 0 && asks[0].Once && !asks[0].Peek
+	if f := m.once[id(asks)]; once && f != nil && now < f.until {
+		copy(out, f.out)
+		return nil
+	}
 	for i := range asks {
 		k, limit := asks[i].State, asks[i].Limit
 		if old := m.limits[k]; old != nil && old.String() != limit.String() {
@@ -59,7 +76,21 @@ func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 		k := asks[i].State
 		m.states[k] = asks[i].Limit.Commit(m.states[k], now, &asks[i], &out[i])
 	}
+	if once && charged(out) {
+		m.once[id(asks)] = &first{now + weir.Instant(weir.OnceLife/time.Microsecond), slices.Clone(out)}
+	}
 	return nil
+}
+
+func id(asks []weir.Ask) uint64 {
+	if len(asks) == 0 {
+		return 0
+	}
+	return asks[0].Receipt
+}
+
+func charged(out []weir.Decision) bool {
+	return slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Charged })
 }
 
 // Settle is SettleAt at the time of the wall clock.

@@ -123,7 +123,9 @@ func appendDecision(b []byte, d *rules.Decision) []byte {
 	}
 	b = append(b, `,"shadow":`...)
 	b = strconv.AppendBool(b, d.Rule.Shadow)
-	return append(b, `,"degraded":""}`...)
+	b = append(b, `,"degraded":"`...)
+	b = append(b, d.Degraded...)
+	return append(b, `"}`...)
 }
 
 // appendSeconds appends d as a decimal number of seconds, rounded up to the

@@ -1,0 +1,141 @@
+// Package record is what a store outside of this process keeps of one count,
+// and how a take or a settlement changes the records that it has read. Stores
+// that can't run our code compare and swap these; redisstore's script changes
+// them in place.
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Record is what is kept of one count. The zero Record is one never used.
+type Record struct {
+	Limit *weir.Limit  // whose state it is
+	State weir.State   // what was used
+	Since weir.Instant // receipts from before give nothing back; 0: all do
+}
+
+// sinceLife is how long Since has to be remembered: until the last receipt from
+// before has expired.
+const sinceLife = weir.MaxWait + weir.ReceiptLife
+
+// Append appends r: the text of its limit, a zero byte, Since, and the words of
+// its state, all in little-endian order.
+func (r *Record) Append(b []byte) []byte {
+	b = append(b, r.Limit.String()...)
+	b = append(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Since))
+	for _, word := range r.State {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	return b
+}
+
+// Parse reads what Append wrote; nothing is a count never used. limit is used
+// when its text is that of the record, to save parsing it.
+func Parse(b []byte, limit *weir.Limit) (Record, error) {
+	if len(b) == 0 {
+		return Record{}, nil
+	}
+	text, rest, ok := bytes.Cut(b, []byte{0})
+	if !ok || len(rest)%8 != 0 || len(rest) == 0 {
+		return Record{}, fmt.Errorf("it holds %d bytes that are no count: is it another program's?", len(b))
+	}
+	r := Record{Limit: limit, Since: weir.Instant(binary.LittleEndian.Uint64(rest)), State: Words(rest[8:])}
+	if string(text) != limit.String() {
+		var err error
+		if r.Limit, err = weir.ParseLimit(string(text)); err != nil {
+			return Record{}, fmt.Errorf("it is the count of a limit that can't be read: %w", err)
+		}
+	}
+	if n := r.Limit.Words(); n > 0 && len(r.State) > 0 && len(r.State) != n {
+		return Record{}, fmt.Errorf("it has %d words for a %s, which has %d", len(r.State), r.Limit, n)
+	}
+	return r, nil
+}
+
+// Words is a state of its bytes.
+func Words(b []byte) weir.State {
+	if len(b) == 0 {
+		return nil
+	}
+	s := make(weir.State, len(b)/8)
+	for i := range s {
+		s[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return s
+}
+
+// Keep is how long r has to be kept; 0 when it may be dropped at once.
+func (r *Record) Keep(now weir.Instant) time.Duration {
+	if r.Limit == nil {
+		return 0
+	}
+	keep := r.Limit.FreshAfter(r.State, now)
+	if r.Since > 0 {
+		keep = max(keep, (r.Since-now).Duration()+sinceLife)
+	}
+	return max(keep, 0)
+}
+
+// become makes r a record of limit.
+func (r *Record) become(limit *weir.Limit, now weir.Instant) {
+	if r.Limit != nil && r.Limit.String() != limit.String() {
+		if r.State = limit.Adopt(r.State, r.Limit, now); r.State != nil {
+			r.Since = max(r.Since, now+1)
+		}
+	}
+	r.Limit = limit
+}
+
+// Take decides the asks together, given the record of each, and changes the
+// records. It says whether any of them has to be written.
+func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decision) (write bool) {
+	for i := range asks {
+		r := &records[i]
+		write = write || r.Limit != nil && r.Limit.String() != asks[i].Limit.String()
+		r.become(asks[i].Limit, now)
+		out[i] = r.Limit.Decide(r.State, now, &asks[i])
+	}
+	weir.Resolve(asks, out)
+	for i := range asks {
+		r := &records[i]
+		before := slices.Clone(r.State)
+		r.State = r.Limit.Commit(r.State, now, &asks[i], &out[i])
+		write = write || !slices.Equal(before, r.State)
+	}
+	return write
+}
+
+// Settle settles receipts, given the record of each, and changes the records.
+// That a receipt works once is for the store to see to.
+func Settle(now weir.Instant, settlements []weir.Settlement, records []Record) error {
+	var failed error
+	done := false
+	for i := range settlements {
+		r := &records[i]
+		if r.Limit == nil {
+			r.Limit = settlements[i].Receipt.Limit
+		}
+		s, err := r.Limit.Settle(r.State, now, r.Since, &settlements[i])
+		r.State, done = s, done || err == nil
+		// An expired permit says more than a limit that has none.
+		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
+			failed = err
+		}
+	}
+	if done {
+		return nil
+	}
+	return failed
+}
+
+// Reset makes r as never used.
+func (r *Record) Reset(now weir.Instant) { r.State, r.Since = nil, max(r.Since, now+1) }
