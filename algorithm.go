@@ -208,6 +208,28 @@ func (l *Limit) Adopt(s State, old *Limit, now Instant) State {
 	return l.algo.adopt(s, old.algo, now.clamp())
 }
 
+// DenialCounts is whether a denial changes the state: with count-denied, and where
+// it starts the clock of a key that begins with less than its burst.
+func (l *Limit) DenialCounts() bool {
+	return l.spec.CountDenied || l.spec.Initial != nil && *l.spec.Initial < l.spec.Burst
+}
+
+// Span is the time that so many events, 0…2^31, take at the even pace of l:
+// us + part/of microseconds, exactly. It is for the GCRA family, leaky-queue and
+// warm-up; of is 0 for others, and for a count of 0.
+func (l *Limit) Span(events int64) (us int64, part, of uint64) {
+	pace := l.spec.pace()
+	switch l.spec.Algorithm {
+	case GCRA, TokenBucket, LeakyBucket, LeakyQueue, WarmUp:
+		if pace.den > 0 {
+			m := pace.span(events)
+			return m.us, m.f, pace.den
+		}
+	case FixedWindow, SlidingLog, SlidingWindow, Concurrent:
+	}
+	return 0, 0, 0
+}
+
 // Bound is the most events that can pass in any interval [t, t+width) when no
 // request costs more than largest: what the limit promises. It holds for
 // traffic that is neither reported afterwards nor given back. For concurrent

@@ -100,11 +100,12 @@ func (c *concurrent) standing(s State, now Instant) (remaining, reset int64) {
 
 // settle frees the permits of a receipt, or renews them.
 func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error) {
-	s = c.live(s, now)
 	at := c.find(s, st.Receipt.Mark[0])
-	if at < 0 {
+	if at < 0 || Instant(s[at]) <= now {
 		return s, ErrExpired
 	}
+	s = c.live(s, now)
+	at = c.find(s, st.Receipt.Mark[0])
 	cost := s[at+2]
 	copy(s[at:], s[at+holderWords:])
 	s = s[:len(s)-holderWords]

@@ -89,6 +89,9 @@ type Ask struct {
 	// Fallback is what decides when the store can't be asked; empty is
 	// FallbackLocal. Stores leave it to what stands around them.
 	Fallback Fallback
+	// Nodes is how many processes share the limit: FallbackLocal gives each its
+	// part. 0 and 1: this one alone.
+	Nodes int
 }
 
 // OnceLife is how long a store remembers a take that asked for Once.
