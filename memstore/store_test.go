@@ -2,158 +2,21 @@ package memstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/storetest"
 )
 
-func TestVectors(t *testing.T) {
-	storetest.Vectors(t, "../testdata/vectors", false, func(*testing.T) storetest.Clocked {
+func TestStore(t *testing.T) {
+	storetest.Run(t, "../testdata/vectors", func(testing.TB, string) storetest.Clocked {
 		return memstore.New(memstore.Options{})
 	})
-}
-
-var limits = []string{
-	"3/10us burst 2", "5/10us debt 3", "4/20us initial 1", "6/12us strict burst 2", "2/7us leaky-queue", "3/10us fixed-window",
-	"3/10us fixed-window anchored", "3/10us fixed-window count-denied", "4/15us sliding-log", "4/15us sliding-log count-denied",
-	"9/20us sliding-window", "9/20us sliding-window 4 conservative", "9/20us sliding-window 2 relaxed", "3 concurrent ttl 9us",
-	"3/10us warm-up 30us",
-}
-
-// TestModel: on random traces over a few keys and limits, with several asks at a
-// time, limits that change and receipts that are settled, memstore answers what
-// the model answers.
-func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		store, model := memstore.New(memstore.Options{}), storetest.NewModel()
-		inForce := map[string]*weir.Limit{}
-		var receipts [][]*weir.Receipt
-		now := weir.Instant(rapid.Int64Range(0, 100).Draw(t, "start"))
-		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			now = max(now+weir.Instant(rapid.Int64Range(0, 20).Draw(t, "step")), 0)
-			if len(receipts) > 0 && rapid.IntRange(0, 3).Draw(t, "settle") == 0 {
-				settleBoth(t, store, model, now, rapid.SampledFrom(receipts).Draw(t, "receipts"))
-				continue
-			}
-			asks := drawAsks(t, inForce, uint64(step+1))
-			adopt(t, asks, now, store, model)
-			got, want := make([]weir.Decision, len(asks)), make([]weir.Decision, len(asks))
-			if err := errors.Join(store.TakeAt(now, asks, got), model.TakeAt(now, asks, want)); err != nil {
-				t.Fatal(err)
-			}
-			var taken []*weir.Receipt
-			for i := range asks {
-				if r := want[i].Receipt; r != nil {
-					if got[i].Receipt == nil || *got[i].Receipt != *r {
-						t.Fatalf("receipts differ: %+v, %+v", got[i].Receipt, r)
-					}
-					taken = append(taken, r)
-				}
-				got[i].Receipt, want[i].Receipt = nil, nil
-				if got[i] != want[i] {
-					t.Fatalf("at %d, %+v: memstore says %+v, the model %+v", now, asks[i], got[i], want[i])
-				}
-			}
-			if taken != nil {
-				receipts = append(receipts, taken)
-			}
-		}
-	})
-}
-
-func drawAsks(t *rapid.T, inForce map[string]*weir.Limit, id uint64) []weir.Ask {
-	var asks []weir.Ask
-	for _, rule := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID).Draw(t, "rules") {
-		if inForce[rule] == nil || rapid.IntRange(0, 15).Draw(t, "change the limit") == 0 {
-			inForce[rule] = weir.MustParseLimit(rapid.SampledFrom(limits).Draw(t, "limit"))
-		}
-		a := weir.Ask{
-			State: weir.StateKey{Rule: rule, Key: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "key")},
-			Limit: inForce[rule], Cost: rapid.Int64Range(0, 4).Draw(t, "cost"),
-			Peek: rapid.IntRange(0, 5).Draw(t, "peek") == 0, Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
-		}
-		if a.Cost > 1 && rapid.Bool().Draw(t, "up to") {
-			a.AtLeast = 1
-		}
-		if rapid.Bool().Draw(t, "receipt") {
-			a.Receipt = id
-		}
-		asks = append(asks, a)
-	}
-	return asks
-}
-
-// adopt peeks at every key of the rules that are asked. A limit that has
-// changed takes over a key when it is next asked for, and in memstore its
-// neighbours with it: so both do it at the same time.
-func adopt(t *rapid.T, asks []weir.Ask, now weir.Instant, stores ...storetest.Clocked) {
-	for _, a := range asks {
-		for _, key := range []string{"", "x", "y"} {
-			a.State.Key, a.Peek = key, true
-			for _, s := range stores {
-				if err := s.TakeAt(now, []weir.Ask{a}, make([]weir.Decision, 1)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-func settleBoth(t *rapid.T, store, model storetest.Clocked, now weir.Instant, receipts []*weir.Receipt) {
-	var all []weir.Settlement
-	used, renew := rapid.Int64Range(0, 6).Draw(t, "used"), rapid.IntRange(0, 4).Draw(t, "renew") == 0
-	for _, r := range receipts {
-		all = append(all, weir.Settlement{Receipt: r, Used: used, Renew: renew})
-	}
-	got, want := store.SettleAt(now, all), model.SettleAt(now, all)
-	if (got == nil) != (want == nil) {
-		t.Fatalf("at %d, settling %+v: memstore says %v, the model %v", now, receipts[0], got, want)
-	}
-}
-
-// TestExactUnderConcurrency: 64 goroutines pass exactly the limit, on one key and
-// on many, by every algorithm.
-func TestExactUnderConcurrency(t *testing.T) {
-	for _, text := range []string{
-		"1000/day", "1000/day leaky-queue queue 999", "1000/day fixed-window anchored", "1000/day sliding-log",
-		"1000/day sliding-window 6 conservative", "1000 concurrent ttl 1h",
-	} {
-		store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit(text)
-		const keys = 7
-		var passed [keys]atomic.Int64
-		var wg sync.WaitGroup
-		for g := range 64 {
-			wg.Go(func() {
-				asks, out := make([]weir.Ask, 1), make([]weir.Decision, 1)
-				for i := range 1100 * keys / 64 * 2 {
-					key := (g + i) % keys
-					asks[0] = weir.Ask{State: weir.StateKey{Rule: "r", Key: fmt.Sprint(key)}, Limit: limit, Cost: 1}
-					if err := store.TakeAt(1_000_000, asks, out); err != nil {
-						t.Error(err)
-					}
-					if out[0].Charged {
-						passed[key].Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		for key := range passed {
-			if n := passed[key].Load(); n != 1000 {
-				t.Errorf("%s: %d passed of key %d, want 1000", text, n, key)
-			}
-		}
-	}
 }
 
 // TestNoDeadlock: takes of many keys in any order, with settlements and resets
@@ -322,53 +185,6 @@ func TestChangeOfLimit(t *testing.T) {
 				t.Fatalf("%s: key %d is %v", c.text, i, d.Outcome)
 			}
 		}
-	}
-}
-
-// TestKeysAreApart: no separator in rule or key makes two states one.
-func TestKeysAreApart(t *testing.T) {
-	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit("1/day")
-	for _, k := range [][2]string{
-		{"a", "b_c"},
-		{"a_b", "c"},
-		{"a", ""},
-		{"", "a"},
-		{"", ""},
-		{"a", "\x00"},
-		{"a", "\x00\x00"},
-		{"a", "\xff\xfe"},
-		{"a", strings.Repeat("x", 1<<20)},
-		{"a", strings.Repeat("x", 1<<20) + "y"},
-	} {
-		out := make([]weir.Decision, 1)
-		if err := store.TakeAt(0, []weir.Ask{{State: weir.StateKey{Rule: k[0], Key: k[1]}, Limit: limit, Cost: 1}}, out); err != nil || !out[0].Charged {
-			t.Errorf("%.20q/%.20q is not a key of its own: %+v, %v", k[0], k[1], out[0], err)
-		}
-	}
-}
-
-func TestTakeRefusesMisuse(t *testing.T) {
-	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit("1/day")
-	a := weir.Ask{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 1}
-	if err := store.TakeAt(0, []weir.Ask{a, a}, make([]weir.Decision, 2)); err == nil || !strings.Contains(err.Error(), "add up their costs") {
-		t.Errorf("the same state twice: %v", err)
-	}
-	if err := store.TakeAt(0, []weir.Ask{a}, nil); err == nil {
-		t.Error("no room for the decision, and no error")
-	}
-	if err := store.TakeAt(0, nil, nil); err != nil {
-		t.Errorf("nothing asked: %v", err)
-	}
-	if err := store.Settle(t.Context(), nil); err != nil {
-		t.Errorf("nothing to settle: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := store.Take(ctx, []weir.Ask{a}, make([]weir.Decision, 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	if err := store.Settle(ctx, []weir.Settlement{{}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -1,0 +1,294 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir"
+)
+
+// Open makes a store. Those of one name share their counts if the store's
+// Traits say so, as if each were in a process of its own; those of other names
+// never do.
+type Open func(t testing.TB, name string) Clocked
+
+// Run holds a store to the contract of weir.Store: the transcripts in vectors,
+// random traces against the model, and what goroutines and processes may not
+// break. Limits that the store's Traits refuse are left out, and said so.
+func Run(t *testing.T, vectors string, open Open) {
+	t.Run("vectors", func(t *testing.T) { runVectors(t, vectors, open) })
+	t.Run("model", func(t *testing.T) { runModel(t, open) })
+	t.Run("exact", func(t *testing.T) { runExact(t, open) })
+	t.Run("together", func(t *testing.T) { runTogether(t, open) })
+	t.Run("once", func(t *testing.T) { runOnce(t, open) })
+	t.Run("settled once", func(t *testing.T) { runSettledOnce(t, open) })
+	t.Run("keys are apart", func(t *testing.T) { runApart(t, open) })
+	t.Run("misuse", func(t *testing.T) { runMisuse(t, open) })
+}
+
+// fits is whether the store keeps limits like this.
+func fits(s weir.Store, l *weir.Limit) bool {
+	unfit := s.Traits().Unfit
+	return unfit == nil || unfit(l) == ""
+}
+
+func limitsOf(t testing.TB, s weir.Store, texts ...string) []*weir.Limit {
+	t.Helper()
+	var limits []*weir.Limit
+	for _, text := range texts {
+		if l := weir.MustParseLimit(text); fits(s, l) {
+			limits = append(limits, l)
+		} else {
+			t.Logf("left out, for the store refuses it: %s: %s", l, s.Traits().Unfit(l))
+		}
+	}
+	return limits
+}
+
+func runVectors(t *testing.T, dir string, open Open) {
+	Vectors(t, dir, false, func(t *testing.T) Clocked { return open(t, t.Name()) })
+}
+
+// runExact: many goroutines, of several processes where counts are shared, pass
+// exactly the limit, by every algorithm.
+func runExact(t *testing.T, open Open) {
+	const goroutines, each, count = 64, 8, 150
+	first := open(t, "exact")
+	stores := []weir.Store{first}
+	if first.Traits().Shared {
+		stores = append(stores, open(t, "exact"), open(t, "exact"))
+	}
+	for _, limit := range limitsOf(t, first,
+		"150/day", "150/day leaky-queue queue 149", "150/day fixed-window anchored", "150/day sliding-log",
+		"150/day sliding-window 6 conservative", "150 concurrent ttl 1h", "150/day strict burst 150", "150/day sliding-window",
+	) {
+		var passed, failed atomic.Int64
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				asks := []weir.Ask{{State: weir.StateKey{Rule: limit.String(), Key: "k"}, Limit: limit, Cost: 1, Receipt: uint64(g + 1)}}
+				out := make([]weir.Decision, 1)
+				for range each {
+					switch err := stores[g%len(stores)].Take(t.Context(), asks, out); {
+					case errors.Is(err, weir.ErrBusy):
+						failed.Add(1) // nothing was decided
+					case err != nil:
+						t.Error(err)
+						return
+					case out[0].Charged:
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		n, lost := passed.Load(), failed.Load()
+		if n > count || n+lost < count {
+			t.Errorf("%s: %d passed and %d found the store busy, want %d", limit, n, lost, count)
+		}
+	}
+}
+
+// runTogether: takes of two limits that many ask for at once charge both or
+// neither.
+func runTogether(t *testing.T, open Open) {
+	store := open(t, "together")
+	scarce, plenty := weir.MustParseLimit("20/day"), weir.MustParseLimit("1000/day")
+	rules := []string{"d#a", "d#b"}
+	if store.Traits().Atomic {
+		rules = []string{"c", "d"}
+	}
+	var passed atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for range 4 {
+				asks := []weir.Ask{
+					{State: weir.StateKey{Rule: rules[0], Key: "k"}, Limit: scarce, Cost: 1},
+					{State: weir.StateKey{Rule: rules[1], Key: "k"}, Limit: plenty, Cost: 1},
+				}
+				if g%2 == 1 {
+					asks[0], asks[1] = asks[1], asks[0]
+				}
+				out := make([]weir.Decision, 2)
+				for {
+					err := store.Take(t.Context(), asks, out)
+					if errors.Is(err, weir.ErrBusy) {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					break
+				}
+				if out[0].Charged != out[1].Charged {
+					t.Errorf("one was charged without the other: %+v", out)
+				}
+				if out[0].Charged {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	out := make([]weir.Decision, 1)
+	err := store.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: rules[1], Key: "k"}, Limit: plenty, Cost: 1, Peek: true}}, out)
+	if err != nil || passed.Load() != 20 || out[0].Remaining != 980 {
+		t.Errorf("%d passed, want 20; %d of the other remain, want 980; %v", passed.Load(), out[0].Remaining, err)
+	}
+}
+
+// runOnce: a take that comes again gets its first answer and charges nothing.
+func runOnce(t *testing.T, open Open) {
+	store := open(t, "once")
+	for i, limit := range limitsOf(t, store, "10/day", "10/day fixed-window", "10/day sliding-log", "10 concurrent ttl 1h", "10/day sliding-window 4") {
+		asks := []weir.Ask{{State: weir.StateKey{Rule: fmt.Sprint("r", i), Key: "k"}, Limit: limit, Cost: 3, Receipt: 77, Once: true}}
+		var first weir.Decision
+		for n := range 3 {
+			out := make([]weir.Decision, 1)
+			if err := store.Take(t.Context(), asks, out); err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				first = out[0]
+				asks[0].Receipt = 77
+			}
+			a, b := first, out[0]
+			if a.Receipt == nil || b.Receipt == nil || *a.Receipt != *b.Receipt {
+				t.Errorf("%s: receipts %+v and %+v", limit, a.Receipt, b.Receipt)
+			}
+			a.Receipt, b.Receipt = nil, nil
+			if a != b || b.Remaining != 7 {
+				t.Errorf("%s, try %d: %+v, at first %+v", limit, n+1, b, a)
+			}
+		}
+		asks[0].Receipt = 78
+		out := make([]weir.Decision, 1)
+		if err := store.Take(t.Context(), asks, out); err != nil || out[0].Remaining != 4 {
+			t.Errorf("%s: another take: %+v, %v", limit, out[0], err)
+		}
+	}
+}
+
+// runSettledOnce: of many who settle one receipt, one does.
+func runSettledOnce(t *testing.T, open Open) {
+	store := open(t, "settled")
+	limit := weir.MustParseLimit("100/day")
+	asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 40, Receipt: 5}}
+	out := make([]weir.Decision, 1)
+	if err := store.Take(t.Context(), asks, out); err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			switch err := store.Settle(t.Context(), []weir.Settlement{{Receipt: out[0].Receipt, Used: 10}}); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, weir.ErrSettled):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	asks[0].Peek = true
+	if err := store.Take(t.Context(), asks, out); err != nil || done.Load() != 1 || out[0].Remaining != 90 {
+		t.Errorf("settled %d times, %d remain, %v", done.Load(), out[0].Remaining, err)
+	}
+}
+
+// runApart: no separator in rule or key makes two states one.
+func runApart(t *testing.T, open Open) {
+	store, limit := open(t, "apart"), weir.MustParseLimit("1/day")
+	for _, k := range [][2]string{
+		{"a", "b_c"},
+		{"a_b", "c"},
+		{"a", ""},
+		{"", "a"},
+		{"", ""},
+		{"a", "\x00"},
+		{"a", "\x00\x00"},
+		{"a", "\xff\xfe"},
+		{"a", "}"},
+		{"a", "{}"},
+		{"a}", ""},
+		{"a", ":"},
+		{"a:", ""},
+		{"a", "%3A"},
+		{"a#b", "c"},
+		{"a", "#bc"},
+		{"a#", "c"},
+		{"#", "c"},
+		{"a", "x y\r\n"},
+		{"a", strings.Repeat("x", 1<<20)},
+		{"a", strings.Repeat("x", 1<<20) + "y"},
+		{"a" + strings.Repeat("x", 1<<20), ""},
+	} {
+		out := make([]weir.Decision, 1)
+		err := store.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: k[0], Key: k[1]}, Limit: limit, Cost: 1}}, out)
+		if err != nil || !out[0].Charged {
+			t.Errorf("%.20q/%.20q is not a key of its own: %+v, %v", k[0], k[1], out[0], err)
+		}
+	}
+}
+
+func runMisuse(t *testing.T, open Open) {
+	store, limit := open(t, "misuse"), weir.MustParseLimit("1/day")
+	a := weir.Ask{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 1}
+	if err := store.Take(t.Context(), []weir.Ask{a, a}, make([]weir.Decision, 2)); err == nil || !strings.Contains(err.Error(), "add up their costs") {
+		t.Errorf("the same state twice: %v", err)
+	}
+	if err := store.Take(t.Context(), []weir.Ask{a}, nil); err == nil {
+		t.Error("no room for the decision, and no error")
+	}
+	if err := store.Take(t.Context(), nil, nil); err != nil {
+		t.Errorf("nothing asked: %v", err)
+	}
+	if err := store.Settle(t.Context(), nil); err != nil {
+		t.Errorf("nothing to settle: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := make([]weir.Decision, 1)
+	if err := store.Take(ctx, []weir.Ask{a}, out); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := store.Settle(ctx, []weir.Settlement{{Receipt: &weir.Receipt{Limit: limit}}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := store.Reset(ctx, []weir.StateKey{a.State}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := store.Take(t.Context(), []weir.Ask{a}, out); err != nil || !out[0].Charged {
+		t.Errorf("what was cancelled had charged: %+v, %v", out[0], err)
+	}
+	for _, text := range []string{"10/s warm-up 1s", "10/s sliding-log", "1 concurrent", "10/s strict burst 3"} {
+		l := weir.MustParseLimit(text)
+		if fits(store, l) {
+			continue
+		}
+		asks := []weir.Ask{{State: weir.StateKey{Rule: "unfit", Key: "k"}, Limit: l, Cost: 1}}
+		if err := store.Take(t.Context(), asks, out); err == nil || !strings.Contains(err.Error(), store.Traits().Unfit(l)) {
+			t.Errorf("%s is refused by the traits, and by Take with %v", l, err)
+		}
+	}
+}
+
+// runModel: on random traces over a few keys and limits, with several asks at a
+// time, limits that change, receipts that are settled, resets and clocks that
+// step back, the store answers what the model answers.
+func runModel(t *testing.T, open Open) {
+	trial := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		trial++
+		newTrace(rt, open(t, fmt.Sprint("model", trial))).run()
+	})
+}

@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"errors"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir"
+)
+
+// traceLimits are small, so that every few microseconds something happens to
+// them. Some have numbers that only exact arithmetic gets right.
+var traceLimits = [...]string{
+	"3/10us burst 2", "5/10us debt 3", "4/20us initial 1", "6/12us strict burst 2", "2/7us leaky-queue", "3/10us fixed-window",
+	"3/10us fixed-window anchored", "3/10us fixed-window count-denied", "4/15us sliding-log", "4/15us sliding-log count-denied",
+	"9/20us sliding-window", "9/20us sliding-window 4 conservative", "9/20us sliding-window 2 relaxed", "3 concurrent ttl 9us",
+	"3/10us warm-up 30us", "1000000007/407day burst 5", "7/11us initial 2 debt 1", "2/day fixed-window zone Asia/Tokyo",
+	"9/20us sliding-window count-denied", "0/s", "0/s sliding-log", "3/10us leaky-queue queue 0",
+}
+
+// trace is a random run of a store beside the model.
+type trace struct {
+	t       *rapid.T
+	store   Clocked
+	model   *Model
+	limits  []*weir.Limit
+	inForce map[string]*weir.Limit
+	taken   [][]*weir.Receipt
+	now     weir.Instant
+	changed weir.Instant // when a limit changed last, or was reset
+	id      uint64
+}
+
+func newTrace(t *rapid.T, store Clocked) *trace {
+	tr := &trace{t: t, store: store, model: NewModel(), inForce: map[string]*weir.Limit{}}
+	for _, text := range traceLimits {
+		if l := weir.MustParseLimit(text); fits(store, l) {
+			tr.limits = append(tr.limits, l)
+		}
+	}
+	tr.now = weir.Instant(rapid.SampledFrom([]int64{0, 50, 1_800_000_000_000_000}).Draw(t, "start"))
+	return tr
+}
+
+func (tr *trace) run() {
+	// What is as never used may be dropped, and a clock that steps back does not
+	// bring it back. Shared stores drop by a clock of their own, not by the test's.
+	back := int64(0)
+	if tr.store.Traits().Shared {
+		back = -3
+	}
+	for range rapid.IntRange(1, 60).Draw(tr.t, "steps") {
+		tr.now = max(tr.now+weir.Instant(rapid.Int64Range(back, 20).Draw(tr.t, "step")), tr.changed)
+		switch act := rapid.IntRange(0, 15).Draw(tr.t, "act"); {
+		case act < 4 && len(tr.taken) > 0:
+			tr.settle(rapid.SampledFrom(tr.taken).Draw(tr.t, "receipts"))
+		case act == 15:
+			tr.reset()
+		default:
+			tr.take()
+		}
+	}
+}
+
+// rules are those of one take: of any placement where the store decides all at
+// once, else of one.
+func (tr *trace) rules() (rules []string, key string) {
+	names := []string{"a#1", "a#2", "a#3"}
+	if tr.store.Traits().Atomic {
+		names = []string{"a#1", "a#2", "b"}
+	}
+	rules = rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(tr.t, "rules")
+	return rules, rapid.SampledFrom([]string{"", "x", "y"}).Draw(tr.t, "key")
+}
+
+func (tr *trace) take() {
+	tr.id++
+	rules, key := tr.rules()
+	receipt := rapid.Bool().Draw(tr.t, "receipt")
+	var asks []weir.Ask
+	changed := false
+	for _, rule := range rules {
+		if tr.inForce[rule] == nil || rapid.IntRange(0, 15).Draw(tr.t, "change the limit") == 0 {
+			tr.inForce[rule], changed = rapid.SampledFrom(tr.limits).Draw(tr.t, "limit"), true
+		}
+		a := weir.Ask{
+			State: weir.StateKey{Rule: rule, Key: key}, Limit: tr.inForce[rule], Cost: rapid.Int64Range(0, 4).Draw(tr.t, "cost"),
+			Peek: tr.rarely("peek"), Shadow: tr.rarely("shadow"), Quota: tr.rarely("quota"), After: tr.rarely("after"),
+		}
+		if a.Cost > 1 && tr.rarely("up to") {
+			a.AtLeast = 1
+		}
+		if receipt {
+			a.Receipt = tr.id
+		}
+		asks = append(asks, a)
+	}
+	if len(asks) == 1 && tr.rarely("be held") {
+		asks[0].MaxHold = 5_000
+	}
+	if changed {
+		tr.adopt(asks)
+	}
+	got, want := make([]weir.Decision, len(asks)), make([]weir.Decision, len(asks))
+	if err := errors.Join(tr.store.TakeAt(tr.now, asks, got), tr.model.TakeAt(tr.now, asks, want)); err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.compare(asks, got, want)
+}
+
+func (tr *trace) rarely(what string) bool { return rapid.IntRange(0, 5).Draw(tr.t, what) == 5 }
+
+func (tr *trace) compare(asks []weir.Ask, got, want []weir.Decision) {
+	var taken []*weir.Receipt
+	for i := range asks {
+		if r := want[i].Receipt; r != nil {
+			if got[i].Receipt == nil || *got[i].Receipt != *r {
+				tr.t.Fatalf("at %d: receipts differ: the store's %+v, the model's %+v", tr.now, got[i].Receipt, r)
+			}
+			taken = append(taken, r)
+		}
+		got[i].Receipt, want[i].Receipt = nil, nil
+		if got[i] != want[i] {
+			tr.t.Fatalf("at %d, %+v of %s: the store says %+v, the model %+v", tr.now, asks[i], asks[i].Limit, got[i], want[i])
+		}
+	}
+	if taken != nil {
+		tr.taken = append(tr.taken, taken)
+	}
+}
+
+// adopt peeks at every key of the rules that are asked. A limit that has changed
+// takes over a key when it is next asked for, in memstore its neighbours with
+// it: so store and model do it at the same time. Receipts of that very
+// microsecond, or before, may be good or not, so it is let pass for good.
+func (tr *trace) adopt(asks []weir.Ask) {
+	for _, a := range asks {
+		for _, key := range []string{"", "x", "y"} {
+			a := weir.Ask{State: weir.StateKey{Rule: a.State.Rule, Key: key}, Limit: a.Limit, Cost: 1, Peek: true}
+			for _, s := range []Clocked{tr.store, tr.model} {
+				if err := s.TakeAt(tr.now, []weir.Ask{a}, make([]weir.Decision, 1)); err != nil {
+					tr.t.Fatal(err)
+				}
+			}
+		}
+	}
+	tr.now++
+	tr.changed = tr.now
+}
+
+func (tr *trace) settle(receipts []*weir.Receipt) {
+	var all []weir.Settlement
+	used, renew := rapid.Int64Range(0, 6).Draw(tr.t, "used"), rapid.IntRange(0, 4).Draw(tr.t, "renew") == 0
+	for _, r := range receipts {
+		all = append(all, weir.Settlement{Receipt: r, Used: used, Renew: renew})
+	}
+	got, want := tr.store.SettleAt(tr.now, all), tr.model.SettleAt(tr.now, all)
+	if (got == nil) != (want == nil) {
+		tr.t.Fatalf("at %d, settling %+v: the store says %v, the model %v", tr.now, receipts[0], got, want)
+	}
+}
+
+// reset forgets all keys of a rule, for stores may remember by rule or by key
+// which receipts give nothing back.
+func (tr *trace) reset() {
+	rule := rapid.SampledFrom([]string{"a#1", "a#2", "a#3", "b"}).Draw(tr.t, "rule")
+	var keys []weir.StateKey
+	for _, key := range []string{"", "x", "y"} {
+		keys = append(keys, weir.StateKey{Rule: rule, Key: key})
+	}
+	if err := errors.Join(tr.store.ResetAt(tr.now, keys), tr.model.ResetAt(tr.now, keys)); err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.now++
+	tr.changed = tr.now
+}
