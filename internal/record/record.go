@@ -38,8 +38,8 @@ func (r *Record) Append(b []byte) []byte {
 	return b
 }
 
-// Parse reads what Append wrote; nothing is a count never used. limit is used
-// when its text is that of the record, to save parsing it.
+// Parse reads what Append wrote; nothing is a count never used. limit, which may
+// be nil, is used when its text is that of the record, to save parsing it.
 func Parse(b []byte, limit *weir.Limit) (Record, error) {
 	if len(b) == 0 {
 		return Record{}, nil
@@ -49,7 +49,7 @@ func Parse(b []byte, limit *weir.Limit) (Record, error) {
 		return Record{}, fmt.Errorf("it holds %d bytes that are no count: is it another program's?", len(b))
 	}
 	r := Record{Limit: limit, Since: weir.Instant(binary.LittleEndian.Uint64(rest)), State: Words(rest[8:])}
-	if string(text) != limit.String() {
+	if limit == nil || string(text) != limit.String() {
 		var err error
 		if r.Limit, err = weir.ParseLimit(string(text)); err != nil {
 			return Record{}, fmt.Errorf("it is the count of a limit that can't be read: %w", err)
@@ -85,12 +85,13 @@ func (r *Record) Keep(now weir.Instant) time.Duration {
 	return max(keep, 0)
 }
 
-// become makes r a record of limit.
-func (r *Record) become(limit *weir.Limit, now weir.Instant) {
+// Become makes r a record of limit, which may have changed.
+func (r *Record) Become(limit *weir.Limit, now weir.Instant) {
 	if r.Limit != nil && r.Limit.String() != limit.String() {
-		if r.State = limit.Adopt(r.State, r.Limit, now); r.State != nil {
+		if !r.Limit.Fresh(r.State, now) {
 			r.Since = max(r.Since, now+1)
 		}
+		r.State = limit.Adopt(r.State, r.Limit, now)
 	}
 	r.Limit = limit
 }
@@ -101,7 +102,7 @@ func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decisi
 	for i := range asks {
 		r := &records[i]
 		write = write || r.Limit != nil && r.Limit.String() != asks[i].Limit.String()
-		r.become(asks[i].Limit, now)
+		r.Become(asks[i].Limit, now)
 		out[i] = r.Limit.Decide(r.State, now, &asks[i])
 	}
 	weir.Resolve(asks, out)

@@ -1,0 +1,203 @@
+package record
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/weir-limit/weir"
+)
+
+// Apart is a store that decides asks of one placement and key at one moment, but
+// no others.
+type Apart struct {
+	Take   func(asks []weir.Ask, out []weir.Decision) error
+	Settle func(settlements []weir.Settlement) error
+}
+
+// group is the asks of one placement and key, by their index in the take.
+type group struct {
+	at   []int
+	asks []weir.Ask
+	out  []weir.Decision
+}
+
+// Groups says whether asks are of more than one placement or key.
+func Groups(asks []weir.Ask) bool {
+	for i := range asks {
+		if !together(asks[0].State, asks[i].State) {
+			return true
+		}
+	}
+	return false
+}
+
+func together(a, b weir.StateKey) bool {
+	return a.Key == b.Key && a.Placement() == b.Placement()
+}
+
+// TakeAll takes asks of several placements so that never more passes than any
+// limit lets: it looks first whether all pass, charges one placement after the
+// other, and gives back what it has charged when one of them denies after all.
+// Others may be denied meanwhile, for what is then given back. A take that wants
+// to charge once is not looked at first, for its own charge would deny it.
+func (s Apart) TakeAll(asks []weir.Ask, out []weir.Decision) error {
+	if asks[0].Receipt != 0 {
+		return s.takeAll(slices.Clone(asks), out, asks[0].Receipt)
+	}
+	err := s.takeAll(slices.Clone(asks), out, rand.Uint64()|1)
+	for i := range out {
+		out[i].Receipt = nil
+	}
+	return err
+}
+
+func (s Apart) takeAll(asks []weir.Ask, out []weir.Decision, id uint64) error {
+	pass := true
+	if !asks[0].Once || asks[0].Peek {
+		var err error
+		if pass, err = s.look(asks, out); err != nil {
+			return err
+		}
+	}
+	for i := range asks {
+		if !asks[i].After {
+			asks[i].Receipt = id
+		}
+	}
+	groups := gather(asks, func(i int) bool { return !asks[i].Peek && (asks[i].Once || out[i].Charged) })
+	done := groups[:0:0]
+	for g := range groups {
+		if err := s.take(&groups[g]); err != nil {
+			return s.giveBack(done, out, err)
+		}
+		done = append(done, groups[g])
+		groups[g].tell(out)
+		if !groups[g].passes() {
+			pass = false
+			if err := s.giveBack(done, out, nil); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if !pass {
+		if err := s.refuse(asks, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look fills out with what each limit says, and Charged with what would be
+// charged.
+func (s Apart) look(asks []weir.Ask, out []weir.Decision) (pass bool, err error) {
+	groups := gather(asks, func(int) bool { return true })
+	errs := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for g := range groups {
+		wg.Go(func() {
+			for i := range groups[g].asks {
+				a := &groups[g].asks[i]
+				a.Once, a.Receipt = false, 0
+				a.Peek = true
+			}
+			errs[g] = s.take(&groups[g])
+		})
+	}
+	wg.Wait()
+	for g := range groups {
+		if errs[g] != nil {
+			return false, errs[g]
+		}
+		groups[g].tell(out)
+	}
+	pass = weir.Resolve(asks, out)
+	for i := range asks {
+		// What is charged now has had its say; what was granted is what is asked.
+		a := &asks[i]
+		a.Quota = false
+		if a.AtLeast > 0 && out[i].Charged {
+			a.Cost, a.AtLeast = out[i].Cost, 0
+		}
+	}
+	return pass, nil
+}
+
+func gather(asks []weir.Ask, wanted func(i int) bool) []group {
+	var groups []group
+	for i := range asks {
+		if !wanted(i) {
+			continue
+		}
+		g := slices.IndexFunc(groups, func(g group) bool { return together(g.asks[0].State, asks[i].State) })
+		if g < 0 {
+			g = len(groups)
+			groups = append(groups, group{})
+		}
+		groups[g].at, groups[g].asks = append(groups[g].at, i), append(groups[g].asks, asks[i])
+	}
+	return groups
+}
+
+func (s Apart) take(g *group) error {
+	g.out = make([]weir.Decision, len(g.asks))
+	return s.Take(g.asks, g.out)
+}
+
+func (g *group) tell(out []weir.Decision) {
+	for i, at := range g.at {
+		out[at] = g.out[i]
+	}
+}
+
+// passes is whether all that the group asked for with a say was charged.
+func (g *group) passes() bool {
+	for i := range g.asks {
+		if a := &g.asks[i]; !a.Shadow && !a.After && g.out[i].Outcome != weir.Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack gives back what the groups have charged. It returns failed, or why
+// that could not be done.
+func (s Apart) giveBack(groups []group, out []weir.Decision, failed error) error {
+	for _, g := range groups {
+		var all []weir.Settlement
+		for i, at := range g.at {
+			if d := &out[at]; d.Charged && d.Receipt != nil && !g.asks[i].After {
+				all = append(all, weir.Settlement{Receipt: d.Receipt})
+				d.Charged, d.Receipt = false, nil
+				d.Remaining += d.Cost
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		if err := s.Settle(all); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// refuse lets limits that count what they deny know of it.
+func (s Apart) refuse(asks []weir.Ask, out []weir.Decision) error {
+	for i := range asks {
+		out[i].Charged = out[i].Charged && asks[i].After
+		if !asks[i].Limit.DenialCounts() || asks[i].Peek || out[i].Outcome != weir.Denied || asks[i].After {
+			continue
+		}
+		g := group{at: []int{i}, asks: asks[i : i+1]}
+		if err := s.take(&g); err != nil {
+			return err
+		}
+		g.tell(out)
+		if err := s.giveBack([]group{g}, out, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
