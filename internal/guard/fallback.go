@@ -1,0 +1,130 @@
+package guard
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/weir-limit/weir"
+)
+
+// fallbackIndex is where a fallback is counted.
+func fallbackIndex(f weir.Fallback) int {
+	switch f {
+	case weir.FallbackOpen:
+		return 1
+	case weir.FallbackClosed:
+		return 2
+	case weir.FallbackLocal:
+	}
+	return 0
+}
+
+// localMark tells the local counts, and receipts of them, from those of the
+// store.
+const localMark = "local\x00"
+
+func isLocal(k weir.StateKey) bool { return strings.HasPrefix(k.Rule, localMark) }
+
+func localKey(k weir.StateKey) weir.StateKey {
+	return weir.StateKey{Rule: localMark + k.Rule, Key: k.Key}
+}
+
+// fallBack decides the asks without the store. Those that are open allow, those
+// that are closed deny, and the others are asked of a count in this process;
+// charged is what passes together, as ever.
+func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	var local []weir.Ask
+	var at []int
+	shut := false
+	for i := range asks {
+		a := &asks[i]
+		out[i] = weir.Decision{Cost: a.Cost, Degraded: a.Fallback}
+		g.counts[fallbackIndex(a.Fallback)].Add(1)
+		switch a.Fallback {
+		case weir.FallbackOpen:
+			out[i].Outcome = weir.Allowed
+		case weir.FallbackClosed:
+			out[i].Outcome = weir.Denied
+			shut = shut || !a.Shadow && !a.Quota
+		case weir.FallbackLocal:
+			fallthrough
+		default:
+			out[i].Degraded = weir.FallbackLocal
+			b := *a
+			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, a.Nodes)
+			local, at = append(local, b), append(at, i)
+		}
+	}
+	if len(local) == 0 {
+		return nil
+	}
+	for i := range local {
+		local[i].Peek = local[i].Peek || shut && !local[i].After
+	}
+	decisions := make([]weir.Decision, len(local))
+	if err := g.local.Take(context.WithoutCancel(ctx), local, decisions); err != nil {
+		return err
+	}
+	for i, d := range decisions {
+		d.Degraded = weir.FallbackLocal
+		out[at[i]] = d
+		if d.Charged && local[i].Limit.Algorithm() != weir.Concurrent {
+			g.owed.add(asks[at[i]].State, asks[at[i]].Limit, d.Cost)
+		}
+	}
+	return nil
+}
+
+// maxShares is how many parts of limits are remembered; then all are forgotten.
+const maxShares = 1 << 13
+
+// shares remembers the parts of limits.
+type shares struct {
+	mu    sync.Mutex
+	parts map[part]*weir.Limit
+}
+
+type part struct {
+	limit *weir.Limit
+	nodes int
+}
+
+func (s *shares) of(l *weir.Limit, nodes int) *weir.Limit {
+	if nodes <= 1 {
+		return l
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := part{l, nodes}
+	if s.parts[key] == nil {
+		if s.parts == nil || len(s.parts) >= maxShares {
+			s.parts = map[part]*weir.Limit{}
+		}
+		s.parts[key] = share(l, nodes)
+	}
+	return s.parts[key]
+}
+
+// share is the part of a limit that one of so many nodes may pass by itself: the
+// count by the number of nodes, rounded down, but not nothing. So together they
+// pass no more than the limit, or one event each.
+func share(l *weir.Limit, nodes int) *weir.Limit {
+	s := l.Spec()
+	if s.Count == 0 {
+		return l
+	}
+	n := int64(nodes)
+	part := func(count int64) int64 { return max(count/n, min(count, 1)) }
+	s.Count, s.Burst, s.Debt = part(s.Count), part(s.Burst), part(s.Debt)
+	if s.Initial != nil {
+		*s.Initial = min(part(*s.Initial), s.Burst)
+	}
+	if s.Queue != nil {
+		*s.Queue = part(*s.Queue)
+	}
+	if parted, err := s.Limit(); err == nil {
+		return parted
+	}
+	return l // its parts are out of the bounds that the whole keeps
+}

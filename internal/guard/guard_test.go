@@ -1,0 +1,284 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/memstore"
+)
+
+// remote is a store in memory that is as slow, or as far away, as a test says.
+type remote struct {
+	*memstore.Store
+
+	takes  atomic.Int64
+	delay  atomic.Int64 // nanoseconds; negative: it never answers
+	broken atomic.Pointer[error]
+}
+
+func newRemote() *remote { return &remote{Store: memstore.New(memstore.Options{})} }
+
+func (r *remote) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	r.takes.Add(1)
+	if err := r.broken.Load(); err != nil {
+		return *err
+	}
+	switch d := time.Duration(r.delay.Load()); {
+	case d < 0:
+		<-ctx.Done()
+		return ctx.Err()
+	case d > 0:
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return r.Store.Take(ctx, asks, out)
+}
+
+func ask(limit string, f weir.Fallback) []weir.Ask {
+	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Fallback: f}}
+}
+
+func take(t *testing.T, s weir.Store, asks []weir.Ask) weir.Decision {
+	t.Helper()
+	out := make([]weir.Decision, len(asks))
+	if err := s.Take(t.Context(), asks, out); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
+}
+
+var errRefused = errors.New("connection refused")
+
+// TestFallbacks: a store that is away leaves the decision to each limit's
+// fallback, which says so.
+func TestFallbacks(t *testing.T) {
+	store := newRemote()
+	store.broken.Store(&errRefused)
+	g := guard.New(store, guard.Options{})
+	for range 5 {
+		if d := take(t, g, ask("1/h", weir.FallbackOpen)); d.Outcome != weir.Allowed || d.Charged || d.Degraded != weir.FallbackOpen {
+			t.Errorf("open: %+v", d)
+		}
+		if d := take(t, g, ask("1000/h", weir.FallbackClosed)); d.Outcome != weir.Denied || d.Degraded != weir.FallbackClosed {
+			t.Errorf("closed: %+v", d)
+		}
+	}
+	passed := 0
+	for range 10 {
+		if d := take(t, g, ask("4/h", "")); d.Outcome == weir.Allowed {
+			passed++
+			if !d.Charged || d.Degraded != weir.FallbackLocal {
+				t.Errorf("local: %+v", d)
+			}
+		}
+	}
+	if passed != 4 {
+		t.Errorf("local: %d passed of 4", passed)
+	}
+	asks := ask("9/h", weir.FallbackLocal)
+	asks[0].State.Key, asks[0].Nodes = "shared", 3
+	for passed = 0; take(t, g, asks).Outcome == weir.Allowed; passed++ {
+	}
+	if passed != 3 {
+		t.Errorf("a third of 9 is %d", passed)
+	}
+}
+
+// TestShares: the parts of all nodes together are no more than the limit, or one
+// event each.
+func TestShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count, nodes := rapid.Int64Range(1, 50).Draw(t, "count"), rapid.IntRange(1, 12).Draw(t, "nodes")
+		text := fmt.Sprintf(rapid.SampledFrom([]string{"%d/h", "%d/h fixed-window", "%d/h sliding-log", "%d concurrent", "%d/h leaky-queue queue 0"}).Draw(t, "limit"), count)
+		store := newRemote()
+		store.broken.Store(&errRefused)
+		total := int64(0)
+		for range nodes {
+			g := guard.New(store, guard.Options{})
+			asks, out := ask(text, weir.FallbackLocal), make([]weir.Decision, 1)
+			asks[0].Nodes = nodes
+			for {
+				if err := g.Take(context.Background(), asks, out); err != nil {
+					t.Fatal(err)
+				}
+				if out[0].Outcome != weir.Allowed {
+					break
+				}
+				total++
+			}
+		}
+		if total > max(count, int64(nodes)) {
+			t.Errorf("%d nodes pass %d of %s", nodes, total, text)
+		}
+	})
+}
+
+// TestClosedTakesNoOther: what a closed limit denies charges no other.
+func TestClosedTakesNoOther(t *testing.T) {
+	store := newRemote()
+	store.broken.Store(&errRefused)
+	g := guard.New(store, guard.Options{})
+	local, both := ask("2/h", weir.FallbackLocal), append(ask("2/h", weir.FallbackLocal), ask("5/h", weir.FallbackClosed)...)
+	both[1].State.Rule = "other"
+	for range 5 {
+		if d := take(t, g, both); d.Charged {
+			t.Errorf("charged: %+v", d)
+		}
+	}
+	if d := take(t, g, local); d.Remaining != 1 {
+		t.Errorf("after what was denied: %+v", d)
+	}
+}
+
+// timeline runs calls at 2,000 a second against a store that is away from 1 s to
+// 4 s, and tells what they met.
+func timeline(t *testing.T, away func(*remote), back func(*remote)) (missed int64, slowest time.Duration, degradedAfter time.Duration, changes []string) {
+	t.Helper()
+	store := newRemote()
+	store.delay.Store(int64(300 * time.Microsecond))
+	g := guard.New(store, guard.Options{Changed: func(err error) { changes = append(changes, fmt.Sprint(err)) }})
+	const tick = 500 * time.Microsecond
+	start := time.Now()
+	done := make(chan struct{})
+	calls := 0
+	for now := time.Duration(0); now < 6*time.Second; now += tick {
+		switch now {
+		case time.Second:
+			away(store)
+		case 4 * time.Second:
+			back(store)
+		}
+		calls++
+		go func() {
+			began := time.Now()
+			d := take(t, g, ask("1000000/s", weir.FallbackOpen))
+			slowest = max(slowest, time.Since(began))
+			if d.Degraded != "" && began.Sub(start) > 4*time.Second {
+				degradedAfter = max(degradedAfter, began.Sub(start)-4*time.Second)
+			}
+			done <- struct{}{}
+		}()
+		time.Sleep(tick)
+		for len(done) > 0 || calls > 200 {
+			<-done
+			calls--
+		}
+	}
+	for ; calls > 0; calls-- {
+		<-done
+	}
+	return g.Stats().Missed, slowest, degradedAfter, changes
+}
+
+// TestTimeline: a store that freezes, or refuses, for three seconds costs few
+// calls their deadline, and is used again within a second of its return.
+func TestTimeline(t *testing.T) {
+	for name, away := range map[string]func(*remote){
+		"frozen":  func(r *remote) { r.delay.Store(-1) },
+		"refused": func(r *remote) { r.broken.Store(&errRefused) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				missed, slowest, after, changes := timeline(t, away, func(r *remote) {
+					r.delay.Store(int64(300 * time.Microsecond))
+					r.broken.Store(nil)
+				})
+				if missed > 3*10+10 {
+					t.Errorf("%d calls paid the deadline in 3 s, want at most 10 a second", missed)
+				}
+				if slowest > 60*time.Millisecond {
+					t.Errorf("the slowest call took %v", slowest)
+				}
+				if after > time.Second {
+					t.Errorf("calls fell back until %v after the store's return", after)
+				}
+				if len(changes) != 2 || changes[1] != "<nil>" {
+					t.Errorf("told %q", changes)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadline: a call takes no more than three quarters of its caller's time.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		store.delay.Store(-1)
+		g := guard.New(store, guard.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Millisecond)
+		defer cancel()
+		start, out := time.Now(), make([]weir.Decision, 1)
+		if err := g.Take(ctx, ask("5/s", weir.FallbackOpen), out); err != nil || out[0].Degraded != weir.FallbackOpen {
+			t.Errorf("%+v, %v", out[0], err)
+		}
+		if took := time.Since(start); took != 6*time.Millisecond {
+			t.Errorf("it took %v of 8 ms", took)
+		}
+	})
+}
+
+// TestNobodyGetsALimitTwice: what was used while the store was away is told to it
+// when it is back.
+func TestNobodyGetsALimitTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		g := guard.New(store, guard.Options{})
+		asks := ask("10/h", weir.FallbackLocal)
+		passed := 0
+		count := func(n int) {
+			for range n {
+				if take(t, g, asks).Outcome == weir.Allowed {
+					passed++
+				}
+			}
+		}
+		count(4)
+		store.broken.Store(&errRefused)
+		count(20)
+		if passed != 14 {
+			t.Errorf("%d passed with the store away, want 4 and 10 of its own", passed)
+		}
+		store.broken.Store(nil)
+		time.Sleep(time.Second)
+		count(20)
+		if passed != 14 {
+			t.Errorf("%d passed after the store's return, want no more than the 14 before", passed)
+		}
+		if owed := g.Stats().Owed; owed != 0 {
+			t.Errorf("%d keys are owed", owed)
+		}
+	})
+}
+
+// TestReceiptsOfFallbacks are settled where they were made.
+func TestReceiptsOfFallbacks(t *testing.T) {
+	store := newRemote()
+	store.broken.Store(&errRefused)
+	g := guard.New(store, guard.Options{})
+	asks := ask("1 concurrent ttl 1h", weir.FallbackLocal)
+	asks[0].Receipt = 9
+	d := take(t, g, asks)
+	if d.Receipt == nil || take(t, g, asks).Outcome != weir.Denied {
+		t.Fatalf("%+v", d)
+	}
+	store.broken.Store(nil)
+	if err := g.Settle(t.Context(), []weir.Settlement{{Receipt: d.Receipt}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Settle(t.Context(), []weir.Settlement{{Receipt: d.Receipt}}); !errors.Is(err, weir.ErrSettled) && !errors.Is(err, weir.ErrExpired) {
+		t.Errorf("settled twice: %v", err)
+	}
+}
