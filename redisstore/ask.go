@@ -1,0 +1,204 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The kinds of limits that take.lua knows, by their first byte.
+const (
+	kindNothing = iota // a count of 0, of which nothing is kept
+	kindPace
+	kindFixed
+	kindSliding
+	kindLog
+	kindPermits
+)
+
+// The flags of an ask.
+const (
+	flagFirst  = 1 << iota // of its take
+	flagPeek               // charge nothing
+	flagShadow             // no say
+	flagQuota              // a say together
+	flagAfter              // charged whatever the limit says
+	flagNever              // it can never pass
+)
+
+// plan is what take.lua has to know of a limit.
+type plan struct {
+	kind byte
+	most int64 // the largest cost that can ever fit
+	// text is the limit as take.lua reads it. Of civil windows it is empty: theirs
+	// goes with the time.
+	text string
+	one  string // the limit and a cost of 1 as pace.lua reads it; empty where it can't
+}
+
+// maxPlans is how many limits are remembered; then all are forgotten.
+const maxPlans = 1 << 14
+
+// plans remembers what it has worked out of limits.
+type plans struct {
+	mu  sync.RWMutex
+	all map[*weir.Limit]*plan
+}
+
+func (p *plans) of(l *weir.Limit) *plan {
+	p.mu.RLock()
+	found := p.all[l]
+	p.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	found = newPlan(l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil || len(p.all) >= maxPlans {
+		p.all = map[*weir.Limit]*plan{}
+	}
+	p.all[l] = found
+	return found
+}
+
+// floats appends numbers as doubles. All are whole and below 2^53.
+func floats(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+	}
+	return b
+}
+
+func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
+
+func flag(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func newPlan(l *weir.Limit) *plan {
+	s := l.Spec()
+	p := &plan{most: s.Count}
+	var b []byte
+	switch s.Algorithm {
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket:
+		if p.most = s.Burst + s.Debt; s.Count == 0 {
+			p.kind, p.most = kindNothing, 0
+			break
+		}
+		p.kind = kindPace
+		b = bucket(l, &s)
+	case weir.LeakyQueue:
+		if p.most = *s.Queue + 1; s.Count == 0 {
+			p.kind, p.most = kindNothing, 0
+			break
+		}
+		p.kind = kindPace
+		us, f, den := l.Span(p.most)
+		b = floats(nil, int64(den), us, int64(f), us, int64(f), 0, 0, 0, 1, -1, 0)
+	case weir.FixedWindow:
+		p.kind = kindFixed
+		if s.Calendar != weir.NoCalendar && !s.Anchored {
+			return p
+		}
+		b = floats(nil, s.Count, flag(s.Anchored), micros(s.Period), 0, flag(s.CountDenied))
+	case weir.SlidingWindow:
+		p.kind = kindSliding
+		mode := map[weir.Mode]int64{weir.Relaxed: 1, weir.Conservative: 2}[s.Mode]
+		b = floats(nil, s.Count, micros(s.Period)/s.SubWindows, s.SubWindows, mode, flag(s.CountDenied))
+	case weir.SlidingLog:
+		p.kind = kindLog
+		b = floats(nil, s.Count, micros(s.Period), flag(s.CountDenied))
+	case weir.Concurrent:
+		p.kind = kindPermits
+		b = floats(nil, s.Count, micros(s.TTL))
+	case weir.WarmUp: // Unfit
+	}
+	p.text = string(p.kind) + string(b) + l.String()
+	if p.kind == kindPace && s.Debt == 0 && (s.Initial == nil || *s.Initial == s.Burst) {
+		p.one = p.pair(l, 1)
+	}
+	return p
+}
+
+// shortLife is up to which time keys live as long as a full bucket takes to
+// drain, for to work out and write down how long costs more than to keep them.
+const shortLife = 60_000_000
+
+// pair is a limit and a cost as pace.lua reads them.
+func (p *plan) pair(l *weir.Limit, cost int64) string {
+	full, fullPart, den := l.Span(p.most)
+	span, spanPart, _ := l.Span(cost)
+	life := int64(0)
+	if full <= shortLife {
+		life = full/1000 + 1
+	}
+	b := floats(nil, int64(den), full, int64(fullPart), span, int64(spanPart), life)
+	return string(b) + l.String() + string(make([]byte, 9))
+}
+
+// bucket is the numbers of the GCRA family: the fraction's denominator, spans of
+// a full bucket, of one with its debt, and of what a key never seen has used,
+// the time after which it is unseen again, the grid of the horizon as in
+// weir's gcra.go, and the span of one event where there is debt.
+func bucket(l *weir.Limit, s *weir.Spec) []byte {
+	full, fullPart, den := l.Span(s.Burst)
+	reach, reachPart, _ := l.Span(s.Burst + s.Debt)
+	head, headPart, _ := l.Span(s.Burst - *s.Initial)
+	unseen, one, onePart := int64(0), int64(-1), uint64(0)
+	if *s.Initial < s.Burst {
+		unseen = micros(s.Period)
+	}
+	if s.Debt > 0 {
+		one, onePart, _ = l.Span(1)
+	}
+	grid := max(reach/1024+1, 1<<27)
+	return floats(nil, int64(den), full, int64(fullPart), reach, int64(reachPart), head, int64(headPart), unseen, grid, one, int64(onePart))
+}
+
+// window is the text of a civil window's limit at now, and when it ends.
+func window(l *weir.Limit, now weir.Instant) (text string, begin, end weir.Instant) {
+	s := l.Spec()
+	// A charge says where its window begins and when it ends, whatever the count.
+	d := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1}
+	state := l.Commit(nil, now, &weir.Ask{Limit: l, Cost: 1}, &d)
+	begin, end = weir.Instant(state[0]), now+weir.Instant(micros(d.ResetAfter))
+	b := floats([]byte{kindFixed}, s.Count, 2, int64(begin), int64(end), flag(s.CountDenied))
+	return string(b) + l.String(), begin, end
+}
+
+// appendAsk appends a as take.lua reads it; its limit is the nth of the call.
+func (p *plan) appendAsk(b []byte, a *weir.Ask, first bool, nth int) []byte {
+	need := a.Cost
+	never := a.Cost > p.most
+	if a.After {
+		need, never = 1, p.most == 0
+		if !a.Peek {
+			need += a.Cost
+		}
+	}
+	flags := byte(0)
+	for i, yes := range [...]bool{first, a.Peek, a.Shadow, a.Quota, a.After, never} {
+		if yes {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, flags)
+	b = binary.LittleEndian.AppendUint16(b, uint16(nth))
+	b = floats(b, a.Cost, need)
+	switch p.kind {
+	case kindPace:
+		test, testPart, _ := a.Limit.Span(min(need, p.most+1))
+		span, spanPart, _ := a.Limit.Span(min(a.Cost, p.most))
+		b = floats(b, test, int64(testPart), span, int64(spanPart))
+	case kindPermits:
+		b = binary.LittleEndian.AppendUint64(b, a.Receipt)
+	}
+	return b
+}

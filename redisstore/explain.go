@@ -1,0 +1,35 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+)
+
+// remedies say what to do about the errors of a server, by what they say.
+var remedies = [...]struct{ says, remedy string }{
+	{"WRONGTYPE", "another program writes there; give Weir a prefix or a database of its own"},
+	{"NOAUTH", "write the password into the URL: redis://user:password@host:port"},
+	{"WRONGPASS", "user or password in the URL are not those of the server"},
+	{"NOPERM", "let the user run EVALSHA, EVAL, SCRIPT, GET, SET, TIME and PING on the keys of Weir: ACL SETUSER"},
+	{"READONLY", "this is a replica; give the URL of the primary, or redis+sentinel://"},
+	{"OOM", "the server is out of memory and may not evict; raise maxmemory, or choose maxmemory-policy volatile-ttl"},
+	{"MISCONF", "the server can't write its snapshots and refuses writes; look into its log"},
+	{"LOADING", "the server reads its data; it will answer soon"},
+	{"MASTERDOWN", "the replica has lost its primary; give the URL of the primary"},
+	{"CLUSTERDOWN", "slots of the cluster are not served; see CLUSTER INFO"},
+	{"CROSSSLOT", "this is a Redis Cluster; write redis+cluster://host:port,…"},
+	{"MOVED", "this is a Redis Cluster; write redis+cluster://host:port,…"},
+	{"BUSY", "a script of somebody else takes too long; see SCRIPT KILL"},
+	{"ERR unknown command", "the server is too old or has renamed the command; Weir needs Redis 5 or later with EVALSHA"},
+}
+
+// explain adds to an error of the server what to do about it.
+func explain(err error) error {
+	text := err.Error()
+	for _, r := range remedies {
+		if strings.Contains(text, r.says) {
+			return fmt.Errorf("redisstore: %w; %s", err, r.remedy)
+		}
+	}
+	return fmt.Errorf("redisstore: %w", err)
+}

@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir"
+)
+
+// maxName is how long the name of a count may be in a key of Redis; longer ones
+// are hashed.
+const maxName = 200
+
+// key is where a count is kept: prefix, in braces the placement and whose count
+// it is, then which limit of the placement. The braces keep what is decided
+// together on one node of a Redis Cluster. No two counts have one key.
+func (s *Store) key(k weir.StateKey) string {
+	place := k.Placement()
+	return s.tag(k) + clean(k.Rule[len(place):])
+}
+
+// tag is the part of a key that says on which node it is.
+func (s *Store) tag(k weir.StateKey) string {
+	place := k.Placement()
+	name := ""
+	if len(place)+len(k.Key) <= maxName {
+		name = clean(place) + ":" + clean(k.Key)
+	}
+	if name == "" || len(name) > maxName {
+		name = "#" + digest(strconv.Itoa(len(place))+":"+place+k.Key) // no other has a # and no colon
+	}
+	return s.prefix + "{" + name + "}"
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// clean writes what would end a hash tag or a name, or what can't be read, as
+// %XX.
+func clean(text string) string {
+	plain := true
+	for i := range len(text) {
+		plain = plain && safe(text[i])
+	}
+	if plain {
+		return text
+	}
+	const hexadecimal = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; safe(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + string(hexadecimal[c>>4]) + string(hexadecimal[c&15]))
+		}
+	}
+	return b.String()
+}
+
+func safe(c byte) bool {
+	return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' && c != ':'
+}

@@ -1,0 +1,274 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// How the connections of Open are kept.
+const (
+	dialTimeout = time.Second
+	// lostAfter is how long a connection may owe an answer before it is given up.
+	lostAfter = 5 * time.Second
+	// connBuffer is what a connection reads and writes at a time.
+	connBuffer = 64 << 10
+	// firstPause and lastPause bound the time between tries to connect to a server
+	// that is away when the store is opened.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// URLError says why a store's URL can't be meant, without the password in it.
+type URLError struct{ Text string }
+
+func (e *URLError) Error() string { return "redisstore: " + e.Text }
+
+// Open makes a store of a URL, and connects in the background: a server that is
+// away makes calls fail until it is back, and Open fail never. The URL is
+//
+//	redis://[user:password@]host:port[/db]    rediss:// with TLS
+//	redis+unix:///path/of/socket
+//	redis+cluster://[user:password@]host:port,…
+//	redis+sentinel://[user:password@]host:port,…/master
+//
+// and may end in ?prefix=…, in rediss also ca=, cert= and key=, which name PEM
+// files, and in all but the first two tls=1.
+func Open(address string) (*Store, error) {
+	option, o, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	s := New(nil, o)
+	s.link = &link{option: option, done: make(chan struct{})}
+	s.link.connecting.Go(s.link.connect)
+	return s, nil
+}
+
+// parse reads a store's URL.
+func parse(address string) (option rueidis.ClientOption, o Options, err error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	hosts, rest := cutHosts(rest)
+	u, err := url.Parse("x://" + rest)
+	if err != nil {
+		return option, o, &URLError{"the address can't be read; write redis://host:port"} // its error would tell the password
+	}
+	option = rueidis.ClientOption{
+		InitAddress: hosts, ClientName: "weir",
+		DisableRetry: true, DisableCache: true,
+		Dialer: net.Dialer{Timeout: dialTimeout}, ConnWriteTimeout: lostAfter,
+		ReadBufferEachConn: connBuffer, WriteBufferEachConn: connBuffer,
+	}
+	option.Username = u.User.Username()
+	option.Password, _ = u.User.Password()
+	query := u.Query()
+	path := strings.TrimPrefix(u.Path, "/")
+	switch scheme {
+	case "redis", "rediss":
+		option.ForceSingleClient = true
+		if path != "" {
+			if option.SelectDB, err = strconv.Atoi(path); err != nil || option.SelectDB < 0 {
+				return option, o, &URLError{fmt.Sprintf("%q is no number of a database; write redis://host:port/0", path)}
+			}
+		}
+	case "redis+unix":
+		option.ForceSingleClient = true
+		option.InitAddress = []string{u.Path}
+		option.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", path)
+		}
+	case "redis+cluster":
+		o.Cluster = true
+	case "redis+sentinel":
+		option.Sentinel = rueidis.SentinelOption{MasterSet: path, Dialer: option.Dialer, Username: option.Username, Password: option.Password, ClientName: "weir"}
+		if path == "" {
+			return option, o, &URLError{"name the master: redis+sentinel://host:port/master"}
+		}
+	default:
+		return option, o, &URLError{fmt.Sprintf("%q is no scheme of Redis; write redis, rediss, redis+unix, redis+cluster or redis+sentinel", scheme)}
+	}
+	for _, host := range option.InitAddress {
+		if _, _, err := net.SplitHostPort(host); err != nil && scheme != "redis+unix" {
+			return option, o, &URLError{fmt.Sprintf("%q is no host:port", host)}
+		}
+	}
+	if err := options(query, scheme, &option, &o); err != nil {
+		return option, o, err
+	}
+	return option, o, nil
+}
+
+// cutHosts takes the hosts, which may be several, out of a URL without scheme.
+func cutHosts(rest string) (hosts []string, without string) {
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	at := strings.LastIndexByte(rest[:end], '@') + 1
+	return strings.Split(rest[at:end], ","), rest[:at] + "x" + rest[end:]
+}
+
+func options(query url.Values, scheme string, option *rueidis.ClientOption, o *Options) error {
+	secure := scheme == "rediss"
+	var files [3]string
+	for name, values := range query {
+		switch name {
+		case "prefix":
+			o.Prefix = values[0]
+		case "tls":
+			secure = secure || values[0] == "1"
+		case "ca":
+			files[0] = values[0]
+		case "cert":
+			files[1] = values[0]
+		case "key":
+			files[2] = values[0]
+		default:
+			return &URLError{fmt.Sprintf("unknown option %q; the options are prefix, tls, ca, cert, key", name)}
+		}
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		return &URLError{"prefix: braces say what is kept together; write it without"}
+	}
+	if !secure {
+		if files != [3]string{} {
+			return &URLError{"ca, cert and key are for TLS; write rediss://, or tls=1"}
+		}
+		return nil
+	}
+	config, err := tlsConfig(files)
+	if err != nil {
+		return &URLError{err.Error()}
+	}
+	if scheme == "rediss" || scheme == "redis" {
+		host, _, _ := net.SplitHostPort(option.InitAddress[0]) // it was looked at
+		config.ServerName = host
+	}
+	option.TLSConfig = config
+	if option.Sentinel.MasterSet != "" {
+		option.Sentinel.TLSConfig = config
+	}
+	return nil
+}
+
+func tlsConfig(files [3]string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files[0] != "" {
+		pem, err := os.ReadFile(files[0])
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM", files[0])
+		}
+	}
+	if (files[1] == "") != (files[2] == "") {
+		return nil, errors.New("cert and key go together")
+	}
+	if files[1] != "" {
+		pair, err := tls.LoadX509KeyPair(files[1], files[2])
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// link is the client of a store that Open made. It connects in the background.
+type link struct {
+	option     rueidis.ClientOption
+	done       chan struct{}
+	connecting sync.WaitGroup
+
+	mu     sync.Mutex
+	client rueidis.Client
+	failed error // why there is no client yet
+	closed bool
+}
+
+var errConnecting = errors.New("not connected yet")
+
+func (l *link) connect() {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		client, err := rueidis.NewClient(l.option)
+		if err != nil && client != nil { // it would dial again at each command
+			client.Close()
+			client = nil
+		}
+		l.mu.Lock()
+		l.client, l.failed = client, l.said(err)
+		closed := l.closed
+		l.mu.Unlock()
+		if closed && client != nil {
+			client.Close()
+		}
+		if err == nil || closed {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// said is an error of connecting with what it was about.
+func (l *link) said(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && l.option.TLSConfig != nil:
+		err = fmt.Errorf("%w in a TLS handshake; does the server speak TLS there? Else write redis://", err)
+	}
+	return fmt.Errorf("connect to %s: %w", strings.Join(l.option.InitAddress, ", "), err)
+}
+
+// get is the client, or why there is none.
+func (l *link) get() (rueidis.Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.client != nil:
+		return l.client, nil
+	case l.failed != nil:
+		return nil, l.failed
+	}
+	return nil, errConnecting
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	client := l.client
+	if !l.closed {
+		l.closed = true
+		close(l.done)
+	}
+	l.mu.Unlock()
+	if client != nil {
+		client.Close()
+	}
+	l.connecting.Wait()
+}
+
+// Close waits for calls on their way, and closes the connections that Open made.
+func (s *Store) Close() error {
+	s.lane.flights.Wait()
+	if s.link != nil {
+		s.link.close()
+	}
+	return nil
+}

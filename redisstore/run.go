@@ -1,0 +1,242 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weir-limit/weir"
+)
+
+// patience is how long a script call may take, whoever waits for it. Callers
+// bring their own, shorter one.
+const patience = 2 * time.Second
+
+// newCall writes asks down as take.lua reads them.
+func (s *Store) newCall(asks []weir.Ask) *call {
+	c := &call{
+		keys: make([]string, len(asks)), asks: make([]askText, len(asks)),
+		limits: make([]limitText, 0, 1), done: make(chan struct{}),
+	}
+	for i := range asks {
+		a := &asks[i]
+		p := s.plans.of(a.Limit)
+		c.keys[i] = s.key(a.State)
+		of := c.limit(a.Limit)
+		if of == len(c.limits) {
+			text := p.text
+			if text == "" {
+				text, _, _ = window(a.Limit, s.serverNow())
+			}
+			c.limits = append(c.limits, limitText{a.Limit, text})
+		}
+		c.asks[i] = askText{of, p.appendAsk(make([]byte, 0, 64), a, i == 0, 0)}
+	}
+	return c
+}
+
+// plainCall writes down a take that pace.lua can decide; nil when it can't.
+func (s *Store) plainCall(asks []weir.Ask) *call {
+	a := &asks[0]
+	if len(asks) > 1 || a.Peek || a.Shadow || a.After || a.Cost <= 0 {
+		return nil
+	}
+	p := s.plans.of(a.Limit)
+	if p.one == "" || a.Cost > p.most {
+		return nil
+	}
+	c := &call{keys: []string{s.key(a.State)}, pair: p.one, done: make(chan struct{})}
+	if a.Cost > 1 {
+		c.pair = p.pair(a.Limit, a.Cost)
+	}
+	return c
+}
+
+// runPaced sends calls of plainCall in one script call.
+func (s *Store) runPaced(ctx context.Context, calls []*call) {
+	s.counts.calls.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	keys, args := make([]string, len(calls)), make([]string, 2, 4)
+	args[0] = s.now
+	which := make([]byte, len(calls))
+	for i, c := range calls {
+		keys[i] = c.keys[0]
+		n := slices.Index(args[2:], c.pair) + 1
+		if n == 0 {
+			args = append(args, c.pair)
+			n = len(args) - 2
+		}
+		which[i] = byte(n)
+	}
+	args[1] = string(which)
+	answer, err := s.exec(ctx, s.pacer, keys, args)
+	if err == nil && (len(answer) != 2 || len(answer[1]) != 17*len(keys)) {
+		err = fmt.Errorf("redisstore: no answer to %d asks", len(keys))
+	}
+	var now weir.Instant
+	if err == nil {
+		now = s.tell(answer[0])
+	}
+	for i, c := range calls {
+		if c.err = err; err == nil {
+			c.now, c.answers = now, []string{answer[1][17*i : 17*i+17]}
+		}
+		close(c.done)
+	}
+}
+
+// tell reads the server's time, and remembers how far it is from ours.
+func (s *Store) tell(text string) weir.Instant {
+	now := parseInstant(text)
+	s.skew.Store(int64(now - weir.InstantOf(time.Now())))
+	return now
+}
+
+// limit is the index of a limit, len(c.limits) when it is new.
+func (c *call) limit(l *weir.Limit) int {
+	for i := range c.limits {
+		if c.limits[i].limit == l {
+			return i
+		}
+	}
+	return len(c.limits)
+}
+
+// run sends calls in one script call, and hands out what comes back.
+func (s *Store) run(ctx context.Context, calls []*call) {
+	s.counts.calls.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	keys, args := join(s.now, calls)
+	answers, err := s.exec(ctx, s.taker(calls), keys, args)
+	if err == nil && len(answers) != len(keys)+1 {
+		err = fmt.Errorf("redisstore: %d answers to %d asks", len(answers), len(keys))
+	}
+	var now weir.Instant
+	if err == nil {
+		now = s.tell(answers[0])
+		answers = answers[1:]
+	}
+	for _, c := range calls {
+		if c.err = err; err == nil {
+			c.now, c.answers, answers = now, answers[:len(c.keys)], answers[len(c.keys):]
+		}
+		close(c.done)
+	}
+}
+
+func parseInstant(text string) weir.Instant {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0 // the script writes nothing else
+	}
+	return weir.Instant(n)
+}
+
+// join makes one script call of several. Limits that they share go once.
+func join(now string, calls []*call) (keys, args []string) {
+	n := 0
+	for _, c := range calls {
+		n += len(c.keys)
+	}
+	keys, args = make([]string, 0, n), make([]string, 2, 2*n+4)
+	args[0] = now
+	nth := map[*weir.Limit]int{}
+	for _, c := range calls {
+		for _, l := range c.limits {
+			if nth[l.limit] == 0 {
+				args = append(args, l.text)
+				nth[l.limit] = len(args) - 2
+			}
+		}
+	}
+	args[1] = strconv.Itoa(len(args) - 2)
+	for _, c := range calls {
+		keys = append(keys, c.keys...)
+		for _, a := range c.asks {
+			of := nth[c.limits[a.of].limit]
+			a.text[1], a.text[2] = byte(of), byte(of>>8)
+			args = append(args, string(a.text))
+		}
+	}
+	return keys, args
+}
+
+// taker is the script that knows the kinds of limits in the calls. Redis makes a
+// script's functions anew at each call, so it has no others.
+func (s *Store) taker(calls []*call) *rueidis.Lua {
+	kinds := 0
+	for _, c := range calls {
+		for _, l := range c.limits {
+			kinds |= 1 << l.text[0]
+		}
+	}
+	if script := s.takers[kinds].Load(); script != nil {
+		return script
+	}
+	script := rueidis.NewLuaScript(scriptOf(kinds))
+	s.takers[kinds].Store(script)
+	return script
+}
+
+// scriptOf is take.lua without the kinds that are not wanted.
+func scriptOf(kinds int) string {
+	const mark = "-- kind "
+	head, rest, _ := strings.Cut(takeScript, mark)
+	text := head
+	for rest != "" {
+		part, after, _ := strings.Cut(rest, mark)
+		if name, code, _ := strings.Cut(part, "\n"); name == "any" || kinds>>(name[0]-'0')&1 == 1 {
+			text += code
+		}
+		rest = after
+	}
+	return text
+}
+
+// settle makes decisions of a call's answers. again says that nothing was
+// decided yet, for a reason that is gone now.
+func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision) (again bool, err error) {
+	for i, answer := range c.answers {
+		switch answer[0] {
+		case 'E':
+			return false, explain(fmt.Errorf("key %q: %w", c.keys[i], errors.New(answer[1:])))
+		case 'C':
+			return true, s.adopt(ctx, asks)
+		case 'W': // s.skew is right by now
+			return true, nil
+		case 'X': // it is for take.lua
+			return true, nil
+		}
+	}
+	var few [2]weir.State
+	states := few[:0]
+	for i := range asks {
+		state, err := stateOf(&asks[i], c.answers[i][1:])
+		if err != nil {
+			return false, fmt.Errorf("redisstore: key %q: %w", c.keys[i], err)
+		}
+		states = append(states, state)
+		out[i] = asks[i].Limit.Decide(state, c.now, &asks[i])
+		if allowed := c.answers[i][0] == '1'; allowed != (out[i].Outcome == weir.Allowed) {
+			s.counts.disagreed.Add(1)
+			out[i].Outcome = weir.Denied
+			if allowed {
+				out[i].Outcome = weir.Allowed
+			}
+		}
+	}
+	weir.Resolve(asks, out)
+	for i := range asks {
+		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
+	}
+	s.home.Learn(c.now, asks, states, out)
+	return false, nil
+}

@@ -1,0 +1,89 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weir-limit/weir"
+)
+
+// words is a state of its bytes, without copying the text first.
+func words(text string) weir.State {
+	if text == "" {
+		return nil
+	}
+	s := make(weir.State, len(text)/8)
+	for i := range s {
+		s[i] = word(text[8*i:])
+	}
+	return s
+}
+
+func word(text string) uint64 {
+	var b [8]byte
+	copy(b[:], text)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// stateOf is the state that take.lua saw, or one that decides alike where it
+// left out what does not matter.
+func stateOf(a *weir.Ask, text string) (weir.State, error) {
+	switch a.Limit.Algorithm() {
+	case weir.SlidingLog:
+		return logOf(text)
+	case weir.Concurrent:
+		return permitsOf(text)
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.LeakyQueue, weir.FixedWindow, weir.SlidingWindow, weir.WarmUp:
+	}
+	if n := a.Limit.Words(); text != "" && len(text) != 8*n {
+		return nil, fmt.Errorf("it has %d bytes of state for a %s; is it another program's?", len(text), a.Limit)
+	}
+	return words(text), nil
+}
+
+// logOf is a log of all stamps ('A'), or ('F') of how many there are, the oldest,
+// the index and the value of one between, and the newest.
+func logOf(text string) (weir.State, error) {
+	if len(text) < 9 || text[0] == 'F' && len(text) != 41 {
+		return nil, fmt.Errorf("a log of %d bytes", len(text))
+	}
+	n := word(text[1:])
+	if text[0] == 'A' {
+		if n == 0 {
+			return nil, nil
+		}
+		return words(text[1:]), nil
+	}
+	s := make(weir.State, 1+n)
+	s[0] = n
+	oldest, at, waits, newest := word(text[9:]), word(text[17:]), word(text[25:]), word(text[33:])
+	for i := range s[1:] {
+		s[1+i] = oldest
+		if uint64(i) >= at {
+			s[1+i] = waits
+		}
+	}
+	s[n] = newest
+	return s, nil
+}
+
+// permitsOf is as many holders as there are, with all permits held by the last.
+func permitsOf(text string) (weir.State, error) {
+	if len(text) != 24 {
+		return nil, fmt.Errorf("permits of %d bytes", len(text))
+	}
+	held, holders, last := word(text), word(text[8:]), word(text[16:])
+	if holders == 0 {
+		return nil, nil
+	}
+	if holders < weir.MaxHolders {
+		holders = 1 // how many there are matters at the bound only
+	}
+	s := make(weir.State, 1+3*holders)
+	s[0] = held
+	for i := uint64(1); i < uint64(len(s)); i += 3 {
+		s[i] = last
+	}
+	s[len(s)-1] = held
+	return s, nil
+}

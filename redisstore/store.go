@@ -1,0 +1,229 @@
+// Package redisstore keeps the states of limits in Redis, so that many processes
+// share one count. A script decides there, by the server's clock, exactly as
+// package weir does; all that a decision tells beside its outcome is worked out
+// here, by the same pure functions, from the state that the script has seen.
+//
+// What waits while a script runs travels together in the next one; a lone caller
+// waits for nobody. Every key expires by itself as soon as it says no more than
+// its absence would. A failover of Redis may lose the last charges before it;
+// nothing else passes more than the limit.
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/record"
+)
+
+//go:embed take.lua
+var takeScript string
+
+//go:embed pace.lua
+var paceScript string
+
+//go:embed swap.lua
+var swapScript string
+
+// DefaultPrefix is what the names of all keys begin with when Options say
+// nothing.
+const DefaultPrefix = "weir:"
+
+// Options of a store.
+type Options struct {
+	// Prefix is what the names of all keys begin with. Empty: DefaultPrefix. It
+	// must have no braces.
+	Prefix string
+	// Cluster says that the client talks to a Redis Cluster: counts of different
+	// descriptors are then decided one after the other.
+	Cluster bool
+}
+
+// Store is a weir.Store in Redis. It must be made by New or Open. Its methods may be
+// called from many goroutines.
+type Store struct {
+	client  rueidis.Client
+	link    *link // in place of client, for a store that Open made
+	prefix  string
+	cluster bool
+	takers  [1 << (kindPermits + 1)]atomic.Pointer[rueidis.Lua] // by the kinds of limits they know, a bit each
+	pacer   *rueidis.Lua
+	swapper *rueidis.Lua
+	now     string // what scripts take for the time; empty: the server's own
+
+	plans  plans
+	skew   atomic.Int64 // the server's clock less ours, microseconds
+	lane   lane         // of take.lua
+	paced  lane         // of pace.lua
+	home   *guard.Denials
+	counts counts
+}
+
+type counts struct {
+	calls, takes, disagreed, adopted, tries, busy atomic.Int64
+}
+
+// New makes a store of a client, which stays the caller's to close. The client
+// must not retry by itself: an answer that was lost may have been a charge.
+func New(client rueidis.Client, o Options) *Store {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	s := &Store{
+		client: client, prefix: o.Prefix, cluster: o.Cluster,
+		home:  guard.NewDenials(),
+		pacer: rueidis.NewLuaScript(paceScript), swapper: rueidis.NewLuaScript(swapScript),
+	}
+	s.lane.run, s.paced.run = s.run, s.runPaced
+	return s
+}
+
+// Traits: one clock for all; all asks of a take at one moment, but on a Cluster
+// only those of a descriptor.
+func (s *Store) Traits() weir.Traits {
+	return weir.Traits{Shared: true, Atomic: !s.cluster, OwnClock: true, Unfit: unfit}
+}
+
+func unfit(l *weir.Limit) string {
+	if l.Algorithm() == weir.WarmUp {
+		return "warm-up works in memory only; take leaky-queue, or keep counts with memory:"
+	}
+	return ""
+}
+
+// Stats are counts of a store since it was made.
+type Stats struct {
+	Takes     int64 // takes that were sent
+	Calls     int64 // script calls that carried them
+	Disagreed int64 // decisions that the script and package weir saw differently: each is a bug
+	Adopted   int64 // counts that changed their limit
+	Tries     int64 // swaps that found the count changed by others
+	Busy      int64 // takes given up with weir.ErrBusy
+	Home      int64 // takes denied by what was remembered, without Redis
+}
+
+// Stats are the store's counts.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	return Stats{c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.home.Answered()}
+}
+
+// exec runs a script.
+func (s *Store) exec(ctx context.Context, script *rueidis.Lua, keys, args []string) ([]string, error) {
+	client := s.client
+	if s.link != nil {
+		var err error
+		if client, err = s.link.get(); err != nil {
+			return nil, explain(err)
+		}
+	}
+	answer, err := script.Exec(ctx, client, keys, args).AsStrSlice()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("redisstore: the answer did not come in time, and may have been a charge: %w", err)
+	case err != nil:
+		return nil, explain(err)
+	}
+	return answer, nil
+}
+
+// Take decides the asks by the server's clock.
+func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(asks, out); err != nil || len(asks) == 0 {
+		return err
+	}
+	if s.home.Answer(s.serverNow(), asks, out) {
+		return nil
+	}
+	s.counts.takes.Add(1)
+	if s.cluster && record.Groups(asks) {
+		apart := record.Apart{
+			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
+			Settle: func(all []weir.Settlement) error { return s.Settle(ctx, all) },
+		}
+		return apart.TakeAll(asks, out)
+	}
+	return s.takeTogether(ctx, asks, out)
+}
+
+func check(asks []weir.Ask, out []weir.Decision) error {
+	if len(asks) != len(out) {
+		return fmt.Errorf("redisstore: %d asks and room for %d decisions", len(asks), len(out))
+	}
+	for i := range asks {
+		if why := unfit(asks[i].Limit); why != "" {
+			return fmt.Errorf("redisstore: limit %q: %s", asks[i].Limit, why)
+		}
+		for j := range i {
+			if asks[i].State == asks[j].State {
+				return errors.New("redisstore: two asks of one take name the same state; add up their costs")
+			}
+		}
+	}
+	return nil
+}
+
+// maxTries is how often a take is tried again because another limit kept the
+// count, or others changed it between look and swap.
+const maxTries = 64
+
+// takeTogether takes asks whose counts can be reached by one script.
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if rare(asks) {
+		return s.takeBySwap(ctx, asks, out)
+	}
+	for try := range maxTries {
+		c, l := s.plainCall(asks), &s.paced
+		if c == nil || try > 0 {
+			c, l = s.newCall(asks), &s.lane
+		}
+		if err := s.send(ctx, l, c); err != nil {
+			return err
+		}
+		again, err := s.settle(ctx, c, asks, out)
+		if !again || err != nil {
+			return err
+		}
+	}
+	s.counts.busy.Add(1)
+	return weir.ErrBusy
+}
+
+// rare is whether the script can't decide the asks.
+func rare(asks []weir.Ask) bool {
+	for i := range asks {
+		a := &asks[i]
+		if a.MaxHold > 0 || a.AtLeast > 0 && a.AtLeast < a.Cost || a.Once || a.Cost > weir.MaxCount {
+			return true
+		}
+	}
+	return false
+}
+
+// send brings a call to Redis, on a Cluster by itself and else with others.
+func (s *Store) send(ctx context.Context, l *lane, c *call) error {
+	if s.cluster {
+		l.run(ctx, []*call{c})
+		return c.err
+	}
+	return l.do(ctx, c)
+}
+
+// serverNow is what the server's clock is thought to show.
+func (s *Store) serverNow() weir.Instant {
+	if s.now != "" {
+		return parseInstant(s.now)
+	}
+	return weir.InstantOf(time.Now()) + weir.Instant(s.skew.Load())
+}

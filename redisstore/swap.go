@@ -1,0 +1,317 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+)
+
+// kept is what a key is to hold, and for how long; nothing where it stays as it
+// was.
+type kept struct {
+	value []byte
+	life  time.Duration
+}
+
+// change says what keys are to hold, given what they hold at now. It may be
+// called several times, and must forget the time before.
+type change func(now weir.Instant, values []string, next []kept) error
+
+// swap changes keys as one: it looks, works out what they shall hold, and writes
+// that if nobody else has written meanwhile.
+func (s *Store) swap(ctx context.Context, keys []string, c change) error {
+	args := []string{s.now, "look"}
+	for range maxTries {
+		answer, err := s.exec(ctx, s.swapper, keys, args)
+		if err == nil && len(answer) != len(keys)+2 {
+			err = fmt.Errorf("redisstore: %d values of %d keys", len(answer), len(keys))
+		}
+		if err != nil {
+			return err
+		}
+		if answer[1] == "1" {
+			return nil
+		}
+		if args[1] == "swap" {
+			s.counts.tries.Add(1)
+		}
+		values, next := answer[2:], make([]kept, len(keys))
+		if err := c(parseInstant(answer[0]), values, next); err != nil {
+			return err
+		}
+		if args = swapArgs(s.now, values, next); args == nil {
+			return nil
+		}
+	}
+	s.counts.busy.Add(1)
+	return fmt.Errorf("redisstore: %d tries: %w", maxTries, weir.ErrBusy)
+}
+
+// swapArgs is nil when there is nothing to write.
+func swapArgs(now string, values []string, next []kept) []string {
+	args := []string{now, "swap"}
+	some, longer := false, int64(2)
+	if now != "" {
+		longer = 3_600_000 // as in take.lua
+	}
+	for i := range next {
+		ms := int64(0)
+		if next[i].value != nil {
+			ms, some = int64(next[i].life/time.Millisecond)+longer, true
+		}
+		args = append(args, values[i], string(next[i].value), strconv.FormatInt(ms, 10))
+	}
+	if !some {
+		return nil
+	}
+	return args
+}
+
+// records reads what keys hold; the last ones, beyond limits, are no records.
+func records(keys, values []string, limits []*weir.Limit) ([]record.Record, error) {
+	all := make([]record.Record, len(limits))
+	for i := range all {
+		var err error
+		if all[i], err = record.Parse([]byte(values[i]), limits[i]); err != nil {
+			return nil, fmt.Errorf("redisstore: key %q: %w", keys[i], err)
+		}
+	}
+	return all, nil
+}
+
+// write fills next with the records, where they are not what they were.
+func write(now weir.Instant, values []string, all []record.Record, next []kept) {
+	for i := range all {
+		if all[i].Limit == nil {
+			continue
+		}
+		value := all[i].Append(nil)
+		if string(value) == values[i] || values[i] == "" && all[i].Keep(now) == 0 {
+			continue
+		}
+		next[i] = kept{value, all[i].Keep(now)}
+	}
+}
+
+func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
+	for i := range asks {
+		keys, limits = append(keys, s.key(asks[i].State)), append(limits, asks[i].Limit)
+	}
+	return keys, limits
+}
+
+// takeBySwap takes what the script can't decide.
+func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	defer s.forget(asks)
+	keys, limits := s.places(asks)
+	n := len(keys)
+	once := asks[0].Once && !asks[0].Peek && asks[0].Receipt != 0
+	if once {
+		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
+	}
+	return s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
+		if once && values[n] != "" {
+			return s.again(keys, values[n], asks, limits, out)
+		}
+		all, err := records(keys, values, limits)
+		if err != nil {
+			return err
+		}
+		if record.Take(now, asks, all, out) {
+			write(now, values, all, next)
+		}
+		if once && charged(out) {
+			next[n] = kept{firstAnswer(now, values[:n]), weir.OnceLife}
+		}
+		return nil
+	})
+}
+
+func (s *Store) forget(asks []weir.Ask) {
+	for i := range asks {
+		s.home.Forget(asks[i].State)
+	}
+}
+
+func charged(out []weir.Decision) bool {
+	for i := range out {
+		if out[i].Charged {
+			return true
+		}
+	}
+	return false
+}
+
+// firstAnswer is what the first answer to a take was made of: when, and what the
+// keys held.
+func firstAnswer(now weir.Instant, values []string) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(now))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)))
+		b = append(b, v...)
+	}
+	return b
+}
+
+// again makes the first answer once more.
+func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*weir.Limit, out []weir.Decision) error {
+	b := []byte(first)
+	values := make([]string, 0, len(limits))
+	for rest := b[min(8, len(b)):]; len(rest) >= 4; {
+		n := int(binary.LittleEndian.Uint32(rest))
+		if len(rest) < 4+n {
+			break
+		}
+		values = append(values, string(rest[4:4+n]))
+		rest = rest[4+n:]
+	}
+	if len(values) != len(limits) {
+		return fmt.Errorf("redisstore: key %q remembers a take of %d limits, not of %d", keys[len(keys)-1], len(values), len(limits))
+	}
+	all, err := records(keys, values, limits)
+	if err != nil {
+		return err
+	}
+	record.Take(weir.Instant(binary.LittleEndian.Uint64(b)), asks, all, out)
+	return nil
+}
+
+// adopt makes the counts of asks counts of their limits, which have changed.
+func (s *Store) adopt(ctx context.Context, asks []weir.Ask) error {
+	s.counts.adopted.Add(1)
+	keys, limits := s.places(asks)
+	return s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
+		all, err := records(keys, values, limits)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i].Limit != nil {
+				all[i].Become(limits[i], now)
+			}
+		}
+		write(now, values, all, next)
+		return nil
+	})
+}
+
+// Settle settles receipts of one take.
+func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	var failed error
+	for len(settlements) > 0 {
+		together := settlements
+		if s.cluster {
+			together, settlements = split(settlements)
+		} else {
+			settlements = nil
+		}
+		if err := s.settleTogether(ctx, together); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// split takes those of the first one's placement and key off.
+func split(all []weir.Settlement) (first, rest []weir.Settlement) {
+	of := all[0].Receipt.State
+	for _, st := range all {
+		if k := st.Receipt.State; k.Key == of.Key && k.Placement() == of.Placement() {
+			first = append(first, st)
+		} else {
+			rest = append(rest, st)
+		}
+	}
+	return first, rest
+}
+
+func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error {
+	var keys []string
+	var limits []*weir.Limit
+	var until weir.Instant
+	for i := range all {
+		r := all[i].Receipt
+		defer s.home.Forget(r.State)
+		keys, limits, until = append(keys, s.key(r.State)), append(limits, r.Limit), max(until, r.Expires)
+	}
+	n := len(keys)
+	keys = append(keys, s.tag(all[0].Receipt.State)+":settled:"+strconv.FormatUint(all[0].Receipt.ID, 16))
+	var settled error
+	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
+		if values[n] != "" {
+			return weir.ErrSettled
+		}
+		counts, err := records(keys, values, limits)
+		if err != nil {
+			return err
+		}
+		if settled = record.Settle(now, all, counts); settled == nil {
+			write(now, values, counts, next)
+		}
+		if !all[0].Renew {
+			next[n] = kept{[]byte{1}, max((until - now).Duration(), time.Second)}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return settled
+}
+
+// Reset forgets what was used of the keys. Receipts of them from before then
+// give nothing back.
+func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
+	for _, k := range keys {
+		defer s.home.Forget(k)
+		names := []string{s.key(k)}
+		err := s.swap(ctx, names, func(now weir.Instant, values []string, next []kept) error {
+			all, err := records(names, values, []*weir.Limit{nil})
+			if err != nil || all[0].Limit == nil {
+				return err
+			}
+			all[0].Reset(now)
+			write(now, values, all, next)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var _ weir.Looker = (*Store)(nil)
+
+// Look is the states of asks by the server's clock. On a Cluster those of
+// different descriptors are of different moments.
+func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
+	var at weir.Instant
+	states := make([]weir.State, len(asks))
+	look := func(asks []weir.Ask, to []weir.State) error {
+		keys, limits := s.places(asks)
+		return s.swap(ctx, keys, func(now weir.Instant, values []string, _ []kept) error {
+			all, err := records(keys, values, limits)
+			for i := range all {
+				all[i].Become(limits[i], now)
+				to[i] = all[i].State
+			}
+			at = now
+			return err
+		})
+	}
+	if !s.cluster {
+		return at, states, look(asks, states)
+	}
+	for i := range asks {
+		if err := look(asks[i:i+1], states[i:i+1]); err != nil {
+			return 0, nil, err
+		}
+	}
+	return at, states, nil
+}
