@@ -203,7 +203,7 @@ func scriptOf(kinds int) string {
 
 // settle makes decisions of a call's answers. again says that nothing was
 // decided yet, for a reason that is gone now.
-func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision) (again bool, err error) {
+func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) (again bool, err error) {
 	for i, answer := range c.answers {
 		switch answer[0] {
 		case 'E':
@@ -233,10 +233,19 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			}
 		}
 	}
-	weir.Resolve(asks, out)
+	pass := weir.Resolve(asks, out)
+	if see != nil && (!pass || peeks(asks)) {
+		for i := range states {
+			see(c.now, states[i])
+		}
+	}
 	for i := range asks {
 		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
 	}
 	s.home.Learn(c.now, asks, states, out)
 	return false, nil
+}
+
+func peeks(asks []weir.Ask) bool {
+	return slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Peek })
 }

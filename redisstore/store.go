@@ -137,24 +137,30 @@ func (s *Store) exec(ctx context.Context, script *rueidis.Lua, keys, args []stri
 
 // Take decides the asks by the server's clock.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeSeen(ctx, asks, out, nil)
+}
+
+// TakeSeen is Take, and tells what a denial stood on. On a Cluster it tells
+// nothing of takes that several nodes decide.
+func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := check(asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.home.Answer(s.serverNow(), asks, out) {
+	if s.home.Answer(s.serverNow(), asks, out, see) {
 		return nil
 	}
 	s.counts.takes.Add(1)
 	if s.cluster && record.Groups(asks) {
 		apart := record.Apart{
-			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
+			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
 			Settle: func(all []weir.Settlement) error { return s.Settle(ctx, all) },
 		}
 		return apart.TakeAll(asks, out)
 	}
-	return s.takeTogether(ctx, asks, out)
+	return s.takeTogether(ctx, asks, out, see)
 }
 
 func check(asks []weir.Ask, out []weir.Decision) error {
@@ -179,9 +185,9 @@ func check(asks []weir.Ask, out []weir.Decision) error {
 const maxTries = 64
 
 // takeTogether takes asks whose counts can be reached by one script.
-func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if rare(asks) {
-		return s.takeBySwap(ctx, asks, out)
+		return s.takeBySwap(ctx, asks, out, see)
 	}
 	for try := range maxTries {
 		c, l := s.plainCall(asks), &s.paced
@@ -191,7 +197,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 		if err := s.send(ctx, l, c); err != nil {
 			return err
 		}
-		again, err := s.settle(ctx, c, asks, out)
+		again, err := s.settle(ctx, c, asks, out, see)
 		if !again || err != nil {
 			return err
 		}

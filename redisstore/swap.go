@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -106,7 +107,7 @@ func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
 }
 
 // takeBySwap takes what the script can't decide.
-func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	defer s.forget(asks)
 	keys, limits := s.places(asks)
 	n := len(keys)
@@ -114,13 +115,18 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	if once {
 		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
 	}
-	return s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
+	var at weir.Instant
+	var before []weir.State
+	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
 		if once && values[n] != "" {
 			return s.again(keys, values[n], asks, limits, out)
 		}
 		all, err := records(keys, values, limits)
 		if err != nil {
 			return err
+		}
+		if see != nil {
+			at, before = now, statesOf(now, limits, all)
 		}
 		if record.Take(now, asks, all, out) {
 			write(now, values, all, next)
@@ -130,6 +136,23 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 		}
 		return nil
 	})
+	if err == nil && before != nil && (peeks(asks) || !weir.Resolve(asks, slices.Clone(out))) {
+		for _, state := range before {
+			see(at, state)
+		}
+	}
+	return err
+}
+
+// statesOf is copies of the states, as their limits would be given them.
+func statesOf(now weir.Instant, limits []*weir.Limit, all []record.Record) []weir.State {
+	states := make([]weir.State, len(all))
+	for i, r := range all {
+		r.State = slices.Clone(r.State)
+		r.Become(limits[i], now)
+		states[i] = r.State
+	}
+	return states
 }
 
 func (s *Store) forget(asks []weir.Ask) {
@@ -286,7 +309,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-var _ weir.Looker = (*Store)(nil)
+var _ weir.Witness = (*Store)(nil)
 
 // Look is the states of asks by the server's clock. On a Cluster those of
 // different descriptors are of different moments.

@@ -71,12 +71,20 @@ func (g *Guard) Stats() Stats {
 // Take decides the asks by the store, or by their fallbacks. It fails only when
 // ctx was cancelled, or when the asks are not meant.
 func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return g.TakeSeen(ctx, asks, out, nil)
+}
+
+// TakeSeen is Take, and tells what a denial stood on, unless a fallback decided.
+func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
 	err := g.call(ctx, func(ctx context.Context) error {
 		if err := g.owed.pay(ctx, g.store, asks); err != nil {
 			return err
+		}
+		if w, ok := g.store.(weir.Witness); ok && see != nil {
+			return w.TakeSeen(ctx, asks, out, see)
 		}
 		return g.store.Take(ctx, asks, out)
 	})
