@@ -1,0 +1,225 @@
+package memcachestore
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// verb is what a command does. The protocol is memcached's meta commands, of
+// version 1.6 and later (protocol.txt, "Meta Commands").
+type verb uint8
+
+const (
+	verbGet     verb = iota // the value and its cas number
+	verbAdd                 // write a value where there is none
+	verbSwap                // write a value in place of the one with this cas number
+	verbSet                 // write a value in any case
+	verbVersion             // of the server; the value is its text
+	verbStats               // of the server; the value is lines "name value"
+)
+
+// command is one request to a server.
+type command struct {
+	verb  verb
+	key   string
+	value []byte
+	cas   uint64
+	ttl   int64 // as memcached reads it: seconds, or when they are more than 30 days, Unix time
+}
+
+// append appends the command as it goes over the wire.
+func (c *command) append(b []byte) []byte {
+	switch c.verb {
+	case verbGet:
+		b = append(b, "mg "...)
+		b = append(b, c.key...)
+		return append(b, " v c\r\n"...)
+	case verbVersion:
+		return append(b, "version\r\n"...)
+	case verbStats:
+		return append(b, "stats\r\n"...)
+	case verbAdd, verbSwap, verbSet:
+	}
+	b = append(b, "ms "...)
+	b = append(b, c.key...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(len(c.value)), 10)
+	switch c.verb {
+	case verbAdd:
+		b = append(b, " ME"...)
+	case verbSwap:
+		b = append(b, " C"...)
+		b = strconv.AppendUint(b, c.cas, 10)
+	case verbGet, verbSet, verbVersion, verbStats:
+	}
+	b = append(b, " T"...)
+	b = strconv.AppendInt(b, c.ttl, 10)
+	b = append(b, " c\r\n"...)
+	b = append(b, c.value...)
+	return append(b, "\r\n"...)
+}
+
+// outcome is what a server says to a command.
+type outcome uint8
+
+const (
+	outcomeDone   outcome = iota // written, or read
+	outcomeNone                  // there is no such item
+	outcomeOther                 // the item is not what the command expects
+	outcomeFailed                // the server could not; text says why
+)
+
+// answer is a server's answer to one command.
+type answer struct {
+	outcome outcome
+	value   []byte
+	cas     uint64
+	text    string
+}
+
+// The bounds of an answer.
+const (
+	maxLine  = 16 << 10 // of a line; more breaks the connection
+	maxSkip  = 8 << 20  // of a value too large to be a count, read and thrown away; more breaks the connection
+	maxStats = 1 << 10  // lines of statistics; more breaks the connection
+)
+
+// readAnswer reads the answer to c. An error means that the connection is of no
+// more use, for nobody knows where in its stream the next answer begins.
+func readAnswer(r *bufio.Reader, c *command) (answer, error) {
+	line, err := readLine(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if text, ok := bytes.CutPrefix(line, []byte("SERVER_ERROR ")); ok {
+		return answer{outcome: outcomeFailed, text: string(text)}, nil
+	}
+	switch c.verb {
+	case verbVersion:
+		if text, ok := bytes.CutPrefix(line, []byte("VERSION ")); ok {
+			return answer{value: bytes.Clone(text)}, nil
+		}
+	case verbStats:
+		return readStats(r, line)
+	case verbGet:
+		return readValue(r, line)
+	case verbAdd, verbSwap, verbSet:
+		return readStored(line)
+	}
+	return answer{}, unexpected(line)
+}
+
+// unexpected is the error for a line that answers nothing we asked.
+func unexpected(line []byte) error {
+	if len(line) > 80 {
+		line = line[:80]
+	}
+	return fmt.Errorf("the server says %q", line)
+}
+
+// readLine is the next line without its end. It is good until the next read.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, fmt.Errorf("the server sends a line of more than %d bytes", maxLine)
+	}
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok {
+		return nil, unexpected(line)
+	}
+	return text, nil
+}
+
+func readStored(line []byte) (answer, error) {
+	code, rest, _ := bytes.Cut(line, []byte(" "))
+	a := answer{}
+	switch string(code) {
+	case "HD":
+		var err error
+		a.cas, err = casOf(rest)
+		return a, err
+	case "NS", "EX":
+		a.outcome = outcomeOther
+	case "NF":
+		a.outcome = outcomeNone
+	default:
+		return a, unexpected(line)
+	}
+	return a, nil
+}
+
+func readValue(r *bufio.Reader, line []byte) (answer, error) {
+	if string(line) == "EN" {
+		return answer{outcome: outcomeNone}, nil
+	}
+	rest, ok := bytes.CutPrefix(line, []byte("VA "))
+	if !ok {
+		return answer{}, unexpected(line)
+	}
+	size, flags, _ := bytes.Cut(rest, []byte(" "))
+	n, err := strconv.ParseUint(string(size), 10, 31)
+	if err != nil || n > maxSkip {
+		return answer{}, unexpected(line)
+	}
+	a := answer{}
+	if a.cas, err = casOf(flags); err != nil {
+		return a, err
+	}
+	if n > maxValue {
+		a.outcome, a.text = outcomeFailed, fmt.Sprintf("it holds %d bytes that are no count: is it another program's?", n)
+		_, err = r.Discard(int(n))
+	} else {
+		a.value = make([]byte, n)
+		_, err = io.ReadFull(r, a.value)
+	}
+	if err != nil {
+		return a, err
+	}
+	if end, err := readLine(r); err != nil || len(end) > 0 {
+		return a, errors.Join(fmt.Errorf("a value does not end after its %d bytes", n), err)
+	}
+	return a, nil
+}
+
+// casOf finds the cas number among the flags of an answer; 0 when it has none.
+func casOf(flags []byte) (uint64, error) {
+	for flag := range bytes.FieldsSeq(flags) {
+		if flag[0] == 'c' {
+			cas, err := strconv.ParseUint(string(flag[1:]), 10, 64)
+			if err != nil {
+				return 0, unexpected(flags)
+			}
+			return cas, nil
+		}
+	}
+	return 0, nil
+}
+
+func readStats(r *bufio.Reader, line []byte) (answer, error) {
+	var lines []byte
+	for range maxStats {
+		if string(line) == "END" {
+			return answer{value: lines}, nil
+		}
+		text, ok := bytes.CutPrefix(line, []byte("STAT "))
+		if !ok {
+			return answer{}, unexpected(line)
+		}
+		lines = append(append(lines, text...), '\n')
+		var err error
+		if line, err = readLine(r); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{}, fmt.Errorf("the server sends more than %d lines of statistics", maxStats)
+}

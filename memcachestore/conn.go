@@ -1,0 +1,209 @@
+package memcachestore
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+const (
+	// patience is how long a server may leave commands unanswered, or unread,
+	// before its connection is given up. Callers bring their own, shorter one.
+	patience = 2 * time.Second
+	// maxPending is how many calls of one connection may wait for answers; more
+	// fail with weir.ErrBusy.
+	maxPending = 1 << 14
+)
+
+var (
+	// errUnsent marks calls of which the server has heard nothing.
+	errUnsent = errors.New("nothing was sent")
+	// errLost marks calls that were sent, and nobody knows what became of them.
+	errLost = errors.New("the answer was lost")
+	// errClosed is the end of connections that were closed on purpose.
+	errClosed = errors.New("the store was closed")
+)
+
+// call is commands that go to a server in one go, and are answered in order.
+type call struct {
+	commands []command
+	answers  []answer
+	err      error
+	done     chan struct{} // closed when answers or err are there
+}
+
+func newCall(commands ...command) *call {
+	return &call{commands: commands, answers: make([]answer, len(commands)), done: make(chan struct{})}
+}
+
+// conn is one connection, on which many calls are on their way at a time. Who
+// sends a call while nobody writes does so itself, and then writes what has
+// gathered meanwhile. One goroutine reads, which ends when the connection fails.
+type conn struct {
+	net    net.Conn
+	reader *bufio.Reader
+
+	mu      sync.Mutex
+	writing bool
+	unsent  []*call
+	sent    []*call // in the order of their answers
+	err     error
+
+	out []byte // of who writes
+}
+
+func newConn(c net.Conn) *conn {
+	return &conn{net: c, reader: bufio.NewReaderSize(c, maxLine)}
+}
+
+// do has a call answered. It takes at most about twice patience.
+func (c *conn) do(k *call) error {
+	if err := c.send(k); err != nil {
+		return err
+	}
+	<-k.done
+	return k.err
+}
+
+func (c *conn) send(k *call) error {
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return fmt.Errorf("%w: %w", errUnsent, c.err)
+	}
+	if len(c.unsent)+len(c.sent) >= maxPending {
+		defer c.mu.Unlock()
+		return fmt.Errorf("%d calls wait for %s: %w", maxPending, c.net.RemoteAddr(), weir.ErrBusy)
+	}
+	c.unsent = append(c.unsent, k)
+	write, busy := !c.writing, len(c.sent) > 0
+	c.writing = true
+	c.mu.Unlock()
+	if write {
+		if busy {
+			runtime.Gosched() // others are about to send, too; one write costs more than many calls
+		}
+		c.write()
+	}
+	return nil
+}
+
+// alive is whether the connection can still be used.
+func (c *conn) alive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil
+}
+
+// write sends what is to be sent, all that has gathered at once, until nothing
+// is. Only who has set writing calls it.
+func (c *conn) write() {
+	for calls := c.next(); len(calls) > 0; calls = c.next() {
+		out := c.out[:0]
+		for _, k := range calls {
+			for i := range k.commands {
+				out = k.commands[i].append(out)
+			}
+		}
+		_ = c.net.SetWriteDeadline(time.Now().Add(patience)) // fails only when closed, and then so does Write
+		if _, err := c.net.Write(out); err != nil {
+			c.fail(err)
+			return
+		}
+		if cap(out) <= maxValue {
+			c.out = out
+		}
+	}
+}
+
+// next takes the unsent calls as sent. When there are none, nobody writes.
+func (c *conn) next() []*call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.unsent
+	c.unsent, c.writing = nil, len(calls) > 0
+	if len(c.sent) == 0 && len(calls) > 0 {
+		_ = c.net.SetReadDeadline(time.Now().Add(patience)) // fails only when closed, and then so does Read
+	}
+	c.sent = append(c.sent, calls...)
+	return calls
+}
+
+// read hands out answers until the connection fails. It reads even when nothing
+// is to be answered, to notice at once when the server goes.
+func (c *conn) read() {
+	for {
+		if c.reader.Buffered() == 0 {
+			c.rest()
+		}
+		if _, err := c.reader.Peek(1); err != nil {
+			c.fail(err)
+			return
+		}
+		k := c.first()
+		if k == nil {
+			line, err := readLine(c.reader)
+			c.fail(errors.Join(unexpected(line), err))
+			return
+		}
+		for i := range k.commands {
+			var err error
+			if k.answers[i], err = readAnswer(c.reader, &k.commands[i]); err != nil {
+				c.fail(err)
+				return
+			}
+		}
+		c.mu.Lock()
+		if c.err == nil {
+			c.sent = c.sent[1:]
+			close(k.done)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// rest sets the time by which the next answer has to come.
+func (c *conn) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var by time.Time
+	if len(c.sent) > 0 {
+		by = time.Now().Add(patience)
+	}
+	_ = c.net.SetReadDeadline(by) // fails only when closed, and then so does Read
+}
+
+func (c *conn) first() *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sent) == 0 {
+		return nil
+	}
+	return c.sent[0]
+}
+
+// fail ends the connection, and the calls on it.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	_ = c.net.Close() // it is of no more use
+	for _, k := range c.unsent {
+		k.err = fmt.Errorf("%w: %w", errUnsent, err)
+		close(k.done)
+	}
+	for _, k := range c.sent {
+		k.err = fmt.Errorf("%w: %w", errLost, err)
+		close(k.done)
+	}
+	c.unsent, c.sent = nil, nil
+}

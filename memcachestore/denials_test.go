@@ -1,0 +1,72 @@
+package memcachestore
+
+import (
+	"testing"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/memcachedtest"
+)
+
+// TestDenialsAreForgotten: what another process has given back or reset is seen
+// after DenialLife at the latest, what this one has at once.
+func TestDenialsAreForgotten(t *testing.T) {
+	server := memcachedtest.Start(t)
+	here, there := open(t, server, t.Name()), open(t, server, t.Name())
+	now := weir.Instant(1_800_000_000_000_000)
+	for _, s := range []*Store{here, there} {
+		s.clock = func() weir.Instant { return now }
+	}
+	ask := []weir.Ask{{State: weir.StateKey{Rule: "r#1", Key: "k"}, Limit: weir.MustParseLimit("1/day"), Cost: 1}}
+	out := make([]weir.Decision, 1)
+	allowed := func() bool {
+		t.Helper()
+		if err := here.Take(t.Context(), ask, out); err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Outcome == weir.Allowed
+	}
+	for _, by := range []*Store{here, there} {
+		if err := by.Reset(t.Context(), []weir.StateKey{ask[0].State}); err != nil {
+			t.Fatal(err)
+		}
+		if by == there {
+			now += instants(guard.DenialLife) - 1
+			if allowed() {
+				t.Error("the denial was forgotten too early to be one that was remembered")
+			}
+			now++
+		}
+		if !allowed() || allowed() {
+			t.Errorf("after a reset %+v", out[0])
+		}
+	}
+	if here.Stats().Home == 0 {
+		t.Error("nothing was answered at home")
+	}
+}
+
+// TestTakeSeen: a denial tells the state that it stood on, asked of the server
+// and remembered alike.
+func TestTakeSeen(t *testing.T) {
+	s := open(t, memcachedtest.Start(t), t.Name())
+	limit := weir.MustParseLimit("2/day count-denied fixed-window")
+	for _, limit := range []*weir.Limit{limit, weir.MustParseLimit("2/day fixed-window")} {
+		ask := []weir.Ask{{State: weir.StateKey{Rule: limit.String(), Key: "k"}, Limit: limit, Cost: 1}}
+		out := make([]weir.Decision, 1)
+		for n := range 4 {
+			var used []int64
+			err := s.TakeSeen(t.Context(), ask, out, func(now weir.Instant, state weir.State) { used = append(used, limit.Used(state, now)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := int64(2)
+			if limit.Spec().CountDenied {
+				want = int64(n)
+			}
+			if n < 2 && len(used) != 0 || n >= 2 && (len(used) != 1 || used[0] != want) {
+				t.Errorf("%s, take %d: it tells %v", limit, n, used)
+			}
+		}
+	}
+}

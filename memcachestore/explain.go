@@ -1,0 +1,63 @@
+package memcachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+)
+
+var (
+	errNoCAS = errors.New("it numbers no writes")
+	errLarge = fmt.Errorf("the counts of one descriptor and key would take more than %d bytes", maxValue)
+)
+
+// remedies say what to do about failures, by what a server says.
+var remedies = [...]struct{ says, remedy string }{
+	{"Too many open connections", "raise memcached's -c"},
+	{"out of memory", "raise memcached's -m, and start it without -M: without eviction it drops the counts that it can't write"},
+	{"too large", "raise memcached's -I to 1m, or give the descriptor fewer limits"},
+	{"would take more than", "give the descriptor fewer limits"},
+	{"numbers no writes", "start memcached without -C"},
+	{"another program's", "give Weir a prefix of its own, or a memcached"},
+	{"CLIENT_ERROR unauthenticated", "start memcached without -Y, and let only those who may reach it"},
+	{"1.6 or later is needed", "upgrade it"},
+	{"the server says", "is it memcached, 1.6 or later?"},
+}
+
+// remedy is what to do about an error.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+		return "is memcached running there?"
+	case errors.Is(err, syscall.EMFILE):
+		return "this process has too many open files; raise ulimit -n"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "it is overloaded, frozen, or cut off by a firewall"
+	}
+	for _, r := range remedies {
+		if strings.Contains(err.Error(), r.says) {
+			return r.remedy
+		}
+	}
+	return ""
+}
+
+// explain adds to a failure, by which nothing was decided, whose it is and what
+// to do about it. It names no key, for keys are personal and errors are logged.
+func (sv *server) explain(err error) error {
+	if r := remedy(err); r != "" {
+		return fmt.Errorf("memcachestore: %s: nothing was decided: %w; %s", sv.addr, err, r)
+	}
+	return fmt.Errorf("memcachestore: %s: nothing was decided: %w", sv.addr, err)
+}
+
+// explainWrite is explain for a write.
+func (sv *server) explainWrite(err error) error {
+	if errors.Is(err, errLost) {
+		return fmt.Errorf("memcachestore: %s: what was sent may have been a charge: %w", sv.addr, err)
+	}
+	return sv.explain(err)
+}

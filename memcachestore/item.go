@@ -1,0 +1,247 @@
+package memcachestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+)
+
+const (
+	// maxValue is how large an item may grow; a take that would make it larger
+	// fails. It must stay below the server's own bound (memcached -I), for a
+	// server that refuses a write drops what it has.
+	maxValue = 256 << 10
+	// itemSign begins every item. A change of the form changes its last byte.
+	itemSign = "weir\x01"
+)
+
+// slack is how much longer than its own clock says a process keeps what may be
+// dropped: 2 s for processes whose clocks are behind, and one because memcached
+// counts in whole seconds.
+const slack = 3 * time.Second
+
+// item is what memcached keeps of one placement and key: the counts of all its
+// limits, and notes of what works once.
+type item struct {
+	// born is when the item was made, by the earliest clock that wrote it.
+	// Receipts from before give nothing back, for what they charged is gone.
+	born    weir.Instant
+	counts  []count
+	notes   []note
+	changed bool
+}
+
+// count is one limit's count. It is read only when it is asked for.
+type count struct {
+	label string // of the limit: the rest of its rule after the placement
+	until weir.Instant
+	raw   []byte         // as kept
+	own   *record.Record // as it shall be, when it was read
+}
+
+// note says that a take that asked for Once was charged, or a receipt settled.
+type note struct {
+	kind  noteKind
+	id    uint64
+	until weir.Instant // after which it need not be known
+	data  []byte       // what the first answer was made of
+	fresh bool         // not kept yet
+}
+
+type noteKind byte
+
+const (
+	noNote      noteKind = 0
+	noteOnce    noteKind = 'o'
+	noteSettled noteKind = 's'
+)
+
+var errForeign = errors.New("it holds what is no count: is it another program's?")
+
+// decodeItem reads what encode wrote; nothing is an item never written.
+func decodeItem(b []byte, now weir.Instant) (*item, error) {
+	it := &item{born: now}
+	if len(b) == 0 {
+		return it, nil
+	}
+	d := decoder{b: b}
+	if string(d.take(len(itemSign))) != itemSign {
+		return nil, errForeign
+	}
+	it.born = d.instant()
+	for range d.length() {
+		c := count{label: string(d.bytes()), until: d.instant(), raw: d.bytes()}
+		it.counts = append(it.counts, c)
+	}
+	for range d.length() {
+		it.notes = append(it.notes, d.note())
+	}
+	if d.bad || len(d.b) > 0 {
+		return nil, errForeign
+	}
+	return it, nil
+}
+
+// decoder reads parts off the front of b. What is not there is zero, and bad.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		d.bad, d.b = true, nil
+		return nil
+	}
+	part := d.b[:n:n]
+	d.b = d.b[n:]
+	return part
+}
+
+func (d *decoder) word() uint64 {
+	b := d.take(8)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func (d *decoder) instant() weir.Instant { return weir.Instant(d.word()) }
+
+// length is a number of bytes or parts. There can't be more parts than bytes.
+func (d *decoder) length() int {
+	n, size := binary.Uvarint(d.b)
+	if size <= 0 || n > uint64(len(d.b)) {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[size:]
+	return int(n)
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.length()) }
+
+func (d *decoder) note() note {
+	n := note{}
+	if kind := d.take(1); kind != nil {
+		n.kind = noteKind(kind[0])
+	}
+	n.id, n.until, n.data = d.word(), d.instant(), d.bytes()
+	return n
+}
+
+// encode is the item as it is kept.
+func (it *item) encode() []byte {
+	b := append(make([]byte, 0, 256), itemSign...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(it.born))
+	b = binary.AppendUvarint(b, uint64(len(it.counts)))
+	for i := range it.counts {
+		c := &it.counts[i]
+		b = appendBytes(b, c.label)
+		b = binary.LittleEndian.AppendUint64(b, uint64(c.until))
+		b = appendBytes(b, string(c.raw))
+	}
+	b = binary.AppendUvarint(b, uint64(len(it.notes)))
+	for i := range it.notes {
+		b = it.notes[i].append(b)
+	}
+	return b
+}
+
+func (n *note) append(b []byte) []byte {
+	b = append(b, byte(n.kind))
+	b = binary.LittleEndian.AppendUint64(b, n.id)
+	b = binary.LittleEndian.AppendUint64(b, uint64(n.until))
+	return appendBytes(b, string(n.data))
+}
+
+func appendBytes(b []byte, part string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(part)))
+	return append(b, part...)
+}
+
+// record is the count of a label, to decide on. limit, which may be nil, saves
+// reading its text again.
+func (it *item) record(label string, limit *weir.Limit) (record.Record, error) {
+	i := it.find(label)
+	if i < 0 {
+		return record.Record{}, nil
+	}
+	c := &it.counts[i]
+	if c.own == nil {
+		r, err := record.Parse(c.raw, limit)
+		if err != nil {
+			return r, err
+		}
+		c.own = &r
+	}
+	r := *c.own
+	r.State = slices.Clone(r.State)
+	return r, nil
+}
+
+func (it *item) find(label string) int {
+	return slices.IndexFunc(it.counts, func(c count) bool { return c.label == label })
+}
+
+// put makes r the count of a label. What says no more than its absence is not
+// put where there was nothing.
+func (it *item) put(label string, r record.Record, now weir.Instant) {
+	if r.Limit == nil {
+		return
+	}
+	keep := r.Keep(now)
+	i := it.find(label)
+	if i < 0 {
+		if keep == 0 {
+			return
+		}
+		i = len(it.counts)
+		it.counts = append(it.counts, count{label: label})
+	}
+	it.changed, it.born = true, min(it.born, now)
+	it.counts[i] = count{label: label, until: now + instants(keep), raw: r.Append(nil), own: &r}
+}
+
+// noted is the note of this kind and id, if it is there.
+func (it *item) noted(kind noteKind, id uint64, now weir.Instant) *note {
+	for i := range it.notes {
+		if n := &it.notes[i]; n.kind == kind && n.id == id && now < n.until {
+			return n
+		}
+	}
+	return nil
+}
+
+func (it *item) note(n note, now weir.Instant) {
+	n.fresh = true
+	it.changed, it.born = true, min(it.born, now)
+	it.notes = append(it.notes, n)
+}
+
+// prune drops what is over, by any clock.
+func (it *item) prune(now weir.Instant) {
+	before := now - instants(slack)
+	it.counts = slices.DeleteFunc(it.counts, func(c count) bool { return c.until < before })
+	it.notes = slices.DeleteFunc(it.notes, func(n note) bool { return n.until < before })
+}
+
+// keep is how long the item has to be kept.
+func (it *item) keep(now weir.Instant) time.Duration {
+	until := now
+	for i := range it.counts {
+		until = max(until, it.counts[i].until)
+	}
+	for i := range it.notes {
+		until = max(until, it.notes[i].until)
+	}
+	return (until - now).Duration()
+}
+
+func instants(d time.Duration) weir.Instant {
+	return weir.Instant((d + time.Microsecond - 1) / time.Microsecond)
+}

@@ -1,0 +1,62 @@
+package memcachestore
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir"
+)
+
+const (
+	// maxKey is how long a key of memcached may be.
+	maxKey = 250
+	// noteRoom is what the name of a note has more than that of its item.
+	noteRoom = 2 + 16
+)
+
+// name is the key of the item that keeps a count: prefix, placement, whose count
+// it is. Longer names than memcached takes are hashed. No two placements and
+// keys have one name, and no item has the name of a note.
+func (s *Store) name(k weir.StateKey) string {
+	place, most := k.Placement(), maxKey-noteRoom-len(s.prefix)
+	if len(place)+len(k.Key) < most {
+		if name := clean(place) + ":" + clean(k.Key); len(name) <= most {
+			return s.prefix + name
+		}
+	}
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(place)) + ":" + place + k.Key))
+	return s.prefix + "#" + base64.RawURLEncoding.EncodeToString(sum[:]) // no other has a # and no colon
+}
+
+// label is what tells the counts of an item apart.
+func label(k weir.StateKey) string { return k.Rule[len(k.Placement()):] }
+
+// noteName is the key of a note that has an item of its own.
+func noteName(name string, kind noteKind, id uint64) string {
+	return name + "|" + string(rune(kind)) + strconv.FormatUint(id, 16)
+}
+
+// clean writes what memcached takes in no key, or what ends a name, as %XX.
+func clean(text string) string {
+	plain := true
+	for i := range len(text) {
+		plain = plain && safe(text[i])
+	}
+	if plain {
+		return text
+	}
+	const hexadecimal = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; safe(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + string(hexadecimal[c>>4]) + string(hexadecimal[c&15]))
+		}
+	}
+	return b.String()
+}
+
+func safe(c byte) bool { return c > ' ' && c < 0x7f && c != '%' && c != ':' && c != '|' }

@@ -1,0 +1,201 @@
+package memcachestore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of lanes.
+const (
+	// maxWaiting is how many jobs of a store wait or are worked on; more fail with
+	// weir.ErrBusy.
+	maxWaiting = 1 << 14
+	// maxTogether is how many jobs are decided over one state. The rest waits for
+	// the next.
+	maxTogether = 256
+	// maxNoted is how many of them may work once, and so leave a note.
+	maxNoted = 32
+	// maxNotes is how many notes an item keeps itself. Older ones then go to items
+	// of their own.
+	maxNotes = 2 * maxNoted
+	// maxTries is how often a job is tried when other processes write between look
+	// and swap. Then it fails with weir.ErrBusy.
+	maxTries = 4
+	// maxLanes is how many items a store remembers to have seen. Others are looked
+	// at before they are written.
+	maxLanes = 1 << 15
+	// maxKnown is how large an item may be to be remembered.
+	maxKnown = 4 << 10
+)
+
+// lane is the jobs of one item, which are done in turns: all that wait are
+// decided one after the other over one state, and written at once. So those of
+// one process never try against each other.
+type lane struct {
+	name    string
+	line    *line
+	running bool // somebody works
+	waiting []*job
+
+	// Only who works uses these.
+	known view
+	alone bool // nobody else wrote when we last looked
+}
+
+// view is what an item held. A swap goes over the connection that it came over:
+// a server that was restarted begins to number its writes anew.
+type view struct {
+	conn  *conn
+	cas   uint64 // 0: there was none
+	value []byte
+	until time.Time // the server keeps it so long, unless it has to evict
+}
+
+// submit has a job done.
+func (s *Store) submit(ctx context.Context, name string, j *job) error {
+	defer s.counts.waiting.Add(-1)
+	if s.counts.waiting.Add(1) > maxWaiting {
+		return fmt.Errorf("memcachestore: %d takes wait: %w", maxWaiting, weir.ErrBusy)
+	}
+	l, err := s.join(name, j)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+	}
+	if s.withdraw(l, j) {
+		return fmt.Errorf("memcachestore: %s does not answer, nothing was decided: %w", l.line.server.addr, ctx.Err())
+	}
+	select {
+	case <-j.done:
+		return j.err
+	default:
+		return fmt.Errorf("memcachestore: the answer of %s did not come in time, and may have been a charge: %w", l.line.server.addr, ctx.Err())
+	}
+}
+
+// join has a job wait in the lane of its item.
+func (s *Store) join(name string, j *job) (*lane, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("memcachestore: %w", errClosed)
+	}
+	l := s.lanes[name]
+	if l == nil {
+		s.forget()
+		l = &lane{name: name, line: pick(s.servers, name), alone: true}
+		s.lanes[name] = l
+	}
+	l.waiting = append(l.waiting, j)
+	if !l.running {
+		l.running = true
+		s.own.Go(func() { s.work(l) })
+	}
+	return l, nil
+}
+
+// forget makes room for a lane: one of the first idle ones that a map happens to
+// show goes. mu is held.
+func (s *Store) forget() {
+	if len(s.lanes) < maxLanes {
+		return
+	}
+	looked := 0
+	for name, l := range s.lanes {
+		if !l.running {
+			delete(s.lanes, name)
+			return
+		}
+		if looked++; looked == 64 {
+			return // as many as there are jobs may be running beside maxLanes
+		}
+	}
+}
+
+// withdraw takes back a job that is not being decided.
+func (s *Store) withdraw(l *lane, j *job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, w := range l.waiting {
+		if w == j {
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// work does the jobs of a lane until none waits.
+func (s *Store) work(l *lane) {
+	for s.more(l) {
+		s.round(l)
+	}
+}
+
+func (s *Store) more(l *lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.running = len(l.waiting) > 0
+	if !l.running {
+		l.waiting = nil // what it has grown to
+	}
+	return l.running
+}
+
+// noted are waiting jobs that work once: their notes have to be looked for.
+func (s *Store) noted(l *lane) []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var noted []*job
+	for _, j := range l.waiting {
+		if j.kind != noNote && len(noted) < maxNoted {
+			noted = append(noted, j)
+		}
+	}
+	return noted
+}
+
+// claim takes waiting jobs that can be decided: those whose notes were looked
+// for, and all that leave none.
+func (s *Store) claim(l *lane, noted []*job) []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jobs, rest []*job
+	for _, j := range l.waiting {
+		fits := j.kind == noNote
+		for _, n := range noted {
+			fits = fits || n == j
+		}
+		if fits && len(jobs) < maxTogether {
+			jobs = append(jobs, j)
+		} else {
+			rest = append(rest, j)
+		}
+	}
+	l.waiting = rest
+	return jobs
+}
+
+// unclaim has jobs wait again, before the others.
+func (s *Store) unclaim(l *lane, jobs []*job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.waiting = append(jobs, l.waiting...)
+}
+
+// finish answers jobs, with an error for all of them or each with its own.
+func (s *Store) finish(jobs []*job, err error) {
+	for _, j := range jobs {
+		if err != nil {
+			j.err = err
+		}
+		close(j.done)
+	}
+}

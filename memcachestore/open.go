@@ -1,0 +1,93 @@
+package memcachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir/internal/guard"
+)
+
+// maxServers is how many servers a URL may name.
+const maxServers = 256
+
+// Open makes a store of the servers that a URL names:
+// memcached://host:port,host:port or memcached+unix:///path. The port may be left
+// out when it is 11211. Every process must name the same servers in the same
+// words, for the words decide which of them keeps what. Nothing is connected
+// yet: while a server is away, what needs it fails at once.
+func Open(url string, o Options) (*Store, error) {
+	servers, err := parseURL(url)
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if len(o.Prefix) > 64 || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '|' }) {
+		err = errors.Join(err, fmt.Errorf("the prefix is %.70q; it may be up to 64 visible ASCII characters, without |", o.Prefix))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memcachestore: %w", err)
+	}
+	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: guard.NewDenials()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+const urlForm = "write memcached://host:port, more of them with commas, or memcached+unix:///path"
+
+func parseURL(url string) ([]*server, error) {
+	if path, ok := strings.CutPrefix(url, "memcached+unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("the path of a socket begins with a slash; %s", urlForm)
+		}
+		return []*server{newServer("unix", path)}, nil
+	}
+	list, ok := strings.CutPrefix(url, "memcached://")
+	if !ok {
+		return nil, fmt.Errorf("the URL does not begin with memcached://; %s", urlForm)
+	}
+	list = strings.TrimSuffix(list, "/")
+	switch {
+	case strings.Contains(list, "@"):
+		return nil, fmt.Errorf("users and passwords are not supported; %s", urlForm)
+	case strings.ContainsAny(list, "/?# "):
+		return nil, fmt.Errorf("%q has more than hosts and ports; %s", list, urlForm)
+	}
+	parts := strings.Split(list, ",")
+	if len(parts) > maxServers {
+		return nil, fmt.Errorf("%d servers; there may be %d", len(parts), maxServers)
+	}
+	var servers []*server
+	seen := map[string]bool{}
+	for _, part := range parts {
+		addr, err := hostPort(part)
+		if err != nil {
+			return nil, err
+		}
+		if seen[addr] {
+			return nil, fmt.Errorf("%s is named twice", addr)
+		}
+		seen[addr] = true
+		servers = append(servers, newServer("tcp", addr))
+	}
+	return servers, nil
+}
+
+func hostPort(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), "11211"
+		if strings.Contains(host, ":") && !strings.HasPrefix(text, "[") {
+			return "", fmt.Errorf("%q is not host:port; write an IPv6 address in brackets", text)
+		}
+	}
+	if host == "" {
+		return "", fmt.Errorf("%q names no host; %s", text, urlForm)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("%q is no port number", port)
+	}
+	return net.JoinHostPort(host, port), nil
+}

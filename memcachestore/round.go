@@ -1,0 +1,207 @@
+package memcachestore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// round decides some of the waiting jobs, or has them wait for the next round.
+func (s *Store) round(l *lane) {
+	noted := s.noted(l)
+	if len(noted) == 0 && l.alone && l.known.conn != nil && l.known.conn.alive() && time.Now().Before(l.known.until) {
+		if s.decide(l, l.known, nil, false) {
+			return
+		}
+		// A denial is no write that would tell whether what we know still holds.
+	}
+	v, err := s.look(l, noted)
+	if err != nil {
+		s.finish(s.claim(l, noted), err)
+		return
+	}
+	s.decide(l, v, noted, true)
+}
+
+// look reads the item, and after it notes that may have left it: one that leaves
+// meanwhile is seen in the item, or in its own.
+func (s *Store) look(l *lane, noted []*job) (view, error) {
+	conn, err := l.line.open(s.ctx, &s.own)
+	if err != nil {
+		return view{}, l.line.server.explain(err)
+	}
+	k := newCall(command{verb: verbGet, key: l.name})
+	for _, j := range noted {
+		k.commands = append(k.commands, command{verb: verbGet, key: noteName(l.name, j.kind, j.id)})
+	}
+	k.answers = make([]answer, len(k.commands))
+	if err := s.do(conn, k); err != nil {
+		return view{}, l.line.server.explain(err)
+	}
+	for _, a := range k.answers {
+		if a.outcome == outcomeFailed {
+			return view{}, l.line.server.explain(errors.New(a.text))
+		}
+		if a.outcome == outcomeDone && a.cas == 0 {
+			return view{}, l.line.server.explain(errNoCAS)
+		}
+	}
+	for i, j := range noted {
+		j.found = nil
+		if a := k.answers[i+1]; a.outcome == outcomeDone {
+			d := decoder{b: a.value}
+			if n := d.note(); !d.bad && n.kind == j.kind && n.id == j.id {
+				j.found = &n
+			}
+		}
+	}
+	v := view{conn: conn, cas: k.answers[0].cas, value: k.answers[0].value}
+	s.compare(l, v)
+	return v, nil
+}
+
+// compare notes whether others have written since, and whether the server has
+// forgotten what it was to keep.
+func (s *Store) compare(l *lane, v view) {
+	if l.known.conn == nil {
+		return
+	}
+	if v.cas == 0 && time.Now().Before(l.known.until) {
+		s.counts.forgotten.Add(1)
+	}
+	l.alone = l.known.conn == v.conn && l.known.cas == v.cas
+	l.known = view{}
+}
+
+func (s *Store) do(c *conn, k *call) error {
+	s.counts.trips.Add(1)
+	return c.do(k)
+}
+
+// decide decides jobs over what an item held, and writes what comes out. It is
+// false when that can't be known without looking at the item.
+func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
+	jobs := s.claim(l, noted)
+	if len(jobs) == 0 {
+		return true
+	}
+	now := s.now()
+	it, err := decodeItem(v.value, now)
+	if err != nil {
+		s.finish(jobs, l.line.server.explain(err))
+		return true
+	}
+	for _, j := range jobs {
+		if j.err = j.apply(now, it); j.err != nil && !answers(j.err) {
+			j.err = l.line.server.explain(j.err)
+		}
+	}
+	if !it.changed {
+		if !looked {
+			s.unclaim(l, jobs)
+			return false
+		}
+		s.remember(l, v, now, it)
+		s.finish(jobs, nil)
+		return true
+	}
+	s.write(l, v, it, now, jobs, looked)
+	return true
+}
+
+// answers is whether an error is the answer to a job, and not a failure.
+func answers(err error) bool {
+	return errors.Is(err, weir.ErrSettled) || errors.Is(err, weir.ErrExpired) || errors.Is(err, weir.ErrNoPermit)
+}
+
+// write writes an item if it still is what was seen, and answers the jobs or has
+// them wait for another try.
+func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
+	it.prune(now)
+	if err := s.spill(l, v.conn, it, now); err != nil {
+		s.finish(jobs, l.line.server.explain(err))
+		return
+	}
+	c := command{verb: verbSwap, key: l.name, value: it.encode(), cas: v.cas}
+	if v.cas == 0 {
+		c.verb = verbAdd
+	}
+	if len(c.value) > maxValue {
+		s.finish(jobs, l.line.server.explain(errLarge))
+		return
+	}
+	var life time.Duration
+	c.ttl, life = s.ttl(it.keep(now))
+	k := newCall(c)
+	err := s.do(v.conn, k)
+	a := k.answers[0]
+	switch {
+	case err != nil:
+		s.finish(jobs, l.line.server.explainWrite(err))
+	case a.outcome == outcomeFailed:
+		s.finish(jobs, l.line.server.explain(errors.New(a.text)))
+	case a.outcome == outcomeDone:
+		l.known = view{}
+		if a.cas != 0 && len(c.value) <= maxKnown {
+			l.known = view{v.conn, a.cas, c.value, time.Now().Add(life)}
+		}
+		s.finish(jobs, nil)
+	default:
+		if a.outcome == outcomeNone && time.Now().Before(v.until) {
+			s.counts.forgotten.Add(1)
+		}
+		s.again(l, jobs, looked)
+	}
+}
+
+// remember keeps what was seen for the next round.
+func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
+	if v.cas != 0 && len(v.value) <= maxKnown {
+		v.until = time.Now().Add(it.keep(now))
+		l.known = v
+	}
+}
+
+// again has jobs wait for another try, for somebody else has written. What was
+// decided without looking was no try.
+func (s *Store) again(l *lane, jobs []*job, looked bool) {
+	l.known, l.alone = view{}, false
+	s.counts.lost.Add(1)
+	if !looked {
+		s.unclaim(l, jobs)
+		return
+	}
+	var rest, busy []*job
+	most := 0
+	for _, j := range jobs {
+		if j.tries++; j.tries >= maxTries {
+			busy = append(busy, j)
+		} else {
+			rest, most = append(rest, j), max(most, j.tries)
+		}
+	}
+	s.counts.busy.Add(int64(len(busy)))
+	s.finish(busy, fmt.Errorf("memcachestore: others wrote the count during all %d tries: %w", maxTries, weir.ErrBusy))
+	s.unclaim(l, rest)
+	if len(rest) > 0 {
+		s.pause(rand.N(firstPause << most))
+	}
+}
+
+// firstPause is half of the longest pause before the second try; each further one
+// may be twice as long. It is a few round trips: shorter ones left more jobs
+// without an answer (BenchmarkTake, one key, many stores).
+const firstPause = time.Millisecond
+
+// pause waits, or until the store is closed.
+func (s *Store) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ctx.Done():
+	}
+}

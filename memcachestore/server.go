@@ -1,0 +1,195 @@
+package memcachestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// lines is how many connections a server is asked over. Memcached serves each
+	// by one of its threads.
+	lines = 2
+	// dialTime is how long a server may take to accept a connection.
+	dialTime = time.Second
+	// The time before a server that could not be reached is tried again doubles
+	// from shortest to longest.
+	shortest = 5 * time.Millisecond
+	longest  = 500 * time.Millisecond
+)
+
+// server is one memcached.
+type server struct {
+	network string // tcp or unix
+	addr    string
+	lines   [lines]line
+}
+
+// line is a connection to a server that is made when it is needed, and made
+// again when it has failed.
+type line struct {
+	server *server
+	mu     sync.Mutex
+	conn   *conn
+	making chan struct{} // closed when the one who connects has done so
+	err    error         // why the last try failed
+	wait   time.Duration // until the next try after a failed one
+	until  time.Time     // of that wait
+	closed bool
+}
+
+func newServer(network, addr string) *server {
+	sv := &server{network: network, addr: addr}
+	for i := range sv.lines {
+		sv.lines[i].server = sv
+	}
+	return sv
+}
+
+// pick is the server of an item, by rendezvous hashing: of all, the one that has
+// the highest number for this name. A server more takes only its own share from
+// the others. One that is away is not passed over, for another would begin to
+// count anew.
+func pick(servers []*server, name string) *line {
+	var best *server
+	var most, low uint64
+	for _, sv := range servers {
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, sv.addr) // a hash takes all
+		_, _ = h.Write([]byte{0})
+		_, _ = io.WriteString(h, name)
+		sum := mix(h.Sum64())
+		if best == nil || sum > most {
+			best, most, low = sv, sum, sum
+		}
+	}
+	return &best.lines[low%lines]
+}
+
+// mix spreads what the last bytes of a name change over all bits (splitmix64).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// open is a connection that works. Where there is none it makes one; who comes
+// meanwhile waits for that.
+func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case l.closed:
+			l.mu.Unlock()
+			return nil, errClosed
+		case l.conn != nil && l.conn.alive():
+			defer l.mu.Unlock()
+			return l.conn, nil
+		case l.making != nil:
+			making := l.making
+			l.mu.Unlock()
+			<-making
+			continue
+		case l.err != nil && time.Now().Before(l.until):
+			defer l.mu.Unlock()
+			return nil, l.err
+		}
+		l.making = make(chan struct{})
+		l.mu.Unlock()
+		l.connect(ctx, own)
+	}
+}
+
+// connect makes the connection, or notes why it could not. Only who has set
+// making calls it.
+func (l *line) connect(ctx context.Context, own *sync.WaitGroup) {
+	c, err := l.server.dial(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.making)
+	l.making, l.err = nil, err
+	switch {
+	case err != nil && ctx.Err() != nil:
+		l.err = errClosed
+	case err != nil:
+		l.wait = min(max(2*l.wait, shortest), longest)
+		l.until = time.Now().Add(l.wait/2 + rand.N(l.wait/2))
+	case l.closed:
+		c.fail(errClosed)
+	default:
+		l.conn, l.wait = c, 0
+		own.Go(c.read)
+	}
+}
+
+// close ends the connection, and makes no other.
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.conn != nil {
+		l.conn.fail(errClosed)
+	}
+}
+
+// dial connects, and asks who answers.
+func (sv *server) dial(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	var d net.Dialer
+	n, err := d.DialContext(ctx, sv.network, sv.addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnsent, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = n.SetDeadline(time.Unix(1, 0)) }) // fails only when closed
+	c := newConn(n)
+	err = greet(c)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = n.Close() // it is of no more use
+		return nil, fmt.Errorf("%w: connect to %s: %w", errUnsent, sv.addr, err)
+	}
+	return c, nil
+}
+
+// greet asks for the server's version, and whether that has meta commands.
+func greet(c *conn) error {
+	hello := command{verb: verbVersion}
+	if _, err := c.net.Write(hello.append(nil)); err != nil {
+		return err
+	}
+	a, err := readAnswer(c.reader, &hello)
+	if err != nil {
+		return err
+	}
+	if a.outcome == outcomeFailed {
+		return errors.New(a.text)
+	}
+	return fitVersion(a.value)
+}
+
+var errOld = errors.New("memcached 1.6 or later is needed")
+
+// fitVersion is whether a server of this version has the meta commands.
+func fitVersion(version []byte) error {
+	first, rest, _ := bytes.Cut(version, []byte("."))
+	second, _, _ := bytes.Cut(rest, []byte("."))
+	major, err := strconv.Atoi(string(first))
+	minor, err2 := strconv.Atoi(string(second))
+	if err == nil && err2 == nil && (major > 1 || major == 1 && minor >= 6) {
+		return nil
+	}
+	return fmt.Errorf("it is version %.40q: %w", version, errOld)
+}

@@ -1,0 +1,88 @@
+package memcachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Status is what a server says of itself.
+type Status struct {
+	Addr      string
+	Version   string
+	Latency   time.Duration // of the question
+	Skew      time.Duration // its clock, in whole seconds, less ours in the middle of the question
+	Items     int64
+	Bytes     int64 // in use
+	MaxBytes  int64 // it may use
+	Evictions int64 // items dropped before their time, those of other programs too
+	Err       error // why it could not be asked
+}
+
+// Status asks each server.
+func (s *Store) Status(ctx context.Context) []Status {
+	all := make([]Status, len(s.servers))
+	for i, sv := range s.servers {
+		all[i] = s.status(ctx, sv)
+	}
+	return all
+}
+
+func (s *Store) status(ctx context.Context, sv *server) Status {
+	answer := make(chan Status, 1)
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.own.Go(func() { answer <- s.askStatus(sv) })
+	}
+	s.mu.Unlock()
+	if closed {
+		return Status{Addr: sv.addr, Err: fmt.Errorf("memcachestore: %w", errClosed)}
+	}
+	select {
+	case st := <-answer:
+		return st
+	case <-ctx.Done():
+		return Status{Addr: sv.addr, Err: fmt.Errorf("memcachestore: %s does not answer: %w", sv.addr, ctx.Err())}
+	}
+}
+
+func (s *Store) askStatus(sv *server) Status {
+	st := Status{Addr: sv.addr}
+	c, err := sv.lines[0].open(s.ctx, &s.own)
+	k := newCall(command{verb: verbStats})
+	begin := time.Now()
+	if err == nil {
+		err = s.do(c, k)
+	}
+	st.Latency = time.Since(begin)
+	if a := k.answers[0]; err == nil && a.outcome == outcomeFailed {
+		err = errors.New(a.text)
+	}
+	if err != nil {
+		st.Err = sv.explain(err)
+		return st
+	}
+	for line := range strings.Lines(string(k.answers[0].value)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, _ := strconv.ParseInt(value, 10, 64) // what is no number is not asked for
+		switch name {
+		case "version":
+			st.Version = value
+		case "time":
+			st.Skew = time.Unix(n, 0).Sub(begin.Add(st.Latency / 2).Truncate(time.Second))
+		case "curr_items":
+			st.Items = n
+		case "bytes":
+			st.Bytes = n
+		case "limit_maxbytes":
+			st.MaxBytes = n
+		case "evictions":
+			st.Evictions = n
+		}
+	}
+	return st
+}

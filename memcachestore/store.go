@@ -1,0 +1,299 @@
+// Package memcachestore keeps the states of limits in memcached (1.6 or later),
+// so that many processes share one count.
+//
+// One item keeps all limits of a descriptor. It is read, decided on by the same
+// functions as in memory, and swapped in if nobody else has written meanwhile:
+// two round trips, one where this process was the last to write, one for a first
+// denial, and none for those like it within a second. Takes of one item that meet
+// in a process are decided one after the other and written at once; between
+// processes up to four tries decide, then weir.ErrBusy says that nothing was.
+//
+// Memcached has no clock that could decide, so each process brings its own. When
+// these differ by up to s, a limit lets through in any interval what it promises
+// for one that is longer by s: Limit.Bound(width + s), for an s of up to 2 s. That
+// is why strict limits are refused.
+//
+// Memcached also forgets: an item that is evicted, flushed or lost with its server
+// is as never used, and may pass its limit again. Stats.Forgotten and
+// Status.Evictions tell. Started with -M it evicts nothing, but drops a count that
+// it has no room to write; the error says so.
+//
+// Several servers share the items. One that is away is an error for its items;
+// no other takes its place.
+package memcachestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/record"
+)
+
+// DefaultPrefix is what the names of all items begin with when Options say
+// nothing.
+const DefaultPrefix = "weir:"
+
+// Options of a store.
+type Options struct {
+	// Prefix is what the names of all items begin with: up to 64 letters, digits
+	// and other visible ASCII. Empty: DefaultPrefix.
+	Prefix string
+}
+
+// Store is a weir.Store in memcached. It must be made by Open and closed. Its
+// methods may be called from many goroutines.
+type Store struct {
+	prefix  string
+	servers []*server
+	clock   func() weir.Instant // nil: the wall clock
+	longer  int64               // seconds that items are kept longer, where clock is not the wall's
+
+	ctx    context.Context // until Close; of what the store does by itself
+	cancel context.CancelFunc
+	own    sync.WaitGroup // all goroutines
+
+	mu     sync.Mutex
+	closed bool
+	lanes  map[string]*lane
+
+	home   *guard.Denials
+	counts counts
+}
+
+type counts struct {
+	waiting, takes, trips, lost, busy, spilled, forgotten atomic.Int64
+}
+
+// Traits are: the counts are those of all processes; asks of one placement and
+// key are decided at one moment; each process has its own clock.
+func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, Unfit: unfit} }
+
+// maxKeep is how long a count may have to be kept. Memcached's expiry ends in
+// January 2038.
+const maxKeep = 5 * 365 * 24 * time.Hour
+
+func unfit(l *weir.Limit) string {
+	s := l.Spec()
+	const clocks = "promises that no window ever holds more, and memcached has no clock that all share; take "
+	switch {
+	case s.Algorithm == weir.SlidingLog:
+		return "sliding-log " + clocks + "sliding-window 60, or a Redis store"
+	case s.Algorithm == weir.Concurrent:
+		return "memcached may forget permits that are held; take a Redis store, or keep permits with memory:"
+	case s.Algorithm == weir.WarmUp:
+		return "warm-up works in memory only; take leaky-queue, or keep counts with memory:"
+	case s.Algorithm == weir.SlidingWindow && s.Mode == weir.Conservative:
+		return "conservative " + clocks + "sliding-window without it, or a Redis store"
+	case s.Algorithm != weir.SlidingWindow && s.Mode == weir.Strict:
+		return "strict " + clocks + "a smaller burst without it, or a Redis store"
+	}
+	most := s.Burst + s.Debt
+	if s.Algorithm == weir.LeakyQueue {
+		most = *s.Queue + 1
+	}
+	if us, _, _ := l.Span(most); weir.Instant(us) > instants(maxKeep) {
+		return "it recovers in more than 5 years, and memcached keeps nothing beyond January 2038; take a smaller burst, or a Redis store"
+	}
+	return ""
+}
+
+// Stats are counts of a store since it was opened.
+type Stats struct {
+	Takes     int64 // takes that servers were asked
+	Home      int64 // takes denied by what was remembered of earlier denials, without a server
+	Trips     int64 // round trips to servers
+	Lost      int64 // writes that came too late, for another process had written
+	Busy      int64 // jobs given up with weir.ErrBusy
+	Spilled   int64 // notes of receipts and first answers that went to items of their own
+	Forgotten int64 // items that a server was to keep and did not: evicted, flushed, restarted
+}
+
+// Stats are the store's counts.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	return Stats{c.takes.Load(), s.home.Answered(), c.trips.Load(), c.lost.Load(), c.busy.Load(), c.spilled.Load(), c.forgotten.Load()}
+}
+
+// Close ends what the store does, and waits for it. Takes on their way fail.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	for _, sv := range s.servers {
+		for i := range sv.lines {
+			sv.lines[i].close()
+		}
+	}
+	s.own.Wait()
+}
+
+func (s *Store) now() weir.Instant {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return weir.InstantOf(time.Now())
+}
+
+// Take decides the asks by the clock of this process.
+func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeSeen(ctx, asks, out, nil)
+}
+
+// TakeSeen is Take, and tells what a denial stood on. It tells nothing of takes
+// of several items.
+func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(asks, out); err != nil || len(asks) == 0 {
+		return err
+	}
+	if s.home.Answer(s.now(), asks, out, see) {
+		return nil
+	}
+	s.counts.takes.Add(1)
+	if !record.Groups(asks) {
+		return s.takeTogether(ctx, asks, out, see)
+	}
+	apart := record.Apart{
+		Take: func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
+		Settle: func(all []weir.Settlement) error {
+			// What was charged has to go back, even when the caller has left.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			return s.Settle(ctx, all)
+		},
+	}
+	return apart.TakeAll(asks, out)
+}
+
+// maxLabel is how long the part of a rule after its last # may be.
+const maxLabel = 1 << 10
+
+func check(asks []weir.Ask, out []weir.Decision) error {
+	if len(asks) != len(out) {
+		return fmt.Errorf("memcachestore: %d asks and room for %d decisions", len(asks), len(out))
+	}
+	for i := range asks {
+		if why := unfit(asks[i].Limit); why != "" {
+			return fmt.Errorf("memcachestore: limit %q: %s", asks[i].Limit, why)
+		}
+		if n := len(label(asks[i].State)); n > maxLabel {
+			return fmt.Errorf("memcachestore: what tells limits of one descriptor apart has %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)
+		}
+		for j := range i {
+			if asks[i].State == asks[j].State {
+				return errors.New("memcachestore: two asks of one take name the same state; add up their costs")
+			}
+		}
+	}
+	return nil
+}
+
+// takeTogether takes asks of one item.
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	t := &taking{asks: slices.Clone(asks), out: make([]weir.Decision, len(out)), look: see != nil}
+	if err := s.submit(ctx, s.name(asks[0].State), t.job()); err != nil {
+		return err
+	}
+	copy(out, t.out)
+	if t.before != nil {
+		s.home.Learn(t.at, asks, t.before, out)
+	} else {
+		for i := range asks {
+			s.home.Forget(asks[i].State)
+		}
+	}
+	if see != nil {
+		t.tell(see)
+	}
+	return nil
+}
+
+// Settle settles receipts of one take. Those of different items are settled one
+// after the other; it fails with weir.ErrSettled when none was settled now.
+func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i := range settlements {
+		defer s.home.Forget(settlements[i].Receipt.State)
+	}
+	done, failed := false, error(nil)
+	for len(settlements) > 0 {
+		var first []weir.Settlement
+		first, settlements = part(settlements, func(st weir.Settlement) weir.StateKey { return st.Receipt.State })
+		err := s.submit(ctx, s.name(first[0].Receipt.State), settleJob(first))
+		switch {
+		case err == nil:
+			done = true
+		case !answers(err):
+			return err
+		case failed == nil || errors.Is(err, weir.ErrExpired):
+			failed = err
+		}
+	}
+	if done {
+		return nil
+	}
+	return failed
+}
+
+// part takes those off that share an item with the first.
+func part[T any](all []T, of func(T) weir.StateKey) (first, rest []T) {
+	k := of(all[0])
+	for _, t := range all {
+		if o := of(t); o.Key == k.Key && o.Placement() == k.Placement() {
+			first = append(first, t)
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	return first, rest
+}
+
+// Reset forgets what was used of the keys. Receipts of them from before then
+// give nothing back.
+func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		defer s.home.Forget(k)
+	}
+	for len(keys) > 0 {
+		var first []weir.StateKey
+		first, keys = part(keys, func(k weir.StateKey) weir.StateKey { return k })
+		if err := s.submit(ctx, s.name(first[0]), resetJob(first)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var _ weir.Witness = (*Store)(nil)
+
+// Look is the states of asks by the clock of this process. Those of different
+// items are of different moments.
+func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, nil, err
+	}
+	states, at := make([]weir.State, len(asks)), s.now()
+	for i := range asks {
+		j, seen := lookJob(asks[i])
+		if err := s.submit(ctx, s.name(asks[i].State), j); err != nil {
+			return 0, nil, err
+		}
+		at, states[i] = seen.at, seen.state
+	}
+	return at, states, nil
+}
