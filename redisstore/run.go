@@ -44,7 +44,7 @@ func (s *Store) newCall(asks []weir.Ask) *call {
 // plainCall writes down a take that pace.lua can decide; nil when it can't.
 func (s *Store) plainCall(asks []weir.Ask) *call {
 	a := &asks[0]
-	if len(asks) > 1 || a.Peek || a.Shadow || a.After || a.Cost <= 0 {
+	if s.general || len(asks) > 1 || a.Peek || a.Shadow || a.After || a.Cost <= 0 {
 		return nil
 	}
 	p := s.plans.of(a.Limit)

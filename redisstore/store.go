@@ -57,6 +57,7 @@ type Store struct {
 	takers  [1 << (kindPermits + 1)]atomic.Pointer[rueidis.Lua] // by the kinds of limits they know, a bit each
 	pacer   *rueidis.Lua
 	swapper *rueidis.Lua
+	general bool   // take.lua decides all; for tests
 	now     string // what scripts take for the time; empty: the server's own
 
 	plans  plans
