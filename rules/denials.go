@@ -83,9 +83,13 @@ func (d *Denials) of(set *Set) *version {
 // keep keeps what r was denied for, if nobody else is at the drawer.
 func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	v := d.of(set)
-	if v == nil || len(t.seen.ends) != len(t.asks) {
+	if v == nil {
 		d.missed.Add(1)
 		return
+	}
+	h := head{id: t.named, at: t.seen.at, version: v.number, kept: whole}
+	if len(t.seen.ends) != len(t.asks) { // who decided in the store's place tells nothing
+		h.at, h.kept = weir.InstantOf(time.Now()), unseen
 	}
 	decisive := &a.Decisions[a.Decisive]
 	rule := maphash.String(d.seed, decisive.Rule.Name)
@@ -96,8 +100,13 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 		return
 	}
 	defer dr.mu.Unlock()
-	i := dr.place(head{id: t.named, at: t.seen.at, rule: uint32(rule >> 32), version: v.number, kept: whole})
-	if !dr.bodies[i].write(r, &t.seen) {
+	h.rule = uint32(rule >> 32)
+	i := dr.place(h)
+	switch {
+	case h.kept == unseen:
+		dr.bodies[i].erase()
+		dr.unseen++
+	case !dr.bodies[i].write(r, &t.seen):
 		dr.heads[i].kept = tooLarge
 		dr.large++
 	}
@@ -138,6 +147,7 @@ type DenialStats struct {
 	Kept        int   // at the moment
 	Overwritten int64 // before their time was over
 	Large       int64 // larger than MaxDenial
+	Unseen      int64 // decided by a fallback, or by several servers: by them only the id is known
 	Missed      int64 // met another one at the drawer, or were decided by rules long gone
 }
 

@@ -16,6 +16,7 @@ const (
 	whole                // all of it
 	tooLarge             // its id; it was larger than MaxDenial
 	expired              // its id; its time is over
+	unseen               // its id; the store did not tell what it stood on
 )
 
 // head is what places are chosen by. Heads lie together, apart from the bodies,
@@ -39,6 +40,7 @@ type drawer struct {
 	heads              []head
 	bodies             []body
 	overwritten, large int64
+	unseen             int64
 }
 
 // place puts h where there is room: a new place, one whose time is over, or that
@@ -124,6 +126,7 @@ func (d *drawer) stats(s *DenialStats) {
 	}
 	s.Overwritten += d.overwritten
 	s.Large += d.large
+	s.Unseen += d.unseen
 }
 
 // body is what a denial is explained by.

@@ -24,7 +24,9 @@ type Explanation struct {
 	Answer  *Answer
 	Summary string  // why the request passes or not, in a sentence
 	Passing Passing // when the request would pass, if nobody else asks
-	// Together tells that the limits decide and are charged in one step.
+	// Together tells that the limits decide and are charged in one step. Else those
+	// of different descriptors are charged one after the other, and given back when
+	// one denies.
 	Together    bool
 	Descriptors []DescriptorTrace  // of each descriptor of the request
 	Limits      []LimitExplanation // of each of Answer.Decisions
@@ -95,7 +97,10 @@ func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error)
 	}
 	request := *r
 	request.Receipt = false
-	x := &explainer{set: set, request: &request}
+	x := &explainer{set: set, request: &request, store: l.store.Traits()}
+	if err := r.fits(l.store); err != nil {
+		return nil, err
+	}
 	t := x.take(false)
 	now, states, err := store.Look(ctx, t.asks)
 	if err != nil {
@@ -135,6 +140,7 @@ func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
 type explainer struct {
 	set     *Set
 	request *Request
+	store   weir.Traits
 	before  *copies
 }
 
@@ -160,7 +166,7 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 		return nil, err
 	}
 	e := &Explanation{
-		At: x.before.now, Domain: x.request.Domain, Answer: answer, Passing: passing, Together: true,
+		At: x.before.now, Domain: x.request.Domain, Answer: answer, Passing: passing, Together: x.store.Atomic || t.onePlace(),
 		Descriptors: x.set.trace(x.request, t),
 	}
 	for i := range t.meets {

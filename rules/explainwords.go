@@ -91,6 +91,7 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	note(rule.ShareThreshold, "all values that fit share this count")
 	note(rule.Override, "the request brought this limit along, in place of the rules")
 	note(d.Hold > 0, "the caller has to wait %v before it goes", d.Hold)
+	note(x.store.Shared && !x.store.OwnClock, "each process brings its own clock to this count: as far as they are apart, more may pass")
 	var same []string
 	for i := range t.meets {
 		if m := &t.meets[i]; m.asks() > 0 && m.first <= k && k < m.first+m.asks() {

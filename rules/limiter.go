@@ -34,7 +34,8 @@ func NewLimiter(store weir.Store, set *Set) *Limiter {
 }
 
 // Replace changes the rules for all requests that come from now on. Rules that
-// are still in their place keep their counts.
+// are still in their place keep their counts. Ask Set.Fits of the store's traits
+// before: a limit that the store can't keep fails its requests.
 func (l *Limiter) Replace(set *Set) {
 	if l.denials != nil {
 		l.denials.use(set, time.Now())
@@ -56,6 +57,9 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	set := l.set.Load()
 	if set == nil {
 		return nil, ErrNoRules
+	}
+	if err := r.fits(l.store); err != nil {
+		return nil, err
 	}
 	if err := l.overrides.admit(r); err != nil {
 		return nil, err

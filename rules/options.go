@@ -68,7 +68,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}
-	for _, key := range []string{"sync", "sharing", "partition", "nodes"} {
+	for _, key := range []string{"sync", "sharing", "partition"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect yet: it comes with limits that nodes share", key)
 		}
@@ -78,7 +78,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 
 // idle warns of options that need a limit, where there is none.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "nodes"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}
@@ -127,7 +127,7 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 			continue
 		}
 		seen[known{name, limit.String()}], seen[known{name, ""}] = true, true
-		rule.Limit = limit
+		rule.Limit, rule.at = limit, positionOf(at)
 		unnumbered := label(name, limit, 0)
 		rule.place = placeOf(rule.Domain, rule.Path) + label(name, limit, same[unnumbered])
 		same[unnumbered]++
@@ -204,7 +204,7 @@ func (f *file) rateLimit(n *yaml.Node, base Rule) []*Rule {
 		f.add(n, SeverityError, name, "%v", err)
 		return nil
 	}
-	r.Limit = limit
+	r.Limit, r.at = limit, positionOf(n)
 	r.place = placeOf(r.Domain, r.Path) + label("", limit, 0)
 	if m.value("requests_per_unit") == nil {
 		f.add(n, SeverityWarning, name, "never passes: requests_per_unit is missing, and without it is 0")

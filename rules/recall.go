@@ -44,14 +44,14 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	}
 	now, _, err := l.witness.Look(ctx, nil)
 	if err != nil {
-		return nil, fmt.Errorf("recall %s: %w", id, err)
+		now = weir.InstantOf(time.Now()) // the store is away, and all else is here
 	}
 	set, err := l.denials.recalled(&h, now)
 	if err != nil {
 		return nil, err
 	}
 	request, states := b.read()
-	x := &explainer{set: set, request: request}
+	x := &explainer{set: set, request: request, store: l.store.Traits()}
 	x.before = newCopies(h.at, x.take(false).asks, states)
 	e, err := x.explain(ctx)
 	if err != nil {
@@ -71,6 +71,8 @@ func (d *Denials) recalled(h *head, now weir.Instant) (*Set, error) {
 	switch {
 	case h.over(now):
 		return nil, fmt.Errorf("%w: it was denied at %s, and denials are kept for %v minutes", ErrForgotten, when, DenialLife.Minutes())
+	case h.kept == unseen:
+		return nil, fmt.Errorf("%w: it was denied at %s by a fallback, because the store was away, or by several of its servers; what each count had used is not known", ErrForgotten, when)
 	case h.kept == tooLarge:
 		return nil, fmt.Errorf("%w: it was denied at %s, but its request and its counts are more than the %d bytes that are kept of one", ErrForgotten, when, MaxDenial)
 	}

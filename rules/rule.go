@@ -44,16 +44,19 @@ type Rule struct {
 
 	Owner    string        // whose rule it is
 	Fallback weir.Fallback // FallbackLocal when the file says nothing
+	// Nodes is how many processes share the limit: FallbackLocal gives each its
+	// part. 0 when the file says nothing: this one alone.
+	Nodes int
 
 	// These have no effect yet: kept, zero when the file says nothing.
 	Sync      time.Duration
 	Sharing   string // lease, mesh, gossip, divided or sticky
 	Partition string // proportional, closed, reserve, share or open
-	Nodes     int
 
 	File         string // where it stands; empty for an override
 	Line, Column int
 
+	at position // of the limit's text; Line and Column are those of the descriptor
 	// values tells which entries of a request AppendValues takes.
 	values []bool
 	// place names the count for the store: the way to the descriptor and the

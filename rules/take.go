@@ -228,3 +228,13 @@ func (t *take) answer(r *Request) *Answer {
 	}
 	return a
 }
+
+// onePlace is whether the store keeps all counts of the take together.
+func (t *take) onePlace() bool {
+	for i := range t.asks {
+		if a, o := t.asks[i].State, t.asks[0].State; a.Key != o.Key || a.Placement() != o.Placement() {
+			return false
+		}
+	}
+	return true
+}

@@ -37,7 +37,7 @@ func newDenialMetrics(d *rules.Denials) *denialMetrics {
 		denials: d,
 		kept:    prometheus.NewDesc("weir_denials_kept", "Denials that can be explained by their id.", nil, nil),
 		lost: prometheus.NewDesc("weir_denials_lost_total",
-			"Denials that can't be explained before their time is over: later ones took their place, they were too large, or met another at the same instant.",
+			"Denials that can't be explained before their time is over: later ones took their place, they were too large, met another at the same instant, or a fallback decided (unseen).",
 			[]string{"reason"}, nil),
 	}
 }
@@ -52,7 +52,7 @@ func (m *denialMetrics) Describe(to chan<- *prometheus.Desc) {
 func (m *denialMetrics) Collect(to chan<- prometheus.Metric) {
 	s := m.denials.Stats()
 	to <- prometheus.MustNewConstMetric(m.kept, prometheus.GaugeValue, float64(s.Kept))
-	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "missed": s.Missed} {
+	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "missed": s.Missed, "unseen": s.Unseen} {
 		to <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(n), reason)
 	}
 }

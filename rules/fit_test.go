@@ -1,0 +1,165 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// elsewhere is a store that keeps less than memory does, and tells less.
+type elsewhere struct {
+	*memstore.Store
+
+	traits weir.Traits
+	told   int // of how many asks a denial's states are told
+}
+
+func (e *elsewhere) Traits() weir.Traits { return e.traits }
+
+func (e *elsewhere) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	told := 0
+	return e.Store.TakeSeen(ctx, asks, out, func(now weir.Instant, s weir.State) {
+		if told++; told <= e.told {
+			see(now, s)
+		}
+	})
+}
+
+func noLogs(l *weir.Limit) string {
+	if l.Algorithm() == weir.SlidingLog || l.Algorithm() == weir.FixedWindow {
+		return "it would take too much; take sliding-window"
+	}
+	return ""
+}
+
+const fitRules = `domain: shop
+descriptors:
+  - key: fine
+    limits: [5/s, 5/s sliding-window]
+  - key: logged
+    name: logged
+    limits:
+      - 5/s
+      - {name: log, limit: 10/min sliding-log}
+  - key: old
+    rate_limit: {unit: minute, requests_per_unit: 10}
+  - key: free
+    rate_limit: {unlimited: true}
+`
+
+// TestFits: a limit that the store can't keep is refused where it stands, with
+// what to take instead.
+func TestFits(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte(fitRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Fits(weir.Traits{}); err != nil {
+		t.Error(err)
+	}
+	bad, ok := errors.AsType[*rules.Error](set.Fits(weir.Traits{Unfit: noLogs}))
+	if !ok {
+		t.Fatal("fits")
+	}
+	want := []string{
+		`shop.yaml:9:28: error: the store can't keep "10/min sliding-log": it would take too much; take sliding-window (rule logged#2)`,
+		`shop.yaml:11:17: error: the store can't keep "10/min fixed-window": it would take too much; take sliding-window (rule shop/old)`,
+	}
+	var got []string
+	for _, f := range bad.Findings {
+		got = append(got, f.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestUnfitOverride: a limit that comes with a request is refused like one of a
+// file.
+func TestUnfitOverride(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte(fitRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := rules.NewLimiter(&elsewhere{Store: memstore.New(memstore.Options{}), traits: weir.Traits{Unfit: noLogs}}, set)
+	r := &rules.Request{Domain: "shop", Descriptors: []rules.Descriptor{
+		{Entries: []rules.Entry{{Key: "a", Value: "b"}}, Cost: 1, Override: weir.MustParseLimit("5/s fixed-window")},
+	}}
+	_, checked := l.Check(t.Context(), r)
+	_, explained := l.Explain(t.Context(), r)
+	for _, err := range []error{checked, explained} {
+		if bad, ok := errors.AsType[*rules.RequestError](err); !ok || bad.Field != "descriptors[0].limit" || !strings.Contains(bad.Text, "take sliding-window") {
+			t.Error(err)
+		}
+	}
+	r.Descriptors[0].Override = weir.MustParseLimit("5/s")
+	if a, err := l.Check(t.Context(), r); err != nil || !a.Allowed {
+		t.Error(a, err)
+	}
+}
+
+// TestNotTogether: explanations say when the counts of a request are not decided
+// at one moment, and when their clocks differ.
+func TestNotTogether(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte(fitRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := ask(descriptor("fine=a"), descriptor("fine=b"))
+	for _, c := range []struct {
+		traits   weir.Traits
+		request  *rules.Request
+		together bool
+		notes    string
+	}{
+		{weir.Traits{Shared: true, Atomic: true, OwnClock: true}, two, true, ""},
+		{weir.Traits{Shared: true, OwnClock: true}, two, false, ""},
+		{weir.Traits{Shared: true}, ask(descriptor("fine=a")), true, "its own clock"},
+	} {
+		l := rules.NewLimiter(&elsewhere{Store: memstore.New(memstore.Options{}), traits: c.traits}, set)
+		e, err := l.Explain(t.Context(), c.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(e.Limits[0].Notes, "\n")
+		if e.Together != c.together || strings.Contains(notes, "its own clock") != (c.notes != "") {
+			t.Errorf("%+v: together %v, %s", c.traits, e.Together, notes)
+		}
+	}
+}
+
+// TestRecallUnseen: a denial that nobody saw through, because a fallback decided
+// or several servers did, is known by its id, and said to be forgotten.
+func TestRecallUnseen(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte("domain: shop\ndescriptors: [{key: zero, limits: [0/s]}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for told := range 2 {
+		store := &elsewhere{Store: memstore.New(memstore.Options{}), told: told}
+		l := rules.NewLimiter(store, set)
+		d := remember(t, l)
+		for range 40 { // a drawer's places are used again
+			a, err := l.Check(t.Context(), ask(descriptor("zero=a"), descriptor("zero=b")))
+			if err != nil || a.Allowed {
+				t.Fatal(a, err)
+			}
+			forgotten(t, l, a.ID, "by a fallback")
+		}
+		if s := d.Stats(); s.Unseen != 40 {
+			t.Errorf("%+v", s)
+		}
+		store.told = 2
+		a, err := l.Check(t.Context(), ask(descriptor("zero=a"), descriptor("zero=b")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recall(t, l, a.ID)
+	}
+}
