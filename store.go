@@ -19,6 +19,8 @@ var (
 	// ErrFull is returned when a store can't remember more settled receipts, or
 	// takes that asked for Once.
 	ErrFull = errors.New("too many receipts are remembered; try again later")
+	// ErrAway is returned when the store can't be reached. Try again later.
+	ErrAway = errors.New("the store is away; try again later")
 	// ErrBusy is returned when so many want the same count at once that the store
 	// gave up: nothing was decided. Try again later.
 	ErrBusy = errors.New("too many takes of one key at once")

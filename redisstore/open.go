@@ -56,10 +56,22 @@ func Open(address string) (*Store, error) {
 	return s, nil
 }
 
+// CheckURL fails as Open does, and opens nothing.
+func CheckURL(address string) error {
+	_, _, err := parse(address)
+	return err
+}
+
 // parse reads a store's URL.
 func parse(address string) (option rueidis.ClientOption, o Options, err error) {
-	scheme, rest, _ := strings.Cut(address, "://")
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return option, o, &URLError{"this is no URL; write redis://host:port"}
+	}
 	hosts, rest := cutHosts(rest)
+	if scheme != "redis+unix" && strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
+		return option, o, &URLError{"there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40"}
+	}
 	u, err := url.Parse("x://" + rest)
 	if err != nil {
 		return option, o, &URLError{"the address can't be read; write redis://host:port"} // its error would tell the password
@@ -267,6 +279,7 @@ func (l *link) close() {
 // Close waits for calls on their way, and closes the connections that Open made.
 func (s *Store) Close() error {
 	s.lane.flights.Wait()
+	s.paced.flights.Wait()
 	if s.link != nil {
 		s.link.close()
 	}

@@ -233,6 +233,9 @@ func TestURLs(t *testing.T) {
 		{"redis://h:1?color=red", "unknown option"},
 		{"redis://h:1?prefix={x}", "braces"},
 		{"redis://user:se%cret@h:1", "can't be read"},
+		{"redis://user:se/cret@h:1", "write / as %2F"},
+		{"redis://user:se?cret@h:1", "write / as %2F"},
+		{"redis:user:secret@h:1", "this is no URL"},
 	} {
 		s, err := Open(c.address)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "cret") {

@@ -87,10 +87,14 @@ func New(client rueidis.Client, o Options) *Store {
 	return s
 }
 
-// Traits: one clock for all; all asks of a take at one moment, but on a Cluster
-// only those of a descriptor.
-func (s *Store) Traits() weir.Traits {
-	return weir.Traits{Shared: true, Atomic: !s.cluster, OwnClock: true, Unfit: unfit}
+// Traits are TraitsOf what the store talks to.
+func (s *Store) Traits() weir.Traits { return TraitsOf(s.cluster) }
+
+// TraitsOf are those of a store in Redis, or in a Redis Cluster: one clock for
+// all; all asks of a take at one moment, but on a Cluster only those of a
+// descriptor.
+func TraitsOf(cluster bool) weir.Traits {
+	return weir.Traits{Shared: true, Atomic: !cluster, OwnClock: true, Unfit: unfit}
 }
 
 func unfit(l *weir.Limit) string {

@@ -328,8 +328,9 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 			return err
 		})
 	}
-	if !s.cluster {
-		return at, states, look(asks, states)
+	if !s.cluster || len(asks) == 0 {
+		err := look(asks, states)
+		return at, states, err
 	}
 	for i := range asks {
 		if err := look(asks[i:i+1], states[i:i+1]); err != nil {

@@ -55,6 +55,20 @@ func (a *Answer) RetryAfter() (retry time.Duration, ok bool) {
 	return retry, true
 }
 
+// Away tells that only fallbacks that are closed deny: the store could not be
+// asked, and no limit has decided against the request.
+func (a *Answer) Away() bool {
+	if a.Allowed {
+		return false
+	}
+	for i := range a.Decisions {
+		if d := &a.Decisions[i]; !d.idle && d.Outcome != weir.Allowed && d.Degraded != weir.FallbackClosed {
+			return false
+		}
+	}
+	return true
+}
+
 // Hold is how long the caller has to wait before it goes: the longest Hold of
 // the enforced decisions.
 func (a *Answer) Hold() time.Duration {

@@ -10,35 +10,88 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/rules"
 )
 
 func lintCommand() *cobra.Command {
-	return &cobra.Command{
+	var url string
+	cmd := &cobra.Command{
 		Use:   "lint PATH",
 		Short: "Check rule files, and print what each limit lets pass",
 		Long: `Check a rule file, or a folder of them. Findings come first, then for each rule
 its limit and the most that can pass in one period. It exits 1 when there are
-errors; warnings alone are fine.`,
+errors; warnings alone are fine.
+
+With --store URL it also finds limits that such a store can't keep, tells what
+it does not promise, and what passes in a period while it is away. It connects
+to nobody.`,
+		Example: `  weir lint rules/
+  weir lint --store redis+cluster://10.0.0.1:6379 rules/`,
 		Args: cobra.ExactArgs(1),
-		RunE: does(func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
-			set, err := rules.Load(args[0])
-			if bad, ok := errors.AsType[*rules.Error](err); ok {
-				if err := printFindings(out, bad.Findings); err != nil {
-					return err
-				}
-				return &failure{code: exitNo}
-			}
-			if err != nil {
-				return err
-			}
-			if err := printFindings(out, set.Warnings()); err != nil {
-				return err
-			}
-			return printRules(out, set.Rules())
-		}),
 	}
+	cmd.Flags().StringVar(&url, "store", daemon.DefaultStore, "`URL` of where counts will be kept")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
+		store, err := daemon.StoreTraits(url)
+		if err != nil {
+			return err
+		}
+		set, err := rules.Load(args[0])
+		if err == nil {
+			err = set.Fits(store)
+		}
+		if bad, ok := errors.AsType[*rules.Error](err); ok {
+			if err := printFindings(out, bad.Findings); err != nil {
+				return err
+			}
+			return &failure{code: exitNo}
+		}
+		if err != nil {
+			return err
+		}
+		if err := printFindings(out, set.Warnings()); err != nil {
+			return err
+		}
+		if err := printRules(out, set.Rules(), store); err != nil {
+			return err
+		}
+		return printTraits(out, store)
+	})
+	return cmd
+}
+
+// printTraits says in a line each what a store does not promise.
+func printTraits(to io.Writer, store weir.Traits) error {
+	var lines string
+	if !store.Atomic {
+		lines += "this store charges the descriptors of a request one after the other, and gives back when one denies: never too much passes, but others may be denied meanwhile\n"
+	}
+	if store.Shared && !store.OwnClock {
+		lines += "this store has no clock: each process brings its own, and as far as they are apart, more may pass\n"
+	}
+	_, err := io.WriteString(to, lines)
+	return err
+}
+
+// without says what passes while the store is away.
+func without(r *rules.Rule, store weir.Traits) string {
+	if !store.Shared {
+		return ""
+	}
+	switch r.Fallback {
+	case weir.FallbackOpen:
+		return "; all while the store is away"
+	case weir.FallbackClosed:
+		return "; none while the store is away"
+	case weir.FallbackLocal:
+	}
+	part := guard.Share(r.Limit, r.Nodes)
+	if r.Nodes <= 1 {
+		return fmt.Sprintf("; while the store is away %s, in each process", most(part))
+	}
+	return fmt.Sprintf("; while the store is away %s, in each of %d processes", most(part), r.Nodes)
 }
 
 func printFindings(to io.Writer, findings []rules.Finding) error {
@@ -50,7 +103,7 @@ func printFindings(to io.Writer, findings []rules.Finding) error {
 	return nil
 }
 
-func printRules(to io.Writer, all []*rules.Rule) error {
+func printRules(to io.Writer, all []*rules.Rule, store weir.Traits) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, r := range all {
 		shadow := ""
@@ -61,7 +114,7 @@ func printRules(to io.Writer, all []*rules.Rule) error {
 			fmt.Fprintf(t, "%s\tunlimited\tall may pass\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s\n", r.Name, r.Limit, most(r.Limit), shadow)
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most(r.Limit), without(r, store), shadow)
 	}
 	return t.Flush()
 }

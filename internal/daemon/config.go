@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -128,7 +127,7 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf("%s: %w; %s", flag, ErrNotBuilt, instead))
 		}
 	}
-	errs = append(errs, c.checkStore())
+	errs = append(errs, CheckStore(c.Store))
 	later(c.Join != "", "--join "+c.Join, "run one node, which decides by itself")
 	later(c.Data != "", "--data "+c.Data, "keep rules in files: --rules PATH")
 	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
@@ -155,33 +154,4 @@ func (c *Config) check() error {
 func (c *Config) adminLocal() bool {
 	address, err := net.ResolveTCPAddr("tcp", c.Admin)
 	return err == nil && address.IP.IsLoopback()
-}
-
-// CheckStore says whether a daemon can keep its counts there; it fails as New.
-func CheckStore(url string) error { return (&Config{Store: url}).checkStore() }
-
-func (c *Config) checkStore() error {
-	scheme, rest, ok := strings.Cut(c.Store, ":")
-	switch {
-	case !ok:
-		return &ConfigError{"--store", c.Store + " is no store; write memory:"}
-	case scheme == "memory" && rest == "":
-		return nil
-	case scheme == "memory" && !strings.HasPrefix(rest, "?snapshot="):
-		return &ConfigError{"--store", c.Store + " is no store; write memory:"}
-	}
-	switch scheme {
-	case "memory", "redis", "rediss", "redis+unix", "redis+cluster", "redis+sentinel", "memcached", "cluster":
-		return fmt.Errorf("--store %s: %w; counts are kept with memory: alone", redacted(c.Store), ErrNotBuilt)
-	}
-	return &ConfigError{"--store", redacted(c.Store) + " is no store; write memory:"}
-}
-
-// redacted is a store's URL without the password that may be in it.
-func redacted(store string) string {
-	scheme, rest, _ := strings.Cut(store, "://")
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		return scheme + "://…" + rest[at:]
-	}
-	return store
 }

@@ -26,11 +26,15 @@ func TestConfig(t *testing.T) {
 		is     func(error) bool
 		says   string
 	}{
-		{"redis", Config{Store: "redis://me:secret@host:6379/0"}, later, "--store redis://…@host:6379/0: not built yet; counts are kept with memory: alone"},
-		{"cluster", Config{Store: "cluster:"}, later, "memory: alone"},
-		{"snapshot", Config{Store: "memory:?snapshot=file"}, later, "memory: alone"},
+		{"redis without a port", Config{Store: "redis://me:secret@host/0"}, bad, "--store: \"host\" is no host:port"},
+		{"redis with a bad password", Config{Store: "redis://me:secret%zz@host:6379"}, bad, "--store: the address can't be read"},
+		{"redis without slashes", Config{Store: "redis:me:secret@host:6379"}, bad, "--store: "},
+		{"redis of no kind", Config{Store: "redis+magic://me:secret@host:6379"}, bad, "is no scheme of Redis"},
+		{"cluster", Config{Store: "cluster:"}, later, "memory: or redis://"},
+		{"snapshot", Config{Store: "memory:?snapshot=file"}, later, "memory: or redis://"},
 		{"no such store", Config{Store: "disk:"}, bad, "is no store"},
 		{"no scheme", Config{Store: "memory"}, bad, "is no store"},
+		{"no URL", Config{Store: "secret@host"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
 		{"join", Config{Join: "a:1"}, later, "run one node"},
 		{"data", Config{Data: "dir"}, later, "--rules PATH"},
@@ -59,7 +63,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	_, err := New(Config{RESP: "on", Admin: ":1", Store: "redis://h", TLSCert: "none.pem"})
+	_, err := New(Config{RESP: "on", Admin: ":1", Store: "cluster:", TLSCert: "none.pem"})
 	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("not all faults are told at once: %v", err)
 	}

@@ -10,15 +10,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/weir-limit/weir/memstore"
 )
 
 // door is a bounded listener whose connections are accepted as fast as they
 // may, and handed on.
 func door(t *testing.T, most int, silent time.Duration) (l *bounded, accepted chan net.Conn) {
 	t.Helper()
-	m := newMetrics(prometheus.NewRegistry(), "", memstore.New(memstore.Options{}), func() bool { return true })
+	s, err := openStorage(DefaultStore, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics(prometheus.NewRegistry(), "", s, func() bool { return true })
 	var config net.ListenConfig
 	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

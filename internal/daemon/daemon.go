@@ -20,7 +20,6 @@ import (
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/internal/tracing"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 )
@@ -30,7 +29,7 @@ type Daemon struct {
 	config   Config
 	source   *source.Source
 	loaded   atomic.Pointer[loaded]
-	store    *memstore.Store
+	storage  *storage
 	limiter  *meter
 	denials  *rules.Denials
 	metrics  *metrics
@@ -52,25 +51,39 @@ func New(c Config) (*Daemon, error) {
 	if err := errors.Join(c.check(), bad, odd); err != nil {
 		return nil, err
 	}
-	from, err := openSource(&c)
-	if err != nil {
-		return nil, err
-	}
 	d := &Daemon{
-		config: c, source: from, store: memstore.New(memstore.Options{}), denials: rules.NewDenials(),
+		config: c, denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
-	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
-	keys.register(d.registry)
-	d.registry.MustRegister(newDenialMetrics(d.denials))
-	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decided)
-	if err := d.limiter.Remember(d.denials); err != nil {
+	if err := d.openParts(); err != nil {
 		return nil, err
 	}
 	if err := d.load(); err != nil {
+		d.closeStorage()
 		return nil, err
 	}
 	return d, nil
+}
+
+// openParts makes the parts that others stand on: rules' source, store, limiter
+// and metrics.
+func (d *Daemon) openParts() (err error) {
+	if d.storage, err = openStorage(d.config.Store, d.storeChanged); err != nil {
+		return err
+	}
+	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
+		d.closeStorage()
+		return err
+	}
+	d.metrics = newMetrics(d.registry, d.config.Version, d.storage, d.ready)
+	d.keys.register(d.registry)
+	d.registry.MustRegister(newDenialMetrics(d.denials))
+	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
+	if err := d.limiter.Remember(d.denials); err != nil {
+		d.closeStorage()
+		return err
+	}
+	return nil
 }
 
 func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
@@ -101,6 +114,7 @@ func safe(l *bounded, config *tls.Config) net.Listener {
 // ends; then it drains and returns nil. It fails when a door can't be opened or
 // breaks.
 func (d *Daemon) Run(ctx context.Context) error {
+	defer d.closeStorage()
 	if err := d.openTraces(ctx); err != nil {
 		return err
 	}
@@ -111,6 +125,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	if !d.config.adminLocal() && d.keys.tls == nil {
 		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+	}
+	if d.storage.remote != nil {
+		d.contact(ctx)
 	}
 	// Doors that are closed in order give no error.
 	g, broken := errgroup.WithContext(ctx)
@@ -136,6 +153,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.forgetDenials(broken)
 		return nil
 	})
+	if d.storage.remote != nil {
+		g.Go(func() error {
+			d.keepContact(broken)
+			return nil
+		})
+	}
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
@@ -162,8 +185,13 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	if err != nil {
 		return o, err
 	}
+	patience := time.Duration(0)
+	if d.storage.remote != nil {
+		patience = envoyPatience
+	}
 	o.grpc = rls.New(d.decider(), rls.Options{
-		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
+		Patience: patience,
+		TLS:      d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
 		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})
 	o.resp = d.redisDoor()
@@ -229,7 +257,7 @@ func (d *Daemon) connections() int {
 }
 
 func (d *Daemon) redisDoor() *resp.Server {
-	return resp.New(d.limiter, d.store, resp.Options{
+	return resp.New(d.limiter, d.storage.store, resp.Options{
 		Version: d.config.Version, Log: d.config.Log,
 		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled(),
 		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),

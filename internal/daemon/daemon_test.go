@@ -83,7 +83,7 @@ func start(t *testing.T, c Config) *running {
 
 // "weir ready http=HOST:PORT grpc=HOST:PORT admin=HOST:PORT
 // resp=HOST:PORT|off store=memory domains=N rules=N".
-var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=(off|\S+:[1-9]\d*) store=memory domains=(\d+) rules=(\d+)$`)
+var readyLine = regexp.MustCompile(`^weir ready http=(\S+:[1-9]\d*) grpc=(\S+:[1-9]\d*) admin=(\S+:[1-9]\d*) resp=(off|\S+:[1-9]\d*) store=(\S+) domains=(\d+) rules=(\d+)$`)
 
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()

@@ -12,7 +12,6 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/resp"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -38,7 +37,7 @@ type metrics struct {
 	loadedAt prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, ready func() bool) *metrics {
+func newMetrics(r prometheus.Registerer, version string, store *storage, ready func() bool) *metrics {
 	m := &metrics{
 		decided: newDecisionMetrics(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -94,6 +93,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	})
 	build.Set(1)
 	r.MustRegister(m.decided.collectors()...)
+	r.MustRegister(store.meters...)
 	r.MustRegister(
 		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
@@ -102,7 +102,6 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 			}
 			return 0
 		}),
-		newStoreMetrics(store),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -187,42 +186,4 @@ type connectionMetrics struct {
 
 func (m *metrics) connections(door string) connectionMetrics {
 	return connectionMetrics{m.open.WithLabelValues(door), m.full.WithLabelValues(door), m.dropped.WithLabelValues(door)}
-}
-
-// storeMetrics tells the counts of a memory store when it is asked.
-type storeMetrics struct {
-	store                                     *memstore.Store
-	rules, slots, evicted, overflow, receipts *prometheus.Desc
-}
-
-func newStoreMetrics(store *memstore.Store) *storeMetrics {
-	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	return &storeMetrics{
-		store:    store,
-		rules:    desc("weir_memory_rules", "Rules whose counts are in memory."),
-		slots:    desc("weir_memory_slots", "Places for keys in memory."),
-		evicted:  desc("weir_memory_evicted_total", "Keys whose use was forgotten in a full table; more memory would keep them."),
-		overflow: desc("weir_memory_overflow_total", "Decisions about keys that had to share a count, because all others in reach were denied."),
-		receipts: desc("weir_memory_settled_receipts", "Settled receipts that are remembered."),
-	}
-}
-
-// Describe sends the descriptions, for prometheus.Collector.
-func (s *storeMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.rules, s.slots, s.evicted, s.overflow, s.receipts} {
-		to <- d
-	}
-}
-
-// Collect sends the counts, for prometheus.Collector.
-func (s *storeMetrics) Collect(to chan<- prometheus.Metric) {
-	st := s.store.Stats()
-	send := func(d *prometheus.Desc, kind prometheus.ValueType, n int64) {
-		to <- prometheus.MustNewConstMetric(d, kind, float64(n))
-	}
-	send(s.rules, prometheus.GaugeValue, int64(st.Rules))
-	send(s.slots, prometheus.GaugeValue, int64(st.Slots))
-	send(s.evicted, prometheus.CounterValue, st.Evicted)
-	send(s.overflow, prometheus.CounterValue, st.Overflow)
-	send(s.receipts, prometheus.GaugeValue, int64(st.Settled))
 }

@@ -17,13 +17,13 @@ func (d *Daemon) sayReady(o doors) {
 		respAt = o.respAt.Addr().String()
 	}
 	_, err := fmt.Fprintf(
-		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=memory domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, respAt, len(set.Domains()), len(set.Rules()), d.tryIt(httpAt, set),
+		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=%s domains=%d rules=%d\ntry: %s\n",
+		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryIt(httpAt, set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "rules", len(set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
@@ -25,9 +26,9 @@ type loaded struct {
 	failed string
 }
 
-// openSource makes the source of the rules; nil for the demo rules, which do
-// not change.
-func openSource(c *Config) (*source.Source, error) {
+// openSource makes the source of the rules, for a store with these traits; nil for
+// the demo rules, which do not change and fit any store.
+func openSource(c *Config, store weir.Traits) (*source.Source, error) {
 	if c.Rules == "" {
 		_, err := carrier(c)
 		return nil, err
@@ -38,6 +39,7 @@ func openSource(c *Config) (*source.Source, error) {
 	}
 	s, err := source.Open(c.Rules, source.Options{
 		Cache: c.RulesCache, Poll: c.rulesPoll, Transport: carry,
+		Check: func(set *rules.Set) error { return set.Fits(store) },
 		NotCached: func(err error) {
 			c.Log.Warn("no copy of the rules is kept for a start without their source", "error", err)
 		},
@@ -131,6 +133,9 @@ func (d *Daemon) sayFailed(err error) {
 // detail is what /readyz says beside yes.
 func (d *Daemon) detail() string {
 	lines := d.keys.detail(time.Now())
+	if away := d.away(); away != "" {
+		lines = append(lines, away)
+	}
 	if failed := d.loaded.Load().failed; failed != "" {
 		lines = append(lines, "the rules in force are old, for a reload failed: "+failed)
 	}

@@ -7,8 +7,8 @@ import (
 
 // The breaker's numbers.
 const (
-	// enough is how many calls in a row fail before the store counts as away.
-	enough = 3
+	// Enough is how many calls in a row fail before the store counts as away.
+	Enough = 3
 	// probeEvery is how often a store that is away is asked all the same.
 	probeEvery = 120 * time.Millisecond
 )
@@ -96,7 +96,7 @@ func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
 		}
 		return same
 	}
-	if b.failed++; b.failed >= enough && !b.away {
+	if b.failed++; b.failed >= Enough && !b.away {
 		b.away, b.probed = true, now
 		return opened
 	}

@@ -44,6 +44,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		switch a.Fallback {
 		case weir.FallbackOpen:
 			out[i].Outcome = weir.Allowed
+			out[i].Remaining, _ = a.Limit.Standing(nil, 0) // of a key never used: nobody counts
 		case weir.FallbackClosed:
 			out[i].Outcome = weir.Denied
 			shut = shut || !a.Shadow && !a.Quota
@@ -101,17 +102,17 @@ func (s *shares) of(l *weir.Limit, nodes int) *weir.Limit {
 		if s.parts == nil || len(s.parts) >= maxShares {
 			s.parts = map[part]*weir.Limit{}
 		}
-		s.parts[key] = share(l, nodes)
+		s.parts[key] = Share(l, nodes)
 	}
 	return s.parts[key]
 }
 
-// share is the part of a limit that one of so many nodes may pass by itself: the
+// Share is the part of a limit that one of so many nodes may pass by itself: the
 // count by the number of nodes, rounded down, but not nothing. So together they
 // pass no more than the limit, or one event each.
-func share(l *weir.Limit, nodes int) *weir.Limit {
+func Share(l *weir.Limit, nodes int) *weir.Limit {
 	s := l.Spec()
-	if s.Count == 0 {
+	if s.Count == 0 || nodes <= 1 {
 		return l
 	}
 	n := int64(nodes)

@@ -3,15 +3,13 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/memstore"
 )
-
-// ErrAway is returned by Settle, Reset and Look while the store is away.
-var ErrAway = errors.New("the store is away; try again later")
 
 // Options of a Guard.
 type Options struct {
@@ -105,7 +103,7 @@ func (g *Guard) call(ctx context.Context, do func(context.Context) error) error 
 		g.options.Changed(errors.New("it has owed an answer for too long"))
 	}
 	if ticket == nil {
-		return ErrAway
+		return weir.ErrAway
 	}
 	limit := g.pace.deadline()
 	if end, ok := ctx.Deadline(); ok {
@@ -132,6 +130,15 @@ func (g *Guard) call(ctx context.Context, do func(context.Context) error) error 
 	return err
 }
 
+// ask is call for what has no fallback: it fails with weir.ErrAway.
+func (g *Guard) ask(ctx context.Context, do func(context.Context) error) error {
+	err := g.call(ctx, do)
+	if fails(ctx, err) && !errors.Is(err, weir.ErrAway) {
+		return fmt.Errorf("%w: %w", weir.ErrAway, err)
+	}
+	return err
+}
+
 // fails is whether an error says that the store is away. That many want one key,
 // that a receipt was used before, or that the caller left, says nothing of it.
 func fails(ctx context.Context, err error) bool {
@@ -148,20 +155,21 @@ func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error
 	if len(settlements) > 0 && isLocal(settlements[0].Receipt.State) {
 		return g.local.Settle(ctx, settlements)
 	}
-	return g.call(ctx, func(ctx context.Context) error { return g.store.Settle(ctx, settlements) })
+	return g.ask(ctx, func(ctx context.Context) error { return g.store.Settle(ctx, settlements) })
 }
 
-// Reset forgets what was used of the keys, here and in the store.
+// Reset forgets what was used of the keys, in the store and here. When it fails,
+// nothing is forgotten.
 func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if err := g.ask(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, keys) }); err != nil {
+		return err
+	}
 	local := make([]weir.StateKey, len(keys))
 	for i, k := range keys {
 		local[i] = localKey(k)
 		g.owed.forget(k)
 	}
-	if err := g.local.Reset(ctx, local); err != nil {
-		return err
-	}
-	return g.call(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, keys) })
+	return g.local.Reset(ctx, local)
 }
 
 // Look is the states of asks in the store.
@@ -170,7 +178,7 @@ func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 	if !ok {
 		return 0, nil, errors.New("this store does not show its states")
 	}
-	err = g.call(ctx, func(ctx context.Context) error {
+	err = g.ask(ctx, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
 		return err
 	})

@@ -31,7 +31,12 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 	// Some proxies hand all of this on to whoever sent the request.
 	w.Header()[envoy.DenialHeader] = []string{answer.ID}
 	detail := "there were too many requests; come back later"
-	if retry, ok := answer.RetryAfter(); !ok {
+	if answer.Away() {
+		detail = "the store of the limits is away, and the rules say to deny then; come back later"
+		if deny == http.StatusTooManyRequests {
+			deny = http.StatusServiceUnavailable
+		}
+	} else if retry, ok := answer.RetryAfter(); !ok {
 		detail = "this can never pass: it is more than the limit"
 	} else if retry > 0 {
 		detail = "there were too many requests; come back in " + strconv.FormatInt(wholeSeconds(retry), 10) + " s"

@@ -70,13 +70,21 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 	h := w.Header()
 	h["Content-Type"] = answerType
 	describe(h, answer)
-	status := http.StatusOK
-	if !answer.Allowed {
-		status = http.StatusTooManyRequests
-	}
+	status := statusOf(answer)
 	w.WriteHeader(status)
 	_, _ = w.Write(s.out) // the client may be gone
 	return status
+}
+
+// statusOf is the status of an answer of the rules.
+func statusOf(answer *rules.Answer) int {
+	switch {
+	case answer.Allowed:
+		return http.StatusOK
+	case answer.Away():
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
 }
 
 // describe sets the fields that every answer of the rules has.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -10,7 +11,21 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/rules"
 )
+
+// listener hears what its limiter answers.
+type listener struct {
+	Limiter
+
+	answer *rules.Answer
+}
+
+// Check is that of the limiter.
+func (l *listener) Check(ctx context.Context, r *rules.Request) (a *rules.Answer, err error) {
+	l.answer, err = l.Limiter.Check(ctx, r)
+	return l.answer, err
+}
 
 // envoyJSON is POST /json: Envoy's rate limit service as proto JSON.
 func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
@@ -27,7 +42,8 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 			"not a RateLimitRequest as proto JSON (" + strings.ReplaceAll(err.Error(), "\u00a0", " ") + `); send {"domain": …, "descriptors": [{"entries": [{"key": …, "value": …}]}]}`,
 		})
 	}
-	response, err := envoy.ShouldRateLimit(r.Context(), a.limiter, &request, a.options.Echo)
+	limiter := &listener{Limiter: a.limiter}
+	response, err := envoy.ShouldRateLimit(r.Context(), limiter, &request, a.options.Echo)
 	if err != nil {
 		return a.fail(w, r, err)
 	}
@@ -41,10 +57,7 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 		return a.fail(w, r, err)
 	}
 	out.WriteByte('\n')
-	status := http.StatusOK
-	if response.OverallCode == rls.RateLimitResponse_OVER_LIMIT {
-		status = http.StatusTooManyRequests
-	}
+	status := statusOf(limiter.answer)
 	h := w.Header()
 	h["Content-Type"] = answerType
 	h["Cache-Control"] = noStore

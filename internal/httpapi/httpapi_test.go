@@ -206,6 +206,8 @@ func TestOwnFaults(t *testing.T) {
 	for err, want := range map[error]int{
 		context.Canceled:      http.StatusServiceUnavailable,
 		weir.ErrFull:          http.StatusServiceUnavailable,
+		weir.ErrAway:          http.StatusServiceUnavailable,
+		weir.ErrBusy:          http.StatusServiceUnavailable,
 		weir.ErrSettled:       http.StatusConflict,
 		weir.ErrExpired:       http.StatusConflict,
 		weir.ErrNoPermit:      http.StatusBadRequest,

@@ -79,9 +79,13 @@ func problemOf(err error) *problem {
 	case errors.Is(err, rules.ErrNoRules):
 		return &problem{http.StatusServiceUnavailable, "no rules are loaded yet; try again when /readyz says so"}
 	case errors.Is(err, rules.ErrNoLook):
-		return &problem{http.StatusNotImplemented, "the store of this daemon can't be looked into; only memory: can"}
+		return &problem{http.StatusNotImplemented, "the store of this daemon can't be looked into"}
 	case errors.Is(err, rules.ErrForgotten):
 		return &problem{http.StatusNotFound, err.Error() + "; POST /v1/explain tells how a request stands now"}
+	case errors.Is(err, weir.ErrAway):
+		return &problem{http.StatusServiceUnavailable, "the store of the counts is away; try again when /readyz says that it is back"}
+	case errors.Is(err, weir.ErrBusy):
+		return &problem{http.StatusServiceUnavailable, "too many want the same count at once; try again"}
 	case errors.Is(err, weir.ErrFull):
 		return &problem{http.StatusServiceUnavailable, "too many receipts were settled in the last minutes; try again later"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

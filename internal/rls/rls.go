@@ -60,6 +60,9 @@ type Options struct {
 	Observe func(code codes.Code, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
+	// Patience is how long a call may take whose caller says nothing, or more. It is
+	// for stores that may be away. 0: as long as it takes.
+	Patience time.Duration
 	// Trace is called before each call, and may give it a context. What it returns
 	// is called afterwards, unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
@@ -189,6 +192,11 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 
 // ShouldRateLimit answers one call.
 func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	if s.options.Patience > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, s.options.Patience)
+		defer done()
+	}
 	response, err := envoy.ShouldRateLimit(ctx, s.limiter, q, s.options.Echo)
 	if err == nil {
 		return response, nil

@@ -181,6 +181,36 @@ func TestOwnFaults(t *testing.T) {
 	}
 }
 
+// asking tells how long its callers would wait.
+type asking struct{ within chan time.Duration }
+
+func (a *asking) Check(ctx context.Context, _ *rules.Request) (*rules.Answer, error) {
+	end, _ := ctx.Deadline()
+	a.within <- time.Until(end)
+	return &rules.Answer{Allowed: true, Decisive: -1}, nil
+}
+
+// TestPatience: a caller who says nothing has the door's patience, and one who
+// has less keeps his own.
+func TestPatience(t *testing.T) {
+	limiter := &asking{make(chan time.Duration, 2)}
+	_, conn := open(t, limiter, Options{Patience: time.Minute})
+	client := rls.NewRateLimitServiceClient(conn)
+	for own, most := range map[time.Duration]time.Duration{0: time.Minute, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if own > 0 {
+			ctx, cancel = context.WithTimeout(ctx, own)
+		}
+		if _, err := client.ShouldRateLimit(ctx, request()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if within := <-limiter.within; within > most || within < most/2 {
+			t.Errorf("of %v: %v, want %v", own, within, most)
+		}
+	}
+}
+
 // TestNoRules: "UNAVAILABLE before rules are loaded".
 func TestNoRules(t *testing.T) {
 	_, conn := open(t, rules.NewLimiter(memstore.New(memstore.Options{}), nil), Options{})

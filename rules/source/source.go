@@ -46,11 +46,15 @@ type Options struct {
 	// Poll is how often a daemon is asked for new rules, and how often files are
 	// looked at where the system does not tell of changes. 0: 10 s and 2 s.
 	Poll time.Duration
+	// Check refuses rules that were read by failing: such as rules.Set.Fits. Nil:
+	// all are taken.
+	Check func(*rules.Set) error
 }
 
 // Source is a place that rules come from. It is made by Open.
 type Source struct {
 	origin origin
+	check  func(*rules.Set) error
 	reload chan struct{}
 	told   string // what Load or Watch said last, to say it once
 }
@@ -71,7 +75,10 @@ type origin interface {
 // path of a rule file or of a folder of them. It reads nothing yet, and fails
 // when the URL is none.
 func Open(place string, o Options) (*Source, error) {
-	s := &Source{reload: make(chan struct{}, 1)}
+	if o.Check == nil {
+		o.Check = func(*rules.Set) error { return nil }
+	}
+	s := &Source{reload: make(chan struct{}, 1), check: o.Check}
 	if !IsURL(place) {
 		s.origin = newFiles(place, o)
 		return s, nil
@@ -95,6 +102,9 @@ func IsURL(place string) bool {
 func (s *Source) Load(ctx context.Context) (*rules.Set, error) {
 	set, err := s.origin.read(ctx)
 	if set != nil {
+		if bad := s.check(set); bad != nil {
+			return nil, bad
+		}
 		s.origin.accepted(set)
 	}
 	s.told = saying(set, err)
@@ -113,6 +123,9 @@ func (s *Source) Watch(ctx context.Context, tell func(*rules.Set, error)) {
 		}
 		if set != nil && err == nil {
 			err = set.Complete()
+		}
+		if set != nil && err == nil {
+			err = s.check(set)
 		}
 		if err != nil {
 			set = nil

@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weir-limit/weir/internal/redistest"
+	"github.com/weir-limit/weir/rules"
+)
+
+const fallbackRules = `domain: d
+descriptors:
+  - {key: local, limits: [4/day], nodes: 2}
+  - {key: open, limits: [4/day], fallback: open}
+  - {key: closed, limits: [4/day], fallback: closed}
+`
+
+const password = "secret-word"
+
+// asked is the answer to one event of a key at the HTTP door, and its head.
+func asked(t *testing.T, r *running, path, key string) (*http.Response, string) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.http+path, strings.NewReader(
+		`{"domain":"d","descriptors":[{"entries":[{"key":"`+key+`","value":"ann"}]}]}`))
+	if strings.HasPrefix(path, "/auth") {
+		q, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.http+path+"&domain=d&e="+key+"=ann", http.NoBody)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var body strings.Builder
+	if _, err := bufio.NewReader(response.Body).WriteTo(&body); err != nil {
+		t.Fatal(err)
+	}
+	return response, body.String()
+}
+
+// redisCommand is what the Redis door answers to a command, so many lines.
+func redisCommand(t *testing.T, r *running, command string, lines int) string {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", r.resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := fmt.Fprint(c, command+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	var answer strings.Builder
+	in := bufio.NewReader(c)
+	for range lines {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(answer.String(), err)
+		}
+		answer.WriteString(strings.TrimSpace(line) + " ")
+	}
+	return strings.TrimSpace(answer.String())
+}
+
+// until waits until yes.
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within ", patience, ": ", what)
+		}
+	}
+}
+
+// TestSharedCounts: two daemons of one Redis have one count behind all doors.
+func TestSharedCounts(t *testing.T) {
+	server := redistest.Start(t, "requirepass", password)
+	c := Config{Store: "redis://:" + password + "@" + server.Addr + "/3", RESP: "127.0.0.1:0", Rules: rulesFile(t, fallbackRules)}
+	l, log := newLog()
+	c.Log = log
+	one := start(t, c)
+	other := start(t, c)
+	if !strings.Contains(one.line, " store=redis ") {
+		t.Error(one.line)
+	}
+	for range 2 {
+		for _, r := range []*running{one, other} {
+			if response, body := asked(t, r, "/v1/check", "local"); response.StatusCode != 200 || !strings.Contains(body, `"degraded":""`) {
+				t.Fatal(response.Status, body)
+			}
+		}
+	}
+	for _, r := range []*running{one, other} {
+		if response, body := asked(t, r, "/json", "local"); response.StatusCode != 429 {
+			t.Error(response.Status, body)
+		}
+		q := &rls.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "local", Value: "ann"}},
+		}}}
+		if a, err := rls.NewRateLimitServiceClient(client(t, r.grpc)).ShouldRateLimit(t.Context(), q); err != nil || a.OverallCode != rls.RateLimitResponse_OVER_LIMIT {
+			t.Error(a, err)
+		}
+	}
+	if got := redisCommand(t, one, "CL.THROTTLE k 0 1 3600", 6); got != "*5 :0 :1 :0 :-1 :3600" {
+		t.Error(got)
+	}
+	if got := redisCommand(t, other, "CL.THROTTLE k 0 1 3600", 6); !strings.HasPrefix(got, "*5 :1 :1 :0 :36") && got != "*5 :1 :1 :0 :3599 :3599" {
+		t.Error(got)
+	}
+	for name, want := range map[string]string{
+		"weir_store_away ":              "0",
+		"weir_redis_disagreed_total ":   "0",
+		"weir_redis_busy_total ":        "0",
+		"weir_memory_rules ":            "",
+		"weir_store_deadline_seconds ":  "0.011",
+		"weir_store_fallback_decisions": `_total{fallback="closed"} 0`,
+	} {
+		if got := metric(t, one, name); got != want {
+			t.Errorf("%s%s, want %s", name, got, want)
+		}
+	}
+	if got := metric(t, one, "weir_redis_takes_total "); got == "0" || got == "" {
+		t.Error("takes:", got)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if said := l.text.String() + one.line + one.try; strings.Contains(said, password) || strings.Contains(said, "level=ERROR") {
+		t.Error(said)
+	}
+}
+
+// TestStoreAway: a daemon whose store is away begins, decides by fallbacks at all
+// doors, says so once, and is back with its store.
+func TestStoreAway(t *testing.T) {
+	server := redistest.Start(t, "requirepass", password)
+	server.Kill()
+	l, log := newLog()
+	r := start(t, Config{Store: "redis://:" + password + "@" + server.Addr, RESP: "127.0.0.1:0", Rules: rulesFile(t, fallbackRules), Log: log})
+	said := l.until(t, `msg="the store is away`, "connection refused", "msg=ready")
+	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\nthe store is away: the fallbacks of the rules decide\n" {
+		t.Error(body)
+	}
+	for _, c := range []struct {
+		path, key    string
+		status       int
+		degraded     string
+		retry, field string
+	}{
+		{"/v1/check", "local", 200, "local", "", `"d/local";r=1`},
+		{"/v1/check", "local", 200, "local", "", `"d/local";r=0;t=`},
+		{"/v1/check", "local", 429, "local", "", `"d/local";r=0;t=`}, // a half of 4 a day
+		{"/v1/check", "open", 200, "open", "", `"d/open";r=4`},
+		{"/v1/check", "closed", 503, "closed", "1", `"d/closed";r=0`},
+		{"/json", "closed", 503, "", "", ""},
+		{"/json", "local", 429, "", "", ""},
+		{"/auth?", "open", 200, "", "", ""},
+		{"/auth?", "closed", 503, "", "1", ""},
+		{"/auth?deny=403", "closed", 403, "", "1", ""},
+	} {
+		response, body := asked(t, r, c.path, c.key)
+		field := strings.Join(response.Header.Values("RateLimit"), "")
+		if response.StatusCode != c.status || c.degraded != "" && !strings.Contains(body, `"degraded":"`+c.degraded+`"`) ||
+			c.retry != "" && response.Header.Get("Retry-After") != c.retry || !strings.HasPrefix(field, c.field) {
+			t.Errorf("%s %s: %s %s %s", c.path, c.key, response.Status, response.Header, body)
+		}
+	}
+	q := &rls.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
+		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "closed", Value: "ann"}},
+	}}}
+	if a, err := rls.NewRateLimitServiceClient(client(t, r.grpc)).ShouldRateLimit(t.Context(), q); err != nil || a.OverallCode != rls.RateLimitResponse_OVER_LIMIT {
+		t.Error(a, err)
+	}
+	if got := redisCommand(t, r, "WEIR.CHECK d 1 closed ann", 8); got != "*6 :1 :4 :0 :1 :0 $8 d/closed" {
+		t.Error(got)
+	}
+	if got := redisCommand(t, r, "CL.THROTTLE k 0 1 3600", 6); got != "*5 :0 :1 :0 :-1 :3600" {
+		t.Error(got)
+	}
+	_, denial := asked(t, r, "/v1/check", "closed")
+	id, _, _ := strings.Cut(strings.TrimPrefix(denial, `{"id":"`), `"`)
+	if status, body := get(t, "http://"+r.admin+"/v1/explain?id="+id); status != 404 || !strings.Contains(body, "by a fallback") {
+		t.Error(status, body)
+	}
+	for _, path := range []string{"/v1/explain", "/v1/reset"} {
+		if status, body := do(t, http.MethodPost, "http://"+r.admin+path, `{"domain":"d","descriptors":[{"entries":[{"key":"local","value":"ann"}]}]}`); status != 503 || !strings.Contains(body, "the store of the counts is away") {
+			t.Error(path, status, body)
+		}
+	}
+	for name, want := range map[string]string{
+		"weir_ready ": "1", "weir_store_away ": "1",
+		`weir_store_fallback_decisions_total{fallback="open"} `: "2",
+	} {
+		if got := metric(t, r, name); got != want {
+			t.Errorf("%s%s, want %s", name, got, want)
+		}
+	}
+
+	server.Restart(t)
+	said += l.until(t, `msg="the store is back"`)
+	if n := strings.Count(said, "the store is away"); n != 1 || strings.Contains(said, password) {
+		t.Errorf("said %d times:\n%s", n, said)
+	}
+	if got := metric(t, r, "weir_store_away "); got != "0" {
+		t.Error("away:", got)
+	}
+	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n" {
+		t.Error(body)
+	}
+	if response, body := asked(t, r, "/v1/check", "closed"); response.StatusCode != 200 || !strings.Contains(body, `"degraded":""`) {
+		t.Error(response.Status, body)
+	}
+	// The half that passed meanwhile is known to the store now.
+	if _, body := asked(t, r, "/v1/check", "local"); !strings.Contains(body, `"remaining":1,`) {
+		t.Error(body)
+	}
+	server.Kill()
+	l.until(t, `msg="the store is away`) // nobody has called
+}
+
+// TestUnfitRules: rules that the store can't keep do not come into force.
+func TestUnfitRules(t *testing.T) {
+	server := redistest.Start(t)
+	store := "redis://" + server.Addr + "?prefix=unfit:"
+	file := rulesFile(t, limits("d", "10/s warm-up 1min"))
+	_, err := New(Config{Store: store, Rules: file})
+	bad, ok := errors.AsType[*rules.Error](err)
+	if !ok || !strings.Contains(bad.Error(), "rules.yaml:3:24: error: the store can't keep") || !strings.Contains(bad.Error(), "take leaky-queue") {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Rules: file}); err != nil {
+		t.Error("memory keeps all:", err)
+	}
+	rewrite(t, file, limits("d", "1/day"))
+	l, log := newLog()
+	r := start(t, Config{Store: store, Rules: file, Log: log})
+	rewrite(t, file, limits("d", "10/s warm-up 1min"))
+	l.until(t, "level=ERROR", "take leaky-queue")
+	if got := metric(t, r, `weir_rules_reloads_total{result="refused"} `); got != "1" {
+		t.Error("refused:", got)
+	}
+	if got := [2]int{ask(t, r, "k0", 1), ask(t, r, "k0", 1)}; got != [2]int{200, 429} {
+		t.Error("the old rule is not in force:", got)
+	}
+}

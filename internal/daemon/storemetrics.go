@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/redisstore"
+)
+
+// reading is a metric that is read when somebody asks.
+type reading struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value float64
+	label []string
+}
+
+// readings are the metrics of a part that counts by itself.
+type readings func() []reading
+
+// Describe sends the descriptions, for prometheus.Collector.
+func (r readings) Describe(to chan<- *prometheus.Desc) {
+	for _, one := range r() {
+		to <- one.desc
+	}
+}
+
+// Collect sends the counts, for prometheus.Collector.
+func (r readings) Collect(to chan<- prometheus.Metric) {
+	for _, one := range r() {
+		to <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value, one.label...)
+	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+func gauge(d *prometheus.Desc, value float64) reading {
+	return reading{desc: d, kind: prometheus.GaugeValue, value: value}
+}
+
+func counter(d *prometheus.Desc, n int64, label ...string) reading {
+	return reading{desc: d, kind: prometheus.CounterValue, value: float64(n), label: label}
+}
+
+// newMemoryMetrics tells the counts of a memory store.
+func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
+	rules := desc("weir_memory_rules", "Rules whose counts are in memory.")
+	slots := desc("weir_memory_slots", "Places for keys in memory.")
+	evicted := desc("weir_memory_evicted_total", "Keys whose use was forgotten in a full table; more memory would keep them.")
+	overflow := desc("weir_memory_overflow_total", "Decisions about keys that had to share a count, because all others in reach were denied.")
+	receipts := desc("weir_memory_settled_receipts", "Settled receipts that are remembered.")
+	return readings(func() []reading {
+		s := store.Stats()
+		return []reading{
+			gauge(rules, float64(s.Rules)), gauge(slots, float64(s.Slots)), counter(evicted, s.Evicted),
+			counter(overflow, s.Overflow), gauge(receipts, float64(s.Settled)),
+		}
+	})
+}
+
+// newGuardMetrics tells how a store outside of the process is doing.
+func newGuardMetrics(g *guard.Guard) prometheus.Collector {
+	away := desc("weir_store_away", "1 while the store is away and the fallbacks of the rules decide.")
+	deadline := desc("weir_store_deadline_seconds", "What a call to the store is given: what 99 of 100 take and 10 ms, from 5 to 50 ms.")
+	missed := desc("weir_store_missed_deadlines_total", "Calls to the store that had no answer within their time.")
+	fallbacks := desc("weir_store_fallback_decisions_total", "Limits decided without the store, by fallback.", "fallback")
+	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when they are asked for again.")
+	return readings(func() []reading {
+		s := g.Stats()
+		gone := 0.0
+		if s.Away {
+			gone = 1
+		}
+		return []reading{
+			gauge(away, gone), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
+			counter(fallbacks, s.Local, "local"), counter(fallbacks, s.Open, "open"), counter(fallbacks, s.Closed, "closed"),
+			gauge(owed, float64(s.Owed)),
+		}
+	})
+}
+
+// newRedisMetrics tells the counts of a store in Redis.
+func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
+	takes := desc("weir_redis_takes_total", "Takes that were sent to Redis.")
+	calls := desc("weir_redis_calls_total", "Script calls that carried them; takes travel together.")
+	home := desc("weir_redis_home_denials_total", "Takes denied by what was remembered of the key, without Redis.")
+	disagreed := desc("weir_redis_disagreed_total", "Decisions that the script in Redis and this program saw differently. Each is a bug.")
+	adopted := desc("weir_redis_adopted_total", "Counts that took over a changed limit.")
+	tries := desc("weir_redis_tries_total", "Writes that came too late, because others had changed the count; they are tried again.")
+	busy := desc("weir_redis_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
+	return readings(func() []reading {
+		s := store.Stats()
+		return []reading{
+			counter(takes, s.Takes), counter(calls, s.Calls), counter(home, s.Home), counter(disagreed, s.Disagreed),
+			counter(adopted, s.Adopted), counter(tries, s.Tries), counter(busy, s.Busy),
+		}
+	})
+}
