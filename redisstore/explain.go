@@ -5,12 +5,18 @@ import (
 	"strings"
 )
 
+const rights = "let the user run HELLO, AUTH, PING, EVALSHA, EVAL, GET, SET and TIME on the keys of Weir: ACL SETUSER"
+
 // remedies say what to do about the errors of a server, by what they say.
 var remedies = [...]struct{ says, remedy string }{
 	{"WRONGTYPE", "another program writes there; give Weir a prefix or a database of its own"},
 	{"NOAUTH", "write the password into the URL: redis://user:password@host:port"},
 	{"WRONGPASS", "user or password in the URL are not those of the server"},
-	{"NOPERM", "let the user run EVALSHA, EVAL, SCRIPT, GET, SET, TIME and PING on the keys of Weir: ACL SETUSER"},
+	{"NOPERM", rights},
+	{"can't run this command or subcommand", rights},
+	{"can't access at least one of the keys", rights},
+	{"'SENTINEL'", "this is no sentinel; write redis://host:port, or give the address of one"},
+	{"No such master with that name", "the sentinel watches no such master; SENTINEL MASTERS tells their names"},
 	{"READONLY", "this is a replica; give the URL of the primary, or redis+sentinel://"},
 	{"OOM", "the server is out of memory and may not evict; raise maxmemory, or choose maxmemory-policy volatile-ttl"},
 	{"MISCONF", "the server can't write its snapshots and refuses writes; look into its log"},

@@ -100,7 +100,7 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), lintCommand(), schemaCommand(), replayCommand(), importEnvCommand(),
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), importEnvCommand(),
 		versionCommand(),
 	)
 	return root

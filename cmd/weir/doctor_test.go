@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/weir-limit/weir/internal/redistest"
+)
+
+// TestDoctor: 0 when there are warnings at most, 1 for faults, 2 for what is no
+// store, 3 when nobody answers; and no password in what it says.
+func TestDoctor(t *testing.T) {
+	guarded := redistest.Start(t, "requirepass", "secret-word")
+	replica := redistest.Start(t, "replicaof", "127.0.0.1 1")
+	for _, c := range []struct {
+		url  string
+		code int
+		says string
+	}{
+		{"redis://:secret-word@" + guarded.Addr, exitYes, "warning: " + guarded.Addr + ": there is no maxmemory"},
+		{"redis://" + replica.Addr, exitNo, "fault: " + replica.Addr + ": this is a replica"},
+		{"redis://:secret-wrong@" + guarded.Addr, exitFail, "user or password in the URL"},
+		{"redis://127.0.0.1:1", exitFail, "connection refused"},
+		{"redis://:secret-word@localhost", exitUsage, "is no host:port"},
+		{"memory:", exitUsage, "there is no server to examine"},
+		{"cluster:", exitFail, "not built yet"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{"doctor", "--store", c.url}, strings.NewReader(""), &stdout, &stderr)
+		text := stdout.String() + stderr.String()
+		if code != c.code || !strings.Contains(text, c.says) || strings.Contains(text, "secret") {
+			t.Errorf("%s: exit %d, %s", c.url, code, text)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"doctor"}, strings.NewReader(""), &stdout, &stderr); code != exitUsage {
+		t.Errorf("exit %d, %s", code, stderr.String())
+	}
+	if code := run(t.Context(), []string{"doctor", "--json", "--store", "redis://:secret-word@" + guarded.Addr}, strings.NewReader(""), &stdout, &stderr); code != exitYes {
+		t.Errorf("exit %d, %s", code, stderr.String())
+	}
+	var e examined
+	if err := json.Unmarshal(stdout.Bytes(), &e); err != nil || !e.Scripts || e.Take.Median <= 0 || len(e.Nodes) != 1 || e.Nodes[0].Version == "" || e.Findings[0].Severity != "warning" {
+		t.Errorf("%v %s", err, stdout.String())
+	}
+}

@@ -1,0 +1,108 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What is unwise.
+const (
+	oldest     = 5                     // the first version whose scripts may ask for the time and write
+	muchSkew   = time.Second           // between the clocks
+	mostCall   = 50 * time.Millisecond // no call is given more
+	envoyCall  = 15 * time.Millisecond // nor one by way of Envoy that waits 20 ms
+	fullPart   = 80                    // percent of maxmemory
+	keepCounts = "appendonly yes"
+)
+
+// judge finds what is unwise in what was found. Faults come first.
+func (e *examiner) judge() {
+	for i := range e.Nodes {
+		e.judgeNode(&e.Nodes[i])
+	}
+	if e.Kind == "cluster" && !slices.ContainsFunc(e.Nodes, func(n Node) bool { return n.Role == "replica" }) && !e.mute {
+		e.warn("", "give each primary a replica", "the cluster has no replicas: when a primary dies, the fallbacks of the rules decide for its keys until it is back")
+	}
+	switch p99 := e.Take.P99; {
+	case p99 > mostCall:
+		e.warn("", "go nearer to the server, or give it more to work with", "one take of 100 needs %v, and none is given more than %v: the fallbacks of the rules will decide often", p99.Round(time.Microsecond), mostCall)
+	case p99 > envoyCall:
+		e.warn("", "go nearer to the server, or let Envoy wait longer (its timeout, 20 ms by default)",
+			"one take of 100 needs %v; by way of Envoy none is given more than %v", p99.Round(time.Microsecond), envoyCall)
+	}
+	if e.Skew.Abs() > muchSkew {
+		e.warn("", "run NTP on both", "the server's clock is %v apart from this machine's; the server's decides, so that windows of a calendar begin by it", e.Skew)
+	}
+	if e.secret && !e.TLS && slices.ContainsFunc(e.Nodes, func(n Node) bool { return !nearby(n.Address) }) {
+		e.warn("", "write rediss://, or tls=1 behind the URL", "the password goes over the network without TLS")
+	}
+	if e.mute {
+		e.warn("", "allow the user +info for this command; weir serve does not need it", "the server does not tell this user about itself, so that not all was looked at")
+	}
+	slices.SortStableFunc(e.Findings, func(a, b Finding) int {
+		switch {
+		case a.Fault == b.Fault:
+			return 0
+		case a.Fault:
+			return -1
+		}
+		return 1
+	})
+}
+
+func (e *examiner) judgeNode(n *Node) {
+	if major, _, _ := strings.Cut(n.Version, "."); n.Version != "" {
+		if v, err := strconv.Atoi(major); err == nil && v < oldest {
+			e.fault(n.Address, "it is Redis "+n.Version, fmt.Sprintf("take Redis %d or later", oldest))
+		}
+	}
+	switch {
+	case n.Mode == "sentinel":
+		e.fault(n.Address, "this is a sentinel", "write redis+sentinel://host:port/master")
+		return
+	case n.Mode == "cluster" && e.Kind != "cluster":
+		e.fault(n.Address, "this is a node of a Redis Cluster", "write redis+cluster://host:port,…")
+	}
+	if n.Mode == "standalone" && e.Kind == "cluster" {
+		e.warn(n.Address, "write redis://host:port, which decides all descriptors of a request at one moment", "this is no cluster")
+	}
+	if n.Role == "replica" {
+		if e.Kind == "standalone" {
+			e.fault(n.Address, "this is a replica, which writes nothing", "give the URL of the primary, or redis+sentinel://")
+		}
+		return // the primary decides
+	}
+	if n.Immortal > 0 {
+		e.fault(n.Address, fmt.Sprintf("%d of %d keys under Weir's prefix never expire; Weir writes none like that", n.Immortal, n.Keys), "find who else writes there; give Weir a prefix of its own by ?prefix=")
+	}
+	e.judgeMemory(n)
+	if n.AOF == "no" && n.RDB == "no" && n.Replicas == 0 {
+		e.warn(n.Address, "set "+keepCounts+", or run a replica", "it writes nothing to disk and has no replica: a restart forgets all counts, and each key may pass its limit once more")
+	}
+}
+
+func (e *examiner) judgeMemory(n *Node) {
+	switch {
+	case n.Policy == "": // it does not say
+		return
+	case strings.HasPrefix(n.Policy, "allkeys-"):
+		e.warn(n.Address, "set maxmemory-policy volatile-ttl, or noeviction and enough memory",
+			"maxmemory-policy %s: when memory is short it forgets any key, and a denied one then passes again", n.Policy)
+	case strings.HasPrefix(n.Policy, "volatile-") && n.Policy != "volatile-ttl":
+		e.warn(n.Address, "set maxmemory-policy volatile-ttl, which forgets those first that are nearest to never used",
+			"maxmemory-policy %s: when memory is short it forgets keys in another order than they recover", n.Policy)
+	}
+	switch {
+	case n.Max == 0:
+		e.warn(n.Address, "set maxmemory to what the machine can spare", "there is no maxmemory: the server grows until the system ends it")
+	case n.Used >= n.Max/100*fullPart && n.Policy == "noeviction":
+		e.warn(n.Address, "raise maxmemory", "%d %% of maxmemory are used; when it is full, takes fail and the fallbacks of the rules decide", percent(n.Used, n.Max))
+	case n.Used >= n.Max/100*fullPart:
+		e.warn(n.Address, "raise maxmemory", "%d %% of maxmemory are used; then counts are forgotten", percent(n.Used, n.Max))
+	}
+}
+
+func percent(part, of int64) int64 { return int64(float64(part) / float64(of) * 100) }
