@@ -82,3 +82,7 @@ compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at rando
 
 bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns; 30 s
 	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit -bench $(COMPARE)
+
+.PHONY: bench-store-memory
+bench-store-memory: ## Measure what keys cost in Redis; 1 minute
+	$(GO) test ./redisstore -run '^$$' -bench Memory -benchtime 1x

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/redistest"
 )
 
 const shadowed = `domain: edge
@@ -66,7 +68,7 @@ func expressions(t *testing.T) []string {
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t)
-	told := "\n" + edge(t, "--tls-cert", cert, "--tls-key", key).metrics(t)
+	told := "\n" + edge(t, "--tls-cert", cert, "--tls-key", key).metrics(t) + edge(t, "--store", "redis://"+redistest.Start(t).Addr).metrics(t)
 	texts := append(expressions(t), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	for _, text := range texts {
 		for _, name := range regexp.MustCompile(`\b(weir|process|go)_[a-z_]+`).FindAllString(text, -1) {
