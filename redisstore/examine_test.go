@@ -146,6 +146,24 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
+// TestLeastRightsOnCluster: a Cluster is asked for its slots beside that, and a
+// database for itself.
+func TestLeastRightsOnCluster(t *testing.T) {
+	nodes := redistest.StartCluster(t, 0)
+	for _, n := range nodes {
+		if answer := n.Ask(t, append([]string{"ACL", "SETUSER", "least", "on", ">secret-word"}, strings.Fields(leastRights+" +cluster|slots +cluster|shards")...)...); answer != "OK" {
+			t.Fatal(answer)
+		}
+	}
+	s := opened(t, "redis+cluster://least:secret-word@"+nodes[0].Addr)
+	for i := range 20 {
+		take(t, s, asksOf("5/s", fmt.Sprint(i)))
+	}
+	alone := redistest.Start(t, "timeout", "0")
+	alone.Ask(t, append([]string{"ACL", "SETUSER", "least", "on", ">secret-word"}, strings.Fields(leastRights+" +select")...)...)
+	take(t, opened(t, "redis://least:secret-word@"+alone.Addr+"/3"), asksOf("5/s", "k"))
+}
+
 // TestExamineNobody: who does not answer, or does not let in, is an error that
 // says why, without the password.
 func TestExamineNobody(t *testing.T) {

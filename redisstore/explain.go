@@ -19,6 +19,7 @@ var remedies = [...]struct{ says, remedy string }{
 	{"No such master with that name", "the sentinel watches no such master; SENTINEL MASTERS tells their names"},
 	{"READONLY", "this is a replica; give the URL of the primary, or redis+sentinel://"},
 	{"OOM", "the server is out of memory and may not evict; raise maxmemory, or choose maxmemory-policy volatile-ttl"},
+	{"NOREPLICAS", "the primary has too few replicas that keep up, and min-replicas-to-write makes it refuse writes; see INFO replication"},
 	{"MISCONF", "the server can't write its snapshots and refuses writes; look into its log"},
 	{"LOADING", "the server reads its data; it will answer soon"},
 	{"MASTERDOWN", "the replica has lost its primary; give the URL of the primary"},

@@ -32,6 +32,11 @@ and passwords are read again when their files change, as above; connections
 stay. Where --tls-client-ca asks for the certificates of clients, only
 /healthz, /healthcheck and /readyz answer without.
 
+With --store redis://HOST:PORT several daemons share one count; rediss, redis+unix,
+redis+sentinel and redis+cluster are the others. It need not be there: while it
+is away each rule's fallback decides, and log, /readyz and weir_store_away say
+so. weir doctor --store URL looks at its servers.
+
 With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
 to an OpenTelemetry collector there.
 
@@ -41,6 +46,7 @@ often saves a fifth of the time, and the limit keeps it from costing too much
 memory.`,
 		Example: `  weir serve
   weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081
+  weir serve --rules /etc/weir/rules --store redis://10.0.0.5:6379
   weir serve --rules http://127.0.0.1:9082/v1/export
   weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token`,
 		Args: cobra.NoArgs,

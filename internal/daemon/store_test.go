@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -26,8 +26,8 @@ descriptors:
 
 const password = "secret-word"
 
-// asked is the answer to one event of a key at the HTTP door, and its head.
-func asked(t *testing.T, r *running, path, key string) (*http.Response, string) {
+// asked is the answer to one event of a key at the HTTP door.
+func asked(t *testing.T, r *running, path, key string) (status int, head http.Header, body string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.http+path, strings.NewReader(
 		`{"domain":"d","descriptors":[{"entries":[{"key":"`+key+`","value":"ann"}]}]}`))
@@ -42,11 +42,11 @@ func asked(t *testing.T, r *running, path, key string) (*http.Response, string) 
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var body strings.Builder
-	if _, err := bufio.NewReader(response.Body).WriteTo(&body); err != nil {
+	all, err := io.ReadAll(response.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return response, body.String()
+	return response.StatusCode, response.Header, string(all)
 }
 
 // redisCommand is what the Redis door answers to a command, so many lines.
@@ -73,16 +73,6 @@ func redisCommand(t *testing.T, r *running, command string, lines int) string {
 	return strings.TrimSpace(answer.String())
 }
 
-// until waits until yes.
-func until(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not within ", patience, ": ", what)
-		}
-	}
-}
-
 // TestSharedCounts: two daemons of one Redis have one count behind all doors.
 func TestSharedCounts(t *testing.T) {
 	server := redistest.Start(t, "requirepass", password)
@@ -96,14 +86,14 @@ func TestSharedCounts(t *testing.T) {
 	}
 	for range 2 {
 		for _, r := range []*running{one, other} {
-			if response, body := asked(t, r, "/v1/check", "local"); response.StatusCode != 200 || !strings.Contains(body, `"degraded":""`) {
-				t.Fatal(response.Status, body)
+			if status, _, body := asked(t, r, "/v1/check", "local"); status != 200 || !strings.Contains(body, `"degraded":""`) {
+				t.Fatal(status, body)
 			}
 		}
 	}
 	for _, r := range []*running{one, other} {
-		if response, body := asked(t, r, "/json", "local"); response.StatusCode != 429 {
-			t.Error(response.Status, body)
+		if status, _, body := asked(t, r, "/json", "local"); status != 429 {
+			t.Error(status, body)
 		}
 		q := &rls.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
 			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "local", Value: "ann"}},
@@ -168,11 +158,11 @@ func TestStoreAway(t *testing.T) {
 		{"/auth?", "closed", 503, "", "1", ""},
 		{"/auth?deny=403", "closed", 403, "", "1", ""},
 	} {
-		response, body := asked(t, r, c.path, c.key)
-		field := strings.Join(response.Header.Values("RateLimit"), "")
-		if response.StatusCode != c.status || c.degraded != "" && !strings.Contains(body, `"degraded":"`+c.degraded+`"`) ||
-			c.retry != "" && response.Header.Get("Retry-After") != c.retry || !strings.HasPrefix(field, c.field) {
-			t.Errorf("%s %s: %s %s %s", c.path, c.key, response.Status, response.Header, body)
+		status, head, body := asked(t, r, c.path, c.key)
+		field := strings.Join(head.Values("RateLimit"), "")
+		if status != c.status || c.degraded != "" && !strings.Contains(body, `"degraded":"`+c.degraded+`"`) ||
+			c.retry != "" && head.Get("Retry-After") != c.retry || !strings.HasPrefix(field, c.field) {
+			t.Errorf("%s %s: %d %s %s", c.path, c.key, status, head, body)
 		}
 	}
 	q := &rls.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
@@ -187,7 +177,7 @@ func TestStoreAway(t *testing.T) {
 	if got := redisCommand(t, r, "CL.THROTTLE k 0 1 3600", 6); got != "*5 :0 :1 :0 :-1 :3600" {
 		t.Error(got)
 	}
-	_, denial := asked(t, r, "/v1/check", "closed")
+	_, _, denial := asked(t, r, "/v1/check", "closed")
 	id, _, _ := strings.Cut(strings.TrimPrefix(denial, `{"id":"`), `"`)
 	if status, body := get(t, "http://"+r.admin+"/v1/explain?id="+id); status != 404 || !strings.Contains(body, "by a fallback") {
 		t.Error(status, body)
@@ -217,11 +207,11 @@ func TestStoreAway(t *testing.T) {
 	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n" {
 		t.Error(body)
 	}
-	if response, body := asked(t, r, "/v1/check", "closed"); response.StatusCode != 200 || !strings.Contains(body, `"degraded":""`) {
-		t.Error(response.Status, body)
+	if status, _, body := asked(t, r, "/v1/check", "closed"); status != 200 || !strings.Contains(body, `"degraded":""`) {
+		t.Error(status, body)
 	}
 	// The half that passed meanwhile is known to the store now.
-	if _, body := asked(t, r, "/v1/check", "local"); !strings.Contains(body, `"remaining":1,`) {
+	if _, _, body := asked(t, r, "/v1/check", "local"); !strings.Contains(body, `"remaining":1,`) {
 		t.Error(body)
 	}
 	server.Kill()

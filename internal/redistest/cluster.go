@@ -27,7 +27,8 @@ func FreeAddr(t testing.TB) string {
 // each, and of an error its text behind a minus.
 func (s *Server) Ask(t testing.TB, words ...string) string {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	d := net.Dialer{Timeout: time.Second}
+	c, err := d.DialContext(t.Context(), "tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func StartSentinel(t testing.TB, name string) (sentinel, primary, replica *Serve
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sentinel.command = exec.Command("redis-server", file, "--sentinel")
+	sentinel.command = exec.CommandContext(t.Context(), "redis-server", file, "--sentinel")
 	sentinel.command.Stdout, sentinel.command.Stderr = &sentinel.log, &sentinel.log
 	if err := sentinel.command.Start(); err != nil {
 		t.Fatal(err)
