@@ -19,16 +19,6 @@ const (
 	kindPermits
 )
 
-// The flags of an ask.
-const (
-	flagFirst  = 1 << iota // of its take
-	flagPeek               // charge nothing
-	flagShadow             // no say
-	flagQuota              // a say together
-	flagAfter              // charged whatever the limit says
-	flagNever              // it can never pass
-)
-
 // plan is what take.lua has to know of a limit.
 type plan struct {
 	kind byte
@@ -183,7 +173,7 @@ func (p *plan) appendAsk(b []byte, a *weir.Ask, first bool, nth int) []byte {
 			need += a.Cost
 		}
 	}
-	flags := byte(0)
+	flags := byte(0) // bits in the order in which ask of take.lua reads them
 	for i, yes := range [...]bool{first, a.Peek, a.Shadow, a.Quota, a.After, never} {
 		if yes {
 			flags |= 1 << i

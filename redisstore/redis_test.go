@@ -153,7 +153,7 @@ func TestProcesses(t *testing.T) {
 	var total [2]int
 	for range 3 {
 		wg.Go(func() {
-			child := exec.Command(os.Args[0], "-test.run=^TestProcesses$")
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$")
 			child.Env = append(os.Environ(), "WEIR_CHILD_REDIS="+addr, "WEIR_CHILD_PREFIX=processes:")
 			out, err := child.CombinedOutput()
 			var a, b int

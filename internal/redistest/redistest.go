@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -56,7 +57,7 @@ func (s *Server) run(t testing.TB, path string, options []string) {
 		}
 		args = append(args, word)
 	}
-	s.command = exec.Command(path, args...)
+	s.command = exec.CommandContext(context.Background(), path, args...) // Kill ends it
 	s.command.Stdout, s.command.Stderr = &s.log, &s.log
 	if err := s.command.Start(); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,8 @@ func (s *Server) wait(t testing.TB) {
 }
 
 func (s *Server) answers() bool {
-	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	d := net.Dialer{Timeout: time.Second}
+	c, err := d.DialContext(context.Background(), "tcp", s.Addr)
 	if err != nil {
 		return false
 	}
@@ -95,7 +97,7 @@ func (s *Server) answers() bool {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	args := s.command.Args
-	s.command = exec.Command(args[0], args[1:]...)
+	s.command = exec.CommandContext(context.Background(), args[0], args[1:]...) // likewise
 	s.command.Stdout, s.command.Stderr = &s.log, &s.log
 	if err := s.command.Start(); err != nil {
 		t.Fatal(err)
@@ -122,7 +124,8 @@ func (s *Server) Kill() {
 // freePort is an address that nobody listens at.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
