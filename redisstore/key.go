@@ -34,6 +34,17 @@ func (s *Store) tag(k weir.StateKey) string {
 	return s.prefix + "{" + name + "}"
 }
 
+// placeOf is the placement in a key, for errors: they are logged, and whose count it
+// is is personal.
+func placeOf(key string) string {
+	_, name, _ := strings.Cut(key, "{")
+	if strings.HasPrefix(name, "#") {
+		return "a long name"
+	}
+	place, _, _ := strings.Cut(name, ":")
+	return place
+}
+
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])

@@ -208,14 +208,18 @@ func TestBadServers(t *testing.T) {
 	}
 	client := connect(t, plain.Addr)
 	s := New(client, Options{Prefix: "bad:"})
-	asks := asksOf("5/s", "k")
-	run(t, client, "RPUSH", s.key(asks[0].State), "a list")
-	if err := s.Take(t.Context(), asks, make([]weir.Decision, 1)); err == nil || !strings.Contains(err.Error(), "another program") {
-		t.Errorf("a key of another type: %v", err)
-	}
-	run(t, client, "SET", s.key(asksOf("5/s", "x")[0].State), "hello")
-	if err := s.Take(t.Context(), asksOf("5/s", "x"), make([]weir.Decision, 1)); err == nil || !strings.Contains(err.Error(), "another program") {
-		t.Errorf("a value of another program: %v", err)
+	for _, ann := range []string{"ann", "ann" + strings.Repeat("x", 300)} {
+		asks := asksOf("5/s", ann)
+		for _, spoil := range [][]string{{"RPUSH", s.key(asks[0].State), "a list"}, {"SET", s.key(asks[0].State), "hello"}} {
+			run(t, client, "DEL", s.key(asks[0].State))
+			run(t, client, spoil...)
+			for _, limit := range []string{"5/s", "5/s fixed-window"} {
+				err := s.Take(t.Context(), asksOf(limit, ann), make([]weir.Decision, 1))
+				if err == nil || !strings.Contains(err.Error(), "another program") || strings.Contains(err.Error(), "ann") {
+					t.Errorf("%s, %s: %v", spoil[0], limit, err)
+				}
+			}
+		}
 	}
 	if d := take(t, s, asksOf("5/s", strings.Repeat("x", 1<<20))); !d.Charged {
 		t.Errorf("a key of 1 MiB: %+v", d)

@@ -207,7 +207,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	for i, answer := range c.answers {
 		switch answer[0] {
 		case 'E':
-			return false, explain(fmt.Errorf("key %q: %w", c.keys[i], errors.New(answer[1:])))
+			return false, explain(fmt.Errorf("a key of %q: %w", placeOf(c.keys[i]), errors.New(answer[1:])))
 		case 'C':
 			return true, s.adopt(ctx, asks)
 		case 'W': // s.skew is right by now
@@ -221,7 +221,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	for i := range asks {
 		state, err := stateOf(&asks[i], c.answers[i][1:])
 		if err != nil {
-			return false, fmt.Errorf("redisstore: key %q: %w", c.keys[i], err)
+			return false, fmt.Errorf("redisstore: a key of %q: %w", placeOf(c.keys[i]), err)
 		}
 		states = append(states, state)
 		out[i] = asks[i].Limit.Decide(state, c.now, &asks[i])

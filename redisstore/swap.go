@@ -79,7 +79,7 @@ func records(keys, values []string, limits []*weir.Limit) ([]record.Record, erro
 	for i := range all {
 		var err error
 		if all[i], err = record.Parse([]byte(values[i]), limits[i]); err != nil {
-			return nil, fmt.Errorf("redisstore: key %q: %w", keys[i], err)
+			return nil, fmt.Errorf("redisstore: a key of %q: %w", placeOf(keys[i]), err)
 		}
 	}
 	return all, nil
@@ -194,7 +194,7 @@ func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*we
 		rest = rest[4+n:]
 	}
 	if len(values) != len(limits) {
-		return fmt.Errorf("redisstore: key %q remembers a take of %d limits, not of %d", keys[len(keys)-1], len(values), len(limits))
+		return fmt.Errorf("redisstore: a key of %q remembers a take of %d limits, not of %d", placeOf(keys[len(keys)-1]), len(values), len(limits))
 	}
 	all, err := records(keys, values, limits)
 	if err != nil {

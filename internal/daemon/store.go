@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -68,8 +69,7 @@ func openStorage(url string, changed func(away error)) (*storage, error) {
 // openRemote opens a store outside of the process. None of them fails for being
 // away.
 func openRemote(scheme, url string) (*remote, error) {
-	switch {
-	case isRedis(scheme):
+	if isRedis(scheme) {
 		s, err := redisstore.Open(url)
 		if err != nil {
 			return nil, storeError(err)
@@ -80,8 +80,30 @@ func openRemote(scheme, url string) (*remote, error) {
 		}
 		return &remote{Store: s, ping: ping, close: s.Close, meters: newRedisMetrics(s)}, nil
 	}
-	return nil, fmt.Errorf("--store %s: %w; counts are kept with memory: or redis://", scheme, ErrNotBuilt)
+	s, err := memcachestore.Open(url, memcachestore.Options{})
+	if err != nil {
+		return nil, storeError(err)
+	}
+	closing := func() error {
+		s.Close()
+		return nil
+	}
+	return &remote{Store: s, ping: func(ctx context.Context) error { return anyAnswers(s.Status(ctx)) }, close: closing, meters: newMemcachedMetrics(s)}, nil
 }
+
+// anyAnswers fails when no server does: one that is away is so for its keys alone.
+func anyAnswers(servers []memcachestore.Status) error {
+	var errs []error
+	for i := range servers {
+		if servers[i].Err == nil {
+			return nil
+		}
+		errs = append(errs, servers[i].Err)
+	}
+	return errors.Join(errs...)
+}
+
+func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }
 
 func isRedis(scheme string) bool {
 	return scheme == "rediss" || scheme == "redis" || strings.HasPrefix(scheme, "redis+")
@@ -95,10 +117,11 @@ func schemeOf(url string) string {
 // storeError is what is wrong with the URL of a store, without the URL: it may
 // have a password.
 func storeError(err error) error {
-	if bad, ok := errors.AsType[*redisstore.URLError](err); ok {
-		return &ConfigError{"--store", bad.Text}
+	if err == nil {
+		return nil
 	}
-	return err
+	_, text, _ := strings.Cut(err.Error(), ": ") // whose it is does not matter
+	return &ConfigError{"--store", text}
 }
 
 // CheckStore says whether a daemon can keep its counts there; it fails as New, and
@@ -113,8 +136,14 @@ func CheckStore(url string) error {
 		return nil
 	case isRedis(scheme):
 		return storeError(redisstore.CheckURL(url))
-	case scheme == "memory" && strings.HasPrefix(rest, "?snapshot="), scheme == "memcached", scheme == "cluster":
-		return fmt.Errorf("--store %s: %w; counts are kept with memory: or redis://", scheme, ErrNotBuilt)
+	case scheme == "memory" && strings.HasPrefix(rest, "?snapshot="), scheme == "cluster":
+		return fmt.Errorf("--store %s: %w; counts are kept with memory:, redis:// or memcached://", scheme, ErrNotBuilt)
+	case isMemcached(scheme):
+		s, err := memcachestore.Open(url, memcachestore.Options{}) // which connects to nobody
+		if err == nil {
+			s.Close()
+		}
+		return storeError(err)
 	}
 	return &ConfigError{"--store", "this is no store; write memory:, or a URL as redis://host:port"}
 }
@@ -125,8 +154,11 @@ func StoreTraits(url string) (weir.Traits, error) {
 	if err := CheckStore(url); err != nil {
 		return weir.Traits{}, err
 	}
-	if scheme := schemeOf(url); isRedis(scheme) {
+	switch scheme := schemeOf(url); {
+	case isRedis(scheme):
 		return redisstore.TraitsOf(scheme == "redis+cluster"), nil
+	case isMemcached(scheme):
+		return (&memcachestore.Store{}).Traits(), nil
 	}
 	return memstore.New(memstore.Options{}).Traits(), nil
 }
@@ -161,7 +193,7 @@ func (d *Daemon) contact(ctx context.Context) {
 // look asks the store through the guard until it knows whether it is away.
 func (d *Daemon) look(ctx context.Context) {
 	for range guard.Enough {
-		if _, _, err := d.storage.guard.Look(ctx, nil); err == nil || d.storage.guard.Stats().Away {
+		if err := d.storage.guard.Probe(ctx, d.storage.remote.ping); err == nil || d.storage.guard.Stats().Away {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/rules"
 )
@@ -241,5 +242,50 @@ func TestUnfitRules(t *testing.T) {
 	}
 	if got := [2]int{ask(t, r, "k0", 1), ask(t, r, "k0", 1)}; got != [2]int{200, 429} {
 		t.Error("the old rule is not in force:", got)
+	}
+}
+
+// TestMemcached: two daemons of one memcached have one count, and go on without
+// it.
+func TestMemcached(t *testing.T) {
+	server := memcachedtest.Start(t, "-m", "64") // options keep it apart from a server that others name
+	l, log := newLog()
+	c := Config{Store: "memcached://" + server.Addr, Rules: rulesFile(t, fallbackRules), Log: log}
+	one, other := start(t, c), start(t, c)
+	if !strings.Contains(one.line, " store=memcached ") {
+		t.Error(one.line)
+	}
+	for i := range 5 {
+		for _, r := range []*running{one, other} {
+			want := 200
+			if i > 1 {
+				want = 429
+			}
+			if status, _, body := asked(t, r, "/v1/check", "closed"); status != want || !strings.Contains(body, `"degraded":""`) {
+				t.Error(i, status, body)
+			}
+		}
+	}
+	if got := metric(t, one, "weir_memcached_takes_total "); got == "0" || got == "" {
+		t.Error("takes:", got)
+	}
+	server.Kill()
+	l.until(t, `msg="the store is away`, "is memcached running there?")
+	if status, _, body := asked(t, one, "/v1/check", "open"); status != 200 || !strings.Contains(body, `"degraded":"open"`) {
+		t.Error(status, body)
+	}
+	_, _, denial := asked(t, one, "/v1/check", "closed")
+	id, _, _ := strings.Cut(strings.TrimPrefix(denial, `{"id":"`), `"`)
+	if status, body := get(t, "http://"+one.admin+"/v1/explain?id="+id); status != 404 || metric(t, one, "weir_store_away ") != "1" {
+		t.Error("that it was asked without the store changes nothing:", status, body)
+	}
+	server.Restart(t)
+	l.until(t, `msg="the store is back"`)
+	if status, _, body := asked(t, one, "/v1/check", "closed"); status != 200 || !strings.Contains(body, `"degraded":""`) {
+		t.Error(status, body)
+	}
+	_, err := New(Config{Store: c.Store, Rules: rulesFile(t, limits("d", "10/s strict burst 2"))})
+	if bad, ok := errors.AsType[*rules.Error](err); !ok || !strings.Contains(bad.Error(), "take a smaller burst") {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -96,6 +97,24 @@ func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
 		return []reading{
 			counter(takes, s.Takes), counter(calls, s.Calls), counter(home, s.Home), counter(disagreed, s.Disagreed),
 			counter(adopted, s.Adopted), counter(tries, s.Tries), counter(busy, s.Busy),
+		}
+	})
+}
+
+// newMemcachedMetrics tells the counts of a store in memcached.
+func newMemcachedMetrics(store *memcachestore.Store) prometheus.Collector {
+	takes := desc("weir_memcached_takes_total", "Takes that servers were asked.")
+	trips := desc("weir_memcached_trips_total", "Round trips to servers.")
+	home := desc("weir_memcached_home_denials_total", "Takes denied by what was remembered of the key, without a server.")
+	lost := desc("weir_memcached_lost_total", "Writes that came too late, for another process had written; they are tried again.")
+	busy := desc("weir_memcached_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
+	spilled := desc("weir_memcached_spilled_total", "Notes of receipts and first answers that went to items of their own.")
+	forgotten := desc("weir_memcached_forgotten_total", "Items that a server was to keep and did not: evicted, flushed, restarted. Each may pass its limit again.")
+	return readings(func() []reading {
+		s := store.Stats()
+		return []reading{
+			counter(takes, s.Takes), counter(trips, s.Trips), counter(home, s.Home), counter(lost, s.Lost),
+			counter(busy, s.Busy), counter(spilled, s.Spilled), counter(forgotten, s.Forgotten),
 		}
 	})
 }

@@ -172,11 +172,20 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return g.local.Reset(ctx, local)
 }
 
+// Probe asks the store whether it is there, by ping, as any call does: it counts for
+// whether the store is away, and fails with weir.ErrAway.
+func (g *Guard) Probe(ctx context.Context, ping func(context.Context) error) error {
+	return g.ask(ctx, ping)
+}
+
 // Look is the states of asks in the store.
 func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	looker, ok := g.store.(weir.Looker)
 	if !ok {
 		return 0, nil, errors.New("this store does not show its states")
+	}
+	if len(asks) == 0 && !g.store.Traits().OwnClock { // nobody is asked, so that it says nothing of the store
+		return looker.Look(ctx, nil)
 	}
 	err = g.ask(ctx, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
