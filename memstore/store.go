@@ -76,7 +76,7 @@ func New(o Options) *Store {
 	return &Store{maxShard: size, tables: map[string]*table{}}
 }
 
-// Traits: all asks of a take are decided at one moment, by one clock.
+// Traits are that all asks of a take are decided at one moment, by one clock.
 func (s *Store) Traits() weir.Traits { return weir.Traits{Atomic: true, OwnClock: true} }
 
 // Take decides the asks at the time of the wall clock.

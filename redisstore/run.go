@@ -190,15 +190,16 @@ func (s *Store) taker(calls []*call) *rueidis.Lua {
 func scriptOf(kinds int) string {
 	const mark = "-- kind "
 	head, rest, _ := strings.Cut(takeScript, mark)
-	text := head
+	var text strings.Builder
+	text.WriteString(head)
 	for rest != "" {
 		part, after, _ := strings.Cut(rest, mark)
 		if name, code, _ := strings.Cut(part, "\n"); name == "any" || kinds>>(name[0]-'0')&1 == 1 {
-			text += code
+			text.WriteString(code)
 		}
 		rest = after
 	}
-	return text
+	return text.String()
 }
 
 // settle makes decisions of a call's answers. again says that nothing was

@@ -51,15 +51,15 @@ its work, 3 when nobody answers.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 		defer cancel()
-		e, err := redisstore.Examine(ctx, url)
+		x, err := examine(ctx, url)
 		if err != nil {
 			return err
 		}
-		if err := printExamination(cmd.OutOrStdout(), e, asJSON); err != nil {
+		if err := x.print(cmd.OutOrStdout(), asJSON); err != nil {
 			return err
 		}
-		for _, f := range e.Findings {
-			if f.Fault {
+		for _, f := range x.Findings {
+			if f.Severity == severityFault {
 				return &failure{code: exitNo}
 			}
 		}
@@ -68,10 +68,21 @@ its work, 3 when nobody answers.`,
 	return cmd
 }
 
-func printExamination(to io.Writer, e *redisstore.Examination, asJSON bool) error {
-	text := examinationText(e)
+func examine(ctx context.Context, url string) (*examined, error) {
+	if strings.HasPrefix(url, "memcached") {
+		return examineMemcached(ctx, url)
+	}
+	e, err := redisstore.Examine(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return examinedRedis(e), nil
+}
+
+func (x *examined) print(to io.Writer, asJSON bool) error {
+	text := x.text()
 	if asJSON {
-		line, err := json.Marshal(examinationOf(e))
+		line, err := json.Marshal(x)
 		if err != nil {
 			return err
 		}
@@ -81,48 +92,61 @@ func printExamination(to io.Writer, e *redisstore.Examination, asJSON bool) erro
 	return err
 }
 
-func examinationText(e *redisstore.Examination) string {
+func (x *examined) text() string {
 	var b strings.Builder
-	secured := "without TLS"
-	if e.TLS {
-		secured = "TLS"
-	}
-	fmt.Fprintf(&b, "Redis, %s, %s\n", e.Kind, secured)
-	fmt.Fprintf(&b, "  PING   %s\n", latency(e.Ping))
-	if e.Take.Median > 0 {
-		fmt.Fprintf(&b, "  takes  %s; scripts run\n", latency(e.Take))
-	}
-	fmt.Fprintf(&b, "  clock  %v from this machine's\n", e.Skew.Round(10*time.Microsecond))
-	for _, n := range e.Nodes {
-		b.WriteString(n.Address + "\n")
-		if n.Version != "" {
-			fmt.Fprintf(&b, "  %s, %s, %d replicas\n", n.Version, n.Role, n.Replicas)
-			fmt.Fprintf(&b, "  memory %s of %s, %s\n", megabytes(n.Used), bound(n.Max), n.Policy)
-			fmt.Fprintf(&b, "  disk   AOF %s, RDB %s\n", known(n.AOF), known(n.RDB))
+	b.WriteString(x.Server)
+	if x.Kind != "" {
+		secured := "without TLS"
+		if x.TLS {
+			secured = "TLS"
 		}
-		if n.Role != "replica" {
-			fmt.Fprintf(&b, "  keys   %d of Weir's looked at, %d without an end\n", n.Keys, n.Immortal)
-		}
+		fmt.Fprintf(&b, ", %s, %s", x.Kind, secured)
 	}
-	for _, f := range e.Findings {
-		severity, at := "warning", ""
-		if f.Fault {
-			severity = "fault"
-		}
+	b.WriteString("\n")
+	x.Ping.print(&b, "PING ")
+	x.Take.print(&b, "takes")
+	if x.Skew != nil {
+		fmt.Fprintf(&b, "  clock  %v from this machine's\n", seconds(*x.Skew).Round(10*time.Microsecond))
+	}
+	for i := range x.Nodes {
+		x.Nodes[i].print(&b)
+	}
+	for _, f := range x.Findings {
+		at := ""
 		if f.Node != "" {
 			at = f.Node + ": "
 		}
-		fmt.Fprintf(&b, "%s: %s%s; %s\n", severity, at, f.Text, f.Remedy)
+		fmt.Fprintf(&b, "%s: %s%s; %s\n", f.Severity, at, f.Text, f.Remedy)
 	}
-	if len(e.Findings) == 0 {
+	if len(x.Findings) == 0 {
 		b.WriteString("nothing is unwise\n")
 	}
 	return b.String()
 }
 
-func latency(l redisstore.Latency) string {
-	return fmt.Sprintf("%v median, %v for 99 of 100", l.Median.Round(time.Microsecond), l.P99.Round(time.Microsecond))
+func (l *examinedLatency) print(b *strings.Builder, of string) {
+	if l != nil {
+		fmt.Fprintf(b, "  %s  %v median, %v for 99 of 100\n", of, seconds(l.Median).Round(time.Microsecond), seconds(l.P99).Round(time.Microsecond))
+	}
 }
+
+func (n *examinedNode) print(b *strings.Builder) {
+	b.WriteString(n.Address + "\n")
+	if n.Evictions != nil {
+		fmt.Fprintf(b, "  %s\n  memory %s of %s, %d items dropped before their time\n", n.Version, megabytes(n.Used), bound(n.Max), *n.Evictions)
+		return
+	}
+	if n.Version != "" {
+		fmt.Fprintf(b, "  %s, %s, %d replicas\n", n.Version, n.Role, n.Replicas)
+		fmt.Fprintf(b, "  memory %s of %s, %s\n", megabytes(n.Used), bound(n.Max), n.Policy)
+		fmt.Fprintf(b, "  disk   AOF %s, RDB %s\n", known(n.AOF), known(n.RDB))
+	}
+	if n.Role != "replica" {
+		fmt.Fprintf(b, "  keys   %d of Weir's looked at, %d without an end\n", n.Keys, n.Immortal)
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
@@ -142,12 +166,12 @@ func known(text string) string {
 
 // examined is an examination as --json prints it. Times are seconds.
 type examined struct {
-	Kind     string            `json:"kind"`
+	Server   string            `json:"server"`
+	Kind     string            `json:"kind,omitempty"` // of Redis
 	TLS      bool              `json:"tls"`
-	Scripts  bool              `json:"scripts"`
-	Ping     examinedLatency   `json:"ping"`
+	Ping     *examinedLatency  `json:"ping,omitempty"`
 	Take     *examinedLatency  `json:"take,omitempty"` // none when takes fail
-	Skew     float64           `json:"skew_seconds"`
+	Skew     *float64          `json:"skew_seconds,omitempty"`
 	Nodes    []examinedNode    `json:"nodes"`
 	Findings []examinedFinding `json:"findings"`
 }
@@ -158,45 +182,54 @@ type examinedLatency struct {
 }
 
 type examinedNode struct {
-	Address  string `json:"address"`
-	Version  string `json:"version"`
-	Role     string `json:"role"`
-	Mode     string `json:"mode"`
-	Used     int64  `json:"used_bytes"`
-	Max      int64  `json:"max_bytes"`
-	Policy   string `json:"maxmemory_policy"`
-	AOF      string `json:"aof"`
-	RDB      string `json:"rdb"`
-	Replicas int    `json:"replicas"`
-	Keys     int    `json:"keys_sampled"`
-	Immortal int    `json:"keys_without_ttl"`
+	Address   string `json:"address"`
+	Version   string `json:"version"`
+	Role      string `json:"role,omitempty"`
+	Mode      string `json:"mode,omitempty"`
+	Used      int64  `json:"used_bytes"`
+	Max       int64  `json:"max_bytes"`
+	Policy    string `json:"maxmemory_policy,omitempty"`
+	AOF       string `json:"aof,omitempty"`
+	RDB       string `json:"rdb,omitempty"`
+	Replicas  int    `json:"replicas"`
+	Keys      int    `json:"keys_sampled"`
+	Immortal  int    `json:"keys_without_ttl"`
+	Evictions *int64 `json:"evictions,omitempty"` // of memcached
 }
 
+// The severities of a finding.
+const (
+	severityFault   = "fault" // it keeps the store from its work
+	severityWarning = "warning"
+)
+
 type examinedFinding struct {
-	Severity string `json:"severity"` // fault or warning
-	Node     string `json:"node"`     // empty: all
+	Severity string `json:"severity"`
+	Node     string `json:"node"` // empty: all
 	Text     string `json:"text"`
 	Remedy   string `json:"remedy"`
 }
 
-func examinationOf(e *redisstore.Examination) examined {
-	times := func(l redisstore.Latency) examinedLatency {
-		return examinedLatency{l.Median.Seconds(), l.P99.Seconds()}
+func examinedRedis(e *redisstore.Examination) *examined {
+	times := func(l redisstore.Latency) *examinedLatency {
+		return &examinedLatency{l.Median.Seconds(), l.P99.Seconds()}
 	}
-	x := examined{
-		Kind: e.Kind, TLS: e.TLS, Scripts: e.Take.Median > 0, Ping: times(e.Ping), Skew: e.Skew.Seconds(),
+	x := &examined{
+		Server: "Redis", Kind: e.Kind, TLS: e.TLS, Ping: times(e.Ping), Skew: new(e.Skew.Seconds()),
 		Nodes: []examinedNode{}, Findings: []examinedFinding{},
 	}
-	if x.Scripts {
-		x.Take = new(times(e.Take))
+	if e.Take.Median > 0 {
+		x.Take = times(e.Take)
 	}
 	for _, n := range e.Nodes {
-		x.Nodes = append(x.Nodes, examinedNode(n))
+		x.Nodes = append(x.Nodes, examinedNode{
+			n.Address, n.Version, n.Role, n.Mode, n.Used, n.Max, n.Policy, n.AOF, n.RDB, n.Replicas, n.Keys, n.Immortal, nil,
+		})
 	}
 	for _, f := range e.Findings {
-		severity := "warning"
+		severity := severityWarning
 		if f.Fault {
-			severity = "fault"
+			severity = severityFault
 		}
 		x.Findings = append(x.Findings, examinedFinding{severity, f.Node, f.Text, f.Remedy})
 	}

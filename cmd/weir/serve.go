@@ -33,7 +33,7 @@ stay. Where --tls-client-ca asks for the certificates of clients, only
 /healthz, /healthcheck and /readyz answer without.
 
 With --store redis://HOST:PORT several daemons share one count; rediss, redis+unix,
-redis+sentinel and redis+cluster are the others. It need not be there: while it
+redis+sentinel, redis+cluster and memcached are the others. It need not be there: while it
 is away each rule's fallback decides, and log, /readyz and weir_store_away say
 so. weir doctor --store URL looks at its servers.
 

@@ -34,11 +34,11 @@ func (s *Server) Ask(t testing.TB, words ...string) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // a broken connection answers nothing
-	command := fmt.Sprintf("*%d\r\n", len(words))
+	command := fmt.Appendf(nil, "*%d\r\n", len(words))
 	for _, w := range words {
-		command += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+		command = fmt.Appendf(command, "$%d\r\n%s\r\n", len(w), w)
 	}
-	if _, err := io.WriteString(c, command); err != nil {
+	if _, err := c.Write(command); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := read(bufio.NewReader(c))
