@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weir-limit/weir"
 )
 
@@ -76,7 +74,7 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 		which[i] = byte(n)
 	}
 	args[1] = string(which)
-	answer, err := s.exec(ctx, s.pacer, keys, args)
+	answer, err := s.exec(ctx, s.pacer, !s.cluster, keys, args)
 	if err == nil && (len(answer) != 2 || len(answer[1]) != 17*len(keys)) {
 		err = fmt.Errorf("redisstore: no answer to %d asks", len(keys))
 	}
@@ -115,7 +113,7 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	keys, args := join(s.now, calls)
-	answers, err := s.exec(ctx, s.taker(calls), keys, args)
+	answers, err := s.exec(ctx, s.taker(calls), !s.cluster, keys, args)
 	if err == nil && len(answers) != len(keys)+1 {
 		err = fmt.Errorf("redisstore: %d answers to %d asks", len(answers), len(keys))
 	}
@@ -171,7 +169,7 @@ func join(now string, calls []*call) (keys, args []string) {
 
 // taker is the script that knows the kinds of limits in the calls. Redis makes a
 // script's functions anew at each call, so it has no others.
-func (s *Store) taker(calls []*call) *rueidis.Lua {
+func (s *Store) taker(calls []*call) *script {
 	kinds := 0
 	for _, c := range calls {
 		for _, l := range c.limits {
@@ -181,7 +179,7 @@ func (s *Store) taker(calls []*call) *rueidis.Lua {
 	if script := s.takers[kinds].Load(); script != nil {
 		return script
 	}
-	script := rueidis.NewLuaScript(scriptOf(kinds))
+	script := newScript(scriptOf(kinds))
 	s.takers[kinds].Store(script)
 	return script
 }

@@ -141,6 +141,7 @@ func (b *bench) load(ctx context.Context, callers int, last time.Duration, take 
 	var stop atomic.Bool
 	var total, denied atomic.Int64
 	var failed atomic.Pointer[error]
+	ctx = context.WithoutCancel(ctx) // not all of them would look at it
 	for c := range callers {
 		g.Go(func() {
 			n, no := int64(0), int64(0)
@@ -235,7 +236,7 @@ func hammer(ctx context.Context, s weir.Store, asks []weir.Ask, last time.Durati
 }
 
 // profile runs one way alone, and writes what this process did.
-func (b *bench) profile(ctx context.Context, name string) error {
+func (b *bench) profile(ctx context.Context, name string, callers int) error {
 	for _, w := range b.ways {
 		if w.name != name {
 			continue
@@ -246,13 +247,13 @@ func (b *bench) profile(ctx context.Context, name string) error {
 		}
 		defer file.Close()
 		var c costs
-		if err := b.measure(ctx, &c, w, goroutines, time.Second); err != nil {
+		if err := b.measure(ctx, &c, w, callers, time.Second/2); err != nil {
 			return err
 		}
 		if err := pprof.StartCPUProfile(file); err != nil {
 			return err
 		}
-		err = b.measure(ctx, &c, w, goroutines, 5*time.Second)
+		err = b.measure(ctx, &c, w, callers, 2*time.Second)
 		pprof.StopCPUProfile()
 		if err == nil {
 			fmt.Printf("%.0f decisions/s, %.2f µs of Redis, %.2f µs here\n", c.rate[1], c.server[1], c.client[1])

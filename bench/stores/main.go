@@ -16,14 +16,15 @@ func main() {
 	b := bench{table: table.New()}
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take 20 seconds")
-	only := flag.String("only", "", "measure this way alone for 5 seconds by 256 goroutines, such as weir, and write its profile to cpu.out")
+	only := flag.String("only", "", "measure this way alone for 2 seconds, such as weir, and write its profile to cpu.out")
+	callers := flag.Int("callers", goroutines, "by so many goroutines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	fail(b.start(ctx))
 	var err error
 	if *only != "" {
-		err = b.profile(ctx, *only)
+		err = b.profile(ctx, *only, *callers)
 	} else if err = b.run(ctx); err == nil {
 		err = b.table.Print(os.Stdout, *asJSON)
 	}
