@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -167,6 +168,7 @@ func timeline(t *testing.T, away func(*remote), back func(*remote)) (missed int,
 	const tick = 500 * time.Microsecond
 	start := time.Now()
 	done := make(chan struct{})
+	var mu sync.Mutex
 	calls := 0
 	for now := time.Duration(0); now < 6*time.Second; now += tick {
 		switch now {
@@ -180,12 +182,14 @@ func timeline(t *testing.T, away func(*remote), back func(*remote)) (missed int,
 			began := time.Now()
 			d := take(t, g, ask("1000000/s", weir.FallbackOpen))
 			took := time.Since(began)
+			mu.Lock()
 			if slowest = max(slowest, took); took >= 10*time.Millisecond {
 				missed++
 			}
 			if d.Degraded != "" && began.Sub(start) > 4*time.Second {
 				degradedAfter = max(degradedAfter, began.Sub(start)-4*time.Second)
 			}
+			mu.Unlock()
 			done <- struct{}{}
 		}()
 		time.Sleep(tick)
