@@ -132,7 +132,7 @@ func TestCrash(t *testing.T) {
 	}
 	var readers sync.WaitGroup
 	start := func() *exec.Cmd {
-		child := exec.Command(os.Args[0], "-test.run=^TestCrash$")
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$")
 		child.Env = append(os.Environ(), "WEIR_CRASH_REDIS="+addr)
 		out, err := child.StdoutPipe()
 		if err == nil {

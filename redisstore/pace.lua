@@ -13,10 +13,10 @@
 --
 -- Answers the time, and for each of KEYS 17 bytes: 1 allowed, 0 denied or X left
 -- alone, and the state before.
-local read, write, cut = struct.unpack, struct.pack, string.sub
+local read, write, cut, byte, text_of = struct.unpack, struct.pack, string.sub, string.byte, string.format
 local floor, call, try = math.floor, redis.call, redis.pcall
 local T21, T30, T32 = 2097152, 1073741824, 4294967296
-local NEVER = string.rep('\0', 16)
+local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local now, longer = ARGV[1], 2
 if now == '' then
   local t = call('TIME')
@@ -24,24 +24,29 @@ if now == '' then
 else
   now, longer = tonumber(now), 3600000
 end
-local which, pairs_, out = ARGV[2], {}, {}
+local which, out, seen = ARGV[2], {}, {}
+local at, den, to, tof, by, byf, life, text, size = 0 -- of the pair at hand
 for i = 1, #KEYS do
-  local n = string.byte(which, i)
-  local p = pairs_[n]
-  if not p then
-    local s = ARGV[n + 2]
-    p = {read('<dddddd', s)}
-    p[7] = cut(s, p[7])
-    p[8] = #p[7]
-    p[9] = p[6] > 0 and string.format('%.0f', p[6] + longer)
-    pairs_[n] = p
+  local n = byte(which, i)
+  if n ~= at then
+    at = n
+    if seen[n] then
+      den, to, tof, by, byf, life, text, size = unpack(seen[n])
+    else
+      local s = ARGV[n + 2]
+      den, to, tof, by, byf, life, size = read('<dddddd', s)
+      text = cut(s, size)
+      size = #text
+      life = life > 0 and text_of('%.0f', life + longer)
+      if ARGV[4] then seen[n] = {den, to, tof, by, byf, life, text, size} end
+    end
   end
-  local key, size = KEYS[i], p[8]
+  local key = KEYS[i]
   local v = try('GET', key)
   local us, f, words, fine = 0, 0, NEVER, true
   if v then
     fine = false
-    if type(v) == 'string' and #v == size + 16 and cut(v, 1, size) == p[7] then
+    if type(v) == 'string' and #v == size + 16 and cut(v, 1, size) == text then
       local l0, h0, l1, h1 = read('<I4I4I4I4', v, size + 1)
       if h0 < T21 and l1 < T30 and h1 == 0 then
         us, f, words, fine = l0 + h0 * T32 - now, l1, cut(v, size + 1), true
@@ -50,13 +55,13 @@ for i = 1, #KEYS do
     end
   end
   if fine then
-    us, f = us + p[4], f + p[5]
-    if f >= p[1] then us, f = us + 1, f - p[1] end
-    if us < p[2] or us == p[2] and f <= p[3] then
+    us, f = us + by, f + byf
+    if f >= den then us, f = us + 1, f - den end
+    if us < to or us == to and f <= tof then
       out[i] = '1' .. words
-      local at = now + us
-      local up = floor(at / T32)
-      call('SET', key, p[7] .. write('<I4I4I4I4', at - up * T32, up, f, 0), 'PX', p[9] or string.format('%.0f', us / 1000 + 1 + longer))
+      local until_ = now + us
+      local up = floor(until_ / T32)
+      call('SET', key, text .. write('<I4I4I4I4', until_ - up * T32, up, f, 0), 'PX', life or text_of('%.0f', us / 1000 + 1 + longer))
     else
       out[i] = '0' .. words
     end
@@ -64,4 +69,4 @@ for i = 1, #KEYS do
     out[i] = 'X' .. NEVER
   end
 end
-return {string.format('%.0f', now), table.concat(out)}
+return {text_of('%.0f', now), table.concat(out)}
