@@ -43,6 +43,7 @@ func used(t *testing.T, s *Store, asks []weir.Ask) int64 {
 // charges once or not at all; with Once the caller may send it again, and it charges
 // once for sure.
 func TestCutConnections(t *testing.T) {
+	t.Parallel()
 	addr := redistest.Start(t, "timeout", "0").Addr
 	client := connect(t, addr)
 	for _, text := range []string{"1000000/720h", "1000000/720h fixed-window", "1000000/720h fixed-window with ids"} {
@@ -116,6 +117,7 @@ func TestCrash(t *testing.T) {
 		crashChild(addr)
 		return
 	}
+	t.Parallel()
 	addr := redistest.Start(t, "timeout", "0").Addr
 	client := connect(t, addr)
 	var mu sync.Mutex
@@ -206,6 +208,7 @@ func crashChild(addr string) {
 // TestFlushedCounts: a server that forgets all of its keys under load passes the
 // limit once more each time, and no more.
 func TestFlushedCounts(t *testing.T) {
+	t.Parallel()
 	client := connect(t, redistest.Start(t, "timeout", "0").Addr)
 	s := New(client, Options{})
 	var stop atomic.Bool

@@ -11,45 +11,44 @@
 --          fraction), how many milliseconds a key lives (0: work it out), the
 --          limit's text, a zero byte, and 8 more for Since
 --
--- Answers the time, and for each of KEYS 17 bytes: 1 allowed, 0 denied or X left
+-- Answers the time in seconds and microseconds, and for each of KEYS 17 bytes: 1 allowed, 0 denied or X left
 -- alone, and the state before.
-local read, write, cut, byte, text_of = struct.unpack, struct.pack, string.sub, string.byte, string.format
-local floor, call, try = math.floor, redis.call, redis.pcall
-local T21, T30, T32 = 2097152, 1073741824, 4294967296
+local read, write, call, try, keys = struct.unpack, struct.pack, redis.call, redis.pcall, KEYS
+local cut, byte = string.sub, string.byte
 local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
-local now, longer = ARGV[1], 2
+local now, longer, time = ARGV[1], 2, nil
 if now == '' then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
+  time = call('TIME')
+  now = time[1] * 1000000 + time[2]
 else
-  now, longer = tonumber(now), 3600000
+  time, now, longer = {'0', now}, tonumber(now), 3600000
 end
 local which, out, seen = ARGV[2], {}, {}
 local at, den, to, tof, by, byf, life, text, size = 0 -- of the pair at hand
-for i = 1, #KEYS do
+for i = 1, #keys do
   local n = byte(which, i)
   if n ~= at then
     at = n
     if seen[n] then
       den, to, tof, by, byf, life, text, size = unpack(seen[n])
     else
-      local s = ARGV[n + 2]
-      den, to, tof, by, byf, life, size = read('<dddddd', s)
-      text = cut(s, size)
+      text = ARGV[n + 2]
+      den, to, tof, by, byf, life, size = read('<dddddd', text)
+      text = cut(text, size)
       size = #text
-      life = life > 0 and text_of('%.0f', life + longer)
+      life = life > 0 and tostring(life + longer)
       if ARGV[4] then seen[n] = {den, to, tof, by, byf, life, text, size} end
     end
   end
-  local key = KEYS[i]
+  local key = keys[i]
   local v = try('GET', key)
   local us, f, words, fine = 0, 0, NEVER, true
   if v then
     fine = false
-    if type(v) == 'string' and #v == size + 16 and cut(v, 1, size) == text then
+    if #v == size + 16 and cut(v, 1, size) == text then -- an error has no length
       local l0, h0, l1, h1 = read('<I4I4I4I4', v, size + 1)
-      if h0 < T21 and l1 < T30 and h1 == 0 then
-        us, f, words, fine = l0 + h0 * T32 - now, l1, cut(v, size + 1), true
+      if h0 < 2097152 and l1 < 1073741824 and h1 == 0 then
+        us, f, words, fine = l0 + h0 * 4294967296 - now, l1, cut(v, size + 1), true
         if us < 0 then us, f = 0, 0 end
       end
     end
@@ -59,9 +58,14 @@ for i = 1, #KEYS do
     if f >= den then us, f = us + 1, f - den end
     if us < to or us == to and f <= tof then
       out[i] = '1' .. words
-      local until_ = now + us
-      local up = floor(until_ / T32)
-      call('SET', key, text .. write('<I4I4I4I4', until_ - up * T32, up, f, 0), 'PX', life or text_of('%.0f', us / 1000 + 1 + longer))
+      local ms = life
+      if not ms then
+        ms = us / 1000 + 1 + longer
+        ms = ms - ms % 1
+      end
+      us = now + us
+      local low = us % 4294967296
+      call('SET', key, text .. write('<I4I4I4I4', low, (us - low) / 4294967296, f, 0), 'PX', ms)
     else
       out[i] = '0' .. words
     end
@@ -69,4 +73,5 @@ for i = 1, #KEYS do
     out[i] = 'X' .. NEVER
   end
 end
-return {text_of('%.0f', now), table.concat(out)}
+time[3] = out[2] and table.concat(out) or out[1]
+return time

@@ -75,24 +75,23 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	}
 	args[1] = string(which)
 	answer, err := s.exec(ctx, s.pacer, !s.cluster, keys, args)
-	if err == nil && (len(answer) != 2 || len(answer[1]) != 17*len(keys)) {
+	if err == nil && (len(answer) != 3 || len(answer[2]) != 17*len(keys)) {
 		err = fmt.Errorf("redisstore: no answer to %d asks", len(keys))
 	}
 	var now weir.Instant
 	if err == nil {
-		now = s.tell(answer[0])
+		now = s.tell(1_000_000*parseInstant(answer[0]) + parseInstant(answer[1]))
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
-			c.now, c.answers = now, []string{answer[1][17*i : 17*i+17]}
+			c.now, c.answers = now, []string{answer[2][17*i : 17*i+17]}
 		}
 		close(c.done)
 	}
 }
 
-// tell reads the server's time, and remembers how far it is from ours.
-func (s *Store) tell(text string) weir.Instant {
-	now := parseInstant(text)
+// tell remembers how far the server's time is from ours.
+func (s *Store) tell(now weir.Instant) weir.Instant {
 	s.skew.Store(int64(now - weir.InstantOf(time.Now())))
 	return now
 }
@@ -119,7 +118,7 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 	}
 	var now weir.Instant
 	if err == nil {
-		now = s.tell(answers[0])
+		now = s.tell(parseInstant(answers[0]))
 		answers = answers[1:]
 	}
 	for _, c := range calls {

@@ -253,7 +253,7 @@ func (b *bench) profile(ctx context.Context, name string, callers int) error {
 		if err := pprof.StartCPUProfile(file); err != nil {
 			return err
 		}
-		err = b.measure(ctx, &c, w, callers, 2*time.Second)
+		err = b.measure(ctx, &c, w, callers, 4*time.Second)
 		pprof.StopCPUProfile()
 		if err == nil {
 			fmt.Printf("%.0f decisions/s, %.2f µs of Redis, %.2f µs here\n", c.rate[1], c.server[1], c.client[1])
