@@ -16,6 +16,14 @@ import (
 // bring their own, shorter one.
 const patience = 2 * time.Second
 
+// patient is ctx for at most patience.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < patience {
+		return ctx, func() {} // it is its caller's
+	}
+	return context.WithTimeout(ctx, patience)
+}
+
 // newCall writes asks down as take.lua reads them.
 func (s *Store) newCall(asks []weir.Ask) *call {
 	c := &call{
@@ -59,7 +67,7 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 // runPaced sends calls of plainCall in one script call.
 func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	keys, args := make([]string, len(calls)), make([]string, 2, 4)
 	args[0] = s.now
@@ -109,7 +117,7 @@ func (c *call) limit(l *weir.Limit) int {
 // run sends calls in one script call, and hands out what comes back.
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	keys, args := join(s.now, calls)
 	answers, err := s.exec(ctx, s.taker(calls), !s.cluster, keys, args)
