@@ -86,5 +86,5 @@ bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns
 bench-stores: ## Measure Weir's store in Redis beside others; 3 minutes; BENCH=-short takes 20 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
-bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 15 s
+bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
 	$(GO) test ./internal/guard -run TestOutage -count 1 -v -outage

@@ -38,6 +38,7 @@ type ticket struct {
 	began       time.Time
 	probe       bool
 	letGo       context.CancelFunc // of those who wait for it; nil before they do
+	gone        bool               // it was let go, so that its failure says nothing
 	older, next *ticket
 }
 
@@ -71,6 +72,7 @@ func (b *breaker) stalls(now time.Time, stall time.Duration) bool {
 func (b *breaker) open(now time.Time) {
 	b.away, b.probed, b.suspect = true, now, nil
 	for t := b.oldest; t != nil; t = t.next {
+		t.gone = !t.probe
 		if t.letGo != nil {
 			t.letGo()
 		}
@@ -81,7 +83,7 @@ func (b *breaker) open(now time.Time) {
 func (b *breaker) waits(t *ticket, letGo context.CancelFunc) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.letGo = letGo; b.away && !t.probe {
+	if t.letGo = letGo; t.gone {
 		letGo()
 	}
 }
@@ -133,6 +135,9 @@ func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
 			b.away = false
 			return closed
 		}
+		return same
+	}
+	if t.gone {
 		return same
 	}
 	if b.failed++; b.failed >= enough && !b.away {
