@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -212,7 +213,7 @@ func TestFlushedCounts(t *testing.T) {
 	client := connect(t, redistest.Start(t, "timeout", "0").Addr)
 	s := New(client, Options{})
 	var stop atomic.Bool
-	var passed, failed atomic.Int64
+	var passed atomic.Int64
 	var callers sync.WaitGroup
 	for range 32 {
 		callers.Go(func() {
@@ -223,8 +224,9 @@ func TestFlushedCounts(t *testing.T) {
 					asks[0].Once, asks[0].Receipt = true, rand.Uint64()|1
 				}
 				switch err := s.Take(t.Context(), asks, out); {
+				case errors.Is(err, weir.ErrBusy): // many want one key
 				case err != nil:
-					failed.Add(1)
+					t.Error(err)
 				case out[0].Outcome == weir.Allowed:
 					passed.Add(1)
 				}
@@ -234,8 +236,8 @@ func TestFlushedCounts(t *testing.T) {
 	flushes := harm(20*time.Millisecond, func() { run(t, client, "FLUSHALL") })
 	stop.Store(true)
 	callers.Wait()
-	if n := passed.Load(); n > 50*int64(flushes+1) || n < 50 || failed.Load() > 0 {
-		t.Errorf("%d passed of 50 after %d flushes, %d failed", n, flushes, failed.Load())
+	if n := passed.Load(); n > 50*int64(flushes+1) || n < 50 {
+		t.Errorf("%d passed of 50 after %d flushes", n, flushes)
 	}
 	expires(t, client)
 }
