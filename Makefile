@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon compare-ratelimit bench-peers
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon compare-ratelimit bench-peers bench-stores bench-outage
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,3 +86,9 @@ bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns
 .PHONY: bench-store-memory
 bench-store-memory: ## Measure what keys cost in Redis; 1 minute
 	$(GO) test ./redisstore -run '^$$' -bench Memory -benchtime 1x
+
+bench-stores: ## Measure Weir's store in Redis beside others; 3 minutes; BENCH=-short takes 20 s, BENCH=-json prints JSON
+	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
+
+bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
+	$(GO) test ./internal/guard -run TestOutage -count 1 -v -outage

@@ -156,7 +156,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := check(asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.home.Answer(s.now(), asks, out, see) {
+	if s.TakeAtHome(asks, out, see) {
 		return nil
 	}
 	s.counts.takes.Add(1)
@@ -173,6 +173,12 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		},
 	}
 	return apart.TakeAll(asks, out)
+}
+
+// TakeAtHome decides asks that a remembered denial denies, as Take would, and
+// says no to all others.
+func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.now(), asks, out, see)
 }
 
 // maxLabel is how long the part of a rule after its last # may be.

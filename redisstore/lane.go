@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -16,6 +17,8 @@ const (
 	// maxAsks is how many asks travel together. More bring no more throughput,
 	// only latency.
 	maxAsks = 64
+	// maxAlone is how long a caller that left may be kept until it is told so.
+	maxAlone = 100 * time.Millisecond
 	// maxWaiting is how many takes wait; more fail with weir.ErrBusy.
 	maxWaiting = 1 << 14
 )
@@ -65,14 +68,29 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		l.flying++
 		l.flights.Add(1)
 		l.mu.Unlock()
-		l.alone(ctx, c)
-		return c.err
+		if soon(ctx) {
+			l.alone(ctx, c)
+			return c.err
+		}
+		go l.fly([]*call{c})
+		return l.wait(ctx, c)
 	case len(l.waiting) >= maxWaiting:
 		l.mu.Unlock()
 		return fmt.Errorf("redisstore: %d takes wait for Redis: %w", maxWaiting, weir.ErrBusy)
 	}
 	l.waiting = append(l.waiting, c)
 	l.mu.Unlock()
+	return l.wait(ctx, c)
+}
+
+// soon is whether a caller may be kept as long as it takes: it can't leave, or
+// its time is over soon.
+func soon(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Done() == nil || ok && time.Until(end) < maxAlone
+}
+
+func (l *lane) wait(ctx context.Context, c *call) error {
 	select {
 	case <-c.done:
 		return c.err

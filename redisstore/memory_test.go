@@ -28,9 +28,9 @@ func BenchmarkMemory(b *testing.B) {
 			for b.Loop() {
 				server := redistest.Start(b, "timeout", "0") // options keep it apart from a server that others name
 				s := New(connect(b, server.Addr), Options{})
-				before := used(b, server)
+				before := memoryUsed(b, server)
 				fill(b, s, limit, keys)
-				b.ReportMetric(float64(used(b, server)-before)/float64(keys), "B/key")
+				b.ReportMetric(float64(memoryUsed(b, server)-before)/float64(keys), "B/key")
 				server.Kill()
 			}
 			b.ReportMetric(0, "ns/op") // it is not about time
@@ -60,7 +60,7 @@ func fill(b *testing.B, s *Store, limit *weir.Limit, keys int) {
 
 var usedMemory = regexp.MustCompile(`used_memory:(\d+)`)
 
-func used(b *testing.B, server *redistest.Server) int64 {
+func memoryUsed(b *testing.B, server *redistest.Server) int64 {
 	b.Helper()
 	m := usedMemory.FindStringSubmatch(server.Ask(b, "INFO", "memory"))
 	if m == nil {

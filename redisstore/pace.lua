@@ -11,52 +11,61 @@
 --          fraction), how many milliseconds a key lives (0: work it out), the
 --          limit's text, a zero byte, and 8 more for Since
 --
--- Answers the time, and for each of KEYS 17 bytes: 1 allowed, 0 denied or X left
+-- Answers the time in seconds and microseconds, and for each of KEYS 17 bytes: 1 allowed, 0 denied or X left
 -- alone, and the state before.
-local read, write, cut = struct.unpack, struct.pack, string.sub
-local floor, call, try = math.floor, redis.call, redis.pcall
-local T21, T30, T32 = 2097152, 1073741824, 4294967296
-local NEVER = string.rep('\0', 16)
-local now, longer = ARGV[1], 2
+local read, write, call, try, keys = struct.unpack, struct.pack, redis.call, redis.pcall, KEYS
+local cut, byte = string.sub, string.byte
+local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local now, longer, time = ARGV[1], 2, nil
 if now == '' then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
+  time = call('TIME')
+  now = time[1] * 1000000 + time[2]
 else
-  now, longer = tonumber(now), 3600000
+  time, now, longer = {'0', now}, tonumber(now), 3600000
 end
-local which, pairs_, out = ARGV[2], {}, {}
-for i = 1, #KEYS do
-  local n = string.byte(which, i)
-  local p = pairs_[n]
-  if not p then
-    local s = ARGV[n + 2]
-    p = {read('<dddddd', s)}
-    p[7] = cut(s, p[7])
-    p[8] = #p[7]
-    p[9] = p[6] > 0 and string.format('%.0f', p[6] + longer)
-    pairs_[n] = p
+local which, out, seen = ARGV[2], {}, {}
+local at, den, to, tof, by, byf, life, text, size = 0 -- of the pair at hand
+for i = 1, #keys do
+  local n = byte(which, i)
+  if n ~= at then
+    at = n
+    if seen[n] then
+      den, to, tof, by, byf, life, text, size = unpack(seen[n])
+    else
+      text = ARGV[n + 2]
+      den, to, tof, by, byf, life, size = read('<dddddd', text)
+      text = cut(text, size)
+      size = #text
+      life = life > 0 and tostring(life + longer)
+      if ARGV[4] then seen[n] = {den, to, tof, by, byf, life, text, size} end
+    end
   end
-  local key, size = KEYS[i], p[8]
+  local key = keys[i]
   local v = try('GET', key)
   local us, f, words, fine = 0, 0, NEVER, true
   if v then
     fine = false
-    if type(v) == 'string' and #v == size + 16 and cut(v, 1, size) == p[7] then
+    if #v == size + 16 and cut(v, 1, size) == text then -- an error has no length
       local l0, h0, l1, h1 = read('<I4I4I4I4', v, size + 1)
-      if h0 < T21 and l1 < T30 and h1 == 0 then
-        us, f, words, fine = l0 + h0 * T32 - now, l1, cut(v, size + 1), true
+      if h0 < 2097152 and l1 < 1073741824 and h1 == 0 then
+        us, f, words, fine = l0 + h0 * 4294967296 - now, l1, cut(v, size + 1), true
         if us < 0 then us, f = 0, 0 end
       end
     end
   end
   if fine then
-    us, f = us + p[4], f + p[5]
-    if f >= p[1] then us, f = us + 1, f - p[1] end
-    if us < p[2] or us == p[2] and f <= p[3] then
+    us, f = us + by, f + byf
+    if f >= den then us, f = us + 1, f - den end
+    if us < to or us == to and f <= tof then
       out[i] = '1' .. words
-      local at = now + us
-      local up = floor(at / T32)
-      call('SET', key, p[7] .. write('<I4I4I4I4', at - up * T32, up, f, 0), 'PX', p[9] or string.format('%.0f', us / 1000 + 1 + longer))
+      local ms = life
+      if not ms then
+        ms = us / 1000 + 1 + longer
+        ms = ms - ms % 1
+      end
+      us = now + us
+      local low = us % 4294967296
+      call('SET', key, text .. write('<I4I4I4I4', low, (us - low) / 4294967296, f, 0), 'PX', ms)
     else
       out[i] = '0' .. words
     end
@@ -64,4 +73,5 @@ for i = 1, #KEYS do
     out[i] = 'X' .. NEVER
   end
 end
-return {string.format('%.0f', now), table.concat(out)}
+time[3] = out[2] and table.concat(out) or out[1]
+return time

@@ -279,14 +279,25 @@ func TestFrozen(t *testing.T) {
 			}
 		})
 	}
+	for range 5 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			began := time.Now()
+			err := s.Take(ctx, asksOf("1000/day", "k"), make([]weir.Decision, 1))
+			if !errors.Is(err, context.Canceled) || time.Since(began) > patience/2 {
+				t.Errorf("a caller that left was told so after %v: %v", time.Since(began), err)
+			}
+		})
+	}
 	wg.Wait()
 	server.Signal(t, syscall.SIGCONT)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		out := make([]weir.Decision, 1)
 		err := s.Take(t.Context(), asksOf("1000/day", "k"), out)
 		if err == nil {
-			if out[0].Remaining < 1000-52 || out[0].Remaining > 998 {
-				t.Errorf("%d remain of 1000 after 2 takes and 50 that may have been charged", out[0].Remaining)
+			if out[0].Remaining < 1000-57 || out[0].Remaining > 998 {
+				t.Errorf("%d remain of 1000 after 2 takes and 55 that may have been charged", out[0].Remaining)
 			}
 			break
 		}

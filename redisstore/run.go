@@ -9,14 +9,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weir-limit/weir"
 )
 
 // patience is how long a script call may take, whoever waits for it. Callers
 // bring their own, shorter one.
 const patience = 2 * time.Second
+
+// patient is ctx for at most patience.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < patience {
+		return ctx, func() {} // it is its caller's
+	}
+	return context.WithTimeout(ctx, patience)
+}
 
 // newCall writes asks down as take.lua reads them.
 func (s *Store) newCall(asks []weir.Ask) *call {
@@ -61,7 +67,7 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 // runPaced sends calls of plainCall in one script call.
 func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	keys, args := make([]string, len(calls)), make([]string, 2, 4)
 	args[0] = s.now
@@ -76,25 +82,24 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 		which[i] = byte(n)
 	}
 	args[1] = string(which)
-	answer, err := s.exec(ctx, s.pacer, keys, args)
-	if err == nil && (len(answer) != 2 || len(answer[1]) != 17*len(keys)) {
+	answer, err := s.exec(ctx, s.pacer, !s.cluster, keys, args)
+	if err == nil && (len(answer) != 3 || len(answer[2]) != 17*len(keys)) {
 		err = fmt.Errorf("redisstore: no answer to %d asks", len(keys))
 	}
 	var now weir.Instant
 	if err == nil {
-		now = s.tell(answer[0])
+		now = s.tell(1_000_000*parseInstant(answer[0]) + parseInstant(answer[1]))
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
-			c.now, c.answers = now, []string{answer[1][17*i : 17*i+17]}
+			c.now, c.answers = now, []string{answer[2][17*i : 17*i+17]}
 		}
 		close(c.done)
 	}
 }
 
-// tell reads the server's time, and remembers how far it is from ours.
-func (s *Store) tell(text string) weir.Instant {
-	now := parseInstant(text)
+// tell remembers how far the server's time is from ours.
+func (s *Store) tell(now weir.Instant) weir.Instant {
 	s.skew.Store(int64(now - weir.InstantOf(time.Now())))
 	return now
 }
@@ -112,16 +117,16 @@ func (c *call) limit(l *weir.Limit) int {
 // run sends calls in one script call, and hands out what comes back.
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := patient(ctx)
 	defer cancel()
 	keys, args := join(s.now, calls)
-	answers, err := s.exec(ctx, s.taker(calls), keys, args)
+	answers, err := s.exec(ctx, s.taker(calls), !s.cluster, keys, args)
 	if err == nil && len(answers) != len(keys)+1 {
 		err = fmt.Errorf("redisstore: %d answers to %d asks", len(answers), len(keys))
 	}
 	var now weir.Instant
 	if err == nil {
-		now = s.tell(answers[0])
+		now = s.tell(parseInstant(answers[0]))
 		answers = answers[1:]
 	}
 	for _, c := range calls {
@@ -171,7 +176,7 @@ func join(now string, calls []*call) (keys, args []string) {
 
 // taker is the script that knows the kinds of limits in the calls. Redis makes a
 // script's functions anew at each call, so it has no others.
-func (s *Store) taker(calls []*call) *rueidis.Lua {
+func (s *Store) taker(calls []*call) *script {
 	kinds := 0
 	for _, c := range calls {
 		for _, l := range c.limits {
@@ -181,7 +186,7 @@ func (s *Store) taker(calls []*call) *rueidis.Lua {
 	if script := s.takers[kinds].Load(); script != nil {
 		return script
 	}
-	script := rueidis.NewLuaScript(scriptOf(kinds))
+	script := newScript(scriptOf(kinds))
 	s.takers[kinds].Store(script)
 	return script
 }

@@ -54,9 +54,9 @@ type Store struct {
 	link    *link // in place of client, for a store that Open made
 	prefix  string
 	cluster bool
-	takers  [1 << (kindPermits + 1)]atomic.Pointer[rueidis.Lua] // by the kinds of limits they know, a bit each
-	pacer   *rueidis.Lua
-	swapper *rueidis.Lua
+	takers  [1 << (kindPermits + 1)]atomic.Pointer[script] // by the kinds of limits they know, a bit each
+	pacer   *script
+	swapper *script
 	general bool   // take.lua decides all; for tests
 	now     string // what scripts take for the time; empty: the server's own
 
@@ -81,7 +81,7 @@ func New(client rueidis.Client, o Options) *Store {
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
 		home:  guard.NewDenials(),
-		pacer: rueidis.NewLuaScript(paceScript), swapper: rueidis.NewLuaScript(swapScript),
+		pacer: newScript(paceScript), swapper: newScript(swapScript),
 	}
 	s.lane.run, s.paced.run = s.run, s.runPaced
 	return s
@@ -121,8 +121,8 @@ func (s *Store) Stats() Stats {
 	return Stats{c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.home.Answered()}
 }
 
-// exec runs a script.
-func (s *Store) exec(ctx context.Context, script *rueidis.Lua, keys, args []string) ([]string, error) {
+// exec runs a script; apart is as in script.exec.
+func (s *Store) exec(ctx context.Context, script *script, apart bool, keys, args []string) ([]string, error) {
 	client := s.client
 	if s.link != nil {
 		var err error
@@ -130,7 +130,7 @@ func (s *Store) exec(ctx context.Context, script *rueidis.Lua, keys, args []stri
 			return nil, explain(err)
 		}
 	}
-	answer, err := script.Exec(ctx, client, keys, args).AsStrSlice()
+	answer, err := script.exec(ctx, client, apart, keys, args).AsStrSlice()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("redisstore: the answer did not come in time, and may have been a charge: %w", err)
@@ -154,7 +154,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := check(asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.home.Answer(s.serverNow(), asks, out, see) {
+	if s.TakeAtHome(asks, out, see) {
 		return nil
 	}
 	s.counts.takes.Add(1)
@@ -166,6 +166,12 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		return apart.TakeAll(asks, out)
 	}
 	return s.takeTogether(ctx, asks, out, see)
+}
+
+// TakeAtHome decides asks that a remembered denial denies, as Take would, and
+// says no to all others.
+func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.serverNow(), asks, out, see)
 }
 
 func check(asks []weir.Ask, out []weir.Decision) error {

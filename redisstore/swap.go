@@ -28,7 +28,7 @@ type change func(now weir.Instant, values []string, next []kept) error
 func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 	args := []string{s.now, "look"}
 	for range maxTries {
-		answer, err := s.exec(ctx, s.swapper, keys, args)
+		answer, err := s.exec(ctx, s.swapper, false, keys, args)
 		if err == nil && len(answer) != len(keys)+2 {
 			err = fmt.Errorf("redisstore: %d values of %d keys", len(answer), len(keys))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limit/weir/bench/internal/load"
 	"github.com/weir-limit/weir/bench/internal/server"
+	"github.com/weir-limit/weir/bench/internal/table"
 	"github.com/weir-limit/weir/bench/internal/traffic"
 )
 
@@ -14,17 +15,7 @@ import (
 type bench struct {
 	short      bool
 	weir, noop *server.Process
-	rows       []row
-}
-
-// row is one line of the table.
-type row struct {
-	What     string `json:"what"`
-	Weir     string `json:"weir"`
-	Beside   string `json:"beside"`
-	Measured string `json:"measured"`
-	Target   string `json:"target"`
-	Verdict  string `json:"verdict"`
+	table      *table.Table
 }
 
 // rounds is how often each side is measured, and how long.
@@ -120,8 +111,8 @@ func (b *bench) grpc(inFlight int, bodies [][]byte) error {
 	if err != nil {
 		return err
 	}
-	b.row(fmt.Sprintf("gRPC, %d in flight: CPU of a call", inFlight), "µs", all[0][1], all[1][1], atMost(1.25))
-	b.row(fmt.Sprintf("gRPC, %d in flight: calls/s", inFlight), "", all[0][0], all[1][0], nil)
+	b.table.Compare(fmt.Sprintf("gRPC, %d in flight: CPU of a call", inFlight), "µs", all[0][1], all[1][1], table.AtMost(1.25))
+	b.table.Compare(fmt.Sprintf("gRPC, %d in flight: calls/s", inFlight), "", all[0][0], all[1][0], nil)
 	return nil
 }
 
@@ -145,11 +136,11 @@ func (b *bench) steady(bodies [][]byte) error {
 		return err
 	}
 	for kind, name := range []string{"p50", "p99", "p99.9"} {
-		var t *target
+		var t *table.Target
 		if name == "p99.9" {
-			t = atMost(1.2)
+			t = table.AtMost(1.2)
 		}
-		b.row("gRPC, 8,000 calls/s: "+name, "µs", all[0][kind], all[1][kind], t)
+		b.table.Compare("gRPC, 8,000 calls/s: "+name, "µs", all[0][kind], all[1][kind], t)
 	}
 	return nil
 }
@@ -164,8 +155,8 @@ func (b *bench) check(requests [][]byte) error {
 	if err != nil {
 		return err
 	}
-	b.row("/v1/check, 64 in flight: requests/s", "", all[0][0], all[1][0], atLeast(0.8))
-	b.row("/v1/check, 64 in flight: CPU of a request", "µs", all[0][1], all[1][1], nil)
+	b.table.Compare("/v1/check, 64 in flight: requests/s", "", all[0][0], all[1][0], table.AtLeast(0.8))
+	b.table.Compare("/v1/check, 64 in flight: CPU of a request", "µs", all[0][1], all[1][1], nil)
 	return nil
 }
 
@@ -174,7 +165,7 @@ func (b *bench) descriptors(one, three [][]byte) error {
 	if err != nil {
 		return err
 	}
-	b.row("3 descriptors, beside 1: CPU of a call", "µs", all[0][1], all[1][1], atMost(1.5))
+	b.table.Compare("3 descriptors, beside 1: CPU of a call", "µs", all[0][1], all[1][1], table.AtMost(1.5))
 	return nil
 }
 

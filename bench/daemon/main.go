@@ -4,18 +4,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/weir-limit/weir/bench/internal/server"
+	"github.com/weir-limit/weir/bench/internal/table"
 	"github.com/weir-limit/weir/bench/internal/traffic"
 )
 
@@ -23,7 +19,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == "noop" {
 		fail(server.Noop())
 	}
-	var b bench
+	b := bench{table: table.New()}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take half a minute")
@@ -34,7 +30,7 @@ func main() {
 	err := b.run()
 	b.stop()
 	fail(err)
-	fail(b.print(*asJSON))
+	fail(b.table.Print(os.Stdout, *asJSON))
 }
 
 func fail(err error) {
@@ -71,48 +67,4 @@ func (b *bench) stop() {
 	for _, p := range []*server.Process{b.weir, b.noop} {
 		_ = p.Stop() // all was measured
 	}
-}
-
-// report is what --json prints.
-type report struct {
-	Machine string `json:"machine"`
-	Go      string `json:"go"`
-	Commit  string `json:"commit"`
-	Rows    []row  `json:"rows"`
-}
-
-func (b *bench) print(asJSON bool) error {
-	r := report{machine(), runtime.Version(), commit(), b.rows}
-	if asJSON {
-		out := json.NewEncoder(os.Stdout)
-		out.SetIndent("", "  ")
-		return out.Encode(r)
-	}
-	fmt.Printf("%s, %s, commit %s\n\n", r.Machine, r.Go, r.Commit)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "what\tweir\tbeside\tmeasured\ttarget\t")
-	for _, row := range b.rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", row.What, row.Weir, row.Beside, row.Measured, row.Target, row.Verdict)
-	}
-	return w.Flush()
-}
-
-func machine() string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-			}
-		}
-	}
-	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model)
-}
-
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -11,11 +12,15 @@ const (
 	Enough = 3
 	// probeEvery is how often a store that is away is asked all the same.
 	probeEvery = 120 * time.Millisecond
+	// confirm is for how long a stall is looked at again: when it was this process
+	// that stood still, the answer is there by then.
+	confirm = 2 * time.Millisecond
 )
 
 // breaker says whether a store is worth asking. It is away after some failures in
 // a row, or as soon as it owes an answer for longer than a stall: whoever would
-// ask now would wait for nothing. It is back with the first answer.
+// ask now would wait for nothing, and who does is let go. It is back with the first
+// answer.
 type breaker struct {
 	mu      sync.Mutex
 	away    bool
@@ -24,12 +29,16 @@ type breaker struct {
 	probing bool
 	oldest  *ticket // calls on their way, in the order in which they began
 	newest  *ticket
+	suspect *ticket   // the oldest when it was first seen to stall
+	since   time.Time // when that was
 }
 
 // ticket is a call on its way.
 type ticket struct {
 	began       time.Time
 	probe       bool
+	letGo       context.CancelFunc // of those who wait for it; nil before they do
+	gone        bool               // it was let go, so that its failure says nothing
 	older, next *ticket
 }
 
@@ -42,10 +51,41 @@ const (
 	closed
 )
 
-func (b *breaker) open() bool {
+func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.away
+}
+
+// stalls is whether the oldest call has waited for too long. mu is held.
+func (b *breaker) stalls(now time.Time, stall time.Duration) bool {
+	if b.oldest == nil || now.Sub(b.oldest.began) <= stall {
+		return false
+	}
+	if b.suspect != b.oldest {
+		b.suspect, b.since = b.oldest, now
+	}
+	return now.Sub(b.since) >= confirm
+}
+
+// open declares the store away. mu is held.
+func (b *breaker) open(now time.Time) {
+	b.away, b.probed, b.suspect = true, now, nil
+	for t := b.oldest; t != nil; t = t.next {
+		t.gone = !t.probe
+		if t.letGo != nil {
+			t.letGo()
+		}
+	}
+}
+
+// waits tells how to let go whoever waits for t.
+func (b *breaker) waits(t *ticket, letGo context.CancelFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.letGo = letGo; t.gone {
+		letGo()
+	}
 }
 
 // enter lets a call pass, or gives no ticket.
@@ -53,8 +93,9 @@ func (b *breaker) enter(now time.Time, stall time.Duration) (*ticket, change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	what := same
-	if !b.away && b.oldest != nil && now.Sub(b.oldest.began) > stall {
-		b.away, b.probed, what = true, now, opened
+	if !b.away && b.stalls(now, stall) {
+		b.open(now)
+		what = opened
 	}
 	t := &ticket{began: now, older: b.newest}
 	if b.away {
@@ -96,8 +137,11 @@ func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
 		}
 		return same
 	}
+	if t.gone {
+		return same
+	}
 	if b.failed++; b.failed >= Enough && !b.away {
-		b.away, b.probed = true, now
+		b.open(now)
 		return opened
 	}
 	return same

@@ -11,6 +11,12 @@ import (
 	"github.com/weir-limit/weir/memstore"
 )
 
+// homely is a store that answers some takes by itself: they tell nothing of
+// whether it is away.
+type homely interface {
+	TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool
+}
+
 // Options of a Guard.
 type Options struct {
 	// Changed is called when the store goes away (away is why) and when it is back
@@ -23,6 +29,7 @@ type Options struct {
 // then names. It must be made by New.
 type Guard struct {
 	store   weir.Store
+	home    homely // the same store; nil when it always has to ask
 	options Options
 	breaker breaker
 	pace    pace
@@ -39,6 +46,7 @@ func New(store weir.Store, o Options) *Guard {
 		o.Changed = func(error) {}
 	}
 	g := &Guard{store: store, options: o, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys})}
+	g.home, _ = store.(homely)
 	g.pace.init()
 	return g
 }
@@ -61,7 +69,7 @@ type Stats struct {
 // Stats are the guard's counts.
 func (g *Guard) Stats() Stats {
 	return Stats{
-		Away: g.breaker.open(), Deadline: g.pace.deadline(), Missed: g.missed.Load(),
+		Away: g.breaker.isOpen(), Deadline: g.pace.deadline(), Missed: g.missed.Load(),
 		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(), Owed: g.owed.len(),
 	}
 }
@@ -77,7 +85,18 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	err := g.call(ctx, func(ctx context.Context) error {
+	if g.home != nil && g.home.TakeAtHome(asks, out, see) {
+		return nil
+	}
+	t := g.enter()
+	switch {
+	case t == nil:
+		return g.fallBack(ctx, asks, out)
+	case t.probe && len(asks) > 0:
+		go g.probe(context.WithoutCancel(ctx), t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
+		return g.fallBack(ctx, asks, out)
+	}
+	err := g.wait(ctx, t, func(ctx context.Context) error {
 		if err := g.owed.pay(ctx, g.store, asks); err != nil {
 			return err
 		}
@@ -95,32 +114,55 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	return g.fallBack(ctx, asks, out)
 }
 
+// probe asks a store that is away whether it is back, at nobody's cost.
+func (g *Guard) probe(ctx context.Context, t *ticket, peek weir.Ask) {
+	one := []weir.Ask{peek}
+	_ = g.wait(ctx, t, func(ctx context.Context) error { // the breaker is told
+		if looker, ok := g.store.(weir.Looker); ok {
+			_, _, err := looker.Look(ctx, one)
+			return err
+		}
+		return g.store.Take(ctx, one, make([]weir.Decision, 1))
+	})
+}
+
 // call asks the store within the time that there is, unless it is away.
 func (g *Guard) call(ctx context.Context, do func(context.Context) error) error {
-	now := time.Now()
-	ticket, what := g.breaker.enter(now, g.pace.stall())
+	t := g.enter()
+	if t == nil {
+		return weir.ErrAway
+	}
+	return g.wait(ctx, t, do)
+}
+
+// enter lets a call pass, or gives no ticket.
+func (g *Guard) enter() *ticket {
+	t, what := g.breaker.enter(time.Now(), g.pace.stall())
 	if what == opened {
 		g.options.Changed(errors.New("it has owed an answer for too long"))
 	}
-	if ticket == nil {
-		return weir.ErrAway
-	}
+	return t
+}
+
+// wait asks the store within the time that there is.
+func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
 	limit := g.pace.deadline()
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)*3/4)
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	g.breaker.waits(t, cancel)
 	err := do(within)
-	cancel()
-	took := time.Since(now)
+	took := time.Since(t.began)
 	failed := fails(ctx, err)
-	if failed && took >= limit {
+	switch {
+	case !failed:
+		g.pace.note(took)
+	case took >= limit && !t.probe:
 		g.missed.Add(1)
 	}
-	if !failed {
-		g.pace.note(took)
-	}
-	switch g.breaker.leave(ticket, time.Now(), failed) {
+	switch g.breaker.leave(t, time.Now(), failed) {
 	case opened:
 		g.options.Changed(err)
 	case closed:

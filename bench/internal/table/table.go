@@ -1,0 +1,129 @@
+// Package table holds what was measured against its targets, and prints it.
+package table
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table is the rows of one run.
+type Table struct {
+	Machine string `json:"machine"`
+	Go      string `json:"go"`
+	Commit  string `json:"commit"`
+	Rows    []Row  `json:"rows"`
+}
+
+// Row is one line of the table.
+type Row struct {
+	What     string `json:"what"`
+	Weir     string `json:"weir"`
+	Beside   string `json:"beside"`
+	Measured string `json:"measured"`
+	Target   string `json:"target"`
+	Verdict  string `json:"verdict"`
+}
+
+// New is an empty table that says where it was measured.
+func New() *Table { return &Table{Machine: machine(), Go: runtime.Version(), Commit: commit()} }
+
+// Target is what a ratio must be. Nil asks for nothing.
+type Target struct {
+	bound float64
+	most  bool // else it is the least
+}
+
+// AtMost is a target that smaller ratios meet.
+func AtMost(bound float64) *Target { return &Target{bound, true} }
+
+// AtLeast is a target that larger ratios meet.
+func AtLeast(bound float64) *Target { return &Target{bound, false} }
+
+func (t *Target) String() string {
+	if t.most {
+		return fmt.Sprintf("≤ %.2f×", t.bound)
+	}
+	return fmt.Sprintf("≥ %.2f×", t.bound)
+}
+
+// Verdict is whether measured meets the target, as the table writes it.
+func (t *Target) Verdict(measured float64) string {
+	if t.most == (measured <= t.bound) || measured == t.bound {
+		return "pass"
+	}
+	return "MISS"
+}
+
+// Compare adds a line about two sides, measured in the same rounds. The ratio is
+// the median of the ratios of the rounds.
+func (t *Table) Compare(what, unit string, ours, theirs []float64, to *Target) {
+	ratios := make([]float64, len(ours))
+	for i := range ours {
+		ratios[i] = ours[i] / theirs[i]
+	}
+	ratio := Median(ratios)
+	r := Row{What: what, Weir: Spread(ours, unit), Beside: Spread(theirs, unit), Measured: fmt.Sprintf("%.2f×", ratio)}
+	if to != nil {
+		r.Target, r.Verdict = to.String(), to.Verdict(ratio)
+	}
+	t.Rows = append(t.Rows, r)
+}
+
+// Median is the value in the middle.
+func Median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Spread is the median with the least and the most.
+func Spread(of []float64, unit string) string {
+	form := "%.1f (%.1f…%.1f) %s"
+	if Median(of) >= 1000 {
+		form = "%.0f (%.0f…%.0f) %s"
+	}
+	return strings.TrimSpace(fmt.Sprintf(form, Median(of), slices.Min(of), slices.Max(of), unit))
+}
+
+// Print writes the table for people, or as one JSON object.
+func (t *Table) Print(to io.Writer, asJSON bool) error {
+	if asJSON {
+		out := json.NewEncoder(to)
+		out.SetIndent("", "  ")
+		return out.Encode(t)
+	}
+	fmt.Fprintf(to, "%s, %s, commit %s\n\n", t.Machine, t.Go, t.Commit)
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tweir\tbeside\tmeasured\ttarget\t")
+	for _, row := range t.Rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", row.What, row.Weir, row.Beside, row.Measured, row.Target, row.Verdict)
+	}
+	return w.Flush()
+}
+
+func machine() string {
+	model := "unknown processor"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+			}
+		}
+	}
+	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model)
+}
+
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
