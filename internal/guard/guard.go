@@ -79,7 +79,20 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	err := g.call(ctx, func(ctx context.Context) error {
+	err := g.Try(ctx, asks, out, see)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return err
+	}
+	return g.fallBack(ctx, asks, out)
+}
+
+// Try is TakeSeen without fallbacks: it fails when the store can't be asked, and
+// what was asked may then have been charged.
+func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	return g.call(ctx, func(ctx context.Context) error {
 		if err := g.owed.pay(ctx, g.store, asks); err != nil {
 			return err
 		}
@@ -88,13 +101,6 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		}
 		return g.store.Take(ctx, asks, out)
 	})
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(context.Cause(ctx), context.Canceled):
-		return err
-	}
-	return g.fallBack(ctx, asks, out)
 }
 
 // call asks the store within the time that there is, unless it is away.
