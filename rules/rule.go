@@ -45,11 +45,12 @@ type Rule struct {
 	Owner    string        // whose rule it is
 	Fallback weir.Fallback // FallbackLocal when the file says nothing
 
-	// These have no effect yet: kept, zero when the file says nothing.
-	Sync      time.Duration
+	Nodes int           // how many processes share the limit; 0 when the file says nothing
+	Sync  time.Duration // weir.Ask.Sync
+
+	// These have no effect yet: kept, empty when the file says nothing.
 	Sharing   string // lease, mesh, gossip, divided or sticky
 	Partition string // proportional, closed, reserve, share or open
-	Nodes     int
 
 	File         string // where it stands; empty for an override
 	Line, Column int
