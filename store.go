@@ -94,6 +94,11 @@ type Ask struct {
 	// Nodes is how many processes share the limit: FallbackLocal gives each its
 	// part. 0 and 1: this one alone.
 	Nodes int
+	// Sync lets a process decide by what it last knew of the store, and tell it
+	// within that time; Limit.Unsynced says how much it may let pass meanwhile. 0:
+	// the store decides. Stores leave it to what stands around them, but for
+	// Witness.
+	Sync time.Duration
 }
 
 // OnceLife is how long a store remembers a take that asked for Once.
@@ -174,11 +179,25 @@ type Looker interface {
 // explanations afterwards.
 type Witness interface {
 	Looker
-	// TakeSeen is Take. Of a take that does not pass, or that has a peek, it also
-	// tells see the moment and the state of each ask, in their order, as Look would
-	// just before. see must not keep s, nor ask the store. It is not called when
-	// the take fails.
+	// TakeSeen is Take. Of a take that does not pass, or that has a peek or an ask
+	// with Sync, it also tells see the moment and the state of each ask, in their
+	// order, as Look would just before. see must not keep s, nor ask the store. It
+	// is not called when the take fails.
 	TakeSeen(ctx context.Context, asks []Ask, out []Decision, see func(now Instant, s State)) error
+}
+
+// Seen is whether a take is to be told to the see of Witness.TakeSeen, given
+// whether it passes.
+func Seen(asks []Ask, pass bool) bool {
+	if !pass {
+		return true
+	}
+	for i := range asks {
+		if asks[i].Peek || asks[i].Sync > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Resolve says whether a take passes, given what each limit alone decided, and

@@ -107,10 +107,9 @@ func (t *taking) states(now weir.Instant, all []record.Record) []weir.State {
 	return states
 }
 
-// tell tells see what a take stood on that did not pass, or that has a peek.
+// tell tells see what a take stood on, as far as that is to be seen.
 func (t *taking) tell(see func(weir.Instant, weir.State)) {
-	peeks := slices.ContainsFunc(t.asks, func(a weir.Ask) bool { return a.Peek })
-	if !peeks && weir.Resolve(t.asks, slices.Clone(t.out)) {
+	if !weir.Seen(t.asks, weir.Resolve(t.asks, slices.Clone(t.out))) {
 		return
 	}
 	for _, state := range t.before {

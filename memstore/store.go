@@ -125,7 +125,7 @@ func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decisio
 		out[i] = sh.decide(places[i].print, now, &asks[i], len(asks) > 1)
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && (!pass || peeks(asks)) {
+	if see != nil && weir.Seen(asks, pass) {
 		for i := range places {
 			state, _ := places[i].shard.look(places[i].print, now)
 			see(now, state)
@@ -141,15 +141,6 @@ func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decisio
 		s.once.remember(id, out)
 	}
 	return nil
-}
-
-func peeks(asks []weir.Ask) bool {
-	for i := range asks {
-		if asks[i].Peek {
-			return true
-		}
-	}
-	return false
 }
 
 // place is where the state of an ask lives.

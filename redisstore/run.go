@@ -240,7 +240,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		}
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && (!pass || peeks(asks)) {
+	if see != nil && weir.Seen(asks, pass) {
 		for i := range states {
 			see(c.now, states[i])
 		}
@@ -250,8 +250,4 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	}
 	s.home.Learn(c.now, asks, states, out)
 	return false, nil
-}
-
-func peeks(asks []weir.Ask) bool {
-	return slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Peek })
 }

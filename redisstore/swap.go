@@ -136,7 +136,7 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 		}
 		return nil
 	})
-	if err == nil && before != nil && (peeks(asks) || !weir.Resolve(asks, slices.Clone(out))) {
+	if err == nil && before != nil && weir.Seen(asks, weir.Resolve(asks, slices.Clone(out))) {
 		for _, state := range before {
 			see(at, state)
 		}

@@ -36,6 +36,11 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 			f.after(at, r)
 		}
 	}
+	if at := m.value("sync"); at != nil && base.Sync > 0 {
+		for _, r := range made {
+			f.synced(at, r)
+		}
+	}
 	return made
 }
 
@@ -68,7 +73,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}
-	for _, key := range []string{"sync", "sharing", "partition"} {
+	for _, key := range []string{"sharing", "partition"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect yet: it comes with limits that nodes share", key)
 		}
@@ -78,7 +83,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 
 // idle warns of options that need a limit, where there is none.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "nodes"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "nodes"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}
@@ -95,6 +100,32 @@ func (f *file) after(at *yaml.Node, r *Rule) {
 		f.add(at, SeverityError, r.Name, "charge: after is impossible for %s: work that is done can't be held back", a)
 	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow:
 	}
+}
+
+// synced refuses sync for limits that a node can't keep by itself.
+func (f *file) synced(at *yaml.Node, r *Rule) {
+	if r.Limit == nil {
+		return
+	}
+	why := ""
+	switch spec := r.Limit.Spec(); {
+	case spec.Anchored:
+		why = "anchored: only the store sees the key's first event in time; take fixed-window, or leave sync out"
+	case spec.Algorithm == weir.SlidingLog:
+		why = "sliding-log: each event has its own time in the store; take sliding-window, or leave sync out"
+	case spec.Algorithm == weir.LeakyQueue:
+		why = "leaky-queue: who waits has a place in one line; take gcra, or leave sync out"
+	case spec.Algorithm == weir.WarmUp:
+		why = "warm-up: it works in memory only; take gcra, or leave sync out"
+	case spec.Algorithm == weir.Concurrent:
+		why = "concurrent: a permit is held in one place; leave sync out"
+	default:
+		if r.After {
+			f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: the store hears of work that is done at once")
+		}
+		return
+	}
+	f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
 }
 
 // limits reads the list of limits in Weir's own words.

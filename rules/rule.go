@@ -47,9 +47,9 @@ type Rule struct {
 	// Nodes is how many processes share the limit: FallbackLocal gives each its
 	// part. 0 when the file says nothing: this one alone.
 	Nodes int
+	Sync  time.Duration // weir.Ask.Sync; 0 when the file says nothing
 
-	// These have no effect yet: kept, zero when the file says nothing.
-	Sync      time.Duration
+	// These have no effect yet: kept, empty when the file says nothing.
 	Sharing   string // lease, mesh, gossip, divided or sticky
 	Partition string // proportional, closed, reserve, share or open
 

@@ -100,7 +100,7 @@ func (t *take) ask(r *Request) {
 			t.asks = append(t.asks, weir.Ask{
 				State: rule.State(m.key), Limit: rule.Limit, Cost: cost,
 				Peek: r.Peek, Shadow: rule.Shadow, Quota: rule.QuotaMode, After: rule.After, Receipt: t.id,
-				Fallback: rule.Fallback, Nodes: rule.Nodes,
+				Fallback: rule.Fallback, Nodes: rule.Nodes, Sync: rule.Sync,
 			})
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -29,6 +31,7 @@ func Run(t *testing.T, vectors string, open Open) {
 	t.Run("together", func(t *testing.T) { runTogether(t, open) })
 	t.Run("once", func(t *testing.T) { runOnce(t, open) })
 	t.Run("settled once", func(t *testing.T) { runSettledOnce(t, open) })
+	t.Run("seen", func(t *testing.T) { runSeen(t, open) })
 	t.Run("keys are apart", func(t *testing.T) { runApart(t, open) })
 	t.Run("misuse", func(t *testing.T) { runMisuse(t, open) })
 }
@@ -237,6 +240,36 @@ func runApart(t *testing.T, open Open) {
 		if err != nil || !out[0].Charged {
 			t.Errorf("%.20q/%.20q is not a key of its own: %+v, %v", k[0], k[1], out[0], err)
 		}
+	}
+}
+
+// runSeen: a weir.Witness tells of a take with Sync what each ask stood on, though
+// it passes, and so the caller knows the state after it. Of others it does not.
+func runSeen(t *testing.T, open Open) {
+	store := open(t, "seen")
+	witness, ok := store.(weir.Witness)
+	if !ok {
+		t.Skip("no weir.Witness")
+	}
+	limit := weir.MustParseLimit("100/day fixed-window")
+	asks := []weir.Ask{
+		{State: weir.StateKey{Rule: "seen#1", Key: "k"}, Limit: limit, Cost: 2, Shadow: true, Sync: time.Second},
+		{State: weir.StateKey{Rule: "seen#2", Key: "k"}, Limit: limit, Cost: 3, Shadow: true, Sync: time.Second},
+	}
+	for i := range int64(3) {
+		var used []int64
+		see := func(now weir.Instant, s weir.State) { used = append(used, limit.Used(s, now)) }
+		if err := witness.TakeSeen(t.Context(), asks, make([]weir.Decision, 2), see); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int64{2 * i, 3 * i}; !slices.Equal(used, want) {
+			t.Errorf("seen: %d used, want %d", used, want)
+		}
+	}
+	asks[0].Sync, asks[1].Sync = 0, 0
+	see := func(weir.Instant, weir.State) { t.Error("a take without Sync that passes was seen") }
+	if err := witness.TakeSeen(t.Context(), asks, make([]weir.Decision, 2), see); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -114,9 +114,25 @@ func printRules(to io.Writer, all []*rules.Rule, store weir.Traits) error {
 			fmt.Fprintf(t, "%s\tunlimited\tall may pass\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most(r.Limit), without(r, store), shadow)
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s%s\n", r.Name, r.Limit, most(r.Limit), ahead(r), without(r, store), shadow)
 	}
 	return t.Flush()
+}
+
+// ahead says in words what sync adds to what a limit lets pass in one period.
+func ahead(r *rules.Rule) string {
+	each := r.Limit.Unsynced(r.Sync)
+	if each == 0 || r.After {
+		return ""
+	}
+	period := r.Limit.Spec().Period
+	more := func(nodes int) int64 {
+		return r.Limit.BoundSynced(period, r.Sync, nodes, 1) - r.Limit.Bound(period, 1)
+	}
+	if r.Nodes == 0 {
+		return fmt.Sprintf("; with sync %v on a shared store at most %d more for each node, which has up to %d untold; write nodes: N for the sum", r.Sync, more(1), each)
+	}
+	return fmt.Sprintf("; with sync %v on a shared store at most %d more, for each of %d nodes has up to %d untold", r.Sync, more(r.Nodes), r.Nodes, each)
 }
 
 // most says in words what a limit lets pass in one period, by single events.

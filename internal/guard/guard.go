@@ -88,15 +88,28 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if g.home != nil && g.home.TakeAtHome(asks, out, see) {
 		return nil
 	}
+	err := g.Try(ctx, asks, out, see)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return err
+	}
+	return g.fallBack(ctx, asks, out)
+}
+
+// Try is TakeSeen without fallbacks: it fails when the store can't be asked, and
+// what was asked may then have been charged.
+func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	t := g.enter()
 	switch {
 	case t == nil:
-		return g.fallBack(ctx, asks, out)
+		return weir.ErrAway
 	case t.probe && len(asks) > 0:
 		go g.probe(context.WithoutCancel(ctx), t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
-		return g.fallBack(ctx, asks, out)
+		return weir.ErrAway
 	}
-	err := g.wait(ctx, t, func(ctx context.Context) error {
+	return g.wait(ctx, t, func(ctx context.Context) error {
 		if err := g.owed.pay(ctx, g.store, asks); err != nil {
 			return err
 		}
@@ -105,13 +118,6 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		}
 		return g.store.Take(ctx, asks, out)
 	})
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(context.Cause(ctx), context.Canceled):
-		return err
-	}
-	return g.fallBack(ctx, asks, out)
 }
 
 // probe asks a store that is away whether it is back, at nobody's cost.

@@ -1,0 +1,182 @@
+package synced
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// ledger is what a node knows of one count: how it stood in the store when the
+// node last heard of it, and what the node has let pass since. Its methods read
+// no clock: now is a time on the store's clock, and perhaps a little behind it,
+// so that nothing is thought to have recovered too soon.
+//
+// A node lets pass what fits in both, as long as no more than most is untold.
+// However many nodes do so, what passes is never more than they have untold
+// together beyond the limit: of what has passed, the node that heard last knew
+// all but that. docs/decisions has the argument.
+type ledger struct {
+	limit *weir.Limit
+	every time.Duration // of Ask.Sync, at most weir.MaxSync
+	most  int64         // untold events at a time
+
+	known bool
+	base  weir.State   // in the store
+	at    weir.Instant // when it stood so
+	lag   weir.Instant // how much later it may have been when the node heard
+	owed  int64        // let pass, and not told
+	told  int64        // told, without an answer so far
+	// unsure: the last report got no answer. Then the store is looked at before it
+	// is told again, so that a store that answers late is told at most twice.
+	unsure bool
+
+	until weir.Instant // the end of the fixed window in which owed was used
+	late  bool         // some of owed may belong to the window after it
+
+	view weir.State // base with what is untold: of one decision, kept for its memory
+}
+
+func (l *ledger) init(a *weir.Ask) {
+	l.limit, l.every = a.Limit, min(a.Sync, weir.MaxSync)
+	l.most, l.known, l.until = a.Limit.Unsynced(a.Sync), false, 0
+}
+
+// fits is whether the ledger is kept by the limit of a.
+func (l *ledger) fits(a *weir.Ask) bool {
+	return (l.limit == a.Limit || l.limit.String() == a.Limit.String()) && l.every == min(a.Sync, weir.MaxSync)
+}
+
+func (l *ledger) untold() int64 { return l.owed + l.told }
+
+// verdict is who answers an ask.
+type verdict uint8
+
+const (
+	byNode  verdict = iota
+	tell            // the node can, once it has told the store
+	byStore         // the node can't
+)
+
+// decide is what the ledger says to a; commit completes it.
+func (l *ledger) decide(now weir.Instant, a *weir.Ask, d *weir.Decision) verdict {
+	if !l.known || a.Cost > l.most {
+		return byStore
+	}
+	l.look(now)
+	*d = l.limit.Decide(l.view, now, a)
+	old := now > l.at+2*micros(l.every)
+	switch {
+	case d.Outcome != weir.Allowed && l.limit.DenialCounts():
+		return byStore
+	case old && (a.Peek || d.Outcome != weir.Allowed):
+		return tell // others may have reset it, or given back
+	case d.Outcome == weir.Allowed && !a.Peek && l.untold()+a.Cost > l.most:
+		return tell
+	}
+	return byNode
+}
+
+// look brings view up to now.
+func (l *ledger) look(now weir.Instant) {
+	l.forgive(now)
+	l.view = append(l.view[:0], l.base...)
+	if n := l.untold(); n > 0 {
+		l.view = l.charge(l.view, now, n)
+	}
+}
+
+// charge is a state after so many events, even beyond the limit.
+func (l *ledger) charge(s weir.State, now weir.Instant, events int64) weir.State {
+	a := weir.Ask{Limit: l.limit, Cost: events, After: true}
+	d := weir.Decision{Cost: events, Charged: true}
+	return l.limit.Commit(s, now, &a, &d)
+}
+
+// forgive forgets what was used in a fixed window that is over: the store has
+// forgotten that window, too, and would count it to the next one.
+func (l *ledger) forgive(now weir.Instant) {
+	if l.owed > 0 && l.until > 0 && now >= l.until && !l.late {
+		l.owed = 0
+	}
+}
+
+// commit carries out what was decided.
+func (l *ledger) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	l.limit.Commit(l.view, now, a, d)
+	if !d.Charged {
+		return
+	}
+	l.late = l.late && l.untold() > 0
+	l.owed += d.Cost
+	if l.limit.Algorithm() == weir.FixedWindow {
+		l.until = now + micros(d.ResetAfter)
+		l.late = l.late || now+l.lag >= l.until
+	}
+}
+
+// full is whether the store should hear before the next ask has to wait for it.
+func (l *ledger) full() bool { return 4*l.owed >= 3*l.most }
+
+// report is what the store is to be told: as many events as it has room for, as
+// far as is known. The rest waits, and leaves the node less. 0 only looks.
+func (l *ledger) report(now weir.Instant) int64 {
+	l.forgive(now)
+	if l.owed == 0 || l.unsure {
+		return 0
+	}
+	l.told = l.owed
+	if l.known {
+		l.told = l.room(now)
+	}
+	l.owed -= l.told
+	return l.told
+}
+
+// room is how much of what is owed the store has room for, as far as is known.
+func (l *ledger) room(now weir.Instant) int64 {
+	a := weir.Ask{Limit: l.limit, Cost: l.owed, AtLeast: 1, Peek: true}
+	if d := l.limit.Decide(l.base, now, &a); l.owed > 0 && d.Outcome == weir.Allowed {
+		return d.Cost
+	}
+	return 0
+}
+
+// learn takes note of how the count stood in the store at now, and of what was
+// charged right then. Not when it knows better: a later answer was faster.
+func (l *ledger) learn(now, lag weir.Instant, s weir.State, charged int64) bool {
+	if l.known && now < l.at {
+		return false
+	}
+	l.known, l.at, l.lag = true, now, lag
+	l.base = append(l.base[:0], s...)
+	for len(l.base) < l.limit.Words() {
+		l.base = append(l.base, 0)
+	}
+	if charged > 0 {
+		l.base = l.charge(l.base, now, charged)
+	}
+	return true
+}
+
+// answered ends a report: the store has charged it, or had no room.
+func (l *ledger) answered(charged bool) {
+	if !charged {
+		l.owed += l.told
+	}
+	l.told, l.unsure = 0, false
+}
+
+// unanswered ends a report that the store may have charged or not.
+func (l *ledger) unanswered() {
+	l.unsure = l.unsure || l.told > 0
+	l.owed += l.told
+	l.told = 0
+}
+
+// forget begins anew, after a reset.
+func (l *ledger) forget() { l.known, l.owed, l.late = false, 0, false }
+
+// idle is whether the ledger may be dropped.
+func (l *ledger) idle() bool { return l.untold() == 0 }
+
+func micros(d time.Duration) weir.Instant { return weir.Instant(d / time.Microsecond) }

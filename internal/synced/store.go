@@ -1,0 +1,295 @@
+// Package synced decides at home what a shared store would decide, for asks with
+// Sync: by what it last knew of the store and what it has let pass since. It tells
+// the store in the background, within that time or as soon as much is untold, so
+// that a hot key costs the store some calls a second however often it is asked
+// for. What that may let pass beyond the limit is weir.Limit.Unsynced events for
+// each node, and no more.
+//
+// A take is decided at home when all its asks can be; else the store decides the
+// whole of it. That holds for asks without Sync, or that cost more than may be
+// untold, that want a receipt, to wait, to take what fits or to charge once, and
+// for work that is reported. So do the first ask of a key, and denials that the
+// node has not confirmed for twice the time of Sync.
+package synced
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+)
+
+// MaxKeys is how many keys are kept at home. Those that nobody asks for within
+// the time of their Sync are told to the store and dropped. While there is no room
+// for a key, the store decides it, and those asked for once at most make place.
+const MaxKeys = 1 << 16
+
+// Store is a weir.Store that decides at home what it can. It must be made by New
+// and closed.
+type Store struct {
+	guard *guard.Guard
+	table table
+	queue queue
+	batch int // keys told in one call
+
+	done    chan struct{}
+	running sync.WaitGroup
+	flying  chan struct{} // room for calls on their way
+	counts  counts
+}
+
+type counts struct {
+	home, store, calls, events, noRoom atomic.Int64
+}
+
+// Stats are counts of a store since it was made.
+type Stats struct {
+	Keys   int   // kept at home now
+	Home   int64 // takes with Sync that were decided at home
+	Store  int64 // takes with Sync that the store was asked about
+	Calls  int64 // calls that told the store, or looked
+	Events int64 // events that it was told of
+	NoRoom int64 // takes that found no room for their keys
+}
+
+// New makes a store around a guard. The guard's store must be a weir.Witness: else
+// there is nothing to know, and it decides all.
+func New(g *guard.Guard) *Store {
+	s := &Store{guard: g, batch: maxBatch, done: make(chan struct{}), flying: make(chan struct{}, maxFlights)}
+	if !g.Traits().Atomic {
+		s.batch, s.flying = 1, make(chan struct{}, maxBatch)
+	}
+	s.table.init()
+	s.queue.wake = make(chan struct{}, 1)
+	s.running.Go(s.run)
+	return s
+}
+
+// Close tells the store what is untold, as far as it can be reached, and ends. No
+// calls may come after it.
+func (s *Store) Close() error {
+	close(s.done)
+	s.running.Wait()
+	return s.settleAll()
+}
+
+// Traits are those of the store.
+func (s *Store) Traits() weir.Traits { return s.guard.Traits() }
+
+// Stats are the store's counts.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	return Stats{int(s.table.keys.Load()), c.home.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
+}
+
+// Take decides at home, or asks the store.
+func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeSeen(ctx, asks, out, nil)
+}
+
+// maxRounds is how often a take waits until the store was told, before it asks the
+// store itself.
+const maxRounds = 4
+
+// TakeSeen is Take. What it tells of a take decided at home is what the node knew.
+func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	if len(asks) != len(out) {
+		return errors.New("synced: as many decisions as asks are needed")
+	}
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return err
+	}
+	for range maxRounds {
+		decided, told := s.decide(asks, out, see)
+		if decided {
+			s.counts.home.Add(1)
+			return nil
+		}
+		if told == nil || !wait(ctx, told) {
+			break
+		}
+	}
+	return s.ask(ctx, asks, out, see)
+}
+
+// wait waits for what is told, at most half of the caller's time.
+func wait(ctx context.Context, told <-chan struct{}) bool {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	select {
+	case <-told:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// atHome is whether a node may answer a by itself.
+func atHome(a *weir.Ask) bool {
+	return a.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
+}
+
+// decide decides a take at home. When it can't, told may be closed once the store
+// was told: then it is worth another try.
+func (s *Store) decide(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) (decided bool, told <-chan struct{}) {
+	var few [4]*entry
+	found := few[:0]
+	for i := range asks {
+		if !atHome(&asks[i]) {
+			return false, nil
+		}
+		e := s.table.get(asks[i].State)
+		if e == nil {
+			return false, nil
+		}
+		found = append(found, e)
+	}
+	if len(found) == 0 || !lock(found) {
+		return false, nil
+	}
+	defer unlock(found)
+	now := time.Now()
+	for i, e := range found {
+		e.asked++
+		if e.dropped || !e.ledger.fits(&asks[i]) {
+			return false, nil
+		}
+	}
+	for i, e := range found {
+		switch e.ledger.decide(e.now(now), &asks[i], &out[i]) {
+		case byStore:
+			return false, nil
+		case tell:
+			if e.failed {
+				return false, nil
+			}
+			return false, s.hasten(e)
+		case byNode:
+		}
+	}
+	s.commit(found, now, asks, out, see)
+	return true, nil
+}
+
+// commit carries out what all ledgers have decided.
+func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) {
+	pass := weir.Resolve(asks, out)
+	if see != nil && weir.Seen(asks, pass) {
+		for _, e := range found {
+			see(e.now(now), e.ledger.view)
+		}
+	}
+	for i, e := range found {
+		e.ledger.commit(e.now(now), &asks[i], &out[i])
+		if out[i].Charged && e.ledger.full() && !e.failed {
+			s.hurry(e)
+		}
+	}
+}
+
+// ask asks the store, and learns how the counts stand.
+func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	if !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Sync > 0 }) {
+		return s.guard.TakeSeen(ctx, asks, out, see)
+	}
+	s.counts.store.Add(1)
+	seen := sight{see: see}
+	began := time.Now()
+	if err := s.guard.TakeSeen(ctx, asks, out, seen.add); err != nil {
+		return err
+	}
+	// What denies may have been remembered on the way, and older than it says.
+	if len(seen.states) == len(asks) && !weir.Resolve(asks, slices.Clone(out)) {
+		seen.states = nil
+	}
+	heard := time.Now()
+	for i := range asks {
+		if asks[i].Limit.Unsynced(asks[i].Sync) > 0 {
+			s.learn(&asks[i], &out[i], &seen, i, began, heard)
+		}
+	}
+	return nil
+}
+
+// learn keeps a key at home, with what a take has shown of it.
+func (s *Store) learn(a *weir.Ask, d *weir.Decision, seen *sight, i int, began, heard time.Time) {
+	e := s.table.add(a.State)
+	if e == nil {
+		s.counts.noRoom.Add(1)
+		s.queue.makeRoom(heard)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ledger.limit == nil || !e.ledger.fits(a) {
+		e.ledger.init(a)
+	}
+	if i < len(seen.states) {
+		charged := int64(0)
+		if d.Charged {
+			charged = d.Cost
+		}
+		e.learn(seen.now, began, heard, seen.states[i], charged)
+	}
+	s.queue.add(e, heard.Add(e.ledger.every))
+}
+
+// sight is what a store told of a take.
+type sight struct {
+	see    func(weir.Instant, weir.State)
+	now    weir.Instant
+	states []weir.State
+}
+
+func (s *sight) add(now weir.Instant, state weir.State) {
+	s.now, s.states = now, append(s.states, slices.Clone(state))
+	if s.see != nil {
+		s.see(now, state)
+	}
+}
+
+// Settle settles receipts in the store: what is decided at home has none.
+func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	return s.guard.Settle(ctx, settlements)
+}
+
+// Reset forgets what was used of the keys, here and in the store. Other nodes may
+// still tell it what they have let pass, and see the reset within the time of Sync.
+func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
+	for _, k := range keys {
+		if e := s.table.get(k); e != nil {
+			e.mu.Lock()
+			e.ledger.forget()
+			e.mu.Unlock()
+		}
+	}
+	return s.guard.Reset(ctx, keys)
+}
+
+// Look is the states of asks in the store, with what this node has yet to tell.
+func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
+	now, states, err := s.guard.Look(ctx, asks)
+	if err != nil {
+		return now, states, err
+	}
+	for i := range asks {
+		e := s.table.get(asks[i].State)
+		if e == nil || asks[i].Sync == 0 {
+			continue
+		}
+		e.mu.Lock()
+		if e.ledger.fits(&asks[i]) && e.ledger.owed > 0 {
+			states[i] = e.ledger.charge(states[i], now, e.ledger.owed)
+		}
+		e.mu.Unlock()
+	}
+	return now, states, nil
+}

@@ -1,0 +1,54 @@
+package weir
+
+import "time"
+
+// MaxSync is the longest time that a process with Ask.Sync leaves the store
+// without news: longer ones count as this.
+const MaxSync = 10 * time.Second
+
+// Unsynced is the most events of one key that a process lets pass by itself before
+// the store has heard of them, when it tells the store within sync: as many as
+// pass in that time at the limit's pace, at least one, and never more than
+// pass at once. It is 0 for limits that a process can't keep by itself: a count
+// of 0, sliding-log, leaky-queue, warm-up, permits, anchored windows.
+func (l *Limit) Unsynced(sync time.Duration) int64 {
+	s := &l.spec
+	most := s.Count
+	switch s.Algorithm {
+	case GCRA, TokenBucket, LeakyBucket:
+		most = s.Burst
+	case FixedWindow, SlidingWindow:
+	case SlidingLog, LeakyQueue, WarmUp, Concurrent:
+		return 0
+	}
+	if sync <= 0 || s.Count == 0 || s.Anchored {
+		return 0
+	}
+	us := micros(min(sync, MaxSync))
+	return min(ceilDiv(times(s.Count, us), micros(s.Period)), most)
+}
+
+// BoundSynced is Bound where so many processes decide with Ask.Sync. Each may be
+// ahead of what the store knows by Unsynced events, so all of them together pass
+// no more than a limit does that is larger by the sum.
+func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64) int64 {
+	ahead := times(l.Unsynced(sync), int64(nodes))
+	us := micros(width)
+	if us <= 0 || ahead == 0 {
+		return l.Bound(width, largest)
+	}
+	algo := l.algo
+	switch a := algo.(type) {
+	case *gcra:
+		return plus(l.Bound(width, largest), ahead)
+	case *fixedWindow:
+		looser := *a
+		looser.count += ahead
+		algo = &looser
+	case *slidingWindow:
+		looser := *a
+		looser.count += ahead
+		algo = &looser
+	}
+	return algo.bound(us, min(max(largest, 1), l.algo.most()))
+}
