@@ -68,7 +68,11 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 	@for package in $(GOLDEN); do $(GO) test "$$package" -count 1 -update || exit 1; done
 
 bench: ## Run each benchmark shortly, to see that it works
-	$(GO) test -run '^$$' -bench . -benchtime 10ms ./...
+	$(GO) test -short -run '^$$' -bench . -benchtime 10ms ./...
+
+.PHONY: bench-memory
+bench-memory: ## Measure what keys and rules cost in memory
+	$(GO) test ./memstore -run '^$$' -bench Memory -benchtime 1x
 
 bench-check: ## Build, vet and test the measurements of bench/, modules of their own
 	cd bench && $(GO) vet ./... && $(GO) test ./...
