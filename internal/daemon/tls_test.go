@@ -233,6 +233,13 @@ func TestMutualTLS(t *testing.T) {
 			t.Error(name, failed)
 		}
 	}
+	certtest.Write(t, c.TLSKey, []byte("broken"))
+	r.daemon.Reload()
+	for config, want := range map[*tls.Config]string{nobody: "OK\n", known: "OK\nthe credentials in force are old (tls)"} {
+		if got, err := send(t, caller(t, config), http.MethodGet, "https://"+r.http+"/readyz", ""); err != nil || !strings.HasPrefix(got.body, want) || want == "OK\n" && got.body != want {
+			t.Error(got.body, err)
+		}
+	}
 	for path, want := range map[string]int{"/healthz": 200, "/healthcheck": 200, "/readyz": 200, "/v1/check": 403, "/auth": 403, "/json": 403, "/v1/settle": 403, "/none": 403, "//healthz": 403, "/healthz/": 403} {
 		if got, err := send(t, caller(t, nobody), http.MethodGet, "https://"+r.http+path, ""); err != nil || got.status != want {
 			t.Errorf("%s: %d %v", path, got.status, err)

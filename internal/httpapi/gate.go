@@ -64,8 +64,10 @@ type gate struct {
 	options GateOptions
 }
 
+// refuse also ends the connection, so that nobody holds one who may not come in.
 func (g *gate) refuse(w http.ResponseWriter, why Refusal, p *problem) {
 	g.options.Refused(why)
+	w.Header().Set("Connection", "close")
 	send(w, p)
 }
 

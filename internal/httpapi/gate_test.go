@@ -129,7 +129,7 @@ func TestGateToken(t *testing.T) {
 		{rightToken, 401, `Bearer realm="weir"`},
 	} {
 		w := g.ask(t, func(r *http.Request) { r.Header.Set("Authorization", c.authorization) })
-		if w.Code != c.want || w.Header().Get("WWW-Authenticate") != c.says || strings.Contains(w.Body.String(), "0123") {
+		if w.Code != c.want || w.Header().Get("WWW-Authenticate") != c.says || (w.Header().Get("Connection") == "close") != (w.Code != 204) || strings.Contains(w.Body.String(), "0123") {
 			t.Errorf("%q: %d %v %s", c.authorization, w.Code, w.Header(), w.Body)
 		}
 	}

@@ -102,7 +102,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.options.Observe(name, status, time.Since(start))
 	}()
 	switch {
-	case a.options.Certified && !found.anyone && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+	case !found.anyone && !a.known(r):
+		w.Header().Set("Connection", "close") // nobody holds one who may not come in
 		status = send(w, &problem{Status: http.StatusForbidden, Detail: "this daemon answers clients with a certificate only; show one, as curl does with --cert and --key"})
 	case !ok:
 		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; " + a.hint})
@@ -125,6 +126,11 @@ func (a *API) trace(found *route, w http.ResponseWriter, r *http.Request) (statu
 	}
 	status = found.of(r.Method)(w, r)
 	return status
+}
+
+// known is whether a request is of somebody who may ask.
+func (a *API) known(r *http.Request) bool {
+	return !a.options.Certified || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
 // scratch is the memory of one call, used again by later ones.

@@ -73,9 +73,14 @@ func ok(w http.ResponseWriter, detail string) int {
 	return http.StatusOK
 }
 
-func (a *API) ready(w http.ResponseWriter, _ *http.Request) int {
-	if a.options.Ready() {
+// ready says why, too, to those who may ask.
+func (a *API) ready(w http.ResponseWriter, r *http.Request) int {
+	switch {
+	case !a.options.Ready():
+	case a.known(r):
 		return ok(w, a.options.Detail())
+	default:
+		return ok(w, "")
 	}
 	return send(w, &problem{Status: http.StatusServiceUnavailable, Detail: "no rules are loaded, or the daemon is about to stop; ask another one"})
 }
