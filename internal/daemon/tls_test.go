@@ -352,10 +352,28 @@ func TestRotateClientCA(t *testing.T) {
 	if failed := everywhere(t, r, old); len(failed) > 0 {
 		t.Error(failed)
 	}
+	sessions := config(before) // of the HTTP door
+	resumes := func() (resumed, believed bool) {
+		c, err := (&tls.Dialer{Config: sessions}).DialContext(t.Context(), "tcp", r.http)
+		if err != nil {
+			return false, false
+		}
+		defer c.Close()
+		_, err = io.WriteString(c, "GET /auth HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n\r\n")
+		answer, _ := io.ReadAll(c) // or it is refused
+		return c.(*tls.Conn).ConnectionState().DidResume, err == nil && bytes.HasPrefix(answer, []byte("HTTP/1.1 400 "))
+	}
+	resumes()
+	if resumed, believed := resumes(); !resumed || !believed {
+		t.Fatal("nothing to resume", resumed, believed)
+	}
 	certtest.Write(t, c.TLSClientCA, after.PEM)
 	r.daemon.Reload()
 	if failed := everywhere(t, r, old); len(failed) != 4 {
 		t.Error(failed)
+	}
+	if _, believed := resumes(); believed {
+		t.Error("a session outlives its CA")
 	}
 	if failed := everywhere(t, r, config(after)); len(failed) > 0 {
 		t.Error(failed)
