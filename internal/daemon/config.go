@@ -141,8 +141,7 @@ func (c *Config) check() error {
 		case err != nil:
 			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
 		case door.flag == "--admin" && !address.IP.IsLoopback() && c.AdminTokenFile == "":
-			errs = append(errs, &ConfigError{door.flag, door.address + " can be reached from elsewhere, where the admin door needs a token; " +
-				"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin})
+			errs = append(errs, adminNeedsToken(door.address))
 		}
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
@@ -159,6 +158,11 @@ func (c *Config) adminLocal() bool {
 
 // CheckStore says whether a daemon can keep its counts there; it fails as New.
 func CheckStore(url string) error { return (&Config{Store: url}).checkStore() }
+
+func adminNeedsToken(address string) error {
+	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin door needs a token; " +
+		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
+}
 
 func (c *Config) checkStore() error {
 	scheme, rest, ok := strings.Cut(c.Store, ":")

@@ -209,6 +209,10 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 			return o, fmt.Errorf("open the %s door: %w", door.name, err)
 		}
 		opened = append(opened, l)
+		// A name may have two answers: what was looked up to check is not what counts.
+		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && d.config.AdminTokenFile == "" && (!ok || !at.IP.IsLoopback()) {
+			return o, adminNeedsToken(door.address)
+		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
 	return o, nil
