@@ -24,6 +24,7 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	httpTime prometheus.Observer
 	grpcTime prometheus.Observer
+	grpcOK   prometheus.Counter // looked up once: it is counted by every call
 	bounds   *prometheus.CounterVec
 	panics   *prometheus.CounterVec
 	open     *prometheus.GaugeVec
@@ -88,6 +89,7 @@ func newMetrics(r prometheus.Registerer, version string, store *memstore.Store, 
 	for _, why := range httpapi.Refusals() {
 		m.refusals.WithLabelValues(string(why))
 	}
+	m.grpcOK = m.calls.WithLabelValues("grpc", "ShouldRateLimit", codes.OK.String())
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "1; its labels tell what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
@@ -134,7 +136,11 @@ func (m *metrics) adminCall(route string, status int, _ time.Duration) {
 }
 
 func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
-	m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+	if code == codes.OK {
+		m.grpcOK.Inc()
+	} else {
+		m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+	}
 	m.grpcTime.Observe(took.Seconds())
 }
 

@@ -32,6 +32,10 @@ const (
 	// maxStreams is how many calls a connection may have in flight. More wait at
 	// the client.
 	maxStreams = 4096
+	// workers is how many goroutines wait for calls. One that is made for a call
+	// alone grows its stack each time, which was a fifth of a call's cost. When all
+	// are busy, calls get goroutines of their own; idle, they hold 8 KiB each.
+	workers = 256
 	// maxHeaders is how large the metadata of a call may be.
 	maxHeaders = 16 << 10
 	// handshake is how long a connection may take to be set up.
@@ -114,6 +118,7 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(handshake),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
