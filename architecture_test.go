@@ -59,6 +59,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/redisstore weir/memcachestore weir/client", "weir/... -weir -weir/internal/guard", "a store adapts one dependency to the contract of the root"},
 	{"weir/internal/guard", "weir/... -weir", "it goes around any store"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
 	{"weir/internal/accesslog", "third-party weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay", "net/http third-party -go.yaml.in/yaml/...", "a replay is computed from a log alone"},
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},

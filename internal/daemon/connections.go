@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-limit/weir/internal/overload"
 )
 
 // The bounds of a door's connections.
@@ -48,7 +50,8 @@ type bounded struct {
 	closing sync.Once
 	leaving atomic.Bool
 	metrics connectionMetrics
-	silent  time.Duration // for how long, to lose its place
+	gate    *overload.Gate // nil: there is none
+	silent  time.Duration  // for how long, to lose its place
 
 	mu   sync.Mutex
 	open map[*slot]struct{}
@@ -73,6 +76,9 @@ func (l *bounded) Accept() (net.Conn, error) {
 	if !l.room() {
 		_ = c.Close() // nothing was said yet
 		return nil, net.ErrClosed
+	}
+	if l.gate != nil && l.gate.Full() {
+		time.Sleep(overload.Newcomer)
 	}
 	l.metrics.open.Inc()
 	s := &slot{Conn: c, listener: l}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/internal/tracing"
@@ -37,6 +38,9 @@ type Daemon struct {
 	registry *prometheus.Registry
 	draining atomic.Bool
 	keys     keys
+	watcher  *overload.Watcher
+	httpGate overload.Gate
+	grpcGate overload.Gate
 	looking  sync.Mutex        // held to look at keys
 	traces   *tracing.Settings // nil: there are no traces
 	tracer   *tracing.Tracer   // likewise
@@ -60,7 +64,9 @@ func New(c Config) (*Daemon, error) {
 		config: c, source: from, store: memstore.New(memstore.Options{}), denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
+	d.watcher = overload.NewWatcher(&d.httpGate, &d.grpcGate)
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
+	d.registry.MustRegister(d.overloadMetrics()...)
 	keys.register(d.registry)
 	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.store, nil), d.metrics.decided)
@@ -120,6 +126,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if o.respAt != nil {
 		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
 	}
+	g.Go(func() error { return d.watcher.Run(broken) })
 	if d.source != nil {
 		g.Go(func() error {
 			d.source.Watch(broken, d.reloaded)
@@ -157,17 +164,20 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
+		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
 		Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
 		return o, err
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
+		Gate: &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
 		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
 		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(api))
+	o.http.ConnContext = httpapi.ConnContext
 	admin, err := d.gate(d.adminHandler())
 	if err != nil {
 		return o, err
@@ -215,6 +225,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
+	o.httpAt.gate, o.grpcAt.gate = &d.httpGate, &d.grpcGate
 	return o, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -33,6 +34,11 @@ type Options struct {
 	Certified bool
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
+	// Gate says how much the door may take. Nil takes everything.
+	Gate *overload.Gate
+	// Refused is called for each request that is refused because too much is
+	// asked, with the reason.
+	Refused func(reason string)
 	// Observe is called after each call with the path of its route, or "other".
 	Observe func(route string, status int, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
@@ -77,6 +83,12 @@ func (o *Options) fill() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Gate == nil {
+		o.Gate = new(overload.Gate)
+	}
+	if o.Refused == nil {
+		o.Refused = func(string) {}
+	}
 	if o.Observe == nil {
 		o.Observe = func(string, int, time.Duration) {}
 	}
@@ -110,6 +122,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !found.allows(r.Method):
 		w.Header().Set("Allow", found.allow())
 		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})
+	case !found.always && !a.admit(r):
+		status = busy(w)
 	case a.options.Trace != nil:
 		status = a.trace(&found, w, r)
 	default:

@@ -1,0 +1,189 @@
+// Command overload offers weir serve five times what it can do and shows what
+// comes of it: make bench-overload. The server has one processor, the generator
+// the other.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-limit/weir/bench/internal/load"
+	"github.com/weir-limit/weir/bench/internal/server"
+	"github.com/weir-limit/weir/bench/internal/traffic"
+)
+
+// deadline is when Envoy gives up a call, unless it is told otherwise. What is
+// answered later is no goodput.
+const deadline = 20 * time.Millisecond
+
+func main() {
+	times := flag.Float64("times", 5, "how much is offered, of what the server can do")
+	weir := flag.String("weir", "../bin/weir", "the daemon's program")
+	short := flag.Bool("short", false, "take a fifth of the time")
+	flag.Parse()
+	if os.Getenv("WEIR_BENCH_PINNED") == "" {
+		fail(pinned())
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	last := 5 * time.Second
+	if *short {
+		last = time.Second
+	}
+	fail(run(ctx, *weir, *times, last))
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "overload:", err)
+		os.Exit(1)
+	}
+}
+
+// pinned runs this program again on the last processor alone.
+func pinned() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("taskset", append([]string{"-c", fmt.Sprint(runtime.NumCPU() - 1), self}, os.Args[1:]...)...)
+	cmd.Env = append(os.Environ(), "WEIR_BENCH_PINNED=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func run(ctx context.Context, weir string, times float64, last time.Duration) error {
+	dir, err := os.MkdirTemp("", "weir-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	rules := filepath.Join(dir, "bench.yaml")
+	if err := os.WriteFile(rules, []byte(traffic.Rules), 0o600); err != nil {
+		return err
+	}
+	const any = "127.0.0.1:0"
+	p, err := server.Start(ctx, 0, []string{"GOMAXPROCS=1"}, weir, "serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any)
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "door\tconnections\tcan do\toffered\tin time\tof what it can\tp50\tp99\tlate\trefused\tafter p50\tgiven up: unsent\tunanswered\tother doors\t\n")
+	defer out.Flush()
+	if err := grpc(p, out, times, last); err != nil {
+		return err
+	}
+	return http(p, out, times, last)
+}
+
+// best is the most that a closed loop gets of a door: what it can do.
+func best(inFlight []int, run func(inFlight int) (*load.Result, error)) (float64, error) {
+	can := 0.0
+	for _, n := range inFlight {
+		r, err := run(n)
+		if err != nil {
+			return 0, err
+		}
+		can = max(can, r.Rate())
+	}
+	return can, nil
+}
+
+// grpc measures the gRPC door with few clients and with many.
+func grpc(p *server.Process, out *tabwriter.Writer, times float64, last time.Duration) error {
+	bodies, err := traffic.GRPC(3)
+	if err != nil {
+		return err
+	}
+	can, err := best([]int{64, 64, 128, 256}, func(n int) (*load.Result, error) {
+		return load.ClosedH2(p.Addresses["grpc"], n, bodies, last/2)
+	})
+	if err != nil {
+		return err
+	}
+	for _, connections := range []int{4, 32, 256} {
+		o := load.Open{Address: p.Addresses["grpc"], Connections: connections, Rate: times * can, Deadline: deadline, Bodies: bodies, Last: last}
+		health := watch(p)
+		t, err := o.H2()
+		if err != nil {
+			return err
+		}
+		print(out, "gRPC", connections, can, t, health())
+		time.Sleep(2 * time.Second) // until the limit is gone
+	}
+	return nil
+}
+
+// http measures the HTTP door.
+func http(p *server.Process, out *tabwriter.Writer, times float64, last time.Duration) error {
+	requests := traffic.Check()
+	can, err := best([]int{32, 64, 128}, func(n int) (*load.Result, error) {
+		return load.ClosedH1(p.Addresses["http"], n, requests, last/2)
+	})
+	if err != nil {
+		return err
+	}
+	for _, connections := range []int{256, 2048} {
+		o := load.Open{Address: p.Addresses["http"], Connections: connections, Rate: times * can, Deadline: deadline, Bodies: requests, Last: last}
+		health := watch(p)
+		t, err := o.H1()
+		if err != nil {
+			return err
+		}
+		print(out, "HTTP", connections, can, t, health())
+		time.Sleep(2 * time.Second) // until the limit is gone
+	}
+	return nil
+}
+
+func print(out *tabwriter.Writer, door string, connections int, can float64, t *load.Tally, health string) {
+	slices.Sort(t.Latencies)
+	slices.Sort(t.Refusal)
+	rate := func(n int64) string { return fmt.Sprintf("%.0f/s", float64(n)/t.Took.Seconds()) }
+	fmt.Fprintf(out, "%s\t%d\t%.0f/s\t%s\t%s\t%.0f %%\t%v\t%v\t%s\t%s\t%v\t%s\t%s\t%s\t\n",
+		door, connections, can, rate(t.Offered), rate(t.Answered), 100*t.Rate()/can,
+		quantile(t.Latencies, 0.5), quantile(t.Latencies, 0.99), rate(t.Late), rate(t.Refused), quantile(t.Refusal, 0.5),
+		rate(t.Unsent), rate(t.Expired), health)
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(10 * time.Microsecond)
+}
+
+// watch asks the admin door for metrics, each time on a new connection, until
+// it is called; it says how many answers came and the slowest.
+func watch(p *server.Process) func() string {
+	done, said := make(chan struct{}), make(chan string)
+	go func() {
+		asked, ok, worst := 0, 0, time.Duration(0)
+		for {
+			select {
+			case <-done:
+				said <- fmt.Sprintf("%d of %d, ≤ %v", ok, asked, worst.Round(time.Millisecond))
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			asked++
+			start := time.Now()
+			if load.Get(p.Addresses["http"], "/healthz") == nil && load.Get(p.Addresses["admin"], "/debug/pprof/cmdline") == nil {
+				ok++
+			}
+			worst = max(worst, time.Since(start))
+		}
+	}()
+	return func() string { close(done); return <-said }
+}

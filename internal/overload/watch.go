@@ -1,0 +1,97 @@
+package overload
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// probeEvery is how often the wait is measured.
+const probeEvery = 10 * time.Millisecond
+
+// Watcher measures how long work waits, and sets gates by it.
+type Watcher struct {
+	gates       []*Gate
+	controllers []controller
+	wait        atomic.Int64 // the last one
+}
+
+// NewWatcher watches for gates, which stay open until Run.
+func NewWatcher(gates ...*Gate) *Watcher {
+	return &Watcher{gates: gates, controllers: make([]controller, len(gates))}
+}
+
+// Wait is how long work waited when it was last measured.
+func (w *Watcher) Wait() time.Duration { return time.Duration(w.wait.Load()) }
+
+// Run measures until ctx ends, and returns nil then. A byte through a pipe waits
+// as requests do: until the process looks for what has come, and then until it
+// is its turn.
+func (w *Watcher) Run(ctx context.Context) error {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("watch for overload: %w", err)
+	}
+	var g sync.WaitGroup
+	start := time.Now()
+	g.Go(func() {
+		defer out.Close()
+		w.send(ctx, out, start)
+	})
+	w.receive(in, start)
+	g.Wait()
+	return in.Close()
+}
+
+// send writes the time, until the reader is gone.
+func (w *Watcher) send(ctx context.Context, out *os.File, start time.Time) {
+	every := time.NewTicker(probeEvery)
+	defer every.Stop()
+	var stamp [8]byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		binary.LittleEndian.PutUint64(stamp[:], uint64(time.Since(start)))
+		if _, err := out.Write(stamp[:]); err != nil {
+			return
+		}
+	}
+}
+
+// receive reads until the writer is gone.
+func (w *Watcher) receive(in *os.File, start time.Time) {
+	var stamp [8]byte
+	var waits []time.Duration // in this interval
+	began := time.Duration(0)
+	for {
+		if _, err := io.ReadFull(in, stamp[:]); err != nil {
+			return
+		}
+		now := time.Since(start)
+		wait := now - time.Duration(binary.LittleEndian.Uint64(stamp[:]))
+		w.wait.Store(int64(wait))
+		for _, g := range w.gates {
+			// It opens later than it shuts, so that it does not flutter.
+			g.SetShut(wait > lost || wait > most && g.Shut())
+		}
+		waits = append(waits, wait)
+		if now-began < interval {
+			continue
+		}
+		slices.Sort(waits)
+		for i, g := range w.gates {
+			decided, late := float64(g.decided.Swap(0)), float64(g.late.Swap(0))
+			g.SetLimit(w.controllers[i].tick(waits[len(waits)/2], decided/(now-began).Seconds(), late/max(decided+late, 1)))
+		}
+		began, waits = now, waits[:0]
+	}
+}
