@@ -17,7 +17,9 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // or the door would not even try to unpack
+	"google.golang.org/grpc/status"
 )
 
 // others are answered, whatever else goes on.
@@ -26,13 +28,18 @@ func others(t *testing.T, r *running) {
 	stub := rls.NewRateLimitServiceClient(client(t, r.grpc))
 	for i := range 20 {
 		key := fmt.Sprint("other", i)
-		if status, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", strings.Replace(demoCheck, "bob", key, 1)); status != 200 {
-			t.Errorf("another client: %d %s", status, body)
+		if code, body := do(t, http.MethodPost, "http://"+r.http+"/v1/check", strings.Replace(demoCheck, "bob", key, 1)); code != 200 {
+			t.Errorf("another client: %d %s", code, body)
 		}
 		q := &rls.RateLimitRequest{Domain: "demo", Descriptors: []*ratelimit.RateLimitDescriptor{{
 			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "client_id", Value: key}},
 		}}}
-		if answer, err := stub.ShouldRateLimit(t.Context(), q); err != nil || answer.OverallCode != rls.RateLimitResponse_OK {
+		answer, err := stub.ShouldRateLimit(t.Context(), q)
+		for status.Code(err) == codes.Unavailable { // too much is asked, on a busy machine: "ask again later"
+			time.Sleep(time.Millisecond)
+			answer, err = stub.ShouldRateLimit(t.Context(), q)
+		}
+		if err != nil || answer.OverallCode != rls.RateLimitResponse_OK {
 			t.Errorf("another client: %v %v", answer, err)
 		}
 	}

@@ -80,8 +80,9 @@ func (w *Watcher) receive(in *os.File, start time.Time) {
 		wait := now - time.Duration(binary.LittleEndian.Uint64(stamp[:]))
 		w.wait.Store(int64(wait))
 		for _, g := range w.gates {
-			// It opens later than it shuts, so that it does not flutter.
-			g.SetShut(wait > lost || wait > most && g.Shut())
+			// A process that is held up for once stays open. It opens later than it
+			// shuts, so that it does not flutter.
+			g.SetShut(g.Limit() > 0 && (wait > lost || wait > most && g.Shut()))
 		}
 		waits = append(waits, wait)
 		if now-began < interval {
