@@ -134,7 +134,7 @@ func TestForgotten(t *testing.T) {
 	recall(t, l, late)
 	clock.now++
 	forgotten(t, l, late, "denied at 2000-01-01T00:00:00Z")
-	if s := d.Stats(); s.Kept != 3 || s.Large != 1 {
+	if s := d.Stats(); s.Kept != 2 || s.Large != 1 {
 		t.Errorf("%+v", s)
 	}
 	d.Sweep(clock.now.Time())
@@ -151,6 +151,22 @@ func TestForgotten(t *testing.T) {
 func isRequestError(err error) bool {
 	_, ok := errors.AsType[*rules.RequestError](err)
 	return ok
+}
+
+// TestLostOnce: a denial is counted as lost for one reason, and as kept for none
+// of it.
+func TestLostOnce(t *testing.T) {
+	l, _ := newClocked(t, explainRules)
+	d := remember(t, l)
+	large := ask(descriptor("zero=" + strings.Repeat("x", 4000)))
+	large.Descriptors = append(large.Descriptors, large.Descriptors[0], large.Descriptors[0])
+	const denials = 100
+	for range denials {
+		check(t, l, large)
+	}
+	if s := d.Stats(); s != (rules.DenialStats{Large: denials}) {
+		t.Errorf("%+v", s)
+	}
 }
 
 // TestSweepRules: old rules are let go when their denials are.

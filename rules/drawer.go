@@ -47,7 +47,7 @@ func (d *drawer) place(h head) int {
 	i := len(d.heads)
 	if i < drawerSize {
 		d.heads, d.bodies = append(d.heads, head{}), append(d.bodies, body{})
-	} else if i = d.victim(h.at); !d.heads[i].over(h.at) {
+	} else if i = d.victim(h.at); d.heads[i].kept == whole && !d.heads[i].over(h.at) {
 		d.overwritten++
 	}
 	if gone := &d.heads[i]; gone.kept != nothing && gone.rule == h.rule {
@@ -118,7 +118,7 @@ func (d *drawer) stats(s *DenialStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.heads {
-		if d.heads[i].kept != expired {
+		if d.heads[i].kept == whole {
 			s.Kept++
 		}
 	}
