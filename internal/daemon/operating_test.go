@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/tracing/collectortest"
 )
 
 // TestMetricsAreDocumented: the table of docs/operating.md has each metric that a
@@ -36,6 +37,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collectortest.Start(t, false).GRPC)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
 	c.Rules = rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value: \"*\", limits: [1/s], value_to_metric: true}\n")
