@@ -140,7 +140,11 @@ func (b *body) write(r *Request, seen *sight) bool {
 		b.erase()
 		return false
 	}
+	before := len(b.text)
 	b.text, b.overrides = seen.append(appendRequest(slices.Grow(b.text[:0], size), r)), nil
+	if n := len(b.text); n < before {
+		clear(b.text[n:before]) // what was there is not kept any longer
+	}
 	for i := range r.Descriptors {
 		if l := r.Descriptors[i].Override; l != nil {
 			if b.overrides == nil {
