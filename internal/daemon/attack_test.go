@@ -99,6 +99,19 @@ func TestHeaderBombs(t *testing.T) {
 	others(t, r)
 }
 
+// TestHeaderBound: a head is answered up to the bound that documents tell.
+func TestHeaderBound(t *testing.T) {
+	r := start(t, Config{})
+	for size, want := range map[int]string{19 << 10: "HTTP/1.1 200 OK", 21 << 10: "HTTP/1.1 431 Request Header Fields Too Large"} {
+		c := dial(t, r.http)
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
+		b, _ := io.ReadAll(c) // it may be reset, as there is more to come than is read
+		if !strings.HasPrefix(string(b), want+"\r\n") {
+			t.Errorf("%d bytes: %.100q, want %s", size, b, want)
+		}
+	}
+}
+
 // allocated is how much memory was asked for so far, in this process.
 func allocated() uint64 {
 	var m runtime.MemStats

@@ -22,7 +22,7 @@ const (
 	readTimeout       = 10 * time.Second // less than writeTimeout, so that the slow get an answer
 	writeTimeout      = 15 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
+	maxHeaderBytes    = 16 << 10 // net/http reads 4 KiB more of HTTP/1.1
 	// maxStreams is how many calls a connection of HTTP/2 has at a time. More wait
 	// at the client.
 	maxStreams = 250
