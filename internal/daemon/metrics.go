@@ -188,6 +188,11 @@ func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(stri
 
 func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 
+// protocolBroken counts what is no HTTP/2, as the Redis door what is no command.
+func (m *metrics) protocolBroken(door string) func() {
+	return m.calls.WithLabelValues(door, "protocol", "ERR").Inc
+}
+
 func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
 
 func (m *metrics) overload(door string, reasons []string) func(reason string) {

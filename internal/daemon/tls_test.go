@@ -20,6 +20,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -416,6 +417,39 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 	if failed := everywhere(t, r, &tls.Config{RootCAs: ca.Pool()}); len(failed) > 0 {
 		t.Error(failed)
+	}
+}
+
+// TestNoNoise: who does not keep to HTTP/2 is counted. The log has nothing of it:
+// neither lines without end, nor addresses and words of clients.
+func TestNoNoise(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	log, logger := newLog()
+	c.Log = logger
+	r := start(t, c)
+	log.until(t, "msg=ready")
+	config := &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"h2"}}
+	const (
+		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		goAway   = "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"
+		noStream = "\x00\x00\x01\x00\x00\x00\x00\x00\x00x"
+	)
+	for i, says := range []string{"GET /words-of-a-client HTTP/1.1\r\n\r\n", http2.ClientPreface + settings + goAway, http2.ClientPreface + settings + noStream} {
+		nc, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if _, err := io.WriteString(nc, says); err != nil {
+			t.Fatal(err)
+		}
+		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_calls_total{code="ERR",door="http",route="protocol"} %d`, i+1))
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if log.text.Len() > 0 {
+		t.Error(log.text.String())
 	}
 }
 
