@@ -79,19 +79,32 @@ func run(ctx context.Context, weir string, times float64, last time.Duration) er
 	}
 	defer p.Stop()
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "door\tconnections\tcan do\toffered\tin time\tof what it can\tp50\tp99\tlate\trefused\tafter p50\tgiven up: unsent\tunanswered\tother doors\t\n")
+	fmt.Fprintf(out, "door\tconnections\tpatience\tcan do\toffered\tin time\tof what it can\tp50\tp99\tlate\trefused\tafter p50\tgiven up: unsent\tunanswered\tprocessors: server\tothers\tother doors\t\n")
 	defer out.Flush()
-	if err := grpc(p, out, times, last); err != nil {
+	o := overloading{p, out, times, last}
+	if err := o.grpc(); err != nil {
 		return err
 	}
-	return http(p, out, times, last)
+	return o.http()
+}
+
+// patience is how long a call waits for a free stream or connection, where it
+// does not wait until its deadline.
+const patience = 2 * time.Millisecond
+
+// overloading offers a server more than it can do.
+type overloading struct {
+	server *server.Process
+	out    *tabwriter.Writer
+	times  float64
+	last   time.Duration
 }
 
 // best is the most that a closed loop gets of a door: what it can do.
-func best(inFlight []int, run func(inFlight int) (*load.Result, error)) (float64, error) {
+func (o *overloading) best(inFlight []int, run func(inFlight int, last time.Duration) (*load.Result, error)) (float64, error) {
 	can := 0.0
 	for _, n := range inFlight {
-		r, err := run(n)
+		r, err := run(n, o.last/5)
 		if err != nil {
 			return 0, err
 		}
@@ -100,61 +113,67 @@ func best(inFlight []int, run func(inFlight int) (*load.Result, error)) (float64
 	return can, nil
 }
 
-// grpc measures the gRPC door with few clients and with many.
-func grpc(p *server.Process, out *tabwriter.Writer, times float64, last time.Duration) error {
+// grpc measures the gRPC door with few clients and with many, and with clients
+// that wait until the deadline.
+func (o *overloading) grpc() error {
 	bodies, err := traffic.GRPC(3)
 	if err != nil {
 		return err
 	}
-	can, err := best([]int{64, 64, 128, 256}, func(n int) (*load.Result, error) {
-		return load.ClosedH2(p.Addresses["grpc"], n, bodies, last/2)
-	})
-	if err != nil {
-		return err
-	}
+	at := o.server.Addresses["grpc"]
 	for _, connections := range []int{4, 32, 256} {
-		o := load.Open{Address: p.Addresses["grpc"], Connections: connections, Rate: times * can, Deadline: deadline, Bodies: bodies, Last: last}
-		health := watch(p)
-		t, err := o.H2()
+		can, err := o.best(slices.Compact([]int{max(64, connections), max(128, connections), 256, 512}), func(n int, last time.Duration) (*load.Result, error) {
+			return load.ClosedH2(at, connections, n, bodies, last)
+		})
 		if err != nil {
 			return err
 		}
-		print(out, "gRPC", connections, can, t, health())
-		time.Sleep(2 * time.Second) // until the limit is gone
+		for _, patience := range []time.Duration{patience, deadline} {
+			l := load.Open{Address: at, Connections: connections, Rate: o.times * can, Deadline: deadline, Patience: patience, Bodies: bodies, Last: o.last}
+			if err := o.offer("gRPC", can, l, l.H2); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 // http measures the HTTP door.
-func http(p *server.Process, out *tabwriter.Writer, times float64, last time.Duration) error {
+func (o *overloading) http() error {
 	requests := traffic.Check()
-	can, err := best([]int{32, 64, 128}, func(n int) (*load.Result, error) {
-		return load.ClosedH1(p.Addresses["http"], n, requests, last/2)
-	})
-	if err != nil {
-		return err
-	}
+	at := o.server.Addresses["http"]
 	for _, connections := range []int{256, 2048} {
-		o := load.Open{Address: p.Addresses["http"], Connections: connections, Rate: times * can, Deadline: deadline, Bodies: requests, Last: last}
-		health := watch(p)
-		t, err := o.H1()
+		can, err := o.best([]int{32, 64, 128, connections}, func(n int, last time.Duration) (*load.Result, error) {
+			return load.ClosedH1(at, n, requests, last)
+		})
 		if err != nil {
 			return err
 		}
-		print(out, "HTTP", connections, can, t, health())
-		time.Sleep(2 * time.Second) // until the limit is gone
+		l := load.Open{Address: at, Connections: connections, Rate: o.times * can, Deadline: deadline, Patience: patience, Bodies: requests, Last: o.last}
+		if err := o.offer("HTTP", can, l, l.H1); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func print(out *tabwriter.Writer, door string, connections int, can float64, t *load.Tally, health string) {
+// offer runs a load and prints what came of it.
+func (o *overloading) offer(door string, can float64, l load.Open, run func() (*load.Tally, error)) error {
+	health, used := watch(o.server), server.Use(o.server)
+	t, err := run()
+	if err != nil {
+		return err
+	}
+	own, others := used()
 	slices.Sort(t.Latencies)
 	slices.Sort(t.Refusal)
 	rate := func(n int64) string { return fmt.Sprintf("%.0f/s", float64(n)/t.Took.Seconds()) }
-	fmt.Fprintf(out, "%s\t%d\t%.0f/s\t%s\t%s\t%.0f %%\t%v\t%v\t%s\t%s\t%v\t%s\t%s\t%s\t\n",
-		door, connections, can, rate(t.Offered), rate(t.Answered), 100*t.Rate()/can,
+	fmt.Fprintf(o.out, "%s\t%d\t%v\t%.0f/s\t%s\t%s\t%.0f %%\t%v\t%v\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.2f\t%s\t\n",
+		door, l.Connections, l.Patience, can, rate(t.Offered), rate(t.Answered), 100*t.Rate()/can,
 		quantile(t.Latencies, 0.5), quantile(t.Latencies, 0.99), rate(t.Late), rate(t.Refused), quantile(t.Refusal, 0.5),
-		rate(t.Unsent), rate(t.Expired), health)
+		rate(t.Unsent), rate(t.Expired), own, others, health())
+	time.Sleep(time.Second) // until calls that were given up are gone
+	return nil
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {

@@ -11,8 +11,12 @@ type Open struct {
 	Connections int
 	Rate        float64       // calls per second in all
 	Deadline    time.Duration // when a caller gives up; 0: never
-	Bodies      [][]byte
-	Last        time.Duration
+	// Patience is how long a call waits for a stream or connection that is free,
+	// in order. With the deadline, only calls are sent that are about to be given
+	// up.
+	Patience time.Duration
+	Bodies   [][]byte
+	Last     time.Duration
 }
 
 // Tally is what came of an open load. Latencies count from when a call was due.
@@ -20,7 +24,7 @@ type Tally struct {
 	Result
 
 	Offered int64 // calls that were due
-	Unsent  int64 // of them, those that had no stream before their deadline
+	Unsent  int64 // of them, those that had no stream in their patience
 	Expired int64 // of them, those that were given up on the way
 	Late    int64 // answers that came after the deadline
 	Refusal []time.Duration
@@ -65,11 +69,6 @@ func (o *Open) H2() (*Tally, error) {
 	return tally, nil
 }
 
-// patience is how long a call waits for a stream or connection that is free.
-// Envoy gives up at once, by its circuit breakers. Who waits until the deadline
-// instead, in order, sends only calls that are about to be given up.
-const patience = 2 * time.Millisecond
-
 // send sends what is due at each tick. Each connection is a client of its own.
 func (o *Open) send(conns []*H2, start time.Time, t *Tally) {
 	gap := time.Duration(float64(time.Second) / o.Rate * float64(len(conns)))
@@ -81,7 +80,7 @@ func (o *Open) send(conns []*H2, start time.Time, t *Tally) {
 			due := max(int64(now.Sub(begin)/gap), 0)
 			t.Offered += due
 			if o.Deadline > 0 {
-				for ; first[i] < due && begin.Add(time.Duration(first[i])*gap).Before(now.Add(-patience)); first[i]++ {
+				for ; first[i] < due && begin.Add(time.Duration(first[i])*gap).Before(now.Add(-o.Patience)); first[i]++ {
 					t.Unsent++
 				}
 				t.Expired += c.Expire(now.Add(-o.Deadline))

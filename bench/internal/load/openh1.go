@@ -32,7 +32,7 @@ func (o *Open) hand(due chan<- time.Time, start time.Time, t *Tally) {
 	gap, first := time.Duration(float64(time.Second)/o.Rate), int64(0)
 	for now := start; now.Sub(start) < o.Last; now = time.Now() {
 		t.Offered = int64(now.Sub(start) / gap)
-		for old := now.Add(-patience); first < t.Offered && start.Add(time.Duration(first)*gap).Before(old); first++ {
+		for old := now.Add(-o.Patience); first < t.Offered && start.Add(time.Duration(first)*gap).Before(old); first++ {
 			t.Unsent++
 		}
 		free := true
