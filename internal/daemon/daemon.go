@@ -64,6 +64,7 @@ func New(c Config) (*Daemon, error) {
 		config: c, source: from, store: memstore.New(memstore.Options{}), denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
+	d.grpcGate.Standing = true
 	d.watcher = overload.NewWatcher(&d.httpGate, &d.grpcGate)
 	d.metrics = newMetrics(d.registry, c.Version, d.store, d.ready)
 	d.registry.MustRegister(d.overloadMetrics()...)
@@ -225,7 +226,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
-	o.httpAt.gate, o.grpcAt.gate = &d.httpGate, &d.grpcGate
+	o.httpAt.gate, o.httpAt.left = &d.httpGate, d.metrics.overrun.WithLabelValues("http", "left")
 	return o, nil
 }
 

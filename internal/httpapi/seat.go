@@ -24,7 +24,6 @@ func ConnContext(ctx context.Context, _ net.Conn) context.Context {
 func (a *API) admit(r *http.Request) bool {
 	seat, ok := r.Context().Value(seatKey{}).(*overload.Seat)
 	if !ok || a.options.Gate.Take(seat) {
-		a.options.Gate.Decided()
 		return true
 	}
 	a.options.Refused(ReasonSeat)

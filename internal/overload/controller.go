@@ -3,49 +3,51 @@ package overload
 import "time"
 
 const (
-	// interval is how often the limit changes. What waits too long half of that
-	// time waits for more than chance.
-	interval = 100 * time.Millisecond
-	// patience is how many intervals in a row it takes until there is a limit: a
-	// process that is held up, as by a quota of processor time, is not overloaded.
-	patience = 3
-	// lateMost is which part of calls may be late without being too many.
-	lateMost = 1.0 / 16
+	// interval is how often the limit changes.
+	interval = 50 * time.Millisecond
 	// least is the lowest limit: few enough not to wait for long, enough to keep
 	// processors busy.
 	least = 64
+	// perProcessor is how many calls in flight wait for about target when one
+	// takes 10 to 20 µs.
+	perProcessor = 256
+	// perConnection is how many calls a connection may have where there is time
+	// for all of them.
+	perConnection = 16
 	// unlimited is from where on there is no limit.
 	unlimited = 1 << 14
 )
 
-// controller finds how many calls in flight wait for target: by Little's law
-// those that are decided in that time. The zero controller has no limit.
+// controller finds how many calls in flight wait for target.
 type controller struct {
 	limit float64
-	over  int // intervals in a row in which there was too much
+	// first is the limit that a door begins with, or, unless it stands, gets when
+	// there is too much.
+	first    float64
+	standing bool // there is always a limit
 }
 
-// tick takes what happened in an interval: how long work waited, how many calls
-// were decided in a second, and which part of the calls was late. It returns
-// the limit, or 0.
-func (c *controller) tick(wait time.Duration, rate, late float64) int {
-	if late > lateMost {
-		wait = max(wait, most+1) // it waited where nobody measures
-	}
-	if wait > most {
-		c.over++
-	} else {
-		c.over = 0
-	}
+// tick takes what happened in an interval: how long work waited, how many
+// connections were in use, and how many calls are being decided. It returns the
+// limit, or 0.
+func (c *controller) tick(wait time.Duration, connections, deciding int64) int {
 	switch {
-	case c.limit == 0 && c.over >= patience:
-		c.limit = max(rate*target.Seconds(), least)
-	case c.limit > 0 && wait > target:
-		c.limit = max(c.limit*max(0.5, float64(target)/float64(wait)), least)
-	case c.limit > 0 && wait < target/2:
+	case c.limit == 0 && wait > lost:
+		c.limit = c.first
+	case wait > most:
+		c.limit *= max(0.25, float64(target)/float64(wait))
+	case wait < target/2:
 		c.limit += c.limit / 8
 	}
-	if c.limit > unlimited {
+	if c.limit > 0 {
+		c.limit = max(c.limit, least)
+	}
+	// Calls that are being decided and wait for no processor wait for a store.
+	ceiling := max(c.first, float64(perConnection*connections), float64(2*deciding))
+	switch {
+	case c.standing:
+		c.limit = min(c.limit, ceiling)
+	case c.limit > unlimited:
 		c.limit = 0
 	}
 	return int(c.limit)

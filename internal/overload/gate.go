@@ -10,43 +10,60 @@ import (
 	"time"
 )
 
-// How long work may wait. Envoy gives up after 20 ms unless told otherwise. What
-// waits for half of that is too much; a limit aims for a quarter, and a call that
-// would wait longer than the whole is not taken up.
+// How long work may wait. Envoy gives up after 20 ms unless told otherwise. When
+// work waits for half of that, a limit comes down, to a quarter. Who refuses, does
+// so where work waits for the whole.
 const (
 	target = 5 * time.Millisecond
 	most   = 10 * time.Millisecond
 	lost   = 20 * time.Millisecond
 )
 
-// Newcomer is how long a door waits after each new connection while it is full:
-// to set one up costs more than an answer. Others wait in the backlog.
-const Newcomer = 2 * time.Millisecond
+// How long a door that is full waits after each new connection, and after each
+// one whose client has left: to set one up costs more than an answer. Others wait
+// in the backlog.
+const (
+	Newcomer = 2 * time.Millisecond
+	Gone     = Newcomer / 16
+)
 
 // Gate is one door's side. Its methods may be called at once by many. The zero
 // Gate is open.
 type Gate struct {
+	// Standing is whether there is always a limit, for a door that holds back
+	// rather than refuses. It is set before use.
+	Standing bool
+
 	limit  atomic.Int64 // of calls in flight; 0 is none
 	shut   atomic.Bool
 	epoch  atomic.Uint64
 	seats  atomic.Int64 // taken in this epoch
 	before atomic.Int64 // taken in the one before
 
-	decided, late atomic.Int64 // calls in this epoch
+	deciding atomic.Int64 // calls
 }
 
-// Decided counts a call that was decided.
-func (g *Gate) Decided() { g.decided.Add(1) }
+// Begin counts a call that is being decided, until End.
+func (g *Gate) Begin() { g.deciding.Add(1) }
 
-// Late counts a call whose caller had given up before its turn came: it waited
-// where this package does not see it, on the way in.
-func (g *Gate) Late() { g.late.Add(1) }
+// End is that of a Begin.
+func (g *Gate) End() { g.deciding.Add(-1) }
 
 // Limit is how many calls the door may have in flight, or 0 for any number.
 func (g *Gate) Limit() int { return int(g.limit.Load()) }
 
-// Epoch changes when the limit may have changed.
-func (g *Gate) Epoch() uint64 { return g.epoch.Load() }
+// Share is the part of the limit for one of the connections in use, or 0 when
+// there is no limit.
+func (g *Gate) Share() int {
+	limit := g.limit.Load()
+	if limit == 0 {
+		return 0
+	}
+	return int(max(limit/max(g.taken(), 1), 1))
+}
+
+// taken is how many connections are in use.
+func (g *Gate) taken() int64 { return max(g.seats.Load(), g.before.Load()) }
 
 // Shut is whether work waits so long that no call should be taken up.
 func (g *Gate) Shut() bool { return g.shut.Load() }
@@ -54,7 +71,7 @@ func (g *Gate) Shut() bool { return g.shut.Load() }
 // Full is whether there is a limit and no seat for newcomers.
 func (g *Gate) Full() bool {
 	limit := g.limit.Load()
-	return limit > 0 && max(g.seats.Load(), g.before.Load()) >= limit
+	return limit > 0 && g.taken() >= limit
 }
 
 // Seat is the place of a connection that has one call at a time, or few. The zero
@@ -77,10 +94,17 @@ func (g *Gate) Take(s *Seat) bool {
 	if limit > 0 && taken >= limit {
 		return false
 	}
-	if s.until.CompareAndSwap(until, now+1) { // else another call has taken it
+	g.Use(s)
+	return true
+}
+
+// Use takes a seat, even where there is none: a connection with a share of the
+// limit is in use.
+func (g *Gate) Use(s *Seat) {
+	now := g.epoch.Load() + 1
+	if until := s.until.Load(); until != now+1 && s.until.CompareAndSwap(until, now+1) {
 		g.seats.Add(1)
 	}
-	return true
 }
 
 // SetShut shuts the gate or opens it. Watcher does.

@@ -29,55 +29,58 @@ func (s *server) run(offered float64, intervals int) (wait time.Duration, inFlig
 			}
 		}
 		wait = time.Duration(inFlight / s.can * float64(time.Second))
-		s.held = s.c.tick(wait, min(offered, s.can), 0)
+		s.held = s.c.tick(wait, 4, 0)
 	}
 	return wait, inFlight
 }
 
 // TestController: whatever a server can do and however much more is asked, calls
 // soon wait neither too long nor so little that it has nothing to do; and when
-// the load is gone, so is the limit.
+// the load is gone, so is the limit, or it is what it was where it stands.
 func TestController(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := server{can: rapid.Float64Range(20_000, 1_000_000).Draw(t, "can")}
+		s := server{can: rapid.Float64Range(20_000, 200_000).Draw(t, "can")}
+		s.c.first, s.c.standing = perProcessor, rapid.Bool().Draw(t, "standing")
+		usual := 0
+		if s.c.standing {
+			s.c.limit, s.held, usual = perProcessor, perProcessor, perProcessor
+		}
 		load := rapid.Float64Range(1.1, 20).Draw(t, "load")
-		if _, _ = s.run(s.can*0.9, 50); s.held != 0 {
+		if _, _ = s.run(s.can*0.9, 50); s.held != usual {
 			t.Fatalf("a limit of %d without need", s.held)
 		}
-		wait, inFlight := s.run(s.can*load, 30)
-		if wait > most || wait < target/2 || inFlight < least-1 {
+		wait, inFlight := s.run(s.can*load, 20)
+		if wait > most || inFlight < least-1 || inFlight < perProcessor && wait < target/2 {
 			t.Fatalf("calls wait %v, %v in flight", wait, inFlight)
 		}
-		if s.run(s.can*0.5, 60); s.held != 0 {
-			t.Fatalf("the limit is still %d after 6 s", s.held)
+		if s.run(s.can*0.5, 60); s.held != usual {
+			t.Fatalf("the limit is still %d after 3 s", s.held)
 		}
 	})
 }
 
-// TestHeldUp: a process that is stopped for a while now and then has no limit.
-func TestHeldUp(t *testing.T) {
-	var c controller
-	for i := range 100 {
-		wait := time.Duration(0)
-		if i%4 < 2 {
-			wait = time.Second
-		}
-		if limit := c.tick(wait, 1000, 0); limit != 0 {
-			t.Fatalf("interval %d: limit %d", i, limit)
+// TestStanding: a limit that stands never lets more calls wait than it should,
+// leaves many connections some calls each, and does not bind calls that wait for
+// something else than a processor.
+func TestStanding(t *testing.T) {
+	s := server{can: 50_000, c: controller{limit: perProcessor, first: perProcessor, standing: true}, held: perProcessor}
+	for i := range 20 {
+		if wait, _ := s.run(s.can*5, 1); wait > most {
+			t.Errorf("interval %d: calls wait %v", i, wait)
 		}
 	}
-}
-
-// TestLate: calls that are given up before their turn are overload, wherever
-// they waited.
-func TestLate(t *testing.T) {
-	var c controller
-	for range patience {
-		c.tick(0, 100_000, 0.5)
+	grown := func(connections, deciding int64) (limit int) {
+		c := controller{limit: perProcessor, first: perProcessor, standing: true}
+		for range 100 {
+			limit = c.tick(0, connections, deciding)
+		}
+		return limit
 	}
-	first := c.tick(0, 100_000, 0.5)
-	if first == 0 || c.tick(0, 100_000, 0.5) > first {
-		t.Errorf("limit %d, then %v", first, c.limit)
+	if got := grown(100, 0); got != 100*perConnection {
+		t.Errorf("100 connections: %d", got)
+	}
+	if got := grown(1, 5000); got != 10_000 {
+		t.Errorf("5000 calls that wait for a store: %d", got)
 	}
 }
 
@@ -115,11 +118,15 @@ func TestSeats(t *testing.T) {
 // TestWatcher: it measures, and ends with its context.
 func TestWatcher(t *testing.T) {
 	var g Gate
-	w := NewWatcher(&g)
+	held := Gate{Standing: true}
+	w := NewWatcher(&g, &held)
+	if g.Limit() != 0 || held.Limit() == 0 {
+		t.Errorf("limits %d, %d", g.Limit(), held.Limit())
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.Run(ctx) }()
-	for first := g.Epoch(); g.Epoch() == first; {
+	for first := g.epoch.Load(); g.epoch.Load() == first; {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

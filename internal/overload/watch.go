@@ -6,14 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// probeEvery is how often the wait is measured.
-const probeEvery = 10 * time.Millisecond
+const (
+	// probeEvery is how often the wait is measured.
+	probeEvery = 5 * time.Millisecond
+	// fewest is how many measurements say something: a process that was held up
+	// for once, as by a quota of processor time, has one that does not.
+	fewest = 5
+)
 
 // Watcher measures how long work waits, and sets gates by it.
 type Watcher struct {
@@ -22,9 +28,18 @@ type Watcher struct {
 	wait        atomic.Int64 // the last one
 }
 
-// NewWatcher watches for gates, which stay open until Run.
+// NewWatcher watches for gates. Those that have a standing limit have it at once.
 func NewWatcher(gates ...*Gate) *Watcher {
-	return &Watcher{gates: gates, controllers: make([]controller, len(gates))}
+	w := &Watcher{gates: gates, controllers: make([]controller, len(gates))}
+	for i, g := range gates {
+		c := &w.controllers[i]
+		c.first, c.standing = float64(perProcessor*runtime.GOMAXPROCS(0)), g.Standing
+		if g.Standing {
+			c.limit = c.first
+			g.SetLimit(int(c.first))
+		}
+	}
+	return w
 }
 
 // Wait is how long work waited when it was last measured.
@@ -80,18 +95,16 @@ func (w *Watcher) receive(in *os.File, start time.Time) {
 		wait := now - time.Duration(binary.LittleEndian.Uint64(stamp[:]))
 		w.wait.Store(int64(wait))
 		for _, g := range w.gates {
-			// A process that is held up for once stays open. It opens later than it
-			// shuts, so that it does not flutter.
-			g.SetShut(g.Limit() > 0 && (wait > lost || wait > most && g.Shut()))
+			// It opens later than it shuts, so that it does not flutter.
+			g.SetShut(g.Limit() == least && (wait > lost || wait > most && g.Shut()))
 		}
 		waits = append(waits, wait)
-		if now-began < interval {
+		if now-began < interval || len(waits) < fewest {
 			continue
 		}
 		slices.Sort(waits)
 		for i, g := range w.gates {
-			decided, late := float64(g.decided.Swap(0)), float64(g.late.Swap(0))
-			g.SetLimit(w.controllers[i].tick(waits[len(waits)/2], decided/(now-began).Seconds(), late/max(decided+late, 1)))
+			g.SetLimit(w.controllers[i].tick(waits[len(waits)/2], g.taken(), g.deciding.Load()))
 		}
 		began, waits = now, waits[:0]
 	}

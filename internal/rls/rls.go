@@ -114,7 +114,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		safe = &handshakes{credentials.NewTLS(o.TLS), o.HandshakeFailed}
 	}
 	s.grpc = grpc.NewServer(append(
-		ServerOptions(), grpc.Creds(share(safe, o.Gate)), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
+		ServerOptions(), grpc.Creds(&sharing{safe, o.Gate}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
 	)...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
@@ -218,11 +218,11 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 		s.options.Observe(status.Code(err), time.Since(start))
 	}()
 	if ctx.Err() != nil { // nobody waits for it, so nothing is charged
-		s.options.Gate.Late()
 		s.options.Refused(ReasonLate)
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	s.options.Gate.Decided()
+	s.options.Gate.Begin()
+	defer s.options.Gate.End()
 	in := new(inbound)
 	if err := decode(in); err != nil {
 		return nil, err

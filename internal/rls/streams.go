@@ -3,8 +3,6 @@ package rls
 import (
 	"encoding/binary"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
@@ -16,74 +14,40 @@ import (
 // and costs the door nothing; grpc-go says it once, when a connection begins.
 type sharing struct {
 	credentials.TransportCredentials
-	*shares
-}
 
-// shares are those of all connections of a door.
-type shares struct {
-	gate  *overload.Gate
-	epoch atomic.Uint64 // of the gate, when it was last asked
-	share atomic.Uint32 // calls in flight of one connection
-
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-}
-
-func share(safe credentials.TransportCredentials, gate *overload.Gate) *sharing {
-	s := &shares{gate: gate, conns: map[*conn]struct{}{}}
-	s.share.Store(maxStreams)
-	return &sharing{safe, s}
+	gate *overload.Gate
 }
 
 // ServerHandshake makes a connection safe.
 func (s *sharing) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	nc, info, err := s.TransportCredentials.ServerHandshake(raw)
+	c, info, err := s.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
-		return nc, info, err
+		return c, info, err
 	}
-	c := &conn{Conn: nc, of: s.shares, told: maxStreams}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conns[c] = struct{}{}
-	return c, info, nil
+	return &conn{Conn: c, gate: s.gate, told: maxStreams}, info, nil
 }
 
-// Clone is gRPC's; the shares stay the same.
+// Clone is gRPC's; the gate stays the same.
 func (s *sharing) Clone() credentials.TransportCredentials {
-	return &sharing{s.TransportCredentials.Clone(), s.shares}
-}
-
-// split gives the connections that were answered since the last time equal
-// shares of the limit, when it may have changed.
-func (s *shares) split() {
-	epoch, limit := s.gate.Epoch(), s.gate.Limit()
-	if last := s.epoch.Load(); last == epoch || !s.epoch.CompareAndSwap(last, epoch) {
-		return
-	}
-	if limit == 0 {
-		s.share.Store(maxStreams)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	busy := 0
-	for c := range s.conns {
-		if c.busy.Swap(false) {
-			busy++
-		}
-	}
-	s.share.Store(uint32(min(max(limit/max(busy, 1), 1), maxStreams)))
+	return &sharing{s.TransportCredentials.Clone(), s.gate}
 }
 
 // conn is a connection that adds frames of its own to what is written.
 type conn struct {
 	net.Conn
 
-	of   *shares
-	busy atomic.Bool
+	gate *overload.Gate
+	seat overload.Seat
 	// The rest is for who writes. That is one goroutine at a time.
-	told   uint32 // what the client knows
+	told   int // what the client knows
 	frames frames
+}
+
+// Read reads what is asked.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.gate.Use(&c.seat)
+	return n, err
 }
 
 // Write writes p and, where a frame has ended, what the client must know.
@@ -92,12 +56,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	if err != nil {
 		return n, err
 	}
-	if !c.busy.Load() {
-		c.busy.Store(true)
-	}
 	c.frames.skip(p)
-	c.of.split()
-	share := c.of.share.Load()
+	share := c.gate.Share()
+	if share == 0 || share > maxStreams {
+		share = maxStreams
+	}
 	if !differs(c.told, share) || !c.frames.between() {
 		return n, nil
 	}
@@ -107,23 +70,15 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 // differs is whether a share has changed by enough to tell.
-func differs(told, share uint32) bool {
+func differs(told, share int) bool {
 	apart := max(told, share) - min(told, share)
 	return apart > told/8 || share == maxStreams && apart > 0
 }
 
 // settings is a frame with SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, 6.5).
-func settings(streams uint32) []byte {
+func settings(streams int) []byte {
 	frame := []byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3}
-	return binary.BigEndian.AppendUint32(frame, streams)
-}
-
-// Close closes the connection.
-func (c *conn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
-	return c.Conn.Close()
+	return binary.BigEndian.AppendUint32(frame, uint32(streams))
 }
 
 // frames follows HTTP/2 frames through pieces of any size.

@@ -54,18 +54,21 @@ type sink struct {
 	wrote bytes.Buffer
 }
 
+func (s *sink) Read([]byte) (int, error) { return 0, nil }
+
 func (s *sink) Write(p []byte) (int, error) { return s.wrote.Write(p) }
 
 // TestShares: connections that are in use get equal shares of the limit, told
 // after a whole frame, and the old number when there is no limit any more.
 func TestShares(t *testing.T) {
 	gate := new(overload.Gate)
-	of := share(nil, gate).shares
 	var sinks [2]sink
 	var conns [2]*conn
 	for i := range conns {
-		conns[i] = &conn{Conn: &sinks[i], of: of, told: maxStreams}
-		of.conns[conns[i]] = struct{}{}
+		conns[i] = &conn{Conn: &sinks[i], gate: gate, told: maxStreams}
+		if _, err := conns[i].Read(nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ping := []byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
 	write := func(c *conn, p []byte) {
