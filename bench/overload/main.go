@@ -79,7 +79,7 @@ func run(ctx context.Context, weir string, times float64, last time.Duration) er
 	}
 	defer p.Stop()
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "door\tconnections\tpatience\tcan do\toffered\tin time\tof what it can\tp50\tp99\tlate\trefused\tafter p50\tgiven up: unsent\tunanswered\tprocessors: server\tothers\tother doors\t\n")
+	fmt.Fprintf(out, "door\tconnections\tpatience\tcan do\ta call\toffered\tin time\tof what it can\tby its time\tp50\tp99\tlate\trefused\tafter p50\tgiven up: unsent\tunanswered\tprocessors: server\tothers\tother doors\t\n")
 	defer out.Flush()
 	o := overloading{p, out, times, last}
 	if err := o.grpc(); err != nil {
@@ -100,17 +100,25 @@ type overloading struct {
 	last   time.Duration
 }
 
-// best is the most that a closed loop gets of a door: what it can do.
-func (o *overloading) best(inFlight []int, run func(inFlight int, last time.Duration) (*load.Result, error)) (float64, error) {
-	can := 0.0
+// can is the most that a closed loop gets of a door.
+type can struct {
+	rate float64 // calls per second
+	cost float64 // of one, in seconds of the server's processor
+}
+
+// best tries closed loops.
+func (o *overloading) best(inFlight []int, run func(inFlight int, last time.Duration) (*load.Result, error)) (best can, err error) {
 	for _, n := range inFlight {
+		used := server.Use(o.server)
 		r, err := run(n, o.last/5)
 		if err != nil {
-			return 0, err
+			return best, err
 		}
-		can = max(can, r.Rate())
+		if own, _ := used(); r.Rate() > best.rate {
+			best = can{r.Rate(), own / r.Rate()}
+		}
 	}
-	return can, nil
+	return best, nil
 }
 
 // grpc measures the gRPC door with few clients and with many, and with clients
@@ -129,7 +137,7 @@ func (o *overloading) grpc() error {
 			return err
 		}
 		for _, patience := range []time.Duration{patience, deadline} {
-			l := load.Open{Address: at, Connections: connections, Rate: o.times * can, Deadline: deadline, Patience: patience, Bodies: bodies, Last: o.last}
+			l := load.Open{Address: at, Connections: connections, Rate: o.times * can.rate, Deadline: deadline, Patience: patience, Bodies: bodies, Last: o.last}
 			if err := o.offer("gRPC", can, l, l.H2); err != nil {
 				return err
 			}
@@ -149,7 +157,7 @@ func (o *overloading) http() error {
 		if err != nil {
 			return err
 		}
-		l := load.Open{Address: at, Connections: connections, Rate: o.times * can, Deadline: deadline, Patience: patience, Bodies: requests, Last: o.last}
+		l := load.Open{Address: at, Connections: connections, Rate: o.times * can.rate, Deadline: deadline, Patience: patience, Bodies: requests, Last: o.last}
 		if err := o.offer("HTTP", can, l, l.H1); err != nil {
 			return err
 		}
@@ -158,7 +166,7 @@ func (o *overloading) http() error {
 }
 
 // offer runs a load and prints what came of it.
-func (o *overloading) offer(door string, can float64, l load.Open, run func() (*load.Tally, error)) error {
+func (o *overloading) offer(door string, can can, l load.Open, run func() (*load.Tally, error)) error {
 	health, used := watch(o.server), server.Use(o.server)
 	t, err := run()
 	if err != nil {
@@ -168,8 +176,8 @@ func (o *overloading) offer(door string, can float64, l load.Open, run func() (*
 	slices.Sort(t.Latencies)
 	slices.Sort(t.Refusal)
 	rate := func(n int64) string { return fmt.Sprintf("%.0f/s", float64(n)/t.Took.Seconds()) }
-	fmt.Fprintf(o.out, "%s\t%d\t%v\t%.0f/s\t%s\t%s\t%.0f %%\t%v\t%v\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.2f\t%s\t\n",
-		door, l.Connections, l.Patience, can, rate(t.Offered), rate(t.Answered), 100*t.Rate()/can,
+	fmt.Fprintf(o.out, "%s\t%d\t%v\t%.0f/s\t%.1f µs\t%s\t%s\t%.0f %%\t%.0f %%\t%v\t%v\t%s\t%s\t%v\t%s\t%s\t%.2f\t%.2f\t%s\t\n",
+		door, l.Connections, l.Patience, can.rate, 1e6*can.cost, rate(t.Offered), rate(t.Answered), 100*t.Rate()/can.rate, 100*t.Rate()*can.cost/own,
 		quantile(t.Latencies, 0.5), quantile(t.Latencies, 0.99), rate(t.Late), rate(t.Refused), quantile(t.Refusal, 0.5),
 		rate(t.Unsent), rate(t.Expired), own, others, health())
 	time.Sleep(time.Second) // until calls that were given up are gone

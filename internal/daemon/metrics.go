@@ -207,14 +207,14 @@ func (m *metrics) overload(door string, reasons []string) func(reason string) {
 func (d *Daemon) overloadMetrics() []prometheus.Collector {
 	limit := func(door string, g *overload.Gate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_in_flight_limit", Help: "Calls that a door may have in flight while too much is asked; 0 is no limit.",
+			Name: "weir_in_flight_limit", Help: "Calls that a door may have in flight; 0 is no limit. That of gRPC stands at all times.",
 			ConstLabels: prometheus.Labels{"door": door},
 		}, func() float64 { return float64(g.Limit()) })
 	}
 	return []prometheus.Collector{
 		limit("http", &d.httpGate), limit("grpc", &d.grpcGate),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_wait_seconds", Help: "How long work waits for a processor, measured 100 times a second.",
+			Name: "weir_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
 		}, func() float64 { return d.watcher.Wait().Seconds() }),
 	}
 }
