@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon compare-ratelimit bench-peers bench-stores bench-outage
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,7 +68,11 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 	@for package in $(GOLDEN); do $(GO) test "$$package" -count 1 -update || exit 1; done
 
 bench: ## Run each benchmark shortly, to see that it works
-	$(GO) test -run '^$$' -bench . -benchtime 10ms ./...
+	$(GO) test -short -run '^$$' -bench . -benchtime 10ms ./...
+
+.PHONY: bench-memory
+bench-memory: ## Measure what keys and rules cost in memory
+	$(GO) test ./memstore -run '^$$' -bench Memory -benchtime 1x
 
 bench-check: ## Build, vet and test the measurements of bench/, modules of their own
 	cd bench && $(GO) vet ./... && $(GO) test ./...
@@ -76,6 +80,9 @@ bench-check: ## Build, vet and test the measurements of bench/, modules of their
 
 bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
+
+bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes 30 s
+	cd bench && $(GO) build -trimpath -o ../bin/bench-overload ./overload && ../bin/bench-overload $(BENCH)
 
 compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at random; COMPARE='-seed 2 -json', or -help
 	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit $(COMPARE)

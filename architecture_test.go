@@ -62,6 +62,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/memstore", "it decides at home what a guarded store need not"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
 	{"weir/internal/accesslog", "third-party weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay", "net/http third-party -go.yaml.in/yaml/...", "a replay is computed from a log alone"},
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},

@@ -338,3 +338,19 @@ func TestEnvoyDifferences(t *testing.T) {
 		}
 	}
 }
+
+// TestDecisionNumbers: a decision is spoken of by its number.
+func TestDecisionNumbers(t *testing.T) {
+	names, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	by := map[string]string{}
+	for _, name := range names {
+		number, _, _ := strings.Cut(filepath.Base(name), "-")
+		if by[number] != "" {
+			t.Errorf("%s and %s have one number", by[number], name)
+		}
+		by[number] = name
+	}
+}

@@ -144,7 +144,7 @@ func (d *Denials) find(id uint64) (head, body, bool) {
 
 // DenialStats are counts of a Denials since it was made.
 type DenialStats struct {
-	Kept        int   // at the moment
+	Kept        int   // at the moment, but for the large
 	Overwritten int64 // before their time was over
 	Large       int64 // larger than MaxDenial
 	Unseen      int64 // decided by a fallback, or by several servers: by them only the id is known

@@ -49,7 +49,7 @@ func (d *drawer) place(h head) int {
 	i := len(d.heads)
 	if i < drawerSize {
 		d.heads, d.bodies = append(d.heads, head{}), append(d.bodies, body{})
-	} else if i = d.victim(h.at); !d.heads[i].over(h.at) {
+	} else if i = d.victim(h.at); d.heads[i].kept == whole && !d.heads[i].over(h.at) {
 		d.overwritten++
 	}
 	if gone := &d.heads[i]; gone.kept != nothing && gone.rule == h.rule {
@@ -120,7 +120,7 @@ func (d *drawer) stats(s *DenialStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.heads {
-		if d.heads[i].kept != expired {
+		if d.heads[i].kept == whole {
 			s.Kept++
 		}
 	}
@@ -143,7 +143,11 @@ func (b *body) write(r *Request, seen *sight) bool {
 		b.erase()
 		return false
 	}
+	before := len(b.text)
 	b.text, b.overrides = seen.append(appendRequest(slices.Grow(b.text[:0], size), r)), nil
+	if n := len(b.text); n < before {
+		clear(b.text[n:before]) // what was there is not kept any longer
+	}
 	for i := range r.Descriptors {
 		if l := r.Descriptors[i].Override; l != nil {
 			if b.overrides == nil {

@@ -28,6 +28,14 @@ func TestTortureSize(t *testing.T) {
 		}
 		size(t, text.String(), "d0", fmt.Sprintf("u%d", many-1))
 	})
+	t.Run("rules in Envoy's form", func(t *testing.T) {
+		var text strings.Builder
+		text.WriteString("domain: d0\ndescriptors:\n")
+		for i := range many {
+			fmt.Fprintf(&text, "  - key: user\n    value: u%d\n    shadow_mode: true\n    rate_limit:\n      name: n%d\n      unit: minute\n      requests_per_unit: %d\n", i, i, i+1)
+		}
+		size(t, text.String(), "d0", fmt.Sprintf("u%d", many-1))
+	})
 	t.Run("patterns", func(t *testing.T) {
 		var text strings.Builder
 		text.WriteString("domain: d0\ndescriptors:\n")

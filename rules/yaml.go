@@ -13,7 +13,7 @@ import (
 // The bounds of a rule file. A descriptor inside another is two levels deeper.
 const (
 	MaxFileSize  = 64 << 20  // bytes
-	maxFileNodes = 1_000_000 // keys, values, lists and mappings, with aliases followed
+	maxFileNodes = 2_000_000 // keys, values, lists and mappings, with aliases followed; Envoy's form takes 11 a rule, and more
 	maxFileDepth = 10_000    // lists and mappings in each other; envoyproxy/ratelimit reads as many
 	maxMerges    = 64        // mappings that << takes out of each other
 )
@@ -27,7 +27,7 @@ func readYAML(text []byte, f *findings) *yaml.Node {
 		return nil
 	}
 	if pieces(text) > maxFileNodes {
-		f.add(top, SeverityError, "", "the file has over %d lines and list items; spread it over several domains", maxFileNodes)
+		f.add(top, SeverityError, "", "the lines, keys and list items of the file are over %d together; spread it over several domains", maxFileNodes)
 		return nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxFileDepth))))

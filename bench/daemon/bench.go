@@ -102,7 +102,9 @@ func cost(p *server.Process, run func() (*load.Result, error)) ([]float64, error
 
 func closedGRPC(p *server.Process, inFlight int, bodies [][]byte) side {
 	return func(last time.Duration) ([]float64, error) {
-		return cost(p, func() (*load.Result, error) { return load.ClosedH2(p.Addresses["grpc"], inFlight, bodies, last) })
+		return cost(p, func() (*load.Result, error) {
+			return load.ClosedH2(p.Addresses["grpc"], load.Connections, inFlight, bodies, last)
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // probe is a question to a door whose answer is a text; known is the class of
@@ -45,11 +46,11 @@ func probes() []probe {
 		healthProbe("", "ratelimit"),
 		healthProbe("", ""),
 		healthProbe("", "nobody"),
-		healthProbe("health", "envoy.service.ratelimit.v3.RateLimitService"),
+		healthProbe("D28", "envoy.service.ratelimit.v3.RateLimitService"),
 		httpProbe("", http.MethodPost, "/json", good),
 		httpProbe("", http.MethodPost, "/json", over),
-		httpProbe("method", http.MethodPut, "/json", good),
-		httpProbe("method", http.MethodGet, "/json", good),
+		httpProbe("D27", http.MethodPut, "/json", good),
+		httpProbe("D27", http.MethodGet, "/json", good),
 		httpProbe("", http.MethodPost, "/json", ""),
 		httpProbe("", http.MethodPost, "/json", "{}"),
 		httpProbe("", http.MethodPost, "/json", "nonsense"),
@@ -62,7 +63,14 @@ func probes() []probe {
 			err := c.conn.Invoke(ctx, "/envoy.service.ratelimit.v3.RateLimitService/Nothing", &rls.RateLimitRequest{}, &rls.RateLimitResponse{})
 			return codeOf(err)
 		}},
-		{"an override without a unit", "crash", func(ctx context.Context, c *client) string {
+		{"is_negative_hits", "D14", func(ctx context.Context, c *client) string {
+			d := &ratelimit.RateLimitDescriptor{Entries: []*entry{{Key: "k"}}}
+			const isNegativeHits = 4 // a field newer than the protocol of this program
+			d.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, isNegativeHits, protowire.VarintType), 1))
+			_, err := c.rls.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "doors", Descriptors: []*ratelimit.RateLimitDescriptor{d}})
+			return codeOf(err)
+		}},
+		{"an override without a unit", "D11", func(ctx context.Context, c *client) string {
 			_, err := c.rls.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "doors", Descriptors: []*ratelimit.RateLimitDescriptor{
 				{Entries: []*entry{{Key: "k"}}, Limit: &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1}},
 			}})

@@ -168,6 +168,9 @@ func (g *generator) entries(level []*descriptor) []*entry {
 // word is one that fits a pattern, mostly. No value means any.
 func (g *generator) word(pattern string) string {
 	if pattern == "" {
+		if !g.plain && g.chance(6) {
+			return pick(g, "a_user", "user_b", "b", "x_path_b") // user=a, user=user_b and user=a_user, user=b
+		}
 		return pick(g, "", "a", "ab", "zz")
 	}
 	if g.chance(20) {

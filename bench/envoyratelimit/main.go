@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 )
 
 // Exit codes, as weir's.
@@ -78,10 +79,14 @@ func (o options) run(ctx context.Context) (*result, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the folder for such things
 	c := &comparison{options: o}
+	list, err := listed(filepath.Join(o.weir, "docs", "envoy.md"))
+	if err != nil {
+		return nil, err
+	}
 	if c.built, err = build(ctx, dir, o.source, o.weir); err != nil {
 		return nil, err
 	}
-	c.result = result{Seed: o.seed, Peer: c.built.version, Known: known()}
+	c.result = result{Seed: o.seed, Peer: c.built.version, Known: list}
 	if c.servers, err = newServers(ctx, c.built); err != nil {
 		return nil, err
 	}

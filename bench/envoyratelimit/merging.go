@@ -17,7 +17,9 @@ func (g *generator) merging(domain string) string {
 			"value: " + pick(g, "a", "b", "ab", "~", `""`),
 			"shadow_mode: " + pick(g, "true", "false", "~"),
 			"rate_limit: " + g.mergingLimit(&limits),
-			"metadata: " + pick(g, "{a: 1}", "{b: {c: 2}}", "{a: 3, b: {d: 4}}", "~"),
+		}
+		if g.features.Metadata {
+			members = append(members, "metadata: "+pick(g, "{a: 1}", "{b: {c: 2}}", "{a: 3, b: {d: 4}}", "~"))
 		}
 		keep := members[:1]
 		for _, m := range members[1:] {

@@ -42,10 +42,10 @@ func TestModels(t *testing.T) {
 	const half = 12 * 60 * 60 // of a day
 	for i, c := range []struct{ request, peer, ours, why string }{
 		{`{"entries": [{"key": "k", "value": "v"}]}`, "OK 2 43200", "OK 2 43200", ""},
-		{`{"entries": [{"key": "k", "value": "v"}], "hitsAddend": 3}`, "OVER_LIMIT 0 43200", "OVER_LIMIT 2 43200", "refused"},
-		{`{"entries": [{"key": "k", "value": "v"}]}`, "OVER_LIMIT 0 43200", "OK 1 43200", "refused"},
-		{`{"entries": [{"key": "k", "value": "w"}], "hitsAddend": 0}`, "OK 3 43200", "OK 3 1", "fresh"},
-		{`{"entries": [{"key": "a", "value": "b_c"}]}`, "OK 2 43200", "OK 0 0", "joined"},
+		{`{"entries": [{"key": "k", "value": "v"}], "hitsAddend": 3}`, "OVER_LIMIT 0 43200", "OVER_LIMIT 2 43200", "D4"},
+		{`{"entries": [{"key": "k", "value": "v"}]}`, "OVER_LIMIT 0 43200", "OK 1 43200", "D1"},
+		{`{"entries": [{"key": "k", "value": "w"}], "hitsAddend": 0}`, "OK 3 43200", "OK 3 1", "D5"},
+		{`{"entries": [{"key": "a", "value": "b_c"}]}`, "OK 2 43200", "OK 0 0", "D9"},
 	} {
 		q := new(rls.RateLimitRequest)
 		if err := protojson.Unmarshal([]byte(`{"domain": "d", "descriptors": [`+c.request+`]}`), q); err != nil {
@@ -56,16 +56,16 @@ func TestModels(t *testing.T) {
 		if c.why != "" && !strings.Contains(why, c.why) {
 			t.Errorf("%d: %q explains it, want %s", i, why, c.why)
 		}
-		if got := brief(e.peer); got != c.peer {
+		if got := shortly(e.peer); got != c.peer {
 			t.Errorf("%d: envoyproxy/ratelimit: %s, want %s", i, got, c.peer)
 		}
-		if got := brief(e.ours); got != c.ours {
+		if got := shortly(e.ours); got != c.ours {
 			t.Errorf("%d: Weir: %s, want %s", i, got, c.ours)
 		}
 	}
 }
 
-func brief(a answer) string {
+func shortly(a answer) string {
 	s := a.Statuses[0]
 	return fmt.Sprint(s.Code, s.Remaining, s.Reset)
 }

@@ -39,7 +39,7 @@ func (p *pair) expect(q *rls.RateLimitRequest, now int64, json bool) expected {
 	for i := range pa {
 		e.each[i] = p.ledger.before(&p.peer, &p.ours, &pa[i], &oa[i], now)
 	}
-	if refused == "errors" {
+	if unasked(q) {
 		e.peer = answer{Err: errorKind("Unknown", json)}
 	} else {
 		e.peer = p.peer.answer(pa, now)
@@ -56,7 +56,7 @@ func (p *pair) expect(q *rls.RateLimitRequest, now int64, json bool) expected {
 		if refused == "" {
 			e.each[i].add(during(i, oa, totals, e.ours))
 		} else {
-			e.each[i]["refused"] = true
+			e.each[i][refused] = true
 		}
 		p.ledger.after(&p.peer, &p.ours, &pa[i], &oa[i], e.each[i], now)
 		e.whole.add(e.each[i])

@@ -27,15 +27,12 @@ type result struct {
 }
 
 // seen counts a known difference.
-func (r *result) seen(name string, times int) {
-	id := name
+func (r *result) seen(id string, times int) {
 	for i := range r.Known {
-		if r.Known[i].name == name {
+		if r.Known[i].ID == id {
 			r.Known[i].Seen += times
-			return
 		}
 	}
-	r.Known = append(r.Known, class{ID: id, name: name, Rule: "not in the table of this program", Seen: times})
 }
 
 func (r *result) print(w io.Writer, asJSON bool) error {
@@ -67,9 +64,12 @@ func (r *result) text() string {
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%d streams cut short: a second ended during a call\n", r.Skipped)
 	}
-	fmt.Fprintf(w, "\n%8s  %-5s difference of docs/envoy.md\n", "seen", "id")
+	fmt.Fprintf(w, "\n%8s  %-4s what docs/envoy.md lists\n", "seen", "id")
 	for _, k := range r.Known {
-		fmt.Fprintf(w, "%8d  %-5s %s\n", k.Seen, k.ID, k.Rule)
+		if k.Seen == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "%8d  %-4s %s\n", k.Seen, k.ID, brief(k.Rule))
 	}
 	fmt.Fprintf(w, "\ndifferences that nothing explains: %d\n", r.Unclassified)
 	for i, f := range r.Findings {
@@ -79,6 +79,15 @@ func (r *result) text() string {
 		}
 	}
 	return w.String()
+}
+
+// brief is the first sentence of a rule.
+func brief(rule string) string {
+	first, _, more := strings.Cut(rule, ". ")
+	if more {
+		first += "."
+	}
+	return first
 }
 
 func jsonOf(requests []*rls.RateLimitRequest) []string {

@@ -242,9 +242,9 @@ func (c *comparison) peeks(ctx context.Context, g *generator, f *ruleFile, text 
 func unused(d difference, ours answer) string {
 	switch {
 	case d.Field == "metadata":
-		return "metadata"
+		return "D15"
 	case d.Field == "duration_until_reset" && ours.Statuses[d.Descriptor].Reset == 1:
-		return "fresh"
+		return "D5"
 	}
 	return ""
 }

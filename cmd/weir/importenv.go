@@ -75,7 +75,7 @@ func printNotes(to io.Writer, plan *importenv.Plan) error {
 	if err := daemon.CheckStore(plan.Store()); errors.Is(err, daemon.ErrNotBuilt) {
 		fmt.Fprintln(&b, "--store: not built yet: leave it out, and counts are kept in memory, by one weir")
 	}
-	passed := importenv.PassedOver(plan.Rules())
+	passed := plan.PassedOver()
 	for i, name := range passed {
 		if i == maxPrinted {
 			fmt.Fprintf(&b, "--rules: differs: and %d more files\n", len(passed)-i)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -185,4 +186,45 @@ func live(t *testing.T, p *process) int64 {
 		}
 	}
 	return int64(sum)
+}
+
+// TestTortureSlow: clients that begin and do not go on are cut off in time, and
+// no slot is lost to them.
+func TestTortureSlow(t *testing.T) {
+	if !*torture {
+		t.Skip("slow: make torture")
+	}
+	p := serve(t, build(t), "--resp", "127.0.0.1:0")
+	defer end(t, p)
+	var g sync.WaitGroup
+	const body = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{"
+	for _, half := range []struct {
+		address, text, says string
+		most                time.Duration
+	}{
+		{p.http, "POST /v1/check HTTP/1.1\r\nHost: a\r\nX", "", 6 * time.Second},
+		{p.http, body, "came too slowly", 16 * time.Second},
+		{p.grpc, "PRI * HTTP/2.0\r\n", "", 11 * time.Second},
+		{p.resp, "*3\r\n$11\r\nCL.THR", "did not end within 15s", 17 * time.Second},
+	} {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "tcp", half.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := io.WriteString(c, half.text); err != nil {
+			t.Fatal(err)
+		}
+		g.Go(func() {
+			defer c.Close()
+			answer, _ := io.ReadAll(c) // until it is cut off, which may be an error
+			took := time.Since(start)
+			t.Logf("%q: cut off after %v", half.text, took.Round(time.Millisecond))
+			if !strings.Contains(string(answer), half.says) || took > half.most+5*time.Second {
+				t.Errorf("%q: %v, %q", half.text, took, answer)
+			}
+		})
+	}
+	g.Wait()
 }

@@ -15,7 +15,7 @@ end
 
 core.register_action("weir", {"http-req"}, function(txn, query)
 	local fields = {["x-client"] = {txn.f:src()}}
-	local key = txn.f:req_hdr("x-api-key")
+	local key = txn.f:req_fhdr("x-api-key")
 	if key and key ~= "" then fields["x-api-key"] = {key} end
 
 	local answer = core.httpclient():get{url = auth .. query, headers = fields, timeout = timeout}

@@ -133,6 +133,28 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestHangingDisk: who asks how the files are does not wait for who reads them.
+func TestHangingDisk(t *testing.T) {
+	reading, disk, said := make(chan struct{}), make(chan struct{}), make(chan string)
+	f := &Files[int]{parse: func([][]byte, time.Time) (int, error) {
+		close(reading)
+		<-disk
+		return 1, nil
+	}}
+	go func() { _, _ = f.Look(never, true) }() // it fails nowhere
+	<-reading
+	defer close(disk)
+	go func() { said <- f.Failed() }()
+	select {
+	case failed := <-said:
+		if failed != "" {
+			t.Error(failed)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the disk")
+	}
+}
+
 // TestTurnedLink: what Kubernetes does with a secret.
 func TestTurnedLink(t *testing.T) {
 	dir, ca := t.TempDir(), certtest.NewCA(t)

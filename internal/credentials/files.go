@@ -35,14 +35,14 @@ func (e *Error) Error() string {
 // Files are files that mean something together, and what they mean. Its methods
 // may be called from many goroutines.
 type Files[T any] struct {
-	files []File
-	parse func(texts [][]byte, now time.Time) (T, error)
-	value atomic.Pointer[T]
+	files  []File
+	parse  func(texts [][]byte, now time.Time) (T, error)
+	value  atomic.Pointer[T]
+	failed atomic.Pointer[string] // what was wrong last, to say it once; nil: nothing yet
 
-	mu     sync.Mutex // held to look
-	taken  digest     // of what value was made of
-	seen   digest     // of what was there last
-	failed string     // what was wrong last, to say it once
+	mu    sync.Mutex // held to look
+	taken digest     // of what value was made of
+	seen  digest     // of what was there last
 }
 
 type digest [sha256.Size]byte
@@ -59,11 +59,20 @@ func open[T any](now time.Time, parse func([][]byte, time.Time) (T, error), file
 // Value is what the files say, or said when they were good last.
 func (f *Files[T]) Value() T { return *f.value.Load() }
 
-// Failed is what is wrong with the files; empty when nothing is.
+// Failed is what is wrong with the files; empty when nothing is. It does not wait
+// for who looks: files may be on a disk that hangs.
 func (f *Files[T]) Failed() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed
+	if text := f.failed.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// say keeps what is wrong, and says whether that is new.
+func (f *Files[T]) say(text string) (news bool) {
+	news = f.Failed() != text
+	f.failed.Store(&text)
+	return news
 }
 
 // Look reads the files, and whatever is good in them becomes the Value. A change
@@ -80,8 +89,7 @@ func (f *Files[T]) Look(now time.Time, atOnce bool) (news bool, err error) {
 	case !settled:
 		return false, nil
 	case err == nil && sum == f.taken && f.value.Load() != nil:
-		news, f.failed = f.failed != "", ""
-		return news, nil
+		return f.say(""), nil
 	}
 	var value T
 	if err == nil {
@@ -89,11 +97,11 @@ func (f *Files[T]) Look(now time.Time, atOnce bool) (news bool, err error) {
 	}
 	if err != nil {
 		err = f.named(err)
-		news, f.failed = f.failed != err.Error(), err.Error()
-		return news, err
+		return f.say(err.Error()), err
 	}
 	f.value.Store(&value)
-	f.taken, f.failed = sum, ""
+	f.taken = sum
+	f.say("")
 	return true, nil
 }
 

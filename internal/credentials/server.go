@@ -47,8 +47,6 @@ func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config
 			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}}
 			if now.clients != nil {
 				c.ClientAuth, c.ClientCAs = ask, now.clients
-				// A resumed session would outlive a CA that was taken away.
-				c.SessionTicketsDisabled = true
 			}
 			return c, nil
 		},

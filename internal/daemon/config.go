@@ -140,8 +140,7 @@ func (c *Config) check() error {
 		case err != nil:
 			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
 		case door.flag == "--admin" && !address.IP.IsLoopback() && c.AdminTokenFile == "":
-			errs = append(errs, &ConfigError{door.flag, door.address + " can be reached from elsewhere, where the admin door needs a token; " +
-				"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin})
+			errs = append(errs, adminNeedsToken(door.address))
 		}
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
@@ -154,4 +153,9 @@ func (c *Config) check() error {
 func (c *Config) adminLocal() bool {
 	address, err := net.ResolveTCPAddr("tcp", c.Admin)
 	return err == nil && address.IP.IsLoopback()
+}
+
+func adminNeedsToken(address string) error {
+	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin door needs a token; " +
+		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
 }

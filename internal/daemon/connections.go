@@ -7,6 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/internal/overload"
 )
 
 // The bounds of a door's connections.
@@ -48,7 +52,9 @@ type bounded struct {
 	closing sync.Once
 	leaving atomic.Bool
 	metrics connectionMetrics
-	silent  time.Duration // for how long, to lose its place
+	gate    *overload.Gate     // nil: there is none
+	left    prometheus.Counter // with a gate: those whose clients had given up
+	silent  time.Duration      // for how long, to lose its place
 
 	mu   sync.Mutex
 	open map[*slot]struct{}
@@ -63,7 +69,7 @@ func bound(l net.Listener, most int, silent time.Duration, m connectionMetrics) 
 
 // Accept waits for a connection, then for a slot.
 func (l *bounded) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	c, err := l.next()
 	if err != nil {
 		if l.leaving.Load() {
 			err = net.ErrClosed
@@ -81,6 +87,29 @@ func (l *bounded) Accept() (net.Conn, error) {
 	l.open[s] = struct{}{}
 	l.mu.Unlock()
 	return s, nil
+}
+
+// next waits for a connection. While there is a limit it passes over those whose
+// clients have given up: the others behind them would have to as well.
+func (l *bounded) next() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || l.gate == nil || l.gate.Limit() == 0 {
+			return c, err
+		}
+		left, full := gone(c), l.gate.Full()
+		switch {
+		case full && left:
+			time.Sleep(overload.Gone)
+		case full:
+			time.Sleep(overload.Newcomer)
+		}
+		if !left {
+			return c, nil
+		}
+		l.left.Inc()
+		_ = c.Close() // nobody is there
+	}
 }
 
 // room takes a slot. It gives false when the listener was closed before one was

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-limit/weir/internal/overload"
 )
 
 // door is a bounded listener whose connections are accepted as fast as they
@@ -157,5 +159,67 @@ func TestConnectionsOf(t *testing.T) {
 		if got := connectionsOf(c.files, c.doors); got != c.most {
 			t.Errorf("%d files, %d doors: %d connections, want %d", c.files, c.doors, got, c.most)
 		}
+	}
+}
+
+// prepared is a listener that gives connections which are there already.
+type prepared struct {
+	net.Listener
+
+	conns []net.Conn
+}
+
+func (p *prepared) Accept() (net.Conn, error) {
+	c := p.conns[0]
+	p.conns = p.conns[1:]
+	return c, nil
+}
+
+// TestGone: while there is a limit, connections whose clients have given up are
+// passed over and closed.
+func TestGone(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells whether a client has left")
+	}
+	var config net.ListenConfig
+	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	pair := func() (client, server net.Conn) {
+		client = dial(t, inner.Addr().String())
+		server, err := inner.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Close() }) // the test may have
+		return client, server
+	}
+	client, left := pair()
+	_, here := pair()
+	if gone(left) {
+		t.Error("a client that is there has left")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := left.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // until it is known
+		t.Fatal(err)
+	}
+	gate, counter := new(overload.Gate), prometheus.NewCounter(prometheus.CounterOpts{Name: "left"})
+	next := func(want net.Conn, passed float64) {
+		t.Helper()
+		l := &bounded{Listener: &prepared{conns: []net.Conn{left, here}}, gate: gate, left: counter}
+		got, err := l.next()
+		if err != nil || got != want || testutil.ToFloat64(counter) != passed {
+			t.Errorf("%v %v, %v passed over", got, err, testutil.ToFloat64(counter))
+		}
+	}
+	next(left, 0)
+	gate.SetLimit(1)
+	next(here, 1)
+	if _, err := left.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the connection is open: %v", err)
 	}
 }

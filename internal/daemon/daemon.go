@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/internal/tracing"
@@ -36,6 +37,9 @@ type Daemon struct {
 	registry *prometheus.Registry
 	draining atomic.Bool
 	keys     keys
+	watcher  *overload.Watcher
+	httpGate overload.Gate
+	grpcGate overload.Gate
 	looking  sync.Mutex        // held to look at keys
 	traces   *tracing.Settings // nil: there are no traces
 	tracer   *tracing.Tracer   // likewise
@@ -55,6 +59,8 @@ func New(c Config) (*Daemon, error) {
 		config: c, denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
+	d.grpcGate.Standing = true
+	d.watcher = overload.NewWatcher(&d.httpGate, &d.grpcGate)
 	if err := d.openParts(); err != nil {
 		return nil, err
 	}
@@ -76,6 +82,7 @@ func (d *Daemon) openParts() (err error) {
 		return err
 	}
 	d.metrics = newMetrics(d.registry, d.config.Version, d.storage, d.ready)
+	d.registry.MustRegister(d.overloadMetrics()...)
 	d.keys.register(d.registry)
 	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
@@ -137,6 +144,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if o.respAt != nil {
 		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
 	}
+	g.Go(func() error { return d.watcher.Run(broken) })
 	if d.source != nil {
 		g.Go(func() error {
 			d.source.Watch(broken, d.reloaded)
@@ -180,6 +188,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
+		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
 		Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
@@ -191,11 +200,13 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
 		Patience: patience,
-		TLS:      d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
+		Gate:     &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
+		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
 		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(api))
+	o.http.ConnContext = httpapi.ConnContext
 	admin, err := d.gate(d.adminHandler())
 	if err != nil {
 		return o, err
@@ -237,8 +248,13 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 			return o, fmt.Errorf("open the %s door: %w", door.name, err)
 		}
 		opened = append(opened, l)
+		// A name may have two answers: what was looked up to check is not what counts.
+		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && d.config.AdminTokenFile == "" && (!ok || !at.IP.IsLoopback()) {
+			return o, adminNeedsToken(door.address)
+		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
+	o.httpAt.gate, o.httpAt.left = &d.httpGate, d.metrics.overrun.WithLabelValues("http", "left")
 	return o, nil
 }
 

@@ -161,11 +161,22 @@ descriptors:
 	if d := cmp.Diff(seen, byValue()); d != "" {
 		t.Error("a rule that stays does not keep its counts:\n" + d)
 	}
-	before := m.counters.Load().labels[labels{"d", "d/user", false}].values
 	m.replace(parsed(t, strings.Replace(text, "value_to_metric: true, ", "", 1)))
-	before.count(m.Set().Rules()[1], nil, weir.Allowed) // it was on its way
 	if left := testutil.CollectAndCount(m.metrics.values); left != 0 {
 		t.Errorf("%d series of a rule that asks for values no more", left)
+	}
+}
+
+// A request that was on its way while its rule went makes no series that nobody
+// would drop.
+func TestValuesOfRuleThatIsGone(t *testing.T) {
+	m := testMeter(t, "domain: d\ndescriptors: [{key: user, value_to_metric: true, limits: [1/day]}]\n")
+	rule := m.Set().Rules()[0]
+	v := m.counters.Load().rules[rule].values
+	m.replace(parsed(t, "domain: other\ndescriptors: []\n"))
+	v.count(rule, []rules.Entry{{Key: "user", Value: "late"}}, weir.Allowed)
+	if left := testutil.CollectAndCount(m.metrics.values); left != 0 {
+		t.Errorf("%d series", left)
 	}
 }
 

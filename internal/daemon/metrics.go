@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/rules"
 )
@@ -23,6 +24,8 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	httpTime prometheus.Observer
 	grpcTime prometheus.Observer
+	grpcOK   prometheus.Counter // looked up once: it is counted by every call
+	overrun  *prometheus.CounterVec
 	bounds   *prometheus.CounterVec
 	panics   *prometheus.CounterVec
 	open     *prometheus.GaugeVec
@@ -47,6 +50,9 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 			Name: "weir_call_duration_seconds", Help: "How long calls took in the door, from the request's header read to the answer written.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
 		}, []string{"door"}),
+		overrun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_refused_total", Help: "Calls that were refused because more was asked than could be decided in time.",
+		}, []string{"door", "reason"}),
 		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_resp_bounds_total", Help: "How often clients of the Redis protocol reached a bound of the door.",
 		}, []string{"bound"}),
@@ -87,6 +93,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	for _, why := range httpapi.Refusals() {
 		m.refusals.WithLabelValues(string(why))
 	}
+	m.grpcOK = m.calls.WithLabelValues("grpc", "ShouldRateLimit", codes.OK.String())
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "1; its labels tell what was built.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
@@ -95,7 +102,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	r.MustRegister(m.decided.collectors()...)
 	r.MustRegister(store.meters...)
 	r.MustRegister(
-		m.calls, m.duration, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
 			if ready() {
 				return 1
@@ -133,7 +140,11 @@ func (m *metrics) adminCall(route string, status int, _ time.Duration) {
 }
 
 func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
-	m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+	if code == codes.OK {
+		m.grpcOK.Inc()
+	} else {
+		m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+	}
 	m.grpcTime.Observe(took.Seconds())
 }
 
@@ -176,7 +187,36 @@ func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(stri
 
 func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 
+// protocolBroken counts what is no HTTP/2, as the Redis door what is no command.
+func (m *metrics) protocolBroken(door string) func() {
+	return m.calls.WithLabelValues(door, "protocol", "ERR").Inc
+}
+
 func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
+
+func (m *metrics) overload(door string, reasons []string) func(reason string) {
+	counters := map[string]prometheus.Counter{}
+	for _, reason := range reasons {
+		counters[reason] = m.overrun.WithLabelValues(door, reason)
+	}
+	return func(reason string) { counters[reason].Inc() }
+}
+
+// overloadMetrics tell of overload when they are asked.
+func (d *Daemon) overloadMetrics() []prometheus.Collector {
+	limit := func(door string, g *overload.Gate) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_in_flight_limit", Help: "Calls that a door may have in flight; 0 is no limit. That of gRPC stands at all times.",
+			ConstLabels: prometheus.Labels{"door": door},
+		}, func() float64 { return float64(g.Limit()) })
+	}
+	return []prometheus.Collector{
+		limit("http", &d.httpGate), limit("grpc", &d.grpcGate),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
+		}, func() float64 { return d.watcher.Wait().Seconds() }),
+	}
+}
 
 // connectionMetrics are those of one door.
 type connectionMetrics struct {

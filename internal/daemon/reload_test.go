@@ -172,7 +172,7 @@ func TestBadReloads(t *testing.T) {
 		{"NUL bytes", limits("d", "1/s") + "\x00\x00", "refused", "rules.yaml:4:1: error: YAML: control characters are not allowed"},
 		{"no text", "\x7fELF\x02\x01\xff\xfe", "refused", "rules.yaml:1:"},
 		{"too large", strings.Repeat("#", rules.MaxFileSize+1), "unreadable", "rule files have at most 67108864 bytes, all together"},
-		{"too many rules", "domain: d\ndescriptors: [" + strings.Repeat("a,", 1<<20), "refused", "over 1000000 lines and list items"},
+		{"too many rules", "domain: d\ndescriptors: [" + strings.Repeat("a,", 1<<21), "refused", "list items of the file are over 2000000"},
 		{"a link to itself", "LOOP", "unreadable", "too many levels of symbolic links"},
 		{"a link to nowhere", "NOWHERE", "missing", "no such file or directory"},
 		{"a pipe", "PIPE", "unreadable", "is a pipe or a device; write the rules to a file"},

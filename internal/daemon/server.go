@@ -22,7 +22,7 @@ const (
 	readTimeout       = 10 * time.Second // less than writeTimeout, so that the slow get an answer
 	writeTimeout      = 15 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
+	maxHeaderBytes    = 16 << 10 // net/http reads 4 KiB more of HTTP/1.1
 	// maxStreams is how many calls a connection of HTTP/2 has at a time. More wait
 	// at the client.
 	maxStreams = 250
@@ -39,31 +39,33 @@ func (d *Daemon) server(door string, h http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:          slog.NewLogLogger(&handshakes{d.config.Log.Handler(), d.metrics.handshakeFailed(door)}, slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(&faults{d.config.Log.Handler(), d.metrics.handshakeFailed(door), d.metrics.protocolBroken(door)}, slog.LevelWarn),
 	}
 }
 
-// handshakes is the log of a server, in which handshakes that fail are counted:
-// anybody could fill it with them.
-type handshakes struct {
+// faults is the log of a server. What is a client's fault is counted instead:
+// anybody could fill the log with it, and it has addresses, and words of theirs.
+type faults struct {
 	slog.Handler
 
-	failed func()
+	handshake, protocol func()
 }
 
 // Enabled is always true: what is counted is counted, with or without a log.
-func (h *handshakes) Enabled(context.Context, slog.Level) bool { return true }
+func (f *faults) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle passes on what is not about a handshake.
-func (h *handshakes) Handle(ctx context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "http: TLS handshake error") {
-		h.failed()
-		return nil
+// Handle passes on what is not a client's fault. What is, is known by its words:
+// net/http tells of it in no other way.
+func (f *faults) Handle(ctx context.Context, r slog.Record) error {
+	switch is := func(prefix string) bool { return strings.HasPrefix(r.Message, prefix) }; {
+	case is("http: TLS handshake error"):
+		f.handshake()
+	case is("http2: ") && !is("http2: panic"), is("timeout waiting for "):
+		f.protocol()
+	case f.Handler.Enabled(ctx, r.Level):
+		return f.Handler.Handle(ctx, r)
 	}
-	if !h.Handler.Enabled(ctx, r.Level) {
-		return nil
-	}
-	return h.Handler.Handle(ctx, r)
+	return nil
 }
 
 // wrongTokens is how many an address may show at the admin door: ten at once,

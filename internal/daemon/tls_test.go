@@ -20,6 +20,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -233,6 +234,13 @@ func TestMutualTLS(t *testing.T) {
 			t.Error(name, failed)
 		}
 	}
+	certtest.Write(t, c.TLSKey, []byte("broken"))
+	r.daemon.Reload()
+	for config, want := range map[*tls.Config]string{nobody: "OK\n", known: "OK\nthe credentials in force are old (tls)"} {
+		if got, err := send(t, caller(t, config), http.MethodGet, "https://"+r.http+"/readyz", ""); err != nil || !strings.HasPrefix(got.body, want) || want == "OK\n" && got.body != want {
+			t.Error(got.body, err)
+		}
+	}
 	for path, want := range map[string]int{"/healthz": 200, "/healthcheck": 200, "/readyz": 200, "/v1/check": 403, "/auth": 403, "/json": 403, "/v1/settle": 403, "/none": 403, "//healthz": 403, "/healthz/": 403} {
 		if got, err := send(t, caller(t, nobody), http.MethodGet, "https://"+r.http+path, ""); err != nil || got.status != want {
 			t.Errorf("%s: %d %v", path, got.status, err)
@@ -345,10 +353,28 @@ func TestRotateClientCA(t *testing.T) {
 	if failed := everywhere(t, r, old); len(failed) > 0 {
 		t.Error(failed)
 	}
+	sessions := config(before) // of the HTTP door
+	resumes := func() (resumed, believed bool) {
+		c, err := (&tls.Dialer{Config: sessions}).DialContext(t.Context(), "tcp", r.http)
+		if err != nil {
+			return false, false
+		}
+		defer c.Close()
+		_, err = io.WriteString(c, "GET /auth HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n\r\n")
+		answer, _ := io.ReadAll(c) // or it is refused
+		return c.(*tls.Conn).ConnectionState().DidResume, err == nil && bytes.HasPrefix(answer, []byte("HTTP/1.1 400 "))
+	}
+	resumes()
+	if resumed, believed := resumes(); !resumed || !believed {
+		t.Fatal("nothing to resume", resumed, believed)
+	}
 	certtest.Write(t, c.TLSClientCA, after.PEM)
 	r.daemon.Reload()
 	if failed := everywhere(t, r, old); len(failed) != 4 {
 		t.Error(failed)
+	}
+	if _, believed := resumes(); believed {
+		t.Error("a session outlives its CA")
 	}
 	if failed := everywhere(t, r, config(after)); len(failed) > 0 {
 		t.Error(failed)
@@ -391,6 +417,39 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 	if failed := everywhere(t, r, &tls.Config{RootCAs: ca.Pool()}); len(failed) > 0 {
 		t.Error(failed)
+	}
+}
+
+// TestNoNoise: who does not keep to HTTP/2 is counted. The log has nothing of it:
+// neither lines without end, nor addresses and words of clients.
+func TestNoNoise(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	log, logger := newLog()
+	c.Log = logger
+	r := start(t, c)
+	log.until(t, "msg=ready")
+	config := &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"h2"}}
+	const (
+		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		goAway   = "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"
+		noStream = "\x00\x00\x01\x00\x00\x00\x00\x00\x00x"
+	)
+	for i, says := range []string{"GET /words-of-a-client HTTP/1.1\r\n\r\n", http2.ClientPreface + settings + goAway, http2.ClientPreface + settings + noStream} {
+		nc, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if _, err := io.WriteString(nc, says); err != nil {
+			t.Fatal(err)
+		}
+		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_calls_total{code="ERR",door="http",route="protocol"} %d`, i+1))
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if log.text.Len() > 0 {
+		t.Error(log.text.String())
 	}
 }
 

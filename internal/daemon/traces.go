@@ -31,7 +31,8 @@ func (d *Daemon) openTraces(ctx context.Context) error {
 		return envFault(err)
 	}
 	d.tracer = t
-	return d.registry.Register(newTraceMetrics(t))
+	registerTraces(d.registry, t)
+	return nil
 }
 
 func envFault(err error) error {
@@ -82,24 +83,17 @@ func (t traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	return a, err
 }
 
-// traceMetrics tells what became of spans, when it is asked.
-type traceMetrics struct {
-	tracer *tracing.Tracer
-	spans  *prometheus.Desc
-}
-
-func newTraceMetrics(t *tracing.Tracer) *traceMetrics {
-	return &traceMetrics{t, prometheus.NewDesc("weir_trace_spans_total",
-		"Spans by what became of them: sent; failed, for the collector did not take them; dropped, for too many were waiting.", []string{"result"}, nil)}
-}
-
-// Describe sends the description, for prometheus.Collector.
-func (m *traceMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.spans }
-
-// Collect sends the counts, for prometheus.Collector.
-func (m *traceMetrics) Collect(to chan<- prometheus.Metric) {
-	s := m.tracer.Stats()
-	for result, n := range map[string]int64{"sent": s.Sent, "failed": s.Failed, "dropped": s.Dropped} {
-		to <- prometheus.MustNewConstMetric(m.spans, prometheus.CounterValue, float64(n), result)
+// registerTraces makes a metric of what became of spans.
+func registerTraces(r prometheus.Registerer, t *tracing.Tracer) {
+	for result, of := range map[string]func(tracing.Stats) int64{
+		"sent":    func(s tracing.Stats) int64 { return s.Sent },
+		"failed":  func(s tracing.Stats) int64 { return s.Failed },
+		"dropped": func(s tracing.Stats) int64 { return s.Dropped },
+	} {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "weir_trace_spans_total",
+			Help:        "Spans by what became of them: sent; failed, for the collector did not take them; dropped, for too many were waiting.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(of(t.Stats())) }))
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 type backend struct {
 	address string
 	calls   atomic.Int64
+	doubled atomic.Int64 // calls with more than one X-Api-Key
 }
 
 func newBackend(t *testing.T) *backend {
@@ -23,6 +25,9 @@ func newBackend(t *testing.T) *backend {
 	b := new(backend)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.calls.Add(1)
+		if len(r.Header.Values("X-Api-Key")) > 1 {
+			b.doubled.Add(1)
+		}
 		switch r.URL.Path {
 		case "/broken", "/export/broken":
 			panic(http.ErrAbortHandler)
@@ -112,6 +117,14 @@ func throttles(t *testing.T, url string, b *backend) {
 		if n := b.calls.Load() - before; n != 5 {
 			t.Errorf("the backend was called %d times by %q", n, key)
 		}
+	}
+	// Who is counted by one key must not get in by another.
+	for i := range 3 {
+		c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", "real", "X-Api-Key", fmt.Sprint("made up ", i))
+		c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", fmt.Sprint("made up ", i), "X-Api-Key", "real")
+	}
+	if n := b.doubled.Load(); n > 0 {
+		t.Errorf("the backend was called %d times with two keys", n)
 	}
 	crowd(t, url)
 	// Who writes what weir refuses does not get around it.

@@ -86,7 +86,8 @@ func readAuth(r *http.Request) (q *rules.Request, deny int, err error) {
 
 // readEntries reads e's, KEY=VALUE, and h's, KEY=NAME of a field of the request.
 // A field that is not there is as one that is empty: were it left out, who does
-// not send it would meet no rule.
+// not send it would meet no rule. One that stands there twice is refused: who is
+// behind the proxy may take the other one, which was not counted.
 func readEntries(es, hs []string, fields http.Header) ([]rules.Entry, error) {
 	if len(es)+len(hs) > rules.MaxEntries {
 		return nil, faultf("e, h: there are more than %d", rules.MaxEntries)
@@ -106,8 +107,10 @@ func readEntries(es, hs []string, fields http.Header) ([]rules.Entry, error) {
 			return nil, faultf("h: %s is no KEY=HEADER", quote(h))
 		case strings.EqualFold(name, "Host"):
 			return nil, faultf("h: Host is that of the daemon; let the proxy send another, as X-Forwarded-Host")
+		case len(fields.Values(name)) > 1:
+			return nil, faultf("h: the header %s stands there %d times; send it once", quote(name), len(fields.Values(name)))
 		}
-		entries = append(entries, rules.Entry{Key: key, Value: strings.Join(fields.Values(name), ", ")})
+		entries = append(entries, rules.Entry{Key: key, Value: fields.Get(name)})
 	}
 	return entries, nil
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -53,10 +52,8 @@ type GateOptions struct {
 func Gate(next http.Handler, o GateOptions) http.Handler {
 	g := &gate{next: next, options: o}
 	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
-	}))
-	return g.host(origin.Handler(http.HandlerFunc(g.token)))
+	origin.SetDenyHandler(http.HandlerFunc(g.refuseOrigin))
+	return g.host(g.fetched(origin.Handler(http.HandlerFunc(g.token))))
 }
 
 type gate struct {
@@ -64,9 +61,29 @@ type gate struct {
 	options GateOptions
 }
 
+// refuse also ends the connection, so that nobody holds one who may not come in.
 func (g *gate) refuse(w http.ResponseWriter, why Refusal, p *problem) {
 	g.options.Refused(why)
+	w.Header().Set("Connection", "close")
 	send(w, p)
+}
+
+func (g *gate) refuseOrigin(w http.ResponseWriter, _ *http.Request) {
+	g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
+}
+
+// fetched refuses what a page of another origin gets without being seen to, as an
+// image or in a frame: it can't read the answer, but a profile costs all the same.
+// A link that somebody follows is let through.
+func (g *gate) fetched(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document" {
+			g.refuseOrigin(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // host refuses requests for other hosts than that of the door. Without any is
@@ -125,8 +142,7 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 		g.options.Log.Error("wrong tokens could not be counted", "error", err)
 		send(w, &problem{http.StatusServiceUnavailable, "the daemon could not count your attempts; its log says why"})
 	case answer.Outcome != weir.Allowed:
-		seconds := int64(math.Ceil(answer.RetryAfter.Seconds()))
-		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(answer.RetryAfter), 10))
 		g.refuse(w, RefusedLimit, &problem{http.StatusTooManyRequests, "too many wrong tokens came from your address; wait, and send the right one"})
 	case !right:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir", error="invalid_token"`)

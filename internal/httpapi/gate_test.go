@@ -77,7 +77,7 @@ func TestGateHost(t *testing.T) {
 }
 
 // TestGateOrigin: a page that somebody visits must not change a daemon on the
-// same machine.
+// same machine, nor make it work.
 func TestGateOrigin(t *testing.T) {
 	g := newGate(GateOptions{})
 	for _, c := range []struct {
@@ -95,7 +95,31 @@ func TestGateOrigin(t *testing.T) {
 			t.Errorf("%s: %s: %d %s", c.header, c.value, w.Code, w.Body)
 		}
 	}
-	if g.refused[RefusedOrigin] != 3 {
+	for _, c := range []struct {
+		site, mode, dest string
+		want             int
+	}{
+		{"", "", "", http.StatusNoContent},
+		{"none", "navigate", "document", http.StatusNoContent},
+		{"same-origin", "cors", "empty", http.StatusNoContent},
+		{"cross-site", "navigate", "document", http.StatusNoContent}, // a link
+		{"cross-site", "navigate", "iframe", http.StatusForbidden},
+		{"cross-site", "no-cors", "image", http.StatusForbidden},
+		{"same-site", "cors", "empty", http.StatusForbidden}, // another port of this machine
+	} {
+		w := g.ask(t, func(r *http.Request) {
+			r.Method, r.URL.Path = http.MethodGet, "/debug/pprof/profile"
+			for name, value := range map[string]string{"Site": c.site, "Mode": c.mode, "Dest": c.dest} {
+				if value != "" {
+					r.Header.Set("Sec-Fetch-"+name, value)
+				}
+			}
+		})
+		if w.Code != c.want {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+	if g.refused[RefusedOrigin] != 6 {
 		t.Error(g.refused)
 	}
 }
@@ -129,7 +153,7 @@ func TestGateToken(t *testing.T) {
 		{rightToken, 401, `Bearer realm="weir"`},
 	} {
 		w := g.ask(t, func(r *http.Request) { r.Header.Set("Authorization", c.authorization) })
-		if w.Code != c.want || w.Header().Get("WWW-Authenticate") != c.says || strings.Contains(w.Body.String(), "0123") {
+		if w.Code != c.want || w.Header().Get("WWW-Authenticate") != c.says || (w.Header().Get("Connection") == "close") != (w.Code != 204) || strings.Contains(w.Body.String(), "0123") {
 			t.Errorf("%q: %d %v %s", c.authorization, w.Code, w.Header(), w.Body)
 		}
 	}

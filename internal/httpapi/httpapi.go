@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -33,6 +34,11 @@ type Options struct {
 	Certified bool
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
+	// Gate says how much the door may take. Nil takes everything.
+	Gate *overload.Gate
+	// Refused is called for each request that is refused because too much is
+	// asked, with the reason.
+	Refused func(reason string)
 	// Observe is called after each call with the path of its route, or "other".
 	Observe func(route string, status int, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
@@ -77,6 +83,12 @@ func (o *Options) fill() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Gate == nil {
+		o.Gate = new(overload.Gate)
+	}
+	if o.Refused == nil {
+		o.Refused = func(string) {}
+	}
 	if o.Observe == nil {
 		o.Observe = func(string, int, time.Duration) {}
 	}
@@ -102,13 +114,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.options.Observe(name, status, time.Since(start))
 	}()
 	switch {
-	case a.options.Certified && !found.anyone && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+	case !found.anyone && !a.known(r):
+		w.Header().Set("Connection", "close") // nobody holds one who may not come in
 		status = send(w, &problem{Status: http.StatusForbidden, Detail: "this daemon answers clients with a certificate only; show one, as curl does with --cert and --key"})
 	case !ok:
 		status = send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + quote(r.URL.Path) + "; " + a.hint})
 	case !found.allows(r.Method):
 		w.Header().Set("Allow", found.allow())
 		status = send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: "use " + found.method + " " + found.path})
+	case !found.always && !a.admit(r):
+		status = busy(w)
 	case a.options.Trace != nil:
 		status = a.trace(&found, w, r)
 	default:
@@ -125,6 +140,11 @@ func (a *API) trace(found *route, w http.ResponseWriter, r *http.Request) (statu
 	}
 	status = found.of(r.Method)(w, r)
 	return status
+}
+
+// known is whether a request is of somebody who may ask.
+func (a *API) known(r *http.Request) bool {
+	return !a.options.Certified || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
 // scratch is the memory of one call, used again by later ones.

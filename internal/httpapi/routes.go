@@ -10,6 +10,7 @@ type route struct {
 	method string
 	path   string
 	serve  func(http.ResponseWriter, *http.Request) (status int)
+	always bool                                                  // even when too much is asked
 	anyone bool                                                  // is answered, with or without a certificate
 	get    func(http.ResponseWriter, *http.Request) (status int) // instead, for GET; nil: method alone
 }
@@ -18,12 +19,12 @@ type route struct {
 func (a *API) table() map[string]route {
 	return routes(
 		route{method: http.MethodPost, path: "/v1/check", serve: a.check},
-		route{method: http.MethodPost, path: "/v1/settle", serve: a.settle},
+		route{method: http.MethodPost, path: "/v1/settle", serve: a.settle, always: true},
 		route{method: http.MethodPost, path: "/json", serve: a.envoyJSON},
 		route{method: http.MethodGet, path: "/auth", serve: a.auth},
-		route{method: http.MethodGet, path: "/healthz", serve: alive, anyone: true},
-		route{method: http.MethodGet, path: "/healthcheck", serve: alive, anyone: true},
-		route{method: http.MethodGet, path: "/readyz", serve: a.ready, anyone: true},
+		route{method: http.MethodGet, path: "/healthz", serve: alive, always: true, anyone: true},
+		route{method: http.MethodGet, path: "/healthcheck", serve: alive, always: true, anyone: true},
+		route{method: http.MethodGet, path: "/readyz", serve: a.ready, always: true, anyone: true},
 	)
 }
 
@@ -73,9 +74,14 @@ func ok(w http.ResponseWriter, detail string) int {
 	return http.StatusOK
 }
 
-func (a *API) ready(w http.ResponseWriter, _ *http.Request) int {
-	if a.options.Ready() {
+// ready says why, too, to those who may ask.
+func (a *API) ready(w http.ResponseWriter, r *http.Request) int {
+	switch {
+	case !a.options.Ready():
+	case a.known(r):
 		return ok(w, a.options.Detail())
+	default:
+		return ok(w, "")
 	}
 	return send(w, &problem{Status: http.StatusServiceUnavailable, Detail: "no rules are loaded, or the daemon is about to stop; ask another one"})
 }

@@ -36,6 +36,8 @@ func (n Note) String() string { return fmt.Sprintf("%s: %s: %s", n.Name, n.Fate,
 type Plan struct {
 	Args  []Arg
 	Notes []Note // of the variables that were set, and of defaults that make a flag
+
+	beside bool // files beside the folder of the rules are read as rules, too
 }
 
 // Arg is a flag of weir serve.
@@ -132,7 +134,7 @@ func Translate(env map[string]string) (*Plan, error) {
 	notes := slices.SortedFunc(maps.Values(t.told), func(a, b Note) int {
 		return cmp.Or(cmp.Compare(place(a.Name), place(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
-	return &Plan{t.args, notes}, nil
+	return &Plan{t.args, notes, truth(t.get("RUNTIME_WATCH_ROOT", "true"))}, nil
 }
 
 // translation is an environment on its way to a plan.

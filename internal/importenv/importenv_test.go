@@ -30,6 +30,7 @@ func TestStores(t *testing.T) {
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=r:1 REDIS_TLS=true REDIS_AUTH=u:p": "rediss://${REDIS_AUTH}@r:1",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis://r:1/2 REDIS_AUTH=p":        "redis://:${REDIS_AUTH}@r:1/2",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis://u:p@r:1":                   "redis://${REDIS_URL#redis://}",
+		"REDIS_SOCKET_TYPE=tcp REDIS_URL=u:p@r:1":                           "redis://${REDIS_URL}",
 		"REDIS_TYPE=CLUSTER REDIS_URL=a:1,b:2":                              "redis+cluster://a:1,b:2",
 		"REDIS_TYPE=cluster REDIS_URL=redis://u:p@a:1,redis://u:p@b:2":      "redis+cluster://a:1,b:2",
 		"REDIS_TYPE=SENTINEL REDIS_URL=m,a:1,b:2":                           "redis+sentinel://a:1,b:2/m",

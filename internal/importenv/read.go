@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,15 +52,20 @@ func unquote(value string) string {
 // maxPassedOver bounds the files that PassedOver looks at.
 const maxPassedOver = 10_000
 
-// PassedOver is what ratelimit reads in a folder of rules, and weir does not:
-// files of other names, and in folders inside. There are none if the folder can't
-// be read.
-func PassedOver(folder string) []string {
+// PassedOver is what ratelimit reads as rules, and weir serve does not: files of
+// other names in the folder, those in folders inside, and, when it watches the
+// root, those beside the folder whose names begin with its name and a dot. There
+// are none if the folder can't be read.
+func (p *Plan) PassedOver() []string {
+	folder := p.Rules()
 	read, err := rules.Files(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var names []string
+	if p.beside {
+		names = beside(folder)
+	}
 	seen := 0
 	_ = filepath.WalkDir(folder, func(name string, e fs.DirEntry, _ error) error {
 		if seen++; seen > maxPassedOver {
@@ -76,5 +82,22 @@ func PassedOver(folder string) []string {
 		}
 		return nil
 	})
+	return names
+}
+
+// beside is the files in a folder's own folder that begin with its name and a
+// dot. ratelimit tells files by their path with dots for slashes, so that it takes
+// them for files inside.
+func beside(folder string) []string {
+	entries, err := os.ReadDir(filepath.Dir(folder))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasPrefix(e.Name(), filepath.Base(folder)+".") {
+			names = append(names, filepath.Join(filepath.Dir(folder), e.Name()))
+		}
+	}
 	return names
 }

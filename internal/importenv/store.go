@@ -90,17 +90,17 @@ func (t *translation) single(at, login string) string {
 	if t.yes("REDIS_TLS") {
 		scheme = "rediss://"
 	}
-	before, rest, isURL := strings.Cut(at, "://")
-	switch {
-	case isURL && strings.Contains(rest, "@"):
-		t.note("REDIS_URL", Flag, "--store, which takes it from ${REDIS_URL} because a password is in it")
-		return scheme + "${REDIS_URL#" + before + "://}"
-	case isURL:
-		return scheme + login + rest
-	case t.get("REDIS_SOCKET_TYPE", "unix") == "unix":
+	address, variable := at, "REDIS_URL"
+	if before, rest, ok := strings.Cut(at, "://"); ok {
+		address, variable = rest, "REDIS_URL#"+before+"://"
+	} else if t.get("REDIS_SOCKET_TYPE", "unix") == "unix" {
 		return "redis+unix://" + login + at
 	}
-	return scheme + login + at
+	if strings.Contains(address, "@") {
+		t.note("REDIS_URL", Flag, "--store, which takes it from ${REDIS_URL} because a password is in it")
+		return scheme + "${" + variable + "}"
+	}
+	return scheme + login + address
 }
 
 // hosts is a list of addresses without what else was in their URLs.

@@ -148,10 +148,13 @@ func (c *conn) choose() {
 	}
 }
 
-// reset is for a connection that somebody else goes on with.
+// reset is for a connection that somebody else goes on with. Who has not said the
+// password gains no time by it.
 func (c *conn) reset() {
 	c.proto, c.name = 2, ""
-	c.estrange()
+	if !c.stranger {
+		c.estrange()
+	}
 	c.simple("RESET")
 }
 

@@ -19,8 +19,10 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -30,8 +32,12 @@ const (
 	// RESOURCE_EXHAUSTED.
 	MaxMessage = 2 << 20
 	// maxStreams is how many calls a connection may have in flight. More wait at
-	// the client.
-	maxStreams = 4096
+	// the client, and Envoy opens another connection. Under overload it is less.
+	maxStreams = 256
+	// workers is how many goroutines wait for calls. One that is made for a call
+	// alone grows its stack each time, which was a fifth of a call's cost. When all
+	// are busy, calls get goroutines of their own; idle, they hold 8 KiB each.
+	workers = 256
 	// maxHeaders is how large the metadata of a call may be.
 	maxHeaders = 16 << 10
 	// handshake is how long a connection may take to be set up.
@@ -56,6 +62,11 @@ type Options struct {
 	HandshakeFailed func()
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
+	// Gate says how much the door may take. Nil takes everything.
+	Gate *overload.Gate
+	// Refused is called for each call that is refused because too much is
+	// asked, with the reason, one of Reasons.
+	Refused func(reason string)
 	// Observe is called after each call.
 	Observe func(code codes.Code, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
@@ -85,6 +96,12 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Gate == nil {
+		o.Gate = new(overload.Gate)
+	}
+	if o.Refused == nil {
+		o.Refused = func(string) {}
+	}
 	if o.Observe == nil {
 		o.Observe = func(codes.Code, time.Duration) {}
 	}
@@ -99,7 +116,9 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.TLS != nil {
 		safe = &handshakes{credentials.NewTLS(o.TLS), o.HandshakeFailed}
 	}
-	s.grpc = grpc.NewServer(append(ServerOptions(), grpc.Creds(safe), grpc.ForceServerCodecV2(newCodec()))...)
+	s.grpc = grpc.NewServer(append(
+		ServerOptions(), grpc.Creds(&sharing{safe, o.Gate}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
+	)...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
 		HandlerType: rls.RateLimitService_ServiceDesc.HandlerType,
@@ -117,6 +136,7 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(handshake),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
@@ -162,6 +182,26 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 }
 
+// Reasons for which calls are refused.
+const (
+	ReasonWait = "wait" // work waits too long for a processor
+	ReasonLate = "late" // the caller gave up before its turn came
+)
+
+// Reasons are all that Options.Refused is called with.
+func Reasons() []string { return []string{ReasonWait, ReasonLate} }
+
+// admit is a tap.ServerInHandle: it refuses before a call has cost much. Health
+// is always told. UNAVAILABLE lets Envoy apply its failure mode, and stock
+// clients ask another daemon; RESOURCE_EXHAUSTED would look like a decision.
+func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if s.options.Gate.Shut() && call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName {
+		s.options.Refused(ReasonWait)
+		return ctx, status.Error(codes.Unavailable, "more is asked than can be decided in time; ask again later, or another daemon")
+	}
+	return ctx, nil
+}
+
 // handle is a grpc.MethodHandler in place of the generated one. Whatever
 // happens in a call, the process lives on.
 func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
@@ -180,6 +220,12 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 		}
 		s.options.Observe(status.Code(err), time.Since(start))
 	}()
+	if ctx.Err() != nil { // nobody waits for it, so nothing is charged
+		s.options.Refused(ReasonLate)
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	s.options.Gate.Begin()
+	defer s.options.Gate.End()
 	in := new(inbound)
 	if err := decode(in); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ const (
 	pollRemote = 10 * time.Second
 	// fetchTimeout is how long an answer may take, to its last byte.
 	fetchTimeout = 10 * time.Second
+	maxRedirects = 10
 )
 
 // remote is the rules of a daemon.
@@ -64,7 +65,7 @@ func newRemote(place string, o Options) (*remote, error) {
 	}
 	r := &remote{
 		url: u, name: u.Redacted(), poll: o.Poll, notCached: o.NotCached,
-		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport},
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
 	}
 	if r.poll <= 0 {
 		r.poll = pollRemote
@@ -80,6 +81,18 @@ func newRemote(place string, o Options) (*remote, error) {
 		r.cache = cache(name)
 	}
 	return r, nil
+}
+
+// stay follows a daemon to another path of its own, and to no other daemon,
+// whose rules nobody asked for.
+func stay(q *http.Request, via []*http.Request) error {
+	if first := via[0].URL; q.URL.Scheme != first.Scheme || q.URL.Host != first.Host {
+		return fmt.Errorf("%s sends on to %s, which is another daemon; ask that one", first.Host, q.URL.Host)
+	}
+	if len(via) == maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	return nil
 }
 
 func (r *remote) read(ctx context.Context) (*rules.Set, error) {

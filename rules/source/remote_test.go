@@ -284,3 +284,29 @@ func TestTransport(t *testing.T) {
 		}
 	}
 }
+
+// TestRedirect: the rules are those of the daemon that was named, or of none.
+func TestRedirect(t *testing.T) {
+	other := export(t, "domain: other\ndescriptors: []\n")
+	e := export(t, "")
+	for path, want := range map[string]string{
+		other.URL: "is another daemon", e.URL: "10 redirects",
+	} {
+		e.change(func() {
+			e.answer = func(w http.ResponseWriter) {
+				w.Header().Set("Location", path)
+				w.WriteHeader(http.StatusFound)
+			}
+		})
+		src, err := source.Open(e.URL, quick(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := src.Load(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if len(other.answers) != 0 {
+		t.Error("another was asked:", other.answers)
+	}
+}

@@ -17,25 +17,27 @@ type Result struct {
 // Rate is answered calls per second.
 func (r *Result) Rate() float64 { return float64(r.Answered) / r.Took.Seconds() }
 
-// Connections is how many connections a closed loop has.
+// Connections is how many connections a closed loop has where nothing else is
+// said.
 const Connections = 4
 
-// ClosedH2 keeps so many calls in flight for a time, on 4 connections.
-func ClosedH2(address string, inFlight int, bodies [][]byte, last time.Duration) (*Result, error) {
-	return closed(min(Connections, inFlight), last, func(i int, stop *atomic.Bool) (*Result, error) {
+// ClosedH2 keeps so many calls in flight for a time, at least one on each
+// connection.
+func ClosedH2(address string, connections, inFlight int, bodies [][]byte, last time.Duration) (*Result, error) {
+	return closed(connections, last, func(i int, stop *atomic.Bool) (*Result, error) {
 		c, err := DialH2(address, 0)
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
-		r, next := &Result{}, i*len(bodies)/Connections
+		r, next := &Result{}, i*len(bodies)/connections
 		ask := func() {
 			now := time.Now()
 			c.Expire(now.Add(-time.Minute)) // moves on past the calls that have ended
 			c.Call(bodies[next%len(bodies)], now)
 			next++
 		}
-		for range inFlight / min(Connections, inFlight) {
+		for range max(inFlight/connections, 1) {
 			ask()
 		}
 		for err := c.Flush(); ; err = c.Flush() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ func ClosedH1(address string, connections int, requests [][]byte, last time.Dura
 			case err != nil:
 				return nil, err
 			case closed:
-				return nil, errors.New("the server closed a connection")
+				return nil, fmt.Errorf("the server closed a connection; the last answer was %d", status)
 			case status == 200 || status == 429:
 				r.Answered++
 				r.Latencies = append(r.Latencies, time.Since(start))
@@ -91,4 +92,19 @@ func ClosedH1(address string, connections int, requests [][]byte, last time.Dura
 		}
 		return r, nil
 	})
+}
+
+// Get asks for a path on a new connection, and fails when the answer is not 200
+// within a second.
+func Get(address, path string) error {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get("http://" + address + path)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		return errors.New(r.Status)
+	}
+	return nil
 }

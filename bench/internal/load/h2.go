@@ -28,33 +28,105 @@ const (
 
 // H2 is one HTTP/2 connection for unary gRPC calls of one method.
 type H2 struct {
-	conn   net.Conn
-	read   *bufio.Reader
-	header []byte // the header block of every call, from the table of the connection
+	deadline time.Duration
+	start    time.Time
+	read     *bufio.Reader // of its reader alone
 
 	mu         sync.Mutex
+	conn       net.Conn
+	closed     bool
+	header     []byte // the header block of every call but the first
 	out        []byte
-	next       uint32 // stream
-	oldest     uint32 // stream that may be in flight
-	begun      [ring]time.Time
+	next       uint32      // stream
+	oldest     uint32      // stream that may be in flight
+	begun      [ring]int64 // of each call in flight, in nanoseconds since the start
 	active     int
 	maxStreams int
 	window     int // bytes of DATA that may be sent
 }
 
 // ring is how many streams are remembered, more than a server has at a time.
-const ring = 1 << 14
+const ring = 1 << 12
 
 const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
 // DialH2 opens a connection. Its calls have the deadline, when it is not 0, in
 // their header, as Envoy's have.
 func DialH2(address string, deadline time.Duration) (*H2, error) {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
+	c := &H2{deadline: deadline, start: time.Now().Add(-time.Hour)}
+	if err := c.dial(address); err != nil {
 		return nil, err
 	}
-	c := &H2{conn: conn, read: bufio.NewReaderSize(conn, 64<<10), next: 1, oldest: 1, maxStreams: ring / 2, window: 65535}
+	// One call alone, so that the table of the server is filled before others.
+	for done := false; !done; {
+		if err := c.Receive(func(time.Time, Outcome) { done = true }); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// dial opens the connection, or another one in its place, and begins the first
+// call, which fills the table of the server.
+func (c *H2) dial(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	first, later := headers(c.deadline)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		_ = conn.Close() // nothing was sent
+		return net.ErrClosed
+	}
+	c.conn, c.header = conn, later
+	c.read = bufio.NewReaderSize(conn, 64<<10)
+	c.next, c.oldest, c.active, c.maxStreams, c.window = 1, 1, 0, ring/2, 65535
+	var preface bytes.Buffer
+	preface.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&preface, nil)
+	_ = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	_ = framer.WriteWindowUpdate(0, 1<<31-1-65535)
+	c.out = preface.Bytes()
+	c.call(first, nil, time.Now())
+	_, err = conn.Write(c.out)
+	c.out = nil
+	return err
+}
+
+// redial takes the calls of a connection that has ended as refused, and opens
+// another. It says whether there is none because Close was called.
+func (c *H2) redial(address string, done func(time.Time, Outcome)) (ended bool) {
+	c.mu.Lock()
+	var lost []time.Time
+	for ; c.oldest < c.next; c.oldest += 2 {
+		if begun := c.at(c.oldest); *begun != 0 {
+			lost = append(lost, c.start.Add(time.Duration(*begun)))
+			*begun = 0
+		}
+	}
+	c.maxStreams, c.out = 0, nil // no calls until there is another
+	ended = c.closed
+	c.mu.Unlock()
+	_ = c.conn.Close() // it is broken
+	for _, begun := range lost {
+		done(begun, Refused)
+	}
+	for !ended {
+		err := c.dial(address)
+		if err == nil {
+			break
+		}
+		ended = errors.Is(err, net.ErrClosed)
+		time.Sleep(time.Millisecond)
+	}
+	return ended
+}
+
+// headers are the header block of a first call and those of all others, which
+// are indexes into the table that the first one fills.
+func headers(deadline time.Duration) (first, later []byte) {
 	fields := []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
@@ -76,35 +148,14 @@ func DialH2(address string, deadline time.Duration) (*H2, error) {
 		}
 		return bytes.Clone(block.Bytes())
 	}
-	first := encode() // fills the table; from then on all are indexes
-	c.header = encode()
-
-	var preface bytes.Buffer
-	preface.WriteString(http2.ClientPreface)
-	framer := http2.NewFramer(&preface, nil)
-	_ = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-	_ = framer.WriteWindowUpdate(0, 1<<31-1-65535)
-	if _, err := conn.Write(preface.Bytes()); err != nil {
-		return nil, err
-	}
-	// One call alone, so that the table of the server is filled before others.
-	c.call(first, nil, time.Now())
-	if err := c.Flush(); err != nil {
-		return nil, err
-	}
-	for done := false; !done; {
-		if err := c.Receive(func(time.Time, Outcome) { done = true }); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return encode(), encode()
 }
 
 func (c *H2) call(header, body []byte, begun time.Time) {
 	id := c.next
 	c.next += 2
 	c.active++
-	*c.at(id) = begun
+	*c.at(id) = int64(begun.Sub(c.start))
 	c.out = frame(c.out, len(header), http2.FrameHeaders, http2.FlagHeadersEndHeaders, id)
 	c.out = append(c.out, header...)
 	c.out = frame(c.out, len(body)+5, http2.FrameData, http2.FlagDataEndStream, id)
@@ -114,7 +165,7 @@ func (c *H2) call(header, body []byte, begun time.Time) {
 	c.window -= len(body) + 5
 }
 
-func (c *H2) at(id uint32) *time.Time { return &c.begun[id/2%ring] }
+func (c *H2) at(id uint32) *int64 { return &c.begun[id/2%ring] }
 
 func frame(b []byte, size int, kind http2.FrameType, flags http2.Flags, id uint32) []byte {
 	b = append(b, byte(size>>16), byte(size>>8), byte(size), byte(kind), byte(flags))
@@ -136,15 +187,16 @@ func (c *H2) Call(body []byte, begun time.Time) bool {
 func (c *H2) Expire(before time.Time) (expired int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	limit := int64(before.Sub(c.start))
 	for ; c.oldest < c.next; c.oldest += 2 {
 		begun := c.at(c.oldest)
-		if begun.IsZero() {
+		if *begun == 0 {
 			continue
 		}
-		if !begun.Before(before) {
+		if *begun >= limit {
 			break
 		}
-		*begun = time.Time{}
+		*begun = 0
 		c.active--
 		expired++
 		c.out = frame(c.out, 4, http2.FrameRSTStream, 0, c.oldest)
@@ -156,15 +208,15 @@ func (c *H2) Expire(before time.Time) (expired int64) {
 // Flush sends what was begun. It is for one goroutine at a time.
 func (c *H2) Flush() error {
 	c.mu.Lock()
-	out := c.out
+	out, conn := c.out, c.conn
 	c.out = nil
 	c.mu.Unlock()
 	if len(out) == 0 {
 		return nil
 	}
-	_, err := c.conn.Write(out)
+	_, err := conn.Write(out)
 	c.mu.Lock()
-	if c.out == nil {
+	if c.out == nil && c.conn == conn {
 		c.out = out[:0]
 	}
 	c.mu.Unlock()
@@ -240,12 +292,12 @@ func (c *H2) receive(done func(time.Time, Outcome)) error {
 func (c *H2) end(id uint32, o Outcome, done func(time.Time, Outcome)) {
 	c.mu.Lock()
 	begun := *c.at(id)
-	if *c.at(id) = (time.Time{}); !begun.IsZero() {
+	if *c.at(id) = 0; begun != 0 {
 		c.active--
 	}
 	c.mu.Unlock()
-	if !begun.IsZero() {
-		done(begun, o)
+	if begun != 0 {
+		done(c.start.Add(time.Duration(begun)), o)
 	}
 }
 
@@ -271,6 +323,11 @@ func (c *H2) settings(flags http2.Flags, payload []byte) {
 }
 
 // Close closes the connection.
-func (c *H2) Close() error { return c.conn.Close() }
+func (c *H2) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.conn.Close()
+}
 
 var _ io.Closer = (*H2)(nil)

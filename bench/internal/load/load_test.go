@@ -46,7 +46,7 @@ func serve(t *testing.T, streams uint32) (*counting, string) {
 // calls that are on their way at the end.
 func TestClosedH2(t *testing.T) {
 	c, address := serve(t, 100)
-	r, err := ClosedH2(address, 16, [][]byte{{}, {0x0a, 1, 'd'}}, 50*time.Millisecond)
+	r, err := ClosedH2(address, 4, 16, [][]byte{{}, {0x0a, 1, 'd'}}, 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestClosedH2(t *testing.T) {
 // the streams that the server takes.
 func TestOpenH2(t *testing.T) {
 	_, address := serve(t, 2)
-	o := Open{Address: address, Connections: 2, Rate: 20_000, Deadline: 10 * time.Millisecond, Bodies: [][]byte{{}}, Last: 100 * time.Millisecond}
+	o := Open{Address: address, Connections: 2, Rate: 20_000, Deadline: 10 * time.Millisecond, Patience: 2 * time.Millisecond, Bodies: [][]byte{{}}, Last: 100 * time.Millisecond}
 	r, err := o.H2()
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,12 @@ type Open struct {
 	Connections int
 	Rate        float64       // calls per second in all
 	Deadline    time.Duration // when a caller gives up; 0: never
-	Bodies      [][]byte
-	Last        time.Duration
+	// Patience is how long a call waits for a stream or connection that is free,
+	// in order. With the deadline, only calls are sent that are about to be given
+	// up.
+	Patience time.Duration
+	Bodies   [][]byte
+	Last     time.Duration
 }
 
 // Tally is what came of an open load. Latencies count from when a call was due.
@@ -20,7 +24,7 @@ type Tally struct {
 	Result
 
 	Offered int64 // calls that were due
-	Unsent  int64 // of them, those that had no stream before their deadline
+	Unsent  int64 // of them, those that had no stream in their patience
 	Expired int64 // of them, those that were given up on the way
 	Late    int64 // answers that came after the deadline
 	Refusal []time.Duration
@@ -45,7 +49,9 @@ func (o *Open) H2() (*Tally, error) {
 		g.Go(func() {
 			var own Tally
 			done := func(begun time.Time, out Outcome) { own.count(out, time.Since(begun), o.Deadline) }
-			for c.Receive(done) == nil {
+			for ended := false; !ended; ended = c.redial(o.Address, done) {
+				for c.Receive(done) == nil {
+				}
 			}
 			mu.Lock()
 			tally.add(&own)
@@ -53,52 +59,41 @@ func (o *Open) H2() (*Tally, error) {
 		})
 	}
 	start := time.Now()
-	err := o.send(conns, start, tally)
+	o.send(conns, start, tally)
 	tally.Took = time.Since(start)
 	time.Sleep(max(o.Deadline, 50*time.Millisecond))
 	for _, c := range conns {
 		_ = c.Close() // ends its reader
 	}
 	g.Wait()
-	return tally, err
+	return tally, nil
 }
 
-// send sends what is due at each tick. A call that finds no stream waits until
-// its deadline, in order.
-func (o *Open) send(conns []*H2, start time.Time, t *Tally) error {
-	gap := time.Duration(float64(time.Second) / o.Rate)
-	first, at := int64(0), 0 // the first call that is not sent, the connection to begin with
+// send sends what is due at each tick. Each connection is a client of its own.
+func (o *Open) send(conns []*H2, start time.Time, t *Tally) {
+	gap := time.Duration(float64(time.Second) / o.Rate * float64(len(conns)))
+	first := make([]int64, len(conns)) // the first call that is not sent
 	for now := start; now.Sub(start) < o.Last; now = time.Now() {
-		t.Offered = int64(now.Sub(start) / gap)
-		if o.Deadline > 0 {
-			old := now.Add(-o.Deadline)
-			for ; first < t.Offered && start.Add(time.Duration(first)*gap).Before(old); first++ {
-				t.Unsent++
-			}
-			for _, c := range conns {
-				t.Expired += c.Expire(old)
-			}
-		} else {
-			for _, c := range conns {
+		t.Offered = 0
+		for i, c := range conns {
+			begin := start.Add(gap * time.Duration(i) / time.Duration(len(conns)))
+			due := max(int64(now.Sub(begin)/gap), 0)
+			t.Offered += due
+			if o.Deadline > 0 {
+				for ; first[i] < due && begin.Add(time.Duration(first[i])*gap).Before(now.Add(-o.Patience)); first[i]++ {
+					t.Unsent++
+				}
+				t.Expired += c.Expire(now.Add(-o.Deadline))
+			} else {
 				c.Expire(start)
 			}
-		}
-		for tried := 0; first < t.Offered && tried < len(conns); at++ {
-			if conns[at%len(conns)].Call(o.Bodies[int(first)%len(o.Bodies)], start.Add(time.Duration(first)*gap)) {
-				first++
-				tried = 0
-			} else {
-				tried++
+			for first[i] < due && c.Call(o.Bodies[(int(first[i])*len(conns)+i)%len(o.Bodies)], begin.Add(time.Duration(first[i])*gap)) {
+				first[i]++
 			}
-		}
-		for _, c := range conns {
-			if err := c.Flush(); err != nil {
-				return err
-			}
+			_ = c.Flush() // its reader knows when it is broken
 		}
 		time.Sleep(tick)
 	}
-	return nil
 }
 
 func (t *Tally) count(o Outcome, took, deadline time.Duration) {
@@ -118,6 +113,7 @@ func (t *Tally) add(o *Tally) {
 	t.Answered += o.Answered
 	t.Refused += o.Refused
 	t.Late += o.Late
+	t.Expired += o.Expired
 	t.Latencies = append(t.Latencies, o.Latencies...)
 	t.Refusal = append(t.Refusal, o.Refusal...)
 }

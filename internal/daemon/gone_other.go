@@ -1,0 +1,8 @@
+//go:build !linux
+
+package daemon
+
+import "net"
+
+// gone is whether the client of a connection has closed it; only Linux tells.
+func gone(net.Conn) bool { return false }

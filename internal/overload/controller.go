@@ -1,0 +1,54 @@
+package overload
+
+import "time"
+
+const (
+	// interval is how often the limit changes.
+	interval = 50 * time.Millisecond
+	// least is the lowest limit: few enough not to wait for long, enough to keep
+	// processors busy.
+	least = 64
+	// perProcessor is how many calls in flight wait for about target when one
+	// takes 10 to 20 µs.
+	perProcessor = 256
+	// perConnection is how many calls a connection may have where there is time
+	// for all of them.
+	perConnection = 16
+	// unlimited is from where on there is no limit.
+	unlimited = 1 << 14
+)
+
+// controller finds how many calls in flight wait for target.
+type controller struct {
+	limit float64
+	// first is the limit that a door begins with, or, unless it stands, gets when
+	// there is too much.
+	first    float64
+	standing bool // there is always a limit
+}
+
+// tick takes what happened in an interval: how long work waited, how many
+// connections were in use, and how many calls are being decided. It returns the
+// limit, or 0.
+func (c *controller) tick(wait time.Duration, connections, deciding int64) int {
+	switch {
+	case c.limit == 0 && wait > lost:
+		c.limit = c.first
+	case wait > most:
+		c.limit *= max(0.25, float64(target)/float64(wait))
+	case wait < target/2:
+		c.limit += c.limit / 8
+	}
+	if c.limit > 0 {
+		c.limit = max(c.limit, least)
+	}
+	// Calls that are being decided and wait for no processor wait for a store.
+	ceiling := max(c.first, float64(perConnection*connections), float64(2*deciding))
+	switch {
+	case c.standing:
+		c.limit = min(c.limit, ceiling)
+	case c.limit > unlimited:
+		c.limit = 0
+	}
+	return int(c.limit)
+}

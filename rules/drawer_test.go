@@ -1,0 +1,31 @@
+package rules
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestErased: nothing of a denial stays in memory behind a shorter one that took
+// its place, nor when its time is over.
+func TestErased(t *testing.T) {
+	request := func(value string) *Request {
+		return &Request{Domain: "d", Descriptors: []Descriptor{{Cost: 1, Entries: []Entry{{Key: "user", Value: value}}}}}
+	}
+	var b body
+	holds := func(word string) bool { return bytes.Contains(b.text[:cap(b.text)], []byte(word)) }
+	if !b.write(request(strings.Repeat("x", 100)+"secret"), &sight{}) || !holds("secret") {
+		t.Fatal("it is not kept")
+	}
+	all := b.text[:cap(b.text)]
+	if !b.write(request("ann"), &sight{}) || holds("secret") || !holds("ann") {
+		t.Errorf("%q", all)
+	}
+	if q, _ := b.read(); q.Descriptors[0].Entries[0].Value != "ann" {
+		t.Error(q)
+	}
+	b.erase()
+	if len(bytes.Trim(all, "\x00")) > 0 {
+		t.Errorf("%q", all)
+	}
+}
