@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/redisstore"
@@ -31,7 +32,7 @@ const (
 // storage is where a daemon keeps its counts.
 type storage struct {
 	scheme string
-	store  weir.Store // which all doors ask: in memory, or the guard
+	store  weir.Store // which all doors ask: in memory, or what decides at home where it may, and else asks the guard
 	traits weir.Traits
 	guard  *guard.Guard // around remote; nil in memory
 	remote *remote      // nil in memory
@@ -60,9 +61,12 @@ func openStorage(url string, changed func(away error)) (*storage, error) {
 		return nil, err
 	}
 	g := guard.New(r.Store, guard.Options{Changed: changed})
+	home := synced.New(g)
+	leave := r.close
+	r.close = func() error { return errors.Join(home.Close(), leave()) }
 	return &storage{
-		scheme: scheme, store: g, traits: r.Traits(), guard: g, remote: r,
-		meters: []prometheus.Collector{newGuardMetrics(g), r.meters},
+		scheme: scheme, store: home, traits: r.Traits(), guard: g, remote: r,
+		meters: []prometheus.Collector{newGuardMetrics(g), newSyncMetrics(home), r.meters},
 	}, nil
 }
 

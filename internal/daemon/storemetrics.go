@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/redisstore"
@@ -79,6 +80,22 @@ func newGuardMetrics(g *guard.Guard) prometheus.Collector {
 			gauge(away, gone), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
 			counter(fallbacks, s.Local, "local"), counter(fallbacks, s.Open, "open"), counter(fallbacks, s.Closed, "closed"),
 			gauge(owed, float64(s.Owed)),
+		}
+	})
+}
+
+// newSyncMetrics tells what is decided at home, by rules with sync.
+func newSyncMetrics(store *synced.Store) prometheus.Collector {
+	keys := desc("weir_sync_keys", "Keys of rules with sync that are kept at home.")
+	takes := desc("weir_sync_takes_total", "Takes of rules with sync, by who decided.", "by")
+	calls := desc("weir_sync_calls_total", "Calls that told the store of takes, or looked.")
+	events := desc("weir_sync_events_total", "Events that the store was told of.")
+	noRoom := desc("weir_sync_no_room_total", "Takes that found no room for their keys at home; the store decided them.")
+	return readings(func() []reading {
+		s := store.Stats()
+		return []reading{
+			gauge(keys, float64(s.Keys)), counter(takes, s.Home, "home"), counter(takes, s.Store, "store"),
+			counter(calls, s.Calls), counter(events, s.Events), counter(noRoom, s.NoRoom),
 		}
 	})
 }
