@@ -61,6 +61,8 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	b.rates("one goroutine: ", one, map[int]*table.Target{2: table.AtLeast(1)})
+	b.table.Compare("one goroutine: Redis CPU of a decision, beside "+b.ways[2].name, "µs", one[0].server, one[2].server, nil)
+	b.table.Compare("one goroutine: our CPU of a decision, beside "+b.ways[2].name, "µs", one[0].client, one[2].client, nil)
 	return b.denied(ctx)
 }
 

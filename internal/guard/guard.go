@@ -153,6 +153,9 @@ func (g *Guard) enter() *ticket {
 // wait asks the store within the time that there is.
 func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
 	limit := g.pace.deadline()
+	if t.probe {
+		limit = maxDeadline // a store that comes back has to be connected to first
+	}
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)*3/4)
 	}
