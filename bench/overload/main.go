@@ -151,7 +151,7 @@ func (o *overloading) http() error {
 	requests := traffic.Check()
 	at := o.server.Addresses["http"]
 	for _, connections := range []int{256, 2048} {
-		can, err := o.best([]int{32, 64, 128, connections}, func(n int, last time.Duration) (*load.Result, error) {
+		can, err := o.best([]int{32, 64, 128, 256}, func(n int, last time.Duration) (*load.Result, error) {
 			return load.ClosedH1(at, n, requests, last)
 		})
 		if err != nil {

@@ -5,15 +5,15 @@ import "time"
 const (
 	// interval is how often the limit changes.
 	interval = 50 * time.Millisecond
-	// least is the lowest limit: few enough not to wait for long, enough to keep
-	// processors busy.
+	// least is the lowest limit that stands: few enough not to wait for long,
+	// enough to keep processors busy.
 	least = 64
 	// perProcessor is how many calls in flight wait for about target when one
 	// takes 10 to 20 µs.
 	perProcessor = 256
 	// perConnection is how many calls a connection may have where there is time
 	// for all of them.
-	perConnection = 16
+	perConnection = 8
 	// unlimited is from where on there is no limit.
 	unlimited = 1 << 14
 )
@@ -39,8 +39,12 @@ func (c *controller) tick(wait time.Duration, connections, deciding int64) int {
 	case wait < target/2:
 		c.limit += c.limit / 8
 	}
+	floor := c.first // who is over the limit is refused
+	if c.standing {
+		floor = least // only held back
+	}
 	if c.limit > 0 {
-		c.limit = max(c.limit, least)
+		c.limit = max(c.limit, floor)
 	}
 	// Calls that are being decided and wait for no processor wait for a store.
 	ceiling := max(c.first, float64(perConnection*connections), float64(2*deciding))

@@ -39,7 +39,7 @@ func (s *server) run(offered float64, intervals int) (wait time.Duration, inFlig
 // the load is gone, so is the limit, or it is what it was where it stands.
 func TestController(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := server{can: rapid.Float64Range(20_000, 200_000).Draw(t, "can")}
+		s := server{can: rapid.Float64Range(30_000, 200_000).Draw(t, "can")}
 		s.c.first, s.c.standing = perProcessor, rapid.Bool().Draw(t, "standing")
 		usual := 0
 		if s.c.standing {

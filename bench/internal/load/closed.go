@@ -1,6 +1,7 @@
 package load
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,12 +25,8 @@ const Connections = 4
 // ClosedH2 keeps so many calls in flight for a time, at least one on each
 // connection.
 func ClosedH2(address string, connections, inFlight int, bodies [][]byte, last time.Duration) (*Result, error) {
-	return closed(connections, last, func(i int, stop *atomic.Bool) (*Result, error) {
-		c, err := DialH2(address, 0)
-		if err != nil {
-			return nil, err
-		}
-		defer c.Close()
+	dial := func() (*H2, error) { return DialH2(address, 0) }
+	return closed(connections, last, dial, func(c *H2, i int, stop *atomic.Bool) (*Result, error) {
 		r, next := &Result{}, i*len(bodies)/connections
 		ask := func() {
 			now := time.Now()
@@ -62,14 +59,26 @@ func ClosedH2(address string, connections, inFlight int, bodies [][]byte, last t
 	})
 }
 
-// closed runs one goroutine for each connection and adds up what they did.
-func closed(connections int, last time.Duration, run func(i int, stop *atomic.Bool) (*Result, error)) (*Result, error) {
+// closed opens the connections, runs one goroutine for each and adds up what
+// they did.
+func closed[C io.Closer](
+	connections int, last time.Duration, dial func() (C, error), run func(c C, i int, stop *atomic.Bool) (*Result, error),
+) (*Result, error) {
+	conns := make([]C, connections)
+	for i := range conns {
+		c, err := dial()
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		conns[i] = c
+	}
 	var g sync.WaitGroup
 	var stop atomic.Bool
 	results, errs := make([]*Result, connections), make([]error, connections)
 	start := time.Now()
-	for i := range connections {
-		g.Go(func() { results[i], errs[i] = run(i, &stop) })
+	for i, c := range conns {
+		g.Go(func() { results[i], errs[i] = run(c, i, &stop) })
 	}
 	time.Sleep(last)
 	stop.Store(true)

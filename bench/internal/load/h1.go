@@ -68,12 +68,8 @@ func (c *H1) Close() error { return c.conn.Close() }
 
 // ClosedH1 keeps a request in flight on each of so many connections for a time.
 func ClosedH1(address string, connections int, requests [][]byte, last time.Duration) (*Result, error) {
-	return closed(connections, last, func(i int, stop *atomic.Bool) (*Result, error) {
-		c, err := DialH1(address)
-		if err != nil {
-			return nil, err
-		}
-		defer c.Close()
+	dial := func() (*H1, error) { return DialH1(address) }
+	return closed(connections, last, dial, func(c *H1, i int, stop *atomic.Bool) (*Result, error) {
 		r := &Result{}
 		for next := i * len(requests) / connections; !stop.Load(); next++ {
 			start := time.Now()

@@ -77,7 +77,10 @@ func (o *Open) send(conns []*H2, start time.Time, t *Tally) {
 		t.Offered = 0
 		for i, c := range conns {
 			begin := start.Add(gap * time.Duration(i) / time.Duration(len(conns)))
-			due := max(int64(now.Sub(begin)/gap), 0)
+			due := int64(0)
+			if !now.Before(begin) {
+				due = int64(now.Sub(begin)/gap) + 1 // the first is due at begin
+			}
 			t.Offered += due
 			if o.Deadline > 0 {
 				for ; first[i] < due && begin.Add(time.Duration(first[i])*gap).Before(now.Add(-o.Patience)); first[i]++ {

@@ -12,8 +12,12 @@ func (o *Open) H1() (*Tally, error) {
 	var g sync.WaitGroup
 	due := make(chan time.Time) // taken by connections that are free
 	for i := range o.Connections {
+		c, err := DialH1(o.Address)
+		if err != nil {
+			return nil, err
+		}
 		g.Go(func() {
-			own := o.caller(i, due)
+			own := o.caller(c, i, due)
 			mu.Lock()
 			defer mu.Unlock()
 			tally.add(own)
@@ -48,10 +52,9 @@ func (o *Open) hand(due chan<- time.Time, start time.Time, t *Tally) {
 	}
 }
 
-// caller asks on one connection at a time.
-func (o *Open) caller(i int, due <-chan time.Time) *Tally {
+// caller asks on one connection at a time, first on c.
+func (o *Open) caller(c *H1, i int, due <-chan time.Time) *Tally {
 	t, next := &Tally{}, i*len(o.Bodies)/o.Connections
-	var c *H1
 	for begun := range due {
 		status, closed, err := 0, false, error(nil)
 		if c == nil {
