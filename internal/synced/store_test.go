@@ -113,6 +113,36 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
+// TestCost: a key that one node asks for 4,000 times a second passes its limit
+// exactly, and costs the store ten calls a second, or one for each three quarters
+// of what may be untold where those are more; both in a window that is
+// spent at its beginning.
+func TestCost(t *testing.T) {
+	for text, want := range map[string]struct{ passed, calls int64 }{
+		"1000/s": {1000, 14}, "1000/s burst 100": {1000, 14}, "1000000/s": {4000, 10},
+		"10/s": {10, 10}, "1000/s fixed-window": {1000, 20},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, nodes := open(t, 1)
+			a, passed := ask(text, "hot"), int64(0)
+			for i := range 4 * 4000 {
+				if i%4000 == 0 {
+					calls := store.calls.Swap(0)
+					if i > 4000 && (passed != want.passed || calls > want.calls) {
+						t.Errorf("%s: %d passed in a second with %d calls, want %+v", text, passed, calls, want)
+					}
+					passed = 0
+				}
+				if take(t, nodes[0], a)[0].Outcome == weir.Allowed {
+					passed++
+				}
+				time.Sleep(250 * time.Microsecond)
+			}
+			end(t, nodes)
+		})
+	}
+}
+
 // TestAway: with the store away, a node lets pass what may be untold, then the
 // fallback decides, and says so. When the store is back it hears of all.
 func TestAway(t *testing.T) {
