@@ -12,11 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/internal/tracing/collectortest"
 )
 
 // TestMetricsAreDocumented: the table of docs/operating.md has each metric that a
-// daemon with everything on tells, and no other.
+// daemon with everything on tells, with each kind of store, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
@@ -56,8 +58,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(got.body, -1) {
 		told = append(told, m[1])
 	}
+	for _, url := range []string{"redis://" + redistest.Start(t).Addr, "memcached://" + memcachedtest.Start(t).Addr} {
+		_, body := get(t, "http://"+start(t, Config{Store: url}).admin+"/metrics")
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(body, -1) {
+			told = append(told, m[1])
+		}
+	}
 	slices.Sort(documented)
 	slices.Sort(told)
+	told = slices.Compact(told)
 	if d := cmp.Diff(told, documented); d != "" {
 		t.Errorf("the table of metrics in docs/operating.md differs from what a daemon tells (-daemon +table):\n%s", d)
 	}

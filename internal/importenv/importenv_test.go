@@ -27,6 +27,8 @@ func TestStores(t *testing.T) {
 		"":                                    "redis+unix:///var/run/nutcracker/ratelimit.sock",
 		"REDIS_URL=/tmp/r.sock":               "redis+unix:///tmp/r.sock",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=r:1": "redis://r:1",
+		"REDIS_TYPE=CLUSTER REDIS_URL=a:1,b:2 REDIS_TLS=true":               "redis+cluster://a:1,b:2?tls=1",
+		"REDIS_TYPE=SENTINEL REDIS_URL=m,a:1 REDIS_TLS=true":                "redis+sentinel://a:1/m?tls=1",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=r:1 REDIS_TLS=true REDIS_AUTH=u:p": "rediss://${REDIS_AUTH}@r:1",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis://r:1/2 REDIS_AUTH=p":        "redis://:${REDIS_AUTH}@r:1/2",
 		"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis://u:p@r:1":                   "redis://${REDIS_URL#redis://}",

@@ -68,17 +68,21 @@ func (t *translation) redisURL() (string, error) {
 	} else if auth != "" {
 		login = ":${REDIS_AUTH}@"
 	}
+	secured := "" // of a single one the scheme says it
+	if t.yes("REDIS_TLS") {
+		secured = "?tls=1"
+	}
 	switch kind := strings.ToLower(t.get("REDIS_TYPE", "SINGLE")); kind {
 	case "single":
 		return t.single(at, login), nil
 	case "cluster":
-		return "redis+cluster://" + login + t.hosts(at), nil
+		return "redis+cluster://" + login + t.hosts(at) + secured, nil
 	case "sentinel":
 		master, sentinels, ok := strings.Cut(at, ",")
 		if !ok {
 			return "", &InputError{"REDIS_URL must be MASTER,HOST:PORT,… when REDIS_TYPE is SENTINEL"}
 		}
-		return "redis+sentinel://" + login + t.hosts(sentinels) + "/" + master, nil
+		return "redis+sentinel://" + login + t.hosts(sentinels) + "/" + master + secured, nil
 	default:
 		return "", &InputError{"REDIS_TYPE is " + kind + "; it must be SINGLE, SENTINEL or CLUSTER"}
 	}
@@ -115,9 +119,6 @@ func (t *translation) hosts(list string) string {
 			t.note("REDIS_URL", Differs, "the password in it is left out here: write redis+…://USER:PASSWORD@ before the first host")
 		}
 		hosts = append(hosts, strings.TrimSpace(host))
-	}
-	if t.yes("REDIS_TLS") {
-		t.note("REDIS_TLS", Differs, "there is no TLS to a cluster or to sentinels")
 	}
 	return strings.Join(hosts, ",")
 }

@@ -84,7 +84,7 @@ func variables() []variable {
 		headers  = "weir adds no headers; let Envoy write them: enable_x_ratelimit_headers: DRAFT_VERSION_03, enable_retry_after_header: true"
 		noXDS    = "weir asks no xDS server: write its rules to files, or let --rules URL follow the /v1/export of another weir"
 		files    = "CONFIG_TYPE is FILE"
-		redisTLS = "weir takes no certificate files for its stores; the CA must be one that the machine trusts"
+		redisTLS = "write the files behind the URL of --store: ?ca=FILE&cert=FILE&key=FILE"
 		perTwo   = "REDIS_PERSECOND is false"
 	)
 	return []variable{
