@@ -11,7 +11,7 @@ import (
 )
 
 // TestRules: a rule with sync is decided at home; what is explained counts what is
-// untold; and a denial at home can be explained afterwards.
+// untold, but for one report on its way; and a denial at home can be explained afterwards.
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := open(t, 1)
@@ -41,7 +41,8 @@ func TestRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := e.Limits[0].Before.Used; got != int64(passed) {
+			// What is on its way to the store at that moment may be in neither count.
+			if got := e.Limits[0].Before.Used; got > int64(passed) || got < int64(passed)-1 {
 				t.Fatalf("%d passed, and %d are explained", passed, got)
 			}
 			time.Sleep(time.Millisecond)
