@@ -51,6 +51,15 @@ const (
 	closed
 )
 
+// ending is what the end of a call says of the store.
+type ending uint8
+
+const (
+	answered ending = iota
+	failed
+	unknown // nothing: its caller left, or gave it too little time
+)
+
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +122,7 @@ func (b *breaker) enter(now time.Time, stall time.Duration) (*ticket, change) {
 }
 
 // leave takes note of how a call has ended.
-func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
+func (b *breaker) leave(t *ticket, now time.Time, end ending) change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.older == nil {
@@ -129,7 +138,7 @@ func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
 	if t.probe {
 		b.probing = false
 	}
-	if !failed {
+	if end == answered {
 		b.failed = 0
 		if b.away {
 			b.away = false
@@ -137,7 +146,7 @@ func (b *breaker) leave(t *ticket, now time.Time, failed bool) change {
 		}
 		return same
 	}
-	if t.gone {
+	if t.gone || end == unknown {
 		return same
 	}
 	if b.failed++; b.failed >= Enough && !b.away {

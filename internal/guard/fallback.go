@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -71,7 +72,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		d.Degraded = weir.FallbackLocal
 		out[at[i]] = d
 		if d.Charged && local[i].Limit.Algorithm() != weir.Concurrent {
-			g.owed.add(asks[at[i]].State, asks[at[i]].Limit, d.Cost)
+			g.owed.add(asks[at[i]].State, debt{asks[at[i]].Limit, d.Cost, time.Now().Add(d.ResetAfter)})
 		}
 	}
 	return nil

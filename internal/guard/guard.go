@@ -152,26 +152,31 @@ func (g *Guard) enter() *ticket {
 
 // wait asks the store within the time that there is.
 func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
-	limit := g.pace.deadline()
+	limit, cut := g.pace.deadline(), false
 	if t.probe {
 		limit = maxDeadline // a store that comes back has to be connected to first
 	}
 	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)*3/4)
+		if left := time.Until(end) * 3 / 4; left < limit {
+			limit, cut = left, true
+		}
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	g.breaker.waits(t, cancel)
 	err := do(within)
 	took := time.Since(t.began)
-	failed := fails(ctx, err)
+	end := endOf(ctx, err)
+	if end == failed && cut && took < g.pace.stall() && errors.Is(within.Err(), context.DeadlineExceeded) {
+		end = unknown // no store answers in no time
+	}
 	switch {
-	case !failed:
+	case end == answered:
 		g.pace.note(took)
-	case took >= limit && !t.probe:
+	case end == failed && took >= limit && !t.probe:
 		g.missed.Add(1)
 	}
-	switch g.breaker.leave(t, time.Now(), failed) {
+	switch g.breaker.leave(t, time.Now(), end) {
 	case opened:
 		g.options.Changed(err)
 	case closed:
@@ -184,21 +189,24 @@ func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) er
 // ask is call for what has no fallback: it fails with weir.ErrAway.
 func (g *Guard) ask(ctx context.Context, do func(context.Context) error) error {
 	err := g.call(ctx, do)
-	if fails(ctx, err) && !errors.Is(err, weir.ErrAway) {
+	if endOf(ctx, err) == failed && !errors.Is(err, weir.ErrAway) {
 		return fmt.Errorf("%w: %w", weir.ErrAway, err)
 	}
 	return err
 }
 
-// fails is whether an error says that the store is away. That many want one key,
-// that a receipt was used before, or that the caller left, says nothing of it.
-func fails(ctx context.Context, err error) bool {
+// endOf is how a call has ended. That many want one key, or that a receipt was used
+// before, is an answer; that the caller left says nothing of the store.
+func endOf(ctx context.Context, err error) ending {
 	for _, fine := range []error{nil, weir.ErrBusy, weir.ErrSettled, weir.ErrExpired, weir.ErrNoPermit, weir.ErrFull} {
 		if errors.Is(err, fine) {
-			return false
+			return answered
 		}
 	}
-	return !errors.Is(context.Cause(ctx), context.Canceled)
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return unknown
+	}
+	return failed
 }
 
 // Settle settles receipts where they were made.

@@ -287,6 +287,64 @@ func TestNobodyGetsALimitTwice(t *testing.T) {
 	})
 }
 
+// TestWhoLeavesTellsNothing: a caller that leaves while the store is away has not
+// brought it back, and one that gives it no time has not sent it away.
+func TestWhoLeavesTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		var changes []string
+		g := guard.New(store, guard.Options{Changed: func(away error) { changes = append(changes, fmt.Sprint(away != nil)) }})
+		store.delay.Store(int64(800 * time.Microsecond))
+		for range 2 * guard.Enough {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := g.Take(ctx, ask("9/h", weir.FallbackOpen), make([]weir.Decision, 1)); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+		if g.Stats().Away {
+			t.Error("callers in a hurry have sent the store away")
+		}
+		store.delay.Store(-1)
+		for range guard.Enough {
+			take(t, g, ask("9/h", weir.FallbackOpen))
+		}
+		for range 5 {
+			time.Sleep(time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			_, _, _ = g.Look(ctx, ask("9/h", "")) // it is the probe, and is left
+		}
+		if !g.Stats().Away || len(changes) != 1 {
+			t.Errorf("away %v after changes to %v; want one, and away", g.Stats().Away, changes)
+		}
+	})
+}
+
+// TestOldDebts: what was used in a window that is over is not told to the next one.
+func TestOldDebts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		g := guard.New(store, guard.Options{})
+		asks := ask("10/s", weir.FallbackLocal)
+		store.broken.Store(&errRefused)
+		for range 20 {
+			take(t, g, asks)
+		}
+		store.broken.Store(nil)
+		time.Sleep(time.Hour)
+		take(t, g, asks) // has the store asked whether it is back
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if d := take(t, g, asks); d.Outcome != weir.Allowed || d.Remaining != 9 {
+			t.Errorf("two hours after it was used: %+v", d)
+		}
+		if owed := g.Stats().Owed; owed != 0 {
+			t.Errorf("%d keys are owed", owed)
+		}
+	})
+}
+
 // TestReceiptsOfFallbacks are settled where they were made.
 func TestReceiptsOfFallbacks(t *testing.T) {
 	store := newRemote()

@@ -2,8 +2,10 @@ package guard
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -12,8 +14,12 @@ import (
 // of. Beyond it, what is used locally is not told.
 const maxOwed = 1 << 16
 
+// maxSwept is how many keys are looked at for one that makes place.
+const maxSwept = 16
+
 // owed is what was used while the store was away. It is told when the key is next
-// asked for, so that nobody gets a limit twice.
+// asked for, so that nobody gets a limit twice, unless by then it would be as never
+// used.
 type owed struct {
 	some  atomic.Int64
 	mu    sync.Mutex
@@ -23,22 +29,46 @@ type owed struct {
 type debt struct {
 	limit *weir.Limit
 	cost  int64
+	until time.Time // when the use is over
 }
 
 func (o *owed) len() int { return int(o.some.Load()) }
 
-func (o *owed) add(k weir.StateKey, l *weir.Limit, cost int64) {
+func (o *owed) add(k weir.StateKey, more debt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.debts == nil {
 		o.debts = map[weir.StateKey]debt{}
 	}
 	d, ok := o.debts[k]
-	if !ok && len(o.debts) >= maxOwed {
+	if !ok {
+		if o.sweep(); len(o.debts) >= maxOwed {
+			return
+		}
+		k.Key = strings.Clone(k.Key) // it may be a piece of a request
+	}
+	if d.until.After(more.until) {
+		more.until = d.until
+	}
+	more.cost = min(d.cost+more.cost, weir.MaxCount)
+	o.debts[k] = more
+	o.some.Store(int64(len(o.debts)))
+}
+
+// sweep makes place where some is needed, by what is over. mu is held.
+func (o *owed) sweep() {
+	if len(o.debts) < maxOwed {
 		return
 	}
-	o.debts[k] = debt{l, min(d.cost+cost, weir.MaxCount)}
-	o.some.Store(int64(len(o.debts)))
+	looked, now := 0, time.Now()
+	for k, d := range o.debts {
+		if !now.Before(d.until) {
+			delete(o.debts, k)
+		}
+		if looked++; looked == maxSwept {
+			return
+		}
+	}
 }
 
 func (o *owed) take(k weir.StateKey) (debt, bool) {
@@ -63,12 +93,12 @@ func (o *owed) pay(ctx context.Context, store weir.Store, asks []weir.Ask) error
 	}
 	for i := range asks {
 		d, ok := o.take(asks[i].State)
-		if !ok {
+		if !ok || !time.Now().Before(d.until) {
 			continue
 		}
 		report := []weir.Ask{{State: asks[i].State, Limit: d.limit, Cost: d.cost, After: true}}
 		if err := store.Take(ctx, report, make([]weir.Decision, 1)); err != nil {
-			o.add(asks[i].State, d.limit, d.cost)
+			o.add(asks[i].State, d)
 			return err
 		}
 	}
