@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // TestDenialsAreForgotten: what another process has given back or reset is seen
@@ -31,7 +31,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if by == there {
-			now += instants(guard.DenialLife) - 1
+			now += instants(record.DenialLife) - 1
 			if allowed() {
 				t.Error("the denial was forgotten too early to be one that was remembered")
 			}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // maxServers is how many servers a URL may name.
@@ -30,7 +30,7 @@ func Open(url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memcachestore: %w", err)
 	}
-	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: guard.NewDenials()}
+	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: record.NewDenials()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -32,7 +32,6 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -63,7 +62,7 @@ type Store struct {
 	closed bool
 	lanes  map[string]*lane
 
-	home   *guard.Denials
+	home   *record.Denials
 	counts counts
 }
 

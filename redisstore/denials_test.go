@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -17,7 +17,7 @@ import (
 type forgetful struct{ timed }
 
 func (s forgetful) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	s.home = guard.NewDenials()
+	s.home = record.NewDenials()
 	return s.timed.TakeAt(now, asks, out)
 }
 
@@ -82,7 +82,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 		}
 		return out[0].Outcome == weir.Allowed
 	}
-	const life = weir.Instant(guard.DenialLife / time.Microsecond)
+	const life = weir.Instant(record.DenialLife / time.Microsecond)
 	for name, reset := range map[string]struct {
 		by    timed
 		after weir.Instant

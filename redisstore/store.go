@@ -20,7 +20,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -64,7 +63,7 @@ type Store struct {
 	skew   atomic.Int64 // the server's clock less ours, microseconds
 	lane   lane         // of take.lua
 	paced  lane         // of pace.lua
-	home   *guard.Denials
+	home   *record.Denials
 	counts counts
 }
 
@@ -80,7 +79,7 @@ func New(client rueidis.Client, o Options) *Store {
 	}
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
-		home:  guard.NewDenials(),
+		home:  record.NewDenials(),
 		pacer: newScript(paceScript), swapper: newScript(swapScript),
 	}
 	s.lane.run, s.paced.run = s.run, s.runPaced

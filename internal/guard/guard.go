@@ -1,3 +1,6 @@
+// Package guard stands between those who ask and a store that may be slow or
+// away: it gives each call its time, stops asking a store that does not answer,
+// and lets the fallback of each limit decide then.
 package guard
 
 import (

@@ -1,11 +1,9 @@
-// Package guard stands between those who ask and a store that may be slow or
-// away: it remembers denials at home, gives each call its time, stops asking a
-// store that does not answer, and lets the fallback of each limit decide then.
-package guard
+package record
 
 import (
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +17,9 @@ const (
 	// MaxDenials is how many keys are remembered at most. Keys whose hashes meet
 	// push each other out, which costs the store one more question.
 	MaxDenials = 1 << 16
+	// MaxLogDenials is how many of them may be of sliding-log, whose states take up
+	// to 80 kB each.
+	MaxLogDenials = 1 << 10
 
 	denialLife = weir.Instant(DenialLife / time.Microsecond)
 )
@@ -30,6 +31,7 @@ const (
 type Denials struct {
 	seed     maphash.Seed
 	slots    []atomic.Pointer[denial] // by the hash of their key
+	logs     []atomic.Pointer[denial] // of sliding-log
 	answered atomic.Int64
 }
 
@@ -43,11 +45,19 @@ type denial struct {
 
 // NewDenials makes an empty memory.
 func NewDenials() *Denials {
-	return &Denials{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[denial], MaxDenials)}
+	return &Denials{
+		seed:  maphash.MakeSeed(),
+		slots: make([]atomic.Pointer[denial], MaxDenials), logs: make([]atomic.Pointer[denial], MaxLogDenials),
+	}
 }
 
-func (d *Denials) slot(k weir.StateKey) *atomic.Pointer[denial] {
-	return &d.slots[maphash.Comparable(d.seed, k)%MaxDenials]
+// slot is where a key of a limit is remembered.
+func (d *Denials) slot(k weir.StateKey, l *weir.Limit) *atomic.Pointer[denial] {
+	hash := maphash.Comparable(d.seed, k)
+	if l.Algorithm() == weir.SlidingLog {
+		return &d.logs[hash%MaxLogDenials]
+	}
+	return &d.slots[hash%MaxDenials]
 }
 
 // Answered is how many takes were answered at home.
@@ -83,7 +93,7 @@ func (d *Denials) Answer(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 }
 
 func (d *Denials) get(a *weir.Ask, now weir.Instant) *denial {
-	e := d.slot(a.State).Load()
+	e := d.slot(a.State, a.Limit).Load()
 	if e == nil || e.key != a.State || now < e.at || now >= e.at+denialLife ||
 		e.limit != a.Limit && e.limit.String() != a.Limit.String() {
 		return nil
@@ -110,7 +120,9 @@ func (d *Denials) Learn(now weir.Instant, asks []weir.Ask, states []weir.State, 
 	keep := lasting(asks, out)
 	for i := range asks {
 		if keep {
-			d.slot(asks[i].State).Store(&denial{asks[i].State, asks[i].Limit, slices.Clone(states[i]), now})
+			k := asks[i].State
+			k.Key = strings.Clone(k.Key) // it may be a piece of a request
+			d.slot(k, asks[i].Limit).Store(&denial{k, asks[i].Limit, slices.Clone(states[i]), now})
 		} else if !asks[i].Peek {
 			d.Forget(asks[i].State)
 		}
@@ -119,8 +131,10 @@ func (d *Denials) Learn(now weir.Instant, asks []weir.Ask, states []weir.State, 
 
 // Forget forgets a key: it was charged, given something back, or reset.
 func (d *Denials) Forget(k weir.StateKey) {
-	slot := d.slot(k)
-	if e := slot.Load(); e != nil && e.key == k {
-		slot.CompareAndSwap(e, nil) // who is faster knows better
+	hash := maphash.Comparable(d.seed, k)
+	for _, slot := range [...]*atomic.Pointer[denial]{&d.slots[hash%MaxDenials], &d.logs[hash%MaxLogDenials]} {
+		if e := slot.Load(); e != nil && e.key == k {
+			slot.CompareAndSwap(e, nil) // who is faster knows better
+		}
 	}
 }
