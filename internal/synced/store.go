@@ -158,10 +158,10 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision, see func(weir.Insta
 	defer unlock(found)
 	now := time.Now()
 	for i, e := range found {
-		e.asked++
 		if e.dropped || !e.ledger.fits(&asks[i]) {
-			return false, nil
+			return false, nil // of another limit: not asked for
 		}
+		e.asked++
 	}
 	for i, e := range found {
 		switch e.ledger.decide(e.now(now), &asks[i], &out[i]) {
@@ -264,6 +264,9 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 // Reset forgets what was used of the keys, here and in the store. Other nodes may
 // still tell it what they have let pass, and see the reset within the time of Sync.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if err := s.guard.Reset(ctx, keys); err != nil {
+		return err // the store remembers all, and is still to hear of the rest
+	}
 	for _, k := range keys {
 		if e := s.table.get(k); e != nil {
 			e.mu.Lock()
@@ -271,7 +274,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 			e.mu.Unlock()
 		}
 	}
-	return s.guard.Reset(ctx, keys)
+	return nil
 }
 
 // Look is the states of asks in the store, with what this node has yet to tell.

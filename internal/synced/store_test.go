@@ -38,6 +38,13 @@ func (r *remote) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	return r.Store.TakeSeen(ctx, asks, out, see)
 }
 
+func (r *remote) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if r.away.Load() {
+		return errRefused
+	}
+	return r.Store.Reset(ctx, keys)
+}
+
 func (r *remote) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	return r.TakeSeen(ctx, asks, out, nil)
 }
@@ -173,6 +180,50 @@ func TestAway(t *testing.T) {
 		}
 		if got := nodes[0].Stats().Events; got != 10 {
 			t.Errorf("the store heard of %d events, want 10", got)
+		}
+		end(t, nodes)
+	})
+}
+
+// TestResetFails: while the store can't be reset, a node forgets nothing either.
+func TestResetFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, nodes := open(t, 1)
+		s, a := nodes[0], ask("100/s fixed-window", "k")
+		take(t, s, a) // the store's
+		take(t, s, a)
+		store.away.Store(true)
+		if err := s.Reset(t.Context(), []weir.StateKey{a.State}); err == nil {
+			t.Fatal("it was reset")
+		}
+		if d := take(t, s, a)[0]; d.Remaining != 97 {
+			t.Errorf("after a reset that failed: %+v", d)
+		}
+		store.away.Store(false)
+		if err := s.Reset(t.Context(), []weir.StateKey{a.State}); err != nil {
+			t.Fatal(err)
+		}
+		if d := take(t, s, a)[0]; d.Remaining != 99 {
+			t.Errorf("after a reset: %+v", d)
+		}
+		end(t, nodes)
+	})
+}
+
+// TestChangedLimit: an entry of a limit that nobody asks for anymore is dropped,
+// though its key is asked for.
+func TestChangedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := open(t, 1)
+		s, a := nodes[0], ask("100/s", "k")
+		take(t, s, a)
+		a.Limit = weir.MustParseLimit("100/s sliding-log") // which is never kept at home
+		for range 20 {
+			time.Sleep(50 * time.Millisecond)
+			take(t, s, a)
+		}
+		if n := s.Stats().Keys; n != 0 {
+			t.Errorf("%d keys are kept", n)
 		}
 		end(t, nodes)
 	})
