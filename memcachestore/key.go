@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
-	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 const (
@@ -38,25 +38,5 @@ func noteName(name string, kind noteKind, id uint64) string {
 	return name + "|" + string(rune(kind)) + strconv.FormatUint(id, 16)
 }
 
-// clean writes what memcached takes in no key, or what ends a name, as %XX.
-func clean(text string) string {
-	plain := true
-	for i := range len(text) {
-		plain = plain && safe(text[i])
-	}
-	if plain {
-		return text
-	}
-	const hexadecimal = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; safe(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteString("%" + string(hexadecimal[c>>4]) + string(hexadecimal[c&15]))
-		}
-	}
-	return b.String()
-}
-
-func safe(c byte) bool { return c > ' ' && c < 0x7f && c != '%' && c != ':' && c != '|' }
+// clean is text without what memcached takes in no key, or what ends a name.
+func clean(text string) string { return record.Escape(text, "|") }

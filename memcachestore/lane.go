@@ -3,6 +3,7 @@ package memcachestore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -125,7 +126,7 @@ func (s *Store) withdraw(l *lane, j *job) bool {
 	defer s.mu.Unlock()
 	for i, w := range l.waiting {
 		if w == j {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			l.waiting = slices.Delete(l.waiting, i, i+1)
 			return true
 		}
 	}

@@ -163,15 +163,10 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		return s.takeTogether(ctx, asks, out, see)
 	}
 	apart := record.Apart{
-		Take: func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
-		Settle: func(all []weir.Settlement) error {
-			// What was charged has to go back, even when the caller has left.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			defer cancel()
-			return s.Settle(ctx, all)
-		},
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
+		Settle: s.Settle,
 	}
-	return apart.TakeAll(asks, out)
+	return apart.TakeAll(ctx, asks, out)
 }
 
 // TakeAtHome decides asks that a remembered denial denies, as Take would, and

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // maxName is how long the name of a count may be in a key of Redis; longer ones
@@ -50,28 +51,5 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// clean writes what would end a hash tag or a name, or what can't be read, as
-// %XX.
-func clean(text string) string {
-	plain := true
-	for i := range len(text) {
-		plain = plain && safe(text[i])
-	}
-	if plain {
-		return text
-	}
-	const hexadecimal = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; safe(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteString("%" + string(hexadecimal[c>>4]) + string(hexadecimal[c&15]))
-		}
-	}
-	return b.String()
-}
-
-func safe(c byte) bool {
-	return c > ' ' && c < 0x7f && c != '{' && c != '}' && c != '%' && c != ':'
-}
+// clean is text without what would end a hash tag or a name.
+func clean(text string) string { return record.Escape(text, "{}") }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (l *lane) withdraw(c *call) bool {
 	defer l.mu.Unlock()
 	for i, w := range l.waiting {
 		if w == c {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			l.waiting = slices.Delete(l.waiting, i, i+1)
 			return true
 		}
 	}

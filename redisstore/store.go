@@ -160,9 +160,9 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if s.cluster && record.Groups(asks) {
 		apart := record.Apart{
 			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
-			Settle: func(all []weir.Settlement) error { return s.Settle(ctx, all) },
+			Settle: s.Settle,
 		}
-		return apart.TakeAll(asks, out)
+		return apart.TakeAll(ctx, asks, out)
 	}
 	return s.takeTogether(ctx, asks, out, see)
 }

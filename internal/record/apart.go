@@ -1,9 +1,11 @@
 package record
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -12,8 +14,12 @@ import (
 // no others.
 type Apart struct {
 	Take   func(asks []weir.Ask, out []weir.Decision) error
-	Settle func(settlements []weir.Settlement) error
+	Settle func(ctx context.Context, settlements []weir.Settlement) error
 }
+
+// giveBackTime is how long it may take to give back what one placement and key
+// has charged. The caller, who may have left already, waits for it.
+const giveBackTime = 50 * time.Millisecond
 
 // group is the asks of one placement and key, by their index in the take.
 type group struct {
@@ -41,18 +47,18 @@ func together(a, b weir.StateKey) bool {
 // other, and gives back what it has charged when one of them denies after all.
 // Others may be denied meanwhile, for what is then given back. A take that wants
 // to charge once is not looked at first, for its own charge would deny it.
-func (s Apart) TakeAll(asks []weir.Ask, out []weir.Decision) error {
+func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if asks[0].Receipt != 0 {
-		return s.takeAll(slices.Clone(asks), out, asks[0].Receipt)
+		return s.takeAll(ctx, slices.Clone(asks), out, asks[0].Receipt)
 	}
-	err := s.takeAll(slices.Clone(asks), out, rand.Uint64()|1)
+	err := s.takeAll(ctx, slices.Clone(asks), out, rand.Uint64()|1)
 	for i := range out {
 		out[i].Receipt = nil
 	}
 	return err
 }
 
-func (s Apart) takeAll(asks []weir.Ask, out []weir.Decision, id uint64) error {
+func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision, id uint64) error {
 	pass := true
 	if !asks[0].Once || asks[0].Peek {
 		var err error
@@ -69,20 +75,20 @@ func (s Apart) takeAll(asks []weir.Ask, out []weir.Decision, id uint64) error {
 	done := groups[:0:0]
 	for g := range groups {
 		if err := s.take(&groups[g]); err != nil {
-			return s.giveBack(done, out, err)
+			return s.giveBack(ctx, done, out, err)
 		}
 		done = append(done, groups[g])
 		groups[g].tell(out)
 		if !groups[g].passes() {
 			pass = false
-			if err := s.giveBack(done, out, nil); err != nil {
+			if err := s.giveBack(ctx, done, out, nil); err != nil {
 				return err
 			}
 			break
 		}
 	}
 	if !pass {
-		if err := s.refuse(asks, out); err != nil {
+		if err := s.refuse(ctx, asks, out); err != nil {
 			return err
 		}
 	}
@@ -163,7 +169,7 @@ func (g *group) passes() bool {
 
 // giveBack gives back what the groups have charged. It returns failed, or why
 // that could not be done.
-func (s Apart) giveBack(groups []group, out []weir.Decision, failed error) error {
+func (s Apart) giveBack(ctx context.Context, groups []group, out []weir.Decision, failed error) error {
 	for _, g := range groups {
 		var all []weir.Settlement
 		for i, at := range g.at {
@@ -176,15 +182,17 @@ func (s Apart) giveBack(groups []group, out []weir.Decision, failed error) error
 		if len(all) == 0 {
 			continue
 		}
-		if err := s.Settle(all); err != nil && failed == nil {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+		if err := s.Settle(within, all); err != nil && failed == nil {
 			failed = err
 		}
+		cancel()
 	}
 	return failed
 }
 
 // refuse lets limits that count what they deny know of it.
-func (s Apart) refuse(asks []weir.Ask, out []weir.Decision) error {
+func (s Apart) refuse(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		out[i].Charged = out[i].Charged && asks[i].After
 		if !asks[i].Limit.DenialCounts() || asks[i].Peek || out[i].Outcome != weir.Denied || asks[i].After {
@@ -195,7 +203,7 @@ func (s Apart) refuse(asks []weir.Ask, out []weir.Decision) error {
 			return err
 		}
 		g.tell(out)
-		if err := s.giveBack([]group{g}, out, nil); err != nil {
+		if err := s.giveBack(ctx, []group{g}, out, nil); err != nil {
 			return err
 		}
 	}
