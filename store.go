@@ -86,7 +86,8 @@ type Ask struct {
 	// Once makes the take charge at most once for its Receipt, which all its
 	// asks share: a take that comes again within OnceLife of its charge, with the
 	// same asks, gets the first answer. It is for callers who don't know whether
-	// their first try was heard.
+	// their first try was heard. A store that is not Atomic takes it of one placement
+	// and Key only.
 	Once bool
 	// Fallback is what decides when the store can't be asked; empty is
 	// FallbackLocal. Stores leave it to what stands around them.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,6 +21,8 @@ type Apart struct {
 // giveBackTime is how long it may take to give back what one placement and key
 // has charged. The caller, who may have left already, waits for it.
 const giveBackTime = 50 * time.Millisecond
+
+var errOnce = errors.New("this store charges a take once only when all of it is of one descriptor and key; ask for each by itself")
 
 // group is the asks of one placement and key, by their index in the take.
 type group struct {
@@ -46,8 +49,12 @@ func together(a, b weir.StateKey) bool {
 // limit lets: it looks first whether all pass, charges one placement after the
 // other, and gives back what it has charged when one of them denies after all.
 // Others may be denied meanwhile, for what is then given back. A take that wants
-// to charge once is not looked at first, for its own charge would deny it.
+// to charge once is refused: each part remembers its own first answer, and would
+// give it again though what it charged went back.
 func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Once && !a.Peek }) {
+		return errOnce
+	}
 	if asks[0].Receipt != 0 {
 		return s.takeAll(ctx, slices.Clone(asks), out, asks[0].Receipt)
 	}
@@ -59,19 +66,16 @@ func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 }
 
 func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision, id uint64) error {
-	pass := true
-	if !asks[0].Once || asks[0].Peek {
-		var err error
-		if pass, err = s.look(asks, out); err != nil {
-			return err
-		}
+	pass, err := s.look(asks, out)
+	if err != nil {
+		return err
 	}
 	for i := range asks {
 		if !asks[i].After {
 			asks[i].Receipt = id
 		}
 	}
-	groups := gather(asks, func(i int) bool { return !asks[i].Peek && (asks[i].Once || out[i].Charged) })
+	groups := gather(asks, func(i int) bool { return !asks[i].Peek && out[i].Charged })
 	done := groups[:0:0]
 	for g := range groups {
 		if err := s.take(&groups[g]); err != nil {

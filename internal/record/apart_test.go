@@ -1,0 +1,43 @@
+package record_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/memstore"
+)
+
+// TestOnceOfSeveral: a take of several placements that was given back would pass,
+// uncharged, when it comes again. So it is refused, and one that may be charged
+// again is charged.
+func TestOnceOfSeveral(t *testing.T) {
+	stores := map[string]*memstore.Store{"a": memstore.New(memstore.Options{}), "b": memstore.New(memstore.Options{})}
+	apart := record.Apart{
+		Take: func(asks []weir.Ask, out []weir.Decision) error {
+			return stores[asks[0].State.Rule].Take(t.Context(), asks, out)
+		},
+		Settle: func(ctx context.Context, all []weir.Settlement) error {
+			return stores[all[0].Receipt.State.Rule].Settle(ctx, all)
+		},
+	}
+	for _, once := range []bool{true, false} {
+		asks := []weir.Ask{
+			{State: weir.StateKey{Rule: "a"}, Limit: weir.MustParseLimit("10/day"), Cost: 1, Receipt: 7, Once: once},
+			{State: weir.StateKey{Rule: "b"}, Limit: weir.MustParseLimit("1/day"), Cost: 1, Receipt: 7, Once: once},
+		}
+		out := make([]weir.Decision, len(asks))
+		if err := apart.TakeAll(t.Context(), asks, out); (err != nil) != once {
+			t.Errorf("once %v: %v", once, err)
+		}
+		want := int64(10)
+		if !once {
+			want = 9
+		}
+		peek := []weir.Ask{{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true}}
+		if err := stores["a"].Take(t.Context(), peek, out[:1]); err != nil || out[0].Remaining != want {
+			t.Errorf("once %v: %d remain, want %d; %v", once, out[0].Remaining, want, err)
+		}
+	}
+}
