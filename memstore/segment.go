@@ -24,6 +24,7 @@ type segment struct {
 	spilled    []uint64   // a bit for each range of fingerprints that they have; nil for none
 	tentative  weir.State // overflow with what a take is about to charge to it
 	newcomers  int        // of a take under way, that are about to get slots
+	scratch    [2]uint64  // the state of a key that has no slot yet
 	evicted    int64
 	overflowed int64
 

@@ -91,10 +91,10 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 		*d = out[0]
 		return
 	}
-	var few [2]uint64
-	state := weir.State(few[:])
-	if sg.cells.slot != pairSlot {
-		state = nil
+	var state weir.State
+	if sg.cells.slot == pairSlot {
+		sg.scratch = [2]uint64{}
+		state = sg.scratch[:]
 	}
 	state = sg.limit.Take(state, now, a.Cost, d)
 	if d.Charged || d.Outcome == weir.Denied {
