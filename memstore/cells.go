@@ -65,7 +65,11 @@ func (c *cells) find(f uint64) int {
 		return -1
 	}
 	b := c.first(f)
-	if i := c.within(b, f); i >= 0 {
+	if c.slot == pairSlot { // what most takes find
+		if i := c.pair(b, f); i >= 0 {
+			return i
+		}
+	} else if i := c.within(b, f); i >= 0 {
 		return i
 	}
 	if second := c.second(f); second != b {
@@ -77,20 +81,7 @@ func (c *cells) find(f uint64) int {
 // within is the slot of a bucket that holds f, or −1; any empty one for f = 0.
 func (c *cells) within(bucket uint32, f uint64) int {
 	if c.slot == pairSlot {
-		b := (*[pairStride]uint64)(c.words[bucket:])
-		switch f {
-		case b[0]:
-			return int(bucket)
-		case b[pairSlot]:
-			return int(bucket) + pairSlot
-		case b[2*pairSlot]:
-			return int(bucket) + 2*pairSlot
-		case b[3*pairSlot]:
-			return int(bucket) + 3*pairSlot
-		case b[4*pairSlot]:
-			return int(bucket) + 4*pairSlot
-		}
-		return -1
+		return c.pair(bucket, f)
 	}
 	for i := range c.each {
 		if at := bucket + i*c.slot; c.words[at] == f {
@@ -98,6 +89,29 @@ func (c *cells) within(bucket uint32, f uint64) int {
 		}
 	}
 	return -1
+}
+
+// pair is within for states of two words. Which slot it is can't be foreseen by a
+// processor, so there is no branch on it.
+func (c *cells) pair(bucket uint32, f uint64) int {
+	p := (*[pairStride]uint64)(c.words[bucket:])
+	i := -1
+	if p[4*pairSlot] == f {
+		i = int(bucket) + 4*pairSlot
+	}
+	if p[3*pairSlot] == f {
+		i = int(bucket) + 3*pairSlot
+	}
+	if p[2*pairSlot] == f {
+		i = int(bucket) + 2*pairSlot
+	}
+	if p[pairSlot] == f {
+		i = int(bucket) + pairSlot
+	}
+	if p[0] == f {
+		i = int(bucket)
+	}
+	return i
 }
 
 // empty finds an empty slot that f may have, if need be by moving another key

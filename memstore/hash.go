@@ -36,8 +36,7 @@ func sip13(key [2]uint64, s string) uint64 {
 	v2, v3 := key[0]^0x6c7967656e657261, key[1]^0x7465646279746573
 	last := uint64(len(s)) << 56
 	for ; len(s) >= 8; s = s[8:] {
-		m := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		m := word(s)
 		v3 ^= m
 		v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
 		v0 ^= m

@@ -80,8 +80,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		clock: newClock(), hash: hasher{seed: maphash.MakeSeed()},
-		bound: newBound(min(o.MaxKeys, mostKeys)), recent: recent{seed: maphash.MakeSeed()},
-		tables: map[string]*table{},
+		bound: newBound(min(o.MaxKeys, mostKeys)), tables: map[string]*table{},
 	}
 }
 

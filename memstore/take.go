@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 
@@ -14,14 +14,32 @@ import (
 // recentTables is how many tables are found without the lock of all tables.
 const recentTables = 256
 
-// recent is a cache of tables by a hash of their rules.
+// recent is a cache of tables by some bytes of their rules. Rules that share
+// them put each other out; then they are looked up like others.
 type recent struct {
-	seed   maphash.Seed
 	tables [recentTables]atomic.Pointer[table]
 }
 
 func (r *recent) of(rule string) *atomic.Pointer[table] {
-	return &r.tables[maphash.String(r.seed, rule)%recentTables]
+	n := len(rule)
+	h := uint64(n)
+	if n >= 8 {
+		m := (n - 8) / 2
+		first, middle, last := rule[:8], rule[m:m+8], rule[n-8:]
+		h ^= word(first) ^ bits.RotateLeft64(word(middle), 21) ^ bits.RotateLeft64(word(last), 42)
+	} else {
+		for i := range n {
+			h = h<<8 ^ uint64(rule[i])
+		}
+	}
+	return &r.tables[h*0x9e3779b97f4a7c15>>56]
+}
+
+// word is the first eight bytes of s.
+func word(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 func (r *recent) clear() {

@@ -44,7 +44,7 @@ func facts(short bool, rounds int) []fact {
 // growth asks for new keys one after the other.
 func growth(most int) []fact {
 	store := memstore.New(memstore.Options{MaxKeys: most})
-	f := keep(store, slow)
+	f := keep(store, slow)()
 	before := heap()
 	var worst, at, mill float64
 	var b [16]byte
@@ -86,7 +86,7 @@ func growth(most int) []fact {
 func slowestTake(keys int) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f := keep(memstore.New(memstore.Options{MaxKeys: keys}), slow)
+	f := keep(memstore.New(memstore.Options{MaxKeys: keys}), slow)()
 	var b [16]byte
 	var slowest time.Duration
 	begin := onProcessor()
@@ -109,7 +109,7 @@ func heap() uint64 {
 // collection compares full garbage collections with an empty and a full store.
 func collection(keys int) fact {
 	store := memstore.New(memstore.Options{MaxKeys: keys})
-	f := keep(store, slow)
+	f := keep(store, slow)()
 	collect := func() time.Duration {
 		var all []time.Duration
 		for range 9 {
@@ -169,7 +169,7 @@ func algorithms(rounds int) []fact {
 	}
 	var subjects []subject
 	for _, t := range texts {
-		subjects = append(subjects, subject{t.text, func(plan) take { return keep(memstore.New(memstore.Options{}), t.text) }})
+		subjects = append(subjects, subject{name: t.text, workers: func(plan) func() take { return keep(memstore.New(memstore.Options{}), t.text) }})
 	}
 	var out []fact
 	costs := scenario{plan{keys: tenThousand}, 1}.compare(subjects, rounds)
@@ -184,7 +184,7 @@ func algorithms(rounds int) []fact {
 func together(rounds int) []fact {
 	var subjects []subject
 	for _, n := range []int{1, 2, 4} {
-		subjects = append(subjects, subject{fmt.Sprintf("%d limits", n), func(plan) take { return several(n) }})
+		subjects = append(subjects, subject{name: fmt.Sprintf("%d limits", n), workers: func(plan) func() take { return several(n) }})
 	}
 	costs := scenario{plan{keys: tenThousand}, 1}.compare(subjects, rounds)
 	two, four := costs[1].Median/costs[0].Median, costs[2].Median/costs[0].Median
@@ -194,16 +194,20 @@ func together(rounds int) []fact {
 	}
 }
 
-func several(n int) take {
+func several(n int) func() take {
 	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit(allow)
 	rules := []string{"a", "b", "c", "d"}
-	return func(key string) bool {
-		var asks [4]weir.Ask
-		var out [4]weir.Decision
+	return func() take {
+		asks, out := make([]weir.Ask, n), make([]weir.Decision, n)
 		for i := range n {
-			asks[i] = weir.Ask{State: weir.StateKey{Rule: rules[i], Key: key}, Limit: limit, Cost: 1}
+			asks[i] = weir.Ask{State: weir.StateKey{Rule: rules[i]}, Limit: limit, Cost: 1}
 		}
-		must(store.Take(context.Background(), asks[:n], out[:n]))
-		return out[0].Charged
+		return func(key string) bool {
+			for i := range asks {
+				asks[i].State.Key = key
+			}
+			must(store.Take(context.Background(), asks, out))
+			return out[0].Charged
+		}
 	}
 }

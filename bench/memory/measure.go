@@ -89,14 +89,14 @@ const batch = 1 << 16
 
 // compare measures subjects in one scenario, by turns.
 func (s scenario) compare(subjects []subject, rounds int) []costs {
-	var takes []take
+	var takes []func() take
 	var out []costs
 	for _, sub := range subjects {
-		f := sub.make(s.plan)
+		f := sub.takes(s.plan)
 		if f == nil {
 			continue
 		}
-		fill(f, s.keys)
+		fill(f(), s.keys)
 		takes, out = append(takes, f), append(out, costs{Name: sub.name})
 	}
 	t := newTraffic(s.keys)
@@ -115,11 +115,12 @@ func (s scenario) compare(subjects []subject, rounds int) []costs {
 }
 
 // sample is nanoseconds of a processor for each take.
-func (s scenario) sample(f take, t traffic, round int) float64 {
-	run(f, t, round*batch, batch/8) // what others have put out of the caches
+func (s scenario) sample(worker func() take, t traffic, round int) float64 {
+	run(worker(), t, round*batch, batch/8) // what others have put out of the caches
 	spent := make([]time.Duration, s.procs)
 	var wg sync.WaitGroup
 	for w := range s.procs {
+		f := worker()
 		wg.Go(func() { spent[w] = run(f, t, round*batch+w*batch*7, batch) })
 	}
 	wg.Wait()

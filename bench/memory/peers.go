@@ -22,7 +22,7 @@ import (
 // peers are made for as many events a second as they can be asked to let pass,
 // or for one event a day.
 var peers = []subject{
-	{"x/time/rate in a map", func(p plan) take {
+	{name: "x/time/rate in a map", make: func(p plan) take {
 		return inMap(p, func() *rate.Limiter {
 			if p.deny {
 				return rate.NewLimiter(rate.Every(day), 1)
@@ -30,7 +30,7 @@ var peers = []subject{
 			return rate.NewLimiter(plenty, plenty)
 		}, (*rate.Limiter).Allow)
 	}},
-	{"throttled", func(p plan) take {
+	{name: "throttled", make: func(p plan) take {
 		store, err := throttledmem.NewCtx(0)
 		must(err)
 		quota := throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1_000_000}
@@ -46,7 +46,7 @@ var peers = []subject{
 			return !limited
 		}
 	}},
-	{"sethvargo/go-limiter", func(p plan) take {
+	{name: "sethvargo/go-limiter", make: func(p plan) take {
 		c := &memorystore.Config{Tokens: 1 << 62, Interval: time.Hour}
 		if p.deny {
 			c = &memorystore.Config{Tokens: 1, Interval: day}
@@ -60,7 +60,7 @@ var peers = []subject{
 			return ok
 		}
 	}},
-	{"ulule/limiter", func(p plan) take {
+	{name: "ulule/limiter", make: func(p plan) take {
 		r := ulule.Rate{Period: time.Hour, Limit: 1 << 60}
 		if p.deny {
 			r = ulule.Rate{Period: day, Limit: 1}
@@ -73,7 +73,7 @@ var peers = []subject{
 			return !c.Reached
 		}
 	}},
-	{"httprate", func(p plan) take {
+	{name: "httprate", make: func(p plan) take {
 		l := httprate.NewRateLimiter(1<<60, time.Hour)
 		if p.deny {
 			l = httprate.NewRateLimiter(1, day)
@@ -82,7 +82,7 @@ var peers = []subject{
 		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
 		return func(key string) bool { return !l.OnLimit(w, r, key) }
 	}},
-	{"juju/ratelimit in a map", func(p plan) take {
+	{name: "juju/ratelimit in a map", make: func(p plan) take {
 		return inMap(p, func() *juju.Bucket {
 			if p.deny {
 				b := juju.NewBucket(day, 1)
@@ -91,13 +91,13 @@ var peers = []subject{
 			return juju.NewBucketWithRate(plenty, plenty)
 		}, func(b *juju.Bucket) bool { return b.TakeAvailable(1) == 1 })
 	}},
-	{"uber/ratelimit in a map", func(p plan) take {
+	{name: "uber/ratelimit in a map", make: func(p plan) take {
 		if p.deny {
 			return nil // it sleeps
 		}
 		return inMap(p, func() uber.Limiter { return uber.New(plenty) }, func(l uber.Limiter) bool { l.Take(); return true })
 	}},
-	{"failsafe-go in a map", func(p plan) take {
+	{name: "failsafe-go in a map", make: func(p plan) take {
 		return inMap(p, func() ratelimiter.RateLimiter[any] {
 			if p.deny {
 				return ratelimiter.NewBursty[any](1, day)

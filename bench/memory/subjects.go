@@ -25,10 +25,23 @@ type plan struct {
 type take func(key string) bool
 
 // subject is what is measured. Make returns nil where it can't do what is
-// planned.
+// planned. Where workers is set, each worker gets a take of its own instead.
 type subject struct {
 	name string
 	make func(plan) take
+
+	workers func(plan) func() take
+}
+
+// takes makes a take for each worker, or nil.
+func (s *subject) takes(p plan) func() take {
+	if s.workers != nil {
+		return s.workers(p)
+	}
+	if f := s.make(p); f != nil {
+		return func() take { return f }
+	}
+	return nil
 }
 
 func must(err error) {
@@ -45,13 +58,17 @@ func (p plan) text() string {
 	return allow
 }
 
-func keep(store *memstore.Store, text string) take {
+// keep asks store as a caller does who minds speed: with an ask that it keeps.
+func keep(store *memstore.Store, text string) func() take {
 	limit, ctx := weir.MustParseLimit(text), context.Background()
-	return func(key string) bool {
-		asks := [1]weir.Ask{{State: weir.StateKey{Rule: "bench", Key: key}, Limit: limit, Cost: 1}}
-		var out [1]weir.Decision
-		must(store.Take(ctx, asks[:], out[:]))
-		return out[0].Charged
+	return func() take {
+		asks := []weir.Ask{{State: weir.StateKey{Rule: "bench/per-key#gcra"}, Limit: limit, Cost: 1}}
+		out := make([]weir.Decision, 1)
+		return func(key string) bool {
+			asks[0].State.Key = key
+			must(store.Take(ctx, asks, out))
+			return out[0].Charged
+		}
 	}
 }
 
@@ -60,13 +77,13 @@ func keep(store *memstore.Store, text string) take {
 const allow = "1000000/day burst 1000000000"
 
 // ours is the store with room for all keys.
-var ours = subject{"weir memstore", func(p plan) take {
+var ours = subject{name: "weir memstore", workers: func(p plan) func() take {
 	return keep(memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)}), p.text())
 }}
 
 // floor is the least that a limiter with a precise clock can do: read it, hash
 // the key, and change a word in a table of the size of ours.
-var floor = subject{"floor: clock, hash, load, CAS", func(p plan) take {
+var floor = subject{name: "floor: clock, hash, load, CAS", make: func(p plan) take {
 	const words = 4 // of a key
 	table := make([]atomic.Uint64, max(p.keys, 1)*words)
 	start, seed := time.Now(), maphash.MakeSeed()
@@ -86,20 +103,20 @@ var floor = subject{"floor: clock, hash, load, CAS", func(p plan) take {
 }}
 
 var floors = []subject{
-	{"key alone", func(plan) take { return func(key string) bool { return len(key) > 0 } }},
-	{"clock", func(plan) take {
+	{name: "key alone", make: func(plan) take { return func(key string) bool { return len(key) > 0 } }},
+	{name: "clock", make: func(plan) take {
 		start := time.Now()
 		return func(string) bool { return time.Since(start) > 0 }
 	}},
-	{"hash", func(plan) take {
+	{name: "hash", make: func(plan) take {
 		seed := maphash.MakeSeed()
 		return func(key string) bool { return maphash.String(seed, key) != 0 }
 	}},
-	{"CAS", func(plan) take {
+	{name: "CAS", make: func(plan) take {
 		var word atomic.Uint64
 		return func(string) bool { old := word.Load(); return word.CompareAndSwap(old, old+1) }
 	}},
-	{"sync.Map, lookup", func(p plan) take {
+	{name: "sync.Map, lookup", make: func(p plan) take {
 		var m sync.Map
 		return func(key string) bool {
 			_, ok := m.Load(key)
@@ -109,7 +126,7 @@ var floors = []subject{
 			return true
 		}
 	}},
-	{"xsync.Map, lookup", func(p plan) take {
+	{name: "xsync.Map, lookup", make: func(p plan) take {
 		m := xsync.NewMap[string, bool]()
 		return func(key string) bool {
 			_, ok := m.Load(key)
