@@ -72,11 +72,16 @@ func (c *cells) find(f uint64) int {
 	} else if i := c.within(b, f); i >= 0 {
 		return i
 	}
-	if second := c.second(f); second != b {
-		return c.within(second, f)
+	if c.full(b) {
+		return c.within(c.second(f), f)
 	}
 	return -1
 }
+
+// full is whether every slot of a bucket is taken. Slots are taken in order and
+// never given up, so the last one tells; and who is not in a first bucket that
+// is not full is nowhere.
+func (c *cells) full(bucket uint32) bool { return c.words[bucket+(c.each-1)*c.slot] != 0 }
 
 // within is the slot of a bucket that holds f, or −1; any empty one for f = 0.
 func (c *cells) within(bucket uint32, f uint64) int {
@@ -115,35 +120,45 @@ func (c *cells) pair(bucket uint32, f uint64) int {
 }
 
 // empty finds an empty slot that f may have, if need be by moving another key
-// to its other bucket; −1 when there is none.
+// to its other bucket; −1 when there is none. It must be taken.
 func (c *cells) empty(f uint64) int {
 	first, second := c.first(f), c.second(f)
-	if i := c.within(first, 0); i >= 0 {
-		return i
+	if !c.full(first) {
+		return c.within(first, 0)
 	}
-	if i := c.within(second, 0); i >= 0 {
-		return i
+	if !c.full(second) {
+		return c.within(second, 0)
 	}
-	if i := c.makeRoom(first); i >= 0 {
-		return i
-	}
-	return c.makeRoom(second)
-}
-
-func (c *cells) makeRoom(bucket uint32) int {
-	for i := range c.each {
-		at := bucket + i*c.slot
-		other := c.other(c.words[at], bucket)
-		if other == bucket {
-			continue
-		}
-		if to := c.within(other, 0); to >= 0 {
-			copy(c.words[to:to+int(c.slot)], c.words[at:at+c.slot])
-			clear(c.words[at : at+c.slot])
-			return int(at)
+	for _, b := range [...]uint32{first, second} {
+		if from, to := c.movable(b); from >= 0 {
+			copy(c.words[to:to+int(c.slot)], c.words[from:from+int(c.slot)])
+			clear(c.words[from : from+int(c.slot)])
+			return from
 		}
 	}
 	return -1
+}
+
+// movable is a slot of a full bucket whose key has an empty slot to go to, or −1.
+func (c *cells) movable(bucket uint32) (from, to int) {
+	for i := range c.each {
+		at := bucket + i*c.slot
+		if other := c.other(c.words[at], bucket); other != bucket && !c.full(other) {
+			return int(at), c.within(other, 0)
+		}
+	}
+	return -1, -1
+}
+
+// room is whether f has an empty slot, or another key can make it one.
+func (c *cells) room(f uint64) bool {
+	first, second := c.first(f), c.second(f)
+	if !c.full(first) || !c.full(second) {
+		return true
+	}
+	a, _ := c.movable(first)
+	b, _ := c.movable(second)
+	return a >= 0 || b >= 0
 }
 
 // all yields the slots that hold a fingerprint.

@@ -13,6 +13,7 @@ const (
 	// different keys seldom wait for each other.
 	earlySegments = 1 << 6
 	earlySlots    = 256
+	smallSlots    = 1024
 )
 
 // grow leaves behind what is as never used and makes room, as far as the
@@ -31,8 +32,13 @@ func (sg *segment) grow(now weir.Instant, try int) bool {
 	}
 	want := have
 	if try > 0 || live*5 > sg.cells.capacity()*3 {
-		// By about a quarter, and not all segments at the same time.
-		want += max(have/6+jitter(sg.start+uint64(have), have/6+1), 1)
+		// By about a quarter, and not all segments at the same time. Small ones
+		// cost little memory, but each step costs time.
+		step := have / 6
+		if sg.cells.capacity() < smallSlots {
+			step = have / 3
+		}
+		want += max(step+jitter(sg.start+uint64(have), step+1), 1)
 	}
 	if sg.depth == sg.table.bound.depth {
 		want = min(want, most)

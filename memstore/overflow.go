@@ -34,7 +34,7 @@ func (sg *segment) vacancies(f uint64, now weir.Instant) int {
 			}
 		}
 	}
-	if free == 0 && sg.cells.empty(f) >= 0 {
+	if free == 0 && sg.cells.room(f) {
 		free++
 	}
 	return free

@@ -232,16 +232,16 @@ func (sg *segment) vacant(f uint64, now weir.Instant) int {
 	}
 	c := &sg.cells
 	first, second := c.first(f), c.second(f)
-	if i := c.within(first, 0); i >= 0 {
-		return i
+	if !c.full(first) {
+		return c.within(first, 0)
 	}
 	for i := range c.each {
 		if at := int(first + i*c.slot); sg.limit.Fresh(sg.state(at), now) {
 			return at
 		}
 	}
-	if i := c.within(second, 0); i >= 0 {
-		return i
+	if !c.full(second) {
+		return c.within(second, 0)
 	}
 	for i := range c.each {
 		if at := int(second + i*c.slot); sg.limit.Fresh(sg.state(at), now) {
