@@ -185,7 +185,11 @@ func (w *slidingWindow) refuse(s State, now Instant, cost int64) State {
 func (w *slidingWindow) standing(s State, now Instant) (remaining, reset int64) {
 	var c subCounts
 	w.unpack(s, now, &c)
-	events, rounded := w.free(&c)
+	return w.stands(&c, now)
+}
+
+func (w *slidingWindow) stands(c *subCounts, now Instant) (remaining, reset int64) {
+	events, rounded := w.free(c)
 	if w.mode == Relaxed && rounded {
 		events++
 	}

@@ -4,8 +4,23 @@ package weir
 // Commit do with an Ask of nothing but a cost. It overwrites d and returns the
 // state to keep, which may share memory with s.
 func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
-	if g, ok := l.algo.(*gcra); ok && g.take(s, now.clamp(), cost, d) {
-		return s
+	switch algo := l.algo.(type) {
+	case *gcra:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *fixedWindow:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *slidingWindow:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *slidingLog:
+		if next, ok := algo.take(s, now.clamp(), cost, d); ok {
+			return next
+		}
 	}
 	asks := [1]Ask{{Limit: l, Cost: cost}}
 	out := [1]Decision{l.Decide(s, now, &asks[0])}
@@ -54,4 +69,67 @@ func (g *gcra) deny(a, next moment, cost int64, d *Decision) {
 	default:
 		d.Remaining = g.pace.events(g.pace.sub(g.full, a))
 	}
+}
+
+func (w *fixedWindow) take(s State, now Instant, cost int64, d *Decision) bool {
+	if len(s) < 2 || cost < 1 || cost > w.count || w.countDenied {
+		return false
+	}
+	begin, end, used := w.window(s, now)
+	*d = Decision{Cost: cost, ResetAfter: duration(int64(end - now))}
+	if cost <= w.count-used {
+		used += cost
+		s[0], s[1] = uint64(begin), uint64(used)
+		d.Outcome, d.Charged = Allowed, true
+	} else {
+		d.RetryAfter = d.ResetAfter
+	}
+	if d.Remaining = max(w.count-used, 0); d.Remaining == 0 {
+		d.NextAfter = d.ResetAfter
+	}
+	return true
+}
+
+func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool {
+	if len(s) < w.words() || cost < 1 || cost > w.count || w.countDenied {
+		return false
+	}
+	var c subCounts
+	w.unpack(s, now, &c)
+	*d = Decision{Cost: cost}
+	if cost <= w.fits(&c) {
+		c.counts[0] += uint32(cost) // which fits: both are at most 2^30
+		c.whole += cost
+		w.pack(s, &c)
+		d.Outcome, d.Charged = Allowed, true
+	} else {
+		d.RetryAfter = duration(w.wait(s, now, cost, 0))
+	}
+	remaining, reset := w.stands(&c, now)
+	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	if remaining == 0 {
+		d.NextAfter = duration(w.wait(s, now, 1, 0))
+	}
+	return true
+}
+
+func (l *slidingLog) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
+	if cost < 1 || cost > l.count || l.countDenied {
+		return s, false
+	}
+	r, oldest := l.live(s, now)
+	*d = Decision{Cost: cost}
+	if cost <= l.count-int64(r.n-oldest) {
+		s, _ = l.add(s, r, oldest, now, cost)
+		d.Outcome, d.Charged = Allowed, true
+		r, oldest = l.ring(s), 0
+	} else {
+		d.RetryAfter = duration(l.wait(s, now, cost, 0))
+	}
+	d.Remaining = l.count - int64(r.n-oldest)
+	d.ResetAfter = duration(int64(r.newest()) + l.period - int64(now))
+	if d.Remaining == 0 {
+		d.NextAfter = duration(int64(r.at(oldest)) + l.period - int64(now))
+	}
+	return s, true
 }
