@@ -96,7 +96,7 @@ func (sg *segment) large() bool {
 
 // split makes two segments of one. Its lock is held, and those who wait for it
 // look again.
-func (sg *segment) split(now weir.Instant) {
+func (sg *segment) split() {
 	var keys [2]int
 	for i := range sg.cells.all {
 		keys[half(sg.cells.words[i], sg.depth)]++

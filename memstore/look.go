@@ -38,7 +38,7 @@ func (s *Store) LookAt(now weir.Instant, asks []weir.Ask) ([]weir.State, error) 
 	if err := lock(places); err != nil {
 		return nil, err
 	}
-	defer unlock(places, now)
+	defer unlock(places)
 	states := make([]weir.State, len(asks))
 	for i := range places {
 		p := &places[i]

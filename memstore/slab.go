@@ -110,7 +110,7 @@ func (s *slabs) place(class int) uint64 {
 		chunks = *old
 	}
 	if i == len(chunks) {
-		size := min(1<<i, 1<<chunkBits(class))
+		size := 1 << min(i, chunkBits(class))
 		// Readers of the old slice see no more of it than its length.
 		chunks = append(chunks, make([]uint64, size*slabWords(class)))
 		c.chunks.Store(&chunks)

@@ -56,11 +56,12 @@ type Options struct {
 	MaxKeys int
 }
 
-// Store is a weir.Store in memory. It must be made by New.
+// Store is a weir.Store in memory. It must be made by New or Open.
 type Store struct {
 	clock *clock
 	hash  hasher
 	bound bound
+	file  string // where Save keeps the counts; empty: nowhere
 
 	recent recent // tables asked for lately
 
@@ -84,7 +85,7 @@ func New(o Options) *Store {
 	}
 }
 
-// Traits: all asks of a take are decided at one moment, by one clock.
+// Traits tell that all asks of a take are decided at one moment, by one clock.
 func (s *Store) Traits() weir.Traits { return weir.Traits{Atomic: true, OwnClock: true} }
 
 // Take decides the asks at the time of the wall clock.
@@ -200,7 +201,7 @@ func permits(settlements []weir.Settlement) bool {
 
 func (p *place) settle(now weir.Instant, st *weir.Settlement) error {
 	sg := p.table.lock(p.print)
-	defer sg.unlock(now)
+	defer sg.unlock()
 	return sg.settle(p.print, now, st)
 }
 

@@ -119,7 +119,7 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 		i := sg.claim(f, now)
 		sg.put(i, state)
 		if sg.large() {
-			sg.split(now)
+			sg.split()
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 	if err := lock(places); err != nil {
 		return err
 	}
-	defer unlock(places, now)
+	defer unlock(places)
 	id := wanted(asks)
 	if id != 0 {
 		if found, err := s.once.answered(id, now, out); found || err != nil {
@@ -276,17 +276,17 @@ func lock(places []place) error {
 }
 
 // unlock splits what has become large, now that nobody looks for its place in it.
-func unlock(places []place, now weir.Instant) {
+func unlock(places []place) {
 	for i := range places {
 		if sg := places[i].segment; i == 0 || places[i-1].segment != sg {
-			sg.unlock(now)
+			sg.unlock()
 		}
 	}
 }
 
-func (sg *segment) unlock(now weir.Instant) {
+func (sg *segment) unlock() {
 	if sg.large() {
-		sg.split(now)
+		sg.split()
 	}
 	sg.mu.Unlock()
 }
