@@ -148,7 +148,7 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 			return err
 		}
 	}
-	if !together(places, now, asks, out) {
+	if see != nil && weir.Seen(asks, true) || !together(places, now, asks, out) {
 		decide(places, now, asks, out, see)
 	}
 	if id != 0 {
@@ -199,7 +199,7 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 		out[p.ask] = p.segment.decide(p.print, now, &asks[p.ask], len(asks) > 1)
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && (!pass || slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Peek })) {
+	if see != nil && weir.Seen(asks, pass) {
 		show(places, now, see)
 	}
 	for i := range places {
