@@ -88,7 +88,7 @@ func (sg *segment) free(old *cells, now weir.Instant) {
 
 // large is whether the segment is better split.
 func (sg *segment) large() bool {
-	if sg.depth >= sg.table.bound.depth || sg.cells.capacity() <= earlySlots {
+	if sg.gone || sg.depth >= sg.table.bound.depth || sg.cells.capacity() <= sg.table.bound.early {
 		return false
 	}
 	return 1<<sg.depth < earlySegments || sg.cells.capacity() > splitSlots || len(sg.cells.words) > splitWords

@@ -31,6 +31,7 @@ type directory struct {
 type bound struct {
 	depth uint8 // at most 2^depth segments
 	slots int   // each of at most so many
+	early int   // earlySlots; tests split smaller ones
 }
 
 // segmentKeys is how many keys a segment of a full table has, about.
@@ -39,7 +40,7 @@ const segmentKeys = 4096
 // newBound makes room for so many keys: 4/3 slots a key, and in each segment four
 // standard deviations more than an even share.
 func newBound(keys int) bound {
-	b := bound{}
+	b := bound{early: earlySlots}
 	for keys>>b.depth > segmentKeys || 1<<b.depth < earlySegments && keys>>b.depth >= 2*earlySlots {
 		b.depth++
 	}

@@ -251,26 +251,28 @@ func TestDenialsAtOnce(t *testing.T) {
 // TestRecallOverflow: where keys share what a full store has left, a denial is
 // never told to be none.
 func TestRecallOverflow(t *testing.T) {
-	c := &clocked{memstore.New(memstore.Options{MaxKeys: 1}), start}
-	l := rules.NewLimiter(c, parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]"))
-	remember(t, l)
 	var told, forgot int
-	for i := range 3000 {
-		r := ask()
-		for j := range 4 - 3*(i/1500) { // four keys of a take share what is left; one spends it
-			r.Descriptors = append(r.Descriptors, costs(descriptor(fmt.Sprintf("user=%d-%d", i, j)), 2))
-		}
-		a := check(t, l, r)
-		if a.Allowed {
-			continue
-		}
-		switch e, err := l.Recall(t.Context(), a.ID); {
-		case errors.Is(err, rules.ErrForgotten):
-			forgot++
-		case err != nil || e.Answer.Allowed:
-			t.Fatal(e, err)
-		default:
-			told++
+	for range 10 { // stores, which share by chance
+		c := &clocked{memstore.New(memstore.Options{MaxKeys: 1}), start}
+		l := rules.NewLimiter(c, parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]"))
+		remember(t, l)
+		for i := range 400 {
+			r := ask()
+			for j := range 4 - 3*(i/200) { // four keys of a take share what is left; one spends it
+				r.Descriptors = append(r.Descriptors, costs(descriptor(fmt.Sprintf("user=%d-%d", i, j)), 2))
+			}
+			a := check(t, l, r)
+			if a.Allowed {
+				continue
+			}
+			switch e, err := l.Recall(t.Context(), a.ID); {
+			case errors.Is(err, rules.ErrForgotten):
+				forgot++
+			case err != nil || e.Answer.Allowed:
+				t.Fatal(e, err)
+			default:
+				told++
+			}
 		}
 	}
 	if told == 0 || forgot == 0 {
