@@ -68,6 +68,8 @@ func TestSlotLife(t *testing.T) {
 		{"states that grow", "2/h sliding-log", bound{depth: 2, slots: 64, early: 4}, 7, true},
 		{"states that grow move", "2/h sliding-log", bound{depth: 0, slots: 64, early: 256}, 22, true},
 		{"long states", "2/h sliding-window 12 conservative", bound{depth: 2, slots: 64, early: 4}, 7, true},
+		{"grows up to its bound", "1/h fixed-window", bound{depth: 0, slots: 20, early: 256}, 8, false},
+		{"grows up to its bound, long", "1/h sliding-window 12", bound{depth: 0, slots: 16, early: 256}, 8, false},
 		{"full", "2/h fixed-window", bound{depth: 0, slots: 16}, 14, false},
 		{"full of denied", "1/h fixed-window", bound{depth: 0, slots: 16}, 15, false},
 	} {
@@ -106,10 +108,22 @@ func (l *lives) try(steps []int) {
 	}
 }
 
-// print of key n: those of the steps share both of their buckets in a small table.
+// crowded are fingerprints whose buckets are both the second of a few.
+var crowded = func() (prints []uint64) {
+	for f := uint64(1); len(prints) < lifeKeys+3; f += 0x9e3779b97f4a7c15 {
+		three, four := cells{buckets: 3, stride: 1}, cells{buckets: 4, stride: 1}
+		if three.first(f) == 1 && three.second(f) == 1 && four.first(f) == 1 && four.second(f) == 1 {
+			prints = append(prints, f)
+		}
+	}
+	return prints
+}()
+
+// lifePrint is the fingerprint of key n. The first, those of the steps among
+// them, crowd each other.
 func lifePrint(n int) uint64 {
-	if n < lifeKeys {
-		return 0x1000_0000_0000_0000*uint64(4*n) + 0x7000_0000 + uint64(n) + 1
+	if n < len(crowded) {
+		return crowded[n]
 	}
 	return uint64(n)*0x9e3779b97f4a7c15 | 1
 }
@@ -117,7 +131,7 @@ func lifePrint(n int) uint64 {
 func (l *lives) run(steps []int) {
 	l.tried++
 	table := newTable("r", 1, &hasher{}, l.bound)
-	now := 1000 * hour
+	now := 1003 * hour
 	for n := range l.before {
 		table.ask(lifePrint(lifeKeys+n), l.limit, now)
 	}

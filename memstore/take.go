@@ -102,26 +102,35 @@ func (s *Store) takePlain(now weir.Instant, a *weir.Ask, d *weir.Decision) error
 
 // admit decides about a key that has no slot.
 func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	if sg.overflows(f, now) {
+	if sg.overflows(f, now) || !sg.admitNew(f, now, a, d) {
 		asks, out := [...]weir.Ask{*a}, [...]weir.Decision{sg.decide(f, now, a, false)}
 		weir.Resolve(asks[:], out[:])
 		sg.commit(f, now, a, &out[0])
 		*d = out[0]
-		return
 	}
+}
+
+// admitNew decides about a key that was never used. It fails when there is no
+// slot for it, even in the largest segment.
+func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) bool {
 	var state weir.State
 	if sg.cells.slot == pairSlot {
 		sg.scratch = [2]uint64{}
 		state = sg.scratch[:]
 	}
 	state = sg.limit.Take(state, now, a.Cost, d)
-	if d.Charged || d.Outcome == weir.Denied {
-		i := sg.claim(f, now)
-		sg.put(i, state)
-		if sg.large() {
-			sg.split()
-		}
+	if !d.Charged && d.Outcome != weir.Denied {
+		return true // there is nothing to remember
 	}
+	i := sg.claim(f, now)
+	if i < 0 {
+		return false
+	}
+	sg.put(i, state)
+	if sg.large() {
+		sg.split()
+	}
+	return true
 }
 
 // takeSeen is every other take.
