@@ -68,7 +68,7 @@ func TestSlotLife(t *testing.T) {
 		{"states that grow", "2/h sliding-log", bound{depth: 2, slots: 64, early: 4}, 7, true},
 		{"states that grow move", "2/h sliding-log", bound{depth: 0, slots: 64, early: 256}, 22, true},
 		{"long states", "2/h sliding-window 12 conservative", bound{depth: 2, slots: 64, early: 4}, 7, true},
-		{"grows up to its bound", "1/h fixed-window", bound{depth: 0, slots: 20, early: 256}, 8, false},
+		{"grows up to its bound", "1/h fixed-window", bound{depth: 0, slots: 20, early: 256}, 3, false},
 		{"grows up to its bound, long", "1/h sliding-window 12", bound{depth: 0, slots: 16, early: 256}, 8, false},
 		{"full", "2/h fixed-window", bound{depth: 0, slots: 16}, 14, false},
 		{"full of denied", "1/h fixed-window", bound{depth: 0, slots: 16}, 15, false},
