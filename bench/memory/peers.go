@@ -42,8 +42,7 @@ var peers = []subject{
 		ctx := context.Background()
 		return func(key string) bool {
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)
-			must(err)
-			return !limited
+			return err == nil && !limited // it gives up after ten tries for a key that others ask for, too
 		}
 	}},
 	{name: "sethvargo/go-limiter", make: func(p plan) take {
