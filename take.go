@@ -17,6 +17,10 @@ func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
 		if algo.take(s, now.clamp(), cost, d) {
 			return s
 		}
+	case *concurrent:
+		if next, ok := algo.take(s, now.clamp(), cost, d); ok {
+			return next
+		}
 	case *slidingLog:
 		if next, ok := algo.take(s, now.clamp(), cost, d); ok {
 			return next
@@ -97,15 +101,20 @@ func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool
 	var c subCounts
 	w.unpack(s, now, &c)
 	*d = Decision{Cost: cost}
-	if cost <= w.fits(&c) {
+	events, rounded := w.free(&c)
+	if cost <= w.fitting(events, rounded) {
+		events = max(events-cost, -1)
 		c.counts[0] += uint32(cost) // which fits: both are at most 2^30
-		c.whole += cost
-		w.pack(s, &c)
+		if s[0] == uint64(c.index) {
+			s[1] += uint64(cost)
+		} else {
+			w.pack(s, &c)
+		}
 		d.Outcome, d.Charged = Allowed, true
 	} else {
 		d.RetryAfter = duration(w.wait(s, now, cost, 0))
 	}
-	remaining, reset := w.stands(&c, now)
+	remaining, reset := w.stands(&c, now, events, rounded)
 	d.Remaining, d.ResetAfter = remaining, duration(reset)
 	if remaining == 0 {
 		d.NextAfter = duration(w.wait(s, now, 1, 0))
@@ -131,5 +140,19 @@ func (l *slidingLog) take(s State, now Instant, cost int64, d *Decision) (State,
 	if d.Remaining == 0 {
 		d.NextAfter = duration(int64(r.at(oldest)) + l.period - int64(now))
 	}
+	return s, true
+}
+
+func (c *concurrent) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
+	if cost < 1 || cost > c.count {
+		return s, false
+	}
+	*d = Decision{Cost: cost}
+	if cost <= c.room(s, now, 0) {
+		s, _ = c.charge(s, now, cost, false, 0)
+		d.Outcome, d.Charged = Allowed, true
+	}
+	remaining, reset := c.standing(s, now)
+	d.Remaining, d.ResetAfter = remaining, duration(reset)
 	return s, true
 }

@@ -145,7 +145,13 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 		if err != nil {
 			return err
 		}
-		places = append(places, place{table: t, print: t.hash.print(asks[i].State.Key), ask: i})
+		p := place{table: t, ask: i}
+		if i > 0 && asks[i].State.Key == asks[i-1].State.Key { // as for most requests of several limits
+			p.print = places[i-1].print
+		} else {
+			p.print = t.hash.print(asks[i].State.Key)
+		}
+		places = append(places, p)
 	}
 	if err := lock(places); err != nil {
 		return err
