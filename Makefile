@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-smoke race-memory
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,16 +67,24 @@ vectors: ## Rewrite the results in testdata/vectors; read the diff
 golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 	@for package in $(GOLDEN); do $(GO) test "$$package" -count 1 -update || exit 1; done
 
-bench: ## Run each benchmark shortly, to see that it works
+bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
+	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
+
+bench-smoke: ## Run each benchmark shortly, to see that it works
 	$(GO) test -short -run '^$$' -bench . -benchtime 10ms ./...
+	cd bench/memory && $(GO) run . -short -rounds 1 >/dev/null
 
 .PHONY: bench-memory
 bench-memory: ## Measure what keys and rules cost in memory
 	$(GO) test ./memstore -run '^$$' -bench Memory -benchtime 1x
 
+race-memory: ## Look for races and lost counts in memstore; 5 minutes; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -count 40 -timeout 15m ./memstore -run 'Linearizable|NoDeadlock|SaveWhileTaking|SlotLife'
+
 bench-check: ## Build, vet and test the measurements of bench/, modules of their own
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 	cd bench/envoyratelimit && $(GO) vet ./... && $(GO) test ./...
+	cd bench/memory && $(GO) vet ./... && $(GO) test ./...
 
 bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)

@@ -147,7 +147,14 @@ func (l *Limit) receipt(now Instant, a *Ask, d *Decision, m mark) *Receipt {
 }
 
 // Fresh is whether s is as never used, so that it may be dropped.
-func (l *Limit) Fresh(s State, now Instant) bool { return l.FreshAfter(s, now) == 0 }
+func (l *Limit) Fresh(s State, now Instant) bool {
+	if g, ok := l.algo.(*gcra); ok {
+		if is, known := g.fresh(s, now.clamp()); known {
+			return is
+		}
+	}
+	return l.FreshAfter(s, now) == 0
+}
 
 // FreshAfter is how long s has to be kept: until it is as never used. A bucket
 // that was given something back is kept for as long as receipts may remember it.

@@ -28,6 +28,8 @@ type gcra struct {
 	unseen int64  // a full key is unseen again after this long; 0 when initial = burst
 	unit   int64  // events of a step of the shift
 	grid   int64  // microseconds of a step of the horizon
+	one    moment // the interval
+	plain  bool   // without debt, and keys never seen start with all of their burst
 }
 
 const (
@@ -51,6 +53,8 @@ func newGCRA(s *Spec) algorithm {
 		g.head = g.pace.span(s.Burst - *s.Initial)
 		g.unseen = micros(s.Period)
 	}
+	g.one = g.pace.span(1)
+	g.plain = g.debt == 0 && g.unseen == 0
 	g.unit = ceilDiv(g.most(), 1<<16)
 	// A horizon is at most a full bucket and MaxWait ahead: below 2^11 steps.
 	g.grid = max(g.reach.us/1024+1, 1<<27)
@@ -91,6 +95,15 @@ func (g *gcra) save(s State, l line) State {
 
 // open is whether a receipt may still have something outstanding at now.
 func (l *line) open(now Instant) bool { return max(l.horizon, l.at.ceil()) > int64(now) }
+
+// fresh is whether s is as never used, for the state that almost every key is
+// in; else it is not known.
+func (g *gcra) fresh(s State, now Instant) (is, known bool) {
+	if len(s) < 2 || s[0]>>arrivalBits|s[1]>>fractionBits != 0 || !g.plain {
+		return false, false
+	}
+	return (&moment{int64(s[0]), s[1]}).ceil() <= int64(now), true
+}
 
 func (s State) never() bool { return len(s) < 2 || s[0]|s[1] == 0 }
 

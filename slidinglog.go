@@ -34,7 +34,12 @@ func (l *slidingLog) ring(s State) ring {
 	return ring{stamps: s[1:], head: int(s[0] >> 32), n: int(uint32(s[0]))}
 }
 
-func (r ring) at(i int) Instant { return Instant(r.stamps[(r.head+i)%len(r.stamps)]) }
+func (r ring) at(i int) Instant {
+	if i += r.head; i >= len(r.stamps) {
+		i -= len(r.stamps)
+	}
+	return Instant(r.stamps[i])
+}
 
 func (r ring) newest() Instant {
 	if r.n == 0 {
@@ -77,6 +82,12 @@ func (l *slidingLog) hold(State, Instant, int64) int64 { return 0 }
 
 func (l *slidingLog) charge(s State, now Instant, cost int64, _ bool, _ uint64) (State, mark) {
 	r, oldest := l.live(s, now)
+	return l.add(s, r, oldest, now, cost)
+}
+
+// add stamps cost events, given the log with the index of the oldest stamp that
+// still counts.
+func (l *slidingLog) add(s State, r ring, oldest int, now Instant, cost int64) (State, mark) {
 	at := max(now, r.newest())
 	add := int(min(cost, l.count))
 	keep := min(r.n-oldest, int(l.count)-add)

@@ -52,14 +52,14 @@ func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
 		c.index, c.offset = newest, 0
 	}
 	for i := c.index - newest; i <= int64(w.n); i++ {
-		c.counts[i] = halves(s[1:], int(i-(c.index-newest)))
+		c.counts[i] = halves(s[1:], uint(i-(c.index-newest)))
 	}
 	for i := range w.n {
 		c.whole += int64(c.counts[i])
 	}
 }
 
-func halves(words []uint64, i int) uint32 { return uint32(words[i/2] >> (i % 2 * 32)) }
+func halves(words []uint64, i uint) uint32 { return uint32(words[i/2] >> (i % 2 * 32)) }
 
 func (w *slidingWindow) pack(s State, c *subCounts) State {
 	s = s.words(w.words())
@@ -102,8 +102,9 @@ func (w *slidingWindow) room(s State, now Instant, _ int64) int64 {
 }
 
 // fits is the largest cost that may pass.
-func (w *slidingWindow) fits(c *subCounts) int64 {
-	events, rounded := w.free(c)
+func (w *slidingWindow) fits(c *subCounts) int64 { return w.fitting(w.free(c)) }
+
+func (w *slidingWindow) fitting(events int64, rounded bool) int64 {
 	if w.mode != Relaxed {
 		return events
 	}
@@ -186,6 +187,11 @@ func (w *slidingWindow) standing(s State, now Instant) (remaining, reset int64) 
 	var c subCounts
 	w.unpack(s, now, &c)
 	events, rounded := w.free(&c)
+	return w.stands(&c, now, events, rounded)
+}
+
+// stands is standing, given what is free.
+func (w *slidingWindow) stands(c *subCounts, now Instant, events int64, rounded bool) (remaining, reset int64) {
 	if w.mode == Relaxed && rounded {
 		events++
 	}

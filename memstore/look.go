@@ -3,7 +3,6 @@ package memstore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -15,7 +14,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.TakeSeenAt(weir.InstantOf(time.Now()), asks, out, see)
+	return s.takeSeen(s.clock.now(), asks, out, see)
 }
 
 // Look is the states of asks at the time of the wall clock.
@@ -23,7 +22,7 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
 	}
-	now := weir.InstantOf(time.Now())
+	now := s.clock.now()
 	states, err := s.LookAt(now, asks)
 	return now, states, err
 }
@@ -31,40 +30,35 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 // LookAt is Look at a time of the caller's.
 func (s *Store) LookAt(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
 	places := make([]place, 0, len(asks))
-	of := make([]int, 0, len(asks)) // the ask of each place
 	for i := range asks {
-		if p, ok := s.known(asks[i].State); ok {
-			places, of = append(places, p), append(of, i)
+		if t := s.known(asks[i].State.Rule); t != nil {
+			places = append(places, place{table: t, print: t.hash.print(asks[i].State.Key), ask: i})
 		}
 	}
-	unlock, err := lock(places)
-	if err != nil {
+	if err := lock(places); err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer unlock(places)
 	states := make([]weir.State, len(asks))
 	for i := range places {
-		states[of[i]] = places[i].shard.copy(places[i].print, asks[of[i]].Limit, now)
+		p := &places[i]
+		states[p.ask] = p.segment.copy(p.print, asks[p.ask].Limit, now)
 	}
 	return states, nil
 }
 
-// known is place for a rule that has a table; it makes none.
-func (s *Store) known(k weir.StateKey) (place, bool) {
+// known is the table of a rule, or nil; it makes none.
+func (s *Store) known(rule string) *table {
 	s.mu.RLock()
-	t := s.tables[k.Rule]
-	s.mu.RUnlock()
-	if t == nil {
-		return place{}, false
-	}
-	return t.place(k.Key), true
+	defer s.mu.RUnlock()
+	return s.tables[rule]
 }
 
 // copy is the state that would decide about f, if limit asked now.
-func (sh *shard) copy(f fingerprint, limit *weir.Limit, now weir.Instant) weir.State {
-	if sh.limit == nil {
+func (sg *segment) copy(f uint64, limit *weir.Limit, now weir.Instant) weir.State {
+	if sg.limit == nil {
 		return nil
 	}
-	state, _ := sh.look(f, now)
-	return limit.Adopt(slices.Clone(state), sh.limit, now)
+	state, _ := sg.look(f, now)
+	return limit.Adopt(slices.Clone(state), sg.limit, now)
 }

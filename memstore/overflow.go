@@ -4,51 +4,55 @@ import "github.com/weir-limit/weir"
 
 // overflows is whether the overflow state decides about f, which has no slot:
 // there is none for it, or it may be one of those who found none before.
-func (sh *shard) overflows(f fingerprint, now weir.Instant) bool {
-	if sh.spills(f) {
-		if !sh.limit.Fresh(sh.overflow, now) {
+func (sg *segment) overflows(f uint64, now weir.Instant) bool {
+	if sg.spills(f) {
+		if !sg.limit.Fresh(sg.overflow, now) {
 			return true
 		}
-		sh.overflow, sh.spilled = nil, nil
+		sg.overflow, sg.spilled = nil, nil
 	}
-	if n := len(sh.prints); n < sh.max {
-		return sh.newcomers > 0 && sh.newcomers >= (sh.max-n)/2
+	most := sg.table.bound.slots
+	switch n := sg.cells.capacity(); {
+	case sg.depth < sg.table.bound.depth:
+		return false // it may be split
+	case n+int(sg.cells.each) <= most:
+		return sg.newcomers > 0 && sg.newcomers >= (most-n)/2
 	}
-	return sh.vacancies(f, now) <= sh.newcomers
+	return sg.vacancies(f, now) <= sg.newcomers
 }
 
-// vacancies is how many slots f may have.
-func (sh *shard) vacancies(f fingerprint, now weir.Instant) int {
-	n, i, free := len(sh.prints), sh.home(f), 0
-	for range min(reach, n) {
-		if sh.prints[i] == (fingerprint{}) {
-			free++
-		} else if remaining, _ := sh.limit.Standing(sh.state(i), now); remaining > 0 {
-			free++ // as never used, or to be forgotten
+// vacancies is how many slots f may have; more than one where a key can move.
+func (sg *segment) vacancies(f uint64, now weir.Instant) int {
+	free := 0
+	for _, b := range [...]uint32{sg.cells.first(f), sg.cells.second(f)} {
+		for i := range sg.cells.each {
+			at := int(b + i*sg.cells.slot)
+			if sg.cells.words[at] == 0 {
+				free++
+			} else if remaining, _ := sg.limit.Standing(sg.state(at), now); remaining > 0 {
+				free++ // as never used, or to be forgotten
+			}
 		}
-		if i++; i == n {
-			i = 0
-		}
-		if free > sh.newcomers {
-			break
-		}
+	}
+	if free == 0 && sg.cells.room(f) {
+		free++
 	}
 	return free
 }
 
-// 2^spillBits ranges of homes are told apart: enough that a newcomer seldom
-// shares one with somebody who found no slot.
+// 2^spillBits ranges of fingerprints are told apart: enough that a newcomer
+// seldom shares one with somebody who found no slot.
 const spillBits = 12
 
-func (sh *shard) spills(f fingerprint) bool {
-	i := f.low >> (64 - spillBits)
-	return sh.spilled != nil && sh.spilled[i/64]>>(i%64)&1 != 0
+func (sg *segment) spills(f uint64) bool {
+	i := uint32(f) >> (32 - spillBits)
+	return sg.spilled != nil && sg.spilled[i/64]>>(i%64)&1 != 0
 }
 
-func (sh *shard) spill(f fingerprint) {
-	if sh.spilled == nil {
-		sh.spilled = make([]uint64, 1<<spillBits/64)
+func (sg *segment) spill(f uint64) {
+	if sg.spilled == nil {
+		sg.spilled = make([]uint64, 1<<spillBits/64)
 	}
-	i := f.low >> (64 - spillBits)
-	sh.spilled[i/64] |= 1 << (i % 64)
+	i := uint32(f) >> (32 - spillBits)
+	sg.spilled[i/64] |= 1 << (i % 64)
 }

@@ -62,6 +62,7 @@ type Config struct {
 
 	rulesPoll time.Duration // source.Options.Poll; tests do not wait so long
 	lookEvery time.Duration // lookEvery; the same
+	saveEvery time.Duration // SnapshotEvery; the same
 }
 
 // Defaults of Config.
@@ -109,6 +110,9 @@ func (c *Config) fill() {
 	}
 	if c.lookEvery == 0 {
 		c.lookEvery = lookEvery
+	}
+	if c.saveEvery == 0 {
+		c.saveEvery = SnapshotEvery
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard

@@ -77,6 +77,9 @@ func (d *Daemon) openParts() (err error) {
 	if d.storage, err = openStorage(d.config.Store, d.storeChanged); err != nil {
 		return err
 	}
+	if s := d.storage.snapshots; s != nil && s.unread != nil {
+		d.config.Log.Error("counts from before are lost", "error", s.unread)
+	}
 	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
 		d.closeStorage()
 		return err
@@ -167,13 +170,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if d.storage.snapshots != nil {
+		g.Go(func() error {
+			d.saveSnapshots(broken)
+			return nil
+		})
+	}
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
 	d.notify("READY=1")
 	<-broken.Done() // ctx has ended, or a door has broken
 	d.drain(ctx, o)
-	return g.Wait()
+	err = g.Wait()
+	if d.storage.snapshots != nil {
+		d.saveSnapshot() // nobody counts any more
+	}
+	return err
 }
 
 func serve(door string, err error) error {

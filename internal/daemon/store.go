@@ -37,6 +37,8 @@ type storage struct {
 	guard  *guard.Guard // around remote; nil in memory
 	remote *remote      // nil in memory
 	meters []prometheus.Collector
+
+	snapshots *snapshots // nil when there are none
 }
 
 // remote is a store outside of the process.
@@ -52,6 +54,9 @@ type remote struct {
 // store outside of the process goes away, with the reason, and when it is back.
 func openStorage(url string, changed func(away error)) (*storage, error) {
 	scheme := schemeOf(url)
+	if file, err := snapshotFile(url); scheme == "memory" && (err != nil || file != "") {
+		return openSaved(file, err)
+	}
 	if scheme == "memory" {
 		m := memstore.New(memstore.Options{})
 		return &storage{scheme: scheme, store: m, traits: m.Traits(), meters: []prometheus.Collector{newMemoryMetrics(m)}}, nil
@@ -68,6 +73,19 @@ func openStorage(url string, changed func(away error)) (*storage, error) {
 		scheme: scheme, store: home, traits: r.Traits(), guard: g, remote: r,
 		meters: []prometheus.Collector{newGuardMetrics(g), newSyncMetrics(home), r.meters},
 	}, nil
+}
+
+// openSaved opens a store in memory whose counts are kept in a file.
+func openSaved(file string, bad error) (*storage, error) {
+	if bad != nil {
+		return nil, bad
+	}
+	s, err := openSnapshots(file)
+	if err != nil {
+		return nil, err
+	}
+	meters := append(s.meters(), newMemoryMetrics(s.store))
+	return &storage{scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s, meters: meters}, nil
 }
 
 // openRemote opens a store outside of the process. None of them fails for being
@@ -131,16 +149,17 @@ func storeError(err error) error {
 // CheckStore says whether a daemon can keep its counts there; it fails as New, and
 // connects to nobody.
 func CheckStore(url string) error {
-	scheme, rest, ok := strings.Cut(url, ":")
+	scheme, _, ok := strings.Cut(url, ":")
 	if !ok {
 		scheme = ""
 	}
 	switch {
-	case scheme == "memory" && rest == "":
-		return nil
+	case scheme == "memory":
+		_, err := snapshotFile(url)
+		return err
 	case isRedis(scheme):
 		return storeError(redisstore.CheckURL(url))
-	case scheme == "memory" && strings.HasPrefix(rest, "?snapshot="), scheme == "cluster":
+	case scheme == "cluster":
 		return fmt.Errorf("--store %s: %w; counts are kept with memory:, redis:// or memcached://", scheme, ErrNotBuilt)
 	case isMemcached(scheme):
 		s, err := memcachestore.Open(url, memcachestore.Options{}) // which connects to nobody

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/memstore"
+)
+
+// fact is a figure that has no peer beside it.
+type fact struct {
+	What     string `json:"what"`
+	Measured string `json:"measured"`
+	Target   string `json:"target"`
+	Met      bool   `json:"met"`
+}
+
+const slow = "1/day burst 1" // keys that stay in use
+
+func facts(short bool, rounds int) []fact {
+	most := 10 * million
+	if short {
+		most = million
+	}
+	var out []fact
+	note("growth")
+	out = append(out, growth(most)...)
+	note("collection")
+	out = append(out, collection(most))
+	note("hot key")
+	out = append(out, hotKey())
+	note("algorithms")
+	out = append(out, algorithms(rounds)...)
+	note("together")
+	return append(out, together(rounds)...)
+}
+
+// growth asks for new keys one after the other.
+func growth(most int) []fact {
+	store := memstore.New(memstore.Options{MaxKeys: most})
+	f := keep(store, slow)()
+	before := heap()
+	var worst, at, mill float64
+	var b [16]byte
+	var spent time.Duration
+	var allocated uint64
+	next := 100_000
+	for n := 0; n < most; {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		mallocs := m.Mallocs
+		begin := onProcessor()
+		for ; n < next; n++ {
+			f(keyOf(&b, uint64(n)))
+		}
+		spent += onProcessor() - begin
+		runtime.ReadMemStats(&m)
+		allocated += m.Mallocs - mallocs
+		bytes := float64(heap()-before) / float64(n)
+		if bytes > worst {
+			worst, at = bytes, float64(n)
+		}
+		if n >= million && mill == 0 {
+			mill = bytes
+		}
+		next = min(next+max(next/20, 1), most)
+	}
+	slowest := slowestTake(most)
+	perKey := float64(spent) / float64(most)
+	return []fact{
+		{"bytes a key at 1,000,000 keys", fmt.Sprintf("%.1f", mill), "≤ 40", mill <= 40},
+		{fmt.Sprintf("bytes a key, worst from 100,000 to %d keys", most), fmt.Sprintf("%.1f, at %.0f keys", worst, at), "≤ 56", worst <= 56},
+		{"new key, growth included", fmt.Sprintf("%.0f ns, %.4f allocations", perKey, float64(allocated)/float64(most)), "≤ 200 ns", perKey <= 200},
+		{fmt.Sprintf("slowest take of %d new keys, on a processor", most), slowest.String(), "≤ 1 ms", slowest <= time.Millisecond},
+	}
+}
+
+// slowestTake is the longest that a take of a new key was on a processor; on the
+// wall it would tell how busy the machine is.
+func slowestTake(keys int) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f := keep(memstore.New(memstore.Options{MaxKeys: keys}), slow)()
+	var b [16]byte
+	var slowest time.Duration
+	begin := onProcessor()
+	for n := range keys {
+		f(keyOf(&b, uint64(n)))
+		end := onProcessor()
+		slowest = max(slowest, end-begin)
+		begin = end
+	}
+	return slowest
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// collection compares full garbage collections with an empty and a full store.
+func collection(keys int) fact {
+	store := memstore.New(memstore.Options{MaxKeys: keys})
+	f := keep(store, slow)()
+	collect := func() time.Duration {
+		var all []time.Duration
+		for range 9 {
+			begin := time.Now()
+			runtime.GC()
+			all = append(all, time.Since(begin))
+		}
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	empty := collect()
+	var b [16]byte
+	for n := range keys {
+		f(keyOf(&b, uint64(n)))
+	}
+	full := collect() - empty
+	runtime.KeepAlive(store)
+	return fact{fmt.Sprintf("garbage collection with %d keys, over an empty table", keys), full.String(), "≤ 10 ms", full <= 10*time.Millisecond}
+}
+
+// hotKey lets 64 goroutines ask for one key.
+func hotKey() fact {
+	store := memstore.New(memstore.Options{})
+	limit := weir.MustParseLimit("100000/s burst 1000")
+	var passed atomic.Int64
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range 64 {
+		wg.Go(func() {
+			asks := [1]weir.Ask{{State: weir.StateKey{Rule: "bench", Key: "hot"}, Limit: limit, Cost: 1}}
+			var out [1]weir.Decision
+			for range 20_000 {
+				must(store.Take(context.Background(), asks[:], out[:]))
+				if out[0].Charged {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	most := 1000 + int64(time.Since(begin)/(10*time.Microsecond)) + 1
+	return fact{"one hot key, 64 goroutines", fmt.Sprintf("%d passed", passed.Load()), fmt.Sprintf("at most %d", most), passed.Load() <= most}
+}
+
+// algorithms compares the others with GCRA.
+func algorithms(rounds int) []fact {
+	texts := []struct {
+		text string
+		most float64
+	}{
+		{allow, 1},
+		{"1000000000/h fixed-window", 1.5},
+		{"1000000000/h sliding-window", 1.5},
+		{"1000000000/h sliding-window 12", 1.5},
+		{"100/ms sliding-log", 3},
+		{"1000000000 concurrent ttl 1us", 1.5},
+	}
+	var subjects []subject
+	for _, t := range texts {
+		subjects = append(subjects, subject{name: t.text, workers: func(plan) func() take { return keep(memstore.New(memstore.Options{}), t.text) }})
+	}
+	var out []fact
+	costs := scenario{plan{keys: tenThousand}, 1}.compare(subjects, rounds)
+	for i, c := range costs[1:] {
+		ratio := c.Median / costs[0].Median
+		out = append(out, fact{c.Name + " against GCRA", fmt.Sprintf("%.1f ns, %.2f ×", c.Median, ratio), fmt.Sprintf("≤ %.1f ×", texts[i+1].most), ratio <= texts[i+1].most})
+	}
+	return out
+}
+
+// together compares several limits on a request with one.
+func together(rounds int) []fact {
+	var subjects []subject
+	for _, n := range []int{1, 2, 4} {
+		subjects = append(subjects, subject{name: fmt.Sprintf("%d limits", n), workers: func(plan) func() take { return several(n) }})
+	}
+	costs := scenario{plan{keys: tenThousand}, 1}.compare(subjects, rounds)
+	two, four := costs[1].Median/costs[0].Median, costs[2].Median/costs[0].Median
+	return []fact{
+		{"two limits on a request", fmt.Sprintf("%.1f ns, %.2f ×", costs[1].Median, two), "≤ 1.6 ×", two <= 1.6},
+		{"four limits on a request", fmt.Sprintf("%.1f ns, %.2f ×", costs[2].Median, four), "≤ 3 ×", four <= 3},
+	}
+}
+
+func several(n int) func() take {
+	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit(allow)
+	rules := []string{"a", "b", "c", "d"}
+	return func() take {
+		asks, out := make([]weir.Ask, n), make([]weir.Decision, n)
+		for i := range n {
+			asks[i] = weir.Ask{State: weir.StateKey{Rule: rules[i]}, Limit: limit, Cost: 1}
+		}
+		return func(key string) bool {
+			for i := range asks {
+				asks[i].State.Key = key
+			}
+			must(store.Take(context.Background(), asks, out))
+			return out[0].Charged
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// Weir's memory store beside other Go limiters: a module of its own, for they are many.
+module github.com/weir-limit/weir/bench/memory
+
+go 1.26.0
+
+require (
+	github.com/failsafe-go/failsafe-go v0.9.8
+	github.com/go-chi/httprate v0.16.1
+	github.com/juju/ratelimit v1.0.2
+	github.com/puzpuzpuz/xsync/v4 v4.5.0
+	github.com/sethvargo/go-limiter v0.7.1
+	github.com/throttled/throttled/v2 v2.15.0
+	github.com/ulule/limiter/v3 v3.11.2
+	github.com/weir-limit/weir v0.0.0-00010101000000-000000000000
+	go.uber.org/ratelimit v0.3.1
+	golang.org/x/sys v0.48.0
+	golang.org/x/time v0.16.0
+)
+
+require (
+	github.com/benbjohnson/clock v1.3.0 // indirect
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
+	github.com/hashicorp/golang-lru v0.5.4 // indirect
+	github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+	github.com/kr/text v0.2.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/zeebo/xxh3 v1.0.2 // indirect
+)
+
+replace github.com/weir-limit/weir => ../..

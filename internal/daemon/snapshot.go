@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/memstore"
+)
+
+// SnapshotEvery is how often the counts of memory:?snapshot=FILE are saved: a
+// daemon that is killed loses what was counted since, and no more.
+const SnapshotEvery = 10 * time.Second
+
+// snapshotFile is the file of a URL of the scheme memory, or empty.
+func snapshotFile(rawURL string) (string, error) {
+	_, query, ok := strings.Cut(rawURL, ":")
+	if !ok || query == "" {
+		return "", nil
+	}
+	values, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
+	file := values.Get("snapshot")
+	if err != nil || !strings.HasPrefix(query, "?") || len(values) != 1 || len(values["snapshot"]) != 1 || file == "" {
+		return "", &ConfigError{"--store", "this is no store; write memory:, or memory:?snapshot=FILE to keep its counts over a restart"}
+	}
+	return file, nil
+}
+
+// snapshots keep the counts of a memory store in its file.
+type snapshots struct {
+	store  *memstore.Store
+	unread error // why the file that was there was not used; nil when it was
+	failed bool  // the last time
+
+	saved, missed prometheus.Counter
+	last, took    prometheus.Gauge
+}
+
+// openSnapshots opens a memory store whose counts are kept in file. A file that
+// can't be used does not keep a daemon from starting; a folder that is not there
+// does.
+func openSnapshots(file string) (*snapshots, error) {
+	if _, err := os.Stat(filepath.Dir(file)); err != nil {
+		return nil, &ConfigError{"--store", "snapshot: " + err.Error() + "; make the folder, or write the path of another file"}
+	}
+	store, err := memstore.Open(file, memstore.Options{})
+	if _, ok := errors.AsType[*memstore.SnapshotError](err); err != nil && !ok {
+		return nil, err
+	}
+	counter := func(saved string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_memory_snapshots_total", Help: "How often the counts were saved in their file, and how often that failed.",
+			ConstLabels: prometheus.Labels{"saved": saved},
+		})
+	}
+	return &snapshots{
+		store: store, unread: err,
+		saved: counter("true"), missed: counter("false"),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_timestamp_seconds", Help: "When the counts were saved last."}),
+		took: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_seconds", Help: "How long it took to save the counts the last time."}),
+	}, nil
+}
+
+func (s *snapshots) meters() []prometheus.Collector {
+	return []prometheus.Collector{s.saved, s.missed, s.last, s.took}
+}
+
+// saveSnapshots saves the counts now and then until ctx ends.
+func (d *Daemon) saveSnapshots(ctx context.Context) {
+	tick := time.NewTicker(d.config.saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.saveSnapshot()
+		}
+	}
+}
+
+// saveSnapshot saves the counts. A failure is logged once, and so is its end.
+func (d *Daemon) saveSnapshot() {
+	s, start := d.storage.snapshots, time.Now()
+	err := s.store.Save()
+	s.took.Set(time.Since(start).Seconds())
+	switch {
+	case err != nil:
+		s.missed.Inc()
+		if !s.failed {
+			d.config.Log.Error("the counts can't be saved; a restart would lose what was counted since", "error", err)
+		}
+	default:
+		s.saved.Inc()
+		s.last.SetToCurrentTime()
+		if s.failed {
+			d.config.Log.Info("the counts are saved again")
+		}
+	}
+	s.failed = err != nil
+}

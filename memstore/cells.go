@@ -1,0 +1,183 @@
+package memstore
+
+import (
+	"math/bits"
+
+	"github.com/weir-limit/weir"
+)
+
+// cells are the slots of a segment, in buckets that begin on a line of the
+// processor's cache. A key lives in one of two buckets, in the first if that had
+// room. A slot is the fingerprint of its key and then its state, or where
+// states grow, their handle. Fingerprint 0 is an empty slot.
+type cells struct {
+	words   []uint64
+	buckets uint32
+	stride  uint32 // words of a bucket
+	slot    uint32 // words of a slot
+	each    uint32 // slots of a bucket
+}
+
+const line = 8 // words of a cache line
+
+// pairSlot is the length of a slot of the states of two words that most limits
+// have: five fill two lines, which processors fetch together.
+const (
+	pairSlot   = 3
+	pairStride = 16
+)
+
+func newCells(limit *weir.Limit, buckets int) cells {
+	c := cells{buckets: uint32(buckets), slot: uint32(1 + max(limit.Words(), 1)), each: 4}
+	if c.slot == pairSlot {
+		c.each = 5
+	}
+	c.stride = (c.slot*c.each + line - 1) / line * line
+	c.words = make([]uint64, buckets*int(c.stride))
+	return c
+}
+
+// capacity is how many slots there are.
+func (c *cells) capacity() int { return int(c.buckets * c.each) }
+
+// first is where the first bucket of f begins.
+func (c *cells) first(f uint64) uint32 {
+	return uint32(uint64(uint32(f))*uint64(c.buckets)>>32) * c.stride
+}
+
+// second is where the second bucket of f begins, which may be the first.
+func (c *cells) second(f uint64) uint32 {
+	f *= 0x9e3779b97f4a7c15
+	return uint32(f>>32*uint64(c.buckets)>>32) * c.stride
+}
+
+// other is the bucket of f that is not the given one.
+func (c *cells) other(f uint64, bucket uint32) uint32 {
+	if first := c.first(f); first != bucket {
+		return first
+	}
+	return c.second(f)
+}
+
+// find is the slot of f, or −1.
+func (c *cells) find(f uint64) int {
+	if c.buckets == 0 {
+		return -1
+	}
+	b := c.first(f)
+	if c.slot == pairSlot { // what most takes find
+		if i := c.pair(b, f); i >= 0 {
+			return i
+		}
+	} else if i := c.within(b, f); i >= 0 {
+		return i
+	}
+	if c.full(b) {
+		return c.within(c.second(f), f)
+	}
+	return -1
+}
+
+// full is whether every slot of a bucket is taken. Slots are taken in order and
+// never given up, so the last one tells; and who is not in a first bucket that
+// is not full is nowhere.
+func (c *cells) full(bucket uint32) bool { return c.words[bucket+(c.each-1)*c.slot] != 0 }
+
+// within is the slot of a bucket that holds f, or −1; any empty one for f = 0.
+func (c *cells) within(bucket uint32, f uint64) int {
+	if c.slot == pairSlot {
+		return c.pair(bucket, f)
+	}
+	for i := range c.each {
+		if at := bucket + i*c.slot; c.words[at] == f {
+			return int(at)
+		}
+	}
+	return -1
+}
+
+// pair is within for states of two words. Which slot it is can't be foreseen by a
+// processor, so there is no branch on it.
+func (c *cells) pair(bucket uint32, f uint64) int {
+	p := (*[pairStride]uint64)(c.words[bucket:])
+	i := -1
+	if p[4*pairSlot] == f {
+		i = int(bucket) + 4*pairSlot
+	}
+	if p[3*pairSlot] == f {
+		i = int(bucket) + 3*pairSlot
+	}
+	if p[2*pairSlot] == f {
+		i = int(bucket) + 2*pairSlot
+	}
+	if p[pairSlot] == f {
+		i = int(bucket) + pairSlot
+	}
+	if p[0] == f {
+		i = int(bucket)
+	}
+	return i
+}
+
+// empty finds an empty slot that f may have, if need be by moving another key
+// to its other bucket; −1 when there is none. It must be taken.
+func (c *cells) empty(f uint64) int {
+	first, second := c.first(f), c.second(f)
+	if !c.full(first) {
+		return c.within(first, 0)
+	}
+	if !c.full(second) {
+		return c.within(second, 0)
+	}
+	for _, b := range [...]uint32{first, second} {
+		if from, to := c.movable(b); from >= 0 {
+			copy(c.words[to:to+int(c.slot)], c.words[from:from+int(c.slot)])
+			clear(c.words[from : from+int(c.slot)])
+			return from
+		}
+	}
+	return -1
+}
+
+// movable is a slot of a full bucket whose key has an empty slot to go to, or −1.
+func (c *cells) movable(bucket uint32) (from, to int) {
+	for i := range c.each {
+		at := bucket + i*c.slot
+		if other := c.other(c.words[at], bucket); other != bucket && !c.full(other) {
+			return int(at), c.within(other, 0)
+		}
+	}
+	return -1, -1
+}
+
+// room is whether f has an empty slot, or another key can make it one.
+func (c *cells) room(f uint64) bool {
+	first, second := c.first(f), c.second(f)
+	if !c.full(first) || !c.full(second) {
+		return true
+	}
+	a, _ := c.movable(first)
+	b, _ := c.movable(second)
+	return a >= 0 || b >= 0
+}
+
+// all yields the slots that hold a fingerprint.
+func (c *cells) all(yield func(slot int) bool) {
+	for b := uint32(0); b < c.buckets*c.stride; b += c.stride {
+		for i := range c.each {
+			if at := b + i*c.slot; c.words[at] != 0 && !yield(int(at)) {
+				return
+			}
+		}
+	}
+}
+
+// half is on which side of a split a fingerprint lies: its bit after depth.
+func half(f uint64, depth uint8) int { return int(f >> (63 - depth) & 1) }
+
+// jitter is a number below n that follows from f, to keep segments from all
+// growing at the same time.
+func jitter(f uint64, n int) int {
+	hi, _ := bits.Mul64(f*0xd6e8feb86659fd93, uint64(n))
+	return int(hi)
+}

@@ -1,0 +1,41 @@
+package memstore
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// clock is the wall clock, read the cheap way: the time since a start, which
+// needs one reading of the machine's counter, and how far that is from the wall
+// clock, which is looked at again after relook. So a wall clock that was set is
+// followed within that time.
+type clock struct {
+	start  time.Time
+	offset atomic.Int64 // microseconds from since start to since 1970
+	looked atomic.Int64 // since start, when offset was looked at
+}
+
+const relook = time.Second
+
+func newClock() *clock {
+	c := &clock{start: time.Now()}
+	c.offset.Store(c.start.UnixMicro())
+	return c
+}
+
+func (c *clock) now() weir.Instant {
+	since := time.Since(c.start)
+	if past := since - time.Duration(c.looked.Load()); past > relook || past < -relook {
+		c.look(since)
+	}
+	return weir.Instant(int64(since/time.Microsecond) + c.offset.Load())
+}
+
+// look must not be late: between two readings of time the process may sleep.
+func (c *clock) look(since time.Duration) {
+	wall := time.Now()
+	c.offset.Store(wall.UnixMicro() - int64(wall.Sub(c.start)/time.Microsecond))
+	c.looked.Store(int64(since))
+}

@@ -1,0 +1,172 @@
+package memstore
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/weir-limit/weir"
+)
+
+var errDamaged = errors.New("it is damaged or cut short")
+
+// restore reads the file of s, which is empty. It reads it twice: nothing is
+// believed before the sum is right.
+func (s *Store) restore() error {
+	f, err := os.Open(s.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := check(f)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	r := &reader{from: bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), left: size}
+	r.bytes(len(magic))
+	r.number()
+	s.hash.key = [2]uint64{r.number(), r.number()}
+	for {
+		more, err := s.section(r)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// check reads all of f and says how many bytes come before the sum.
+func check(f *os.File) (int64, error) {
+	var head [len(magic) + 8]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil || string(head[:len(magic)]) != magic {
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, err
+		}
+		return 0, errors.New("it is no snapshot, or cut short")
+	}
+	if v := binary.LittleEndian.Uint64(head[len(magic):]); v != format {
+		return 0, fmt.Errorf("it has format %d, and this version of Weir reads format %d", v, format)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := info.Size() - sha256.Size
+	if size < int64(len(head)) {
+		return 0, errDamaged
+	}
+	sum := sha256.New()
+	sum.Write(head[:])
+	if _, err := io.CopyN(sum, f, size-int64(len(head))); err != nil {
+		return 0, err
+	}
+	want, err := io.ReadAll(io.LimitReader(f, sha256.Size+1))
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(want, sum.Sum(nil)) {
+		return 0, errDamaged
+	}
+	return size, nil
+}
+
+// reader remembers its first error. It has checked what it reads, so an error
+// means that the writer was at fault; still no length is believed.
+type reader struct {
+	from *bufio.Reader
+	left int64
+	err  error
+	few  [8]byte
+}
+
+func (r *reader) number() uint64 {
+	if r.err == nil {
+		_, r.err = io.ReadFull(r.from, r.few[:])
+		r.left -= 8
+	}
+	if r.err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(r.few[:])
+}
+
+func (r *reader) bytes(n int) []byte {
+	if r.err != nil || n < 0 || int64(n) > r.left {
+		r.err = errors.Join(r.err, errDamaged)
+		return nil
+	}
+	b := make([]byte, n)
+	_, r.err = io.ReadFull(r.from, b)
+	r.left -= int64(n)
+	return b
+}
+
+func (r *reader) text() string { return string(r.bytes(int(min(r.number(), longestText+1)))) }
+
+// section reads one section, and says whether it was not the end.
+func (s *Store) section(r *reader) (more bool, err error) {
+	rule := r.text()
+	if rule == "" && r.left == 0 {
+		return false, r.err
+	}
+	if rule == "" {
+		r.number()
+	}
+	text, width, count := r.text(), r.number(), r.number()
+	if r.err != nil {
+		return false, r.err
+	}
+	limit, err := weir.ParseLimit(text)
+	if err != nil {
+		return false, fmt.Errorf("it has counts of a limit that can't be read: %w", err)
+	}
+	if width != uint64(limit.Words()) {
+		return false, fmt.Errorf("its counts of %q have %d words, and this version of Weir keeps %d", text, width, limit.Words())
+	}
+	t, err := s.table(rule)
+	if err != nil {
+		return false, err
+	}
+	now := s.clock.now()
+	t.forget(now)
+	var state weir.State
+	for ; count > 0 && r.err == nil; count-- {
+		f, n := r.number(), width
+		if width == 0 {
+			n = r.number()
+		}
+		if f == 0 || int64(n) > r.left/8 || n > 1<<lengthBits-1 {
+			return false, errDamaged
+		}
+		state = state[:0]
+		for range n {
+			state = append(state, r.number())
+		}
+		t.insert(f, limit, state, now)
+	}
+	return true, r.err
+}
+
+// insert gives f a state that was read.
+func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.Instant) {
+	if limit.Fresh(state, now) {
+		return
+	}
+	sg := t.lock(f)
+	defer sg.unlock()
+	sg.keep(limit, now)
+	i := sg.cells.find(f)
+	if i < 0 {
+		i = sg.claim(f, now)
+	}
+	if i >= 0 {
+		sg.put(i, state)
+	}
+}

@@ -1,0 +1,279 @@
+package memstore
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// segment is the part of a table whose fingerprints begin with the same bits.
+// What a take of one key touches comes first.
+type segment struct {
+	mu    sync.Mutex
+	limit *weir.Limit
+	cells cells
+
+	gone  bool  // it was split: look again
+	depth uint8 // how many bits its fingerprints share
+	start uint64
+	table *table
+
+	overflow   weir.State // shared by the newcomers that found no slot
+	spilled    []uint64   // a bit for each range of fingerprints that they have; nil for none
+	tentative  weir.State // overflow with what a take is about to charge to it
+	newcomers  int        // of a take under way, that are about to get slots
+	scratch    [2]uint64  // the state of a key that has no slot yet
+	evicted    int64
+	overflowed int64
+
+	_ [64]byte // no two segments share a line
+}
+
+// keep makes the segment's states states of limit. A limit that has changed
+// takes over what was used by the old one.
+func (sg *segment) keep(limit *weir.Limit, now weir.Instant) {
+	old := sg.limit
+	switch {
+	case old == nil:
+		sg.limit, sg.cells = limit, newCells(limit, 1)
+	case old.String() == limit.String():
+		sg.limit = limit
+	default:
+		before := sg.cells
+		sg.limit = limit
+		sg.convert(&before, old, now)
+		sg.overflow = limit.Adopt(sg.overflow, old, now)
+		sg.forget(now)
+	}
+}
+
+// convert lays the states of another limit out anew as those of sg's.
+func (sg *segment) convert(before *cells, old *weir.Limit, now weir.Instant) {
+	grows := old.Words() == 0
+	states := &sg.table.slabs
+	each := newCells(sg.limit, 0).each
+	for buckets := max(before.capacity()/int(each), 1); ; buckets += buckets/4 + 1 {
+		sg.cells = newCells(sg.limit, buckets)
+		moved := true
+		for i := range before.all {
+			slot := sg.cells.empty(before.words[i])
+			if slot < 0 {
+				moved = false
+				break
+			}
+			sg.cells.words[slot] = before.words[i]
+		}
+		if moved {
+			break
+		}
+	}
+	for i := range before.all {
+		state := weir.State(before.words[i+1 : i+int(before.slot)])
+		if grows {
+			state = states.state(state[0])
+		}
+		sg.put(sg.cells.find(before.words[i]), sg.limit.Adopt(state, old, now))
+		if grows {
+			states.drop(before.words[i+1])
+		}
+	}
+}
+
+// forget makes receipts up to now give nothing back any more: what they charged
+// may be gone, and what is there now may be somebody else's.
+func (sg *segment) forget(now weir.Instant) { sg.table.forget(now) }
+
+// state is the state in slot i; of fixed length, it is the slot itself.
+func (sg *segment) state(i int) weir.State {
+	s := sg.cells.words[i+1 : i+int(sg.cells.slot) : i+int(sg.cells.slot)]
+	if len(s) == 1 {
+		return sg.table.slabs.state(s[0])
+	}
+	return s
+}
+
+// put makes state the content of slot i.
+func (sg *segment) put(i int, state weir.State) {
+	s := sg.cells.words[i+1 : i+int(sg.cells.slot)]
+	if len(s) == 1 {
+		s[0] = sg.table.slabs.keep(s[0], state)
+		return
+	}
+	clear(s[copy(s, state):])
+}
+
+// set keeps a state that came from slot i.
+func (sg *segment) set(i int, state weir.State) {
+	if sg.cells.slot == 2 {
+		sg.put(i, state)
+	}
+}
+
+// look is the state that decides about f now, and the slot it has, or −1.
+func (sg *segment) look(f uint64, now weir.Instant) (weir.State, int) {
+	if i := sg.cells.find(f); i >= 0 {
+		return sg.state(i), i
+	}
+	if sg.overflows(f, now) {
+		return sg.overflow, -1
+	}
+	return nil, -1
+}
+
+// decide is what f's limit alone says. Of the asks of one take that the overflow
+// state decides, each meets what those before it are about to charge.
+func (sg *segment) decide(f uint64, now weir.Instant, a *weir.Ask, several bool) weir.Decision {
+	state, slot := sg.look(f, now)
+	if slot >= 0 || !several {
+		return sg.limit.Decide(state, now, a)
+	}
+	if state == nil && !sg.overflows(f, now) {
+		sg.newcomers++
+		return sg.limit.Decide(state, now, a)
+	}
+	if sg.tentative == nil {
+		sg.tentative = slices.Clone(sg.overflow)
+	}
+	d := sg.limit.Decide(sg.tentative, now, a)
+	if charge := d; d.Outcome == weir.Allowed && !a.Peek && d.Cost > 0 {
+		charge.Charged = true
+		sg.tentative = sg.limit.Commit(sg.tentative, now, a, &charge)
+	}
+	return d
+}
+
+// commit carries out a decision. It gives a newcomer a slot only when there is
+// something to remember.
+func (sg *segment) commit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	state, slot := sg.look(f, now)
+	writes := d.Charged || d.Outcome == weir.Denied && !a.Peek
+	if slot < 0 && writes {
+		slot = sg.claim(f, now)
+		if slot < 0 {
+			sg.overflowed++
+			sg.spill(f)
+			sg.overflow = sg.limit.Commit(sg.overflow, now, a, d)
+			return
+		}
+		state = sg.state(slot)
+	}
+	state = sg.limit.Commit(state, now, a, d)
+	if slot >= 0 {
+		sg.set(slot, state)
+	}
+}
+
+func (sg *segment) settle(f uint64, now weir.Instant, st *weir.Settlement) error {
+	if sg.limit == nil {
+		sg.keep(st.Receipt.Limit, now)
+	}
+	since := weir.Instant(sg.table.since.Load())
+	state, slot := sg.look(f, now)
+	if slot < 0 {
+		if slot = sg.claim(f, now); slot < 0 {
+			var err error
+			sg.spill(f)
+			sg.overflow, err = sg.limit.Settle(sg.overflow, now, since, st)
+			return err
+		}
+		state = sg.state(slot)
+	}
+	state, err := sg.limit.Settle(state, now, since, st)
+	sg.set(slot, state)
+	return err
+}
+
+func (sg *segment) reset(f uint64, now weir.Instant) {
+	if i := sg.cells.find(f); i >= 0 {
+		sg.put(i, nil)
+		sg.forget(now)
+	}
+}
+
+// claim finds a slot for a newcomer: an empty one, one whose state is as never
+// used, one in a larger segment, or the one nearest to never used. It is −1 when
+// all that it may have are denied at the moment.
+func (sg *segment) claim(f uint64, now weir.Instant) int {
+	for try := 0; ; try++ {
+		if i := sg.vacant(f, now); i >= 0 {
+			return sg.settleIn(i, f, now)
+		}
+		if sg.grow(now, try) {
+			continue
+		}
+		i := sg.freshest(f, now)
+		if i < 0 {
+			return -1
+		}
+		sg.evicted++
+		sg.forget(now)
+		return sg.settleIn(i, f, now)
+	}
+}
+
+// settleIn gives slot i to f. Who may have used the overflow state starts with
+// what that has used.
+func (sg *segment) settleIn(i int, f uint64, now weir.Instant) int {
+	sg.cells.words[i] = f
+	if sg.spills(f) && !sg.limit.Fresh(sg.overflow, now) {
+		sg.put(i, slices.Clone(sg.overflow))
+	} else {
+		sg.put(i, nil)
+	}
+	return i
+}
+
+// vacant is a slot that f may have at nobody's expense, or −1.
+func (sg *segment) vacant(f uint64, now weir.Instant) int {
+	if sg.cells.buckets == 0 {
+		return -1
+	}
+	c := &sg.cells
+	first, second := c.first(f), c.second(f)
+	if !c.full(first) {
+		return c.within(first, 0)
+	}
+	for i := range c.each {
+		if at := int(first + i*c.slot); sg.limit.Fresh(sg.state(at), now) {
+			return at
+		}
+	}
+	if !c.full(second) {
+		return c.within(second, 0)
+	}
+	for i := range c.each {
+		if at := int(second + i*c.slot); sg.limit.Fresh(sg.state(at), now) {
+			return at
+		}
+	}
+	return c.empty(f)
+}
+
+// freshest is the slot nearest to never used of those that f may have and whose
+// key is not denied, or −1.
+func (sg *segment) freshest(f uint64, now weir.Instant) int {
+	slot := -1
+	var most int64
+	var soonest time.Duration
+	for _, b := range [...]uint32{sg.cells.first(f), sg.cells.second(f)} {
+		for i := range sg.cells.each {
+			at := int(b + i*sg.cells.slot)
+			remaining, reset := sg.limit.Standing(sg.state(at), now)
+			if remaining > 0 && (slot < 0 || remaining > most || remaining == most && reset < soonest) {
+				slot, most, soonest = at, remaining, reset
+			}
+		}
+	}
+	return slot
+}
+
+func (sg *segment) unused(now weir.Instant) bool {
+	for i := range sg.cells.all {
+		if !sg.limit.Fresh(sg.state(i), now) {
+			return false
+		}
+	}
+	return sg.limit == nil || sg.limit.Fresh(sg.overflow, now)
+}

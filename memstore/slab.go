@@ -1,0 +1,130 @@
+package memstore
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-limit/weir"
+)
+
+// slabs hold the states of one table that grow with use, without a pointer for
+// each: a slot holds the handle of its state. What a handle leads to belongs to
+// whoever holds the lock of its slot's segment. Memory once used is kept for
+// states to come.
+type slabs struct {
+	mu      sync.Mutex
+	classes [slabClasses]slab
+}
+
+// slab holds states of up to one length.
+type slab struct {
+	chunks atomic.Pointer[[][]uint64] // chunk i has room for 2^i states, at most 2^chunkBits
+	made   uint64                     // places handed out so far
+	free   uint64                     // the first place that was given back, +1; it tells the next
+}
+
+const (
+	// A slab of class c is for states of up to 4 × 2^c + 1 words: logs of that
+	// many stamps. The largest state there is, of weir.MaxHolders permits, has
+	// 196,609 words.
+	slabClasses = 17
+	chunkWords  = 1 << 13
+	lengthBits  = 20
+	placeBits   = 39
+)
+
+// handle is class, length and place + 1 of a state; 0 is none.
+type handle = uint64
+
+func slabWords(class int) int { return 4<<class + 1 }
+
+func classOf(words int) int { return bits.Len(uint(max(words-2, 0)) >> 2) }
+
+// chunkBits is how many places the largest chunks of a class have.
+func chunkBits(class int) int { return max(bits.Len(uint(chunkWords/slabWords(class)))-1, 0) }
+
+// chunk is where a place is.
+func chunk(class int, place uint64) (chunk int, at uint64) {
+	k := chunkBits(class)
+	if small := uint64(1)<<k - 1; place >= small {
+		place -= small
+		return k + int(place>>k), place & small
+	}
+	k = bits.Len64(place+1) - 1
+	return k, place + 1 - 1<<k
+}
+
+// state is what h leads to. It has room to grow up to the length of its class.
+func (s *slabs) state(h handle) weir.State {
+	if h == 0 {
+		return nil
+	}
+	class, n := int(h>>(lengthBits+placeBits)), h>>placeBits&(1<<lengthBits-1)
+	return s.words(class, h&(1<<placeBits-1)-1)[:n]
+}
+
+func (s *slabs) words(class int, place uint64) weir.State {
+	i, at := chunk(class, place)
+	w := uint64(slabWords(class))
+	return (*s.classes[class].chunks.Load())[i][at*w : (at+1)*w : (at+1)*w]
+}
+
+// keep makes state what h leads to, and returns the handle that now does.
+func (s *slabs) keep(h handle, state weir.State) handle {
+	n := len(state)
+	if n == 0 {
+		s.drop(h)
+		return 0
+	}
+	class := classOf(n)
+	if h != 0 {
+		old := int(h >> (lengthBits + placeBits))
+		if old == class || old == class+1 { // a state that shrinks a little stays
+			place := h & (1<<placeBits - 1)
+			copy(s.words(old, place-1), state) // onto itself, for most
+			return uint64(old)<<(lengthBits+placeBits) | uint64(n)<<placeBits | place
+		}
+	}
+	place := s.place(class)
+	copy(s.words(class, place), state)
+	s.drop(h)
+	return uint64(class)<<(lengthBits+placeBits) | uint64(n)<<placeBits | (place + 1)
+}
+
+// place hands out a place of a class.
+func (s *slabs) place(class int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &s.classes[class]
+	if c.free != 0 {
+		place := c.free - 1
+		c.free = s.words(class, place)[0]
+		return place
+	}
+	place := c.made
+	c.made++
+	i, _ := chunk(class, place)
+	var chunks [][]uint64
+	if old := c.chunks.Load(); old != nil {
+		chunks = *old
+	}
+	if i == len(chunks) {
+		size := 1 << min(i, chunkBits(class))
+		// Readers of the old slice see no more of it than its length.
+		chunks = append(chunks, make([]uint64, size*slabWords(class)))
+		c.chunks.Store(&chunks)
+	}
+	return place
+}
+
+func (s *slabs) drop(h handle) {
+	if h == 0 {
+		return
+	}
+	class, place := int(h>>(lengthBits+placeBits)), h&(1<<placeBits-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.words(class, place-1)[0] = s.classes[class].free
+	s.classes[class].free = place
+}

@@ -1,0 +1,279 @@
+package memstore
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// A snapshot is a file of all numbers in little-endian order:
+//
+//	"weir-mem", the format's number, the key of the hash that makes fingerprints,
+//	sections, a section of no rule, and the SHA-256 of all this
+//
+// A section is the rule, the text of the limit, the words of a state or 0 where
+// they grow, how many counts follow, and of each the fingerprint and the state;
+// one that grows has its length before it. Texts have their length before them.
+const (
+	magic  = "weir-mem"
+	format = 1
+)
+
+// longestText bounds the rules and limits that are read from a snapshot.
+const longestText = 1 << 24
+
+// SnapshotError says why counts were not read from a snapshot.
+type SnapshotError struct {
+	File  string
+	Aside string // where the file is now, or empty when it could not be moved
+	Err   error
+}
+
+func (e *SnapshotError) Error() string {
+	text := fmt.Sprintf("the counts in %s can't be used, so all start anew: %v", e.File, e.Err)
+	if e.Aside != "" {
+		text += "; the file is now " + e.Aside
+	}
+	return text
+}
+
+// Unwrap is why.
+func (e *SnapshotError) Unwrap() error { return e.Err }
+
+// Open makes a store with the counts that Save has kept in file, if it is there.
+// When they can't be used, the store is empty, the file is moved aside, and the
+// error is a *SnapshotError. Any other error comes without a store.
+//
+// Receipts from before give nothing back, but free their permits. What keys of a
+// full table shared because all others were denied is not kept.
+func Open(file string, o Options) (*Store, error) {
+	s := New(o)
+	s.file, s.hash.keyed = file, true
+	if err := s.newKey(); err != nil {
+		return nil, err
+	}
+	err := s.restore()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	s = New(o)
+	s.file, s.hash.keyed = file, true
+	if err := s.newKey(); err != nil {
+		return nil, err
+	}
+	failed := &SnapshotError{File: file, Err: err}
+	if aside := file + time.Now().UTC().Format(".unread-20060102T150405.000000Z"); os.Rename(file, aside) == nil {
+		failed.Aside = aside
+	}
+	return s, failed
+}
+
+func (s *Store) newKey() error {
+	var key [16]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return fmt.Errorf("make a key for fingerprints: %w", err)
+	}
+	s.hash.key = [2]uint64{binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])}
+	return nil
+}
+
+// Save keeps all counts in the file that the store was opened with: the whole
+// new file or, when it fails, still the old one. Takes go on meanwhile; none
+// waits for more than the copy of one segment. It must not be called twice at
+// the same time.
+func (s *Store) Save() (err error) {
+	if s.file == "" {
+		return errors.New("memstore: only a store that was made by Open can be saved")
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)+".tmp-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("save counts: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("save counts: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	if err = s.write(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), s.file); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(s.file))
+}
+
+// syncFolder makes sure that a file is still there under its new name after a
+// loss of power.
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil // it may be written but not read
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil // the file itself is safe, and some file systems can't
+	}
+	return nil
+}
+
+func (s *Store) write(to io.Writer) error {
+	sum := sha256.New()
+	w := &writer{to: bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<16)}
+	w.bytes([]byte(magic))
+	w.number(format)
+	w.number(s.hash.key[0])
+	w.number(s.hash.key[1])
+	for _, t := range s.all() {
+		if err := t.write(w); err != nil {
+			return err
+		}
+	}
+	w.text("")
+	if err := w.flush(); err != nil {
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
+}
+
+// all are the tables of now.
+func (s *Store) all() []*table {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	tables := make([]*table, 0, len(s.tables))
+	for _, t := range s.tables {
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// writer remembers its first error.
+type writer struct {
+	to  *bufio.Writer
+	err error
+	few [8]byte
+}
+
+func (w *writer) bytes(b []byte) {
+	if w.err == nil {
+		_, w.err = w.to.Write(b)
+	}
+}
+
+func (w *writer) number(n uint64) {
+	binary.LittleEndian.PutUint64(w.few[:], n)
+	w.bytes(w.few[:])
+}
+
+func (w *writer) text(s string) {
+	w.number(uint64(len(s)))
+	w.bytes([]byte(s))
+}
+
+func (w *writer) flush() error {
+	if w.err == nil {
+		w.err = w.to.Flush()
+	}
+	return w.err
+}
+
+// section is what is copied at a time, without being written yet.
+type section struct {
+	limit *weir.Limit
+	width int      // words of a state; 0: they grow
+	count int      // of states
+	words []uint64 // as in the file
+}
+
+func (t *table) write(w *writer) error {
+	var s section
+	for start := uint64(0); ; {
+		next := t.copy(start, &s)
+		switch {
+		case s.limit != nil && s.width == 0:
+			if err := t.writeGrowing(w, s.words); err != nil {
+				return err
+			}
+		case s.count > 0:
+			s.write(w, t.rule)
+		}
+		if start = next; start == 0 || w.err != nil {
+			return w.err
+		}
+	}
+}
+
+func (s *section) write(w *writer, rule string) {
+	w.text(rule)
+	if rule == "" {
+		w.number(0) // not the end
+	}
+	w.text(s.limit.String())
+	w.number(uint64(s.width))
+	w.number(uint64(s.count))
+	for _, word := range s.words {
+		w.number(word)
+	}
+}
+
+// copy copies the segment of start while its takes wait: the fingerprints, and
+// the states if they have a fixed length. It returns where the next one starts.
+func (t *table) copy(start uint64, s *section) (next uint64) {
+	sg := t.lock(start)
+	defer sg.mu.Unlock()
+	*s = section{limit: sg.limit, words: s.words[:0]}
+	next = sg.start + 1<<(64-sg.depth)
+	if sg.limit == nil {
+		return next
+	}
+	s.width = sg.limit.Words()
+	for i := range sg.cells.all {
+		s.words = append(s.words, sg.cells.words[i])
+		if s.width > 0 {
+			s.words = append(s.words, sg.state(i)...)
+		}
+		s.count++
+	}
+	return next
+}
+
+// copyWords is how many words of growing states are copied while takes wait.
+const copyWords = 1 << 16
+
+// writeGrowing writes the states of some fingerprints, a few at a time. Those
+// that have gone meanwhile were as never used, or forgotten.
+func (t *table) writeGrowing(w *writer, prints []uint64) error {
+	for len(prints) > 0 && w.err == nil {
+		sg := t.lock(prints[0])
+		s := section{limit: sg.limit, width: sg.limit.Words()}
+		for len(prints) > 0 && len(s.words) < copyWords && sg.holds(prints[0]) {
+			if i := sg.cells.find(prints[0]); i >= 0 {
+				state := sg.state(i)
+				s.words = append(s.words, prints[0])
+				if s.width == 0 {
+					s.words = append(s.words, uint64(len(state)))
+				}
+				s.words = append(s.words, state...)
+				s.count++
+			}
+			prints = prints[1:]
+		}
+		sg.mu.Unlock()
+		s.write(w, t.rule)
+	}
+	return w.err
+}

@@ -1,0 +1,158 @@
+package weir
+
+// Take decides about cost events and charges them: what Decide, Resolve and
+// Commit do with an Ask of nothing but a cost. It overwrites d and returns the
+// state to keep, which may share memory with s.
+func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
+	switch algo := l.algo.(type) {
+	case *gcra:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *fixedWindow:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *slidingWindow:
+		if algo.take(s, now.clamp(), cost, d) {
+			return s
+		}
+	case *concurrent:
+		if next, ok := algo.take(s, now.clamp(), cost, d); ok {
+			return next
+		}
+	case *slidingLog:
+		if next, ok := algo.take(s, now.clamp(), cost, d); ok {
+			return next
+		}
+	}
+	asks := [1]Ask{{Limit: l, Cost: cost}}
+	out := [1]Decision{l.Decide(s, now, &asks[0])}
+	Resolve(asks[:], out[:])
+	s = l.Commit(s, now, &asks[0], &out[0])
+	*d = out[0]
+	return s
+}
+
+// take does in one go what the rest of gcra does in steps, for the state that
+// almost every key is in. It says whether it has.
+func (g *gcra) take(s State, now Instant, cost int64, d *Decision) bool {
+	if !g.plain || len(s) < 2 || cost < 1 || cost > g.burst || s[0]>>arrivalBits|s[1]>>fractionBits != 0 {
+		return false
+	}
+	span := g.one
+	if cost > 1 {
+		span = g.pace.span(cost)
+	}
+	var a moment
+	if us := int64(s[0]); us >= int64(now) {
+		a = moment{us - int64(now), s[1]}
+	}
+	next := g.pace.add(a, span)
+	if g.full.less(next) {
+		g.deny(a, next, cost, d)
+		return true
+	}
+	s[0], s[1] = uint64(int64(now)+next.us), next.f
+	*d = Decision{Outcome: Allowed, Charged: true, Cost: cost, ResetAfter: duration(next.ceil())}
+	if then := g.pace.add(next, g.one); g.full.less(then) {
+		d.NextAfter = duration(g.pace.sub(then, g.full).ceil())
+	} else {
+		d.Remaining = g.pace.events(g.pace.sub(g.full, next))
+	}
+	return true
+}
+
+func (g *gcra) deny(a, next moment, cost int64, d *Decision) {
+	*d = Decision{Cost: cost, RetryAfter: duration(g.pace.sub(next, g.full).ceil()), ResetAfter: duration(a.ceil())}
+	switch {
+	case cost == 1:
+		d.NextAfter = d.RetryAfter
+	case g.full.less(g.pace.add(a, g.one)):
+		d.NextAfter = duration(g.pace.sub(g.pace.add(a, g.one), g.full).ceil())
+	default:
+		d.Remaining = g.pace.events(g.pace.sub(g.full, a))
+	}
+}
+
+func (w *fixedWindow) take(s State, now Instant, cost int64, d *Decision) bool {
+	if len(s) < 2 || cost < 1 || cost > w.count || w.countDenied {
+		return false
+	}
+	begin, end, used := w.window(s, now)
+	*d = Decision{Cost: cost, ResetAfter: duration(int64(end - now))}
+	if cost <= w.count-used {
+		used += cost
+		s[0], s[1] = uint64(begin), uint64(used)
+		d.Outcome, d.Charged = Allowed, true
+	} else {
+		d.RetryAfter = d.ResetAfter
+	}
+	if d.Remaining = max(w.count-used, 0); d.Remaining == 0 {
+		d.NextAfter = d.ResetAfter
+	}
+	return true
+}
+
+func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool {
+	if len(s) < w.words() || cost < 1 || cost > w.count || w.countDenied {
+		return false
+	}
+	var c subCounts
+	w.unpack(s, now, &c)
+	*d = Decision{Cost: cost}
+	events, rounded := w.free(&c)
+	if cost <= w.fitting(events, rounded) {
+		events = max(events-cost, -1)
+		c.counts[0] += uint32(cost) // which fits: both are at most 2^30
+		if s[0] == uint64(c.index) {
+			s[1] += uint64(cost)
+		} else {
+			w.pack(s, &c)
+		}
+		d.Outcome, d.Charged = Allowed, true
+	} else {
+		d.RetryAfter = duration(w.wait(s, now, cost, 0))
+	}
+	remaining, reset := w.stands(&c, now, events, rounded)
+	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	if remaining == 0 {
+		d.NextAfter = duration(w.wait(s, now, 1, 0))
+	}
+	return true
+}
+
+func (l *slidingLog) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
+	if cost < 1 || cost > l.count || l.countDenied {
+		return s, false
+	}
+	r, oldest := l.live(s, now)
+	*d = Decision{Cost: cost}
+	if cost <= l.count-int64(r.n-oldest) {
+		s, _ = l.add(s, r, oldest, now, cost)
+		d.Outcome, d.Charged = Allowed, true
+		r, oldest = l.ring(s), 0
+	} else {
+		d.RetryAfter = duration(l.wait(s, now, cost, 0))
+	}
+	d.Remaining = l.count - int64(r.n-oldest)
+	d.ResetAfter = duration(int64(r.newest()) + l.period - int64(now))
+	if d.Remaining == 0 {
+		d.NextAfter = duration(int64(r.at(oldest)) + l.period - int64(now))
+	}
+	return s, true
+}
+
+func (c *concurrent) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
+	if cost < 1 || cost > c.count {
+		return s, false
+	}
+	*d = Decision{Cost: cost}
+	if cost <= c.room(s, now, 0) {
+		s, _ = c.charge(s, now, cost, false, 0)
+		d.Outcome, d.Charged = Allowed, true
+	}
+	remaining, reset := c.standing(s, now)
+	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	return s, true
+}
