@@ -5,10 +5,10 @@ import (
 )
 
 // What a segment grows by and to. All keys of a segment wait while it is laid
-// out anew, so it must stay small: 8,192 slots take some 100 µs.
+// out anew, so it must stay small: 4,096 slots take some 100 µs.
 const (
-	splitSlots = 8192
-	splitWords = 1 << 16
+	splitSlots = 4096
+	splitWords = 1 << 15
 	// While a table has few segments they are split early, so that takes of
 	// different keys seldom wait for each other.
 	earlySegments = 1 << 6

@@ -35,7 +35,7 @@ type bound struct {
 }
 
 // segmentKeys is how many keys a segment of a full table has, about.
-const segmentKeys = 4096
+const segmentKeys = 2048
 
 // newBound makes room for so many keys: 4/3 slots a key, and in each segment four
 // standard deviations more than an even share.

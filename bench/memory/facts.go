@@ -43,6 +43,8 @@ func facts(short bool, rounds int) []fact {
 
 // growth asks for new keys one after the other.
 func growth(most int) []fact {
+	runtime.LockOSThread() // whose time is measured
+	defer runtime.UnlockOSThread()
 	store := memstore.New(memstore.Options{MaxKeys: most})
 	f := keep(store, slow)()
 	before := heap()
@@ -99,11 +101,12 @@ func slowestTake(keys int) time.Duration {
 	return slowest
 }
 
-func heap() uint64 {
+func heap() int64 {
+	runtime.GC() // twice: what others have left is freed for sure
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return int64(m.HeapAlloc)
 }
 
 // collection compares full garbage collections with an empty and a full store.

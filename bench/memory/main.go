@@ -54,6 +54,10 @@ func main() {
 	if !*short {
 		subjects = append(subjects, peers...)
 	}
+	// First, while the heap has nothing of the peers.
+	if *only == "" || *only == "facts" {
+		r.Facts = facts(*short, *rounds)
+	}
 	for _, keys := range []int{1, tenThousand, million} {
 		for _, deny := range []bool{false, true} {
 			for _, procs := range []int{1, 2} {
@@ -64,9 +68,6 @@ func main() {
 				}
 			}
 		}
-	}
-	if *only == "" || *only == "facts" {
-		r.Facts = facts(*short, *rounds)
 	}
 	if *asJSON {
 		out := json.NewEncoder(os.Stdout)

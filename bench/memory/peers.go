@@ -72,14 +72,16 @@ var peers = []subject{
 			return !c.Reached
 		}
 	}},
-	{name: "httprate", make: func(p plan) take {
+	{name: "httprate", workers: func(p plan) func() take {
 		l := httprate.NewRateLimiter(1<<60, time.Hour)
 		if p.deny {
 			l = httprate.NewRateLimiter(1, day)
 		}
-		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
-		return func(key string) bool { return !l.OnLimit(w, r, key) }
+		return func() take { // with the headers that it always sets
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
+			return func(key string) bool { return !l.OnLimit(w, r, key) }
+		}
 	}},
 	{name: "juju/ratelimit in a map", make: func(p plan) take {
 		return inMap(p, func() *juju.Bucket {
