@@ -60,6 +60,10 @@ type question struct {
 	asJSON      bool
 }
 
+// maxTimes is how often a command asks at most: a slip of the finger should not
+// fill a disk.
+const maxTimes = 1_000_000
+
 // flags adds the flags; daemon is whose URL addr takes, act what is done times
 // over, and each what --json does.
 func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
@@ -85,8 +89,8 @@ func (o *question) checker(stderr io.Writer, route, door string, here func(path 
 
 // request is DOMAIN key=value … with the flags.
 func (o *question) request(args []string) (*rules.Request, error) {
-	if o.times < 1 {
-		return nil, usagef("--times %d: ask at least once", o.times)
+	if o.times < 1 || o.times > maxTimes {
+		return nil, usagef("--times %d: ask 1…%d times", o.times, maxTimes)
 	}
 	return requestOf(args, o.cost)
 }
