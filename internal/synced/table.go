@@ -78,14 +78,26 @@ func (t *table) add(k weir.StateKey) *entry {
 	if e := sh.entries[k]; e != nil {
 		return e
 	}
-	if t.keys.Add(1) > MaxKeys {
-		t.keys.Add(-1)
+	if !t.admit() {
 		return nil
 	}
 	k.Key = strings.Clone(k.Key) // it may be a piece of a request
 	e := &entry{key: k, order: t.made.Add(1), index: -1}
 	sh.entries[k] = e
 	return e
+}
+
+// admit makes room for one more key, if there is any.
+func (t *table) admit() bool {
+	for {
+		n := t.keys.Load()
+		if n >= MaxKeys {
+			return false
+		}
+		if t.keys.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // drop takes e, which is locked, out of the table.
