@@ -179,23 +179,12 @@ func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.I
 const maxLabel = 1 << 10
 
 func check(asks []weir.Ask, out []weir.Decision) error {
-	if len(asks) != len(out) {
-		return fmt.Errorf("memcachestore: %d asks and room for %d decisions", len(asks), len(out))
-	}
 	for i := range asks {
-		if why := unfit(asks[i].Limit); why != "" {
-			return fmt.Errorf("memcachestore: limit %q: %s", asks[i].Limit, why)
-		}
 		if n := len(label(asks[i].State)); n > maxLabel {
 			return fmt.Errorf("memcachestore: what tells limits of one descriptor apart has %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)
 		}
-		for j := range i {
-			if asks[i].State == asks[j].State {
-				return errors.New("memcachestore: two asks of one take name the same state; add up their costs")
-			}
-		}
 	}
-	return nil
+	return record.Check("memcachestore", unfit, asks, out)
 }
 
 // takeTogether takes asks of one item.

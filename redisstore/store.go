@@ -12,7 +12,6 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -150,7 +149,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := check(asks, out); err != nil || len(asks) == 0 {
+	if err := record.Check("redisstore", unfit, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
 	if s.TakeAtHome(asks, out, see) {
@@ -171,23 +170,6 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 // says no to all others.
 func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
 	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.serverNow(), asks, out, see)
-}
-
-func check(asks []weir.Ask, out []weir.Decision) error {
-	if len(asks) != len(out) {
-		return fmt.Errorf("redisstore: %d asks and room for %d decisions", len(asks), len(out))
-	}
-	for i := range asks {
-		if why := unfit(asks[i].Limit); why != "" {
-			return fmt.Errorf("redisstore: limit %q: %s", asks[i].Limit, why)
-		}
-		for j := range i {
-			if asks[i].State == asks[j].State {
-				return errors.New("redisstore: two asks of one take name the same state; add up their costs")
-			}
-		}
-	}
-	return nil
 }
 
 // maxTries is how often a take is tried again because another limit kept the

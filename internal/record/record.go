@@ -96,6 +96,25 @@ func (r *Record) Become(limit *weir.Limit, now weir.Instant) {
 	r.Limit = limit
 }
 
+// Check says what is wrong with a take that a store can't be meant to decide, and
+// names the store. unfit is of its Traits.
+func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []weir.Decision) error {
+	if len(asks) != len(out) {
+		return fmt.Errorf("%s: %d asks and room for %d decisions", store, len(asks), len(out))
+	}
+	for i := range asks {
+		if why := unfit(asks[i].Limit); why != "" {
+			return fmt.Errorf("%s: limit %q: %s", store, asks[i].Limit, why)
+		}
+		for j := range i {
+			if asks[i].State == asks[j].State {
+				return fmt.Errorf("%s: two asks of one take name the same state; add up their costs", store)
+			}
+		}
+	}
+	return nil
+}
+
 // Take decides the asks together, given the record of each, and changes the
 // records. It says whether any of them has to be written.
 func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decision) (write bool) {
