@@ -152,15 +152,14 @@ func bucket(l *weir.Limit, s *weir.Spec) []byte {
 	return floats(nil, int64(den), full, int64(fullPart), reach, int64(reachPart), head, int64(headPart), unseen, grid, one, int64(onePart))
 }
 
-// window is the text of a civil window's limit at now, and when it ends.
-func window(l *weir.Limit, now weir.Instant) (text string, begin, end weir.Instant) {
+// window is the text of a limit of civil windows at now.
+func window(l *weir.Limit, now weir.Instant) string {
 	s := l.Spec()
 	// A charge says where its window begins and when it ends, whatever the count.
 	d := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1}
 	state := l.Commit(nil, now, &weir.Ask{Limit: l, Cost: 1}, &d)
-	begin, end = weir.Instant(state[0]), now+weir.Instant(micros(d.ResetAfter))
-	b := floats([]byte{kindFixed}, s.Count, 2, int64(begin), int64(end), flag(s.CountDenied))
-	return string(b) + l.String(), begin, end
+	begin, end := int64(state[0]), int64(now)+micros(d.ResetAfter)
+	return string(floats([]byte{kindFixed}, s.Count, 2, begin, end, flag(s.CountDenied))) + l.String()
 }
 
 // appendAsk appends a as take.lua reads it; its limit is the nth of the call.

@@ -38,7 +38,7 @@ func (s *Store) newCall(asks []weir.Ask) *call {
 		if of == len(c.limits) {
 			text := p.text
 			if text == "" {
-				text, _, _ = window(a.Limit, s.serverNow())
+				text = window(a.Limit, s.serverNow())
 			}
 			c.limits = append(c.limits, limitText{a.Limit, text})
 		}

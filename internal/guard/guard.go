@@ -135,15 +135,6 @@ func (g *Guard) probe(ctx context.Context, t *ticket, peek weir.Ask) {
 	})
 }
 
-// call asks the store within the time that there is, unless it is away.
-func (g *Guard) call(ctx context.Context, do func(context.Context) error) error {
-	t := g.enter()
-	if t == nil {
-		return weir.ErrAway
-	}
-	return g.wait(ctx, t, do)
-}
-
 // enter lets a call pass, or gives no ticket.
 func (g *Guard) enter() *ticket {
 	t, what := g.breaker.enter(time.Now(), g.pace.stall())
@@ -189,9 +180,13 @@ func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) er
 	return err
 }
 
-// ask is call for what has no fallback: it fails with weir.ErrAway.
+// ask is for what has no fallback: it fails with weir.ErrAway.
 func (g *Guard) ask(ctx context.Context, do func(context.Context) error) error {
-	err := g.call(ctx, do)
+	t := g.enter()
+	if t == nil {
+		return weir.ErrAway
+	}
+	err := g.wait(ctx, t, do)
 	if endOf(ctx, err) == failed && !errors.Is(err, weir.ErrAway) {
 		return fmt.Errorf("%w: %w", weir.ErrAway, err)
 	}
