@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/weir-limit/weir"
+)
+
+// believer is what a limit believes of the last period, when it counts all that is
+// asked and denies nobody.
+type believer struct {
+	limit  *weir.Limit // with the largest count that there is
+	states []weir.State
+	most   int64 // that it can believe
+}
+
+// newBeliever is nil for contenders that keep no count of the last period.
+func newBeliever(c *Contender, keys int) *believer {
+	s := c.Limit.Spec()
+	switch s.Algorithm {
+	case weir.FixedWindow:
+		s.Count = weir.MaxWindowCount
+	case weir.SlidingWindow:
+		s.Count = weir.MaxCount
+	case weir.SlidingLog:
+		s.Count = weir.MaxLogCount
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.LeakyQueue, weir.WarmUp, weir.Concurrent:
+		return nil
+	}
+	if c.Naive != "" {
+		return nil
+	}
+	if s.Calendar != weir.NoCalendar {
+		s.Period = 0
+	}
+	s.CountDenied = false
+	l, err := s.Limit()
+	if err != nil {
+		panic(fmt.Sprintf("sim: %s with a larger count: %v", c.Limit, err)) // every count is fine with every other word
+	}
+	return &believer{limit: l, states: make([]weir.State, keys), most: s.Count}
+}
+
+// believes is the events of key in the last period.
+func (b *believer) believes(now weir.Instant, key int32) int64 {
+	if b.states[key] == nil {
+		return 0
+	}
+	return b.limit.Used(b.states[key], now)
+}
+
+// count counts what is asked.
+func (b *believer) count(now weir.Instant, key int32, cost int64) {
+	if b.states[key] == nil {
+		b.states[key] = make(weir.State, b.limit.Words())
+	}
+	var d weir.Decision
+	b.states[key] = b.limit.Take(b.states[key], now, cost, &d)
+	if d.Charged || cost == 0 {
+		return
+	}
+	a := weir.Ask{Limit: b.limit, Cost: cost, After: true} // beyond the largest count
+	d = b.limit.Decide(b.states[key], now, &a)
+	d.Charged = true
+	b.states[key] = b.limit.Commit(b.states[key], now, &a, &d)
+}

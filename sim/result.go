@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Result is what came of a simulation. The same workload, contenders and options
+// give the same result, byte for byte, on every machine.
+type Result struct {
+	Workload string        // as text, with every word
+	Seed     uint64        // of all chance
+	Start    weir.Instant  // when the first step begins
+	Duration time.Duration // in which requests came
+	Step     time.Duration // of each Series
+	Clients  int           // how many there are, whether they asked or not
+	Shared   bool          // all clients shared one count
+	Trials   []Trial       // one for each contender, in their order
+}
+
+// Trial is what one contender made of the workload.
+type Trial struct {
+	Name    string // the contender's
+	Naive   string // what is wrong with it; empty for the product's own
+	Limit   *weir.Limit
+	Figures Figures
+	Series  Series
+}
+
+// Figures sum a run up. "The last period" of an instant t is (t − period, t], with
+// the period of the contender's limit (30 and 365 days for civil months and years),
+// and speaks of one key: a client, or all of them when they share a count.
+type Figures struct {
+	// Asked, Passed and Denied are requests. Those that no waiting could ever let
+	// pass are denied, too. Requests that a client made again count again.
+	Asked, Passed, Denied int64
+
+	// WronglyPassed are the requests that passed although they made the last period
+	// hold more than the count. WronglyDenied are those that were denied although the
+	// last period would have held no more than the count with them.
+	//
+	// Both are judged by an exact log of what this contender itself let go, and not by
+	// what a perfect limiter would have done: after one difference that one would
+	// have another past, and each later decision would be called wrong for it. A
+	// request that waits in a queue counts as gone when it goes, and until then
+	// against those that are denied.
+	WronglyPassed, WronglyDenied int64
+
+	// Believes tells that the contender keeps a count of the last period that it can
+	// be asked for: the windows and the log. A bucket does not: it knows its level.
+	// Then MeanError and WorstError are how far that count is off, in events: at
+	// each request, before it is counted. For this the contender counts all that is
+	// asked and denies nobody, so that all contenders count the same. An estimate
+	// that is no whole number is rounded up.
+	Believes   bool
+	MeanError  Millionths
+	WorstError int64
+
+	// WorstPeriod is the most events of one key that went in any period, wherever it
+	// begins. Excess is by how much that is more than the count, or 0. Bound is the
+	// most that it can be by proof, for requests that cost no more than the largest
+	// one did; 0 for naive forms, which promise nothing.
+	WorstPeriod, Excess, Bound int64
+
+	// LongestWait is the longest time from a request of a client that did not go at
+	// once, because it was denied or had to wait in a queue, until the next one of
+	// that client went; or until its last request, when none did.
+	LongestWait time.Duration
+
+	// PeakLoad is the most events of all clients together that went in a LoadStep,
+	// a sixtieth of the period, and MeanLoad how many did on average.
+	LoadStep time.Duration
+	PeakLoad int64
+	MeanLoad Millionths
+
+	// Starved is by how much those fared worse who asked in the second half of a
+	// period by the clock: 1 less the share of them that passed over the share that
+	// passed of those in the first half, or 0 when they fared no worse. 1: late ones
+	// got nothing.
+	Starved Millionths
+
+	// Jain is Jain's index of fairness between the clients that asked, over the
+	// events that went: (Σx)² / (n Σx²). 1 when all got the same, 1/n when one got all.
+	Jain Millionths
+
+	// StateBytes is the size of the largest state of a key, without what the store
+	// needs around it: 8 bytes for the key, 8 more where states grow, and a quarter
+	// of empty places. 0 when it is not known.
+	StateBytes int64
+}
+
+// Series is how a run went, one value for each step of Result.Step from
+// Result.Start on. All slices have the same length, but Believed, which is nil
+// when the contender believes nothing.
+//
+// Asked, Passed and Denied are requests that came in the step; Gone is the events
+// that went in it. The others speak of the first client (or of all, when they share
+// a count), at the very beginning of the step: True is how many events were asked
+// for in the last period, Believed how many the contender believes that to be, and
+// Within how many of them it let go.
+type Series struct {
+	Asked, Passed, Denied, Gone []int64
+	True, Believed, Within      []int64
+}
+
+// Millionths is a number in millionths.
+type Millionths int64
+
+// share is a/b in millionths, rounded down, for a and b that are not negative; 0
+// when b is 0.
+func share(a, b int64) Millionths {
+	return Millionths(muldiv(uint64(a), 1_000_000, uint64(b)))
+}
+
+// String is the number with its six decimals, without zeros at the end.
+func (m Millionths) String() string {
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	text := fmt.Sprintf("%s%d.%06d", sign, m/1_000_000, m%1_000_000)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// MarshalJSON is the number as String has it.
+func (m Millionths) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }

@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of a run. What is beyond is refused with the reason.
+const (
+	// MaxContenders is how many contenders a run may have.
+	MaxContenders = 100
+	// MaxRequests is how many requests a contender may be asked about.
+	MaxRequests = 100_000_000
+	// MaxSteps is how many steps a series may have.
+	MaxSteps = 100_000
+)
+
+// Options of a run.
+type Options struct {
+	// Seed is of all chance. 0 is a seed like any other.
+	Seed uint64
+	// Duration is for how long requests come. 0: what suits the workload.
+	Duration time.Duration
+	// Step is that of the series. 0: a round time that makes 200…500 of them, or
+	// fewer where they would be shorter than a microsecond.
+	Step time.Duration
+	// Shared makes all clients share one count, instead of one for each.
+	Shared bool
+	// Progress, if not nil, is told now and then how much of the simulated time of
+	// all contenders is over.
+	Progress func(done, total time.Duration)
+}
+
+// Run asks each contender about the requests of a workload. It fails when something
+// is beyond its bound, or when ctx ends.
+func Run(ctx context.Context, w *Workload, contenders []Contender, o Options) (*Result, error) {
+	if n := len(contenders); n == 0 || n > MaxContenders {
+		return nil, fmt.Errorf("%d contenders; there must be 1…%d", n, MaxContenders)
+	}
+	if o.Duration == 0 {
+		o.Duration = w.Duration()
+	}
+	if o.Duration < time.Microsecond || o.Duration > MaxDuration {
+		return nil, fmt.Errorf("the duration is %v; it must be 1us…407day", o.Duration)
+	}
+	if o.Step == 0 {
+		o.Step = roundStep(o.Duration)
+	}
+	if o.Step < time.Microsecond || o.Step%time.Microsecond != 0 {
+		return nil, fmt.Errorf("the step is %v; it must be at least 1us, in whole microseconds", o.Step)
+	}
+	if steps := (o.Duration-1)/o.Step + 1; steps > MaxSteps {
+		return nil, fmt.Errorf("%v in steps of %v are %d steps; there may be at most %d, so take a longer step", o.Duration, o.Step, steps, MaxSteps)
+	}
+	result := &Result{
+		Workload: w.String(), Seed: o.Seed, Start: w.start(), Duration: o.Duration, Step: o.Step,
+		Clients: w.Clients(), Shared: o.Shared,
+	}
+	for i := range contenders {
+		r := newRunner(w, &contenders[i], &o)
+		trial, err := r.run(ctx, func(done time.Duration) {
+			if o.Progress != nil {
+				o.Progress(time.Duration(i)*o.Duration+done, time.Duration(len(contenders))*o.Duration)
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("simulate %s: %w", contenders[i].Name, err)
+		}
+		result.Trials = append(result.Trials, *trial)
+	}
+	return result, nil
+}
+
+// roundStep is a step such as 1, 2 or 5 s that cuts d into 200…500, about.
+func roundStep(d time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	for _, step := range []time.Duration{
+		day, 12 * time.Hour, 6 * time.Hour, 3 * time.Hour, time.Hour, 30 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute, time.Minute,
+		30 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
+	} {
+		if d/step >= 200 {
+			return step
+		}
+	}
+	step := time.Second
+	for step > time.Microsecond && d/step < 200 {
+		for _, part := range []time.Duration{2, 5, 10} {
+			if d/(step/part) >= 200 || part == 10 {
+				step /= part
+				break
+			}
+		}
+	}
+	return max(step, time.Microsecond)
+}
+
+// checkEvery is how many requests are decided between two looks at the context.
+const checkEvery = 1 << 13
+
+// runner is one run.
+type runner struct {
+	contender *Contender
+	requests  source
+	tries     int64
+	retry     int64 // microseconds; 0: as told
+	shared    bool
+	start     weir.Instant
+	end       weir.Instant
+
+	decider decider
+	again   later // requests that will be made again
+	line    later // requests that passed and wait for their turn
+	tally   *tally
+}
+
+func newRunner(w *Workload, c *Contender, o *Options) *runner {
+	keys := w.Clients()
+	if o.Shared {
+		keys = 1
+	}
+	start := w.start()
+	return &runner{
+		contender: c, requests: w.requests(o.Seed, o.Duration),
+		tries: w.settings.tries, retry: w.settings.retry.Microseconds(), shared: o.Shared,
+		start: start, end: start + weir.Instant(o.Duration.Microseconds()),
+		decider: c.decider(keys), tally: newTally(c, start, o, w.Clients(), keys),
+	}
+}
+
+func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*Trial, error) {
+	fresh, more := r.requests()
+	for n := 0; ; n++ {
+		if n%checkEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		if n == MaxRequests {
+			return nil, fmt.Errorf("more than %d requests; take a shorter duration, or a lower rate", MaxRequests)
+		}
+		again, ok := r.again.first()
+		var next turn
+		switch {
+		case more && (!ok || fresh.At <= again.at):
+			next = turn{at: fresh.At, client: fresh.Client, cost: fresh.Cost, tries: 1}
+			fresh, more = r.requests()
+		case ok && again.at < r.end:
+			next = again
+			r.again.drop()
+		default:
+			return r.finish()
+		}
+		if n%checkEvery == 0 {
+			progress((next.at - r.start).Duration())
+		}
+		if err := r.ask(next); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ask makes one request.
+func (r *runner) ask(q turn) error {
+	if !r.shared {
+		q.key = q.client
+	}
+	if err := r.release(q.at); err != nil {
+		return err
+	}
+	r.tally.to(q.at)
+	if err := r.tally.asked(&q); err != nil {
+		return err
+	}
+	v, err := r.decider.decide(q.at, q.key, q.cost)
+	if err != nil {
+		return err
+	}
+	if !v.passes {
+		r.tally.denied(&q)
+		r.askAgain(q, v.retry)
+		return nil
+	}
+	r.tally.passed(&q, v.hold)
+	if v.hold == 0 {
+		return r.goes(&q)
+	}
+	q.at += weir.Instant(v.hold)
+	if !r.line.push(q) {
+		return fmt.Errorf("more than %d requests wait in line; take a shorter queue, or a lower rate", maxLater)
+	}
+	return nil
+}
+
+// askAgain lines a request that was denied up for its next try. When too many are
+// in line, it gives up, and so does who was not told when to come back.
+func (r *runner) askAgain(q turn, told int64) {
+	wait := told
+	if r.retry > 0 {
+		wait = min(r.retry<<min(q.tries-1, 20), MaxDuration.Microseconds())
+	}
+	if q.tries >= r.tries || wait == 0 {
+		return
+	}
+	q.at += weir.Instant(wait)
+	q.tries++
+	r.again.push(q)
+}
+
+// release lets those go whose turn has come by now.
+func (r *runner) release(now weir.Instant) error {
+	for {
+		q, ok := r.line.first()
+		if !ok || q.at > now {
+			return nil
+		}
+		r.line.drop()
+		r.tally.to(q.at)
+		r.tally.waiting[q.key] -= q.cost
+		if err := r.goes(&q); err != nil {
+			return err
+		}
+	}
+}
+
+// goes lets a request go now.
+func (r *runner) goes(q *turn) error {
+	most, err := r.tally.goes(q)
+	if err != nil || !most {
+		return err
+	}
+	bytes, err := r.decider.bytes(q.at, q.key)
+	r.tally.figures.StateBytes = max(r.tally.figures.StateBytes, bytes)
+	return err
+}
+
+func (r *runner) finish() (*Trial, error) {
+	if err := r.release(math.MaxInt64); err != nil {
+		return nil, err
+	}
+	r.tally.to(r.end)
+	figures, series := r.tally.sum(r.contender.Naive != "")
+	return &Trial{Name: r.contender.Name, Naive: r.contender.Naive, Limit: r.contender.Limit, Figures: figures, Series: series}, nil
+}

@@ -1,0 +1,249 @@
+package sim
+
+import (
+	"cmp"
+	"math/big"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// one is the share of everything, as a fixed-point number.
+const one = 1 << 63
+
+// ticks are 2^16 a microsecond: gaps between requests are rounded to them.
+const ticks = 1 << 16
+
+// asker draws who asks, and at what cost.
+type asker struct {
+	draw        *draw
+	who         *ranks
+	least, span uint64 // of the cost
+}
+
+func newAsker(s *settings, seed uint64) *asker {
+	return &asker{newDraw(seed, 'a'), newRanks(int(s.clients), s.skew), uint64(s.least), uint64(s.most-s.least) + 1}
+}
+
+func (a *asker) asks(at weir.Instant) Request {
+	r := Request{At: at, Client: int32(a.who.pick(a.draw)), Cost: int64(a.least)}
+	if a.span > 1 {
+		r.Cost += int64(a.draw.below(a.span))
+	}
+	return r
+}
+
+// moments gives the moments of a Poisson process of pace p, from Start. share, if
+// not nil, thins it: the share of one that is kept of the pace at a moment, so
+// many microseconds after Start (Lewis and Shedler, 1979).
+func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Instant, ok bool) {
+	if p.count == 0 {
+		return func() (weir.Instant, bool) { return 0, false }
+	}
+	mean := uint64(p.period.Microseconds()) * ticks / uint64(p.count)
+	var now uint64
+	return func() (weir.Instant, bool) {
+		for {
+			whole, part := d.exponential()
+			over, gap := bits.Mul64(whole, mean)
+			fraction, _ := bits.Mul64(part, mean)
+			if over > 0 || gap >= one-now || fraction >= one-now-gap {
+				return 0, false // long after MaxDuration
+			}
+			now += gap + fraction
+			if us := int64(now / ticks); share == nil || d.pcg.Uint64()>>1 < share(us) {
+				return Start + weir.Instant(us), true
+			}
+		}
+	}
+}
+
+// at makes requests of moments.
+func (a *asker) at(moments func() (weir.Instant, bool)) source {
+	return func() (Request, bool) {
+		at, ok := moments()
+		if !ok {
+			return Request{}, false
+		}
+		return a.asks(at), true
+	}
+}
+
+func poisson(s *settings, seed uint64) source {
+	return newAsker(s, seed).at(moments(s.rate, newDraw(seed, 'm'), nil))
+}
+
+// between draws moments at a pace that goes up and down between low and rate:
+// curve is how far up it is at a moment, 0…one.
+func between(s *settings, seed uint64, curve func(us int64) uint64) source {
+	high, low := s.rate, s.low
+	top, floor := uint64(one), ratio(low, high)
+	if floor > one { // low is the higher one
+		high, floor, top = low, one, ratio(high, low)
+	}
+	share := func(us int64) uint64 {
+		up := curve(us)
+		return mul(top, up) + mul(floor, one-up)
+	}
+	return newAsker(s, seed).at(moments(high, newDraw(seed, 'm'), share))
+}
+
+// ratio is a/b of two paces as a share of one, at most one + 1.
+func ratio(a, b pace) uint64 {
+	if a.count == 0 {
+		return 0
+	}
+	if b.count == 0 {
+		return one + 1
+	}
+	num := new(big.Int).Mul(big.NewInt(a.count), big.NewInt(int64(b.period)))
+	den := new(big.Int).Mul(big.NewInt(b.count), big.NewInt(int64(a.period)))
+	if num.Cmp(den) > 0 {
+		return one + 1
+	}
+	return num.Lsh(num, 63).Div(num, den).Uint64()
+}
+
+// mul is a × b of two shares of one.
+func mul(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi<<1 | lo>>63
+}
+
+// along is how far us is in a stretch of so many, as a share of one.
+func along(us, stretch int64) uint64 {
+	q, _ := bits.Div64(uint64(us%stretch)>>1, uint64(us%stretch)<<63, uint64(stretch))
+	return q
+}
+
+func square(s *settings, seed uint64) source {
+	every := s.every.Microseconds()
+	return between(s, seed, func(us int64) uint64 {
+		if us%every < (every+1)/2 {
+			return one
+		}
+		return 0
+	})
+}
+
+func ramp(s *settings, seed uint64) source {
+	length := s.duration.Microseconds()
+	return between(s, seed, func(us int64) uint64 {
+		if us >= length {
+			return one
+		}
+		return along(us, length)
+	})
+}
+
+// daily rises and falls like a sine, made of two parabolas.
+func daily(s *settings, seed uint64) source {
+	every := s.every.Microseconds()
+	return between(s, seed, func(us int64) uint64 {
+		x := along(us, every)
+		if x > one/2 {
+			x = one - x
+		}
+		if x *= 2; x <= one/2 { // 0 at midnight, one at noon
+			return 2 * mul(x, x)
+		}
+		return one - 2*mul(one-x, one-x)
+	})
+}
+
+// greedy merges the first client's requests with those of all others.
+func greedy(s *settings, seed uint64) source {
+	alone := *s
+	alone.clients = 1
+	first := poisson(&alone, seed)
+	if s.clients == 1 {
+		return first
+	}
+	others := *s
+	others.rate, others.clients = s.low, s.clients-1
+	rest := poisson(&others, seed+1)
+	return merged(first, func() (Request, bool) {
+		r, ok := rest()
+		r.Client++
+		return r, ok
+	})
+}
+
+// merged is two sources in the order of their times.
+func merged(a, b source) source {
+	ra, oka := a()
+	rb, okb := b()
+	return func() (r Request, ok bool) {
+		if oka && (!okb || ra.At <= rb.At) {
+			r, ok = ra, true
+			ra, oka = a()
+			return r, ok
+		}
+		r, ok = rb, okb
+		if okb {
+			rb, okb = b()
+		}
+		return r, ok
+	}
+}
+
+// stretches makes requests of one stretch of time after the other: batch gives
+// those that begin in the stretch, in the order of their times.
+func stretches(every time.Duration, batch func(begin weir.Instant) []Request) source {
+	begin := Start
+	var ready []Request
+	return func() (Request, bool) {
+		for len(ready) == 0 {
+			ready = batch(begin)
+			begin += weir.Instant(every.Microseconds())
+		}
+		r := ready[0]
+		ready = ready[1:]
+		return r, true
+	}
+}
+
+func bursts(s *settings, seed uint64) source {
+	asker, when := newAsker(s, seed), newDraw(seed, 'm')
+	batch := make([]Request, s.size)
+	return stretches(s.every, func(begin weir.Instant) []Request {
+		at := begin + weir.Instant(when.below(uint64(s.every.Microseconds())))
+		for i := range batch {
+			batch[i] = asker.asks(at)
+		}
+		return batch
+	})
+}
+
+func edge(s *settings, seed uint64) source {
+	asker := newAsker(s, seed)
+	batch := make([]Request, 2*s.size)
+	every := weir.Instant(s.every.Microseconds())
+	gap := min(weir.Instant(s.gap.Microseconds()), every)
+	return stretches(2*s.every, func(begin weir.Instant) []Request {
+		for i := range batch {
+			at := begin + every
+			if i < len(batch)/2 {
+				at -= gap
+			}
+			batch[i] = asker.asks(at)
+		}
+		return batch
+	})
+}
+
+func herd(s *settings, seed uint64) source {
+	asker, when := newAsker(s, seed), newDraw(seed, 'm')
+	batch := make([]Request, s.size*int64(s.clients))
+	gap := min(s.gap, s.every)
+	return stretches(s.every, func(begin weir.Instant) []Request {
+		for i := range batch {
+			batch[i] = asker.asks(begin + weir.Instant(when.below(uint64(gap.Microseconds()))))
+			batch[i].Client = int32(i % int(s.clients))
+		}
+		slices.SortStableFunc(batch, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+		return batch
+	})
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"math"
+	"math/big"
+	"math/bits"
+
+	"github.com/weir-limit/weir"
+)
+
+// tally counts what Figures and Series say of a run.
+type tally struct {
+	limit    *weir.Limit
+	count    int64 // of the limit
+	period   weir.Instant
+	start    weir.Instant
+	step     weir.Instant
+	loadStep weir.Instant
+	end      weir.Instant
+
+	figures  Figures
+	series   Series
+	step0    int // the steps that were sampled
+	believer *believer
+	seen     *period // what was asked
+	gone     *period // what went
+	waiting  []int64 // events in line, by key
+
+	errors  uint64         // sum of all that Figures.MeanError is the mean of
+	since   []weir.Instant // of those who wait, by client: from when on, and 1
+	went    []int64        // events, by client; −1 for those who never asked
+	halves  [2]half
+	load    int64 // events gone in the load step
+	loadAt  int64 // which one it is
+	largest int64 // cost
+}
+
+// half is the requests of the first or the second halves of periods.
+type half struct{ asked, passed int64 }
+
+func newTally(c *Contender, start weir.Instant, o *Options, clients, keys int) *tally {
+	spec := c.Limit.Spec()
+	us := spec.Period.Microseconds()
+	t := &tally{
+		limit: c.Limit, count: spec.Count, period: weir.Instant(us), start: start,
+		step: weir.Instant(o.Step.Microseconds()), loadStep: weir.Instant(max(us/60, 1)),
+		end:      start + weir.Instant(o.Duration.Microseconds()),
+		believer: newBeliever(c, keys), seen: newPeriod(us, keys), gone: newPeriod(us, keys), waiting: make([]int64, keys),
+		since: make([]weir.Instant, clients), went: make([]int64, clients),
+	}
+	for i := range t.went {
+		t.went[i] = -1
+	}
+	n := int((o.Duration-1)/o.Step) + 1
+	for _, s := range []*[]int64{&t.series.Asked, &t.series.Passed, &t.series.Denied, &t.series.Gone, &t.series.True, &t.series.Within} {
+		*s = make([]int64, n)
+	}
+	if t.believer != nil {
+		t.series.Believed = make([]int64, n)
+	}
+	t.figures.LoadStep = t.loadStep.Duration()
+	return t
+}
+
+// to moves on to now, and notes what stood at the beginning of each step until then.
+func (t *tally) to(now weir.Instant) {
+	for ; t.step0 < len(t.series.True); t.step0++ {
+		at := t.start + weir.Instant(t.step0)*t.step
+		if at > now {
+			break
+		}
+		t.seen.to(at)
+		t.gone.to(at)
+		t.series.True[t.step0] = t.seen.sums[0]
+		t.series.Within[t.step0] = t.gone.sums[0]
+		if t.believer != nil {
+			t.series.Believed[t.step0] = t.believer.believes(at, 0)
+		}
+	}
+	t.seen.to(now)
+	t.gone.to(now)
+}
+
+// asked counts a request before it is decided.
+func (t *tally) asked(q *turn) error {
+	t.figures.Asked++
+	t.series.Asked[t.at(q.at)]++
+	t.half(q.at).asked++
+	t.went[q.client] = max(t.went[q.client], 0)
+	t.largest = max(t.largest, q.cost)
+	if b := t.believer; b != nil {
+		off := b.believes(q.at, q.key) - min(t.seen.sums[q.key], b.most)
+		if off < 0 {
+			off = -off
+		}
+		t.errors += uint64(off)
+		t.figures.WorstError = max(t.figures.WorstError, off)
+		b.count(q.at, q.key, q.cost)
+	}
+	return t.seen.add(q.at, q.key, q.cost)
+}
+
+// at is the step of an instant.
+func (t *tally) at(now weir.Instant) int { return int((now - t.start) / t.step) }
+
+func (t *tally) half(now weir.Instant) *half {
+	if now%t.period < t.period/2 {
+		return &t.halves[0]
+	}
+	return &t.halves[1]
+}
+
+func (t *tally) denied(q *turn) {
+	t.figures.Denied++
+	t.series.Denied[t.at(q.at)]++
+	if t.gone.sums[q.key]+t.waiting[q.key]+q.cost <= t.count {
+		t.figures.WronglyDenied++
+	}
+	if t.since[q.client] == 0 {
+		t.since[q.client] = q.at + 1
+	}
+	t.waited(q.at + 1 - t.since[q.client])
+}
+
+func (t *tally) waited(us weir.Instant) {
+	t.figures.LongestWait = max(t.figures.LongestWait, us.Duration())
+}
+
+// passed counts a request that goes after hold microseconds.
+func (t *tally) passed(q *turn, hold int64) {
+	t.figures.Passed++
+	t.series.Passed[t.at(q.at)]++
+	t.half(q.at).passed++
+	from := q.at + 1
+	if t.since[q.client] != 0 {
+		from = t.since[q.client]
+	}
+	t.waited(q.at + weir.Instant(hold) + 1 - from)
+	t.since[q.client] = 0
+	if hold > 0 {
+		t.waiting[q.key] += q.cost
+	}
+}
+
+// goes counts a request that goes now, and says whether no period of a key held
+// more before.
+func (t *tally) goes(q *turn) (most bool, err error) {
+	t.went[q.client] += q.cost
+	if n := int64((q.at - t.start) / t.loadStep); n != t.loadAt {
+		t.load, t.loadAt = 0, n
+	}
+	t.load += q.cost
+	t.figures.PeakLoad = max(t.figures.PeakLoad, t.load)
+	if q.at < t.end {
+		t.series.Gone[t.at(q.at)] += q.cost
+	}
+	if err := t.gone.add(q.at, q.key, q.cost); err != nil {
+		return false, err
+	}
+	sum := t.gone.sums[q.key]
+	if sum > t.count && q.cost > 0 {
+		t.figures.WronglyPassed++
+	}
+	most = sum > t.figures.WorstPeriod
+	t.figures.WorstPeriod = max(t.figures.WorstPeriod, sum)
+	return most, nil
+}
+
+// sum is the figures and series of what was counted.
+func (t *tally) sum(naive bool) (Figures, Series) {
+	f := t.figures
+	f.Believes = t.believer != nil
+	f.MeanError = Millionths(muldiv(t.errors, 1_000_000, uint64(f.Asked)))
+	f.Excess = max(f.WorstPeriod-t.count, 0)
+	if !naive {
+		f.Bound = t.limit.Bound(t.period.Duration(), t.largest)
+	}
+	gone := int64(0)
+	for _, x := range t.went {
+		gone += max(x, 0)
+	}
+	steps := (t.end-t.start-1)/t.loadStep + 1
+	f.MeanLoad = share(gone, int64(steps))
+	f.Starved = t.starved()
+	f.Jain = jain(t.went)
+	return f, t.series
+}
+
+func (t *tally) starved() Millionths {
+	early, late := share(t.halves[0].passed, t.halves[0].asked), share(t.halves[1].passed, t.halves[1].asked)
+	if early == 0 || t.halves[1].asked == 0 {
+		return 0
+	}
+	return max(1_000_000-share(int64(late), int64(early)), 0)
+}
+
+// jain is Jain's index of those that are not negative.
+func jain(xs []int64) Millionths {
+	sum, squares, n := new(big.Int), new(big.Int), int64(0)
+	var x big.Int
+	for _, v := range xs {
+		if v < 0 {
+			continue
+		}
+		n++
+		x.SetInt64(v)
+		sum.Add(sum, &x)
+		squares.Add(squares, x.Mul(&x, &x))
+	}
+	if squares.Sign() == 0 {
+		return 0
+	}
+	sum.Mul(sum, sum).Mul(sum, big.NewInt(1_000_000))
+	return Millionths(sum.Div(sum, squares.Mul(squares, big.NewInt(n))).Int64())
+}
+
+// muldiv is a × b / c, rounded down, at most the largest int64; 0 when c is 0.
+func muldiv(a, b, c uint64) int64 {
+	if c == 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(a, b)
+	if hi >= c {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, c)
+	return int64(min(q, math.MaxInt64))
+}

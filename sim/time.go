@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// units are the units of time as limits write them, longest first.
+var units = []struct {
+	name   string
+	length time.Duration
+}{
+	{"day", 24 * time.Hour},
+	{"h", time.Hour},
+	{"min", time.Minute},
+	{"s", time.Second},
+	{"ms", time.Millisecond},
+	{"us", time.Microsecond},
+}
+
+// ParseTime reads a time as limits write it, such as 10min or 1day, or as Go
+// does, such as 1h30m: 1us…407day in whole microseconds.
+func ParseTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = parseUnits(text)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case d < time.Microsecond || d%time.Microsecond != 0 || d > MaxDuration:
+		return 0, fmt.Errorf("%s must be 1us…407day in whole microseconds", text)
+	}
+	return d, nil
+}
+
+func parseUnits(text string) (time.Duration, error) {
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	n, err := strconv.ParseInt(text[:digits], 10, 64)
+	for _, u := range units {
+		switch {
+		case err != nil || u.name != text[digits:]:
+		case n > int64(MaxDuration/u.length):
+			return 0, errors.New("it may be at most 407day")
+		default:
+			return time.Duration(n) * u.length, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no time; write one such as 500ms, 30s, 10min or 24h", text)
+}
+
+// timeText is d, which is positive, in the largest unit of which it is a whole number.
+func timeText(d time.Duration) string {
+	for _, u := range units {
+		if d%u.length == 0 {
+			return strconv.FormatInt(int64(d/u.length), 10) + u.name
+		}
+	}
+	return d.String()
+}
