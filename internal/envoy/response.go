@@ -3,13 +3,13 @@ package envoy
 import (
 	"math"
 	"slices"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -47,7 +47,7 @@ func responseOf(a *rules.Answer, descriptors int) *rls.RateLimitResponse {
 			describe(&s.status, d)
 			name(&s.limit, d.Rule)
 			s.status.CurrentLimit = &s.limit
-			s.reset.Seconds = untilReset(d)
+			s.reset.Seconds = fields.Reset(&d.Decision)
 			s.status.DurationUntilReset = &s.reset
 		} else if slices.Contains(a.Unlimited, i) {
 			s.status.LimitRemaining = math.MaxUint32
@@ -109,16 +109,4 @@ func name(l *rls.RateLimitResponse_RateLimit, r *rules.Rule) {
 		l.Name = r.EnvoyName
 	}
 	l.RequestsPerUnit = uint32(min(s.Count, math.MaxUint32))
-}
-
-func untilReset(d *rules.Decision) int64 {
-	left := d.ResetAfter
-	if d.Outcome == weir.Denied {
-		left = d.RetryAfter
-	}
-	seconds := int64(left / time.Second)
-	if left%time.Second > 0 {
-		seconds++
-	}
-	return max(seconds, 1)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -39,7 +40,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 	} else if retry, ok := answer.RetryAfter(); !ok {
 		detail = "this can never pass: it is more than the limit"
 	} else if retry > 0 {
-		detail = "there were too many requests; come back in " + strconv.FormatInt(wholeSeconds(retry), 10) + " s"
+		detail = "there were too many requests; come back in " + strconv.FormatInt(fields.RetryAfter(retry), 10) + " s"
 	}
 	return send(w, &problem{Status: deny, Detail: detail})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -91,9 +92,9 @@ func statusOf(answer *rules.Answer) int {
 func describe(h http.Header, answer *rules.Answer) {
 	h["Cache-Control"] = noStore
 	if retry, ok := answer.RetryAfter(); ok {
-		h["Retry-After"] = []string{strconv.FormatInt(wholeSeconds(retry), 10)}
+		h["Retry-After"] = []string{strconv.FormatInt(fields.RetryAfter(retry), 10)}
 	}
-	setFields(h, standings(answer))
+	setFields(h, fields.Standings(answer))
 }
 
 // receiptOf is the receipt of an answer for the wire. When it can't be one,

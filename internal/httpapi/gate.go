@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
 )
 
 // Refusal is why a Gate did not let a request in.
@@ -142,7 +143,7 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 		g.options.Log.Error("wrong tokens could not be counted", "error", err)
 		send(w, &problem{http.StatusServiceUnavailable, "the daemon could not count your attempts; its log says why"})
 	case answer.Outcome != weir.Allowed:
-		w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(answer.RetryAfter), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(fields.RetryAfter(answer.RetryAfter), 10))
 		g.refuse(w, RefusedLimit, &problem{http.StatusTooManyRequests, "too many wrong tokens came from your address; wait, and send the right one"})
 	case !right:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir", error="invalid_token"`)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -25,21 +26,12 @@ type five struct {
 func standing(d *weir.Decision, limit int64) five {
 	f := five{
 		limited: d.Outcome != weir.Allowed, limit: limit,
-		remaining: max(d.Remaining, 0), retry: -1, reset: wholeSeconds(d.ResetAfter),
+		remaining: max(d.Remaining, 0), retry: -1, reset: fields.Seconds(d.ResetAfter),
 	}
 	if d.Outcome == weir.Denied {
-		f.retry = max(wholeSeconds(d.RetryAfter), 1)
+		f.retry = fields.RetryAfter(d.RetryAfter)
 	}
 	return f
-}
-
-// wholeSeconds is d rounded up.
-func wholeSeconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
 }
 
 // tell answers with the five, and says that so many things are in the array.

@@ -1,0 +1,114 @@
+// Package fields writes what limits answer in the forms that other programs read:
+// times as whole seconds, and the fields of HTTP responses.
+package fields
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// maxInteger is the largest Integer of a structured field (RFC 9651).
+const maxInteger = 999_999_999_999_999
+
+// Seconds is d in whole seconds, rounded up: who waits so long has waited for d.
+func Seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// RetryAfter is the value of the field Retry-After: Seconds, at least 1.
+func RetryAfter(d time.Duration) int64 { return max(Seconds(d), 1) }
+
+// Reset is in how many seconds d turns better for its caller, at least 1: when
+// what it denies passes, or else when its limit is as never used.
+func Reset(d *weir.Decision) int64 {
+	if d.Outcome == weir.Denied {
+		return RetryAfter(d.RetryAfter)
+	}
+	return RetryAfter(d.ResetAfter)
+}
+
+// Quota is a limit as a quota for a window of whole seconds. Of a bucket they
+// are its size and the time that it takes to fill.
+func Quota(l *weir.Limit) (quota, window int64) {
+	s := l.Spec()
+	switch s.Algorithm {
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket:
+		if s.Count == 0 {
+			return s.Burst, RetryAfter(s.Period)
+		}
+		hi, lo := bits.Mul64(uint64(s.Burst), uint64(s.Period/time.Microsecond))
+		// At most 71 years of seconds, by the bounds of a limit.
+		q, rest := bits.Div64(hi, lo, uint64(s.Count)*1e6)
+		if rest > 0 {
+			q++
+		}
+		return s.Burst, max(int64(q), 1)
+	case weir.LeakyQueue, weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow, weir.WarmUp, weir.Concurrent:
+	}
+	return s.Count, RetryAfter(s.Period)
+}
+
+// AppendPolicy appends an item of the field RateLimit-Policy of
+// draft-ietf-httpapi-ratelimit-headers-08 to -10 to b, which holds the items
+// before. Unit is what is counted; empty means requests.
+func AppendPolicy(b []byte, name string, l *weir.Limit, unit string) []byte {
+	quota, window := Quota(l)
+	b = AppendInteger(append(appendItem(b, name), ";q="...), quota)
+	if l.Algorithm() == weir.Concurrent {
+		return append(b, `;qu="concurrent-requests"`...)
+	}
+	b = AppendInteger(append(b, ";w="...), window)
+	if unit != "" {
+		b = AppendString(append(b, ";qu="...), unit)
+	}
+	return b
+}
+
+// AppendStanding appends an item of the field RateLimit of the same drafts: what
+// remains of a limit, and where that is nothing, when an event passes again.
+func AppendStanding(b []byte, name string, d *weir.Decision) []byte {
+	b = AppendInteger(append(appendItem(b, name), ";r="...), d.Remaining)
+	if d.NextAfter > 0 {
+		b = AppendInteger(append(b, ";t="...), RetryAfter(d.NextAfter))
+	}
+	return b
+}
+
+// appendItem begins an item of a List: a String, its name.
+func appendItem(b []byte, name string) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	return AppendString(b, name)
+}
+
+// AppendString appends a String of a structured field. What may not stand in
+// one is written as %XX.
+func AppendString(b []byte, text string) []byte {
+	const hex = "0123456789ABCDEF"
+	b = append(b, '"')
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~': // a String is printable ASCII
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// AppendInteger appends an Integer of a structured field, from 0 to the largest
+// that there is.
+func AppendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
