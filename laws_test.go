@@ -135,6 +135,43 @@ func TestBound(t *testing.T) {
 	})
 }
 
+// TestDropped: a store that drops a count lets pass no more, in any interval, than
+// what a key never used passes at once.
+func TestDropped(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := drawSpec(t)
+		if spec.Algorithm == weir.Concurrent || spec.Calendar != weir.NoCalendar {
+			return
+		}
+		spec = small(t, spec)
+		l := makeLimit(t, spec)
+		now, s := weir.Instant(rapid.Int64Range(0, 1000).Draw(t, "start")), weir.State(nil)
+		var went []int64
+		asks := rapid.IntRange(10, 150).Draw(t, "asks")
+		drop := rapid.IntRange(0, asks-1).Draw(t, "drop")
+		for n := range asks {
+			now += weir.Instant(rapid.SampledFrom([]int64{0, 0, 1, 2, scale(spec) / 3, scale(spec) - 1}).Draw(t, "step"))
+			if n == drop {
+				s = nil
+			}
+			var d weir.Decision
+			if s, d = take(l, s, now, weir.Ask{Cost: 1}); d.Charged {
+				went = append(went, int64(now)+d.Hold.Microseconds())
+			}
+		}
+		slices.Sort(went)
+		anew, _ := l.Standing(nil, now)
+		for i := range went {
+			for j := i; j < len(went); j++ {
+				width := time.Duration(went[j]-went[i]+1) * time.Microsecond
+				if most := l.Bound(width, 1) + anew; int64(j-i+1) > most {
+					t.Fatalf("%s: %d passed in %v around a drop, the bound is %d", l, j-i+1, width, most)
+				}
+			}
+		}
+	})
+}
+
 // small makes a drawn limit one that a few asks can bring to its edge.
 func small(t *rapid.T, s weir.Spec) weir.Spec {
 	s.Count = rapid.Int64Range(1, 12).Draw(t, "small count")

@@ -118,6 +118,10 @@ type Traits struct {
 	// OwnClock tells that the store has one clock for all; else each process
 	// brings its own, and their skew adds to what passes.
 	OwnClock bool
+	// Forgets tells that the store drops counts to make place, those that deny,
+	// too. Such a key is as never used, and may pass once more what one like it
+	// passes at once.
+	Forgets bool
 	// Unfit says why the store can't keep a limit, and what to take instead;
 	// empty when it can. Nil: it keeps all.
 	Unfit func(*Limit) string

@@ -71,8 +71,8 @@ type counts struct {
 }
 
 // Traits are: the counts are those of all processes; asks of one placement and
-// key are decided at one moment; each process has its own clock.
-func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, Unfit: unfit} }
+// key are decided at one moment; each process has its own clock; memcached evicts.
+func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, Forgets: true, Unfit: unfit} }
 
 // maxKeep is how long a count may have to be kept. Memcached's expiry ends in
 // January 2038.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -69,10 +70,33 @@ func printTraits(to io.Writer, store weir.Traits) error {
 		lines += "this store charges the descriptors of a request one after the other, and gives back when one denies: never too much passes, but others may be denied meanwhile\n"
 	}
 	if store.Shared && !store.OwnClock {
-		lines += "this store has no clock: each process brings its own, and as far as they are apart, more may pass\n"
+		lines += "this store has no clock: each process brings its own; where they are up to 2s apart, a limit passes in any time what it promises for a time that is longer by as much\n"
+	}
+	if store.Forgets {
+		lines += "this store drops counts when it is full, and all when it restarts: a key that was dropped begins anew, also one that was denied\n"
 	}
 	_, err := io.WriteString(to, lines)
 	return err
+}
+
+// lintSkew is how far clocks are apart that loose reckons with.
+const lintSkew = time.Second
+
+// loose says in words what may pass in a period beyond what a limit promises,
+// because of what the store does not.
+func loose(l *weir.Limit, store weir.Traits) string {
+	period, words := l.Spec().Period, ""
+	if l.Bound(period, 1) == 0 {
+		return ""
+	}
+	if store.Shared && !store.OwnClock {
+		words += fmt.Sprintf("; %d more if clocks are %v apart", l.Bound(period+lintSkew, 1)-l.Bound(period, 1), lintSkew)
+	}
+	if store.Forgets {
+		anew, _ := l.Standing(nil, 0)
+		words += fmt.Sprintf("; %d more for each time that its count is dropped", anew)
+	}
+	return words
 }
 
 // without says what passes while the store is away.
@@ -114,7 +138,7 @@ func printRules(to io.Writer, all []*rules.Rule, store weir.Traits) error {
 			fmt.Fprintf(t, "%s\tunlimited\tall may pass\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s%s%s\n", r.Name, r.Limit, most(r.Limit), ahead(r), without(r, store), shadow)
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s%s%s\n", r.Name, r.Limit, most(r.Limit), loose(r.Limit, store), ahead(r), without(r, store), shadow)
 	}
 	return t.Flush()
 }
