@@ -7,11 +7,13 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/weir-limit/weir/internal/record"
 )
 
 var (
 	errNoCAS = errors.New("it numbers no writes")
-	errLarge = fmt.Errorf("the counts of one descriptor and key would take more than %d bytes", maxValue)
+	errLarge = &record.CountError{Err: fmt.Errorf("the counts of one descriptor and key would take more than %d bytes", maxValue)}
 )
 
 // remedies say what to do about failures, by what a server says.
@@ -43,6 +45,14 @@ func remedy(err error) string {
 		}
 	}
 	return ""
+}
+
+// said is what a server says of an item.
+func said(text string) error {
+	if strings.Contains(text, "too large") || strings.Contains(text, "no count") {
+		return &record.CountError{Err: errors.New(text)}
+	}
+	return errors.New(text)
 }
 
 // explain adds to a failure, by which nothing was decided, whose it is and what

@@ -154,7 +154,7 @@ func again(n *note, asks []weir.Ask, out []weir.Decision) error {
 		}
 	}
 	if d.bad || len(d.b) > 0 {
-		return fmt.Errorf("the first take of this id was not of %d limits", len(asks))
+		return &record.CountError{Err: fmt.Errorf("the first take of this id was not of %d limits", len(asks))}
 	}
 	record.Take(now, asks, all, out)
 	return nil

@@ -43,7 +43,7 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 	}
 	for _, a := range k.answers {
 		if a.outcome == outcomeFailed {
-			return view{}, l.line.server.explain(errors.New(a.text))
+			return view{}, l.line.server.explain(said(a.text))
 		}
 		if a.outcome == outcomeDone && a.cas == 0 {
 			return view{}, l.line.server.explain(errNoCAS)
@@ -142,7 +142,7 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 	case err != nil:
 		s.finish(jobs, l.line.server.explainWrite(err))
 	case a.outcome == outcomeFailed:
-		s.finish(jobs, l.line.server.explain(errors.New(a.text)))
+		s.finish(jobs, l.line.server.explain(said(a.text)))
 	case a.outcome == outcomeDone:
 		l.known = view{}
 		if a.cas != 0 && len(c.value) <= maxKnown {

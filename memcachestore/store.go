@@ -181,7 +181,7 @@ const maxLabel = 1 << 10
 func check(asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		if n := len(label(asks[i].State)); n > maxLabel {
-			return fmt.Errorf("memcachestore: what tells limits of one descriptor apart has %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)
+			return &record.AskError{Err: fmt.Errorf("memcachestore: what tells limits of one descriptor apart has %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)}
 		}
 	}
 	return record.Check("memcachestore", unfit, asks, out)
@@ -219,7 +219,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	done, failed := false, error(nil)
 	for len(settlements) > 0 {
 		var first []weir.Settlement
-		first, settlements = part(settlements, func(st weir.Settlement) weir.StateKey { return st.Receipt.State })
+		first, settlements = record.Cut(settlements, record.PlaceOf)
 		err := s.submit(ctx, s.name(first[0].Receipt.State), settleJob(first))
 		switch {
 		case err == nil:
@@ -236,19 +236,6 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	return failed
 }
 
-// part takes those off that share an item with the first.
-func part[T any](all []T, of func(T) weir.StateKey) (first, rest []T) {
-	k := of(all[0])
-	for _, t := range all {
-		if o := of(t); o.Key == k.Key && o.Placement() == k.Placement() {
-			first = append(first, t)
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	return first, rest
-}
-
 // Reset forgets what was used of the keys. Receipts of them from before then
 // give nothing back.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
@@ -260,7 +247,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	}
 	for len(keys) > 0 {
 		var first []weir.StateKey
-		first, keys = part(keys, func(k weir.StateKey) weir.StateKey { return k })
+		first, keys = record.Cut(keys, record.Place)
 		if err := s.submit(ctx, s.name(first[0]), resetJob(first)); err != nil {
 			return err
 		}

@@ -3,13 +3,17 @@ package redisstore
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-limit/weir/internal/record"
 )
 
 const rights = "let the user run HELLO, AUTH, PING, EVALSHA, EVAL, GET, SET and TIME on the keys of Weir: ACL SETUSER"
 
+const wrongType = "WRONGTYPE" // of a key: the server is there
+
 // remedies say what to do about the errors of a server, by what they say.
 var remedies = [...]struct{ says, remedy string }{
-	{"WRONGTYPE", "another program writes there; give Weir a prefix or a database of its own"},
+	{wrongType, "another program writes there; give Weir a prefix or a database of its own"},
 	{"NOAUTH", "write the password into the URL: redis://user:password@host:port"},
 	{"WRONGPASS", "user or password in the URL are not those of the server"},
 	{"NOPERM", rights},
@@ -35,7 +39,11 @@ func explain(err error) error {
 	text := err.Error()
 	for _, r := range remedies {
 		if strings.Contains(text, r.says) {
-			return fmt.Errorf("redisstore: %w; %s", err, r.remedy)
+			err = fmt.Errorf("redisstore: %w; %s", err, r.remedy)
+			if r.says == wrongType {
+				return &record.CountError{Err: err}
+			}
+			return err
 		}
 	}
 	return fmt.Errorf("redisstore: %w", err)

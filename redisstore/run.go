@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // patience is how long a script call may take, whoever waits for it. Callers
@@ -215,6 +216,9 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		case 'E':
 			return false, explain(fmt.Errorf("a key of %q: %w", placeOf(c.keys[i]), errors.New(answer[1:])))
 		case 'C':
+			if strings.IndexByte(answer, 0) < 0 { // no limit's text ends there
+				return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: it holds no count: is it another program's?", placeOf(c.keys[i]))}
+			}
 			return true, s.adopt(ctx, asks)
 		case 'W': // s.skew is right by now
 			return true, nil
@@ -227,7 +231,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	for i := range asks {
 		state, err := stateOf(&asks[i], c.answers[i][1:])
 		if err != nil {
-			return false, fmt.Errorf("redisstore: a key of %q: %w", placeOf(c.keys[i]), err)
+			return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: %w", placeOf(c.keys[i]), err)}
 		}
 		states = append(states, state)
 		out[i] = asks[i].Limit.Decide(state, c.now, &asks[i])

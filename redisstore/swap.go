@@ -194,7 +194,7 @@ func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*we
 		rest = rest[4+n:]
 	}
 	if len(values) != len(limits) {
-		return fmt.Errorf("redisstore: a key of %q remembers a take of %d limits, not of %d", placeOf(keys[len(keys)-1]), len(values), len(limits))
+		return &record.CountError{Err: fmt.Errorf("redisstore: a key of %q remembers a take of %d limits, not of %d", placeOf(keys[len(keys)-1]), len(values), len(limits))}
 	}
 	all, err := records(keys, values, limits)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	for len(settlements) > 0 {
 		together := settlements
 		if s.cluster {
-			together, settlements = split(settlements)
+			together, settlements = record.Cut(settlements, record.PlaceOf)
 		} else {
 			settlements = nil
 		}
@@ -238,19 +238,6 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 		}
 	}
 	return failed
-}
-
-// split takes those of the first one's placement and key off.
-func split(all []weir.Settlement) (first, rest []weir.Settlement) {
-	of := all[0].Receipt.State
-	for _, st := range all {
-		if k := st.Receipt.State; k.Key == of.Key && k.Placement() == of.Placement() {
-			first = append(first, st)
-		} else {
-			rest = append(rest, st)
-		}
-	}
-	return first, rest
 }
 
 func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error {

@@ -7,7 +7,8 @@
 -- then     one ask for each of KEYS, in their order
 --
 -- Answers the time, then for each ask one character and the state before:
---   1 allowed, 0 denied, C kept by another limit, W time is not in the window
+--   1 allowed, 0 denied, C kept by another limit (or by none: what follows is how
+--   the value begins), W time is not in the window
 --   that came with the limit, E an error, S skipped because of one of these
 
 local floor, max, min = math.floor, math.max, math.min
@@ -17,6 +18,7 @@ local T21, T30, T32 = 2097152, 1073741824, 4294967296
 local T24, T48, T53 = 16777216, 281474976710656, 9007199254740992
 local NEVER = rep('\0', 8)
 local SINCE_LIFE = 87300000 -- ms: record.sinceLife
+local HEAD = 1025 -- the longest text of a limit and what ends it
 
 local now, longer = nil, 2
 if ARGV[1] == '' then
@@ -379,7 +381,7 @@ local function ask(i)
   elseif v then
     local n = #text
     if cut(v, 1, n) ~= text or byte(v, n + 1) ~= 0 then
-      a.fault = 'C' .. v
+      a.fault = 'C' .. cut(v, 1, HEAD)
       return a
     end
     a.since = cut(v, n + 2, n + 9)

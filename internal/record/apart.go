@@ -22,7 +22,7 @@ type Apart struct {
 // has charged. The caller, who may have left already, waits for it.
 const giveBackTime = 50 * time.Millisecond
 
-var errOnce = errors.New("this store charges a take once only when all of it is of one descriptor and key; ask for each by itself")
+var errOnce = &AskError{errors.New("this store charges a take once only when all of it is of one descriptor and key; ask for each by itself")}
 
 // group is the asks of one placement and key, by their index in the take.
 type group struct {
@@ -41,9 +41,26 @@ func Groups(asks []weir.Ask) bool {
 	return false
 }
 
-func together(a, b weir.StateKey) bool {
-	return a.Key == b.Key && a.Placement() == b.Placement()
+func together(a, b weir.StateKey) bool { return Place(a) == Place(b) }
+
+// Place is what counts that are decided together have alike.
+func Place(k weir.StateKey) weir.StateKey { return weir.StateKey{Rule: k.Placement(), Key: k.Key} }
+
+// Cut takes those off that are of the same part as the first.
+func Cut[T any, P comparable](all []T, part func(T) P) (first, rest []T) {
+	of := part(all[0])
+	for _, t := range all {
+		if part(t) == of {
+			first = append(first, t)
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	return first, rest
 }
+
+// PlaceOf is the Place of a settlement's receipt.
+func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 
 // TakeAll takes asks of several placements so that never more passes than any
 // limit lets: it looks first whether all pass, charges one placement after the

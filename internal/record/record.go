@@ -39,27 +39,30 @@ func (r *Record) Append(b []byte) []byte {
 }
 
 // Parse reads what Append wrote; nothing is a count never used. limit, which may
-// be nil, is used when its text is that of the record, to save parsing it.
+// be nil, is used when its text is that of the record, to save parsing it. It fails
+// with a CountError.
 func Parse(b []byte, limit *weir.Limit) (Record, error) {
 	if len(b) == 0 {
 		return Record{}, nil
 	}
 	text, rest, ok := bytes.Cut(b, []byte{0})
 	if !ok || len(rest)%8 != 0 || len(rest) == 0 {
-		return Record{}, fmt.Errorf("it holds %d bytes that are no count: is it another program's?", len(b))
+		return Record{}, badCount("it holds %d bytes that are no count: is it another program's?", len(b))
 	}
 	r := Record{Limit: limit, Since: weir.Instant(binary.LittleEndian.Uint64(rest)), State: Words(rest[8:])}
 	if limit == nil || string(text) != limit.String() {
 		var err error
 		if r.Limit, err = weir.ParseLimit(string(text)); err != nil {
-			return Record{}, fmt.Errorf("it is the count of a limit that can't be read: %w", err)
+			return Record{}, badCount("it is the count of a limit that can't be read: %w", err)
 		}
 	}
 	if n := r.Limit.Words(); n > 0 && len(r.State) > 0 && len(r.State) != n {
-		return Record{}, fmt.Errorf("it has %d words for a %s, which has %d", len(r.State), r.Limit, n)
+		return Record{}, badCount("it has %d words for a %s, which has %d", len(r.State), r.Limit, n)
 	}
 	return r, nil
 }
+
+func badCount(format string, args ...any) error { return &CountError{fmt.Errorf(format, args...)} }
 
 // Words is a state of its bytes.
 func Words(b []byte) weir.State {
@@ -96,24 +99,26 @@ func (r *Record) Become(limit *weir.Limit, now weir.Instant) {
 	r.Limit = limit
 }
 
-// Check says what is wrong with a take that a store can't be meant to decide, and
-// names the store. unfit is of its Traits.
+// Check says what is wrong with a take that a store can't be meant to decide, by an
+// AskError that names the store. unfit is of its Traits.
 func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
-		return fmt.Errorf("%s: %d asks and room for %d decisions", store, len(asks), len(out))
+		return badAsk("%s: %d asks and room for %d decisions", store, len(asks), len(out))
 	}
 	for i := range asks {
 		if why := unfit(asks[i].Limit); why != "" {
-			return fmt.Errorf("%s: limit %q: %s", store, asks[i].Limit, why)
+			return badAsk("%s: limit %q: %s", store, asks[i].Limit, why)
 		}
 		for j := range i {
 			if asks[i].State == asks[j].State {
-				return fmt.Errorf("%s: two asks of one take name the same state; add up their costs", store)
+				return badAsk("%s: two asks of one take name the same state; add up their costs", store)
 			}
 		}
 	}
 	return nil
 }
+
+func badAsk(format string, args ...any) error { return &AskError{fmt.Errorf(format, args...)} }
 
 // Take decides the asks together, given the record of each, and changes the
 // records. It says whether any of them has to be written.
