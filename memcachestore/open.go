@@ -42,7 +42,7 @@ func parseURL(url string) ([]*server, error) {
 		if !strings.HasPrefix(path, "/") {
 			return nil, fmt.Errorf("the path of a socket begins with a slash; %s", urlForm)
 		}
-		return []*server{newServer("unix", path)}, nil
+		return []*server{newServer(0, "unix", path)}, nil
 	}
 	list, ok := strings.CutPrefix(url, "memcached://")
 	if !ok {
@@ -70,7 +70,7 @@ func parseURL(url string) ([]*server, error) {
 			return nil, fmt.Errorf("%s is named twice", addr)
 		}
 		seen[addr] = true
-		servers = append(servers, newServer("tcp", addr))
+		servers = append(servers, newServer(len(servers), "tcp", addr))
 	}
 	return servers, nil
 }

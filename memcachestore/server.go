@@ -28,6 +28,7 @@ const (
 
 // server is one memcached.
 type server struct {
+	index   int    // of all
 	network string // tcp or unix
 	addr    string
 	lines   [lines]line
@@ -46,8 +47,8 @@ type line struct {
 	closed bool
 }
 
-func newServer(network, addr string) *server {
-	sv := &server{network: network, addr: addr}
+func newServer(index int, network, addr string) *server {
+	sv := &server{index: index, network: network, addr: addr}
 	for i := range sv.lines {
 		sv.lines[i].server = sv
 	}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/weir-limit/weir"
 )
 
 // Status is what a server says of itself.
@@ -25,10 +28,29 @@ type Status struct {
 // Status asks each server.
 func (s *Store) Status(ctx context.Context) []Status {
 	all := make([]Status, len(s.servers))
+	var asked sync.WaitGroup
 	for i, sv := range s.servers {
-		all[i] = s.status(ctx, sv)
+		asked.Go(func() { all[i] = s.status(ctx, sv) })
 	}
+	asked.Wait()
 	return all
+}
+
+// Servers are the addresses of the servers, as the URL has them.
+func (s *Store) Servers() []string {
+	names := make([]string, len(s.servers))
+	for i, sv := range s.servers {
+		names[i] = sv.addr
+	}
+	return names
+}
+
+// ServerOf is which of Servers has a count.
+func (s *Store) ServerOf(k weir.StateKey) int { return pick(s.servers, s.name(k)).server.index }
+
+// Ping asks one of Servers whether it is there.
+func (s *Store) Ping(ctx context.Context, server int) error {
+	return s.status(ctx, s.servers[server]).Err
 }
 
 func (s *Store) status(ctx context.Context, sv *server) Status {

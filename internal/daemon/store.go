@@ -45,14 +45,16 @@ type storage struct {
 type remote struct {
 	weir.Store
 
-	ping   func(context.Context) error
-	close  func() error
-	meters prometheus.Collector
+	servers int // which ping can ask, each of which may be away by itself
+	ping    func(ctx context.Context, server int) error
+	close   func() error
+	meters  prometheus.Collector
 }
 
 // openStorage opens the store of a URL that was checked. changed is called when a
-// store outside of the process goes away, with the reason, and when it is back.
-func openStorage(url string, changed func(away error)) (*storage, error) {
+// store outside of the process, or a server of it, goes away, with the reason, and
+// when it is back.
+func openStorage(url string, changed func(server string, away error)) (*storage, error) {
 	scheme := schemeOf(url)
 	if file, err := snapshotFile(url); scheme == "memory" && (err != nil || file != "") {
 		return openSaved(file, err)
@@ -96,11 +98,11 @@ func openRemote(scheme, url string) (*remote, error) {
 		if err != nil {
 			return nil, storeError(err)
 		}
-		ping := func(ctx context.Context) error {
+		ping := func(ctx context.Context, _ int) error {
 			_, _, err := s.Look(ctx, nil)
 			return err
 		}
-		return &remote{Store: s, ping: ping, close: s.Close, meters: newRedisMetrics(s)}, nil
+		return &remote{Store: s, servers: 1, ping: ping, close: s.Close, meters: newRedisMetrics(s)}, nil
 	}
 	s, err := memcachestore.Open(url, memcachestore.Options{})
 	if err != nil {
@@ -110,19 +112,23 @@ func openRemote(scheme, url string) (*remote, error) {
 		s.Close()
 		return nil
 	}
-	return &remote{Store: s, ping: func(ctx context.Context) error { return anyAnswers(s.Status(ctx)) }, close: closing, meters: newMemcachedMetrics(s)}, nil
+	return &remote{Store: s, servers: len(s.Servers()), ping: s.Ping, close: closing, meters: newMemcachedMetrics(s)}, nil
 }
 
-// anyAnswers fails when no server does: one that is away is so for its keys alone.
-func anyAnswers(servers []memcachestore.Status) error {
-	var errs []error
-	for i := range servers {
-		if servers[i].Err == nil {
-			return nil
-		}
-		errs = append(errs, servers[i].Err)
+// answers is whether some server does.
+func (r *remote) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := make(chan error, r.servers)
+	for server := range r.servers {
+		go func() { said <- r.ping(ctx, server) }()
 	}
-	return errors.Join(errs...)
+	for range r.servers {
+		if <-said == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }
@@ -186,13 +192,17 @@ func StoreTraits(url string) (weir.Traits, error) {
 	return memstore.New(memstore.Options{}).Traits(), nil
 }
 
-// storeChanged logs that the store went away or is back.
-func (d *Daemon) storeChanged(away error) {
+// storeChanged logs that the store, or a server of several, went away or is back.
+func (d *Daemon) storeChanged(server string, away error) {
+	log := d.config.Log.With("store", d.storage.scheme)
+	if server != "" {
+		log = log.With("server", server)
+	}
 	if away == nil {
-		d.config.Log.Info("the store is back", "store", d.storage.scheme)
+		log.Info("the store is back")
 		return
 	}
-	d.config.Log.Error("the store is away; the fallbacks of the rules decide", "store", d.storage.scheme, "error", away)
+	log.Error("the store is away; the fallbacks of the rules decide", "error", away)
 }
 
 // contact waits a little for a store outside of the process, so that a daemon
@@ -200,26 +210,13 @@ func (d *Daemon) storeChanged(away error) {
 func (d *Daemon) contact(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstContact)
 	defer cancel()
-	for {
-		if d.storage.remote.ping(ctx) == nil {
-			return
-		}
+	for ctx.Err() == nil && !d.storage.remote.answers(ctx) {
 		select {
 		case <-ctx.Done():
-			d.look(context.WithoutCancel(ctx))
-			return
 		case <-time.After(firstEvery):
 		}
 	}
-}
-
-// look asks the store through the guard until it knows whether it is away.
-func (d *Daemon) look(ctx context.Context) {
-	for range guard.Enough {
-		if err := d.storage.guard.Probe(ctx, d.storage.remote.ping); err == nil || d.storage.guard.Stats().Away {
-			return
-		}
-	}
+	d.storage.guard.Contact(context.WithoutCancel(ctx), d.storage.remote.ping)
 }
 
 // keepContact asks the store now and then until ctx ends.
@@ -231,15 +228,21 @@ func (d *Daemon) keepContact(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			d.look(ctx)
+			d.storage.guard.Contact(ctx, d.storage.remote.ping)
 		}
 	}
 }
 
 // away is what /readyz says of a store that is away.
 func (d *Daemon) away() string {
-	if d.storage.guard == nil || !d.storage.guard.Stats().Away {
+	if d.storage.guard == nil {
 		return ""
+	}
+	switch s := d.storage.guard.Stats(); {
+	case s.Away == 0:
+		return ""
+	case s.Away < s.Servers:
+		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide what they have", s.Away, s.Servers)
 	}
 	return "the store is away: the fallbacks of the rules decide"
 }

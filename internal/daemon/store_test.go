@@ -278,6 +278,35 @@ func TestUnfitRules(t *testing.T) {
 	}
 }
 
+// TestMemcachedServers: of two servers one is away, and is named; the daemon goes on
+// with the other.
+func TestMemcachedServers(t *testing.T) {
+	one, two := memcachedtest.Start(t, "-m", "64"), memcachedtest.Start(t, "-m", "64")
+	two.Kill()
+	l, log := newLog()
+	r := start(t, Config{Store: "memcached://" + one.Addr + "," + two.Addr, Rules: rulesFile(t, fallbackRules), Log: log})
+	l.until(t, `msg="the store is away`, "server="+two.Addr)
+	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n1 of 2 servers of the store are away: the fallbacks of the rules decide what they have\n" {
+		t.Error(body)
+	}
+	if got := metric(t, r, "weir_store_away "); got != "1" {
+		t.Error("away:", got)
+	}
+	two.Restart(t)
+	l.until(t, `msg="the store is back"`, "server="+two.Addr)
+	one.Kill()
+	two.Kill()
+	l.until(t, `msg="the store is away`, "server="+one.Addr)
+	for end := time.Now().Add(patience); metric(t, r, "weir_store_away ") != "2"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("two servers are away, and weir_store_away is", metric(t, r, "weir_store_away "))
+		}
+	}
+	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\nthe store is away: the fallbacks of the rules decide\n" {
+		t.Error(body)
+	}
+}
+
 // TestMemcached: two daemons of one memcached have one count, and go on without
 // it.
 func TestMemcached(t *testing.T) {

@@ -65,21 +65,18 @@ func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 
 // newGuardMetrics tells how a store outside of the process is doing.
 func newGuardMetrics(g *guard.Guard) prometheus.Collector {
-	away := desc("weir_store_away", "1 while the store is away and the fallbacks of the rules decide.")
+	away := desc("weir_store_away", "Servers of the store that are away; the fallbacks of the rules decide what they have.")
 	deadline := desc("weir_store_deadline_seconds", "What a call to the store is given: what 99 of 100 take and 10 ms, from 5 to 50 ms.")
 	missed := desc("weir_store_missed_deadlines_total", "Calls to the store that had no answer within their time.")
 	fallbacks := desc("weir_store_fallback_decisions_total", "Limits decided without the store, by fallback.", "fallback")
 	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when they are asked for again.")
+	untold := desc("weir_store_untold_total", "Limits decided by fallbacks of which the store will not hear, because too many keys are owed.")
 	return readings(func() []reading {
 		s := g.Stats()
-		gone := 0.0
-		if s.Away {
-			gone = 1
-		}
 		return []reading{
-			gauge(away, gone), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
+			gauge(away, float64(s.Away)), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
 			counter(fallbacks, s.Local, "local"), counter(fallbacks, s.Open, "open"), counter(fallbacks, s.Closed, "closed"),
-			gauge(owed, float64(s.Owed)),
+			gauge(owed, float64(s.Owed)), counter(untold, s.Untold),
 		}
 	})
 }

@@ -27,6 +27,11 @@ const localMark = "local\x00"
 
 func isLocal(k weir.StateKey) bool { return strings.HasPrefix(k.Rule, localMark) }
 
+// storeKey is the key in the store of a local one.
+func storeKey(k weir.StateKey) weir.StateKey {
+	return weir.StateKey{Rule: strings.TrimPrefix(k.Rule, localMark), Key: k.Key}
+}
+
 func localKey(k weir.StateKey) weir.StateKey {
 	return weir.StateKey{Rule: localMark + k.Rule, Key: k.Key}
 }
@@ -72,7 +77,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		d.Degraded = weir.FallbackLocal
 		out[at[i]] = d
 		if d.Charged && local[i].Limit.Algorithm() != weir.Concurrent {
-			g.owed.add(asks[at[i]].State, debt{asks[at[i]].Limit, d.Cost, time.Now().Add(d.ResetAfter)})
+			g.owed.add(asks[at[i]].State, debt{asks[at[i]].Limit, local[i].Limit, d.Cost, time.Now().Add(d.ResetAfter)})
 		}
 	}
 	return nil

@@ -6,11 +6,12 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -20,11 +21,19 @@ type homely interface {
 	TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool
 }
 
+// spread is a store of several servers, each of which may be away by itself. Their
+// number and names stay.
+type spread interface {
+	Servers() []string
+	ServerOf(k weir.StateKey) int // which of them has the count
+}
+
 // Options of a Guard.
 type Options struct {
-	// Changed is called when the store goes away (away is why) and when it is back
-	// (away is nil), from the call that noticed.
-	Changed func(away error)
+	// Changed is called when the store, or a server of several, goes away (away is
+	// why) and when it is back (away is nil), from the call that noticed. server is
+	// empty where the store is one.
+	Changed func(server string, away error)
 }
 
 // Guard is a weir.Store around another one. Its Take always decides: by the
@@ -33,24 +42,30 @@ type Options struct {
 type Guard struct {
 	store   weir.Store
 	home    homely // the same store; nil when it always has to ask
-	options Options
-	breaker breaker
-	pace    pace
+	spread  spread // the same store; nil when it is one
+	servers []*server
 	local   *memstore.Store
 	shares  shares
 	owed    owed
 	counts  [3]atomic.Int64 // takes decided by fallbacks, by fallbackIndex
-	missed  atomic.Int64    // calls that paid for the whole deadline
 }
 
 // New puts a guard around a store.
 func New(store weir.Store, o Options) *Guard {
 	if o.Changed == nil {
-		o.Changed = func(error) {}
+		o.Changed = func(string, error) {}
 	}
-	g := &Guard{store: store, options: o, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys})}
+	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys})}
 	g.home, _ = store.(homely)
-	g.pace.init()
+	names := []string{""}
+	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
+		g.spread, names = several, several.Servers()
+	}
+	for _, name := range names {
+		s := &server{name: name, changed: o.Changed}
+		s.pace.init()
+		g.servers = append(g.servers, s)
+	}
 	return g
 }
 
@@ -62,19 +77,29 @@ func (g *Guard) Traits() weir.Traits { return g.store.Traits() }
 
 // Stats are counts of a guard since it was made, and what it thinks of the store.
 type Stats struct {
-	Away                bool          // the store is not asked, but for a probe now and then
-	Deadline            time.Duration // what a call is given
+	Servers             int           // that the store has; each may be away by itself
+	Away                int           // those that are not asked, but for a probe now and then
+	Deadline            time.Duration // what a call is given, of the slowest server
 	Missed              int64         // calls that paid for the whole deadline
 	Local, Open, Closed int64         // limits decided by each fallback
 	Owed                int           // keys whose local use the store has yet to hear of
+	Untold              int64         // takes of keys that found no room among those
 }
 
 // Stats are the guard's counts.
 func (g *Guard) Stats() Stats {
-	return Stats{
-		Away: g.breaker.isOpen(), Deadline: g.pace.deadline(), Missed: g.missed.Load(),
-		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(), Owed: g.owed.len(),
+	all := Stats{
+		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(),
+		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(),
 	}
+	for _, s := range g.servers {
+		if s.breaker.isOpen() {
+			all.Away++
+		}
+		all.Deadline = max(all.Deadline, s.pace.deadline())
+		all.Missed += s.missed.Load()
+	}
+	return all
 }
 
 // Take decides the asks by the store, or by their fallbacks. It fails only when
@@ -91,29 +116,59 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if g.home != nil && g.home.TakeAtHome(asks, out, see) {
 		return nil
 	}
+	if !g.several(asks) {
+		return g.take(ctx, asks, out, see)
+	}
+	apart := record.Apart{
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return g.take(ctx, asks, out, nil) },
+		Settle: g.Settle,
+	}
+	return apart.TakeAll(ctx, asks, out)
+}
+
+// take takes asks of one server.
+func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	err := g.Try(ctx, asks, out, see)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(context.Cause(ctx), context.Canceled):
+	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
 		return err
 	}
 	return g.fallBack(ctx, asks, out)
 }
 
-// Try is TakeSeen without fallbacks: it fails when the store can't be asked, and
-// what was asked may then have been charged.
+// several is whether asks are of more than one server.
+func (g *Guard) several(asks []weir.Ask) bool {
+	for i := 1; g.spread != nil && i < len(asks); i++ {
+		if g.serverOf(asks[i].State) != g.serverOf(asks[0].State) {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Guard) serverOf(k weir.StateKey) *server {
+	if g.spread == nil {
+		return g.servers[0]
+	}
+	return g.servers[g.spread.ServerOf(k)]
+}
+
+// Try is TakeSeen of asks of one server, without fallbacks: it fails when the store
+// can't be asked, and what was asked may then have been charged.
 func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	t := g.enter()
+	if len(asks) == 0 {
+		return g.store.Take(ctx, asks, out)
+	}
+	s := g.serverOf(asks[0].State)
+	t := s.enter()
 	switch {
 	case t == nil:
 		return weir.ErrAway
-	case t.probe && len(asks) > 0:
-		go g.probe(context.WithoutCancel(ctx), t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
+	case t.probe:
+		go g.probe(context.WithoutCancel(ctx), s, t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
 		return weir.ErrAway
 	}
-	return g.wait(ctx, t, func(ctx context.Context) error {
-		if err := g.owed.pay(ctx, g.store, asks); err != nil {
+	return s.wait(ctx, t, func(ctx context.Context) error {
+		if err := g.pay(ctx, asks); err != nil {
 			return err
 		}
 		if w, ok := g.store.(weir.Witness); ok && see != nil {
@@ -123,10 +178,10 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	})
 }
 
-// probe asks a store that is away whether it is back, at nobody's cost.
-func (g *Guard) probe(ctx context.Context, t *ticket, peek weir.Ask) {
+// probe asks a server that is away whether it is back, at nobody's cost.
+func (g *Guard) probe(ctx context.Context, s *server, t *ticket, peek weir.Ask) {
 	one := []weir.Ask{peek}
-	_ = g.wait(ctx, t, func(ctx context.Context) error { // the breaker is told
+	_ = s.wait(ctx, t, func(ctx context.Context) error { // the breaker is told
 		if looker, ok := g.store.(weir.Looker); ok {
 			_, _, err := looker.Look(ctx, one)
 			return err
@@ -135,107 +190,92 @@ func (g *Guard) probe(ctx context.Context, t *ticket, peek weir.Ask) {
 	})
 }
 
-// enter lets a call pass, or gives no ticket.
-func (g *Guard) enter() *ticket {
-	t, what := g.breaker.enter(time.Now(), g.pace.stall())
-	if what == opened {
-		g.options.Changed(errors.New("it has owed an answer for too long"))
-	}
-	return t
-}
-
-// wait asks the store within the time that there is.
-func (g *Guard) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
-	limit, cut := g.pace.deadline(), false
-	if t.probe {
-		limit = maxDeadline // a store that comes back has to be connected to first
-	}
-	if end, ok := ctx.Deadline(); ok {
-		if left := time.Until(end) * 3 / 4; left < limit {
-			limit, cut = left, true
+// Settle settles receipts where they were made. It is done when some of them were
+// settled now, and the others before.
+func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	done, failed := false, error(nil)
+	for len(settlements) > 0 {
+		var part []weir.Settlement
+		part, settlements = record.Cut(settlements, func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) })
+		err := g.settle(ctx, part)
+		switch {
+		case err == nil:
+			done = true
+		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
+			failed = err
+		default:
+			return err
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	g.breaker.waits(t, cancel)
-	err := do(within)
-	took := time.Since(t.began)
-	end := endOf(ctx, err)
-	if end == failed && cut && took < g.pace.stall() && errors.Is(within.Err(), context.DeadlineExceeded) {
-		end = unknown // no store answers in no time
-	}
-	switch {
-	case end == answered:
-		g.pace.note(took)
-	case end == failed && took >= limit && !t.probe:
-		g.missed.Add(1)
-	}
-	switch g.breaker.leave(t, time.Now(), end) {
-	case opened:
-		g.options.Changed(err)
-	case closed:
-		g.options.Changed(nil)
-	case same:
-	}
-	return err
-}
-
-// ask is for what has no fallback: it fails with weir.ErrAway.
-func (g *Guard) ask(ctx context.Context, do func(context.Context) error) error {
-	t := g.enter()
-	if t == nil {
-		return weir.ErrAway
-	}
-	err := g.wait(ctx, t, do)
-	if endOf(ctx, err) == failed && !errors.Is(err, weir.ErrAway) {
-		return fmt.Errorf("%w: %w", weir.ErrAway, err)
-	}
-	return err
-}
-
-// endOf is how a call has ended. That many want one key, or that a receipt was used
-// before, is an answer; that the caller left says nothing of the store.
-func endOf(ctx context.Context, err error) ending {
-	for _, fine := range []error{nil, weir.ErrBusy, weir.ErrSettled, weir.ErrExpired, weir.ErrNoPermit, weir.ErrFull} {
-		if errors.Is(err, fine) {
-			return answered
-		}
-	}
-	if errors.Is(context.Cause(ctx), context.Canceled) {
-		return unknown
+	if done {
+		return nil
 	}
 	return failed
 }
 
-// Settle settles receipts where they were made.
-func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	if len(settlements) > 0 && isLocal(settlements[0].Receipt.State) {
-		return g.local.Settle(ctx, settlements)
+// keeper is the server that has a count; nil: this process.
+func (g *Guard) keeper(k weir.StateKey) *server {
+	if isLocal(k) {
+		return nil
 	}
-	return g.ask(ctx, func(ctx context.Context) error { return g.store.Settle(ctx, settlements) })
+	return g.serverOf(k)
 }
 
-// Reset forgets what was used of the keys, in the store and here. When it fails,
-// nothing is forgotten.
-func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
-	if err := g.ask(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, keys) }); err != nil {
+func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
+	s := g.keeper(part[0].Receipt.State)
+	if s != nil {
+		return s.ask(ctx, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
+	}
+	if err := g.local.Settle(ctx, part); err != nil {
 		return err
 	}
-	local := make([]weir.StateKey, len(keys))
-	for i, k := range keys {
-		local[i] = localKey(k)
-		g.owed.forget(k)
+	for i := range part {
+		if r := part[i].Receipt; !part[i].Renew {
+			g.owed.settle(storeKey(r.State), part[i].Used-r.Cost)
+		}
 	}
-	return g.local.Reset(ctx, local)
+	return nil
 }
 
-// Probe asks the store whether it is there, by ping, as any call does: it counts for
-// whether the store is away, and fails with weir.ErrAway.
-func (g *Guard) Probe(ctx context.Context, ping func(context.Context) error) error {
-	return g.ask(ctx, ping)
+// Reset forgets what was used of the keys, in the store and here. When it fails, it
+// has forgotten none of those that one server has, and may be asked again.
+func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
+	for len(keys) > 0 {
+		var part []weir.StateKey
+		part, keys = record.Cut(keys, g.serverOf)
+		if err := g.serverOf(part[0]).ask(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
+			return err
+		}
+		local := make([]weir.StateKey, len(part))
+		for i, k := range part {
+			local[i] = localKey(k)
+			g.owed.take(k)
+		}
+		if err := g.local.Reset(ctx, local); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Look is the states of asks in the store.
+// Contact asks each server whether it is there, by ping, until that is known. It
+// counts as any call does.
+func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, server int) error) {
+	var all sync.WaitGroup
+	for i, s := range g.servers {
+		all.Go(func() {
+			for range Enough {
+				if s.ask(ctx, func(ctx context.Context) error { return ping(ctx, i) }) == nil || s.breaker.isOpen() {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Look is the states of asks in the store. Of several servers it is the time of the
+// last.
 func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	looker, ok := g.store.(weir.Looker)
 	if !ok {
@@ -244,7 +284,26 @@ func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 	if len(asks) == 0 && !g.store.Traits().OwnClock { // nobody is asked, so that it says nothing of the store
 		return looker.Look(ctx, nil)
 	}
-	err = g.ask(ctx, func(ctx context.Context) error {
+	if !g.several(asks) {
+		return g.look(ctx, looker, asks)
+	}
+	for i := range asks {
+		var one []weir.State
+		if now, one, err = g.look(ctx, looker, asks[i:i+1]); err != nil {
+			return 0, nil, err
+		}
+		states = append(states, one...)
+	}
+	return now, states, nil
+}
+
+// look looks at asks of one server.
+func (g *Guard) look(ctx context.Context, looker weir.Looker, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
+	s := g.servers[0]
+	if len(asks) > 0 {
+		s = g.serverOf(asks[0].State)
+	}
+	err = s.ask(ctx, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
 		return err
 	})

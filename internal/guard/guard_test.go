@@ -164,7 +164,7 @@ func timeline(t *testing.T, away func(*remote), back func(*remote)) (missed int,
 	t.Helper()
 	store := newRemote()
 	store.delay.Store(int64(300 * time.Microsecond))
-	g := guard.New(store, guard.Options{Changed: func(err error) { changes = append(changes, fmt.Sprint(err)) }})
+	g := guard.New(store, guard.Options{Changed: func(_ string, err error) { changes = append(changes, fmt.Sprint(err)) }})
 	const tick = 500 * time.Microsecond
 	start := time.Now()
 	done := make(chan struct{})
@@ -293,7 +293,7 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRemote()
 		var changes []string
-		g := guard.New(store, guard.Options{Changed: func(away error) { changes = append(changes, fmt.Sprint(away != nil)) }})
+		g := guard.New(store, guard.Options{Changed: func(_ string, away error) { changes = append(changes, fmt.Sprint(away != nil)) }})
 		store.delay.Store(int64(800 * time.Microsecond))
 		for range 2 * guard.Enough {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -302,7 +302,7 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 			}
 			cancel()
 		}
-		if g.Stats().Away {
+		if g.Stats().Away > 0 {
 			t.Error("callers in a hurry have sent the store away")
 		}
 		store.delay.Store(-1)
@@ -315,8 +315,8 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 			time.AfterFunc(time.Millisecond, cancel)
 			_, _, _ = g.Look(ctx, ask("9/h", "")) // it is the probe, and is left
 		}
-		if !g.Stats().Away || len(changes) != 1 {
-			t.Errorf("away %v after changes to %v; want one, and away", g.Stats().Away, changes)
+		if g.Stats().Away == 0 || len(changes) != 1 {
+			t.Errorf("away %v after changes to %v; want one, and away", g.Stats().Away > 0, changes)
 		}
 	})
 }
@@ -343,6 +343,74 @@ func TestOldDebts(t *testing.T) {
 			t.Errorf("%d keys are owed", owed)
 		}
 	})
+}
+
+// TestMaxOwed: beyond a bound, what is used locally is not told, and counted.
+func TestMaxOwed(t *testing.T) {
+	store := newRemote()
+	store.broken.Store(&errRefused)
+	g := guard.New(store, guard.Options{})
+	const most, more = 1 << 16, 10
+	asks := ask("10/h", weir.FallbackLocal)
+	for n := range most + more {
+		asks[0].State.Key = fmt.Sprint(n)
+		take(t, g, asks)
+	}
+	if s := g.Stats(); s.Owed != most || s.Untold != more {
+		t.Errorf("%+v after %d keys", s, most+more)
+	}
+}
+
+// TestDebtsAreOfWhatIsInUse: the store hears of what is still in use of what was
+// used while it was away: not of what was given back, nor of what has drained.
+func TestDebtsAreOfWhatIsInUse(t *testing.T) {
+	for _, c := range []struct {
+		limit string
+		used  int64 // of the 4 that the receipt is for; 4: it is not settled
+		rest  time.Duration
+		want  int64 // remaining of 10, after one event more
+	}{
+		{"10/h", 4, 0, 1},
+		{"10/h", 1, 0, 4},
+		{"10/h", 0, 0, 5},
+		{"10/h", 6, 0, -1}, // more than there is: denied
+		{"10/h fixed-window", 1, 0, 4},
+		{"10/10s", 4, 5 * time.Second, 7},
+		{"10/10s", 1, 3 * time.Second, 8},
+		{"10/10s sliding-window", 4, time.Hour, 9},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newRemote()
+			g := guard.New(store, guard.Options{})
+			store.broken.Store(&errRefused)
+			asks := ask(c.limit, weir.FallbackLocal)
+			for range 4 {
+				take(t, g, asks)
+			}
+			asks[0].Cost, asks[0].Receipt = 4, 7
+			d := take(t, g, asks)
+			if c.used != 4 {
+				if err := g.Settle(t.Context(), []weir.Settlement{{Receipt: d.Receipt, Used: c.used}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			store.broken.Store(nil)
+			time.Sleep(time.Second) // the breaker's time, and a tenth of a period of 10 s
+			asks[0].Cost, asks[0].Receipt = 1, 0
+			other := ask(c.limit, weir.FallbackOpen)
+			other[0].State.Key = "other"
+			take(t, g, other) // has the store asked whether it is back
+			synctest.Wait()
+			time.Sleep(c.rest)
+			d = take(t, g, asks)
+			if d.Degraded != "" || d.Outcome == weir.Allowed && d.Remaining != c.want || (d.Outcome == weir.Allowed) != (c.want >= 0) {
+				t.Errorf("%+v: %+v", c, d)
+			}
+			if owed := g.Stats().Owed; owed != 0 {
+				t.Errorf("%+v: %d keys are owed", c, owed)
+			}
+		})
+	}
 }
 
 // TestReceiptsOfFallbacks are settled where they were made.
@@ -390,10 +458,10 @@ func TestDenialsAtHomeTellNothing(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if !g.Stats().Away {
+	if g.Stats().Away == 0 {
 		t.Error("three calls failed, and the store is not away")
 	}
-	if d := take(t, g, denied); d.Outcome != weir.Denied || d.Degraded != "" || !g.Stats().Away {
+	if d := take(t, g, denied); d.Outcome != weir.Denied || d.Degraded != "" || g.Stats().Away == 0 {
 		t.Errorf("%+v", d)
 	}
 }

@@ -98,12 +98,12 @@ func measureOutage(t *testing.T, store weir.Store, away time.Duration, harm, men
 	}
 	var changes []change
 	var mu sync.Mutex
-	g := guard.New(store, guard.Options{Changed: func(err error) {
+	g := guard.New(store, guard.Options{Changed: func(_ string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		changes = append(changes, change{time.Now(), err})
 	}})
-	for end := time.Now().Add(5 * time.Second); g.Stats().Away || take(t, g, ask("1000000/s", weir.FallbackOpen)).Degraded != ""; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); g.Stats().Away > 0 || take(t, g, ask("1000000/s", weir.FallbackOpen)).Degraded != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the store was never there")
 		}

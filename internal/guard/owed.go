@@ -21,13 +21,15 @@ const maxSwept = 16
 // asked for, so that nobody gets a limit twice, unless by then it would be as never
 // used.
 type owed struct {
-	some  atomic.Int64
-	mu    sync.Mutex
-	debts map[weir.StateKey]debt
+	some   atomic.Int64
+	untold atomic.Int64 // takes that found no room
+	mu     sync.Mutex
+	debts  map[weir.StateKey]debt
 }
 
 type debt struct {
 	limit *weir.Limit
+	part  *weir.Limit // that counted here
 	cost  int64
 	until time.Time // when the use is over
 }
@@ -43,6 +45,7 @@ func (o *owed) add(k weir.StateKey, more debt) {
 	d, ok := o.debts[k]
 	if !ok {
 		if o.sweep(); len(o.debts) >= maxOwed {
+			o.untold.Add(1)
 			return
 		}
 		k.Key = strings.Clone(k.Key) // it may be a piece of a request
@@ -82,25 +85,51 @@ func (o *owed) take(k weir.StateKey) (debt, bool) {
 	return d, ok
 }
 
-func (o *owed) forget(k weir.StateKey) { o.take(k) }
+// settle takes note that what was used here turned out to be so much more, or less.
+// What the store has heard of by then stays as it heard it.
+func (o *owed) settle(k weir.StateKey, more int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, ok := o.debts[k]
+	if !ok {
+		return
+	}
+	if d.cost = min(d.cost+more, weir.MaxCount); d.cost > 0 {
+		o.debts[k] = d
+	} else {
+		delete(o.debts, k)
+	}
+	o.some.Store(int64(len(o.debts)))
+}
 
-// pay tells the store what is owed of the keys of asks. What it did not hear
-// stays owed; after an error that leaves it open, it is told again: rather too much
-// is counted than too little.
-func (o *owed) pay(ctx context.Context, store weir.Store, asks []weir.Ask) error {
-	if o.some.Load() == 0 {
+// pay tells the store what is owed of the keys of asks, as far as it is still in
+// use here. What it did not hear stays owed; after an error that leaves it open, it
+// is told again: rather too much is counted than too little.
+func (g *Guard) pay(ctx context.Context, asks []weir.Ask) error {
+	if g.owed.len() == 0 {
 		return nil
 	}
 	for i := range asks {
-		d, ok := o.take(asks[i].State)
+		k := asks[i].State
+		d, ok := g.owed.take(k)
 		if !ok || !time.Now().Before(d.until) {
 			continue
 		}
-		report := []weir.Ask{{State: asks[i].State, Limit: d.limit, Cost: d.cost, After: true}}
-		if err := store.Take(ctx, report, make([]weir.Decision, 1)); err != nil {
-			o.add(asks[i].State, d)
+		report := []weir.Ask{{State: k, Limit: d.limit, Cost: g.inUse(k, &d), After: true}}
+		if err := g.store.Take(ctx, report, make([]weir.Decision, 1)); err != nil {
+			g.owed.add(k, d)
 			return err
 		}
 	}
 	return nil
+}
+
+// inUse is how much of a debt is still in use. What was forgotten here is taken for
+// in use.
+func (g *Guard) inUse(k weir.StateKey, d *debt) int64 {
+	now, states, err := g.local.Look(context.Background(), []weir.Ask{{State: localKey(k), Limit: d.part}})
+	if err != nil || states[0] == nil {
+		return d.cost
+	}
+	return min(d.cost, d.part.Used(states[0], now))
 }
