@@ -1,0 +1,161 @@
+package plot
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		axis   Axis
+		values []int64
+		want   string
+	}{
+		{Axis{}, []int64{7}, "0 1 2 3 4 5 6 7"},
+		{Axis{}, []int64{103}, "0 20 40 60 80 100 120"},
+		{Axis{}, []int64{1_234_567}, "0 200k 400k 600k 800k 1M 1.2M 1.4M"},
+		{Axis{}, []int64{-3, 4}, "-3 -2 -1 0 1 2 3 4"},
+		{Axis{Unit: Micros, Max: 5 * minute}, nil, "0 1 min 2 min 3 min 4 min 5 min"},
+		{Axis{Unit: Micros, Max: 90 * second}, nil, "0 15 s 30 s 45 s 60 s 75 s 90 s"},
+		{Axis{Unit: Micros, Max: day}, nil, "0 3 h 6 h 9 h 12 h 15 h 18 h 21 h 24 h"},
+		{Axis{Unit: Micros}, []int64{3}, "0 1 µs 2 µs 3 µs"},
+		{Axis{Unit: Millionths}, []int64{123_456}, "0 % 2 % 4 % 6 % 8 % 10 % 12 % 14 %"},
+		{Axis{Unit: Millionths, Base: 10}, []int64{0, 900, 500_000}, "0 % 0.01 % 0.1 % 1 % 10 % 100 %"},
+		{Axis{Base: 2}, []int64{16, 808}, "16 32 64 128 256 512 1,024"},
+	} {
+		s := newScale(c.axis, 0, 4000, 500, c.values)
+		var labels []string
+		for _, v := range s.ticks() {
+			labels = append(labels, s.label(v))
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("%+v of %v has the ticks %s, want %s", c.axis, c.values, got, c.want)
+		}
+	}
+}
+
+// TestScale: values keep their order, all lie within, and ticks have room.
+func TestScale(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := Axis{
+			Unit: rapid.SampledFrom([]Unit{Events, Micros, Millionths}).Draw(t, "unit"),
+			Base: rapid.SampledFrom([]int64{0, 0, 2, 10}).Draw(t, "base"),
+		}
+		least := int64(0)
+		if a.Base == 0 && rapid.Bool().Draw(t, "negative") {
+			least = -1 << 50
+		}
+		values := rapid.SliceOfN(rapid.Int64Range(least, 1<<50), 1, 20).Draw(t, "values")
+		from, to := px(rapid.Int64Range(0, 5000).Draw(t, "from")), px(rapid.Int64Range(0, 5000).Draw(t, "to"))
+		room := px(rapid.Int64Range(200, 900).Draw(t, "room"))
+		s := newScale(a, from, to, room, values)
+		slices.Sort(values)
+		last := s.at(values[0])
+		for _, v := range values {
+			at := s.at(v)
+			if at < min(from, to) || at > max(from, to) {
+				t.Fatalf("%d is at %d, outside of %d…%d", v, at, from, to)
+			}
+			if (at-last)*(to-from) < 0 {
+				t.Fatalf("%d is at %d, and a smaller value at %d", v, at, last)
+			}
+			last = at
+		}
+		if n := len(s.ticks()); n == 0 || int64(n) > s.most(room)+3 {
+			t.Fatalf("%d ticks where %d have room", n, s.most(room))
+		}
+	})
+}
+
+func TestDoublings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.Int64Range(1, math.MaxInt64).Draw(t, "v")
+		if got, want := doublings(v), math.Log2(float64(v))*65536; math.Abs(float64(got)-want) > 1.5 {
+			t.Fatalf("the logarithm of %d is %d/65536, want %f", v, got, want)
+		}
+	})
+}
+
+// TestWrap: lines are as narrow as asked, and together they say it all, or end
+// with "…".
+func TestWrap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.SampledFrom([]rune("abW -.日"))).Draw(t, "text")
+		most, lines := px(rapid.Int64Range(200, 2000).Draw(t, "width")), rapid.IntRange(1, 5).Draw(t, "lines")
+		got := wrap(text, most, 100, lines)
+		if len(got) > lines {
+			t.Fatalf("%d lines, at most %d", len(got), lines)
+		}
+		for _, line := range got {
+			if width(line, 100) > most && len([]rune(line)) > 2 {
+				t.Fatalf("%q is %v wide, at most %v", line, width(line, 100), most)
+			}
+		}
+		all, want := strings.ReplaceAll(strings.Join(got, ""), " ", ""), strings.Join(strings.Fields(text), "")
+		if head, isCut := strings.CutSuffix(all, "…"); isCut && strings.HasPrefix(want, head) {
+			return
+		}
+		if diff := cmp.Diff(want, all); diff != "" {
+			t.Fatal("other text than was given (-want +got)\n", diff)
+		}
+	})
+}
+
+// TestWay: however many points a line has, what is drawn has few, and is as high
+// and as low as they are.
+func TestWay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3000).Draw(t, "points")
+		values := rapid.SliceOfN(rapid.Int64Range(0, 1000), n, n).Draw(t, "values")
+		line := Line{Steps: rapid.Bool().Draw(t, "steps")}
+		for i, v := range values {
+			line.Points = append(line.Points, Point{int64(i), v})
+		}
+		b := box{0, 0, 1000, 1000}
+		g := grid{b, newScale(Axis{Max: int64(n)}, 0, 1000, 100, nil), newScale(Axis{Max: 1000}, 1000, 0, 100, nil)}
+		way := g.way(line)
+		if len(way) > 5*101 {
+			t.Fatalf("%d spots for 100 pixels", len(way))
+		}
+		byHeight := func(a, b spot) int { return int(a.y - b.y) }
+		if got, want := slices.MinFunc(way, byHeight).y, g.y.at(slices.Max(values)); got != want {
+			t.Fatalf("the highest spot is at %v, want %v", got, want)
+		}
+		if got, want := slices.MaxFunc(way, byHeight).y, g.y.at(slices.Min(values)); got != want {
+			t.Fatalf("the lowest spot is at %v, want %v", got, want)
+		}
+		if !slices.IsSortedFunc(way, func(a, b spot) int { return int(a.x - b.x) }) {
+			t.Fatal("the line goes back")
+		}
+	})
+}
+
+// TestLabelsStandApart: names beside lines never stand on each other, and stay
+// beside the drawing as long as there is room.
+func TestLabelsStandApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := box{0, 1000, 1000, 4000}
+		ends := rapid.SliceOfN(rapid.Int64Range(1000, 4000), 1, 12).Draw(t, "ends")
+		l := labels{f: frames()[0]}
+		order := make([]int, len(ends))
+		slices.Sort(ends)
+		for i, end := range ends {
+			order[i] = i
+			l.names = append(l.names, label{text: []string{"a"}, ideal: px(end)})
+		}
+		l.place(order, b)
+		for i := range l.names {
+			if l.names[i].top < b.top-l.f.line() || l.names[i].top+l.height(i) > b.bottom+l.f.line() {
+				t.Fatalf("label %d is at %v, outside of %v…%v", i, l.names[i].top, b.top, b.bottom)
+			}
+			if i > 0 && l.names[i].top < l.names[i-1].top+l.height(i-1) {
+				t.Fatalf("label %d at %v stands on the one before, at %v", i, l.names[i].top, l.names[i-1].top)
+			}
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package plot
+
+// grid is the two scales of a drawing and the box between them.
+type grid struct {
+	inner box
+	x, y  scale
+}
+
+// upright makes the scale up the left side of b.
+func upright(a Axis, b box, f frame, values []int64) scale {
+	return newScale(a, b.bottom, b.top, 3*f.font, values)
+}
+
+// level makes the scale along the bottom of b.
+func level(a Axis, b box, f frame, values []int64) scale {
+	room := 6 * f.font
+	if a.Unit == Micros {
+		room = 5 * f.font
+	}
+	return newScale(a, b.left, b.right, room, values)
+}
+
+// margin is how much room the labels of an upright scale take.
+func (s scale) margin(f frame) px {
+	var w px
+	for _, v := range s.ticks() {
+		w = max(w, width(s.label(v), f.font))
+	}
+	return w + f.font*2/3
+}
+
+// foot is how much room the labels and the name of a level scale take.
+func (f frame) foot() px { return 2*f.line() + f.font/3 }
+
+// drawUpright draws lines across the box for the ticks of a scale, and its name
+// above it.
+func (s scale) drawUpright(c *canvas, b box, f frame) {
+	for _, v := range s.ticks() {
+		y := s.at(v)
+		c.line("grid", spot{b.left, y}, spot{b.right, y})
+		c.textEnd("soft", b.left-f.font/2, y+f.font/3, s.label(v))
+	}
+	if s.axis.Name != "" {
+		c.text("soft", pad, b.top-f.font*2/3, cut(s.axis.Name, b.right-pad, f.font))
+	}
+}
+
+// drawLevel draws the axis below the box, and what it is called.
+func (s scale) drawLevel(c *canvas, b box, f frame) {
+	c.line("axis", spot{b.left, b.bottom}, spot{b.right, b.bottom})
+	for _, v := range s.ticks() {
+		x := s.at(v)
+		c.line("axis", spot{x, b.bottom}, spot{x, b.bottom + f.font/3})
+		half := width(s.label(v), f.font) / 2
+		c.textMiddle("soft", min(x, b.right+f.font-half), b.bottom+f.font/3+f.font, s.label(v))
+	}
+	c.textEnd("soft", b.right, b.bottom+f.font/3+f.font+f.line(), cut(s.axis.Name, b.width(), f.font))
+}
