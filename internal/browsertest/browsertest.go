@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,11 +158,12 @@ func (p *Page) hear(event any) {
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
-			text := string(e.Type) + ":"
+			var text strings.Builder
+			text.WriteString(string(e.Type) + ":")
 			for _, a := range e.Args {
-				text += " " + string(a.Value) + a.Description
+				text.WriteString(" " + string(a.Value) + a.Description)
 			}
-			p.messages = append(p.messages, text)
+			p.messages = append(p.messages, text.String())
 		}
 	case *runtime.EventExceptionThrown:
 		text := e.ExceptionDetails.Text

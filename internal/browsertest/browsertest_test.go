@@ -20,7 +20,9 @@ type ears struct {
 
 func (e *ears) Helper() {}
 
-func (e *ears) Errorf(format string, args ...any) { e.heard = append(e.heard, fmt.Sprintf(format, args...)) }
+func (e *ears) Errorf(format string, args ...any) {
+	e.heard = append(e.heard, fmt.Sprintf(format, args...))
+}
 
 // TestInspect shows pages that are wrong in one way each, and one that is right.
 func TestInspect(t *testing.T) {

@@ -29,6 +29,7 @@ func (d Cloud) ys() []int64 {
 	}
 	return out
 }
+
 func (d Cloud) draw(c *canvas, b box, f frame) {
 	b.top += f.line()
 	b.bottom -= f.foot()

@@ -69,6 +69,7 @@ func (l Lines) ys() []int64 {
 	}
 	return out
 }
+
 func (l Lines) draw(c *canvas, b box, f frame) {
 	b.top += f.line() // for the name of the axis
 	b.bottom -= f.foot()

@@ -52,6 +52,7 @@ func (p Panels) ys() []int64 {
 	}
 	return out
 }
+
 func (p Panels) draw(c *canvas, b box, f frame) {
 	if len(p.Panels) == 0 {
 		return

@@ -64,14 +64,15 @@ func TestPicturesInBrowser(t *testing.T) {
 	t.Parallel()
 	browser := browsertest.Start(t)
 	folder := t.TempDir()
-	page := "<!doctype html><meta charset=utf-8><title>pictures</title><meta name=viewport content='width=device-width'><style>body{margin:16px}" + Style() + "</style>"
+	var page strings.Builder
+	page.WriteString("<!doctype html><meta charset=utf-8><title>pictures</title><meta name=viewport content='width=device-width'><style>body{margin:16px}" + Style() + "</style>")
 	for _, p := range samples() {
-		page += string(p.Inline())
+		page.WriteString(string(p.Inline()))
 		if err := os.WriteFile(filepath.Join(folder, p.id()+".svg"), p.SVG(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, "plot-page.html"), []byte(page), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "plot-page.html"), []byte(page.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range browsertest.Views() {

@@ -39,6 +39,7 @@ func (r Ranges) xs() []int64 {
 	}
 	return slices.DeleteFunc(out, func(v int64) bool { return v < 0 })
 }
+
 func (r Ranges) draw(c *canvas, b box, f frame) {
 	b.top += r.legend(c, b, f) + f.line()
 	b.bottom -= f.foot()

@@ -33,6 +33,7 @@ func (t Turns) xs() []int64 {
 	}
 	return out
 }
+
 func (t Turns) draw(c *canvas, b box, f frame) {
 	b.top += 2 * f.line()
 	b.bottom -= f.foot()

@@ -34,6 +34,7 @@ func (w Windows) ys() []int64 {
 	}
 	return out
 }
+
 func (w Windows) draw(c *canvas, b box, f frame) {
 	sum := wrap(w.Sum, b.width(), f.font*21/20, 3)
 	for _, line := range sum {
