@@ -70,6 +70,15 @@ func (r *Rule) State(key string) weir.StateKey {
 	return weir.StateKey{Rule: r.place, Key: key}
 }
 
+// Ask is what to ask a store about cost events of a key of Set.Match. The rule
+// is not unlimited.
+func (r *Rule) Ask(key string, cost int64) weir.Ask {
+	return weir.Ask{
+		State: r.State(key), Limit: r.Limit, Cost: cost, Shadow: r.Shadow, Quota: r.QuotaMode, After: r.After,
+		Fallback: r.Fallback, Nodes: r.Nodes, Sync: r.Sync,
+	}
+}
+
 // ruleName is the name of the descriptor at path.
 func ruleName(name, domain string, path []Entry) string {
 	if name != "" {

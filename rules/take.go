@@ -97,11 +97,9 @@ func (t *take) ask(r *Request) {
 		m.first = len(t.asks)
 		for _, rule := range m.rules {
 			t.rules = append(t.rules, rule)
-			t.asks = append(t.asks, weir.Ask{
-				State: rule.State(m.key), Limit: rule.Limit, Cost: cost,
-				Peek: r.Peek, Shadow: rule.Shadow, Quota: rule.QuotaMode, After: rule.After, Receipt: t.id,
-				Fallback: rule.Fallback, Nodes: rule.Nodes, Sync: rule.Sync,
-			})
+			a := rule.Ask(m.key, cost)
+			a.Peek, a.Receipt = r.Peek, t.id
+			t.asks = append(t.asks, a)
 		}
 	}
 	t.capCosts(r)
