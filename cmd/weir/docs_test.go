@@ -13,13 +13,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite the sessions in docs/envoy.md; read the diff")
+var update = flag.Bool("update", false, "rewrite the sessions in the documents; read the diff")
 
-// TestEnvoyPage runs the console sessions of docs/envoy.md, on the files that
-// it shows: the block before marked env is ratelimit.env, and a block whose first
-// line is # NAME is that file. Of a session, stderr stands before stdout.
-func TestEnvoyPage(t *testing.T) {
-	name, err := filepath.Abs("../../docs/envoy.md")
+// TestPages runs the console sessions of documents, on the files that they show:
+// the block before marked env is ratelimit.env, and a block whose first line is
+// # NAME is that file. The examples are there, too. Of a session, stderr stands
+// before stdout.
+func TestPages(t *testing.T) {
+	for _, c := range []struct {
+		page     string
+		sessions int // at least
+	}{{"envoy.md", 2}, {"replay.md", 2}} {
+		t.Run(c.page, func(t *testing.T) { testPage(t, filepath.Join("../../docs", c.page), c.sessions) })
+	}
+}
+
+func testPage(t *testing.T, name string, atLeast int) {
+	name, err := filepath.Abs(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +37,11 @@ func TestEnvoyPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir())
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS("../../examples")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
 	blocks := regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 	files := regexp.MustCompile(`^# (\S+)\n`)
 	sessions := 0
@@ -49,7 +63,7 @@ func TestEnvoyPage(t *testing.T) {
 		}
 		return block
 	})
-	if sessions < 2 {
+	if sessions < atLeast {
 		t.Errorf("found %d sessions", sessions)
 	}
 	if *update {
@@ -61,7 +75,7 @@ func TestEnvoyPage(t *testing.T) {
 	}
 }
 
-// session runs the commands of a session again.
+// session runs the commands of a session again. One may end in >FILE.
 func session(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -71,12 +85,21 @@ func session(t *testing.T, text string) string {
 			continue
 		}
 		fmt.Fprintln(&out, line)
+		command, file, _ := strings.Cut(command, " >")
+		var args []string
+		for _, word := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(command, -1) {
+			args = append(args, strings.Trim(word, `"`))
+		}
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(command), strings.NewReader(""), &stdout, &stderr); code == exitUsage || code == exitFail {
+		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code == exitUsage || code == exitFail {
 			t.Errorf("%s: exit %d", line, code)
 		}
 		out.Write(stderr.Bytes())
-		out.Write(stdout.Bytes())
+		if file == "" {
+			out.Write(stdout.Bytes())
+		} else if err := os.WriteFile(file, stdout.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return out.String()
 }

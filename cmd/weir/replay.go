@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-limit/weir/internal/accesslog"
 	"github.com/weir-limit/weir/internal/replay"
-	"github.com/weir-limit/weir/rules"
 )
 
 func replayCommand() *cobra.Command {
@@ -23,16 +22,23 @@ func replayCommand() *cobra.Command {
 		Short: "Tell what rules would have done to the requests of an access log",
 		Long: `Tell what rules would have done to the requests of an access log, on the log's
 own time. A line offers remote_address, method, path, host, user, status,
-user_agent and referer; every rule whose keys a line has is asked.`,
+user_agent and referer; every rule whose keys a line has is asked. The log may
+be compressed by gzip or zstd.
+
+With --against it also tells who would have been treated differently by other
+rules, when, and how often. docs/replay.md tells more.`,
 		Example: `  weir replay --rules rules.yaml --log access.log
-  zcat access.log.*.gz | weir replay --rules rules.yaml --log - --json`,
+  weir replay --rules rules.yaml --against new.yaml --log access.log.gz
+  cat access.log.*.gz | weir replay --rules rules.yaml --log - --json`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Rules, "rules", "", "`FILE` of rules, or a folder of them")
+	f.StringVar(&o.Against, "against", "", "`FILE` of other rules, or a folder: tell what they would have done otherwise")
 	f.StringVar(&o.Log, "log", "", "access log `FILE`; - is stdin")
 	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
 	f.StringVar(&o.Domain, "domain", "", "ask only the rules of this domain `D`")
+	f.StringVar(&o.Cost, "cost", "", "`FIELD` that says how many events a line is worth: bytes, or a member of JSON such as tokens (default: each is 1)")
 	f.BoolVar(&o.JSON, "json", false, "print JSON, a line for each rule and one for the log")
 	for _, name := range []string{"rules", "log"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -40,66 +46,58 @@ user_agent and referer; every rule whose keys a line has is asked.`,
 		}
 	}
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) (err error) {
-		if o.Format, err = accesslog.ParseFormat(format); err != nil {
-			return &failure{exitUsage, fmt.Errorf("--format: %w", err)}
+		if o.Format, err = parseFormat(format); err != nil {
+			return err
 		}
-		if o.Log == "-" {
-			return replayStdin(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
-		}
-		bar, done := progress(cmd.ErrOrStderr())
+		bar, done := progress(cmd.ErrOrStderr(), "replay")
 		defer done()
-		return replay.Run(cmd.Context(), o, cmd.OutOrStdout(), bar)
+		o.Stdin, o.Progress = cmd.InOrStdin(), bar
+		return replay.Run(cmd.Context(), o, cmd.OutOrStdout())
 	})
 	return cmd
 }
 
-// replayStdin is replay.Run for a log that has no name and no size.
-func replayStdin(ctx context.Context, o replay.Options, log io.Reader, out io.Writer) error {
-	set, err := rules.Load(o.Rules)
+func parseFormat(name string) (accesslog.Format, error) {
+	f, err := accesslog.ParseFormat(name)
 	if err != nil {
-		return err
+		return 0, &failure{exitUsage, fmt.Errorf("--format: %w", err)}
 	}
-	report, err := replay.Log(ctx, set, accesslog.NewReader(log, o.Format), o.Domain)
-	if err != nil {
-		return fmt.Errorf("replay stdin: %w", err)
-	}
-	if o.JSON {
-		err = report.WriteJSON(out)
-	} else {
-		err = report.WriteText(out)
-	}
-	if err == nil && report.Log.Lines == 0 && report.Log.Skipped > 0 {
-		err = usagef("no line of stdin could be read in the format %v", o.Format)
-	}
-	return err
+	return f, nil
 }
 
-// progress draws how far a file is read, on a terminal only.
-func progress(to io.Writer) (bar func(done, total int64), wipe func()) {
+// progress draws how far a file is read, on a terminal only. bar may be called
+// from another goroutine than wipe.
+func progress(to io.Writer, what string) (bar func(done, total int64), wipe func()) {
 	file, ok := to.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, func() {}
 	}
 	drawn := progressbar.NewOptions64(
 		-1, progressbar.OptionSetWriter(to), progressbar.OptionShowBytes(true),
-		progressbar.OptionSetDescription("replay"), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetDescription(what), progressbar.OptionClearOnFinish(),
 	)
 	// A picture that can't be drawn is no reason to stop.
-	shown := false
-	wipe = func() {
-		if shown {
+	var mu sync.Mutex
+	shown, over := false, false
+	draw := func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case over:
+		case done < total:
+			shown = true
+			drawn.ChangeMax64(total)
+			_ = drawn.Set64(done)
+		case shown: // the report comes next, perhaps on the same terminal
 			shown = false
 			_ = drawn.Clear()
 		}
 	}
-	bar = func(done, total int64) {
-		if done >= total { // the report comes next, perhaps on the same terminal
-			wipe()
-			return
-		}
-		shown = true
-		drawn.ChangeMax64(total)
-		_ = drawn.Set64(done)
+	wipe = func() {
+		draw(1, 1)
+		mu.Lock()
+		over = true
+		mu.Unlock()
 	}
-	return bar, wipe
+	return draw, wipe
 }

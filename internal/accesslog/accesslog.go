@@ -71,8 +71,11 @@ func FieldOf(name string) (Field, bool) {
 // Line is what one line of a log offers.
 type Line struct {
 	// Time is when the request came, or was answered: what the log says.
-	Time   weir.Instant
-	values [FieldCount][]byte
+	Time      weir.Instant
+	values    [FieldCount][]byte
+	costField string
+	costText  []byte
+	stamps    lastStamp
 }
 
 // Value is what the line says of f; it is empty when f is absent. It is good

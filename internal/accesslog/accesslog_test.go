@@ -36,7 +36,7 @@ func testLines(t *testing.T, f Format, cases []struct{ name, line, want string }
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var l Line
-			ok := l.Parse([]byte(c.line), f)
+			ok := l.Parse([]byte(c.line), f) == Whole
 			if !ok || c.want == "" {
 				if ok != (c.want != "") {
 					t.Fatalf("Parse(%s) = %v, %v", c.line, ok, offered(&l))
@@ -266,7 +266,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		for format := range Format(len(formatNames)) {
 			var l Line
-			if !l.Parse([]byte(line), format) {
+			if l.Parse([]byte(line), format) != Whole {
 				continue
 			}
 			for f, v := range offered(&l) {
@@ -307,7 +307,7 @@ func BenchmarkParse(b *testing.B) {
 			buf := make([]byte, len(c.line))
 			for b.Loop() {
 				copy(buf, c.line)
-				if !l.Parse(buf, Auto) {
+				if l.Parse(buf, Auto) != Whole {
 					b.Fatal("unreadable")
 				}
 			}

@@ -14,15 +14,15 @@ const maxStamp = 64
 //	"referer" "user agent"
 //
 // The user may hold blanks and brackets, and ident and user may be missing.
-func (l *Line) parseCLF(b []byte, later bool) bool {
+func (l *Line) parseCLF(b []byte, later bool) Fault {
 	space := bytes.IndexByte(b, ' ')
 	if space < 0 || !l.setAddress(b[:space]) {
-		return false
+		return NoAddress
 	}
 	b = b[space:]
 	names, b, ok := l.cutTime(b)
 	if !ok {
-		return false
+		return NoTime
 	}
 	if len(names) > 0 {
 		if _, user, ok := bytes.Cut(names[1:], []byte(" ")); ok {
@@ -30,42 +30,49 @@ func (l *Line) parseCLF(b []byte, later bool) bool {
 		}
 	}
 	request, b, ok := cutQuoted(b)
-	if !ok || !l.setRequest(undoEscapes(request)) || len(b) == 0 || b[0] != ' ' {
-		return false
+	if !ok || !l.setRequest(undoEscapes(request)) {
+		return NoRequest
 	}
 	status, b := cutWord(b)
 	if !l.setStatus(status) {
-		return false
+		return NoStatus
+	}
+	size, b := cutWord(b)
+	if l.costField == CostBytes {
+		l.costText = size
 	}
 	if later {
-		_, b = cutWord(b)
 		referer, b, _ := cutQuoted(b)
 		agent, _, _ := cutQuoted(b)
 		l.set(Referer, undoEscapes(referer))
 		l.set(UserAgent, undoEscapes(agent))
 	}
-	return true
+	return Whole
 }
 
 // cutTime finds the first " [time]" in b before a quote, keeps its time and
 // returns what is before and after it.
 func (l *Line) cutTime(b []byte) (before, after []byte, ok bool) {
-	for at := 0; ; at += 2 {
-		next := bytes.Index(b[at:], []byte(" ["))
+	for at := 1; at < len(b); at++ {
+		next := bytes.IndexByte(b[at:], '[')
 		if next < 0 {
 			return nil, nil, false
 		}
 		at += next
-		stamp := b[at+2 : min(at+2+maxStamp, len(b))]
+		if b[at-1] != ' ' {
+			continue
+		}
+		stamp := b[at+1 : min(at+1+maxStamp, len(b))]
 		end := bytes.IndexByte(stamp, ']')
 		if end < 0 {
 			continue
 		}
-		after = b[at+2+end+1:]
-		if l.Time, ok = parseTime(stamp[:end]); ok && bytes.HasPrefix(after, []byte(` "`)) {
-			return b[:at], after, true
+		after = b[at+1+end+1:]
+		if l.Time, ok = l.stamps.parse(stamp[:end]); ok && bytes.HasPrefix(after, []byte(` "`)) {
+			return b[:at-1], after, true
 		}
 	}
+	return nil, nil, false
 }
 
 // cutWord returns the word after the blank that b begins with, and the rest.

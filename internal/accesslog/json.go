@@ -8,6 +8,7 @@ const (
 	requestPart
 	targetPart // the target by itself; the path is then read out of it
 	headersPart
+	costPart
 	partCount
 )
 
@@ -17,19 +18,21 @@ const (
 type draft struct {
 	parts [partCount]value
 	ranks [partCount]uint8
+	cost  string // the member that says what the line is worth; empty for none
 }
 
 // parseJSON reads a line that is one JSON object.
-func (l *Line) parseJSON(b []byte) bool {
+func (l *Line) parseJSON(b []byte) Fault {
 	s := scanner{rest: b}
 	s.space()
 	v, ok := s.value(0)
 	s.space()
 	if !ok || v.kind != object || len(s.rest) > 0 {
-		return false
+		return NoObject
 	}
-	var d draft
+	d := draft{cost: l.costField}
 	d.gather(v.text, meaning)
+	d.cost = "" // what clients send is below, and must not be it
 	if v := d.parts[requestPart]; v.kind == object {
 		d.gather(v.text, meaning)
 	}
@@ -55,6 +58,9 @@ func (d *draft) gather(object []byte, meaning func(name []byte) (part int, rank 
 		v, _ := s.value(0)
 		if v.kind == array {
 			v = first(v.text)
+		}
+		if d.cost != "" && v.scalar() && d.isCost(name) {
+			d.parts[costPart] = v
 		}
 		part, rank := meaning(name)
 		if rank > 0 && v.kind != nothing && (d.ranks[part] == 0 || rank <= d.ranks[part]) {
@@ -171,21 +177,31 @@ func headerMeaning(name []byte) (part int, rank uint8) {
 }
 
 // fill makes a line of the draft.
-func (d *draft) fill(l *Line) bool {
+func (d *draft) fill(l *Line) Fault {
 	for _, f := range [...]Field{Host, User, UserAgent, Referer} {
 		if d.parts[f].scalar() {
 			l.set(f, d.parts[f].decoded())
 		}
 	}
 	when, from, status := d.parts[timePart], d.parts[RemoteAddress], d.parts[Status]
-	if !when.scalar() || from.kind != text || !status.scalar() {
-		return false
+	if from.kind != text || !l.setAddress(from.decoded()) {
+		return NoAddress
+	}
+	if !when.scalar() {
+		return NoTime
 	}
 	var ok bool
-	if l.Time, ok = parseTime(when.decoded()); !ok {
-		return false
+	if l.Time, ok = l.stamps.parse(when.decoded()); !ok {
+		return NoTime
 	}
-	return l.setAddress(from.decoded()) && l.setStatus(status.decoded()) && d.fillRequest(l)
+	if !d.fillRequest(l) {
+		return NoRequest
+	}
+	if !status.scalar() || !l.setStatus(status.decoded()) {
+		return NoStatus
+	}
+	l.costText = d.parts[costPart].text
+	return Whole
 }
 
 // fillRequest makes the request of a whole request line, unless its parts are

@@ -51,19 +51,17 @@ func naive(slack weir.Instant, times []weir.Instant) (out []event, late int64) {
 	return out, late
 }
 
-// naiveBounded holds a list, takes the first of the oldest, and never more than
-// most.
-func naiveBounded(slack weir.Instant, most int, times []weir.Instant) (out []event, late, early int64) {
+// naiveBounded holds a sorted list, and when that is longer than most it lets
+// all go that are in one slot with the oldest.
+func naiveBounded(slack, width weir.Instant, most int, times []weir.Instant) (out []event, late, early int64) {
 	var list []event
+	slot := func(at weir.Instant) int64 { return int64(math.Floor(float64(at) / float64(width))) }
 	newest, floor := weir.Instant(math.MinInt64/2), weir.Instant(math.MinInt64)
-	release := func() event {
-		i := slices.IndexFunc(list, func(e event) bool {
-			return !slices.ContainsFunc(list, func(o event) bool { return o.at < e.at })
-		})
-		e := list[i]
-		list = slices.Delete(list, i, i+1)
-		out = append(out, e)
-		return e
+	release := func(goes func(at weir.Instant) bool) (n int64) {
+		for ; len(list) > 0 && goes(list[0].at); n++ {
+			out, list = append(out, list[0]), list[1:]
+		}
+		return n
 	}
 	for turn, at := range times {
 		newest = max(newest, at)
@@ -71,26 +69,27 @@ func naiveBounded(slack weir.Instant, most int, times []weir.Instant) (out []eve
 			at = newest
 			late++
 		}
+		due := func(at weir.Instant) bool { return weir.Instant(slot(at)+1)*width-1 <= newest-slack }
+		release(due)
 		list = append(list, event{at, turn})
-		for slices.ContainsFunc(list, func(e event) bool { return e.at <= newest-slack }) {
-			release()
-		}
-		if len(list) > most {
-			early++
-			floor = release().at
+		slices.SortStableFunc(list, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+		release(due)
+		for len(list) > most {
+			oldest := slot(list[0].at)
+			early += release(func(at weir.Instant) bool { return slot(at) == oldest })
+			floor = out[len(out)-1].at
 		}
 	}
-	for len(list) > 0 {
-		release()
-	}
+	release(func(weir.Instant) bool { return true })
 	return out, late, early
 }
 
 func TestReorderIsStableSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		times := drawTimes(t)
-		want, late := naive(100, times)
-		r := newReorder[int](100*time.Microsecond, math.MaxInt, math.MaxInt)
+		slack := rapid.SampledFrom([]int64{100, 239, 360, 1000}).Draw(t, "slack")
+		want, late := naive(weir.Instant(slack), times)
+		r := newReorder[int](time.Duration(slack)*time.Microsecond, math.MaxInt, math.MaxInt)
 		got := reordered(r, times)
 		if !slices.Equal(got, want) || r.Late != late || r.Early != 0 {
 			t.Fatalf("%v:\n got %v, %d late, %d early\nwant %v, %d late", times, got, r.Late, r.Early, want, late)
@@ -101,8 +100,9 @@ func TestReorderIsStableSort(t *testing.T) {
 func TestReorderBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		times, most := drawTimes(t), rapid.IntRange(0, 8).Draw(t, "most")
-		want, late, early := naiveBounded(100, most, times)
-		r := newReorder[int](100*time.Microsecond, most, math.MaxInt)
+		slack := weir.Instant(rapid.SampledFrom([]int64{100, 239, 360, 1000}).Draw(t, "slack"))
+		r := newReorder[int](time.Duration(slack)*time.Microsecond, most, math.MaxInt)
+		want, late, early := naiveBounded(slack, r.width, most, times)
 		if rapid.Bool().Draw(t, "by bytes") {
 			r.maxHeld, r.maxBytes = math.MaxInt, most
 		}

@@ -26,6 +26,25 @@ func parseTime(b []byte) (weir.Instant, bool) {
 	return parseEpoch(b)
 }
 
+// lastStamp is the time that was read last: in most logs many lines have the
+// same.
+type lastStamp struct {
+	text [maxStamp]byte
+	n    int
+	at   weir.Instant
+}
+
+func (l *lastStamp) parse(b []byte) (weir.Instant, bool) {
+	if l.n > 0 && string(b) == string(l.text[:l.n]) {
+		return l.at, true
+	}
+	at, ok := parseTime(b)
+	if ok && len(b) <= len(l.text) {
+		l.n, l.at = copy(l.text[:], b), at
+	}
+	return at, ok
+}
+
 // stamp is the rest of a time that is being read.
 type stamp struct {
 	rest []byte

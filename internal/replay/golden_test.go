@@ -21,7 +21,7 @@ func TestExamples(t *testing.T) {
 	for _, json := range []bool{true, false} {
 		var got bytes.Buffer
 		o := Options{Rules: "../../examples/rules.yaml", Log: "../../examples/access.log", JSON: json}
-		if err := Run(t.Context(), o, &got, nil); err != nil {
+		if err := Run(t.Context(), o, &got); err != nil {
 			t.Fatal(err)
 		}
 		if json {
@@ -49,7 +49,7 @@ func TestApache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Log(t.Context(), set, accesslog.NewReader(log, accesslog.Auto), "")
+	report, err := Log(t.Context(), Question{Rules: set}, accesslog.NewReader(log, accesslog.Auto, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

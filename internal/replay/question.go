@@ -17,8 +17,10 @@ const MaxQuestions = 1000
 // question is one key path of a domain: a descriptor to be asked about each
 // line that has all of its fields.
 type question struct {
-	fields  []accesslog.Field // one for each entry
-	request rules.Request
+	domain     string
+	fields     []accesslog.Field // one for each entry
+	columns    []int             // where a request has their values
+	descriptor rules.Descriptor
 }
 
 // questionsOf is the key paths of rules, each once, in the order of the rules.
@@ -97,23 +99,28 @@ func fits(pattern, text string) bool {
 }
 
 func newQuestion(domain string, fields []accesslog.Field) question {
-	q := question{fields: fields, request: rules.Request{Domain: domain}}
-	d := rules.Descriptor{Cost: 1}
+	q := question{domain: domain, fields: fields}
 	for _, f := range fields {
-		d.Entries = append(d.Entries, rules.Entry{Key: f.String()})
+		q.descriptor.Entries = append(q.descriptor.Entries, rules.Entry{Key: f.String()})
 	}
-	q.request.Descriptors = []rules.Descriptor{d}
 	return q
+}
+
+// look tells the question in which order requests have their values.
+func (q *question) look(order []accesslog.Field) {
+	for _, f := range q.fields {
+		q.columns = append(q.columns, slices.Index(order, f))
+	}
 }
 
 // fill asks the question about r. It is false when r lacks a field.
 func (q *question) fill(r *request) bool {
-	entries := q.request.Descriptors[0].Entries
-	for i, f := range q.fields {
-		if r.values[f] == "" {
+	for i, c := range q.columns {
+		v := r.values[c]
+		if v == "" {
 			return false
 		}
-		entries[i].Value = r.values[f]
+		q.descriptor.Entries[i].Value = v
 	}
 	return true
 }

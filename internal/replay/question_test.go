@@ -24,7 +24,7 @@ func TestTooManyQuestions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = newPlayer(set, "")
+		_, err = newPlayer(Question{Rules: set})
 		if _, input := errors.AsType[*InputError](err); input == c.ok || err != nil && !input {
 			t.Errorf("%s: error %v", c.name, err)
 		}

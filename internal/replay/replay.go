@@ -2,211 +2,142 @@
 // own time, and reports what they would have done.
 //
 // Every rule whose keys a line has is asked, whatever the others say: one key
-// path, such as path and then remote_address, is one descriptor of cost 1, and
-// is asked once for each line that has all its fields. Limits of one descriptor
-// are charged together or not at all, as in production.
+// path, such as path and then remote_address, is one descriptor, and is asked
+// once for each line that has all its fields. Limits of one descriptor are
+// charged together or not at all, as in production.
 package replay
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/accesslog"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
 
-const (
-	// checkEvery is how many lines are decided between two looks at the context.
-	checkEvery = 1024
-	// maxStates is how many states the store keeps of each rule: twice MaxKeys,
-	// as it doesn't spread them quite evenly. States that it has to give up are
-	// reported.
-	maxStates = 2 * MaxKeys
-)
+// Question is what to ask about a log.
+type Question struct {
+	Rules   *rules.Set
+	Against *rules.Set // other rules for the same requests; nil for none
+	Domain  string     // whose rules are asked; empty for all
+	Costs   bool       // a line is worth its accesslog.Line.Cost; else 1
+}
 
-// Log asks the rules of a domain, or of all when it is empty, about the lines
-// of a log. The error is an *InputError when there is no such domain.
-func Log(ctx context.Context, set *rules.Set, log *accesslog.Reader, domain string) (*Report, error) {
-	p, err := newPlayer(set, domain)
+// Log asks rules about the lines of a log. The error is an *InputError when
+// there is no such domain, and the log's when that can't be read.
+func Log(ctx context.Context, q Question, log *accesslog.Reader) (*Report, error) {
+	p, err := newPlayer(q)
 	if err != nil {
 		return nil, err
 	}
-	for n := 0; ; n++ {
-		if n%checkEvery == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		line, err := log.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		r, size := p.keep(line)
-		p.order.Push(line.Time, size, r)
-		if err := p.decideDue(ctx); err != nil {
-			return nil, err
-		}
-	}
-	p.order.End()
-	if err := p.decideDue(ctx); err != nil {
+	p.feed.log = log
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go p.feed.run(reading)
+	if err := p.play(ctx); err != nil {
 		return nil, err
 	}
-	return p.report(log.Skipped), nil
+	return p.report(), nil
 }
 
 // player asks the rules about one line after the other.
 type player struct {
-	set       *rules.Set
-	store     *logStore
-	limiter   *rules.Limiter
-	questions []question
-	fields    []accesslog.Field // that the questions are about
-	tallies   []*tally          // in the order of the files
-	byRule    map[*rules.Rule]*tally
+	feed  feed
+	order *accesslog.Reorder[request]
+	judge *judge
 
-	order    *accesslog.Reorder[*request]
-	free     []*request // to be used again
-	text     []byte     // likewise
+	against *judge // nil for none
+	differs *difference
+
 	lines    int64
-	tooLong  int64
 	from, to weir.Instant
 }
 
-// request is what is kept of a line: the fields that questions are about.
-type request struct {
-	values [accesslog.FieldCount]string
-}
-
-// logStore is a store whose time is the log's.
-type logStore struct {
-	*memstore.Store
-
-	now weir.Instant
-}
-
-// Take decides the asks at the time of the line.
-func (s *logStore) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeAt(s.now, asks, out)
-}
-
-func newPlayer(set *rules.Set, domain string) (*player, error) {
-	if domain != "" && !slices.Contains(set.Domains(), domain) {
-		return nil, &InputError{fmt.Errorf("the rules have no domain %q, but %q", domain, set.Domains())}
+func newPlayer(q Question) (*player, error) {
+	p := &player{
+		feed:  feed{costs: q.Costs, lines: make(chan []entry, maxBatches)},
+		order: accesslog.NewReorder[request](),
 	}
-	asked := slices.DeleteFunc(set.Rules(), func(r *rules.Rule) bool { return domain != "" && r.Domain != domain })
-	questions, err := questionsOf(asked)
-	if err != nil {
+	var err error
+	if p.judge, err = newJudge(q.Rules, q.Domain); err != nil {
 		return nil, err
 	}
-	store := &logStore{Store: memstore.New(memstore.Options{MaxKeys: maxStates})}
-	p := &player{
-		set: set, store: store, limiter: rules.NewLimiter(store, set),
-		questions: questions, fields: fieldsOf(questions),
-		byRule: map[*rules.Rule]*tally{}, order: accesslog.NewReorder[*request](),
+	questions := p.judge.questions
+	if q.Against != nil {
+		if p.against, err = newJudge(q.Against, q.Domain); err != nil {
+			return nil, err
+		}
+		questions = slices.Concat(questions, p.against.questions)
+		p.differs = new(difference)
 	}
-	room := &bounds{keys: MaxKeys, nameBytes: MaxNameBytes}
-	for _, r := range asked {
-		t := newTally(r, room)
-		p.tallies = append(p.tallies, t)
-		p.byRule[r] = t
+	p.feed.fields = fieldsOf(questions)
+	p.judge.look(p.feed.fields)
+	if p.against != nil {
+		p.against.look(p.feed.fields)
 	}
 	return p, nil
 }
 
-// keep copies what questions need of a line, and says how large it is. A value
-// longer than rules may be asked about is left out.
-func (p *player) keep(line *accesslog.Line) (*request, int) {
-	r := new(request)
-	if last := len(p.free) - 1; last >= 0 {
-		r, p.free = p.free[last], p.free[:last]
+// play decides all lines of the feed. It waits for no line when ctx is done.
+func (p *player) play(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case batch, more := <-p.feed.lines:
+			if !more && p.feed.err != nil {
+				return p.feed.err
+			}
+			if !more {
+				p.order.End()
+				return p.decideDue()
+			}
+			for i := range batch {
+				p.order.Push(batch[i].at, batch[i].size, batch[i].request)
+				if err := p.decideDue(); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	p.text = p.text[:0]
-	for _, f := range p.fields {
-		p.text = append(p.text, usable(line.Value(f))...)
-	}
-	rest, long := string(p.text), false
-	for _, f := range p.fields {
-		v := line.Value(f)
-		n := len(usable(v))
-		r.values[f], rest = rest[:n], rest[n:]
-		long = long || n < len(v)
-	}
-	if long {
-		p.tooLong++
-	}
-	return r, len(p.text)
-}
-
-// usable is v unless a door would refuse it for its length.
-func usable(v []byte) []byte {
-	if len(v) > rules.MaxWord {
-		return nil
-	}
-	return v
 }
 
 // decideDue decides the lines that no older one can come before.
-func (p *player) decideDue(ctx context.Context) error {
+func (p *player) decideDue() error {
 	for at, r, ok := p.order.Pop(); ok; at, r, ok = p.order.Pop() {
 		if p.lines == 0 {
 			p.from = at
 		}
 		p.lines++
-		p.to, p.store.now = at, at
-		for i := range p.questions {
-			if err := p.ask(ctx, &p.questions[i], r); err != nil {
-				return err
-			}
+		p.to = at
+		if err := p.judge.decide(at, &r); err != nil {
+			return err
 		}
-		p.free = append(p.free, r)
-	}
-	return nil
-}
-
-// ask asks one question about a line, if the line has all of its fields.
-func (p *player) ask(ctx context.Context, q *question, r *request) error {
-	if !q.fill(r) {
-		return nil
-	}
-	d := &q.request.Descriptors[0]
-	met, key := p.set.Match(q.request.Domain, d)
-	if len(met) == 0 {
-		return nil
-	}
-	if met[0].Unlimited {
-		p.byRule[met[0]].count(p.store.now, weir.Allowed, key, nil)
-		return nil
-	}
-	answer, err := p.limiter.Check(ctx, &q.request)
-	if err != nil {
-		return err
-	}
-	name := func() string { return keyName(p.set, met[0], d) }
-	for i := range answer.Decisions {
-		decision := &answer.Decisions[i]
-		p.byRule[decision.Rule].count(p.store.now, decision.Outcome, key, name)
+		if p.against == nil {
+			continue
+		}
+		if err := p.against.decide(at, &r); err != nil {
+			return err
+		}
+		p.differs.compare(at, p.judge, p.against)
 	}
 	return nil
 }
 
 // report is what was counted.
-func (p *player) report(skipped int64) *Report {
-	stats := p.store.Stats()
-	report := &Report{Log: LogReport{
-		Lines: p.lines, Skipped: skipped, Late: p.order.Late, Early: p.order.Early,
-		TooLong: p.tooLong, Forgotten: stats.Evicted + stats.Overflow,
+func (p *player) report() *Report {
+	log := p.feed.log
+	report := &Report{Rules: p.judge.report(), Log: LogReport{
+		Lines: p.lines, Skipped: log.Skipped, Late: p.order.Late, Early: p.order.Early,
+		TooLong: p.feed.tooLong, Costless: p.feed.refused, Forgotten: p.judge.forgotten(), Damaged: log.Damaged,
 	}}
 	if p.lines > 0 {
 		report.Log.From, report.Log.To = new(Time(p.from)), new(Time(p.to))
 	}
-	for _, t := range p.tallies {
-		report.Rules = append(report.Rules, t.report())
+	if p.against != nil {
+		report.Log.Forgotten += p.against.forgotten()
+		report.WhatIf = p.differs.report(p.judge, p.against)
 	}
 	return report
 }

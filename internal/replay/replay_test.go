@@ -25,7 +25,7 @@ func play(t *testing.T, descriptors, log string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Log(t.Context(), set, accesslog.NewReader(strings.NewReader(log), accesslog.Auto), "")
+	report, err := Log(t.Context(), Question{Rules: set}, accesslog.NewReader(strings.NewReader(log), accesslog.Auto, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func BenchmarkLog(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Log(b.Context(), set, accesslog.NewReader(bytes.NewReader(log.Bytes()), accesslog.Auto), ""); err != nil {
+				if _, err := Log(b.Context(), Question{Rules: set}, accesslog.NewReader(bytes.NewReader(log.Bytes()), accesslog.Auto, "")); err != nil {
 					b.Fatal(err)
 				}
 			}

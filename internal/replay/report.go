@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/accesslog"
 )
 
 // Report is what rules did to the requests of a log.
 type Report struct {
-	Rules []RuleReport // in the order of their files
-	Log   LogReport
+	Rules  []RuleReport // in the order of their files
+	WhatIf *WhatIf      // nil when rules were not compared
+	Log    LogReport
 }
 
 // RuleReport is what one rule did. Its JSON is the contract's, to the member;
@@ -28,6 +30,8 @@ type RuleReport struct {
 	// tells that there were more than could be kept.
 	Keys     int64 `json:"keys"`
 	KeysMore bool  `json:"-"`
+	// KeysDenied is how many of them were denied at least once.
+	KeysDenied int64 `json:"-"`
 	// FirstDenied is when the rule denied first, nil for never.
 	FirstDenied *Time `json:"first_denied"`
 	// TopDenied are the keys with the most denials, at most TopKeys of them;
@@ -56,6 +60,10 @@ type LogReport struct {
 	// TooLong counts lines with a value that no rule was asked about, because a
 	// request with it would be refused: it is longer than rules.MaxWord.
 	TooLong int64 `json:"-"`
+	// Costless counts lines without a usable cost, that no rule was asked about.
+	Costless int64 `json:"-"`
+	// Damaged are the first of the skipped lines.
+	Damaged []accesslog.Damaged `json:"-"`
 	// Forgotten counts states that were given up for want of room: some denied
 	// requests may then have been allowed, or the other way round.
 	Forgotten int64 `json:"-"`
@@ -71,17 +79,22 @@ func (t Time) String() string { return weir.Instant(t).Time().Format(time.RFC333
 // MarshalText is the time as text.
 func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// WriteJSON writes a line for each rule, and one for the log.
+// WriteJSON writes a line for each rule, what differs if rules were compared,
+// and a line for the log.
 func (r *Report) WriteJSON(to io.Writer) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)
+	var lines []any
 	for i := range r.Rules {
-		if err := e.Encode(&r.Rules[i]); err != nil {
+		lines = append(lines, &r.Rules[i])
+	}
+	if r.WhatIf != nil {
+		lines = append(lines, r.WhatIf.lines()...)
+	}
+	for _, line := range append(lines, &r.Log) {
+		if err := e.Encode(line); err != nil {
 			return fmt.Errorf("write report: %w", err)
 		}
-	}
-	if err := e.Encode(&r.Log); err != nil {
-		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
 }

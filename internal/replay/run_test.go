@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir/internal/accesslog"
 )
@@ -63,11 +64,13 @@ func TestRun(t *testing.T) {
 		{"no line is readable", Options{Rules: folder, Log: "none", Domain: "b"}, "b/path 0", true, nil},
 		{"wrong format", Options{Rules: folder, Log: "log", Domain: "b", Format: accesslog.JSON}, "b/path 0", true, nil},
 		{"damaged on the way", Options{Rules: folder, Log: "broken.gz"}, "", true, io.ErrUnexpectedEOF},
+		{"no such rules to compare with", Options{Rules: folder, Against: "nowhere", Log: "log"}, "", true, nil},
+		{"no such cost in the format", Options{Rules: folder, Log: "log", Format: accesslog.Combined, Cost: "tokens"}, "", true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Log, c.o.JSON = filepath.Join(logs, c.o.Log), true
 			var out bytes.Buffer
-			err := Run(t.Context(), c.o, &out, nil)
+			err := Run(t.Context(), c.o, &out)
 			_, input := errors.AsType[*InputError](err)
 			if input != c.input || c.err != nil && !errors.Is(err, c.err) || err != nil && !c.input && c.err == nil {
 				t.Fatalf("error %v", err)
@@ -92,12 +95,13 @@ func TestRunTellsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	var done int64
-	err = Run(t.Context(), Options{Rules: "../../examples/rules.yaml", Log: "../../examples/access.log"}, io.Discard, func(now, total int64) {
+	progress := func(now, total int64) {
 		if now < done || total != info.Size() {
 			t.Errorf("%d of %d after %d", now, total, done)
 		}
 		done = now
-	})
+	}
+	err = Run(t.Context(), Options{Rules: "../../examples/rules.yaml", Log: "../../examples/access.log", Progress: progress}, io.Discard)
 	if err != nil || done != info.Size() {
 		t.Errorf("%d of %d bytes done, %v", done, info.Size(), err)
 	}
@@ -107,12 +111,20 @@ func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	o := Options{Rules: "../../examples/rules.yaml", Log: "../../examples/access.log"}
-	if err := Run(ctx, o, io.Discard, nil); !errors.Is(err, context.Canceled) {
+	if err := Run(ctx, o, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	// Nor does it wait for a log that says nothing.
+	silent, end := io.Pipe()
+	defer end.Close()
+	waiting, leave := context.WithTimeout(t.Context(), time.Millisecond)
+	defer leave()
+	if err := Run(waiting, Options{Rules: o.Rules, Log: "-", Stdin: silent}, io.Discard); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 	full := errors.New("the disk is full")
 	for _, o.JSON = range []bool{false, true} {
-		if err := Run(t.Context(), o, failing{full}, nil); !errors.Is(err, full) {
+		if err := Run(t.Context(), o, failing{full}); !errors.Is(err, full) {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -17,24 +18,9 @@ const maxShown = 60
 // WriteText writes the report for people.
 func (r *Report) WriteText(to io.Writer) error {
 	var b strings.Builder
-	rules := table{rows: [][]string{{"RULE", "LIMIT", "ASKED", "ALLOWED", "DENIED", "IMPOSSIBLE", "KEYS", "FIRST DENIED"}}, from: 2, to: 7}
-	for i := range r.Rules {
-		rules.rows = append(rules.rows, r.Rules[i].cells())
-	}
-	rules.write(&b)
-	denied := table{rows: [][]string{{"DENIED MOST", "KEY", "DENIED"}}, from: 2, to: 3}
-	for i := range r.Rules {
-		for j, k := range r.Rules[i].TopDenied {
-			name := ""
-			if j == 0 {
-				name = shown(r.Rules[i].Rule)
-			}
-			denied.rows = append(denied.rows, []string{name, shown(k.Key), strconv.FormatInt(k.Denied, 10)})
-		}
-	}
-	if len(denied.rows) > 1 {
-		b.WriteByte('\n')
-		denied.write(&b)
+	writeRules(&b, r.Rules)
+	if r.WhatIf != nil {
+		r.WhatIf.write(&b, &r.Log)
 	}
 	b.WriteByte('\n')
 	r.Log.write(&b)
@@ -42,6 +28,25 @@ func (r *Report) WriteText(to io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// writeRules writes what rules did, and whom they denied most.
+func writeRules(b *strings.Builder, all []RuleReport) {
+	sums := table{rows: [][]string{{"RULE", "LIMIT", "ASKED", "ALLOWED", "DENIED", "IMPOSSIBLE", "KEYS", "FIRST DENIED"}}, from: 2, to: 7}
+	denied := table{rows: [][]string{{"DENIED MOST", "KEY", "DENIED"}}, from: 2, to: 3}
+	for i := range all {
+		sums.rows = append(sums.rows, all[i].cells())
+		name := shown(all[i].Rule)
+		for _, k := range all[i].TopDenied {
+			denied.rows = append(denied.rows, []string{name, shown(k.Key), strconv.FormatInt(k.Denied, 10)})
+			name = ""
+		}
+	}
+	sums.write(b)
+	if len(denied.rows) > 1 {
+		b.WriteByte('\n')
+		denied.write(b)
+	}
 }
 
 func (r *RuleReport) cells() []string {
@@ -71,6 +76,12 @@ func (l *LogReport) write(b *strings.Builder) {
 	b.WriteByte('\n')
 	if l.Skipped > 0 {
 		fmt.Fprintf(b, "%s skipped: no address, time, request or status could be read\n", lines(l.Skipped))
+		for _, d := range l.Damaged {
+			fmt.Fprintf(b, "  line %d: %v\n", d.Line, d.Fault)
+		}
+		if more := l.Skipped - int64(len(l.Damaged)); more > 0 {
+			fmt.Fprintf(b, "  and %d more\n", more)
+		}
 	}
 	if l.Late > 0 {
 		fmt.Fprintf(b, "%s too late to be put in order: decided at the newest time so far\n", lines(l.Late))
@@ -80,6 +91,9 @@ func (l *LogReport) write(b *strings.Builder) {
 	}
 	if l.TooLong > 0 {
 		fmt.Fprintf(b, "%s with a value over %d bytes: rules were not asked about it\n", lines(l.TooLong), rules.MaxWord)
+	}
+	if l.Costless > 0 {
+		fmt.Fprintf(b, "%s without a cost from 0 to %d: rules were not asked about it\n", lines(l.Costless), weir.MaxCount)
 	}
 	if l.Forgotten > 0 {
 		fmt.Fprintf(b, "%d states given up for want of room: take the numbers as estimates\n", l.Forgotten)

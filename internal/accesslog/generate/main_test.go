@@ -32,7 +32,7 @@ func TestExampleIsAsDescribed(t *testing.T) {
 	if log.Len() >= 1_000_000 {
 		t.Errorf("the log has %d bytes", log.Len())
 	}
-	r, lines := accesslog.NewReader(&log, accesslog.Auto), 0
+	r, lines := accesslog.NewReader(&log, accesslog.Auto, ""), 0
 	for ; ; lines++ {
 		if _, err := r.Next(); errors.Is(err, io.EOF) {
 			break
