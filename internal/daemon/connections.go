@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"cmp"
+	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,7 +55,7 @@ type bounded struct {
 	leaving atomic.Bool
 	metrics connectionMetrics
 	gate    *overload.Gate     // nil: there is none
-	left    prometheus.Counter // with a gate: those whose clients had given up
+	left    prometheus.Counter // with a gate: those whose clients have given up
 	silent  time.Duration      // for how long, to lose its place
 
 	mu   sync.Mutex
@@ -89,26 +91,25 @@ func (l *bounded) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// next waits for a connection. While there is a limit it passes over those whose
+// next waits for a connection. While work waits, it passes over those whose
 // clients have given up: the others behind them would have to as well.
 func (l *bounded) next() (net.Conn, error) {
 	for {
+		// While there are any, Accept never waits, and its goroutine would go on for
+		// 10 ms before those that were accepted have their turn.
+		runtime.Gosched()
 		c, err := l.Listener.Accept()
-		if err != nil || l.gate == nil || l.gate.Limit() == 0 {
-			return c, err
-		}
-		left, full := gone(c), l.gate.Full()
 		switch {
-		case full && left:
-			time.Sleep(overload.Gone)
-		case full:
+		case err != nil || l.gate == nil || !l.gate.Late():
+			return c, err
+		case gone(c):
+			l.left.Inc()
+			_ = c.Close() // nobody is there
+			continue
+		case l.gate.Full():
 			time.Sleep(overload.Newcomer)
 		}
-		if !left {
-			return c, nil
-		}
-		l.left.Inc()
-		_ = c.Close() // nobody is there
+		return c, nil
 	}
 }
 
@@ -197,10 +198,16 @@ type slot struct {
 
 func (s *slot) hear() { s.heard.Store(time.Now().UnixNano()) }
 
-// Read is that of net.Conn.
+// Read is that of net.Conn. While work waits, what a client has asked that has
+// given up meanwhile is not read: nothing is charged for it, and to answer it
+// would make others wait until they give up.
 func (s *slot) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	s.hear()
+	if l := s.listener; err == nil && l.gate != nil && l.gate.Late() && gone(s.Conn) {
+		l.left.Inc()
+		return 0, io.EOF
+	}
 	return n, err
 }
 

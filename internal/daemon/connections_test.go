@@ -175,8 +175,8 @@ func (p *prepared) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// TestGone: while there is a limit, connections whose clients have given up are
-// passed over and closed.
+// TestGone: while work waits, connections whose clients have given up are passed
+// over and closed, and what they have asked is not read.
 func TestGone(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells whether a client has left")
@@ -201,11 +201,14 @@ func TestGone(t *testing.T) {
 	if gone(left) {
 		t.Error("a client that is there has left")
 	}
+	if _, err := io.WriteString(client, "asks"); err != nil {
+		t.Fatal(err)
+	}
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := left.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // until it is known
-		t.Fatal(err)
+	for !gone(left) { // what is closed here is known there in a moment
+		time.Sleep(time.Millisecond)
 	}
 	gate, counter := new(overload.Gate), prometheus.NewCounter(prometheus.CounterOpts{Name: "left"})
 	next := func(want net.Conn, passed float64) {
@@ -217,8 +220,18 @@ func TestGone(t *testing.T) {
 		}
 	}
 	next(left, 0)
-	gate.SetLimit(1)
-	next(here, 1)
+	read := func() (int, error) {
+		s := &slot{Conn: left, listener: &bounded{gate: gate, left: counter}}
+		return s.Read(make([]byte, 1))
+	}
+	if n, err := read(); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	gate.SetLate(true)
+	if n, err := read(); n != 0 || !errors.Is(err, io.EOF) {
+		t.Error(n, err)
+	}
+	next(here, 2)
 	if _, err := left.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection is open: %v", err)
 	}

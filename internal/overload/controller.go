@@ -16,6 +16,9 @@ const (
 	perConnection = 8
 	// unlimited is from where on there is no limit.
 	unlimited = 1 << 14
+	// unused is after how many intervals a limit goes that nobody comes up to:
+	// after 2 s, as clients that were refused are told to come back after one.
+	unused = 40
 )
 
 // controller finds how many calls in flight wait for target.
@@ -25,18 +28,24 @@ type controller struct {
 	// there is too much.
 	first    float64
 	standing bool // there is always a limit
+	idle     int  // intervals in which nobody came up to it
 }
 
 // tick takes what happened in an interval: how long work waited, how many
 // connections were in use, and how many calls are being decided. It returns the
 // limit, or 0.
 func (c *controller) tick(wait time.Duration, connections, deciding int64) int {
+	binds := c.standing || connections >= int64(c.limit)
+	c.idle++
+	if binds {
+		c.idle = 0
+	}
 	switch {
-	case c.limit == 0 && wait > lost:
+	case c.limit == 0 && wait > most:
 		c.limit = c.first
 	case wait > most:
 		c.limit *= max(0.25, float64(target)/float64(wait))
-	case wait < target/2:
+	case wait < target/2 && binds:
 		c.limit += c.limit / 8
 	}
 	floor := c.first // who is over the limit is refused
@@ -51,7 +60,7 @@ func (c *controller) tick(wait time.Duration, connections, deciding int64) int {
 	switch {
 	case c.standing:
 		c.limit = min(c.limit, ceiling)
-	case c.limit > unlimited:
+	case c.limit > unlimited || c.idle >= unused:
 		c.limit = 0
 	}
 	return int(c.limit)

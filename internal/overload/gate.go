@@ -11,21 +11,17 @@ import (
 )
 
 // How long work may wait. Envoy gives up after 20 ms unless told otherwise. When
-// work waits for half of that, a limit comes down, to a quarter. Who refuses, does
-// so where work waits for the whole.
+// work waits for half of that, a limit comes down, to a quarter. Where that does
+// not help, calls are refused when work waits for the whole.
 const (
 	target = 5 * time.Millisecond
 	most   = 10 * time.Millisecond
 	lost   = 20 * time.Millisecond
 )
 
-// How long a door that is full waits after each new connection, and after each
-// one whose client has left: to set one up costs more than an answer. Others wait
-// in the backlog.
-const (
-	Newcomer = 2 * time.Millisecond
-	Gone     = Newcomer / 16
-)
+// Newcomer is how long a door that is full waits after each new connection: to
+// set one up costs more than an answer. Others wait in the backlog.
+const Newcomer = 2 * time.Millisecond
 
 // Gate is one door's side. Its methods may be called at once by many. The zero
 // Gate is open.
@@ -35,6 +31,7 @@ type Gate struct {
 	Standing bool
 
 	limit  atomic.Int64 // of calls in flight; 0 is none
+	late   atomic.Bool
 	shut   atomic.Bool
 	epoch  atomic.Uint64
 	seats  atomic.Int64 // taken in this epoch
@@ -64,6 +61,10 @@ func (g *Gate) Share() int {
 
 // taken is how many connections are in use.
 func (g *Gate) taken() int64 { return max(g.seats.Load(), g.before.Load()) }
+
+// Late is whether work waits for longer than it should, so that it pays to ask
+// for each piece whether its caller still waits.
+func (g *Gate) Late() bool { return g.late.Load() || g.limit.Load() > 0 && !g.Standing }
 
 // Shut is whether work waits so long that no call should be taken up.
 func (g *Gate) Shut() bool { return g.shut.Load() }
@@ -106,6 +107,9 @@ func (g *Gate) Use(s *Seat) {
 		g.seats.Add(1)
 	}
 }
+
+// SetLate is whether work waits. Watcher does.
+func (g *Gate) SetLate(yes bool) { g.late.Store(yes) }
 
 // SetShut shuts the gate or opens it. Watcher does.
 func (g *Gate) SetShut(yes bool) { g.shut.Store(yes) }

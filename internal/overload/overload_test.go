@@ -29,7 +29,11 @@ func (s *server) run(offered float64, intervals int) (wait time.Duration, inFlig
 			}
 		}
 		wait = time.Duration(inFlight / s.can * float64(time.Second))
-		s.held = s.c.tick(wait, 4, 0)
+		connections := int64(inFlight) // of one call each
+		if s.c.standing {
+			connections = 4
+		}
+		s.held = s.c.tick(wait, connections, 0)
 	}
 	return wait, inFlight
 }
@@ -81,6 +85,26 @@ func TestStanding(t *testing.T) {
 	}
 	if got := grown(1, 5000); got != 10_000 {
 		t.Errorf("5000 calls that wait for a store: %d", got)
+	}
+}
+
+// TestUnused: a limit that nobody comes up to does not grow, and goes after 2 s.
+func TestUnused(t *testing.T) {
+	c := controller{first: perProcessor}
+	limit := c.tick(2*most, 5000, 0)
+	for i := range unused - 1 {
+		if limit = c.tick(0, perProcessor-1, 0); limit != perProcessor {
+			t.Fatalf("interval %d: limit %d", i, limit)
+		}
+	}
+	if grown := c.tick(0, perProcessor, 0); grown <= perProcessor {
+		t.Errorf("limit %d, and all of it is used", grown)
+	}
+	for range unused {
+		limit = c.tick(0, perProcessor, 0) // less than it has grown to
+	}
+	if limit != 0 {
+		t.Errorf("limit %d after 2 s", limit)
 	}
 }
 

@@ -95,6 +95,7 @@ func (w *Watcher) receive(in *os.File, start time.Time) {
 		wait := now - time.Duration(binary.LittleEndian.Uint64(stamp[:]))
 		w.wait.Store(int64(wait))
 		for _, g := range w.gates {
+			g.SetLate(wait > target)
 			// It opens later than it shuts, so that it does not flutter.
 			g.SetShut(g.Limit() == least && (wait > lost || wait > most && g.Shut()))
 		}

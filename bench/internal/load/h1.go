@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -92,15 +93,15 @@ func ClosedH1(address string, connections int, requests [][]byte, last time.Dura
 
 // Get asks for a path on a new connection, and fails when the answer is not 200
 // within a second.
-func Get(address, path string) error {
+func Get(address, path string) ([]byte, error) {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + address + path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Body.Close()
 	if r.StatusCode != http.StatusOK {
-		return errors.New(r.Status)
+		return nil, errors.New(r.Status)
 	}
-	return nil
+	return io.ReadAll(r.Body)
 }

@@ -15,8 +15,14 @@ type Open struct {
 	// in order. With the deadline, only calls are sent that are about to be given
 	// up.
 	Patience time.Duration
-	Bodies   [][]byte
-	Last     time.Duration
+	// Rest is how long a client waits, up to half less or more, before it opens an
+	// HTTP connection again that failed. What comes in the first Rest does not
+	// count: clients that all fail at once rest at once.
+	Rest   time.Duration
+	Bodies [][]byte
+	Last   time.Duration
+	// Counting is called when calls begin to count. Nil: nobody asks.
+	Counting func()
 }
 
 // Tally is what came of an open load. Latencies count from when a call was due.
@@ -27,6 +33,7 @@ type Tally struct {
 	Unsent  int64 // of them, those that had no stream in their patience
 	Expired int64 // of them, those that were given up on the way
 	Late    int64 // answers that came after the deadline
+	Dialled int64 // connections opened again
 	Refusal []time.Duration
 }
 
@@ -58,6 +65,7 @@ func (o *Open) H2() (*Tally, error) {
 			mu.Unlock()
 		})
 	}
+	o.counting()
 	start := time.Now()
 	o.send(conns, start, tally)
 	tally.Took = time.Since(start)
@@ -67,6 +75,12 @@ func (o *Open) H2() (*Tally, error) {
 	}
 	g.Wait()
 	return tally, nil
+}
+
+func (o *Open) counting() {
+	if o.Counting != nil {
+		o.Counting()
+	}
 }
 
 // send sends what is due at each tick. Each connection is a client of its own.

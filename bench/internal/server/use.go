@@ -8,16 +8,19 @@ import (
 	"time"
 )
 
-// Use measures, until what it returns is called, how many processors p uses, and
-// how many are used by neither p nor this process: what they use, p can't. Where
-// the system does not tell, they are 0.
-func Use(p *Process) func() (own, others float64) {
-	start, ours, mine, all := time.Now(), p.used(), self(), machine()
-	return func() (own, others float64) {
-		took := time.Since(start)
-		own = (p.used() - ours).Seconds() / took.Seconds()
-		rest := machine() - all - (p.used() - ours) - (self() - mine)
-		return own, max(rest.Seconds()/took.Seconds(), 0)
+// Usage is how many processors were used by the server, by this process, and by
+// neither: what others use, the server can't. Where the system does not tell,
+// it is 0.
+type Usage struct{ Server, Own, Others float64 }
+
+// Use measures until what it returns is called.
+func Use(p *Process) func() Usage {
+	start, server, own, all := time.Now(), p.used(), self(), machine()
+	return func() Usage {
+		took := time.Since(start).Seconds()
+		u := Usage{Server: (p.used() - server).Seconds() / took, Own: (self() - own).Seconds() / took}
+		u.Others = max((machine()-all).Seconds()/took-u.Server-u.Own, 0)
+		return u
 	}
 }
 
