@@ -34,6 +34,9 @@ func newBeliever(c *Contender, keys int) *believer {
 		s.Period = 0
 	}
 	s.CountDenied = false
+	if s.Mode == weir.Relaxed {
+		s.Mode = weir.Strict // believes the same, and says so in Remaining
+	}
 	l, err := s.Limit()
 	if err != nil {
 		panic(fmt.Sprintf("sim: %s with a larger count: %v", c.Limit, err)) // every count is fine with every other word
@@ -49,18 +52,22 @@ func (b *believer) believes(now weir.Instant, key int32) int64 {
 	return b.limit.Used(b.states[key], now)
 }
 
-// count counts what is asked.
-func (b *believer) count(now weir.Instant, key int32, cost int64) {
+// count counts what is asked, and says what was believed before.
+func (b *believer) count(now weir.Instant, key int32, cost int64) int64 {
 	if b.states[key] == nil {
 		b.states[key] = make(weir.State, b.limit.Words())
 	}
 	var d weir.Decision
-	b.states[key] = b.limit.Take(b.states[key], now, cost, &d)
-	if d.Charged || cost == 0 {
-		return
+	s := b.limit.Take(b.states[key], now, cost, &d)
+	b.states[key] = s
+	if d.Charged {
+		return b.most - d.Remaining - cost
 	}
-	a := weir.Ask{Limit: b.limit, Cost: cost, After: true} // beyond the largest count
-	d = b.limit.Decide(b.states[key], now, &a)
-	d.Charged = true
-	b.states[key] = b.limit.Commit(b.states[key], now, &a, &d)
+	before := b.limit.Used(s, now)
+	if cost > 0 { // beyond the largest count
+		a := weir.Ask{Limit: b.limit, Cost: cost, After: true}
+		d = weir.Decision{Cost: cost, Charged: true}
+		b.states[key] = b.limit.Commit(s, now, &a, &d)
+	}
+	return before
 }

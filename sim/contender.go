@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,8 +18,10 @@ type Contender struct {
 	Name string
 	// Limit is what the contender is held to: its count and period.
 	Limit *weir.Limit
-	// Naive says what is wrong with a naive form; empty for the product's own.
+	// Naive is the name of a naive form; empty for the product's own.
 	Naive string
+	// Says tells in a sentence what is wrong with a naive form.
+	Says string
 
 	model func() textbook.Model // of one key; nil for the product's own
 }
@@ -33,7 +34,7 @@ func Of(l *weir.Limit) (Contender, error) {
 // unfit says why a limit can't be simulated, and what to take instead.
 func unfit(l *weir.Limit) error {
 	if l.Algorithm() == weir.Concurrent {
-		return fmt.Errorf("%s bounds how much runs at a time, and a workload does not tell how long requests run; simulate a limit with a period, such as 100/min", l)
+		return inputf("%s bounds how much runs at a time, and a workload does not tell how long requests run; simulate a limit with a period, such as 100/min", l)
 	}
 	return nil
 }
@@ -181,7 +182,7 @@ func Naive(name string, l *weir.Limit) (Contender, error) {
 	}
 	s := l.Spec()
 	if s.Count == 0 {
-		return Contender{}, errors.New("naive forms need a count of at least 1")
+		return Contender{}, inputf("naive forms need a count of at least 1")
 	}
 	for _, n := range naives() {
 		if n.name != name {
@@ -189,13 +190,13 @@ func Naive(name string, l *weir.Limit) (Contender, error) {
 		}
 		model := n.model(s)
 		if model == nil {
-			return Contender{}, fmt.Errorf("%s needs a limit of at least one a second, such as 10/s; %s is less", name, l)
+			return Contender{}, inputf("%s needs a limit of at least one a second, such as 10/s; %s is less", name, l)
 		}
 		plain, err := weir.Spec{Count: s.Count, Period: s.Period}.Limit()
 		if err != nil {
-			return Contender{}, fmt.Errorf("%s for %s: %w", name, l, err)
+			return Contender{}, inputf("%s for %s: %w", name, l, err)
 		}
-		return Contender{Name: name + " " + plain.String(), Limit: plain, Naive: n.says, model: model}, nil
+		return Contender{Name: name + " " + plain.String(), Limit: plain, Naive: name, Says: n.says, model: model}, nil
 	}
-	return Contender{}, fmt.Errorf("no naive form %q; there are %s", name, strings.Join(NaiveNames(), ", "))
+	return Contender{}, inputf("no naive form %q; there are %s", name, strings.Join(NaiveNames(), ", "))
 }

@@ -119,3 +119,12 @@ func kinds() []kind {
 		},
 	}
 }
+
+// Words tells what the words of workloads mean, for people.
+const Words = `rate=100/min, low=10/min   how many requests come, of all clients together
+clients=20 skew=1.1        how many clients; the i-th asks in proportion to 1/i^skew, 0: all alike
+cost=1, cost=1-10          events that a request is worth; of a range, each as often
+size=100 every=1min gap=1s what comes together, and when
+tries=5 retry=told         how often one asks for the same, and when again: as the denial says, or after
+                           a time such as 1s that doubles with each try
+`

@@ -1,16 +1,12 @@
 package sim
 
 import (
-	"errors"
-
 	"github.com/weir-limit/weir"
 )
 
 // MaxRemembered is how many requests the exact logs of a run remember, each 16
 // bytes: as many may come in one period.
-const MaxRemembered = 1 << 24
-
-var errRemembered = errors.New("more than 16,777,216 requests come in one period of the limit; take a shorter period, or a lower rate")
+const MaxRemembered = 1 << 23
 
 // period is an exact log of the last period of every key, in one queue.
 type period struct {
@@ -52,7 +48,7 @@ func (p *period) add(now weir.Instant, key int32, cost int64) error {
 	}
 	if p.n == len(p.queue) {
 		if p.n == MaxRemembered {
-			return errRemembered
+			return inputf("more than %d requests come in one period of the limit; take a shorter period, or a lower rate", MaxRemembered)
 		}
 		larger := make([]stamp, 2*p.n)
 		copy(larger[copy(larger, p.queue[p.head:]):], p.queue[:p.head])

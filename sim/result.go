@@ -23,11 +23,10 @@ type Result struct {
 
 // Trial is what one contender made of the workload.
 type Trial struct {
-	Name    string // the contender's
-	Naive   string // what is wrong with it; empty for the product's own
-	Limit   *weir.Limit
-	Figures Figures
-	Series  Series
+	Name, Naive, Says string      // the contender's
+	Limit             *weir.Limit // the contender's
+	Figures           Figures
+	Series            Series
 }
 
 // Figures sum a run up. "The last period" of an instant t is (t − period, t], with
@@ -39,14 +38,16 @@ type Figures struct {
 	Asked, Passed, Denied int64
 
 	// WronglyPassed are the requests that passed although they made the last period
-	// hold more than the count. WronglyDenied are those that were denied although the
-	// last period would have held no more than the count with them.
+	// hold more than the count. WronglyDenied are those that were denied although they
+	// would have fitted into it.
 	//
 	// Both are judged by an exact log of what this contender itself let go, and not by
-	// what a perfect limiter would have done: after one difference that one would
-	// have another past, and each later decision would be called wrong for it. A
-	// request that waits in a queue counts as gone when it goes, and until then
-	// against those that are denied.
+	// what a perfect limiter would have done from the beginning: after one difference
+	// that one would have another past, and each later decision would be called wrong
+	// for it. Only what was wrongly denied is put into the log as if it had passed,
+	// for a period, so that a place that was left empty is missed once and not by each
+	// who asks in the meantime. A request that waits in a queue counts against others
+	// from when it came, and is judged when it goes.
 	WronglyPassed, WronglyDenied int64
 
 	// Believes tells that the contender keeps a count of the last period that it can
@@ -55,9 +56,17 @@ type Figures struct {
 	// each request, before it is counted. For this the contender counts all that is
 	// asked and denies nobody, so that all contenders count the same. An estimate
 	// that is no whole number is rounded up.
+	// MeanTrue is what the count really was, on average.
 	Believes   bool
 	MeanError  Millionths
 	WorstError int64
+	MeanTrue   Millionths
+
+	// FalsePositives are requests that fitted into the last period, of all that was
+	// asked for in it, although that count says that they don't; FalseNegatives are
+	// those that did not fit although it says so. They tell how well the count would
+	// do as an alarm, for which what was denied counts too.
+	FalsePositives, FalseNegatives int64
 
 	// WorstPeriod is the most events of one key that went in any period, wherever it
 	// begins. Excess is by how much that is more than the count, or 0. Bound is the

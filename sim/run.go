@@ -39,22 +39,22 @@ type Options struct {
 // is beyond its bound, or when ctx ends.
 func Run(ctx context.Context, w *Workload, contenders []Contender, o Options) (*Result, error) {
 	if n := len(contenders); n == 0 || n > MaxContenders {
-		return nil, fmt.Errorf("%d contenders; there must be 1…%d", n, MaxContenders)
+		return nil, inputf("%d contenders; there must be 1…%d", n, MaxContenders)
 	}
 	if o.Duration == 0 {
 		o.Duration = w.Duration()
 	}
 	if o.Duration < time.Microsecond || o.Duration > MaxDuration {
-		return nil, fmt.Errorf("the duration is %v; it must be 1us…407day", o.Duration)
+		return nil, inputf("the duration is %v; it must be 1us…407day", o.Duration)
 	}
 	if o.Step == 0 {
 		o.Step = roundStep(o.Duration)
 	}
 	if o.Step < time.Microsecond || o.Step%time.Microsecond != 0 {
-		return nil, fmt.Errorf("the step is %v; it must be at least 1us, in whole microseconds", o.Step)
+		return nil, inputf("the step is %v; it must be at least 1us, in whole microseconds", o.Step)
 	}
 	if steps := (o.Duration-1)/o.Step + 1; steps > MaxSteps {
-		return nil, fmt.Errorf("%v in steps of %v are %d steps; there may be at most %d, so take a longer step", o.Duration, o.Step, steps, MaxSteps)
+		return nil, inputf("%v in steps of %v are %d steps; there may be at most %d, so take a longer step", o.Duration, o.Step, steps, MaxSteps)
 	}
 	result := &Result{
 		Workload: w.String(), Seed: o.Seed, Start: w.start(), Duration: o.Duration, Step: o.Step,
@@ -140,7 +140,7 @@ func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*T
 			}
 		}
 		if n == MaxRequests {
-			return nil, fmt.Errorf("more than %d requests; take a shorter duration, or a lower rate", MaxRequests)
+			return nil, inputf("more than %d requests; take a shorter duration, or a lower rate", MaxRequests)
 		}
 		again, ok := r.again.first()
 		var next turn
@@ -180,9 +180,8 @@ func (r *runner) ask(q turn) error {
 		return err
 	}
 	if !v.passes {
-		r.tally.denied(&q)
 		r.askAgain(q, v.retry)
-		return nil
+		return r.tally.denied(&q)
 	}
 	r.tally.passed(&q, v.hold)
 	if v.hold == 0 {
@@ -190,7 +189,7 @@ func (r *runner) ask(q turn) error {
 	}
 	q.at += weir.Instant(v.hold)
 	if !r.line.push(q) {
-		return fmt.Errorf("more than %d requests wait in line; take a shorter queue, or a lower rate", maxLater)
+		return inputf("more than %d requests wait in line; take a shorter queue, or a lower rate", maxLater)
 	}
 	return nil
 }
@@ -243,5 +242,6 @@ func (r *runner) finish() (*Trial, error) {
 	}
 	r.tally.to(r.end)
 	figures, series := r.tally.sum(r.contender.Naive != "")
-	return &Trial{Name: r.contender.Name, Naive: r.contender.Naive, Limit: r.contender.Limit, Figures: figures, Series: series}, nil
+	c := r.contender
+	return &Trial{Name: c.Name, Naive: c.Naive, Says: c.Says, Limit: c.Limit, Figures: figures, Series: series}, nil
 }

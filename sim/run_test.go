@@ -64,3 +64,26 @@ func TestWellKnownComparison(t *testing.T) {
 		t.Errorf("the log is wrong: %+v", f)
 	}
 }
+
+func BenchmarkAll(b *testing.B) {
+	limits, err := sim.Algorithms(weir.MustParseLimit("100/min"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, l := range limits {
+		b.Run(l.String(), func(b *testing.B) {
+			w, _ := sim.ParseWorkload("poisson rate=100000/min clients=1000 skew=1", l)
+			c, _ := sim.Of(l)
+			b.ReportAllocs()
+			n := int64(0)
+			for b.Loop() {
+				r, err := sim.Run(b.Context(), w, []sim.Contender{c}, sim.Options{Seed: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n += r.Trials[0].Figures.Asked
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/request")
+		})
+	}
+}

@@ -43,7 +43,7 @@ func defaults(l *weir.Limit) settings {
 	}
 }
 
-func (p pace) tooFast() bool { return p.count/MaxRate > int64(p.period/time.Second)+1 }
+func (p pace) tooFast() bool { return p.count > p.period.Microseconds()*(MaxRate/1_000_000) }
 
 // set reads the value of a word.
 func (s *settings) set(name, value string) (err error) {

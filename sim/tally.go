@@ -24,9 +24,11 @@ type tally struct {
 	believer *believer
 	seen     *period // what was asked
 	gone     *period // what went
+	missed   *period // what was denied and should have passed
 	waiting  []int64 // events in line, by key
 
 	errors  uint64         // sum of all that Figures.MeanError is the mean of
+	truths  uint64         // and of the true counts
 	since   []weir.Instant // of those who wait, by client: from when on, and 1
 	went    []int64        // events, by client; −1 for those who never asked
 	halves  [2]half
@@ -45,7 +47,7 @@ func newTally(c *Contender, start weir.Instant, o *Options, clients, keys int) *
 		limit: c.Limit, count: spec.Count, period: weir.Instant(us), start: start,
 		step: weir.Instant(o.Step.Microseconds()), loadStep: weir.Instant(max(us/60, 1)),
 		end:      start + weir.Instant(o.Duration.Microseconds()),
-		believer: newBeliever(c, keys), seen: newPeriod(us, keys), gone: newPeriod(us, keys), waiting: make([]int64, keys),
+		believer: newBeliever(c, keys), seen: newPeriod(us, keys), gone: newPeriod(us, keys), missed: newPeriod(us, keys), waiting: make([]int64, keys),
 		since: make([]weir.Instant, clients), went: make([]int64, clients),
 	}
 	for i := range t.went {
@@ -79,6 +81,7 @@ func (t *tally) to(now weir.Instant) {
 	}
 	t.seen.to(now)
 	t.gone.to(now)
+	t.missed.to(now)
 }
 
 // asked counts a request before it is decided.
@@ -88,16 +91,28 @@ func (t *tally) asked(q *turn) error {
 	t.half(q.at).asked++
 	t.went[q.client] = max(t.went[q.client], 0)
 	t.largest = max(t.largest, q.cost)
-	if b := t.believer; b != nil {
-		off := b.believes(q.at, q.key) - min(t.seen.sums[q.key], b.most)
-		if off < 0 {
-			off = -off
-		}
-		t.errors += uint64(off)
-		t.figures.WorstError = max(t.figures.WorstError, off)
-		b.count(q.at, q.key, q.cost)
+	truth := t.seen.sums[q.key]
+	t.truths += uint64(truth)
+	if t.believer != nil {
+		t.compare(t.believer.count(q.at, q.key, q.cost), truth, q.cost)
 	}
 	return t.seen.add(q.at, q.key, q.cost)
+}
+
+// compare compares what is believed of the last period with what is true.
+func (t *tally) compare(believed, truth, cost int64) {
+	switch over := believed+cost > t.count; {
+	case over && truth+cost <= t.count:
+		t.figures.FalsePositives++
+	case !over && truth+cost > t.count:
+		t.figures.FalseNegatives++
+	}
+	off := believed - min(truth, t.believer.most)
+	if off < 0 {
+		off = -off
+	}
+	t.errors += uint64(off)
+	t.figures.WorstError = max(t.figures.WorstError, off)
 }
 
 // at is the step of an instant.
@@ -110,16 +125,20 @@ func (t *tally) half(now weir.Instant) *half {
 	return &t.halves[1]
 }
 
-func (t *tally) denied(q *turn) {
+func (t *tally) denied(q *turn) error {
 	t.figures.Denied++
 	t.series.Denied[t.at(q.at)]++
-	if t.gone.sums[q.key]+t.waiting[q.key]+q.cost <= t.count {
+	if t.gone.sums[q.key]+t.waiting[q.key]+t.missed.sums[q.key]+q.cost <= t.count {
 		t.figures.WronglyDenied++
+		if err := t.missed.add(q.at, q.key, q.cost); err != nil {
+			return err
+		}
 	}
 	if t.since[q.client] == 0 {
 		t.since[q.client] = q.at + 1
 	}
 	t.waited(q.at + 1 - t.since[q.client])
+	return nil
 }
 
 func (t *tally) waited(us weir.Instant) {
@@ -171,6 +190,7 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	f := t.figures
 	f.Believes = t.believer != nil
 	f.MeanError = Millionths(muldiv(t.errors, 1_000_000, uint64(f.Asked)))
+	f.MeanTrue = Millionths(muldiv(t.truths, 1_000_000, uint64(f.Asked)))
 	f.Excess = max(f.WorstPeriod-t.count, 0)
 	if !naive {
 		f.Bound = t.limit.Bound(t.period.Duration(), t.largest)

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -56,11 +54,11 @@ func ParseWorkload(text string, l *weir.Limit) (*Workload, error) {
 	}
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return nil, errors.New("the workload is empty; write a kind, such as poisson, and its words")
+		return nil, inputf("the workload is empty; write a kind, such as poisson, and its words")
 	}
 	w := &Workload{kind: kindOf(words[0])}
 	if w.kind == nil {
-		return nil, fmt.Errorf("workload %q: there is no such kind; take one of %s", words[0], strings.Join(kindNames(), ", "))
+		return nil, inputf("workload %q: there is no such kind; take one of %s", words[0], strings.Join(kindNames(), ", "))
 	}
 	w.settings = defaults(l)
 	if w.kind.suit != nil {
@@ -71,17 +69,17 @@ func ParseWorkload(text string, l *weir.Limit) (*Workload, error) {
 		name, value, _ := strings.Cut(word, "=")
 		switch {
 		case !slices.Contains(w.kind.words, name):
-			return nil, fmt.Errorf("workload %s: unknown word %q; it has %s", w.kind.name, word, strings.Join(w.kind.words, ", "))
+			return nil, inputf("workload %s: unknown word %q; it has %s", w.kind.name, word, strings.Join(w.kind.words, ", "))
 		case slices.Contains(seen, name):
-			return nil, fmt.Errorf("workload %s: %s stands there twice; write each word once", w.kind.name, name)
+			return nil, inputf("workload %s: %s stands there twice; write each word once", w.kind.name, name)
 		}
 		seen = append(seen, name)
 		if err := w.settings.set(name, value); err != nil {
-			return nil, fmt.Errorf("workload %s: %s: %w", w.kind.name, word, err)
+			return nil, inputf("workload %s: %s: %w", w.kind.name, word, err)
 		}
 	}
 	if s := &w.settings; w.kind.name == "herd" && s.size*int64(s.clients) > MaxAtOnce {
-		return nil, fmt.Errorf("workload herd: %d clients of %d requests are more than %d at once; take fewer", s.clients, s.size, MaxAtOnce)
+		return nil, inputf("workload herd: %d clients of %d requests are more than %d at once; take fewer", s.clients, s.size, MaxAtOnce)
 	}
 	return w, nil
 }
@@ -91,17 +89,17 @@ func ParseWorkload(text string, l *weir.Limit) (*Workload, error) {
 // keeps the slice.
 func Recorded(name string, requests []Request) (*Workload, error) {
 	if len(requests) == 0 {
-		return nil, fmt.Errorf("%s: no requests", name)
+		return nil, inputf("%s: no requests", name)
 	}
 	var last weir.Instant
 	for i, r := range requests {
 		switch {
 		case r.At < last:
-			return nil, fmt.Errorf("%s: request %d is earlier than the one before; sort them", name, i+1)
+			return nil, inputf("%s: request %d is earlier than the one before; sort them", name, i+1)
 		case r.Client < 0 || r.Client >= MaxClients:
-			return nil, fmt.Errorf("%s: request %d is of client %d; there may be 0…%d", name, i+1, r.Client, MaxClients-1)
+			return nil, inputf("%s: request %d is of client %d; there may be 0…%d", name, i+1, r.Client, MaxClients-1)
 		case r.Cost < 0 || r.Cost > weir.MaxCount:
-			return nil, fmt.Errorf("%s: request %d costs %d; it may cost 0…%d", name, i+1, r.Cost, weir.MaxCount)
+			return nil, inputf("%s: request %d costs %d; it may cost 0…%d", name, i+1, r.Cost, weir.MaxCount)
 		}
 		last = r.At
 	}
@@ -110,7 +108,7 @@ func Recorded(name string, requests []Request) (*Workload, error) {
 		w.settings.clients = max(w.settings.clients, r.Client+1)
 	}
 	if w.Duration() > MaxDuration {
-		return nil, fmt.Errorf("%s: from the first request to the last are %v; at most %v can be simulated", name, w.Duration(), MaxDuration)
+		return nil, inputf("%s: from the first request to the last are %v; at most %v can be simulated", name, w.Duration(), MaxDuration)
 	}
 	return w, nil
 }

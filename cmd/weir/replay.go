@@ -65,17 +65,17 @@ func parseFormat(name string) (accesslog.Format, error) {
 	return f, nil
 }
 
-// progress draws how far a file is read, on a terminal only. bar may be called
-// from another goroutine than wipe.
-func progress(to io.Writer, what string) (bar func(done, total int64), wipe func()) {
+// progress draws how far a file is read, or what else the options say, on a
+// terminal only. bar may be called from another goroutine than wipe.
+func progress(to io.Writer, what string, o ...progressbar.Option) (bar func(done, total int64), wipe func()) {
 	file, ok := to.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, func() {}
 	}
-	drawn := progressbar.NewOptions64(
-		-1, progressbar.OptionSetWriter(to), progressbar.OptionShowBytes(true),
+	drawn := progressbar.NewOptions64(-1, append([]progressbar.Option{
+		progressbar.OptionSetWriter(to), progressbar.OptionShowBytes(true),
 		progressbar.OptionSetDescription(what), progressbar.OptionClearOnFinish(),
-	)
+	}, o...)...)
 	// A picture that can't be drawn is no reason to stop.
 	var mu sync.Mutex
 	shown, over := false, false

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limit/weir/internal/replay"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
+	"github.com/weir-limit/weir/sim"
 )
 
 // The exit codes.
@@ -100,7 +101,7 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), importEnvCommand(),
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), simulateCommand(), importEnvCommand(),
 		versionCommand(),
 	)
 	return root
@@ -158,6 +159,9 @@ func codeOf(err error) int {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*importenv.InputError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*sim.InputError](err); ok {
 		return exitUsage
 	}
 	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/sim"
+)
+
+// wellKnown are the limits of the comparison that everybody knows: what a fixed
+// window, two windows and five of 15 s make of the same random traffic.
+var wellKnown = []string{"100/min fixed-window", "100/min sliding-window", "100/min sliding-window 4"}
+
+// simulation is what the flags of weir simulate say.
+type simulation struct {
+	limits   []string
+	all      bool
+	naive    bool
+	workload string
+	options  sim.Options
+	json     bool
+	series   bool
+}
+
+func simulateCommand() *cobra.Command {
+	var s simulation
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Tell what limits would do to traffic, and how wrong each is",
+		Long: `Run made-up traffic, or that of a log, on limits in virtual time, and tell side by
+side what passes, how wrong each limit is against an exact log, and what it costs.
+
+Without arguments it is the comparison that everybody knows: a fixed window, two
+windows and five of 15 s for the same random traffic of 100 a minute. The same
+seed gives the same answer. docs/simulate.md defines all figures.`,
+		Example: `  weir simulate
+  weir simulate --limit 100/min --limit "100/min strict burst 20" --workload "greedy clients=50"
+  weir simulate --limit 1000/h --all --workload daily --duration 2day --json
+  weir simulate adversary --limit "100/min sliding-window"`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	limitFlags(f, &s)
+	f.BoolVar(&s.naive, "naive", false, "also run the naive forms of the literature that fit the first limit")
+	f.StringVar(&s.workload, "workload", "poisson", "`TRAFFIC` to run: a kind, and words to change it; weir simulate workloads lists all")
+	f.Uint64Var(&s.options.Seed, "seed", 1, "`N` that all chance comes from")
+	f.Var((*timeFlag)(&s.options.Duration), "duration", "how long requests come, such as 10min (default: 10 periods of the first limit)")
+	f.Var((*timeFlag)(&s.options.Step), "step", "time between two points of a series (default: 200…500 of them)")
+	f.BoolVar(&s.options.Shared, "shared", false, "all clients share one count, instead of one for each")
+	f.BoolVar(&s.json, "json", false, "print JSON, a line for each limit and one for the workload")
+	f.BoolVar(&s.series, "series", false, "with --json: also what happened in each step")
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		bar, done := progress(cmd.ErrOrStderr(), "simulate", progressbar.OptionShowBytes(false))
+		defer done()
+		result, err := s.run(cmd.Context(), bar)
+		done()
+		if err != nil {
+			return err
+		}
+		if s.json {
+			return result.WriteJSON(cmd.OutOrStdout(), s.series)
+		}
+		return printResult(cmd.OutOrStdout(), result)
+	})
+	cmd.AddCommand(adversaryCommand(), gridCommand(), workloadsCommand())
+	return cmd
+}
+
+func limitFlags(f *pflag.FlagSet, s *simulation) {
+	f.StringArrayVar(&s.limits, "limit", wellKnown, "`LIMIT` to run, such as \"100/min burst 10\"; may stand several times")
+	f.BoolVar(&s.all, "all", false, "run the first limit's count and period by every algorithm instead")
+}
+
+// timeFlag is a flag for a time in the units of limits, or as Go has it.
+type timeFlag time.Duration
+
+func (t *timeFlag) String() string { return time.Duration(*t).String() }
+
+func (t *timeFlag) Set(text string) error {
+	d, err := sim.ParseTime(text)
+	*t = timeFlag(d)
+	return err
+}
+
+func (t *timeFlag) Type() string { return "TIME" }
+
+// parsed are the limits that the flags name, in their order.
+func (s *simulation) parsed() ([]*weir.Limit, error) {
+	var limits []*weir.Limit
+	for _, text := range s.limits {
+		l, err := weir.ParseLimit(text)
+		if err != nil {
+			return nil, usagef("--limit: %w", err)
+		}
+		limits = append(limits, l)
+	}
+	if s.all {
+		return sim.Algorithms(limits[0])
+	}
+	return limits, nil
+}
+
+func (s *simulation) contenders() ([]sim.Contender, error) {
+	limits, err := s.parsed()
+	if err != nil {
+		return nil, err
+	}
+	var all []sim.Contender
+	for _, l := range limits {
+		c, err := sim.Of(l)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	if s.naive {
+		for _, name := range sim.NaiveNames() {
+			if c, err := sim.Naive(name, limits[0]); err == nil {
+				all = append(all, c)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (s *simulation) run(ctx context.Context, bar func(done, total int64)) (*sim.Result, error) {
+	if s.series && !s.json {
+		return nil, usagef("--series is for --json; add --json")
+	}
+	contenders, err := s.contenders()
+	if err != nil {
+		return nil, err
+	}
+	w, err := sim.ParseWorkload(s.workload, contenders[0].Limit)
+	if err != nil {
+		return nil, err
+	}
+	if bar != nil {
+		s.options.Progress = func(done, total time.Duration) { bar(int64(done/time.Second), int64(total/time.Second)) }
+	}
+	return sim.Run(ctx, w, contenders, s.options)
+}
+
+// printResult writes the figures for people.
+func printResult(to io.Writer, r *sim.Result) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, seed %d, %s\n\n", r.Workload, r.Seed, r.Duration)
+	passed := table.Table{Rows: [][]string{{
+		"LIMIT", "ASKED", "PASSED", "DENIED", "WRONGLY PASSED", "WRONGLY DENIED", "MEAN ERROR", "WORST ERROR", "WORST PERIOD", "BOUND",
+	}}, From: 1, To: 10}
+	cost := table.Table{Rows: [][]string{{
+		"LIMIT", "LONGEST WAIT", "PEAK LOAD", "MEAN LOAD", "STARVED", "FAIRNESS", "STATE BYTES",
+	}}, From: 1, To: 7}
+	for i := range r.Trials {
+		passed.Rows = append(passed.Rows, passedCells(&r.Trials[i]))
+		cost.Rows = append(cost.Rows, costCells(&r.Trials[i]))
+	}
+	passed.Write(&b)
+	b.WriteString("\n")
+	cost.Write(&b)
+	b.WriteString("\nwrongly: an exact log of what the limit let go says otherwise. error: of its count of the last period, in events.\n")
+	for i := range r.Trials {
+		if t := &r.Trials[i]; t.Naive != "" {
+			fmt.Fprintf(&b, "%s is naive: it %s.\n", t.Naive, t.Says)
+		}
+	}
+	if _, err := io.WriteString(to, b.String()); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
+
+func passedCells(t *sim.Trial) []string {
+	f := &t.Figures
+	of := func(n int64) string {
+		if n == 0 || f.Asked == 0 {
+			return "0"
+		}
+		return fmt.Sprintf("%d (%s)", n, percent(n, f.Asked))
+	}
+	cells := []string{t.Name, fmt.Sprint(f.Asked), of(f.Passed), of(f.Denied), of(f.WronglyPassed), of(f.WronglyDenied)}
+	if f.Believes {
+		cells = append(cells, rounded(f.MeanError, 2), fmt.Sprint(f.WorstError))
+	} else {
+		cells = append(cells, "-", "-")
+	}
+	cells = append(cells, fmt.Sprint(f.WorstPeriod), "-")
+	if t.Naive == "" {
+		cells[len(cells)-1] = fmt.Sprint(f.Bound)
+	}
+	return cells
+}
+
+func costCells(t *sim.Trial) []string {
+	f := &t.Figures
+	bytes := "-"
+	if t.Naive == "" {
+		bytes = fmt.Sprint(f.StateBytes)
+	}
+	return []string{
+		t.Name, f.LongestWait.Round(time.Millisecond).String(), fmt.Sprintf("%d in %s", f.PeakLoad, f.LoadStep), rounded(f.MeanLoad, 2),
+		percentOf(f.Starved), rounded(f.Jain, 3), bytes,
+	}
+}
+
+// rounded is m with so many decimals.
+func rounded(m sim.Millionths, decimals int) string {
+	unit := sim.Millionths(1)
+	for range 6 - decimals {
+		unit *= 10
+	}
+	m = (m + unit/2) / unit * unit
+	return fmt.Sprintf("%d.%0*d", m/1_000_000, decimals, m%1_000_000/unit)
+}
+
+// percent is a/b, for a ≤ b, and percentOf is m, in percent.
+func percent(a, b int64) string { return percentOf(sim.Millionths(a * 1_000_000 / b)) }
+
+func percentOf(m sim.Millionths) string {
+	if m > 0 && m < 500 {
+		return "< 0.1 %"
+	}
+	return rounded(m*100, 1) + " %"
+}

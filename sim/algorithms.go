@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Algorithms are the ways in which the product can keep the count and period of l,
+// those that can't aside: a log of more than weir.MaxLogCount, or sub-windows that
+// don't divide the period.
+func Algorithms(l *weir.Limit) ([]*weir.Limit, error) {
+	if err := unfit(l); err != nil {
+		return nil, err
+	}
+	count, period := l.Spec().Count, l.Spec().Period
+	if count == 0 {
+		return nil, inputf("a count of 0 denies all, by every algorithm; take at least 1")
+	}
+	sub := func(n int64, mode weir.Mode) weir.Spec {
+		return weir.Spec{Algorithm: weir.SlidingWindow, SubWindows: n, Mode: mode}
+	}
+	all := []weir.Spec{
+		{},
+		{Burst: (count + 9) / 10},
+		{Burst: (count + 1) / 2, Mode: weir.Strict},
+		{Algorithm: weir.LeakyQueue},
+		{Algorithm: weir.FixedWindow},
+		{Algorithm: weir.FixedWindow, Anchored: true},
+		{Algorithm: weir.SlidingLog},
+		sub(1, weir.Strict), sub(4, weir.Strict), sub(10, weir.Strict),
+		sub(1, weir.Relaxed), sub(10, weir.Conservative),
+		{Algorithm: weir.WarmUp, WarmUp: max(period/6, time.Microsecond).Truncate(time.Microsecond)},
+	}
+	var limits []*weir.Limit
+	for _, s := range all {
+		s.Count, s.Period = count, period
+		l, err := s.Limit()
+		if err == nil && !slices.ContainsFunc(limits, func(had *weir.Limit) bool { return had.String() == l.String() }) {
+			limits = append(limits, l)
+		}
+	}
+	return limits, nil
+}
