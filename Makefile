@@ -108,5 +108,9 @@ bench-store-memory: ## Measure what keys cost in Redis; 1 minute
 bench-stores: ## Measure Weir's store in Redis beside others; 3 minutes; BENCH=-short takes 20 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
+.PHONY: bench-simulate
+bench-simulate: ## Measure the simulator: 1 million requests on each algorithm, 10 million through all; 1 minute
+	$(GO) test ./sim -run '^$$' -bench 'Algorithms|TenMillion' -benchtime 1x -cpu 1
+
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
 	$(GO) test ./internal/guard -run TestOutage -count 1 -v -outage

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/sim"
@@ -65,25 +66,53 @@ func TestWellKnownComparison(t *testing.T) {
 	}
 }
 
-func BenchmarkAll(b *testing.B) {
+// BenchmarkAlgorithms runs 1 million requests of 1,000 clients, as much as the limit
+// lets pass, on each algorithm.
+func BenchmarkAlgorithms(b *testing.B) {
 	limits, err := sim.Algorithms(weir.MustParseLimit("100/min"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, l := range limits {
-		b.Run(l.String(), func(b *testing.B) {
-			w, _ := sim.ParseWorkload("poisson rate=100000/min clients=1000 skew=1", l)
-			c, _ := sim.Of(l)
-			b.ReportAllocs()
-			n := int64(0)
-			for b.Loop() {
-				r, err := sim.Run(b.Context(), w, []sim.Contender{c}, sim.Options{Seed: 1})
-				if err != nil {
-					b.Fatal(err)
-				}
-				n += r.Trials[0].Figures.Asked
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/request")
-		})
+		b.Run(l.String(), func(b *testing.B) { benchmark(b, 1_000_000, l) })
 	}
+}
+
+// BenchmarkTenMillion runs 10 million such requests through all algorithms, one
+// after the other.
+func BenchmarkTenMillion(b *testing.B) {
+	limits, err := sim.Algorithms(weir.MustParseLimit("100/min"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmark(b, 10_000_000, limits...)
+}
+
+func benchmark(b *testing.B, requests int64, limits ...*weir.Limit) {
+	if testing.Short() {
+		requests /= 100
+	}
+	w, err := sim.ParseWorkload("poisson rate=100000/min clients=1000", limits[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []sim.Contender
+	for _, l := range limits {
+		c, err := sim.Of(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	asked := int64(0)
+	for b.Loop() {
+		r, err := sim.Run(b.Context(), w, all, sim.Options{Seed: 1, Duration: time.Minute * time.Duration(requests) / 100_000})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range r.Trials {
+			asked += r.Trials[i].Figures.Asked
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(asked), "ns/request")
 }

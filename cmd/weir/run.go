@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-limit/weir/internal/accesslog"
 	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/importenv"
@@ -162,6 +163,9 @@ func codeOf(err error) int {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*sim.InputError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*accesslog.InputError](err); ok {
 		return exitUsage
 	}
 	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped

@@ -26,6 +26,9 @@ type simulation struct {
 	all      bool
 	naive    bool
 	workload string
+	log      string // in place of a workload
+	by       string
+	format   string
 	options  sim.Options
 	json     bool
 	series   bool
@@ -45,6 +48,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 		Example: `  weir simulate
   weir simulate --limit 100/min --limit "100/min strict burst 20" --workload "greedy clients=50"
   weir simulate --limit 1000/h --all --workload daily --duration 2day --json
+  weir simulate --log access.log --limit 60/min --limit "60/min fixed-window"
   weir simulate adversary --limit "100/min sliding-window"`,
 		Args: cobra.NoArgs,
 	}
@@ -52,6 +56,9 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 	limitFlags(f, &s)
 	f.BoolVar(&s.naive, "naive", false, "also run the naive forms of the literature that fit the first limit")
 	f.StringVar(&s.workload, "workload", "poisson", "`TRAFFIC` to run: a kind, and words to change it; weir simulate workloads lists all")
+	f.StringVar(&s.log, "log", "", "access log `FILE` to run instead of made-up traffic; - is stdin")
+	f.StringVar(&s.by, "by", "remote_address", "with --log: `FIELD` that tells clients apart, or several with commas")
+	f.StringVar(&s.format, "format", "auto", "with --log: `FORMAT` of the log: auto, common, combined or json")
 	f.Uint64Var(&s.options.Seed, "seed", 1, "`N` that all chance comes from")
 	f.Var((*timeFlag)(&s.options.Duration), "duration", "how long requests come, such as 10min (default: 10 periods of the first limit)")
 	f.Var((*timeFlag)(&s.options.Step), "step", "time between two points of a series (default: 200…500 of them)")
@@ -61,7 +68,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		bar, done := progress(cmd.ErrOrStderr(), "simulate", progressbar.OptionShowBytes(false))
 		defer done()
-		result, err := s.run(cmd.Context(), bar)
+		result, err := s.run(cmd.Context(), cmd.InOrStdin(), bar)
 		done()
 		if err != nil {
 			return err
@@ -71,6 +78,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 		}
 		return printResult(cmd.OutOrStdout(), result)
 	})
+	cmd.MarkFlagsMutuallyExclusive("workload", "log")
 	cmd.AddCommand(adversaryCommand(), gridCommand(), workloadsCommand())
 	return cmd
 }
@@ -132,7 +140,7 @@ func (s *simulation) contenders() ([]sim.Contender, error) {
 	return all, nil
 }
 
-func (s *simulation) run(ctx context.Context, bar func(done, total int64)) (*sim.Result, error) {
+func (s *simulation) run(ctx context.Context, stdin io.Reader, bar func(done, total int64)) (*sim.Result, error) {
 	if s.series && !s.json {
 		return nil, usagef("--series is for --json; add --json")
 	}
@@ -140,7 +148,7 @@ func (s *simulation) run(ctx context.Context, bar func(done, total int64)) (*sim
 	if err != nil {
 		return nil, err
 	}
-	w, err := sim.ParseWorkload(s.workload, contenders[0].Limit)
+	w, err := s.traffic(contenders[0].Limit, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +158,24 @@ func (s *simulation) run(ctx context.Context, bar func(done, total int64)) (*sim
 	return sim.Run(ctx, w, contenders, s.options)
 }
 
+// traffic is the workload that suits l, or that of a log.
+func (s *simulation) traffic(l *weir.Limit, stdin io.Reader) (*sim.Workload, error) {
+	if s.log == "" {
+		return sim.ParseWorkload(s.workload, l)
+	}
+	return recorded(s.log, s.by, s.format, stdin)
+}
+
 // printResult writes the figures for people.
 func printResult(to io.Writer, r *sim.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, seed %d, %s\n\n", r.Workload, r.Seed, r.Duration)
 	passed := table.Table{Rows: [][]string{{
-		"LIMIT", "ASKED", "PASSED", "DENIED", "WRONGLY PASSED", "WRONGLY DENIED", "MEAN ERROR", "WORST ERROR", "WORST PERIOD", "BOUND",
-	}}, From: 1, To: 10}
+		"LIMIT", "ASKED", "PASSED", "DENIED", "WRONGLY PASSED", "WRONGLY DENIED", "MEAN ERROR", "WORST ERROR",
+	}}, From: 1, To: 8}
 	cost := table.Table{Rows: [][]string{{
-		"LIMIT", "LONGEST WAIT", "PEAK LOAD", "MEAN LOAD", "STARVED", "FAIRNESS", "STATE BYTES",
-	}}, From: 1, To: 7}
+		"LIMIT", "WORST PERIOD", "BOUND", "LONGEST WAIT", "PEAK LOAD", "MEAN LOAD", "STARVED", "FAIRNESS", "STATE BYTES",
+	}}, From: 1, To: 9}
 	for i := range r.Trials {
 		passed.Rows = append(passed.Rows, passedCells(&r.Trials[i]))
 		cost.Rows = append(cost.Rows, costCells(&r.Trials[i]))
@@ -193,21 +209,17 @@ func passedCells(t *sim.Trial) []string {
 	} else {
 		cells = append(cells, "-", "-")
 	}
-	cells = append(cells, fmt.Sprint(f.WorstPeriod), "-")
-	if t.Naive == "" {
-		cells[len(cells)-1] = fmt.Sprint(f.Bound)
-	}
 	return cells
 }
 
 func costCells(t *sim.Trial) []string {
 	f := &t.Figures
-	bytes := "-"
+	bound, bytes := "-", "-"
 	if t.Naive == "" {
-		bytes = fmt.Sprint(f.StateBytes)
+		bound, bytes = fmt.Sprint(f.Bound), fmt.Sprint(f.StateBytes)
 	}
 	return []string{
-		t.Name, f.LongestWait.Round(time.Millisecond).String(), fmt.Sprintf("%d in %s", f.PeakLoad, f.LoadStep), rounded(f.MeanLoad, 2),
+		t.Name, fmt.Sprint(f.WorstPeriod), bound, f.LongestWait.Round(time.Millisecond).String(), fmt.Sprintf("%d in %s", f.PeakLoad, f.LoadStep), rounded(f.MeanLoad, 2),
 		percentOf(f.Starved), rounded(f.Jain, 3), bytes,
 	}
 }
