@@ -89,10 +89,10 @@ bench-check: ## Build, vet and test the measurements of bench/, modules of their
 	cd bench/envoyratelimit && $(GO) vet ./... && $(GO) test ./...
 	cd bench/memory && $(GO) vet ./... && $(GO) test ./...
 
-bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes 30 s, BENCH=-json prints JSON
+bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
 
-bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes 30 s
+bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes a minute
 	cd bench && $(GO) build -trimpath -o ../bin/bench-overload ./overload && ../bin/bench-overload $(BENCH)
 
 compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at random; COMPARE='-seed 2 -json', or -help

@@ -22,7 +22,7 @@ func main() {
 	b := bench{table: table.New()}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	asJSON := flag.Bool("json", false, "print one JSON object")
-	flag.BoolVar(&b.short, "short", false, "take half a minute")
+	flag.BoolVar(&b.short, "short", false, "take a minute")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -60,10 +60,15 @@ func callers(at string, connections int, bodies [][]byte) group {
 	return g
 }
 
+// seats are as many HTTP connections as a processor is sure to serve.
+const seats = 256
+
 // askers are clients of the HTTP door, by how long they rest when a connection
-// has failed. A closed loop is one where nobody gives up.
+// has failed. A closed loop is one where nobody gives up; it has no more
+// connections than are served under overload, and no fewer, as a call costs a
+// quarter less on 32.
 func askers(at string, connections int, requests [][]byte, rests ...time.Duration) group {
-	g := group{door: "http", connections: connections, run: (*load.Open).H1, inFlight: []int{32, 64, 128, 256}}
+	g := group{door: "http", connections: connections, run: (*load.Open).H1, inFlight: []int{min(connections, seats)}}
 	g.closed = func(n int, last time.Duration, counting func()) (*load.Result, error) {
 		const endless = 1e6 // calls a second
 		o := load.Open{Address: at, Connections: n, Rate: endless, Patience: impatience, Bodies: requests, Last: last, Counting: counting}

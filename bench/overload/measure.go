@@ -42,7 +42,7 @@ type can struct {
 // measure loads a door by turns, closed and open, as the speed of a machine is
 // not the same for a minute.
 func (o *overloading) measure(g group) error {
-	best, most := 0, 0.0
+	best, most := g.inFlight[0], 0.0
 	for _, n := range g.inFlight {
 		c, err := o.can(g, n, o.last/4)
 		if err != nil {

@@ -109,7 +109,7 @@ func (o *Open) send(conns []*H2, start time.Time, t *Tally) {
 			}
 			_ = c.Flush() // its reader knows when it is broken
 		}
-		time.Sleep(tick)
+		pause(tick)
 	}
 }
 

@@ -127,7 +127,7 @@ func (l *loopH1) run() error {
 			first++
 		}
 		if n <= 0 && sent == 0 {
-			time.Sleep(tick)
+			pause(tick)
 		}
 	}
 	l.tally.Took = now.Sub(start) - l.Rest
