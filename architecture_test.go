@@ -53,7 +53,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	},
 	{
 		"weir/... -weir/internal/... -weir/cmd/... -weir/examples/... weir/internal/guard weir/internal/record weir/internal/synced weir/internal/sharing/...",
-		"weir/cmd/... weir/internal/... -weir/internal/fields -weir/internal/guard -weir/internal/record -weir/internal/sharing/...",
+		"weir/cmd/... weir/internal/... -weir/internal/fields -weir/internal/guard -weir/internal/pacing -weir/internal/record -weir/internal/sharing/...",
 		"library packages import no server package",
 	},
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
@@ -62,6 +62,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore", "it decides at home what a guarded store need not"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules", "how an answer is written is the same for every door"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
