@@ -11,32 +11,32 @@ import (
 )
 
 // heard is what a response says of the limits of its server.
-func heard(resp *http.Response, now time.Time) pacing.Reply {
-	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+func heard(status int, h http.Header, now time.Time) pacing.Reply {
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date // instants are by the server's clock
 	}
-	r := pacing.Reply{Denied: denies(resp)}
+	r := pacing.Reply{Denied: denies(status, h)}
 	if r.Denied {
-		r.After, r.Told = retryAfter(resp.Header.Get("Retry-After"), now)
+		r.After, r.Told = retryAfter(h.Get("Retry-After"), now)
 	}
-	if resp.Header.Get("Age") == "" { // else a cache tells of another time
-		policies, ok := parseMembers(strings.Join(resp.Header.Values("RateLimit-Policy"), ","))
+	if h.Get("Age") == "" { // else a cache tells of another time
+		policies, ok := parseMembers(strings.Join(h.Values("RateLimit-Policy"), ","))
 		if !ok {
 			policies = nil
 		}
-		r.Quotas = append(standard(resp.Header, policies), legacy(resp.Header, policies, now)...)
+		r.Quotas = append(standard(h, policies), legacy(h, policies, now)...)
 	}
 	return r
 }
 
 // denies is whether a server refused a request because too much is asked of it.
 // 403 is GitHub's, which tells it from others by its fields.
-func denies(resp *http.Response) bool {
-	switch resp.StatusCode {
+func denies(status int, h http.Header) bool {
+	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
 	case http.StatusForbidden:
-		return resp.Header.Get("Retry-After") != "" || resp.Header.Get("X-RateLimit-Remaining") == "0"
+		return h.Get("Retry-After") != "" || h.Get("X-RateLimit-Remaining") == "0"
 	}
 	return false
 }

@@ -19,8 +19,8 @@ var (
 	here   = server.Add(-time.Hour)
 )
 
-// response is one with a status and these fields, a line each.
-func response(t testing.TB, status int, fields string) *http.Response {
+// header has these fields, a line each.
+func header(t testing.TB, fields string) http.Header {
 	t.Helper()
 	h := http.Header{}
 	for line := range strings.Lines(fields) {
@@ -32,7 +32,7 @@ func response(t testing.TB, status int, fields string) *http.Response {
 			h.Add(name, strings.TrimSpace(value))
 		}
 	}
-	return &http.Response{StatusCode: status, Header: h}
+	return h
 }
 
 // TestLearn: what each family of fields says.
@@ -132,7 +132,7 @@ func TestLearn(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := heard(response(t, 200, "Date: "+server.Format(http.TimeFormat)+"\n"+c.fields), here)
+			r := heard(200, header(t, "Date: "+server.Format(http.TimeFormat)+"\n"+c.fields), here)
 			if diff := cmp.Diff(pacing.Reply{Quotas: c.want}, r); diff != "" {
 				t.Error(diff)
 			}
@@ -149,7 +149,7 @@ func TestLearnMalformed(t *testing.T) {
 		`"a";r=1;b=@x`, `"a";r=1;b=1.2345`, `"a";r=1;b=`, `"a";r=1;b=-`,
 		`"a";r=1` + strings.Repeat(`, "a";r=1`, maxMembers), `"a";r=1;x="` + strings.Repeat("y", maxLearned) + `"`,
 	} {
-		if r := heard(response(t, 200, "RateLimit: "+field), here); len(r.Quotas) > 0 {
+		if r := heard(200, header(t, "RateLimit: "+field), here); len(r.Quotas) > 0 {
 			t.Errorf("%.80q: %+v", field, r.Quotas)
 		}
 	}
@@ -187,7 +187,7 @@ func TestRetryAfter(t *testing.T) {
 		{403, "Retry-After: 60", true, true, time.Minute},
 		{500, "Retry-After: 5", false, false, 0},
 	} {
-		r := heard(response(t, c.status, c.fields), here)
+		r := heard(c.status, header(t, c.fields), here)
 		if r.Denied != c.denied || r.Told != c.told || r.After != c.after {
 			t.Errorf("%d %q: denied %v, told %v, after %v; want %v, %v, %v", c.status, c.fields, r.Denied, r.Told, r.After, c.denied, c.told, c.after)
 		}
@@ -207,7 +207,7 @@ func FuzzLearn(f *testing.F) {
 		h.Set("X-RateLimit-Remaining", remaining)
 		h.Set("X-RateLimit-Limit", limit)
 		h.Set("X-RateLimit-Reset", reset)
-		r := heard(&http.Response{StatusCode: status, Header: h}, here)
+		r := heard(status, h, here)
 		if r.After < 0 || r.After > longest || r.Told && !r.Denied || len(r.Quotas) > maxMembers+len(families) {
 			t.Errorf("%+v", r)
 		}

@@ -138,7 +138,7 @@ func (t *Transport) send(call *pacing.Call, req *http.Request) (*http.Response, 
 		if err != nil {
 			return nil, err
 		}
-		reply := heard(resp, time.Now())
+		reply := heard(resp.StatusCode, resp.Header, time.Now())
 		var again *http.Request
 		if reply.Denied {
 			again = replay(req, resp.StatusCode)
