@@ -62,6 +62,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore", "it decides at home what a guarded store need not"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing", "interceptors are gRPC, limits and rules"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules", "how an answer is written is the same for every door"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},

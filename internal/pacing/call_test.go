@@ -183,6 +183,128 @@ func TestSeveralOwnLimits(t *testing.T) {
 	})
 }
 
+// TestHoldReachesAllWhoWait: those further back in the queue learn at once that they
+// have not the time for a hold.
+func TestHoldReachesAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := table(t, Options{Limiter: weir.NewLimiter(memstore.New(memstore.Options{}), "own", weir.MustParseLimit("1/10s"))})
+		sent := table.Begin("")
+		if err := sent.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := table.Begin("").Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			err := table.Begin("").Wait(ctx)
+			if _, ok := errors.AsType[*weir.DeniedError](err); !ok || time.Since(began) != time.Second {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		})
+		time.Sleep(time.Second)
+		sent.Heard(t.Context(), Reply{Denied: true, Told: true, After: 40 * time.Second})
+		all.Wait()
+	})
+}
+
+// TestPaceYieldsToDeadlines: who has not the time to go slowly goes at once.
+func TestPaceYieldsToDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := table(t, Options{})
+		pace := func(ctx context.Context, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			c := table.Begin("")
+			defer c.End(ctx)
+			if err := c.Wait(ctx); err != nil || time.Since(began) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(began), want)
+			}
+			c.Heard(ctx, Reply{Quotas: []Quota{{Remaining: 4, Limit: 100, Reset: 50 * time.Second}}})
+		}
+		pace(t.Context(), 0)
+		pace(t.Context(), 10*time.Second)
+		short, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		pace(short, 0)
+	})
+}
+
+// TestMaxWaitIsOverAllTries: a call does not wait for a minute in each of them.
+func TestMaxWaitIsOverAllTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := table(t, Options{})
+		c := table.Begin("")
+		defer c.End(t.Context())
+		for try := 1; ; try++ {
+			if err := c.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second) // is the server's time
+			again := c.Heard(t.Context(), Reply{Denied: true, Replay: true, Told: true, After: 25 * time.Second})
+			if again != (try < 3) {
+				t.Fatalf("try %d: again %v", try, again)
+			}
+			if !again {
+				return
+			}
+		}
+	})
+}
+
+// TestWhoHasPaidGoes: a call that has its slot of the own limit is not passed by
+// one of a higher priority that has none.
+func TestWhoHasPaidGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := table(t, Options{Limiter: weir.NewLimiter(memstore.New(memstore.Options{}), "own", weir.MustParseLimit("1/10s leaky-queue"))})
+		began := time.Now()
+		var all sync.WaitGroup
+		for i, priority := range []int{0, 0, 5} {
+			all.Go(func() {
+				c := table.Begin("")
+				c.Priority = priority
+				defer c.End(t.Context())
+				if err := c.Wait(t.Context()); err != nil || time.Since(began) != time.Duration(i)*10*time.Second {
+					t.Errorf("call %d went after %v: %v", i, time.Since(began), err)
+				}
+				c.Heard(t.Context(), Reply{})
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		all.Wait()
+	})
+}
+
+// TestLostIsNoLongerOnItsWay: a try without an answer holds nobody up.
+func TestLostIsNoLongerOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := table(t, Options{})
+		began := time.Now()
+		for i := range 5 {
+			c := table.Begin("")
+			if err := c.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				c.Lost()
+			} else {
+				c.Heard(t.Context(), Reply{Quotas: []Quota{{Remaining: 0}}})
+			}
+			c.End(t.Context())
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
 // TestEverybodyGoes: under any load that fits, nobody is forgotten.
 func TestEverybodyGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

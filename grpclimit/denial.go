@@ -1,0 +1,90 @@
+package grpclimit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weir-limit/weir/internal/fields"
+)
+
+const (
+	// pushbackKey is the trailer by which a server tells the retry policy of gRPC
+	// when to come back (gRFC A6).
+	pushbackKey = "grpc-retry-pushback-ms"
+	// unknownRetry is when to come back where a permit must come back first.
+	unknownRetry = time.Second
+	// maxViolations is how many limits a status names. Clients and proxies refuse
+	// trailers that are too long.
+	maxViolations = 16
+)
+
+// denial is what OnDenied hears of a verdict.
+func (v *verdict) denial() *Denial {
+	d := &Denial{RetryAfter: v.retry, Never: v.never}
+	for _, violation := range v.violations {
+		d.Rules = append(d.Rules, violation.rule)
+	}
+	return d
+}
+
+// status is that of a call that is denied, with the details of google.rpc.
+func (s *Server) status(v *verdict) *status.Status {
+	code, reason, text := codes.ResourceExhausted, "RATE_LIMITED", "there were too many calls; come back later"
+	switch {
+	case v.away:
+		code, reason, text = codes.Unavailable, "LIMITER_UNAVAILABLE", "whether the call may pass could not be decided; come back later"
+	case v.never:
+		reason, text = "COST_TOO_HIGH", "the call can never pass: it costs more than the limit; make it smaller"
+	}
+	why := &errdetails.ErrorInfo{Reason: reason, Domain: cmp.Or(s.options.Domain, "weir"), Metadata: map[string]string{}}
+	failure := &errdetails.QuotaFailure{}
+	for i, violation := range v.violations {
+		if i == 0 {
+			why.Metadata["rule"], why.Metadata["limit"] = violation.rule, violation.limit.String()
+		}
+		if i == maxViolations {
+			break
+		}
+		quota, _ := fields.Quota(violation.limit)
+		failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
+			Subject:     "rule:" + violation.rule,
+			Description: fmt.Sprintf("the limit is %v", violation.limit),
+			QuotaId:     violation.rule,
+			QuotaValue:  quota,
+		})
+	}
+	details := []protoadapt.MessageV1{why, failure}
+	if !v.never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(v.retry, unknownRetry))})
+	}
+	plain := status.New(code, text)
+	detailed, err := plain.WithDetails(details...)
+	if err != nil { // a name that is not UTF-8: the code says enough
+		return plain
+	}
+	return detailed
+}
+
+// pushback is the trailer of a call that is denied. Clients obey it to the
+// millisecond, so it has the jitter that keeps them apart.
+func (s *Server) pushback(v *verdict) metadata.MD {
+	ms := int64(-1)
+	if !v.never {
+		delay := s.options.Backoff.Delay(0, cmp.Or(v.retry, unknownRetry), rand.Uint64())
+		if ms = int64((delay-1)/time.Millisecond) + 1; ms > math.MaxInt32 {
+			ms = -1 // longer than can be said
+		}
+	}
+	return metadata.Pairs(pushbackKey, strconv.FormatInt(ms, 10))
+}

@@ -1,0 +1,211 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Server has the interceptors of a server: Unary and Stream. They may be used by
+// several servers at once.
+type Server struct {
+	options Options
+	settle  settler
+
+	store weir.Store // with rules
+	rules []Rule
+
+	limiter  *rules.Limiter // else
+	domain   string
+	describe Describe
+
+	warned [2]atomic.Bool // of what is told once
+}
+
+// NewServer makes interceptors that hold calls to rules, whose counts live in
+// store. The error names every fault of the rules.
+func NewServer(store weir.Store, all []Rule, o Options) (*Server, error) {
+	checked, err := check(all)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{options: o, store: store, rules: checked, settle: inStore(store)}, nil
+}
+
+// Describe tells the rules of a file what a call is. message is the request of a
+// unary call, and nil for a stream. A call without descriptors meets no rule and
+// passes.
+type Describe func(ctx context.Context, method string, message any) []rules.Descriptor
+
+// NewServerFromRules makes interceptors that ask the rules of a domain, from a
+// rule file: who may do what is then no matter of the program. Rules may be
+// replaced at any time. A stream is asked about when it begins.
+func NewServerFromRules(limiter *rules.Limiter, domain string, describe Describe, o Options) (*Server, error) {
+	var faults []error
+	if domain == "" {
+		faults = append(faults, errors.New("grpclimit: the domain is empty; write the one of the rule file"))
+	}
+	if describe == nil {
+		faults = append(faults, errors.New("grpclimit: nobody describes the calls; pass a function that makes their descriptors"))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return &Server{options: o, limiter: limiter, domain: domain, describe: describe, settle: limiter.Settle}, nil
+}
+
+// Unary is a grpc.UnaryServerInterceptor.
+func (s *Server) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	marked, pass := s.passes(ctx, info.FullMethod)
+	if pass {
+		return handler(ctx, request)
+	}
+	all := func(*Rule) bool { return true }
+	trailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) } // fails outside of a server only
+	held, err := s.admit(ctx, info.FullMethod, request, all, trailer)
+	if err != nil {
+		return nil, err
+	}
+	defer held.end(ctx)
+	return handler(marked, request)
+}
+
+// Stream is a grpc.StreamServerInterceptor.
+func (s *Server) Stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx := stream.Context()
+	marked, pass := s.passes(ctx, info.FullMethod)
+	if pass {
+		return handler(service, stream)
+	}
+	calls := func(r *Rule) bool { return !r.Messages }
+	held, err := s.admit(ctx, info.FullMethod, nil, calls, stream.SetTrailer)
+	if err != nil {
+		return err
+	}
+	defer held.end(ctx)
+	return handler(service, &counted{ServerStream: stream, ctx: marked, server: s, method: info.FullMethod})
+}
+
+// counted is a stream whose messages are counted.
+type counted struct {
+	grpc.ServerStream
+
+	ctx    context.Context
+	server *Server
+	method string
+}
+
+func (c *counted) Context() context.Context { return c.ctx }
+
+// RecvMsg is the next message, if the rules that count messages let it pass.
+func (c *counted) RecvMsg(message any) error {
+	if err := c.ServerStream.RecvMsg(message); err != nil || c.server.limiter != nil {
+		return err
+	}
+	messages := func(r *Rule) bool { return r.Messages }
+	_, err := c.server.admit(c.ctx, c.method, message, messages, c.SetTrailer)
+	return err
+}
+
+// passes is whether a call is not counted: it is skipped, or was counted already
+// by the same interceptors. marked is the context by which these know it again.
+func (s *Server) passes(ctx context.Context, method string) (marked context.Context, yes bool) {
+	if s.options.Skip != nil && s.options.Skip(method) {
+		return ctx, true
+	}
+	if ctx.Value(s) != nil {
+		s.warn(warnedTwice, ctx, errTwice)
+		return ctx, true
+	}
+	return context.WithValue(ctx, s, true), false
+}
+
+var errTwice = errors.New("a call has met the same interceptors twice, and was counted once; register them once")
+
+// What is told once.
+const (
+	warnedTwice = iota
+	warnedKept
+)
+
+func (s *Server) warn(what int, ctx context.Context, err error) {
+	if s.options.Log != nil && !s.warned[what].Swap(true) {
+		s.options.Log.WarnContext(ctx, "grpclimit", "error", err)
+	}
+}
+
+// admit returns when a call may go, and what has to be settled when it ends, or
+// the status of a call that may not.
+func (s *Server) admit(ctx context.Context, method string, message any, which func(*Rule) bool, trailer func(metadata.MD)) (*permits, error) {
+	var v verdict
+	var err error
+	if s.limiter != nil {
+		v, err = s.filed(ctx, method, message)
+	} else {
+		v, err = s.own(ctx, method, message, which)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, method, err)
+	}
+	if len(v.shadows) > 0 {
+		s.report(ctx, method, &Denial{Rules: v.shadows, Shadow: true, Passed: v.allowed})
+	}
+	if !v.allowed {
+		s.report(ctx, method, v.denial())
+		trailer(s.pushback(&v))
+		return nil, s.status(&v).Err()
+	}
+	if v.hold > 0 && !wait(ctx, v.hold) {
+		s.giveBack(ctx, v.receipts)
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return s.hold(v.receipts), nil
+}
+
+// failed is what becomes of a call about which nothing was decided: nil lets it
+// pass.
+func (s *Server) failed(ctx context.Context, method string, err error) error {
+	d := &Denial{Err: err}
+	_, unknown := errors.AsType[*unknownError](err)
+	_, malformed := errors.AsType[*rules.RequestError](err)
+	switch {
+	case unknown || malformed:
+		s.report(ctx, method, d)
+		return status.Error(codes.InvalidArgument, "the call does not tell whose it is or what it costs, which it must to be counted")
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case s.options.FailOpen:
+		d.Passed = true
+		s.report(ctx, method, d)
+		return nil
+	}
+	s.report(ctx, method, d)
+	return status.Error(codes.Unavailable, "whether the call may pass could not be decided; come back later")
+}
+
+func (s *Server) report(ctx context.Context, method string, d *Denial) {
+	if s.options.OnDenied != nil {
+		s.options.OnDenied(ctx, method, d)
+	}
+}
+
+// wait is false when ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
