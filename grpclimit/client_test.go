@@ -168,15 +168,15 @@ func TestClientAndServer(t *testing.T) {
 	}
 }
 
-// denied is the error of a server that says to come back, and its trailer.
-func denied(code codes.Code, retry time.Duration, pushback ...string) (error, metadata.MD) {
+// denied is the trailer and the error of a server that says to come back.
+func denied(code codes.Code, retry time.Duration, pushback ...string) (metadata.MD, error) {
 	s := status.New(code, "no")
 	if retry >= 0 {
 		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
 	}
 	md := metadata.MD{}
 	md.Append("grpc-retry-pushback-ms", pushback...)
-	return s.Err(), md
+	return md, s.Err()
 }
 
 // TestClientRetries: what is sent again, and when.
@@ -220,7 +220,7 @@ func TestClientRetries(t *testing.T) {
 					if came = append(came, time.Since(began)); len(came) > 1 {
 						return nil
 					}
-					err, trailer := denied(c.code, c.retry, c.pushback...)
+					trailer, err := denied(c.code, c.retry, c.pushback...)
 					for _, o := range opts {
 						if o, ok := o.(grpc.TrailerCallOption); ok {
 							*o.TrailerAddr = trailer
