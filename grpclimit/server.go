@@ -112,7 +112,8 @@ func (c *counted) RecvMsg(message any) error {
 		return err
 	}
 	messages := func(r *Rule) bool { return r.Messages }
-	_, err := c.server.admit(c.ctx, c.method, message, messages, c.SetTrailer)
+	held, err := c.server.admit(c.ctx, c.method, message, messages, c.SetTrailer)
+	held.end(c.ctx) // a plan with permits: a message is done when it has come
 	return err
 }
 

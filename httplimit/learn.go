@@ -12,15 +12,17 @@ import (
 
 // heard is what a response says of the limits of its server.
 func heard(status int, h http.Header, now time.Time) pacing.Reply {
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date // instants are by the server's clock
+	if date := h.Get("Date"); date != "" {
+		if there, err := http.ParseTime(date); err == nil {
+			now = there // instants are by the server's clock
+		}
 	}
 	r := pacing.Reply{Denied: denies(status, h)}
 	if r.Denied {
 		r.After, r.Told = retryAfter(h.Get("Retry-After"), now)
 	}
 	if h.Get("Age") == "" { // else a cache tells of another time
-		policies, ok := parseMembers(strings.Join(h.Values("RateLimit-Policy"), ","))
+		policies, ok := parseMembers(strings.Join(h["Ratelimit-Policy"], ","))
 		if !ok {
 			policies = nil
 		}
@@ -36,7 +38,7 @@ func denies(status int, h http.Header) bool {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
 	case http.StatusForbidden:
-		return h.Get("Retry-After") != "" || h.Get("X-RateLimit-Remaining") == "0"
+		return h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0"
 	}
 	return false
 }
@@ -57,7 +59,7 @@ func retryAfter(field string, now time.Time) (time.Duration, bool) {
 // draft-ietf-httpapi-ratelimit-headers, and as its authors mean to rename the
 // parameters: r and t to a and w. A field that is malformed is ignored.
 func standard(h http.Header, policies []member) []pacing.Quota {
-	limits, ok := parseMembers(strings.Join(h.Values("RateLimit"), ","))
+	limits, ok := parseMembers(strings.Join(h["Ratelimit"], ","))
 	if !ok || len(limits) == 0 {
 		return nil
 	}
@@ -142,20 +144,21 @@ func windowOf(limit int64, policies []member) time.Duration {
 
 // families are the fields that tell of one limit in three lines, and whether it
 // is of something else than requests: drafts 3 to 6 and Envoy; GitHub, Discord and
-// most others; Twitter; OpenAI; Anthropic.
+// most others; Twitter; OpenAI; Anthropic. They are spelled as http.Header keeps
+// them.
 var families = []struct {
 	limit, remaining, reset string
 	other                   bool
 }{
-	{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", false},
-	{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", false},
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", false},
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", false},
 	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", false},
-	{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests", "X-RateLimit-Reset-Requests", false},
-	{"X-RateLimit-Limit-Tokens", "X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Tokens", true},
-	{"Anthropic-RateLimit-Requests-Limit", "Anthropic-RateLimit-Requests-Remaining", "Anthropic-RateLimit-Requests-Reset", false},
-	{"Anthropic-RateLimit-Tokens-Limit", "Anthropic-RateLimit-Tokens-Remaining", "Anthropic-RateLimit-Tokens-Reset", true},
-	{"Anthropic-RateLimit-Input-Tokens-Limit", "Anthropic-RateLimit-Input-Tokens-Remaining", "Anthropic-RateLimit-Input-Tokens-Reset", true},
-	{"Anthropic-RateLimit-Output-Tokens-Limit", "Anthropic-RateLimit-Output-Tokens-Remaining", "Anthropic-RateLimit-Output-Tokens-Reset", true},
+	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", false},
+	{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens", true},
+	{"Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset", false},
+	{"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset", true},
+	{"Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Remaining", "Anthropic-Ratelimit-Input-Tokens-Reset", true},
+	{"Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", true},
 }
 
 // legacy reads the families. Without what remains there is nothing to learn.

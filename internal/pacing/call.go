@@ -95,8 +95,7 @@ func (c *Call) join(now time.Time) error {
 
 // turn waits until the call counts as sent.
 func (c *Call) turn(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var timer *time.Timer // most need not wait
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -114,7 +113,12 @@ func (c *Call) turn(ctx context.Context) error {
 			}
 			continue
 		}
-		timer.Reset(until.Sub(now))
+		if timer == nil {
+			timer = time.NewTimer(until.Sub(now))
+			defer timer.Stop()
+		} else {
+			timer.Reset(until.Sub(now))
+		}
 		select {
 		case <-timer.C:
 		case <-c.wake:
