@@ -57,6 +57,7 @@ var forbidden = []struct{ packages, imports, why string }{
 		"library packages import no server package",
 	},
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
+	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing", "middleware and transport are the standard library, limits and rules"},
 	{"weir/redisstore weir/memcachestore weir/client", "weir/... -weir -weir/internal/record", "a store adapts one dependency to the contract of the root"},
 	{"weir/internal/guard", "weir/... -weir -weir/memstore -weir/internal/record", "it goes around any store that is outside, and decides in memory when that is away"},
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore", "it decides at home what a guarded store need not"},

@@ -1,0 +1,222 @@
+package httplimit
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
+)
+
+// Names of fields as http.Header keeps them, so that its Get and Del find them.
+// They mean the same in any case.
+const (
+	policyField    = "Ratelimit-Policy"
+	standingField  = "Ratelimit"
+	limitField     = "Ratelimit-Limit"
+	remainingField = "Ratelimit-Remaining"
+	resetField     = "Ratelimit-Reset"
+
+	xLimitField     = "X-Ratelimit-Limit"
+	xRemainingField = "X-Ratelimit-Remaining"
+	xResetField     = "X-Ratelimit-Reset"
+)
+
+// maxField is how long a field may become. Rules beyond are left out: a client
+// or proxy that refuses long fields would get no answer at all.
+const maxField = 48 << 10
+
+// setFields tells the client how the rules stand.
+func (m *middleware) setFields(c *call, h http.Header) {
+	kinds := m.options.Fields
+	if len(c.standings) > 0 && (kinds == 0 || kinds&Draft10 != 0) { // a List must not be empty
+		m.setDraft10(c, h)
+	}
+	if kinds&^(Draft10|NoFields) == 0 {
+		return
+	}
+	// A permit has no window, which the others can't do without.
+	c.standings = slices.DeleteFunc(c.standings, func(s standing) bool { return s.limit.Algorithm() == weir.Concurrent })
+	if len(c.standings) == 0 {
+		return
+	}
+	s := c.closest()
+	quota, _ := fields.Quota(s.limit)
+	reset := resetOf(s.decision)
+	if kinds&Draft7 != 0 {
+		add(h, policyField, c.policies(nil, appendQuota))
+		c.set(h, standingField, fmt.Sprintf("limit=%d, remaining=%d, reset=%d", quota, max(s.decision.Remaining, 0), reset))
+	}
+	if kinds&Draft6 != 0 {
+		add(h, policyField, c.policies(nil, appendQuota))
+		c.setThree(h, [3]string{limitField, remainingField, resetField}, strconv.FormatInt(quota, 10), s, reset)
+	}
+	if kinds&Envoy03 != 0 {
+		limit := c.policies(strconv.AppendInt(nil, quota, 10), appendNamedQuota)
+		c.setThree(h, [3]string{xLimitField, xRemainingField, xResetField}, limit, s, reset)
+	}
+	if kinds&XRateLimit != 0 {
+		at := time.Now().Add(time.Duration(reset)*time.Second + time.Second - 1).Unix()
+		c.setThree(h, [3]string{xLimitField, xRemainingField, xResetField}, strconv.FormatInt(quota, 10), s, at)
+	}
+}
+
+// resetOf is in how many seconds it is worth to come back: clients of these
+// fields wait for as long when nothing remains.
+func resetOf(d *weir.Decision) int64 {
+	if d.Outcome == weir.Allowed && d.NextAfter > 0 {
+		return fields.RetryAfter(d.NextAfter)
+	}
+	return fields.Reset(d)
+}
+
+// setDraft10 sets RateLimit-Policy and RateLimit, or adds to those of middleware
+// around this one: both are Lists.
+func (m *middleware) setDraft10(c *call, h http.Header) {
+	policy, text := m.usual, c.text[:0]
+	if !c.usual || policy == nil {
+		policy = c.line(c.draft10Policy())
+	}
+	for i := range c.standings {
+		text = fields.AppendStanding(text, c.standings[i].name, c.standings[i].decision)
+	}
+	c.text = text
+	if h[policyField] == nil {
+		h[policyField], h[standingField] = policy, c.line(string(text))
+		return
+	}
+	add(h, policyField, policy[0])
+	add(h, standingField, string(text))
+}
+
+// draft10Policy is RateLimit-Policy. Rules for which neither field has room no
+// longer stand.
+func (c *call) draft10Policy() string {
+	const most = len(";r=999999999999999;t=999999999999999, ")
+	policy, size := c.text[:0], 0
+	for i := range c.standings {
+		s := &c.standings[i]
+		before := len(policy)
+		if s.policy == nil {
+			policy = fields.AppendPolicy(policy, s.name, s.limit, s.unit)
+		} else {
+			if before > 0 {
+				policy = append(policy, ", "...)
+			}
+			policy = append(policy, s.policy...)
+		}
+		if size += len(policy) - before + most; size > maxField {
+			c.standings, policy = c.standings[:i], policy[:before]
+			break
+		}
+	}
+	c.text = policy
+	return string(policy)
+}
+
+// policies is a list of all that stand, after what is there already.
+func (c *call) policies(b []byte, one func([]byte, *standing) []byte) string {
+	for i := range c.standings {
+		before := len(b)
+		if before > 0 {
+			b = append(b, ", "...)
+		}
+		if b = one(b, &c.standings[i]); len(b) > maxField {
+			return string(b[:before])
+		}
+	}
+	return string(b)
+}
+
+// appendQuota is a quota as drafts 3 to 7 have it.
+func appendQuota(b []byte, s *standing) []byte {
+	quota, window := fields.Quota(s.limit)
+	b = append(fields.AppendInteger(b, quota), ";w="...)
+	return fields.AppendInteger(b, window)
+}
+
+func appendNamedQuota(b []byte, s *standing) []byte {
+	return fields.AppendString(append(appendQuota(b, s), ";name="...), s.name)
+}
+
+// closest is the standing that decides, for fields that tell of one only.
+func (c *call) closest() *standing {
+	asks, out := make([]weir.Ask, len(c.standings)), make([]weir.Decision, len(c.standings))
+	for i := range c.standings {
+		out[i] = *c.standings[i].decision
+	}
+	return &c.standings[weir.Decisive(asks, out)]
+}
+
+// setThree sets fields that tell of one limit, unless middleware around this one
+// has told of one that is closer to its end.
+func (c *call) setThree(h http.Header, names [3]string, limit string, s *standing, reset int64) {
+	told, err := strconv.ParseInt(h.Get(names[1]), 10, 64)
+	if err == nil && s.decision.Outcome == weir.Allowed && s.decision.Remaining >= told {
+		return
+	}
+	c.set(h, names[0], limit)
+	c.set(h, names[1], strconv.FormatInt(max(s.decision.Remaining, 0), 10))
+	c.set(h, names[2], strconv.FormatInt(reset, 10))
+}
+
+func (c *call) set(h http.Header, name, value string) { h[name] = c.line(value) }
+
+// line is a value of a field. Many share a piece of memory.
+func (c *call) line(value string) []string {
+	if len(c.lines) == 0 {
+		c.lines = make([]string, 64)
+	}
+	l := c.lines[:1:1]
+	c.lines = c.lines[1:]
+	l[0] = value
+	return l
+}
+
+// add adds to a List.
+func add(h http.Header, name, value string) {
+	if old := h[name]; len(old) > 0 {
+		value = strings.Join(old, ", ") + ", " + value
+	}
+	h[name] = []string{value}
+}
+
+// lookTwice finds that this middleware, or one with a rule of the same name, is
+// already around the handler: the request counts twice.
+func (m *middleware) lookTwice(c *call, w http.ResponseWriter, r *http.Request) {
+	old := w.Header()[policyField]
+	if m.options.Log == nil || old == nil && !m.marks() {
+		return
+	}
+	twice := ""
+	for around := ChargeOf(r.Context()); around != nil; around = around.around {
+		if around.m == m {
+			twice = "all"
+		}
+	}
+	for i := range c.standings {
+		for _, line := range old {
+			if strings.Contains(line, string(fields.AppendString(nil, c.standings[i].name))+";") {
+				twice = c.standings[i].name
+			}
+		}
+	}
+	if twice != "" && m.first(warnedTwice) {
+		m.options.Log.Warn("httplimit: a rule is applied twice to a request, which counts twice; this is said once", "rule", twice, "path", r.URL.Path)
+	}
+}
+
+// What is told once.
+const (
+	warnedTwice = iota
+	warnedSettle
+)
+
+// first is whether there is a log, which was not told of this.
+func (m *middleware) first(what int) bool {
+	return m.options.Log != nil && m.warned[what].CompareAndSwap(false, true)
+}

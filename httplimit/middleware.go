@@ -1,0 +1,186 @@
+package httplimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
+	"github.com/weir-limit/weir/rules"
+)
+
+// middleware is what New and NewFromRules make.
+type middleware struct {
+	options Options
+	settle  settler
+	calls   sync.Pool // of *call
+
+	store weir.Store // with rules
+	rules []*rule
+	// usual is the value of RateLimit-Policy when all rules stand. It is shared by
+	// all answers and never changed. Nil: it is too long to be sent.
+	usual []string
+
+	limiter  *rules.Limiter // else
+	domain   string
+	describe Describe
+
+	warned [2]atomic.Bool // of what is told once
+}
+
+// New makes middleware that holds requests to rules, whose counts live in store.
+// All of them decide together: a request is charged by all, or is denied and
+// charged by none. The error names every fault of rules and options.
+func New(store weir.Store, all []Rule, o Options) (func(http.Handler) http.Handler, error) {
+	compiled, err := compile(all)
+	if err := errors.Join(err, o.check()); err != nil {
+		return nil, err
+	}
+	m := &middleware{options: o, store: store, rules: compiled, settle: settleIn(store)}
+	var policy []byte
+	for _, r := range compiled {
+		if r.Shadow {
+			continue
+		}
+		policy = fields.AppendPolicy(policy, r.Name, r.Limit, r.Unit)
+	}
+	if len(policy) <= maxField/2 {
+		m.usual = []string{string(policy)}
+	}
+	return m.around, nil
+}
+
+// around is the middleware around a handler.
+func (m *middleware) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+}
+
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.options.Deny != nil && m.options.Deny(r) {
+		m.answer(w, r, &Denial{Status: http.StatusForbidden})
+		return
+	}
+	if m.options.Skip != nil && m.options.Skip(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	c := m.acquire()
+	charge, pass := m.admit(c, w, r)
+	m.release(c)
+	switch {
+	case !pass:
+	case charge != nil:
+		charge.serve(w, r, next)
+	default:
+		next.ServeHTTP(w, r)
+	}
+}
+
+// admit decides about a request, and answers it unless it passes. charge is what
+// has to be settled when it is done, or nil.
+func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (charge *Charge, pass bool) {
+	var err error
+	if m.limiter == nil {
+		err = m.decide(c, r)
+	} else {
+		charge, err = m.check(c, r)
+	}
+	if err != nil {
+		return nil, m.failed(w, r, err)
+	}
+	m.lookTwice(c, w, r)
+	m.setFields(c, w.Header())
+	m.reportShadow(c, r)
+	if !c.allowed {
+		m.answer(w, r, m.denial(c))
+		return nil, false
+	}
+	if m.limiter == nil {
+		charge = m.charge(c)
+	}
+	if c.hold > 0 && !hold(r.Context(), c.hold) {
+		charge.giveBack()
+		w.WriteHeader(http.StatusServiceUnavailable) // for logs: its client has left
+		return nil, false
+	}
+	return charge, true
+}
+
+// hold waits, unless the client leaves.
+func hold(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// failed is what becomes of a request about which nothing was decided.
+func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (pass bool) {
+	d := &Denial{Status: http.StatusServiceUnavailable, RetryAfter: m.jitter(time.Second), Err: err}
+	if _, ok := errors.AsType[*nobodyError](err); ok {
+		d.Status, d.RetryAfter = http.StatusBadRequest, 0
+	} else if _, ok := errors.AsType[*rules.RequestError](err); ok {
+		d.Status, d.RetryAfter = http.StatusBadRequest, 0
+	} else if m.options.FailOpen && r.Context().Err() == nil {
+		d.Passed = true
+		m.report(r, d)
+		return true
+	}
+	m.answer(w, r, d)
+	return false
+}
+
+// denial is what the caller is told of a verdict.
+func (m *middleware) denial(c *call) *Denial {
+	d := &Denial{Status: http.StatusTooManyRequests, Never: c.never, Rules: c.deniers()}
+	if c.away {
+		d.Status = http.StatusServiceUnavailable
+	}
+	if !c.never {
+		d.RetryAfter = m.jitter(cmp.Or(c.retry, time.Second)) // a permit may come back at any moment
+	}
+	return d
+}
+
+// jitter is d, or a little more.
+func (m *middleware) jitter(d time.Duration) time.Duration {
+	if m.options.Jitter > 0 {
+		d += rand.N(m.options.Jitter + 1)
+	}
+	return d
+}
+
+func (m *middleware) reportShadow(c *call, r *http.Request) {
+	if len(c.shadows) > 0 {
+		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.shadows), Shadow: true, Passed: c.allowed})
+	}
+}
+
+func (m *middleware) report(r *http.Request, d *Denial) {
+	if m.options.OnDenied != nil {
+		m.options.OnDenied(r, d)
+	}
+}
+
+func (m *middleware) acquire() *call {
+	if c, ok := m.calls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+func (m *middleware) release(c *call) {
+	c.clear()
+	m.calls.Put(c)
+}
