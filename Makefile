@@ -69,6 +69,7 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 
 bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
 	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
+	$(MAKE) bench-http BENCH="$(filter -short -json,$(BENCH))"
 
 bench-replay: build ## Measure how fast weir replay reads logs; 2 minutes; BENCH=-short takes 10 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-replay ./replay && ../bin/bench-replay $(BENCH)
@@ -83,6 +84,13 @@ bench-memory: ## Measure what keys and rules cost in memory
 
 race-memory: ## Look for races and lost counts in memstore; 5 minutes; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -count 40 -timeout 15m ./memstore -run 'Linearizable|NoDeadlock|SaveWhileTaking|SlotLife'
+
+.PHONY: bench-http integrations-check
+bench-http: ## Measure what middleware adds to a request, beside others; 20 s; BENCH=-short takes 3, BENCH=-json prints JSON
+	cd bench && $(GO) build -trimpath -o ../bin/bench-http ./http && ../bin/bench-http $(BENCH)
+
+integrations-check: ## Vet and test httplimit in chi, echo and gin, a module of its own; minutes the first time
+	cd integrations && $(GO) vet ./... && $(GO) test ./...
 
 bench-check: ## Build, vet and test the measurements of bench/, modules of their own
 	cd bench && $(GO) vet ./... && $(GO) test ./...
