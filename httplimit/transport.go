@@ -1,4 +1,3 @@
-// Package httplimit holds requests of an HTTP client to the limits of its servers.
 package httplimit
 
 import (
