@@ -44,11 +44,10 @@ func Peer(ctx context.Context, _ string) (string, bool) {
 	if err != nil {
 		return p.Addr.Network(), true
 	}
-	a = a.Unmap().WithZone("")
-	if a.Is4() {
+	if a = a.Unmap(); a.Is4() {
 		return a.String(), true
 	}
-	network, err := a.Prefix(ipv6Bits)
+	network, err := a.Prefix(ipv6Bits) // without its zone
 	return network.String(), err == nil
 }
 

@@ -361,6 +361,10 @@ func TestA1MappedAddresses(t *testing.T) {
 			}
 		}
 	}
+	written := peer.NewContext(t.Context(), &peer.Peer{Addr: address("[::ffff:1.2.3.4]:5")}) // not every Addr writes it as IPv4
+	if got := keyOf(written, grpclimit.Peer); got != "1.2.3.4" {
+		t.Error(got)
+	}
 	socket := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.UnixAddr{Name: "@", Net: "unix"}})
 	if got := keyOf(socket, grpclimit.Peer); got != "unix" {
 		t.Error(got)
@@ -369,6 +373,12 @@ func TestA1MappedAddresses(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// address is a net.Addr as it is written.
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
 
 // TestA6Separators: no two lists of parts are one key.
 func TestA6Separators(t *testing.T) {
@@ -428,9 +438,9 @@ func TestA10NoKey(t *testing.T) {
 func TestPlansAndShadow(t *testing.T) {
 	shadows := 0
 	plan := rule("plan", "1/h")
-	plan.Key = grpclimit.Metadata("user")
+	user := grpclimit.Metadata("user")
 	plan.Plan = func(ctx context.Context, _ string) *weir.Limit {
-		if user, _ := plan.Key(ctx, ""); user == "gold" {
+		if name, _ := user(ctx, ""); name == "gold" {
 			return weir.MustParseLimit("3/h")
 		}
 		return nil
@@ -442,7 +452,7 @@ func TestPlansAndShadow(t *testing.T) {
 			shadows++
 		}
 	}}, plan, shadow)
-	for user, want := range map[string]int{"gold": 3, "tin": 1} {
+	for user, want := range map[string]int{"gold": 3, "tin": 1} { // each plan has counts of its own
 		passed := 0
 		for range 5 {
 			if unary(metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", user)), s, nothing) == nil {
@@ -451,6 +461,14 @@ func TestPlansAndShadow(t *testing.T) {
 		}
 		if passed != want {
 			t.Errorf("%s: %d passed, want %d", user, passed, want)
+		}
+	}
+	queue := rule("queue", "1/h leaky-queue")
+	queue.Shadow = true
+	s = newServer(t, grpclimit.Options{}, queue)
+	for range 3 { // it would be hours
+		if err := unary(t.Context(), s, nothing); err != nil {
+			t.Error(err)
 		}
 	}
 	if shadows != 2 {
