@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -28,9 +29,16 @@ type verdict struct {
 }
 
 // unknownError says that a call does not tell whose it is, or what it costs.
-type unknownError struct{ rule, what string }
+type unknownError struct {
+	rule string
+	err  error
+}
 
-func (e *unknownError) Error() string { return "rule " + e.rule + ": " + e.what }
+var errNoCost = errors.New("the call does not tell what it costs")
+
+func (e *unknownError) Error() string { return "rule " + e.rule + ": " + e.err.Error() }
+
+func (e *unknownError) Unwrap() error { return e.err }
 
 // own asks the rules of a program, those that which picks. message is what costs
 // are reckoned from.
@@ -85,18 +93,18 @@ func (s *Server) own(ctx context.Context, method string, message any, which func
 
 // ask is what a rule asks of a call; ok is false when it does not meet it.
 func (r *Rule) ask(ctx context.Context, method string, message any) (ask weir.Ask, ok bool, err error) {
-	key, ok := r.Key(ctx, method)
-	if !ok && r.Optional {
+	key, err := r.Key(ctx, method)
+	switch {
+	case errors.Is(err, ErrNoKey) && r.Optional:
 		return ask, false, nil
-	}
-	if !ok {
-		return ask, false, &unknownError{r.Name, "the call does not tell whose it is"}
+	case err != nil:
+		return ask, false, &unknownError{r.Name, err}
 	}
 	name := r.Name
 	ask = weir.Ask{Limit: r.Limit, Cost: 1, Shadow: r.Shadow}
 	if r.Cost != nil {
 		if ask.Cost = r.Cost(ctx, method, message); ask.Cost < 0 {
-			return ask, false, &unknownError{r.Name, "the call does not tell what it costs"}
+			return ask, false, &unknownError{r.Name, errNoCost}
 		}
 	}
 	if r.Plan != nil {

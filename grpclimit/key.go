@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strconv"
@@ -12,16 +13,25 @@ import (
 )
 
 // Key says whose count a call is: any bytes. method is the full one, as
-// /package.Service/Method. It is false when the call does not tell; see
-// Rule.Optional. What a client may choose freely is no key for a limit that it
-// should not get around: an address, a method, or what was verified before is.
-type Key func(ctx context.Context, method string) (key string, ok bool)
+// /package.Service/Method. It fails with ErrNoKey when the call does not tell; see
+// Rule.Optional. With any other error the call ends with INVALID_ARGUMENT, optional
+// or not. What a client may choose freely is no key for a limit that it should not
+// get around: an address, a method, or what was verified before is.
+type Key func(ctx context.Context, method string) (string, error)
+
+// Errors of keys.
+var (
+	// ErrNoKey is returned by a Key when a call does not tell whose it is.
+	ErrNoKey = errors.New("grpclimit: the call does not tell whose it is")
+
+	errTwoKeys = errors.New("grpclimit: the call has two keys, of which the handler may read the other one")
+)
 
 // Everyone is one count for all calls.
-func Everyone(context.Context, string) (string, bool) { return "", true }
+func Everyone(context.Context, string) (string, error) { return "", nil }
 
 // Method is a count for each method.
-func Method(_ context.Context, method string) (string, bool) { return method, true }
+func Method(_ context.Context, method string) (string, error) { return method, nil }
 
 // ipv6Bits is how much of an IPv6 address tells clients apart: they may change the
 // rest at will.
@@ -31,67 +41,56 @@ const ipv6Bits = 64
 // address that is written as IPv6 is the same as without. Behind a proxy all
 // connections are the proxy's. Clients of a socket without addresses, as a unix
 // socket, are one.
-func Peer(ctx context.Context, _ string) (string, bool) {
+func Peer(ctx context.Context, _ string) (string, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
-		return "", false
+		return "", ErrNoKey
 	}
 	text := p.Addr.String()
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}
-	a, err := netip.ParseAddr(text)
-	if err != nil {
-		return p.Addr.Network(), true
+	if a, err := netip.ParseAddr(text); err == nil {
+		bits := a.Unmap().BitLen()
+		network, err := a.Unmap().Prefix(min(bits, ipv6Bits)) // without its zone
+		return network.String(), err
 	}
-	if a = a.Unmap(); a.Is4() {
-		return a.String(), true
-	}
-	network, err := a.Prefix(ipv6Bits) // without its zone
-	return network.String(), err == nil
+	return p.Addr.Network(), nil
 }
 
 // Metadata is a value that the call brings along, as an API key that an
-// interceptor before has verified. Several values are one key together.
+// interceptor before has verified. A call that has it twice is refused: the handler
+// may read the one that was not counted.
 func Metadata(name string) Key {
 	name = strings.ToLower(name)
-	return func(ctx context.Context, _ string) (string, bool) {
-		values := metadata.ValueFromIncomingContext(ctx, name)
-		switch len(values) {
-		case 0:
-			return "", false
-		case 1:
-			return values[0], values[0] != ""
+	return func(ctx context.Context, _ string) (string, error) {
+		switch values := metadata.ValueFromIncomingContext(ctx, name); {
+		case len(values) > 1:
+			return "", errTwoKeys
+		case len(values) == 0 || values[0] == "":
+			return "", ErrNoKey
+		default:
+			return values[0], nil
 		}
-		return join(values), true
 	}
 }
 
 // Join is all keys together: each pair of a peer and a method has a count of its
-// own. It is false when one of them is. No two lists of parts have the same key,
+// own. It fails when one of them does. No two lists of parts have the same key,
 // whatever is in them.
 func Join(keys ...Key) Key {
-	return func(ctx context.Context, method string) (string, bool) {
-		parts := make([]string, len(keys))
-		for i, key := range keys {
-			var ok bool
-			if parts[i], ok = key(ctx, method); !ok {
-				return "", false
+	return func(ctx context.Context, method string) (string, error) {
+		var b []byte // parts with their lengths can't run into each other
+		for _, key := range keys {
+			part, err := key(ctx, method)
+			if err != nil {
+				return "", err
 			}
+			b = strconv.AppendInt(b, int64(len(part)), 10)
+			b = append(append(b, ':'), part...)
 		}
-		return join(parts), true
+		return string(b), nil
 	}
-}
-
-// join puts parts together with their lengths, so that they can't run into each
-// other.
-func join(parts []string) string {
-	var b []byte
-	for _, part := range parts {
-		b = strconv.AppendInt(b, int64(len(part)), 10)
-		b = append(append(b, ':'), part...)
-	}
-	return string(b)
 }
 
 // HealthOrReflection is whether a method is of gRPC's health or reflection

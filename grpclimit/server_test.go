@@ -86,9 +86,9 @@ func from(t testing.TB, address string) context.Context {
 }
 
 func keyOf(ctx context.Context, key grpclimit.Key) string {
-	k, ok := key(ctx, method)
-	if !ok {
-		return "none"
+	k, err := key(ctx, method)
+	if err != nil {
+		return err.Error()
 	}
 	return k
 }
@@ -350,7 +350,7 @@ func TestQueueHolds(t *testing.T) {
 // IPv6 ones are told apart by their /64 (A3).
 func TestA1MappedAddresses(t *testing.T) {
 	for want, addresses := range map[string][]string{
-		"1.2.3.4":         {"1.2.3.4:5", "[::ffff:1.2.3.4]:6", "[::ffff:102:304]:7"},
+		"1.2.3.4/32":      {"1.2.3.4:5", "[::ffff:1.2.3.4]:6", "[::ffff:102:304]:7"},
 		"2001:db8::/64":   {"[2001:db8::1.2.3.4]:5", "[2001:db8::ffff:ffff:ffff:ffff]:5"},
 		"2001:db8:1::/64": {"[2001:db8:1::1]:5"},
 		"fe80::/64":       {"[fe80::1%eth0]:5", "[fe80::1%eth1]:5"},
@@ -362,14 +362,14 @@ func TestA1MappedAddresses(t *testing.T) {
 		}
 	}
 	written := peer.NewContext(t.Context(), &peer.Peer{Addr: address("[::ffff:1.2.3.4]:5")}) // not every Addr writes it as IPv4
-	if got := keyOf(written, grpclimit.Peer); got != "1.2.3.4" {
+	if got := keyOf(written, grpclimit.Peer); got != "1.2.3.4/32" {
 		t.Error(got)
 	}
 	socket := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.UnixAddr{Name: "@", Net: "unix"}})
 	if got := keyOf(socket, grpclimit.Peer); got != "unix" {
 		t.Error(got)
 	}
-	if got := keyOf(t.Context(), grpclimit.Peer); got != "none" {
+	if got := keyOf(t.Context(), grpclimit.Peer); got != grpclimit.ErrNoKey.Error() {
 		t.Error(got)
 	}
 }
@@ -387,7 +387,7 @@ func TestA6Separators(t *testing.T) {
 		fixed := func(parts []string) grpclimit.Key {
 			var keys []grpclimit.Key
 			for _, p := range parts {
-				keys = append(keys, func(context.Context, string) (string, bool) { return p, true })
+				keys = append(keys, func(context.Context, string) (string, error) { return p, nil })
 			}
 			return grpclimit.Join(keys...)
 		}
@@ -416,8 +416,7 @@ func TestA10NoKey(t *testing.T) {
 		{with("x-api-key", "ann"), codes.OK},
 		{with("x-api-key", "ann"), codes.ResourceExhausted},
 		{with("x-api-key", "bob"), codes.OK},
-		{with("x-api-key", "ann", "x-api-key", "bob"), codes.OK}, // is neither
-		{with("x-api-key", "ann", "x-api-key", "bob"), codes.ResourceExhausted},
+		{with("x-api-key", "cy", "x-api-key", "ann"), codes.InvalidArgument}, // who is it?
 		{with("x-api-key", ""), codes.InvalidArgument},
 		{with(), codes.InvalidArgument},
 		{t.Context(), codes.InvalidArgument},
@@ -432,6 +431,9 @@ func TestA10NoKey(t *testing.T) {
 		if err := unary(with(), s, nothing); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := unary(with("x-api-key", "cy", "x-api-key", "ann"), s, nothing); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a second key is a way around: %v", err)
 	}
 }
 
