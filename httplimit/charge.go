@@ -29,11 +29,12 @@ type Charge struct {
 	m      *middleware
 	around *Charge // of the middleware outside of this one
 
-	mu    sync.Mutex
-	items []item
-	open  bool        // a hijacked connection is
-	ended bool        // settled
-	renew *time.Timer // of permits; nil when there are none
+	mu     sync.Mutex
+	items  []item
+	open   bool        // a connection that was taken over is
+	status int         // of the response; 0 until the handler has returned
+	ended  bool        // settled
+	renew  *time.Timer // of permits; nil when there are none
 }
 
 // item is one receipt of a charge.
@@ -148,19 +149,17 @@ func (c *Charge) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}()
 	next.ServeHTTP(rec.shown(), r)
 	returned = true
-	c.finish(rec.code(), false)
+	c.finish(func() { c.status = rec.code() })
 }
 
-// finish settles when the handler has returned and its connection is closed,
-// whichever comes last.
-func (c *Charge) finish(status int, closed bool) {
+// finish notes that the handler has returned, or the connection that it took
+// over is closed, and settles with whichever comes last.
+func (c *Charge) finish(note func()) {
 	c.mu.Lock()
-	if closed {
-		c.open = false
-	}
-	open := c.open
+	note()
+	status, open := c.status, c.open
 	c.mu.Unlock()
-	if !open {
+	if status != 0 && !open {
 		c.end(status)
 	}
 }

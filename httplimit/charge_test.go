@@ -162,6 +162,30 @@ func TestB16HijackedPermit(t *testing.T) {
 	eventually(t, "the second connection was closed, and the permit kept", func() bool { return remaining(t, store, "api", limit) == 2 })
 }
 
+// TestB16ClosedInTheHandler: a handler that closes the connection that it took over
+// still works for its client, and holds the permit until it returns.
+func TestB16ClosedInTheHandler(t *testing.T) {
+	closed, out := make(chan struct{}), make(chan struct{})
+	const limit = "1 concurrent ttl 1h"
+	store, url := on(t, limit, Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = c.Close()
+		close(closed)
+		<-out
+	}))
+	_, _ = fetch(t, url) // which fails: there is no answer
+	<-closed
+	if n := remaining(t, store, "api", limit); n != 0 {
+		t.Error("the permit is free while the handler works")
+	}
+	close(out)
+	eventually(t, "the handler returned, and the permit did not", func() bool { return remaining(t, store, "api", limit) == 1 })
+}
+
 // TestB16LongRequests: a permit is renewed as long as its request takes, and one of
 // a process that was killed is free after its ttl.
 func TestB16LongRequests(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 )
 
 // recorder is a ResponseWriter that remembers the status, and knows when a
@@ -102,12 +101,11 @@ type hijacked struct {
 	net.Conn
 
 	charge *Charge
-	once   sync.Once
 }
 
 func (h *hijacked) Close() error {
 	err := h.Conn.Close()
-	h.once.Do(func() { h.charge.finish(http.StatusSwitchingProtocols, true) })
+	h.charge.finish(func() { h.charge.open = false })
 	return err
 }
 
