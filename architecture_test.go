@@ -165,11 +165,11 @@ func TestDeciding(t *testing.T) {
 	}
 }
 
-// TestNoFloat holds decisions to integers: no expression of these packages has
-// a type that could round.
+// TestNoFloat holds decisions, and what is told of them, to integers: no expression
+// of these packages has a type that could round.
 func TestNoFloat(t *testing.T) {
 	packages := load(t)
-	for _, name := range []string{"weir", "weir/memstore"} {
+	for _, name := range []string{"weir", "weir/memstore", "weir/sim"} {
 		p := packages.find(t, name)
 		for e, tv := range p.check(t).Types {
 			if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&(types.IsFloat|types.IsComplex) != 0 {

@@ -16,8 +16,8 @@ const (
 	// MaxOneByOne is the largest count of a leaky-queue or warm-up that is
 	// searched: there events go one by one.
 	MaxOneByOne = 1000
-	// maxAsks is how many asks a plan may have, and maxTimes how many moments each.
-	maxAsks, maxTimes = 6, 128
+	// maxGrabs is how many grabs a plan may have, and maxTimes how many moments each.
+	maxGrabs, maxTimes = 6, 128
 )
 
 // Attack is the worst traffic that a search has found for a limit.
@@ -71,6 +71,7 @@ type search struct {
 	limit  *weir.Limit
 	draw   *draw
 	count  int64
+	debt   int64
 	period int64 // microseconds
 	sub    int64 // of a sub-window, or the period
 	attack *Attack
@@ -78,15 +79,15 @@ type search struct {
 	came, gone []Request // what passed of the plan that is tried, when it came and when it went
 }
 
-// ask takes all that passes, at most events, at so many moments: the first at
+// grab takes all that passes, at most events, at so many moments: the first at
 // microseconds after Start, the last span later, the others evenly in between.
-type ask struct{ at, span, times, events int64 }
+type grab struct{ at, span, times, events int64 }
 
 func newSearch(l *weir.Limit, seed uint64) *search {
 	spec := l.Spec()
 	period := spec.Period.Microseconds()
 	return &search{
-		limit: l, draw: newDraw(seed, 's'), count: spec.Count, period: period, sub: period / max(spec.SubWindows, 1),
+		limit: l, draw: newDraw(seed, 's'), count: spec.Count, debt: spec.Debt, period: period, sub: period / max(spec.SubWindows, 1),
 		attack: &Attack{Limit: l, Bound: l.Bound(spec.Period, 1)},
 	}
 }
@@ -94,9 +95,9 @@ func newSearch(l *weir.Limit, seed uint64) *search {
 // climb begins with a plan at random and changes it so many times, keeping what is
 // no worse: what lets as much go by fewer requests is better.
 func (s *search) climb(times int) {
-	var plan []ask
+	var plan []grab
 	for range 1 + s.draw.below(3) {
-		plan = append(plan, s.randomAsk())
+		plan = append(plan, s.randomGrab())
 	}
 	most, by := s.try(plan)
 	for range times - 1 {
@@ -107,8 +108,8 @@ func (s *search) climb(times int) {
 	}
 }
 
-func (s *search) randomAsk() ask {
-	a := ask{at: s.upTo(3 * s.period), times: 1, events: s.count}
+func (s *search) randomGrab() grab {
+	a := grab{at: s.upTo(3 * s.period), times: 1, events: s.count}
 	if s.oneIn(3) {
 		a.times, a.span = 2+s.upTo(maxTimes-1), s.upTo(2*s.period)
 	}
@@ -120,7 +121,7 @@ func (s *search) upTo(n int64) int64 { return int64(s.draw.below(uint64(n))) }
 func (s *search) oneIn(n int64) bool { return s.upTo(n) == 0 }
 
 // changed is plan with one small change.
-func (s *search) changed(plan []ask) []ask {
+func (s *search) changed(plan []grab) []grab {
 	plan = slices.Clone(plan)
 	i := s.upTo(int64(len(plan)))
 	a := &plan[i]
@@ -134,8 +135,8 @@ func (s *search) changed(plan []ask) []ask {
 	case 3:
 		a.events = []int64{1, s.count, max(a.events/2, 1), min(a.events+1, s.count), max(a.events-1, 1)}[s.upTo(5)]
 	case 4:
-		if len(plan) < maxAsks {
-			plan = append(plan, s.randomAsk())
+		if len(plan) < maxGrabs {
+			plan = append(plan, s.randomGrab())
 		}
 	case 5:
 		if len(plan) > 1 {
@@ -163,7 +164,7 @@ func (s *search) within(at int64) int64 { return min(max(at, 0), 3*s.period) }
 
 // try carries a plan out on a fresh key, and says how many events went in the
 // worst period, and how many requests passed in all.
-func (s *search) try(plan []ask) (found int64, requests int) {
+func (s *search) try(plan []grab) (found int64, requests int) {
 	s.attack.Tried++
 	var moments []Request
 	for _, a := range plan {
@@ -188,29 +189,36 @@ func (s *search) try(plan []ask) (found int64, requests int) {
 
 // take takes all that passes now, at most events.
 func (s *search) take(state weir.State, now weir.Instant, events int64) weir.State {
-	remaining, _ := s.limit.Standing(state, now)
-	a := weir.Ask{Limit: s.limit, Cost: min(remaining, events)}
-	if s.limit.Spec().Debt > 0 {
-		a.Cost, a.AtLeast = events+s.limit.Spec().Debt, 1
-	}
-	times := int64(1)
-	if oneByOne(s.limit) {
-		times, a.Cost = a.Cost, 1
-	}
-	for range times {
-		if a.Cost == 0 {
-			break
-		}
+	for events > 0 {
+		a := s.ask(state, now, events)
 		asks, out := [...]weir.Ask{a}, [...]weir.Decision{s.limit.Decide(state, now, &a)}
 		weir.Resolve(asks[:], out[:])
 		state = s.limit.Commit(state, now, &a, &out[0])
-		if out[0].Outcome != weir.Allowed {
+		d := &out[0]
+		if !d.Charged {
 			break
 		}
-		s.came = append(s.came, Request{At: now, Cost: out[0].Cost})
-		s.gone = append(s.gone, Request{At: now + weir.Instant(out[0].Hold/time.Microsecond), Cost: out[0].Cost})
+		s.came = append(s.came, Request{At: now, Cost: d.Cost})
+		s.gone = append(s.gone, Request{At: now + weir.Instant(d.Hold/time.Microsecond), Cost: d.Cost})
+		events -= d.Cost
 	}
 	return state
+}
+
+// ask is for as many events as pass, at most so many. Asked for together or one by
+// one, the same pass; but in a queue those go together that ask together.
+func (s *search) ask(state weir.State, now weir.Instant, events int64) weir.Ask {
+	a := weir.Ask{Limit: s.limit}
+	remaining, _ := s.limit.Standing(state, now)
+	switch {
+	case oneByOne(s.limit):
+		a.Cost = min(remaining, 1)
+	case s.debt > 0:
+		a.Cost, a.AtLeast = min(events+s.debt, weir.MaxCount), 1
+	default:
+		a.Cost = min(remaining, events, weir.MaxCount)
+	}
+	return a
 }
 
 // worstPeriod is the most events in any period, and when that begins.

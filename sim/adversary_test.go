@@ -38,6 +38,7 @@ func TestSearchFindsTheWorst(t *testing.T) {
 		"100/min sliding-window 12 conservative": {100, 1},   // hard
 		"100/min warm-up 10s":                    {100, 150}, // when warm
 		"1000000000/s fixed-window":              {2e9, 2},   //
+		"4000000000/h fixed-window":              {8e9, 8},   // requests cost at most 2^30
 		"1/us":                                   {1, 1},     //
 	} {
 		l := weir.MustParseLimit(text)

@@ -98,7 +98,8 @@ type SlidingCounter struct {
 func (c *SlidingCounter) Estimate(now weir.Instant) float64 {
 	index, elapsed := int64(now)/micros(c.Period), int64(now)%micros(c.Period)
 	share := 1 - float64(elapsed)/float64(micros(c.Period))
-	return float64(c.counts[index-1])*share + float64(c.counts[index])
+	// The conversion keeps machines that can from adding without rounding before.
+	return float64(float64(c.counts[index-1])*share) + float64(c.counts[index])
 }
 
 // Take is whether the estimate is below the count, and counts the cost if so.
