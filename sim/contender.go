@@ -49,7 +49,7 @@ type verdict struct {
 // decider is a contender at work.
 type decider interface {
 	decide(now weir.Instant, key int32, cost int64) (verdict, error)
-	// bytes is how large the state of a key is now; 0 when it is not known.
+	// bytes is how large the state of a key is now, where states grow.
 	bytes(now weir.Instant, key int32) (int64, error)
 }
 
@@ -101,8 +101,8 @@ func (s *stored) decide(now weir.Instant, key int32, cost int64) (verdict, error
 }
 
 func (s *stored) bytes(now weir.Instant, key int32) (int64, error) {
-	if words := s.asks[0].Limit.Words(); words > 0 {
-		return 8 * int64(words), nil
+	if s.asks[0].Limit.Words() > 0 {
+		return 0, nil
 	}
 	states, err := s.store.LookAt(now, s.ask(key, 0))
 	if err != nil {

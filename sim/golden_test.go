@@ -49,7 +49,11 @@ func TestGolden(t *testing.T) {
 	l := weir.MustParseLimit("100/min")
 	var got bytes.Buffer
 	for _, k := range kinds() {
-		w, err := ParseWorkload(k.name, l)
+		text := k.name
+		if text == "daily" {
+			text += " every=5min"
+		}
+		w, err := ParseWorkload(text, l)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,6 +194,7 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	f.Excess = max(f.WorstPeriod-t.count, 0)
 	if !naive {
 		f.Bound = t.limit.Bound(t.period.Duration(), t.largest)
+		f.StateBytes = max(f.StateBytes, 8*int64(t.limit.Words()))
 	}
 	gone := int64(0)
 	for _, x := range t.went {

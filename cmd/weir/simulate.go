@@ -84,14 +84,19 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 }
 
 func limitFlags(f *pflag.FlagSet, s *simulation) {
-	f.StringArrayVar(&s.limits, "limit", wellKnown, "`LIMIT` to run, such as \"100/min burst 10\"; may stand several times")
+	f.StringArrayVar(&s.limits, "limit", nil, "`LIMIT` to run, such as \"100/min burst 10\"; may stand several times (default: those of the comparison)")
 	f.BoolVar(&s.all, "all", false, "run the first limit's count and period by every algorithm instead")
 }
 
 // timeFlag is a flag for a time in the units of limits, or as Go has it.
 type timeFlag time.Duration
 
-func (t *timeFlag) String() string { return time.Duration(*t).String() }
+func (t *timeFlag) String() string {
+	if *t == 0 {
+		return "" // not given
+	}
+	return time.Duration(*t).String()
+}
 
 func (t *timeFlag) Set(text string) error {
 	d, err := sim.ParseTime(text)
@@ -104,7 +109,11 @@ func (t *timeFlag) Type() string { return "TIME" }
 // parsed are the limits that the flags name, in their order.
 func (s *simulation) parsed() ([]*weir.Limit, error) {
 	var limits []*weir.Limit
-	for _, text := range s.limits {
+	texts := s.limits
+	if len(texts) == 0 {
+		texts = wellKnown
+	}
+	for _, text := range texts {
 		l, err := weir.ParseLimit(text)
 		if err != nil {
 			return nil, usagef("--limit: %w", err)

@@ -137,36 +137,55 @@ func lasting(requests, rate int64, period time.Duration) time.Duration {
 	return min(weir.Instant(min(max(us, 1), 1<<60)).Duration(), sim.MaxDuration)
 }
 
+// printGrid writes two tables for each limit, a row for each skew and a column for
+// each load.
 func printGrid(to io.Writer, cells []cell) error {
 	var b strings.Builder
 	first := cells[0].result
-	fmt.Fprintf(&b, "%d sources, poisson, seed %d\n\n", first.Clients, first.Seed)
-	t := table.Table{Rows: [][]string{{
-		"SKEW", "LOAD", "LIMIT", "ASKED", "DENIED", "FALSE POSITIVE", "FALSE NEGATIVE", "MEAN ERROR", "WRONGLY PASSED", "WRONGLY DENIED", "EXCESS",
-	}}, From: 3, To: 11}
-	for _, c := range cells {
-		for i := range c.result.Trials {
-			t.Rows = append(t.Rows, append([]string{c.skew, fmt.Sprintf("%d %%", c.load)}, gridCells(&c.result.Trials[i])...))
-		}
+	fmt.Fprintf(&b, "%d sources, %d requests of each workload, about, seed %d\n", first.Clients, first.Trials[0].Figures.Asked, first.Seed)
+	for i := range first.Trials {
+		fmt.Fprintf(&b, "\n%s\n", first.Trials[i].Name)
+		gridTable("alarm", cells, i, alarm).Write(&b)
+		b.WriteByte('\n')
+		gridTable("decision", cells, i, wrongly).Write(&b)
 	}
-	t.Write(&b)
+	b.WriteString("\nalarm: requests that its count of the last period judges wrong, of all that was asked; by how much that count is off.\n" +
+		"decision: requests that passed wrongly, and that were denied wrongly, by an exact log of what it let go.\n")
 	_, err := io.WriteString(to, b.String())
 	return err
 }
 
-func gridCells(t *sim.Trial) []string {
-	f := &t.Figures
-	of := func(n int64) string { return rounded(parts(n, f.Asked)*100, 4) + " %" }
-	cells := []string{t.Name, fmt.Sprint(f.Asked), percent(f.Denied, max(f.Asked, 1)), "-", "-", "-"}
-	if f.Believes {
-		cells[3], cells[4] = of(f.FalsePositives), of(f.FalseNegatives)
-		cells[5] = rounded(parts(int64(f.MeanError), int64(f.MeanTrue))*100, 1) + " %"
+// gridTable has a figure of the limit i in each workload.
+func gridTable(name string, cells []cell, i int, figure func(f *sim.Figures) string) *table.Table {
+	t := &table.Table{Rows: [][]string{{name}}, From: 1, To: 1 + len(gridLoads)}
+	for _, load := range gridLoads {
+		t.Rows[0] = append(t.Rows[0], fmt.Sprintf("load %d %%", load))
 	}
-	return append(cells, of(f.WronglyPassed), of(f.WronglyDenied), percent(f.Excess, max(t.Limit.Spec().Count, 1)))
+	for n, c := range cells {
+		if n%len(gridLoads) == 0 {
+			t.Rows = append(t.Rows, []string{"skew " + c.skew})
+		}
+		last := &t.Rows[len(t.Rows)-1]
+		*last = append(*last, figure(&c.result.Trials[i].Figures))
+	}
+	return t
 }
 
-// parts is a/b in millionths, and 0 when b is 0.
-func parts(a, b int64) sim.Millionths { return sim.Millionths(a * 1_000_000 / max(b, 1)) }
+func alarm(f *sim.Figures) string {
+	if !f.Believes {
+		return "-"
+	}
+	return share(f.FalsePositives+f.FalseNegatives, f.Asked, 4) + ", " + share(int64(f.MeanError), int64(f.MeanTrue), 1)
+}
+
+func wrongly(f *sim.Figures) string {
+	return share(f.WronglyPassed, f.Asked, 3) + ", " + share(f.WronglyDenied, f.Asked, 3)
+}
+
+// share is a/b in percent with so many decimals, and 0 when b is 0.
+func share(a, b int64, decimals int) string {
+	return rounded(sim.Millionths(a*1_000_000/max(b, 1))*100, decimals) + " %"
+}
 
 // gridJSON is the line of a limit in a workload.
 type gridJSON struct {
