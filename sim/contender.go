@@ -78,7 +78,9 @@ func newStored(l *weir.Limit, keys int) *stored {
 		names = binary.BigEndian.AppendUint32(names, uint32(i))
 	}
 	return &stored{
-		store: memstore.New(memstore.Options{MaxKeys: keys}), names: string(names),
+		// Twice the room, so that the store, whose places depend on chance of its own,
+		// never has to forget a key.
+		store: memstore.New(memstore.Options{MaxKeys: 2 * keys}), names: string(names),
 		asks: []weir.Ask{{State: weir.StateKey{Rule: "sim"}, Limit: l}}, out: make([]weir.Decision, 1),
 	}
 }

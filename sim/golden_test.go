@@ -189,3 +189,23 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%d calls up to %v, %v", calls, last, err)
 	}
 }
+
+// TestRoundStep: the points of a series lie at round times, and are neither few nor
+// too many.
+func TestRoundStep(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		time.Microsecond: time.Microsecond, 10 * time.Microsecond: time.Microsecond, time.Millisecond: 5 * time.Microsecond,
+		time.Second: 5 * time.Millisecond, 10 * time.Second: 50 * time.Millisecond, 10 * time.Minute: 2 * time.Second,
+		time.Hour: 10 * time.Second, 10 * time.Hour: 2 * time.Minute, 24 * time.Hour: 5 * time.Minute, 10 * 24 * time.Hour: time.Hour,
+		MaxDuration: 24 * time.Hour,
+	} {
+		if got := roundStep(d); got != want {
+			t.Errorf("%v in steps of %v, want %v", d, got, want)
+		}
+	}
+	for d := time.Microsecond; d < MaxDuration; d += d/7 + time.Microsecond {
+		if n := int64((d-1)/roundStep(d)) + 1; n > MaxSteps/100 || n < 199 && d > 200*time.Microsecond {
+			t.Errorf("%v makes %d steps", d, n)
+		}
+	}
+}

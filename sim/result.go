@@ -12,7 +12,7 @@ import (
 // give the same result, byte for byte, on every machine.
 type Result struct {
 	Workload string        // as text, with every word
-	Seed     uint64        // of all chance
+	Seed     uint64        // what all chance came from
 	Start    weir.Instant  // when the first step begins
 	Duration time.Duration // in which requests came
 	Step     time.Duration // of each Series

@@ -21,12 +21,12 @@ const (
 
 // Options of a run.
 type Options struct {
-	// Seed is of all chance. 0 is a seed like any other.
+	// Seed is what all chance comes from. 0 is a seed like any other.
 	Seed uint64
 	// Duration is for how long requests come. 0: what suits the workload.
 	Duration time.Duration
-	// Step is that of the series. 0: a round time that makes 200…500 of them, or
-	// fewer where they would be shorter than a microsecond.
+	// Step is that of the series. 0: a round time that makes 200…500 of them; fewer
+	// where they would be shorter than a microsecond, more beyond a year.
 	Step time.Duration
 	// Shared makes all clients share one count, instead of one for each.
 	Shared bool
