@@ -169,6 +169,20 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestSilence: a silence that would take for ever to draw can be stopped.
+func TestSilence(t *testing.T) {
+	l := weir.MustParseLimit("100/min")
+	w, err := ParseWorkload("square rate=0/s low=1000000/s every=400day", l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	o := Options{Duration: 300 * 24 * time.Hour, Progress: func(_, _ time.Duration) { stop() }}
+	if _, err := Run(ctx, w, everything(t, l), o); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestProgress: it goes up to the end, by contender.
 func TestProgress(t *testing.T) {
 	l := weir.MustParseLimit("100/s")

@@ -13,7 +13,8 @@ import (
 const (
 	// MaxContenders is how many contenders a run may have.
 	MaxContenders = 100
-	// MaxRequests is how many requests a contender may be asked about.
+	// MaxRequests is how many requests a contender may be asked about. Where a rate
+	// changes, the moments count at which one could have come at its highest.
 	MaxRequests = 100_000_000
 	// MaxSteps is how many steps a series may have.
 	MaxSteps = 100_000
@@ -140,7 +141,7 @@ func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*T
 			}
 		}
 		if n == MaxRequests {
-			return nil, inputf("more than %d requests; take a shorter duration, or a lower rate", MaxRequests)
+			return nil, inputf("more than %d requests, or moments for one; take a shorter duration, or lower rates", MaxRequests)
 		}
 		again, ok := r.again.first()
 		var next turn
@@ -156,6 +157,9 @@ func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*T
 		}
 		if n%checkEvery == 0 {
 			progress((next.at - r.start).Duration())
+		}
+		if next.client == nobody {
+			continue
 		}
 		if err := r.ask(next); err != nil {
 			return nil, err

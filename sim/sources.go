@@ -37,35 +37,33 @@ func (a *asker) asks(at weir.Instant) Request {
 
 // moments gives the moments of a Poisson process of pace p, from Start. share, if
 // not nil, thins it: the share of one that is kept of the pace at a moment, so
-// many microseconds after Start (Lewis and Shedler, 1979).
-func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Instant, ok bool) {
+// many microseconds after Start (Lewis and Shedler, 1979). What is not kept is a
+// moment for nobody.
+func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Instant, kept, ok bool) {
 	if p.count == 0 {
-		return func() (weir.Instant, bool) { return 0, false }
+		return func() (weir.Instant, bool, bool) { return 0, false, false }
 	}
 	mean := uint64(p.period.Microseconds()) * ticks / uint64(p.count)
 	var now uint64
-	return func() (weir.Instant, bool) {
-		for {
-			whole, part := d.exponential()
-			over, gap := bits.Mul64(whole, mean)
-			fraction, _ := bits.Mul64(part, mean)
-			if over > 0 || gap >= one-now || fraction >= one-now-gap {
-				return 0, false // long after MaxDuration
-			}
-			now += gap + fraction
-			if us := int64(now / ticks); share == nil || d.pcg.Uint64()>>1 < share(us) {
-				return Start + weir.Instant(us), true
-			}
+	return func() (at weir.Instant, kept, ok bool) {
+		whole, part := d.exponential()
+		over, gap := bits.Mul64(whole, mean)
+		fraction, _ := bits.Mul64(part, mean)
+		if over > 0 || gap >= one-now || fraction >= one-now-gap {
+			return 0, false, false // long after MaxDuration
 		}
+		now += gap + fraction
+		us := int64(now / ticks)
+		return Start + weir.Instant(us), share == nil || d.pcg.Uint64()>>1 < share(us), true
 	}
 }
 
 // at makes requests of moments.
-func (a *asker) at(moments func() (weir.Instant, bool)) source {
+func (a *asker) at(moments func() (at weir.Instant, kept, ok bool)) source {
 	return func() (Request, bool) {
-		at, ok := moments()
-		if !ok {
-			return Request{}, false
+		at, kept, ok := moments()
+		if !kept {
+			return Request{At: at, Client: nobody}, ok
 		}
 		return a.asks(at), true
 	}

@@ -42,8 +42,13 @@ type Workload struct {
 	recorded []Request
 }
 
-// source gives requests in the order of their times, until ok is false.
+// source gives requests in the order of their times, until ok is false. One of
+// nobody is none: it tells that nothing comes up to its time, so that whoever runs a
+// long silence can stop.
 type source func() (r Request, ok bool)
+
+// nobody is the client of no request.
+const nobody = -1
 
 // ParseWorkload reads a workload such as "poisson rate=100/min clients=20": its
 // kind, then the words that differ from their defaults. Defaults suit the limit l:

@@ -101,6 +101,9 @@ func all(t *testing.T, text, limit string, seed uint64, d time.Duration) []Reque
 		if n := len(requests); n > 0 && r.At < requests[n-1].At {
 			t.Fatalf("%s: request %d is earlier than the one before", text, n)
 		}
+		if r.Client == nobody {
+			continue
+		}
 		if r.At < Start || r.At >= Start+weir.Instant(d.Microseconds()) || r.Client < 0 || r.Client >= int32(w.Clients()) {
 			t.Fatalf("%s: %+v", text, r)
 		}
@@ -276,4 +279,36 @@ func TestRetrying(t *testing.T) {
 	if d := cmp.Diff(want, late.Series.Asked); d != "" {
 		t.Errorf("asked again after 10 s, 20 s and 40 s:\n%s", d)
 	}
+}
+
+// FuzzParseWorkload: any text is refused or read, and what is read prints as text
+// that reads as the same, and begins.
+func FuzzParseWorkload(f *testing.F) {
+	for _, text := range append(kindNames(), "poisson rate=5/90s clients=3 skew=1.1 cost=0-3 tries=2 retry=1m30s", "edge every=1us gap=407day size=1", "herd clients=9 size=1 gap=1us") {
+		f.Add(text)
+	}
+	l := weir.MustParseLimit("100/min")
+	f.Fuzz(func(t *testing.T, text string) {
+		w, err := ParseWorkload(text, l)
+		if err != nil {
+			return
+		}
+		again, err := ParseWorkload(w.String(), l)
+		if err != nil || again.String() != w.String() {
+			t.Fatalf("%q prints as %q, which reads as %v, %v", text, w, again, err)
+		}
+		if w.settings.clients > 1000 || w.settings.size > 1000 {
+			return // a fuzz test is many runs
+		}
+		next, last := w.requests(1, time.Minute), Start
+		for range 10 {
+			r, ok := next()
+			if ok && (r.At < last || r.At >= Start+60_000_000) {
+				t.Fatalf("%s: a request at %v after one at %v", w, r.At.Time(), last.Time())
+			}
+			if last = max(last, r.At); !ok {
+				break
+			}
+		}
+	})
 }
