@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/proxytest"
 )
 
 // take takes one event of a key.
@@ -147,55 +148,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// proxy passes bytes on to a server, until cut says otherwise: it sees what
-// flows either way, and returns how much of it may pass and whether that was all.
-type proxy struct {
-	addr string
-	cut  func(answer bool, b []byte) (pass int, end bool)
-}
-
-func startProxy(t *testing.T, to string, cut func(answer bool, b []byte) (int, bool)) *proxy {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	p := &proxy{addr: l.Addr().String(), cut: cut}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			go p.pass(c, s, false)
-			go p.pass(s, c, true)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) pass(from, to net.Conn, answer bool) {
-	defer from.Close()
-	defer to.Close()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		pass, end := p.cut(answer, b[:n])
-		if _, err := to.Write(b[:pass]); err != nil || end {
-			return
-		}
-	}
-}
-
 // TestCutInAnswer: a connection that ends in the middle of the answer to a write
 // leaves nobody knowing. The error says so, and nothing is sent again.
 func TestCutInAnswer(t *testing.T) {
@@ -203,7 +155,7 @@ func TestCutInAnswer(t *testing.T) {
 	for _, some := range []int{0, 1, 3} {
 		var writes atomic.Int64
 		var cutting atomic.Bool
-		p := startProxy(t, server.Addr, func(answer bool, b []byte) (int, bool) {
+		addr := proxytest.Start(t, server.Addr, func(answer bool, b []byte) (int, bool) {
 			if !answer && bytes.Contains(b, []byte("ms ")) {
 				writes.Add(1)
 				cutting.Store(true)
@@ -214,9 +166,9 @@ func TestCutInAnswer(t *testing.T) {
 			}
 			return len(b), false
 		})
-		s := open(t, &memcachedtest.Server{Addr: p.addr}, fmt.Sprint(t.Name(), some))
+		s := open(t, &memcachedtest.Server{Addr: addr}, fmt.Sprint(t.Name(), some))
 		_, err := take(t.Context(), s, "10/day", "r", "k")
-		want(t, err, p.addr, "may have been a charge")
+		want(t, err, addr, "may have been a charge")
 		if writes.Load() != 1 {
 			t.Errorf("%d bytes of the answer came, and %d writes were sent", some, writes.Load())
 		}
@@ -231,13 +183,13 @@ func TestCutInAnswer(t *testing.T) {
 func TestCutInRead(t *testing.T) {
 	server := memcachedtest.Start(t, "-m", "8")
 	var cuts atomic.Int64
-	p := startProxy(t, server.Addr, func(answer bool, b []byte) (int, bool) {
+	addr := proxytest.Start(t, server.Addr, func(answer bool, b []byte) (int, bool) {
 		if answer && bytes.HasPrefix(b, []byte("EN")) && cuts.Add(1) == 1 {
 			return 1, true
 		}
 		return len(b), false
 	})
-	s := open(t, &memcachedtest.Server{Addr: p.addr}, t.Name())
+	s := open(t, &memcachedtest.Server{Addr: addr}, t.Name())
 	_, err := take(t.Context(), s, "10/day", "r", "k")
 	want(t, err, "nothing was decided", "EOF")
 	if d, err := take(t.Context(), s, "10/day", "r", "k"); err != nil || d.Remaining != 9 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/proxytest"
 )
 
 // TestNotesLeaveTheItem: more receipts are settled, and more takes asked for
@@ -185,7 +186,7 @@ func holdSkew(t *rapid.T, server *memcachedtest.Server, name string, limit *weir
 func TestCutAfterSpill(t *testing.T) {
 	server := memcachedtest.Start(t)
 	var armed, cutting atomic.Bool
-	p := startProxy(t, server.Addr, func(answer bool, b []byte) (int, bool) {
+	addr := proxytest.Start(t, server.Addr, func(answer bool, b []byte) (int, bool) {
 		first, _, _ := bytes.Cut(b, []byte("\r\n"))
 		if !answer && armed.Load() && bytes.HasPrefix(first, []byte("ms ")) && bytes.Contains(first, []byte("|s")) {
 			cutting.Store(true) // notes leave
@@ -196,7 +197,7 @@ func TestCutAfterSpill(t *testing.T) {
 		}
 		return len(b), false
 	})
-	s := open(t, &memcachedtest.Server{Addr: p.addr}, t.Name())
+	s := open(t, &memcachedtest.Server{Addr: addr}, t.Name())
 	limit, cuts := weir.MustParseLimit("1000/day fixed-window"), 0
 	for n := range 2 * maxNotes {
 		asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 1, Receipt: uint64(n + 1)}}

@@ -2,7 +2,6 @@ package memcachestore
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,35 +16,30 @@ import (
 	"github.com/weir-limit/weir/internal/memcachedtest"
 )
 
-// The environment of a process that a test starts: what it does, and where.
+// The environment of a process that TestProcesses starts.
 const (
-	childWork   = "WEIR_MEMCACHESTORE_WORK"
 	childServer = "WEIR_MEMCACHESTORE_SERVER"
 	childPrefix = "WEIR_MEMCACHESTORE_PREFIX"
 )
 
-// TestChild is what the processes of other tests do.
+// TestChild is what the processes of TestProcesses do.
 func TestChild(t *testing.T) {
-	work := os.Getenv(childWork)
-	if work == "" {
-		t.Skip("it is run by the other tests, in processes of their own")
+	server := os.Getenv(childServer)
+	if server == "" {
+		t.Skip("it is run by TestProcesses, in processes of their own")
 	}
-	s, err := Open("memcached://"+os.Getenv(childServer), Options{Prefix: os.Getenv(childPrefix)})
+	s, err := Open("memcached://"+server, Options{Prefix: os.Getenv(childPrefix)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if work == "crowd" {
-		crowd(t, s)
-	} else {
-		story(t, s)
-	}
+	crowd(t, s)
 }
 
-func child(t *testing.T, work, server, prefix string) *exec.Cmd {
+func child(t *testing.T, server, prefix string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestChild$", "-test.v")
-	c.Env = append(os.Environ(), childWork+"="+work, childServer+"="+server, childPrefix+"="+prefix)
+	c.Env = append(os.Environ(), childServer+"="+server, childPrefix+"="+prefix)
 	return c
 }
 
@@ -92,7 +86,7 @@ func TestProcesses(t *testing.T) {
 	var outs [4]*bufio.Reader
 	var ins [4]io.Closer
 	for i := range all {
-		all[i] = child(t, "crowd", server.Addr, prefix)
+		all[i] = child(t, server.Addr, prefix)
 		in, err := all[i].StdinPipe()
 		out, err2 := all[i].StdoutPipe()
 		if err := errors.Join(err, err2, all[i].Start()); err != nil {
@@ -138,114 +132,6 @@ func figures(text string) []int {
 		}
 	}
 	return all
-}
-
-// story does all that leaves something in memcached, one thing after the other,
-// and says after each what it has in hand of 20.
-func story(t *testing.T, s *Store) {
-	limit := weir.MustParseLimit("20/day fixed-window")
-	ask := func(id uint64, once bool, rules ...string) []weir.Decision {
-		var asks []weir.Ask
-		for _, rule := range rules {
-			asks = append(asks, weir.Ask{State: weir.StateKey{Rule: rule, Key: "k"}, Limit: limit, Cost: 3, Receipt: id, Once: once})
-		}
-		out := make([]weir.Decision, len(asks))
-		if err := s.Take(context.Background(), asks, out); err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	ask(0, false, "a#1")
-	fmt.Println("passed 3")
-	first := ask(11, false, "a#1")
-	fmt.Println("passed 6")
-	for range 2 {
-		ask(12, true, "a#1")
-		fmt.Println("passed 9")
-	}
-	fmt.Println("passed 6") // what a settlement may give back is not in hand while it is on its way
-	for range 2 {
-		if err := s.Settle(context.Background(), []weir.Settlement{{Receipt: first[0].Receipt}}); err != nil && !errors.Is(err, weir.ErrSettled) {
-			t.Fatal(err)
-		}
-	}
-	ask(13, false, "a#1", "b")
-	fmt.Println("passed 9")
-	fmt.Println("done")
-}
-
-// TestCrash kills a process between any two things that it says to memcached or
-// hears from it. What it had in hand stays charged, what is charged passes not
-// again, and every item expires.
-func TestCrash(t *testing.T) {
-	server := memcachedtest.Start(t, "-m", "8")
-	points := 0
-	for point := 0; ; point++ {
-		if crash(t, server, point) {
-			points = point
-			break
-		}
-	}
-	if points < 10 {
-		t.Errorf("the story has only %d points", points)
-	}
-	for line := range strings.Lines(server.Ask(t, "lru_crawler metadump all")) {
-		if strings.Contains(line, "exp=-1") {
-			t.Errorf("immortal: %s", line)
-		}
-	}
-}
-
-// crash runs the story until so many pieces have gone either way, kills it
-// there, and looks at what is left.
-func crash(t *testing.T, server *memcachedtest.Server, point int) (done bool) {
-	t.Helper()
-	inHand := 0
-	var pieces atomic.Int64
-	var c *exec.Cmd
-	started := make(chan struct{})
-	p := startProxy(t, server.Addr, func(answer bool, b []byte) (int, bool) {
-		if pieces.Add(1) <= int64(point) {
-			return len(b), false
-		}
-		<-started
-		_ = c.Process.Kill() // it may be through
-		return 0, true
-	})
-	s := open(t, server, fmt.Sprint(t.Name(), point))
-	c = child(t, "story", p.addr, s.prefix)
-	pipe, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	close(started)
-	for lines := bufio.NewScanner(pipe); lines.Scan(); {
-		done = done || lines.Text() == "done"
-		for _, n := range figures(lines.Text()) {
-			inHand = n
-		}
-	}
-	_ = c.Wait() // it was killed
-	const limit = "20/day fixed-window"
-	passed := 0
-	for passed <= 20 {
-		d, err := take(t.Context(), s, limit, "a#1", "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Outcome != weir.Allowed {
-			break
-		}
-		passed++
-	}
-	t.Logf("killed after %d pieces: %d in hand, then %d passed", point, inHand, passed)
-	if passed+inHand > 20 || passed+inHand < 20-3 {
-		t.Errorf("killed after %d pieces: %d in hand, and %d passed after it", point, inHand, passed)
-	}
-	return done
 }
 
 // TestEveryItemExpires: whatever is done, nothing stays for ever.

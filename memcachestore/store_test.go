@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/storetest"
 )
 
@@ -64,7 +65,29 @@ func hash(name string) uint64 {
 
 func TestStore(t *testing.T) {
 	server := memcachedtest.Start(t)
+	var prefixes []string
+	timedOf := func(s *Store) storetest.Clocked {
+		prefixes = append(prefixes, s.prefix)
+		return timed{s, new(atomic.Int64)}
+	}
 	storetest.Run(t, "../testdata/vectors", func(t testing.TB, name string) storetest.Clocked {
-		return timed{open(t, server, name), new(atomic.Int64)}
+		return timedOf(open(t, server, name))
+	}, storetest.Options{
+		Immortal: func(t testing.TB) []string { return server.Immortal(t, prefixes...) },
+		Dying: func(t testing.TB, name string, steps int) storetest.Clocked {
+			left := steps
+			addr := proxytest.Start(t, server.Addr, func(_ bool, b []byte) (int, bool) {
+				if left--; left < 0 {
+					return 0, true
+				}
+				return len(b), false
+			})
+			s, err := Open("memcached://"+addr, Options{Prefix: open(t, server, name).prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			return timedOf(s)
+		},
 	})
 }

@@ -16,7 +16,7 @@ import (
 func TestStore(t *testing.T) {
 	storetest.Run(t, "../testdata/vectors", func(testing.TB, string) storetest.Clocked {
 		return memstore.New(memstore.Options{})
-	})
+	}, storetest.Options{})
 }
 
 // TestNoDeadlock: takes of many keys in any order, with settlements and resets

@@ -55,15 +55,11 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	storetest.Run(t, "../testdata/vectors", func(t testing.TB, name string) storetest.Clocked {
-		s := New(client, Options{Prefix: "test:" + name + ":", Cluster: true})
-		t.Cleanup(func() {
-			if st := s.Stats(); st.Disagreed > 0 {
-				t.Errorf("script and package disagreed: %+v", st)
-			}
-		})
-		return timed{s}
-	})
+	o := &opener{client: client, prefix: "test:", cluster: true}
+	for _, s := range servers {
+		o.nodes = append(o.nodes, connect(t, s.Addr))
+	}
+	storetest.Run(t, "../testdata/vectors", o.open, storetest.Options{Immortal: o.immortal})
 }
 
 // TestTLS: with a CA of its own, and a certificate where the server asks for one;

@@ -6,17 +6,11 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/redistest"
-	"github.com/weir-limit/weir/storetest"
 )
 
 // TestGeneralScript: what pace.lua does for plain takes, take.lua does alike.
 func TestGeneralScript(t *testing.T) {
-	client := connect(t, redistest.Start(t).Addr)
-	storetest.Run(t, "../testdata/vectors", func(t testing.TB, name string) storetest.Clocked {
-		s := New(client, Options{Prefix: "general:" + name + ":"})
-		s.general = true
-		return timed{s}
-	})
+	runSuite(t, "general:", true)
 }
 
 // TestNoKeyExpiresEarly: a key lives until its count says no more than nothing

@@ -33,7 +33,7 @@ func take(t *testing.T, s weir.Store, asks []weir.Ask) weir.Decision {
 }
 
 // run runs a command of Redis.
-func run(t *testing.T, c rueidis.Client, words ...string) rueidis.RedisResult {
+func run(t testing.TB, c rueidis.Client, words ...string) rueidis.RedisResult {
 	t.Helper()
 	r := c.Do(t.Context(), c.B().Arbitrary(words...).Build())
 	if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -43,7 +43,7 @@ func run(t *testing.T, c rueidis.Client, words ...string) rueidis.RedisResult {
 }
 
 // ttls are the milliseconds that each key has left.
-func ttls(t *testing.T, c rueidis.Client, prefix string) map[string]int64 {
+func ttls(t testing.TB, c rueidis.Client, prefix string) map[string]int64 {
 	t.Helper()
 	keys, err := run(t, c, "KEYS", prefix+"*").AsStrSlice()
 	if err != nil {

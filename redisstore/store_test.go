@@ -2,12 +2,15 @@ package redisstore
 
 import (
 	"context"
+	"math"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/rueidis"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/storetest"
 )
@@ -42,15 +45,62 @@ func connect(t testing.TB, addr string) rueidis.Client {
 	return c
 }
 
-func TestStore(t *testing.T) {
-	client := connect(t, redistest.Start(t).Addr)
-	storetest.Run(t, "../testdata/vectors", func(t testing.TB, name string) storetest.Clocked {
-		s := New(client, Options{Prefix: "test:" + name + ":"})
-		t.Cleanup(func() {
-			if st := s.Stats(); st.Disagreed > 0 {
-				t.Errorf("script and package disagreed: %+v", st)
-			}
-		})
-		return timed{s}
-	})
+// opener opens stores of a server for storetest, and finds the keys that would stay
+// for ever.
+type opener struct {
+	client  rueidis.Client
+	nodes   []rueidis.Client // of each server by itself
+	prefix  string
+	cluster bool
+	general bool
 }
+
+func (o *opener) open(t testing.TB, name string) storetest.Clocked { return o.with(t, o.client, name) }
+
+func (o *opener) with(t testing.TB, client rueidis.Client, name string) storetest.Clocked {
+	s := New(client, Options{Prefix: o.prefix + name + ":", Cluster: o.cluster})
+	s.general = o.general
+	t.Cleanup(func() {
+		if st := s.Stats(); st.Disagreed > 0 {
+			t.Errorf("script and package disagreed: %+v", st)
+		}
+	})
+	return timed{s}
+}
+
+func (o *opener) immortal(t testing.TB) (keys []string) {
+	for _, node := range o.nodes {
+		for key, ms := range ttls(t, node, o.prefix) {
+			if ms == -1 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// dying is a store on whose connection so many pieces go either way.
+func (o *opener) dying(t testing.TB, addr, name string, steps int) storetest.Clocked {
+	var left atomic.Int64
+	left.Store(math.MaxInt64)
+	client := connect(t, proxytest.Start(t, addr, func(_ bool, b []byte) (int, bool) {
+		if left.Add(-1) < 0 {
+			return 0, true
+		}
+		return len(b), false
+	}))
+	left.Store(int64(steps))
+	return o.with(t, client, name)
+}
+
+// runSuite holds stores of a server that is one to the contract.
+func runSuite(t *testing.T, prefix string, general bool) {
+	addr := redistest.Start(t).Addr
+	client := connect(t, addr)
+	o := &opener{client: client, nodes: []rueidis.Client{client}, prefix: prefix, general: general}
+	storetest.Run(t, "../testdata/vectors", o.open, storetest.Options{Immortal: o.immortal, Dying: func(t testing.TB, name string, steps int) storetest.Clocked {
+		return o.dying(t, addr, name, steps)
+	}})
+}
+
+func TestStore(t *testing.T) { runSuite(t, "test:", false) }

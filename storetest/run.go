@@ -21,19 +21,55 @@ import (
 // never do.
 type Open func(t testing.TB, name string) Clocked
 
+// Options of Run, for stores whose keys expire by themselves and outlive a process.
+type Options struct {
+	// Immortal lists the keys of all stores that were opened which would stay for
+	// ever: after whatever was done there must be none.
+	Immortal func(t testing.TB) []string
+	// Dying opens a store as Open does, of a process that dies after so many steps:
+	// things that it says to its server, or hears from it. Nothing reaches the
+	// server then, and each call fails. It is used with Immortal.
+	Dying func(t testing.TB, name string, steps int) Clocked
+}
+
+// check finds keys that would stay for ever.
+func (o *Options) check(t testing.TB) {
+	t.Helper()
+	if o.Immortal == nil {
+		return
+	}
+	if keys := o.Immortal(t); len(keys) > 0 {
+		t.Errorf("%d keys stay for ever, one of them %.100q", len(keys), keys[0])
+	}
+}
+
 // Run holds a store to the contract of weir.Store: the transcripts in vectors,
-// random traces against the model, and what goroutines and processes may not
-// break. Limits that the store's Traits refuse are left out, and said so.
-func Run(t *testing.T, vectors string, open Open) {
-	t.Run("vectors", func(t *testing.T) { runVectors(t, vectors, open) })
-	t.Run("model", func(t *testing.T) { runModel(t, open) })
-	t.Run("exact", func(t *testing.T) { runExact(t, open) })
-	t.Run("together", func(t *testing.T) { runTogether(t, open) })
-	t.Run("once", func(t *testing.T) { runOnce(t, open) })
-	t.Run("settled once", func(t *testing.T) { runSettledOnce(t, open) })
-	t.Run("seen", func(t *testing.T) { runSeen(t, open) })
-	t.Run("keys are apart", func(t *testing.T) { runApart(t, open) })
-	t.Run("misuse", func(t *testing.T) { runMisuse(t, open) })
+// random traces against the model, what goroutines and processes may not break,
+// and what is left of them. Limits that the store's Traits refuse are left out, and
+// said so.
+func Run(t *testing.T, vectors string, open Open, o Options) {
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, open Open)
+	}{
+		{"vectors", func(t *testing.T, open Open) { runVectors(t, vectors, open) }},
+		{"model", runModel},
+		{"exact", runExact},
+		{"together", runTogether},
+		{"once", runOnce},
+		{"settled once", runSettledOnce},
+		{"seen", runSeen},
+		{"keys are apart", runApart},
+		{"misuse", runMisuse},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			part.run(t, open)
+			o.check(t)
+		})
+	}
+	if o.Dying != nil {
+		t.Run("crash", func(t *testing.T) { runCrash(t, open, o) })
+	}
 }
 
 // fits is whether the store keeps limits like this.

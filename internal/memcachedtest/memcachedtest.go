@@ -3,11 +3,14 @@
 package memcachedtest
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +119,38 @@ func (s *Server) ask(t testing.TB, line string, room int) (string, error) {
 	answer := make([]byte, room)
 	n, err := c.Read(answer)
 	return string(answer[:n]), err
+}
+
+// Immortal lists the items that never expire and whose keys begin with one of the
+// prefixes.
+func (s *Server) Immortal(t testing.TB, prefixes ...string) (keys []string) {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := fmt.Fprint(c, "lru_crawler metadump all\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(c)
+	for lines.Scan() && lines.Text() != "END" {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 || !strings.HasPrefix(fields[0], "key=") {
+			t.Fatalf("memcached lists no items: %q", lines.Text())
+		}
+		key, err := url.PathUnescape(strings.TrimPrefix(fields[0], "key="))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fields[1] == "exp=-1" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			keys = append(keys, key)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return keys
 }
 
 // Signal sends a signal to the server. After syscall.SIGSTOP it has stopped.
