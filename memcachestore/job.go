@@ -80,9 +80,7 @@ func (t *taking) job() *job {
 				it.put(label(t.asks[i].State), all[i], now)
 			}
 		} else if !t.look {
-			for i := range all {
-				t.before = append(t.before, all[i].State)
-			}
+			t.before = t.states(now, all)
 		}
 		if j.kind == noteOnce && charged(t.out) {
 			it.note(note{kind: noteOnce, id: j.id, until: now + instants(weir.OnceLife), data: first}, now)
@@ -99,10 +97,8 @@ func charged(out []weir.Decision) bool {
 // states are copies of the states, as their limits would be given them.
 func (t *taking) states(now weir.Instant, all []record.Record) []weir.State {
 	states := make([]weir.State, len(all))
-	for i, r := range all {
-		r.State = slices.Clone(r.State)
-		r.Become(t.asks[i].Limit, now)
-		states[i] = r.State
+	for i := range all {
+		states[i] = all[i].View(t.asks[i].Limit, now)
 	}
 	return states
 }
@@ -225,8 +221,7 @@ func lookJob(a weir.Ask) (*job, *seen) {
 		if err != nil {
 			return err
 		}
-		r.Become(a.Limit, now)
-		*to = seen{now, r.State}
+		*to = seen{now, r.View(a.Limit, now)}
 		return nil
 	}}, to
 }

@@ -219,7 +219,8 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			if strings.IndexByte(answer, 0) < 0 { // no limit's text ends there
 				return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: it holds no count: is it another program's?", placeOf(c.keys[i]))}
 			}
-			return true, s.adopt(ctx, asks)
+			s.counts.adopted.Add(1)
+			return false, s.takeBySwap(ctx, asks, out, see)
 		case 'W': // s.skew is right by now
 			return true, nil
 		case 'X': // it is for take.lua

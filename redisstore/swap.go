@@ -147,10 +147,8 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 // statesOf is copies of the states, as their limits would be given them.
 func statesOf(now weir.Instant, limits []*weir.Limit, all []record.Record) []weir.State {
 	states := make([]weir.State, len(all))
-	for i, r := range all {
-		r.State = slices.Clone(r.State)
-		r.Become(limits[i], now)
-		states[i] = r.State
+	for i := range all {
+		states[i] = all[i].View(limits[i], now)
 	}
 	return states
 }
@@ -202,25 +200,6 @@ func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*we
 	}
 	record.Take(weir.Instant(binary.LittleEndian.Uint64(b)), asks, all, out)
 	return nil
-}
-
-// adopt makes the counts of asks counts of their limits, which have changed.
-func (s *Store) adopt(ctx context.Context, asks []weir.Ask) error {
-	s.counts.adopted.Add(1)
-	keys, limits := s.places(asks)
-	return s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
-		all, err := records(keys, values, limits)
-		if err != nil {
-			return err
-		}
-		for i := range all {
-			if all[i].Limit != nil {
-				all[i].Become(limits[i], now)
-			}
-		}
-		write(now, values, all, next)
-		return nil
-	})
 }
 
 // Settle settles receipts of one take.
@@ -308,8 +287,7 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 		return s.swap(ctx, keys, func(now weir.Instant, values []string, _ []kept) error {
 			all, err := records(keys, values, limits)
 			for i := range all {
-				all[i].Become(limits[i], now)
-				to[i] = all[i].State
+				to[i] = all[i].View(limits[i], now)
 			}
 			at = now
 			return err

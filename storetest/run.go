@@ -55,6 +55,7 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 		{"vectors", func(t *testing.T, open Open) { runVectors(t, vectors, open) }},
 		{"model", runModel},
 		{"exact", runExact},
+		{"versions", runVersions},
 		{"together", runTogether},
 		{"once", runOnce},
 		{"settled once", runSettledOnce},
@@ -131,6 +132,35 @@ func runExact(t *testing.T, open Open) {
 		n, lost := passed.Load(), failed.Load()
 		if n > count || n+lost < count {
 			t.Errorf("%s: %d passed and %d found the store busy, want %d", limit, n, lost, count)
+		}
+	}
+}
+
+// runVersions: processes with two versions of a limit, which ask for a count by turns,
+// pass no more than the larger, and once what the smaller can't hold of that.
+func runVersions(t *testing.T, open Open) {
+	stores := []Clocked{open(t, "versions"), open(t, "versions")}
+	if !stores[0].Traits().Shared {
+		t.Skip("the counts are those of one process, which has one version")
+	}
+	const small, large = 5, 8
+	for _, form := range []string{"%d/day", "%d/day fixed-window", "%d/day sliding-window", "%d/day sliding-log", "%d/day leaky-queue"} {
+		passed, out := 0, make([]weir.Decision, 1)
+		for n := range 40 {
+			limit := weir.MustParseLimit(fmt.Sprintf(form, []int{large, small}[n%2]))
+			if !fits(stores[0], limit) {
+				break
+			}
+			asks := []weir.Ask{{State: weir.StateKey{Rule: form, Key: "k"}, Limit: limit, Cost: 1}}
+			if err := stores[n%2].TakeAt(1_800_000_000_000_000, asks, out); err != nil {
+				t.Fatal(err)
+			}
+			if out[0].Charged {
+				passed++
+			}
+		}
+		if most := large + large - small; passed > most+1 { // a queue has one event beside those that wait
+			t.Errorf("%s: %d passed by turns, want at most %d", form, passed, most)
 		}
 	}
 }

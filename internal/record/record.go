@@ -88,6 +88,27 @@ func (r *Record) Keep(now weir.Instant) time.Duration {
 	return max(keep, 0)
 }
 
+// contested is for how long a count that has changed its limit is not changed to
+// one that can't hold what was used. Processes with two versions of a rule may ask
+// for it by turns: what is forgotten at each turn would pass again.
+const contested = weir.Instant(time.Minute / time.Microsecond)
+
+// stays is whether r is not to become a record of limit yet.
+func (r *Record) stays(limit *weir.Limit, now weir.Instant) bool {
+	if r.Limit == nil || r.Since == 0 || now >= r.Since+contested || r.Limit.String() == limit.String() ||
+		r.Limit.Algorithm() == weir.Concurrent || limit.Algorithm() == weir.Concurrent {
+		return false
+	}
+	return limit.Used(r.View(limit, now), now) < r.Limit.Used(r.State, now)
+}
+
+// View is the state of r as limit would be given it. It is the caller's to change.
+func (r *Record) View(limit *weir.Limit, now weir.Instant) weir.State {
+	view := Record{Limit: r.Limit, State: slices.Clone(r.State), Since: r.Since}
+	view.Become(limit, now)
+	return view.State
+}
+
 // Become makes r a record of limit, which may have changed.
 func (r *Record) Become(limit *weir.Limit, now weir.Instant) {
 	if r.Limit != nil && r.Limit.String() != limit.String() {
@@ -121,22 +142,49 @@ func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []
 func badAsk(format string, args ...any) error { return &AskError{fmt.Errorf(format, args...)} }
 
 // Take decides the asks together, given the record of each, and changes the
-// records. It says whether any of them has to be written.
+// records. It says whether any of them has to be written. Of a record that stays
+// with another limit, both have to allow.
 func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decision) (write bool) {
 	for i := range asks {
-		r := &records[i]
-		write = write || r.Limit != nil && r.Limit.String() != asks[i].Limit.String()
-		r.Become(asks[i].Limit, now)
-		out[i] = r.Limit.Decide(r.State, now, &asks[i])
+		r, limit := &records[i], asks[i].Limit
+		if r.stays(limit, now) {
+			out[i] = r.decideBoth(now, &asks[i])
+			continue
+		}
+		write = write || r.Limit != nil && r.Limit.String() != limit.String()
+		r.Become(limit, now)
+		out[i] = limit.Decide(r.State, now, &asks[i])
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
 		r := &records[i]
 		before := slices.Clone(r.State)
-		r.State = r.Limit.Commit(r.State, now, &asks[i], &out[i])
+		r.commit(now, &asks[i], &out[i])
 		write = write || !slices.Equal(before, r.State)
 	}
 	return write
+}
+
+// commit carries out a decision. What it tells is by the ask's limit; the receipt is
+// of the limit that has the count.
+func (r *Record) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	if r.Limit.String() == a.Limit.String() {
+		r.State = r.Limit.Commit(r.State, now, a, d)
+		return
+	}
+	own := *d
+	a.Limit.Commit(r.View(a.Limit, now), now, a, d)
+	r.State = r.Limit.Commit(r.State, now, a, &own)
+	d.Receipt = own.Receipt
+}
+
+// decideBoth is the stricter of what the limit of an ask says and that of r.
+func (r *Record) decideBoth(now weir.Instant, a *weir.Ask) weir.Decision {
+	d, own := a.Limit.Decide(r.View(a.Limit, now), now, a), r.Limit.Decide(r.State, now, a)
+	if d.Outcome == weir.Allowed && (own.Outcome != weir.Allowed || own.Cost < d.Cost) {
+		return own
+	}
+	return d
 }
 
 // Settle settles receipts, given the record of each, and changes the records.
