@@ -107,13 +107,26 @@ func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
 		}
 		l.making = make(chan struct{})
 		l.mu.Unlock()
-		l.connect(ctx, own)
+		if l.connect(ctx, own) {
+			l.server.retry()
+		}
+	}
+}
+
+// retry has connections that wait for their next try make it at once: the server was
+// just reached.
+func (sv *server) retry() {
+	for i := range sv.lines {
+		l := &sv.lines[i]
+		l.mu.Lock()
+		l.until = time.Time{}
+		l.mu.Unlock()
 	}
 }
 
 // connect makes the connection, or notes why it could not. Only who has set
 // making calls it.
-func (l *line) connect(ctx context.Context, own *sync.WaitGroup) {
+func (l *line) connect(ctx context.Context, own *sync.WaitGroup) (made bool) {
 	c, err := l.server.dial(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +143,9 @@ func (l *line) connect(ctx context.Context, own *sync.WaitGroup) {
 	default:
 		l.conn, l.wait = c, 0
 		own.Go(c.read)
+		return true
 	}
+	return false
 }
 
 // close ends the connection, and makes no other.

@@ -140,8 +140,12 @@ func measureOutage(t *testing.T, store weir.Store, away time.Duration, harm, men
 		if c.away != nil {
 			outages++
 		}
+		what := "the store is back"
+		if c.away != nil {
+			what = "the store is away: " + c.away.Error()
+		}
 		if c.at.After(start) {
-			t.Logf("%.3f s: the store is away: %v", c.at.Sub(start).Seconds(), c.away)
+			t.Logf("%.3f s: %s", c.at.Sub(start).Seconds(), what)
 		}
 	}
 	judge(t, all, missed, outageWarm+away, <-mended, outages)
