@@ -110,10 +110,10 @@ bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns
 	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit -bench $(COMPARE)
 
 .PHONY: bench-store-memory
-bench-store-memory: ## Measure what keys cost in Redis; 1 minute
-	$(GO) test ./redisstore -run '^$$' -bench Memory -benchtime 1x
+bench-store-memory: ## Measure what keys cost in Redis and memcached; 1 minute
+	$(GO) test ./redisstore ./memcachestore -run '^$$' -bench Memory -benchtime 1x
 
-bench-stores: ## Measure Weir's store in Redis beside others; 3 minutes; BENCH=-short takes 20 s, BENCH=-json prints JSON
+bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
 .PHONY: bench-simulate

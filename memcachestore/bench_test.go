@@ -74,6 +74,49 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
+// BenchmarkTrip is the least that a decision by a plain counter could cost: one round
+// trip by our own client, of which nothing is made.
+func BenchmarkTrip(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		keys   uint64
+		stores int
+	}{
+		{"64 goroutines, 10000 keys", 10_000, 1},
+		{"64 goroutines, 10000 keys, 2 stores", 10_000, 2},
+		{"64 goroutines, 1 key", 1, 1},
+		{"64 goroutines, 1 key, 4 stores", 1, 4},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			server := memcachedtest.Start(b)
+			stores := make([]*Store, c.stores)
+			for i := range stores {
+				stores[i] = open(b, server, b.Name())
+			}
+			var next atomic.Uint64
+			b.SetParallelism(32)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				g := next.Add(1)
+				s, x := stores[g%uint64(len(stores))], mix(g)
+				for pb.Next() {
+					x = mix(x + 1)
+					name := s.name(weir.StateKey{Rule: "bench", Key: fmt.Sprint(x % c.keys)})
+					conn, err := pick(s.servers, name).open(b.Context(), &s.own)
+					if err == nil {
+						err = conn.do(newCall(command{verb: verbGet, key: name}))
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
+		})
+	}
+}
+
 // BenchmarkPlain is what clients do that have a connection for each caller and
 // the classic commands: an incr that can only count, and a gets and cas.
 func BenchmarkPlain(b *testing.B) {
@@ -150,10 +193,11 @@ func plainCAS(c net.Conn, r *bufio.Reader, key string) error {
 	return err
 }
 
-// BenchmarkMemory is what memcached needs for a key of 16 bytes: by its own
-// account of items, and with the pages that it cuts into places for them.
+// BenchmarkMemory is what memcached needs for a key in use, by algorithm, of a rule
+// shop/user and a client's address: by its own account of items, and with the pages
+// that it cuts into places for them. make bench-store-memory runs it.
 func BenchmarkMemory(b *testing.B) {
-	for _, limit := range []string{"100/min", "100/min fixed-window", "100/min sliding-window", "100/h sliding-window 60"} {
+	for _, limit := range []string{"100/day", "100/day leaky-queue", "100/day fixed-window", "100/day sliding-window", "100/day sliding-window 6", "100/day sliding-window 60"} {
 		b.Run(limit, func(b *testing.B) {
 			server := memcachedtest.Start(b, "-m", "1024")
 			s := open(b, server, b.Name())
@@ -165,7 +209,8 @@ func BenchmarkMemory(b *testing.B) {
 					wg.Go(func() {
 						out := make([]weir.Decision, 1)
 						for n := g; n < keys; n += 64 {
-							asks := []weir.Ask{{State: weir.StateKey{Rule: "api/client_id#gcra", Key: fmt.Sprintf("client-%09d", n)}, Limit: l, Cost: 1}}
+							key := fmt.Sprintf("10.%d.%d.%d", n>>16, n>>8&255, n&255)
+							asks := []weir.Ask{{State: weir.StateKey{Rule: "shop/user#" + l.Algorithm().String(), Key: key}, Limit: l, Cost: 1}}
 							if err := s.Take(b.Context(), asks, out); err != nil {
 								b.Error(err)
 								return

@@ -18,11 +18,12 @@ import (
 
 // bench is one run.
 type bench struct {
-	short bool
-	redis *redis
-	ways  []way
-	keys  []string
-	table *table.Table
+	short     bool
+	redis     *redis
+	memcached *memcached // nil where there is none
+	ways      []way      // of redis
+	keys      []string
+	table     *table.Table
 }
 
 func (b *bench) start(ctx context.Context) (err error) {
@@ -33,11 +34,17 @@ func (b *bench) start(ctx context.Context) (err error) {
 	for i := range b.keys {
 		b.keys[i] = fmt.Sprintf("key%013d", i)
 	}
-	b.ways, err = ways(b.redis)
+	if b.ways, err = ways(b.redis); err != nil {
+		return err
+	}
+	b.memcached, err = startMemcached(ctx)
 	return err
 }
 
-func (b *bench) stop() { b.redis.stop() }
+func (b *bench) stop() {
+	b.redis.stop()
+	b.memcached.stop()
+}
 
 // rounds is how often each way is measured, and how long.
 func (b *bench) rounds() (int, time.Duration) {
@@ -48,52 +55,75 @@ func (b *bench) rounds() (int, time.Duration) {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	many, err := b.byTurns(ctx, goroutines)
+	many, err := b.byTurns(ctx, b.ways, goroutines)
 	if err != nil {
 		return err
 	}
 	const what = "256 goroutines, 10,000 keys: "
-	b.rates(what, many, map[int]*table.Target{1: table.AtLeast(1.35), 2: table.AtLeast(3)})
+	b.rates(what, b.ways, many, map[int]*table.Target{1: table.AtLeast(1.35), 2: table.AtLeast(3)})
 	b.table.Compare(what+"Redis CPU of a decision, beside "+b.ways[1].name, "µs", many[0].server, many[1].server, table.AtMost(0.7))
 	b.table.Compare(what+"our CPU of a decision, beside "+b.ways[1].name, "µs", many[0].client, many[1].client, nil)
-	one, err := b.byTurns(ctx, 1)
+	one, err := b.byTurns(ctx, b.ways, 1)
 	if err != nil {
 		return err
 	}
-	b.rates("one goroutine: ", one, map[int]*table.Target{2: table.AtLeast(1)})
+	b.rates("one goroutine: ", b.ways, one, map[int]*table.Target{2: table.AtLeast(1)})
 	b.table.Compare("one goroutine: Redis CPU of a decision, beside "+b.ways[2].name, "µs", one[0].server, one[2].server, nil)
 	b.table.Compare("one goroutine: our CPU of a decision, beside "+b.ways[2].name, "µs", one[0].client, one[2].client, nil)
-	return b.denied(ctx)
+	if err := b.denied(ctx); err != nil || b.memcached == nil {
+		return err
+	}
+	return b.inMemcached(ctx)
+}
+
+// inMemcached measures Weir's store in memcached beside what can be done with
+// another client.
+func (b *bench) inMemcached(ctx context.Context) error {
+	ways := b.memcached.ways()
+	for _, callers := range []int{goroutines, 1} {
+		what := "memcached, 256 goroutines, 10,000 keys: "
+		if callers == 1 {
+			what = "memcached, one goroutine: "
+		}
+		of, err := b.byTurns(ctx, ways, callers)
+		if err != nil {
+			return err
+		}
+		b.rates(what, ways, of, nil)
+		b.table.Compare(what+"memcached CPU of a decision, beside "+ways[1].name, "µs", of[0].server, of[1].server, nil)
+		b.table.Compare(what+"our CPU of a decision, beside "+ways[1].name, "µs", of[0].client, of[1].client, nil)
+	}
+	return nil
 }
 
 // rates adds a line for each way but ours.
-func (b *bench) rates(what string, of []costs, targets map[int]*table.Target) {
+func (b *bench) rates(what string, ways []way, of []costs, targets map[int]*table.Target) {
 	for i := 1; i < len(of); i++ {
-		b.table.Compare(what+"decisions/s, beside "+b.ways[i].name, "", of[0].rate, of[i].rate, targets[i])
+		b.table.Compare(what+"decisions/s, beside "+ways[i].name, "", of[0].rate, of[i].rate, targets[i])
 	}
 }
 
 // costs are what one way has cost, by round.
 type costs struct {
-	rate, server, client []float64 // decisions a second; microseconds of Redis and of this process for each
+	rate, server, client []float64 // decisions a second; microseconds of the server and of this process for each
 }
 
 // byTurns measures each way once a round, in an order that turns.
-func (b *bench) byTurns(ctx context.Context, callers int) ([]costs, error) {
-	all := make([]costs, len(b.ways))
+func (b *bench) byTurns(ctx context.Context, ways []way, callers int) ([]costs, error) {
+	all := make([]costs, len(ways))
 	rounds, last := b.rounds()
 	for round := range rounds + 1 {
 		if round > 0 {
 			fmt.Fprintf(os.Stderr, "%d goroutines: round %d of %d\n", callers, round, rounds)
 		}
-		for turn := range b.ways {
-			i := (round + turn) % len(b.ways)
+		for turn := range ways {
+			i := (round + turn) % len(ways)
 			long := last
 			if round == 0 {
 				long = 300 * time.Millisecond // to warm up
 			}
-			if err := b.measure(ctx, &all[i], b.ways[i], callers, long); err != nil {
-				return nil, fmt.Errorf("%s: %w", b.ways[i].name, err)
+			if err := b.measure(ctx, &all[i], ways[i], callers, long); err != nil {
+				return nil, fmt.Errorf("%s: %w", ways[i].name, err)
 			}
 			if round == 0 {
 				all[i] = costs{}
@@ -106,7 +136,7 @@ func (b *bench) byTurns(ctx context.Context, callers int) ([]costs, error) {
 // measure asks by one way for a time, and adds what it cost.
 func (b *bench) measure(ctx context.Context, c *costs, w way, callers int, last time.Duration) error {
 	runtime.GC() // what the way before has left is not this one's
-	before, err := b.redis.figures(ctx)
+	before, err := w.cpu(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,12 +146,12 @@ func (b *bench) measure(ctx context.Context, c *costs, w way, callers int, last 
 		return err
 	}
 	took, own := time.Since(began), ownCPU()-own
-	after, err := b.redis.figures(ctx)
+	after, err := w.cpu(ctx)
 	if err != nil {
 		return err
 	}
 	c.rate = append(c.rate, float64(n)/took.Seconds())
-	c.server = append(c.server, micros(after.cpu-before.cpu)/float64(n))
+	c.server = append(c.server, micros(after-before)/float64(n))
 	c.client = append(c.client, micros(own)/float64(n))
 	return nil
 }

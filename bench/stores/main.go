@@ -15,7 +15,7 @@ import (
 func main() {
 	b := bench{table: table.New()}
 	asJSON := flag.Bool("json", false, "print one JSON object")
-	flag.BoolVar(&b.short, "short", false, "take 20 seconds")
+	flag.BoolVar(&b.short, "short", false, "take 30 seconds")
 	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out")
 	callers := flag.Int("callers", goroutines, "by so many goroutines")
 	flag.Parse()

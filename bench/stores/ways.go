@@ -19,6 +19,7 @@ import (
 // way is one way to decide: 100 a second and 100 at once, for each key.
 type way struct {
 	name string
+	cpu  func(context.Context) (time.Duration, error) // of the server, so far
 	take func(ctx context.Context, key string) (allowed bool, err error)
 }
 
@@ -40,14 +41,14 @@ func ways(r *redis) ([]way, error) {
 		return nil, err
 	}
 	client := goredis.NewClient(&goredis.Options{Addr: r.addr, PoolSize: goroutines, MaxRetries: -1})
-	all := []way{weirWay, alone, redisRate("redis_rate", client)}
+	all := []way{weirWay, alone, redisRate(r, "redis_rate", client)}
 	auto, err := client.AutoPipeline()
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, redisRate("redis_rate, AutoPipeline", auto))
-	for _, peer := range []func(*goredis.Client) (way, error){throttledWay, ululeWay} {
-		w, err := peer(client)
+	all = append(all, redisRate(r, "redis_rate, AutoPipeline", auto))
+	for _, peer := range []func(*redis, *goredis.Client) (way, error){throttledWay, ululeWay} {
+		w, err := peer(r, client)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +63,7 @@ func weirStore(r *redis) (way, error) {
 		return way{}, err
 	}
 	s, limit := redisstore.New(client, redisstore.Options{}), weir.MustParseLimit("100/s burst 100")
-	return way{"weir", func(ctx context.Context, key string) (bool, error) {
+	return way{"weir", r.cpu, func(ctx context.Context, key string) (bool, error) {
 		var asks [1]weir.Ask
 		var out [1]weir.Decision
 		asks[0] = weir.Ask{State: weir.StateKey{Rule: "r#gcra", Key: key}, Limit: limit, Cost: 1}
@@ -91,7 +92,7 @@ func evalsha(r *redis) (way, error) {
 	}
 	script := rueidis.NewLuaScript(pacer)
 	args := []string{"10000", "1000000"}
-	return way{"EVALSHA each", func(ctx context.Context, key string) (bool, error) {
+	return way{"EVALSHA each", r.cpu, func(ctx context.Context, key string) (bool, error) {
 		answer, err := script.Exec(ctx, client, []string{"alone:" + key}, args).AsIntSlice()
 		return err == nil && answer[0] == 1, err
 	}}, nil
@@ -108,15 +109,15 @@ type pipeline interface {
 	EvalShaRO(ctx context.Context, sha1 string, keys []string, args ...any) *goredis.Cmd
 }
 
-func redisRate(name string, client pipeline) way {
+func redisRate(r *redis, name string, client pipeline) way {
 	l, limit := redis_rate.NewLimiter(client), redis_rate.PerSecond(perSecond)
-	return way{name, func(ctx context.Context, key string) (bool, error) {
-		r, err := l.Allow(ctx, key, limit)
-		return err == nil && r.Allowed > 0, err
+	return way{name, r.cpu, func(ctx context.Context, key string) (bool, error) {
+		a, err := l.Allow(ctx, key, limit)
+		return err == nil && a.Allowed > 0, err
 	}}
 }
 
-func throttledWay(client *goredis.Client) (way, error) {
+func throttledWay(r *redis, client *goredis.Client) (way, error) {
 	store, err := throttledredis.NewCtx(client, "throttled:")
 	if err != nil {
 		return way{}, err
@@ -125,19 +126,19 @@ func throttledWay(client *goredis.Client) (way, error) {
 	if err != nil {
 		return way{}, err
 	}
-	return way{"throttled", func(ctx context.Context, key string) (bool, error) {
+	return way{"throttled", r.cpu, func(ctx context.Context, key string) (bool, error) {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
 		return !limited, err
 	}}, nil
 }
 
-func ululeWay(client *goredis.Client) (way, error) {
+func ululeWay(r *redis, client *goredis.Client) (way, error) {
 	store, err := ululeredis.NewStore(client)
 	if err != nil {
 		return way{}, err
 	}
 	l := limiter.New(store, limiter.Rate{Period: time.Second, Limit: perSecond})
-	return way{"ulule", func(ctx context.Context, key string) (bool, error) {
+	return way{"ulule", r.cpu, func(ctx context.Context, key string) (bool, error) {
 		c, err := l.Get(ctx, key)
 		return err == nil && !c.Reached, err
 	}}, nil
