@@ -14,6 +14,8 @@ const wrongType = "WRONGTYPE" // of a key: the server is there
 // remedies say what to do about the errors of a server, by what they say.
 var remedies = [...]struct{ says, remedy string }{
 	{wrongType, "another program writes there; give Weir a prefix or a database of its own"},
+	{"connection refused", "is Redis running there?"},
+	{"no such host", "nobody knows that name: look at the URL"},
 	{"NOAUTH", "write the password into the URL: redis://user:password@host:port"},
 	{"WRONGPASS", "user or password in the URL are not those of the server"},
 	{"NOPERM", rights},
