@@ -54,12 +54,8 @@ func (c *concurrent) wait(State, Instant, int64, int64) int64 { return 0 }
 func (c *concurrent) hold(State, Instant, int64) int64        { return 0 }
 
 func (c *concurrent) charge(s State, now Instant, cost int64, _ bool, id uint64) (State, mark) {
-	s = c.live(s, now)
-	if len(s) == 0 {
-		s = append(s, 0)
-	}
-	s[0] += uint64(cost)
-	return c.insert(s, now, id, uint64(cost)), mark{id}
+	first, held := c.holders(s, now)
+	return c.insert(c.drop(s, first, held+cost), now, id, uint64(cost)), mark{id}
 }
 
 // insert puts a holder in its place, which is the last unless the clock stepped
@@ -70,6 +66,9 @@ func (c *concurrent) insert(s State, now Instant, id, cost uint64) State {
 	for at > 1 && s[at-holderWords] > until {
 		at -= holderWords
 	}
+	if at == len(s) {
+		return append(s, until, id, cost)
+	}
 	return slices.Insert(s, at, until, id, cost)
 }
 
@@ -79,9 +78,19 @@ func (c *concurrent) live(s State, now Instant) State {
 	if first == 1 {
 		return s
 	}
-	n := copy(s[1:], s[first:])
+	return c.drop(s, first, held)
+}
+
+// drop is s without the holders before first, and with so many permits held.
+func (c *concurrent) drop(s State, first int, held int64) State {
+	switch {
+	case len(s) == 0:
+		s = append(s, 0)
+	case first > 1:
+		s = s[:1+copy(s[1:], s[first:])]
+	}
 	s[0] = uint64(held)
-	return s[:1+n]
+	return s
 }
 
 func (c *concurrent) refuse(s State, _ Instant, _ int64) State { return s }

@@ -35,10 +35,17 @@ func (w *slidingWindow) most() int64 { return w.count }
 
 // subCounts is a state unpacked and brought up to now.
 type subCounts struct {
+	estimate
+
 	index  int64                     // of the newest sub-window
-	offset int64                     // of now in it, microseconds
 	counts [MaxSubWindows + 1]uint32 // from the newest to the oldest, which weighs
-	whole  int64                     // sum of all but the oldest
+}
+
+// estimate is what the estimate follows from.
+type estimate struct {
+	offset int64 // of now in the newest sub-window, microseconds
+	whole  int64 // sum of all counts but the oldest
+	oldest int64
 }
 
 func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
@@ -57,6 +64,7 @@ func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
 	for i := range w.n {
 		c.whole += int64(c.counts[i])
 	}
+	c.oldest = int64(c.counts[w.n])
 }
 
 func halves(words []uint64, i uint) uint32 { return uint32(words[i/2] >> (i % 2 * 32)) }
@@ -74,19 +82,19 @@ func (w *slidingWindow) pack(s State, c *subCounts) State {
 }
 
 // weight is what the oldest sub-window adds to the estimate, times sub.
-func (w *slidingWindow) weight(c *subCounts) (hi, lo uint64) {
-	left := w.sub - c.offset
+func (w *slidingWindow) weight(e *estimate) (hi, lo uint64) {
+	left := w.sub - e.offset
 	if w.mode == Conservative {
 		left = w.sub
 	}
-	return bits.Mul64(uint64(c.counts[w.n]), uint64(left))
+	return bits.Mul64(uint64(e.oldest), uint64(left))
 }
 
 // free is the count less the estimate, rounded down, or −1 when less than 0.
 // Rounded says that the estimate is no whole number.
-func (w *slidingWindow) free(c *subCounts) (events int64, rounded bool) {
-	left := w.count - c.whole
-	hi, lo := w.weight(c)
+func (w *slidingWindow) free(e *estimate) (events int64, rounded bool) {
+	left := w.count - e.whole
+	hi, lo := w.weight(e)
 	q, r := bits.Div64(hi, lo, uint64(w.sub)) // the oldest count is below 2^32
 	events = left - int64(q)
 	if r > 0 {
@@ -98,11 +106,11 @@ func (w *slidingWindow) free(c *subCounts) (events int64, rounded bool) {
 func (w *slidingWindow) room(s State, now Instant, _ int64) int64 {
 	var c subCounts
 	w.unpack(s, now, &c)
-	return w.fits(&c)
+	return w.fits(&c.estimate)
 }
 
 // fits is the largest cost that may pass.
-func (w *slidingWindow) fits(c *subCounts) int64 { return w.fitting(w.free(c)) }
+func (w *slidingWindow) fits(e *estimate) int64 { return w.fitting(w.free(e)) }
 
 func (w *slidingWindow) fitting(events int64, rounded bool) int64 {
 	if w.mode != Relaxed {
@@ -138,7 +146,7 @@ func (w *slidingWindow) passes(c *subCounts, cost int64) (offset int64, ok bool)
 	if !below {
 		left -= cost
 	}
-	old := int64(c.counts[w.n])
+	old := c.oldest
 	switch {
 	case left < 0 || below && left == 0:
 		return 0, false
@@ -162,7 +170,7 @@ func (w *slidingWindow) passes(c *subCounts, cost int64) (offset int64, ok bool)
 func (w *slidingWindow) roll(c *subCounts) {
 	c.whole -= int64(c.counts[w.n-1])
 	copy(c.counts[1:w.n+1], c.counts[:w.n])
-	c.counts[0] = 0
+	c.counts[0], c.oldest = 0, int64(c.counts[w.n])
 	c.index++
 	c.offset = 0
 }
@@ -186,7 +194,7 @@ func (w *slidingWindow) refuse(s State, now Instant, cost int64) State {
 func (w *slidingWindow) standing(s State, now Instant) (remaining, reset int64) {
 	var c subCounts
 	w.unpack(s, now, &c)
-	events, rounded := w.free(&c)
+	events, rounded := w.free(&c.estimate)
 	return w.stands(&c, now, events, rounded)
 }
 
@@ -221,7 +229,7 @@ func (w *slidingWindow) giveBack(s State, now Instant, r *Receipt, events int64)
 func (w *slidingWindow) used(s State, now Instant) int64 {
 	var c subCounts
 	w.unpack(s, now, &c)
-	hi, lo := w.weight(&c)
+	hi, lo := w.weight(&c.estimate)
 	q, r := bits.Div64(hi, lo, uint64(w.sub))
 	used := c.whole + int64(q)
 	if r > 0 {

@@ -98,18 +98,17 @@ func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool
 	if len(s) < w.words() || cost < 1 || cost > w.count || w.countDenied {
 		return false
 	}
+	if int64(s[0]) == int64(now)/w.sub && w.add(s, now, cost, d) {
+		return true
+	}
 	var c subCounts
 	w.unpack(s, now, &c)
 	*d = Decision{Cost: cost}
-	events, rounded := w.free(&c)
+	events, rounded := w.free(&c.estimate)
 	if cost <= w.fitting(events, rounded) {
 		events = max(events-cost, -1)
 		c.counts[0] += uint32(cost) // which fits: both are at most 2^30
-		if s[0] == uint64(c.index) {
-			s[1] += uint64(cost)
-		} else {
-			w.pack(s, &c)
-		}
+		w.pack(s, &c)
 		d.Outcome, d.Charged = Allowed, true
 	} else {
 		d.RetryAfter = duration(w.wait(s, now, cost, 0))
@@ -118,6 +117,28 @@ func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool
 	d.Remaining, d.ResetAfter = remaining, duration(reset)
 	if remaining == 0 {
 		d.NextAfter = duration(w.wait(s, now, 1, 0))
+	}
+	return true
+}
+
+// add takes in the sub-window of the last take, if cost fits and leaves more:
+// then only the sums of the counts matter.
+func (w *slidingWindow) add(s State, now Instant, cost int64, d *Decision) bool {
+	sum := int64(0)
+	for _, two := range s[1:w.words()] {
+		sum += int64(uint32(two)) + int64(two>>32)
+	}
+	oldest := int64(halves(s[1:], uint(w.n)))
+	e := estimate{offset: int64(now) % w.sub, whole: sum - oldest, oldest: oldest}
+	events, rounded := w.free(&e)
+	if cost >= events {
+		return false
+	}
+	s[1] += uint64(cost)
+	end := (int64(s[0]) + int64(w.n) + 1) * w.sub // of the newest sub-window's time
+	*d = Decision{Outcome: Allowed, Charged: true, Cost: cost, Remaining: events - cost, ResetAfter: duration(end - int64(now))}
+	if rounded && w.mode == Relaxed {
+		d.Remaining++
 	}
 	return true
 }
@@ -147,12 +168,20 @@ func (c *concurrent) take(s State, now Instant, cost int64, d *Decision) (State,
 	if cost < 1 || cost > c.count {
 		return s, false
 	}
+	first, held := c.holders(s, now)
+	full := len(s)-first >= MaxHolders*holderWords
 	*d = Decision{Cost: cost}
-	if cost <= c.room(s, now, 0) {
-		s, _ = c.charge(s, now, cost, false, 0)
+	if cost <= c.count-held && !full {
+		s = c.insert(c.drop(s, first, held+cost), now, 0, uint64(cost))
 		d.Outcome, d.Charged = Allowed, true
+		first, held = 1, held+cost
+		full = len(s)-first >= MaxHolders*holderWords
 	}
-	remaining, reset := c.standing(s, now)
-	d.Remaining, d.ResetAfter = remaining, duration(reset)
+	if !full {
+		d.Remaining = max(c.count-held, 0)
+	}
+	if last := len(s) - holderWords; last >= first { // whose time ends last
+		d.ResetAfter = duration(int64(s[last]) - int64(now))
+	}
 	return s, true
 }
