@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/weir-limit/weir"
 )
@@ -27,13 +28,16 @@ const (
 	pairStride = 16
 )
 
+// newCells makes so many buckets, or more where the memory for them is had anyway.
 func newCells(limit *weir.Limit, buckets int) cells {
-	c := cells{buckets: uint32(buckets), slot: uint32(1 + max(limit.Words(), 1)), each: 4}
+	c := cells{slot: uint32(1 + max(limit.Words(), 1)), each: 4}
 	if c.slot == pairSlot {
 		c.each = 5
 	}
 	c.stride = (c.slot*c.each + line - 1) / line * line
-	c.words = make([]uint64, buckets*int(c.stride))
+	words := slices.Grow([]uint64(nil), buckets*int(c.stride))
+	c.words = words[:cap(words)]
+	c.buckets = uint32(len(c.words)) / c.stride
 	return c
 }
 
@@ -122,12 +126,13 @@ func (c *cells) pair(bucket uint32, f uint64) int {
 // empty finds an empty slot that f may have, if need be by moving another key
 // to its other bucket; −1 when there is none. It must be taken.
 func (c *cells) empty(f uint64) int {
-	first, second := c.first(f), c.second(f)
-	if !c.full(first) {
-		return c.within(first, 0)
+	first := c.first(f)
+	if at := c.within(first, 0); at >= 0 {
+		return at
 	}
-	if !c.full(second) {
-		return c.within(second, 0)
+	second := c.second(f)
+	if at := c.within(second, 0); at >= 0 {
+		return at
 	}
 	for _, b := range [...]uint32{first, second} {
 		if from, to := c.movable(b); from >= 0 {

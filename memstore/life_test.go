@@ -1,7 +1,10 @@
 package memstore
 
 import (
+	"math/bits"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/weir-limit/weir"
 )
@@ -48,54 +51,83 @@ func (t *table) intact(fail func(format string, args ...any)) {
 	}
 }
 
+// TestSegmentLines: segments, which the allocator aligns by their size, share no
+// cache line.
+func TestSegmentLines(t *testing.T) {
+	var sg segment
+	if size, second := unsafe.Sizeof(sg), unsafe.Offsetof(sg.start); bits.UintSize == 64 && (size != 256 || second != 8*line) {
+		t.Errorf("a segment has %d bytes, and its second line begins at %d", size, second)
+	}
+}
+
 const hour = weir.Instant(3_600_000_000)
 
+// events are what may happen to slots while steps are taken.
+type events struct{ grown, split, evicted, shared, converted bool }
+
 // TestSlotLife tries all sequences of a few steps on a small table that is nearly
-// full: takes of keys that meet in the same buckets, and hours that pass. However
-// slots are claimed, given up, reused, moved, laid out anew, converted and split,
-// every key gets exactly its limit; where the table is full, nobody gets more,
-// and who is denied stays denied.
+// full: takes of keys that meet in the same buckets, hours that pass, and a limit
+// that changes. However slots are claimed, given up, reused, moved, laid out anew,
+// converted and split, every key gets exactly its limit; where the table is full,
+// nobody gets more, and who is denied stays denied.
 func TestSlotLife(t *testing.T) {
+	const window, log = "2/h fixed-window", "2/h sliding-log"
 	for _, c := range []struct {
-		name, text string
-		bound      bound
-		before     int // keys that were there
-		exact      bool
+		name   string
+		texts  []string // the limit, and what it changes to by turns
+		bound  bound
+		before int // keys that were there
+		exact  bool
+		want   events // each of them in some sequence
 	}{
-		{"grows", "2/h fixed-window", bound{depth: 0, slots: 256, early: 256}, 4, true},
-		{"splits", "2/h fixed-window", bound{depth: 2, slots: 64, early: 10}, 9, true},
-		{"lays out anew", "2/h fixed-window", bound{depth: 0, slots: 64, early: 256}, 13, true},
-		{"states that grow", "2/h sliding-log", bound{depth: 2, slots: 64, early: 4}, 7, true},
-		{"states that grow move", "2/h sliding-log", bound{depth: 0, slots: 64, early: 256}, 22, true},
-		{"long states", "2/h sliding-window 12 conservative", bound{depth: 2, slots: 64, early: 4}, 7, true},
-		{"grows up to its bound", "1/h fixed-window", bound{depth: 0, slots: 20, early: 256}, 3, false},
-		{"grows up to its bound, long", "1/h sliding-window 12", bound{depth: 0, slots: 16, early: 256}, 8, false},
-		{"full", "2/h fixed-window", bound{depth: 0, slots: 16}, 14, false},
-		{"full of denied", "1/h fixed-window", bound{depth: 0, slots: 16}, 15, false},
+		{"grows", []string{window}, bound{depth: 0, slots: 256, early: 256}, 4, true, events{grown: true}},
+		{"splits", []string{window}, bound{depth: 2, slots: 64, early: 10}, 5, true, events{split: true}},
+		{"lays out anew", []string{window}, bound{depth: 0, slots: 64, early: 256}, 13, true, events{grown: true}},
+		{"states that grow", []string{log}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
+		{"states that grow move", []string{log}, bound{depth: 0, slots: 64, early: 256}, 18, true, events{grown: true}},
+		{"long states", []string{"2/h sliding-window 12 conservative"}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
+		{"changes", []string{window, log}, bound{depth: 0, slots: 64, early: 256}, 4, true, events{grown: true, converted: true}},
+		{"changes and splits", []string{log, window}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true, converted: true}},
+		{"grows up to its bound", []string{"1/h fixed-window"}, bound{depth: 0, slots: 20, early: 256}, 3, false, events{grown: true}},
+		{"grows up to its bound, long", []string{"1/h sliding-window 12"}, bound{depth: 0, slots: 16, early: 256}, 7, false, events{grown: true}},
+		{"full", []string{window}, bound{depth: 0, slots: 16}, 14, false, events{evicted: true}},
+		{"full of denied", []string{"1/h fixed-window"}, bound{depth: 0, slots: 16}, 15, false, events{shared: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &lives{T: t, limit: weir.MustParseLimit(c.text), bound: c.bound, before: c.before, exact: c.exact}
+			l := &lives{T: t, bound: c.bound, before: c.before, exact: c.exact}
+			for _, text := range c.texts {
+				l.limits = append(l.limits, weir.MustParseLimit(text))
+			}
 			l.try(nil)
 			t.Logf("%d sequences", l.tried)
+			if got := l.seen.and(c.want); got != c.want {
+				t.Errorf("of %+v only %+v happened", c.want, got)
+			}
 		})
 	}
+}
+
+func (e events) and(o events) events {
+	return events{e.grown && o.grown, e.split && o.split, e.evicted && o.evicted, e.shared && o.shared, e.converted && o.converted}
 }
 
 type lives struct {
 	*testing.T
 
-	limit  *weir.Limit
+	limits []*weir.Limit
 	bound  bound
 	before int
 	exact  bool
 	tried  int
+	seen   events
 }
 
-// steps are takes of four keys, and an hour that passes.
+// steps are takes of four keys, an hour that passes, and a limit that changes.
 const (
 	lifeKeys  = 4
-	lifeSteps = lifeKeys + 1
 	lifeDepth = 6
+	passes    = lifeKeys
+	changes   = lifeKeys + 1
 )
 
 func (l *lives) try(steps []int) {
@@ -103,7 +135,7 @@ func (l *lives) try(steps []int) {
 		l.run(steps)
 		return
 	}
-	for s := range lifeSteps {
+	for s := range lifeKeys + len(l.limits) {
 		l.try(append(steps, s))
 	}
 }
@@ -130,21 +162,28 @@ func lifePrint(n int) uint64 {
 
 func (l *lives) run(steps []int) {
 	l.tried++
-	table := newTable("r", 1, &hasher{}, l.bound)
-	now := 1003 * hour
+	table, limit, now := newTable("r", 1, &hasher{}, l.bound), l.limits[0], 1003*hour
 	for n := range l.before {
-		table.ask(lifePrint(lifeKeys+n), l.limit, now)
+		table.ask(lifePrint(lifeKeys+n), limit, now)
 	}
-	count := l.limit.Spec().Count
+	count := limit.Spec().Count
 	var used [lifeKeys]int64
 	var denied [lifeKeys]bool
+	var before Stats
+	table.stats(&before)
+	segments := len(table.dir.Load().segments)
 	for at, s := range steps {
-		if s == lifeKeys {
+		switch s {
+		case passes:
 			now += 2 * hour // past all windows of before
 			used, denied = [lifeKeys]int64{}, [lifeKeys]bool{}
 			continue
+		case changes:
+			limit = l.limits[(slices.Index(l.limits, limit)+1)%len(l.limits)]
+			l.seen.converted = true
+			continue
 		}
-		d := table.ask(lifePrint(s), l.limit, now)
+		d := table.ask(lifePrint(s), limit, now)
 		passed, fits := d.Outcome == weir.Allowed, used[s] < count
 		if passed {
 			used[s]++
@@ -161,4 +200,10 @@ func (l *lives) run(steps []int) {
 			l.Fatalf("%v, step %d: "+format, append([]any{steps, at}, args...)...)
 		})
 	}
+	var after Stats
+	table.stats(&after)
+	l.seen.split = l.seen.split || len(table.dir.Load().segments) > segments
+	l.seen.grown = l.seen.grown || after.Slots > before.Slots
+	l.seen.evicted = l.seen.evicted || after.Evicted > before.Evicted
+	l.seen.shared = l.seen.shared || after.Overflow > before.Overflow
 }

@@ -40,8 +40,10 @@ func (sg *segment) vacancies(f uint64, now weir.Instant) int {
 	return free
 }
 
-// 2^spillBits ranges of fingerprints are told apart: enough that a newcomer
-// seldom shares one with somebody who found no slot.
+// spills has a bit for each range of fingerprints: of 2^spillBits, enough that a
+// newcomer seldom shares one with somebody who found no slot.
+type spills [1 << spillBits / 64]uint64
+
 const spillBits = 12
 
 func (sg *segment) spills(f uint64) bool {
@@ -51,7 +53,7 @@ func (sg *segment) spills(f uint64) bool {
 
 func (sg *segment) spill(f uint64) {
 	if sg.spilled == nil {
-		sg.spilled = make([]uint64, 1<<spillBits/64)
+		sg.spilled = new(spills)
 	}
 	i := uint32(f) >> (32 - spillBits)
 	sg.spilled[i/64] |= 1 << (i % 64)

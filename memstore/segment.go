@@ -8,27 +8,31 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// segment is the part of a table whose fingerprints begin with the same bits.
-// What a take of one key touches comes first.
+// segment is the part of a table whose fingerprints begin with the same bits. It
+// fills whole cache lines: what a take of a known key touches lies in the first,
+// and what a newcomer's touches also in the second.
 type segment struct {
 	mu    sync.Mutex
 	limit *weir.Limit
 	cells cells
-
 	gone  bool  // it was split: look again
 	depth uint8 // how many bits its fingerprints share
-	start uint64
-	table *table
 
+	start     uint64
+	table     *table
+	used      int       // slots that have a fingerprint
+	ripe      int       // with more of them it is split
+	newcomers int       // of a take under way, that are about to get slots
+	spilled   *spills   // the newcomers that found no slot; nil for none
+	scratch   [5]uint64 // the state of a key that has no slot yet, if it is short
+
+	long       weir.State // such a state of more words
 	overflow   weir.State // shared by the newcomers that found no slot
-	spilled    []uint64   // a bit for each range of fingerprints that they have; nil for none
 	tentative  weir.State // overflow with what a take is about to charge to it
-	newcomers  int        // of a take under way, that are about to get slots
-	scratch    [2]uint64  // the state of a key that has no slot yet
 	evicted    int64
 	overflowed int64
 
-	_ [64]byte // no two segments share a line
+	_ [16]byte
 }
 
 // keep makes the segment's states states of limit. A limit that has changed
@@ -38,12 +42,14 @@ func (sg *segment) keep(limit *weir.Limit, now weir.Instant) {
 	switch {
 	case old == nil:
 		sg.limit, sg.cells = limit, newCells(limit, 1)
+		sg.ripe = sg.ripeAt()
 	case old.String() == limit.String():
 		sg.limit = limit
 	default:
 		before := sg.cells
 		sg.limit = limit
 		sg.convert(&before, old, now)
+		sg.ripe = sg.ripeAt()
 		sg.overflow = limit.Adopt(sg.overflow, old, now)
 		sg.forget(now)
 	}
@@ -92,6 +98,21 @@ func (sg *segment) state(i int) weir.State {
 		return sg.table.slabs.state(s[0])
 	}
 	return s
+}
+
+// unused is a state as never used, for a key that has no slot yet. It is good
+// until the next one.
+func (sg *segment) unused() weir.State {
+	n := sg.limit.Words()
+	if n > len(sg.scratch) {
+		if len(sg.long) != n {
+			sg.long = make(weir.State, n)
+		}
+		clear(sg.long)
+		return sg.long
+	}
+	clear(sg.scratch[:])
+	return sg.scratch[:n]
 }
 
 // put makes state the content of slot i.
@@ -216,13 +237,25 @@ func (sg *segment) claim(f uint64, now weir.Instant) int {
 // settleIn gives slot i to f. Who may have used the overflow state starts with
 // what that has used.
 func (sg *segment) settleIn(i int, f uint64, now weir.Instant) int {
+	if sg.cells.words[i] == 0 {
+		sg.used++
+	}
 	sg.cells.words[i] = f
 	if sg.spills(f) && !sg.limit.Fresh(sg.overflow, now) {
 		sg.put(i, slices.Clone(sg.overflow))
 	} else {
-		sg.put(i, nil)
+		sg.empty(i)
 	}
 	return i
+}
+
+// empty makes slot i as never used, for what is about to come.
+func (sg *segment) empty(i int) {
+	if sg.cells.slot == 2 {
+		sg.cells.words[i+1] = sg.table.slabs.empty(sg.cells.words[i+1])
+		return
+	}
+	sg.put(i, nil)
 }
 
 // vacant is a slot that f may have at nobody's expense, or −1.
@@ -269,7 +302,7 @@ func (sg *segment) freshest(f uint64, now weir.Instant) int {
 	return slot
 }
 
-func (sg *segment) unused(now weir.Instant) bool {
+func (sg *segment) idle(now weir.Instant) bool {
 	for i := range sg.cells.all {
 		if !sg.limit.Fresh(sg.state(i), now) {
 			return false

@@ -41,8 +41,9 @@ func slabWords(class int) int { return 4<<class + 1 }
 
 func classOf(words int) int { return bits.Len(uint(max(words-2, 0)) >> 2) }
 
-// chunkBits is how many places the largest chunks of a class have.
-func chunkBits(class int) int { return max(bits.Len(uint(chunkWords/slabWords(class)))-1, 0) }
+// chunkBits is how many places the largest chunks of a class have: 2^chunkBits
+// of them have fewer than chunkWords words, unless one has more.
+func chunkBits(class int) int { return max(10-class, 0) }
 
 // chunk is where a place is.
 func chunk(class int, place uint64) (chunk int, at uint64) {
@@ -90,6 +91,16 @@ func (s *slabs) keep(h handle, state weir.State) handle {
 	copy(s.words(class, place), state)
 	s.drop(h)
 	return uint64(class)<<(lengthBits+placeBits) | uint64(n)<<placeBits | (place + 1)
+}
+
+// empty makes h lead to no words, but keeps a place of the smallest class for what
+// is about to come.
+func (s *slabs) empty(h handle) handle {
+	if h>>(lengthBits+placeBits) > 0 {
+		s.drop(h)
+		return 0
+	}
+	return h & (1<<placeBits - 1)
 }
 
 // place hands out a place of a class.

@@ -140,7 +140,7 @@ func (s *Store) dropUnused() {
 	now := s.clock.now()
 	s.recent.clear()
 	for rule, t := range s.tables {
-		if t.unused(now) {
+		if t.idle(now) {
 			delete(s.tables, rule)
 		}
 	}

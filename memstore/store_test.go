@@ -66,6 +66,50 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
+// TestHotKey: however many goroutines ask for one key, and however fast it is, never
+// more passes than its burst and what has come since; all of it, where time stands
+// still or one window lasts.
+func TestHotKey(t *testing.T) {
+	const goroutines, each = 64, 2000
+	for _, c := range []struct {
+		text  string
+		step  weir.Instant // of time between two takes
+		most  int64
+		exact bool
+	}{
+		{"1/h burst 1", 0, 1, true},
+		{"1000/s burst 100", 0, 100, true},
+		{"1000/s burst 100", 1, 100 + goroutines*each/1000, false}, // goroutines come with older times, too
+		{"500000/s burst 10", 1, 10 + goroutines*each/2, false},
+		{"1000/s fixed-window", 1, 1000, true},
+		{"1000/s sliding-window 10", 1, 1000, true},
+		{"1000/s sliding-log", 1, 1000, true},
+		{"1000 concurrent ttl 1h", 1, 1000, true},
+	} {
+		store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit(c.text)
+		var passed, clock atomic.Int64
+		clock.Store(3_600_000_000)
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				asks, out := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "hot"}, Limit: limit, Cost: 1}}, make([]weir.Decision, 1)
+				for range each {
+					if err := store.TakeAt(weir.Instant(clock.Add(int64(c.step))), asks, out); err != nil {
+						t.Error(err)
+					}
+					if out[0].Charged {
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := passed.Load(); got > c.most || c.exact && got < c.most {
+			t.Errorf("%s: %d passed of %d", limit, got, c.most)
+		}
+	}
+}
+
 // flood takes once for each of n new keys, and says how many passed.
 func flood(t *testing.T, store *memstore.Store, limit *weir.Limit, now weir.Instant, from, n int) (passed int) {
 	t.Helper()

@@ -31,7 +31,7 @@ type directory struct {
 type bound struct {
 	depth uint8 // at most 2^depth segments
 	slots int   // each of at most so many
-	early int   // earlySlots; tests split smaller ones
+	early int   // earlyKeys; tests split smaller ones
 }
 
 // segmentKeys is how many keys a segment of a full table has, about.
@@ -40,8 +40,8 @@ const segmentKeys = 2048
 // newBound makes room for so many keys: 4/3 slots a key, and in each segment four
 // standard deviations more than an even share.
 func newBound(keys int) bound {
-	b := bound{early: earlySlots}
-	for keys>>b.depth > segmentKeys || 1<<b.depth < earlySegments && keys>>b.depth >= 2*earlySlots {
+	b := bound{early: earlyKeys}
+	for keys>>b.depth > segmentKeys || 1<<b.depth < earlySegments && keys>>b.depth >= 2*earlyKeys {
 		b.depth++
 	}
 	share := keys>>b.depth + 1
@@ -117,9 +117,9 @@ func (t *table) forget(now weir.Instant) {
 	}
 }
 
-func (t *table) unused(now weir.Instant) bool {
+func (t *table) idle(now weir.Instant) bool {
 	for sg := range t.each {
-		if !sg.unused(now) {
+		if !sg.idle(now) {
 			return false
 		}
 	}

@@ -113,12 +113,7 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 // admitNew decides about a key that was never used. It fails when there is no
 // slot for it, even in the largest segment.
 func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) bool {
-	var state weir.State
-	if sg.cells.slot == pairSlot {
-		sg.scratch = [2]uint64{}
-		state = sg.scratch[:]
-	}
-	state = sg.limit.Take(state, now, a.Cost, d)
+	state := sg.limit.Take(sg.unused(), now, a.Cost, d)
 	if !d.Charged && d.Outcome != weir.Denied {
 		return true // there is nothing to remember
 	}
@@ -139,19 +134,12 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
 	}
 	var few [4]place
-	places := few[:0]
-	for i := range asks {
-		t, err := s.table(asks[i].State.Rule)
-		if err != nil {
-			return err
-		}
-		p := place{table: t, ask: i}
-		if i > 0 && asks[i].State.Key == asks[i-1].State.Key { // as for most requests of several limits
-			p.print = places[i-1].print
-		} else {
-			p.print = t.hash.print(asks[i].State.Key)
-		}
-		places = append(places, p)
+	places := few[:min(len(asks), len(few))]
+	if len(asks) > len(few) {
+		places = make([]place, len(asks))
+	}
+	if err := s.find(asks, places); err != nil {
+		return err
 	}
 	if err := lock(places); err != nil {
 		return err
@@ -168,6 +156,24 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 	}
 	if id != 0 {
 		s.once.remember(id, out)
+	}
+	return nil
+}
+
+// find says where the state of each ask is, or would be.
+func (s *Store) find(asks []weir.Ask, places []place) error {
+	for i := range asks {
+		t, err := s.table(asks[i].State.Rule)
+		if err != nil {
+			return err
+		}
+		p := &places[i]
+		p.table, p.ask = t, i
+		if i > 0 && asks[i].State.Key == asks[i-1].State.Key { // as for most requests of several limits
+			p.print = places[i-1].print
+		} else {
+			p.print = t.hash.print(asks[i].State.Key)
+		}
 	}
 	return nil
 }
