@@ -36,7 +36,7 @@ type table struct {
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	short := flag.Bool("short", false, "few rounds, no peers, one million keys at most")
-	only := flag.String("only", "", "only scenarios whose name contains this")
+	only := flag.String("only", "", "only what has this in its name: a row of the table, growth, collection, hot key, algorithms, together, or facts for all but the table")
 	rounds := flag.Int("rounds", 21, "measurements of each cell")
 	profile := flag.String("profile", "", "write a processor profile to this file")
 	flag.Parse()
@@ -55,9 +55,7 @@ func main() {
 		subjects = append(subjects, peers...)
 	}
 	// First, while the heap has nothing of the peers.
-	if *only == "" || *only == "facts" {
-		r.Facts = facts(*short, *rounds)
-	}
+	r.Facts = facts(*short, *rounds, *only)
 	for _, keys := range []int{1, tenThousand, million} {
 		for _, deny := range []bool{false, true} {
 			for _, procs := range []int{1, 2} {
