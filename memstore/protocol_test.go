@@ -182,7 +182,7 @@ func (w world) unlock(i int, broken fault) (_ world, ok bool) {
 		}
 	case storeDirectory:
 		w.directory, w.changing = th.dir, nobody
-	case unlockSegment:
+	default: // unlockSegment
 		sg.owner = nobody
 		w.goOn(th)
 		return w, true
