@@ -45,8 +45,8 @@ fuzz: ## Run each fuzz test for FUZZTIME (5s)
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" </dev/null || exit 1; \
 	done
 
-torture: ## Fill all bounds: 108,000 idle connections, 100,000 rules; 3 minutes, prints what it cost
-	$(GO) test -run Torture -count 1 -timeout 15m -v ./cmd/weir ./rules -torture
+torture: ## Fill all bounds: 108,000 idle connections, 100,000 rules, 10 million keys; 4 minutes, prints what it cost
+	$(GO) test -run Torture -count 1 -timeout 15m -v ./cmd/weir ./rules ./memstore -torture
 
 cover: ## Measure how much of what decides is tested; the root must reach 95 %
 	@$(GO) test -timeout 5m -coverprofile coverage.txt . ./memstore/... ./rules/... | awk ' \
@@ -75,8 +75,8 @@ bench-replay: build ## Measure how fast weir replay reads logs; 2 minutes; BENCH
 	cd bench && $(GO) build -trimpath -o ../bin/bench-replay ./replay && ../bin/bench-replay $(BENCH)
 
 bench-smoke: ## Run each benchmark shortly, to see that it works
-	$(GO) test -short -run '^$$' -bench . -benchtime 10ms ./...
-	cd bench/memory && $(GO) run . -short -rounds 1 >/dev/null
+	$(GO) test -short -run '^$$' -bench . -benchtime 10ms $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
+	cd bench/memory && $(GO) run . -short -rounds 1 -most 100000 >/dev/null
 
 .PHONY: bench-memory
 bench-memory: ## Measure what keys and rules cost in memory
