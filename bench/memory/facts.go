@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -26,11 +28,7 @@ type fact struct {
 const slow = "1/day burst 1" // keys that stay in use
 
 // facts measures those whose name contains only.
-func facts(short bool, rounds int, only string) []fact {
-	most := 10 * million
-	if short {
-		most = million
-	}
+func facts(most, rounds int, only string) []fact {
 	var out []fact
 	for _, part := range []struct {
 		name    string
@@ -38,6 +36,7 @@ func facts(short bool, rounds int, only string) []fact {
 	}{
 		{"growth", func() []fact { return growth(most) }},
 		{"collection", func() []fact { return []fact{collection(most)} }},
+		{"saving", func() []fact { return []fact{saving(min(most, million))} }},
 		{"hot key", func() []fact { return []fact{hotKey()} }},
 		{"algorithms", func() []fact { return algorithms(rounds) }},
 		{"together", func() []fact { return together(rounds) }},
@@ -57,7 +56,7 @@ func growth(most int) []fact {
 	before := heap()
 	var worst, at, mill float64
 	var b [16]byte
-	next := 100_000
+	next := min(100_000, most)
 	for n := 0; n < most; {
 		for ; n < next; n++ {
 			f(keyOf(&b, uint64(n)))
@@ -66,14 +65,14 @@ func growth(most int) []fact {
 		if bytes > worst {
 			worst, at = bytes, float64(n)
 		}
-		if n >= million && mill == 0 {
+		if n >= min(most, million) && mill == 0 {
 			mill = bytes
 		}
 		next = min(next+max(next/20, 1), most)
 	}
 	slowest, idle := slowest(keep(memstore.New(memstore.Options{MaxKeys: most}), slow)(), most), slowest(func(string) bool { return true }, 2*most)
 	out := []fact{
-		{"bytes a key at 1,000,000 keys", fmt.Sprintf("%.1f", mill), "≤ 40", mill <= 40},
+		{fmt.Sprintf("bytes a key at %d keys", min(most, million)), fmt.Sprintf("%.1f", mill), "≤ 40", mill <= 40},
 		{fmt.Sprintf("bytes a key, worst from 100,000 to %d keys", most), fmt.Sprintf("%.1f, at %.0f keys", worst, at), "≤ 56", worst <= 56},
 		{fmt.Sprintf("slowest take of %d new keys, on a processor", most), fmt.Sprintf("%v; of a take that does nothing %v", slowest, idle), "≤ 1 ms", slowest <= time.Millisecond},
 	}
@@ -162,6 +161,49 @@ func collection(keys int) fact {
 	full := collect() - empty
 	runtime.KeepAlive(store)
 	return fact{fmt.Sprintf("garbage collection with %d keys, over an empty table", keys), full.String(), "≤ 10 ms", full <= 10*time.Millisecond}
+}
+
+// saving takes while all counts are saved, again and again, and as often while
+// they are not.
+func saving(keys int) fact {
+	dir, err := os.MkdirTemp("", "weir-bench")
+	must(err)
+	defer func() { must(os.RemoveAll(dir)) }()
+	store, err := memstore.Open(filepath.Join(dir, "counts"), memstore.Options{MaxKeys: keys})
+	must(err)
+	f := keep(store, allow)()
+	fill(f, keys)
+	t, takes := newTraffic(keys), 0
+	ask := func(more func() bool) (over int, slowest time.Duration) {
+		var b [16]byte
+		begin := time.Now()
+		for i := 0; more(); i++ {
+			f(keyOf(&b, uint64(t[i&(len(t)-1)])))
+			takes = i
+			end := time.Now()
+			took := end.Sub(begin)
+			if slowest = max(slowest, took); took > time.Millisecond {
+				over++
+			}
+			begin = end
+		}
+		return over, slowest
+	}
+	var saved atomic.Bool
+	go func() {
+		for range 10 {
+			must(store.Save())
+		}
+		saved.Store(true)
+	}()
+	over, slowest := ask(func() bool { return !saved.Load() })
+	n, left := takes, takes
+	overIdle, slowestIdle := ask(func() bool { left--; return left > 0 })
+	return fact{
+		fmt.Sprintf("takes while %d keys are saved ten times", keys),
+		fmt.Sprintf("%d of %d over 1 ms, the slowest %v; while they are not, %d and %v", over, n, slowest, overIdle, slowestIdle),
+		"none over 1 ms", over <= overIdle,
+	}
 }
 
 // hotKey lets 64 goroutines ask for one key.

@@ -36,7 +36,8 @@ type table struct {
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	short := flag.Bool("short", false, "few rounds, no peers, one million keys at most")
-	only := flag.String("only", "", "only what has this in its name: a row of the table, growth, collection, hot key, algorithms, together, or facts for all but the table")
+	only := flag.String("only", "", "only what has this in its name: a row of the table, growth, collection, saving, hot key, algorithms, together, or facts for all but the table")
+	most := flag.Int("most", 10*million, "the most keys of any measurement")
 	rounds := flag.Int("rounds", 21, "measurements of each cell")
 	profile := flag.String("profile", "", "write a processor profile to this file")
 	flag.Parse()
@@ -47,7 +48,7 @@ func main() {
 		defer pprof.StopCPUProfile()
 	}
 	if *short {
-		*rounds = min(*rounds, 9)
+		*rounds, *most = min(*rounds, 9), min(*most, million)
 	}
 	r := report{Machine: machine(), Go: runtime.Version(), Commit: commit()}
 	subjects := append([]subject{ours, floor}, floors...)
@@ -55,8 +56,11 @@ func main() {
 		subjects = append(subjects, peers...)
 	}
 	// First, while the heap has nothing of the peers.
-	r.Facts = facts(*short, *rounds, *only)
+	r.Facts = facts(*most, *rounds, *only)
 	for _, keys := range []int{1, tenThousand, million} {
+		if keys > *most {
+			continue
+		}
 		for _, deny := range []bool{false, true} {
 			for _, procs := range []int{1, 2} {
 				s := scenario{plan{keys, deny}, procs}
