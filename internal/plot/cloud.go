@@ -1,5 +1,10 @@
 package plot
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Dot is one thing of a Cloud.
 type Dot struct {
 	Name string
@@ -12,7 +17,7 @@ type Cloud struct {
 	Dots []Dot
 }
 
-func (d Cloud) least(f frame) px { return 20 * f.font }
+func (d Cloud) least(f frame) px { return max(20*f.font, px(len(d.Dots)+4)*f.line()*5/4) }
 
 func (d Cloud) xs() []int64 {
 	out := make([]int64, len(d.Dots))
@@ -39,49 +44,53 @@ func (d Cloud) draw(c *canvas, b box, f frame) {
 	x := level(d.X, b, f, d.xs())
 	y.drawUpright(c, b, f)
 	x.drawLevel(c, b, f)
-	spots := make([]spot, len(d.Dots))
-	var taken []box
+	n := naming{f: f, within: b}
+	order := make([]int, len(d.Dots))
 	for i, v := range d.Dots {
-		spots[i] = spot{x.at(v.X), y.at(v.Y)}
-		taken = append(taken, around(spots[i], f.font/2, f.font/2))
+		order[i] = i
+		at := spot{x.at(v.X), y.at(v.Y)}
+		n.dots = append(n.dots, at)
+		n.taken = append(n.taken, box{at.x - f.font/2, at.y - f.font/2, at.x + f.font/2, at.y + f.font/2})
 	}
-	for i, v := range d.Dots {
-		c.marker(i, spots[i])
-		name := cut(v.Name, b.width()/2, f.font)
-		place := beside(spots[i], width(name, f.font), f, b, taken)
-		taken = append(taken, place)
-		middle := spot{(place.left + place.right) / 2, (place.top + place.bottom) / 2}
-		if far := middle.y - spots[i].y; far > f.line() || far < -f.line() {
-			c.line("thin", spots[i], spot{min(max(spots[i].x, place.left), place.right), middle.y - sign(far)*f.font/2})
+	// From the top down, so that the lines that lead to names don't cross.
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(n.dots[i].y, n.dots[j].y) })
+	for _, i := range order {
+		name := cut(d.Dots[i].Name, b.width()*3/5, f.font)
+		at := n.place(i, width(name, f.font))
+		n.taken = append(n.taken, at)
+		if lead := n.lead(n.dots[i], at); lead[0] != lead[1] {
+			c.line("thin", lead[0], lead[1])
 		}
-		c.text("halo", place.left, place.bottom-f.font/3, name)
+		c.text("halo", at.left, at.bottom-f.font/3, name)
+	}
+	for i, at := range n.dots {
+		c.marker(i, at)
 	}
 }
 
-func sign(v px) px {
-	if v < 0 {
-		return -1
-	}
-	return 1
+// naming finds places for the names of dots.
+type naming struct {
+	f      frame
+	within box
+	dots   []spot
+	taken  []box // by the dots, in their order, and the names that have a place
 }
 
-func around(s spot, across, up px) box {
-	return box{s.x - across, s.y - up, s.x + across, s.y + up}
-}
-
-// beside is where a text of this width can stand near a spot without touching
-// what is there: right of it, left of it, then further up and down.
-func beside(s spot, w px, f frame, within box, taken []box) box {
-	gap := f.font * 3 / 4
-	right := box{s.x + gap, s.y - f.line()/2, s.x + gap + w, s.y + f.line()/2}
+// place is where the name of dot i can stand without touching what is there: right
+// of it or left of it, else further up or down, so that nothing is between the two.
+func (n *naming) place(i int, w px) box {
+	s, gap := n.dots[i], n.f.font*3/4
+	right := box{s.x + gap, s.y - n.f.line()/2, s.x + gap + w, s.y + n.f.line()/2}
 	left := box{s.x - gap - w, right.top, s.x - gap, right.bottom}
-	for step := range px(12) {
-		for _, up := range []px{-1, 1} {
-			for _, at := range []box{right, left} {
-				at.top += up * step * f.line() / 2
-				at.bottom += up * step * f.line() / 2
-				if within.holds(at) && free(at, taken) {
-					return at
+	for _, strict := range []bool{true, false} {
+		for step := range px(24) {
+			for _, down := range []px{1, -1} {
+				for _, at := range []box{right, left} {
+					at.top += down * step * n.f.line() / 2
+					at.bottom += down * step * n.f.line() / 2
+					if n.within.holds(at) && n.free(at, i) && (!strict || n.clear(n.lead(s, at), i)) {
+						return at
+					}
 				}
 			}
 		}
@@ -89,10 +98,37 @@ func beside(s spot, w px, f frame, within box, taken []box) box {
 	return right
 }
 
-func free(b box, taken []box) bool {
-	for _, t := range taken {
-		if t.overlaps(b) {
+// free is whether nothing is where a name would stand but its own dot.
+func (n *naming) free(at box, own int) bool {
+	for i, t := range n.taken {
+		if i != own && t.overlaps(at) {
 			return false
+		}
+	}
+	return true
+}
+
+// lead is the line from a dot to its name; one point when the name is beside it.
+func (n *naming) lead(s spot, at box) [2]spot {
+	end := spot{at.left, (at.top + at.bottom) / 2}
+	if at.right < s.x {
+		end.x = at.right
+	}
+	if end.y == s.y {
+		return [2]spot{s, s}
+	}
+	return [2]spot{s, end}
+}
+
+// clear is whether a line to a name crosses no other.
+func (n *naming) clear(lead [2]spot, own int) bool {
+	const parts = 16
+	for k := range px(parts) {
+		at := spot{lead[0].x + (lead[1].x-lead[0].x)*k/parts, lead[0].y + (lead[1].y-lead[0].y)*k/parts}
+		for i, t := range n.taken {
+			if i != own && i >= len(n.dots) && t.overlaps(box{at.x, at.y, at.x + 1, at.y + 1}) {
+				return false
+			}
 		}
 	}
 	return true

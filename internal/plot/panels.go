@@ -9,6 +9,7 @@ type Panel struct {
 	Under   []Point // by X; steps
 	Over    []Point // by X; steps
 	Hatched bool    // what lies between the two is hatched
+	Bound   int64   // a value of this panel worth a line; 0 is none
 }
 
 // Panels is several drawings over the same time, to be held against each other.
@@ -20,10 +21,11 @@ type Panels struct {
 	Under  string // what the areas are
 	Over   string // what the lines are
 	Hatch  string // what is hatched, if anything is
+	Bound  string // what the panels' bounds are, if they have any
 }
 
 func (p Panels) least(f frame) px {
-	return px(len(p.Panels))*(f.line()+p.lowest(f)) + f.foot() + 2*f.line()
+	return px(len(p.Panels))*(f.line()+p.lowest(f)) + f.foot() + f.line() + p.legend().height(f.width-2*pad, f)
 }
 
 // lowest is the least height of one panel.
@@ -43,6 +45,7 @@ func (p Panels) xs() []int64 {
 func (p Panels) ys() []int64 {
 	var out []int64
 	for _, panel := range p.Panels {
+		out = append(out, panel.Bound)
 		for _, v := range slices.Concat(panel.Under, panel.Over) {
 			out = append(out, v.Y)
 		}
@@ -57,8 +60,9 @@ func (p Panels) draw(c *canvas, b box, f frame) {
 	if len(p.Panels) == 0 {
 		return
 	}
-	p.legend(c, b, f)
-	b.top += 2 * f.line()
+	p.legend().draw(c, b, f)
+	b.top += p.legend().height(b.width(), f) + f.line()
+	c.text("soft", b.left, b.top-f.font/2, p.Y.Name)
 	b.bottom -= f.foot()
 	each := b.height() / px(len(p.Panels))
 	first := box{b.left, b.top, b.right, b.top + each - f.line()}
@@ -97,6 +101,9 @@ func (p Panels) drawPanel(c *canvas, panel Panel, g grid) {
 	for _, v := range p.Levels {
 		c.line("level", spot{g.inner.left, g.y.at(v.Value)}, spot{g.inner.right, g.y.at(v.Value)})
 	}
+	if panel.Bound > 0 {
+		c.line("bound", spot{g.inner.left, g.y.at(panel.Bound)}, spot{g.inner.right, g.y.at(panel.Bound)})
+	}
 }
 
 // between is the way around what lies between two lines.
@@ -108,35 +115,21 @@ func between(a, b []spot) []spot {
 	return out
 }
 
-// legend says above the panels what areas, lines and hatches are: panels have no
-// room beside them.
-func (p Panels) legend(c *canvas, b box, f frame) {
-	x, y := b.left, b.top+f.font
-	item := func(name string, sample func(box)) {
-		if name == "" {
-			return
-		}
-		sample(box{x, y - f.font*3/4, x + 2*f.font, y})
-		x += 2*f.font + f.font/2
-		c.text("", x, y, name)
-		x += width(name, f.font) + f.font
+// legend says what areas, lines and hatches are.
+func (p Panels) legend() legend {
+	corners := func(b box) []spot {
+		return []spot{{b.left, b.top}, {b.right, b.top}, {b.right, b.bottom}, {b.left, b.bottom}, {b.left, b.top}}
 	}
-	item(p.Over, func(s box) {
-		middle := (s.top + s.bottom) / 2
-		c.line("line l0", spot{s.left, middle}, spot{s.right, middle})
-	})
-	item(p.Under, func(s box) { c.rect("shade outline", s) })
-	item(p.Hatch, func(s box) {
-		c.hatched([]spot{{s.left, s.top}, {s.right, s.top}, {s.right, s.bottom}, {s.left, s.bottom}})
-		c.path("thin", []spot{{s.left, s.top}, {s.right, s.top}, {s.right, s.bottom}, {s.left, s.bottom}, {s.left, s.top}})
-	})
+	l := legend{
+		{p.Over, stroke("line l0")},
+		{p.Under, func(c *canvas, b box) { c.rect("shade outline", b) }},
+		{p.Hatch, func(c *canvas, b box) {
+			c.hatched(corners(b))
+			c.path("thin", corners(b))
+		}},
+	}
 	for _, v := range p.Levels {
-		item(v.Name, func(s box) {
-			middle := (s.top + s.bottom) / 2
-			c.line("level", spot{s.left, middle}, spot{s.right, middle})
-		})
+		l = append(l, entry{v.Name, stroke("level")})
 	}
-	if p.Y.Name != "" {
-		c.text("soft", b.left, y+f.line(), p.Y.Name)
-	}
+	return append(l, entry{p.Bound, stroke("bound")})
 }

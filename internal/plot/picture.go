@@ -59,25 +59,34 @@ const pad px = 80
 // line is the height of a line of text.
 func (f frame) line() px { return f.font * 4 / 3 }
 
-// SVG is the picture as a file of its own.
+// SVG is the picture as a file of its own, with its command below it.
 func (p Picture) SVG() []byte {
-	return p.svg(` xmlns="http://www.w3.org/2000/svg"`, "<style>"+Style()+"</style>")
+	return p.svg(` xmlns="http://www.w3.org/2000/svg"`, "<style>"+Style()+"</style>", p.title())
 }
 
-// Inline is the picture as an element of a page that has [Style].
-func (p Picture) Inline() []byte { return p.svg("", "") }
+// Inline is the picture as an element of a page that has [Style]. Its command is in
+// its title, as that of a file is, but it is not drawn: a page tells it once.
+func (p Picture) Inline() []byte {
+	title := p.title()
+	p.Command = ""
+	return p.svg("", "", title)
+}
 
-func (p Picture) svg(space, style string) []byte {
+// title is what those hear who can't see the picture.
+func (p Picture) title() string {
+	if p.Command == "" {
+		return p.Title
+	}
+	return p.Title + " — " + p.Command
+}
+
+func (p Picture) svg(space, style, title string) []byte {
 	forms := frames()
 	var height px // of the wide form; the narrow one is enlarged to the same
 	for _, f := range forms {
 		height = max(height, (p.above(f)+p.Drawing.least(f)+p.below(f))*f.zoom/10)
 	}
 	id := p.id()
-	title := p.Title
-	if p.Command != "" {
-		title += " — " + p.Command
-	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg%s class="plot" viewBox="0 0 %v %v" width="%v" height="%v" role="img" aria-labelledby="%s-title %s-desc">`,
 		space, forms[0].width, height, forms[0].width, height, id, id)

@@ -48,11 +48,7 @@ func TestPicturesAreXML(t *testing.T) {
 				texts[inside] += string(e)
 			}
 		}
-		want := p.Title
-		if p.Command != "" {
-			want += " — " + p.Command
-		}
-		want = strings.NewReplacer("\x00", "\ufffd", "\xff", "\ufffd").Replace(want)
+		want := strings.NewReplacer("\x00", "\ufffd", "\xff", "\ufffd").Replace(p.title())
 		if got := strings.TrimSpace(texts["title"]); got != want {
 			t.Errorf("the title is %q, want %q", got, want)
 		}

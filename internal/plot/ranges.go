@@ -22,7 +22,7 @@ type Ranges struct {
 }
 
 func (r Ranges) least(f frame) px {
-	return r.row(f)*px(len(r.Ranges)) + f.foot() + r.legend(nil, box{right: f.width - 2*pad}, f) + 2*f.line()
+	return r.row(f)*px(len(r.Ranges)) + f.foot() + r.legend().height(f.width-2*pad, f) + f.line()
 }
 
 // row is the height of a row: a line of text, and the range below it.
@@ -41,7 +41,8 @@ func (r Ranges) xs() []int64 {
 }
 
 func (r Ranges) draw(c *canvas, b box, f frame) {
-	b.top += r.legend(c, b, f) + f.line()
+	r.legend().draw(c, b, f)
+	b.top += r.legend().height(b.width(), f) + f.line()
 	b.bottom -= f.foot()
 	b.left += f.font
 	b.right -= 2 * f.font
@@ -76,23 +77,6 @@ func (r Ranges) draw(c *canvas, b box, f frame) {
 	}
 }
 
-// legend says what the signs are, in as many lines as it needs, and how high it
-// is. Without a canvas it only measures.
-func (r Ranges) legend(c *canvas, b box, f frame) px {
-	x, y := b.left, b.top+f.font
-	for _, item := range []struct{ name, class, sign string }{{r.Seen, "m0", disc}, {r.Found, "hollow", gem}, {r.Bound, "mark", stop}} {
-		if item.name == "" {
-			continue
-		}
-		w := width(item.name, f.font) + 3*f.font
-		if x > b.left && x+w > b.right {
-			x, y = b.left, y+f.line()*5/4
-		}
-		if c != nil {
-			c.sign(item.class, item.sign, spot{x + f.font/2, y - f.font/3})
-			c.text("", x+f.font*3/2, y, item.name)
-		}
-		x += w
-	}
-	return y - b.top + f.line()/2
+func (r Ranges) legend() legend {
+	return legend{{r.Seen, shape("m0", disc)}, {r.Found, shape("hollow", gem)}, {r.Bound, shape("mark", stop)}}
 }

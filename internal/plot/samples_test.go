@@ -58,10 +58,10 @@ func wicked(l Lines) Lines {
 
 func samplePanels() Panels {
 	return Panels{
-		X: sampleTime(), Y: Axis{Name: "requests a second"}, Over: "asked", Under: "passed", Hatch: "denied", Edges: []int64{60 * second},
+		X: sampleTime(), Y: Axis{Name: "requests a second"}, Over: "asked", Under: "passed", Hatch: "denied", Bound: "bound", Edges: []int64{60 * second},
 		Levels: []Level{{"limit", 100}},
 		Panels: []Panel{
-			{Name: "100/min fixed-window", Note: "passed 912, denied 32", Under: saw(1, 60), Over: saw(1, 120), Hatched: true},
+			{Name: "100/min fixed-window", Note: "passed 912, denied 32", Under: saw(1, 60), Over: saw(1, 120), Hatched: true, Bound: 199},
 			{Name: "100/min sliding-window 6 conservative", Note: "passed 912, denied 32", Under: saw(1, 100), Over: saw(1, 120)},
 		},
 	}

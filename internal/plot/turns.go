@@ -1,5 +1,7 @@
 package plot
 
+import "slices"
+
 // Turn is a request of Turns.
 type Turn struct {
 	Name   string
@@ -45,24 +47,26 @@ func (t Turns) draw(c *canvas, b box, f frame) {
 	}
 	x.drawLevel(c, b, f)
 	each := b.height() / px(max(len(t.Turns), 1))
+	t.head(c, b, each, x, f)
 	for i, v := range t.Turns {
-		row := box{b.left, b.top + px(i)*each, b.right, b.top + px(i+1)*each}
-		if i == 0 {
-			t.head(c, v, row, x, f)
-		}
-		t.drawTurn(c, v, row, x, f)
+		t.drawTurn(c, v, box{b.left, b.top + px(i)*each, b.right, b.top + px(i+1)*each}, x, f)
 	}
 }
 
-// head says over the first stretch what its ends are.
-func (t Turns) head(c *canvas, v Turn, row box, x scale, f frame) {
-	y := row.top - f.font/2
+// head says what the ends of stretches are, and leads from there to the first that
+// has two.
+func (t Turns) head(c *canvas, row box, each px, x scale, f frame) {
+	first := slices.IndexFunc(t.Turns, func(v Turn) bool { return v.From < v.To })
+	if first < 0 {
+		return
+	}
+	v, y := t.Turns[first], row.top-f.font/2
 	from := max(x.at(v.From)-width(t.From, f.font)/2, row.left)
 	c.text("strong", from, y, t.From)
 	to := max(x.at(v.To)-width(t.To, f.font)/2, from+width(t.From, f.font)*21/20+f.font)
 	c.text("strong", min(to, row.right-width(t.To, f.font)*21/20), y, t.To)
 	for _, at := range []px{x.at(v.From), x.at(v.To)} {
-		c.line("thin", spot{at, y + f.font/4}, spot{at, row.top + f.font})
+		c.line("thin", spot{at, y + f.font/4}, spot{at, row.top + each*px(first) + f.font})
 	}
 }
 
