@@ -73,6 +73,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},
 	{"weir/internal/importenv", "net/http third-party -go.yaml.in/yaml/...", "an environment is translated, not served"},
 	{"weir/internal/plot", "net/http third-party weir/...", "a picture is computed from integers alone"},
+	{"weir/internal/report weir/internal/lesson", "net/http third-party", "a page and its pictures are computed from what was simulated alone"},
 	{"weir/... -weir/internal/browsertest", "github.com/chromedp/...", "only tests drive a browser"},
 	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
