@@ -67,6 +67,10 @@ vectors: ## Rewrite the results in testdata/vectors; read the diff
 golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 	@for package in $(GOLDEN); do $(GO) test "$$package" -count 1 -update || exit 1; done
 
+.PHONY: docs-pictures
+docs-pictures: ## Draw the pictures of docs/choosing.md again; look at them
+	$(GO) test ./cmd/weir -run 'DocsPictures|ChoosingPage' -count 1 -update
+
 bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
 	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
 	$(MAKE) bench-http BENCH="$(filter -short -json,$(BENCH))"

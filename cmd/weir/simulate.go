@@ -32,6 +32,7 @@ type simulation struct {
 	options  sim.Options
 	json     bool
 	series   bool
+	showing  showing
 }
 
 func simulateCommand() *cobra.Command {
@@ -49,6 +50,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
   weir simulate --limit 100/min --limit "100/min strict burst 20" --workload "greedy clients=50"
   weir simulate --limit 1000/h --all --workload daily --duration 2day --json
   weir simulate --log access.log --limit 60/min --limit "60/min fixed-window"
+  weir simulate --open
   weir simulate adversary --limit "100/min sliding-window"`,
 		Args: cobra.NoArgs,
 	}
@@ -65,6 +67,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 	f.BoolVar(&s.options.Shared, "shared", false, "all clients share one count, instead of one for each")
 	f.BoolVar(&s.json, "json", false, "print JSON, a line for each limit and one for the workload")
 	f.BoolVar(&s.series, "series", false, "with --json: also what happened in each step")
+	s.showing.flags(f)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		bar, done := progress(cmd.ErrOrStderr(), "simulate", progressbar.OptionShowBytes(false))
 		defer done()
@@ -74,9 +77,14 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 			return err
 		}
 		if s.json {
-			return result.WriteJSON(cmd.OutOrStdout(), s.series)
+			err = result.WriteJSON(cmd.OutOrStdout(), s.series)
+		} else {
+			err = printResult(cmd.OutOrStdout(), result)
 		}
-		return printResult(cmd.OutOrStdout(), result)
+		if err != nil {
+			return err
+		}
+		return s.showing.show(cmd, result)
 	})
 	cmd.MarkFlagsMutuallyExclusive("workload", "log")
 	cmd.AddCommand(adversaryCommand(), gridCommand(), workloadsCommand())

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"html"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/internal/lesson"
+)
+
+// The page for newcomers, and its pictures.
+const (
+	choosingPage   = "../../docs/choosing.md"
+	choosingFolder = "../../docs/pictures"
+)
+
+// simulated are the pictures of the page that a command draws: NAME-PICTURE.svg.
+var simulated = []struct{ name, command, pictures string }{
+	{"usual", "weir simulate", "believed attacks"},
+	{"edge", "weir simulate --limit '100/min fixed-window' --limit '100/min sliding-log' --workload edge", "within"},
+	{"retry", "weir simulate --limit '100/min fixed-window' --limit 100/min --limit '100/min leaky-queue' --workload retrying", "decided"},
+	{"all", "weir simulate --all", "memory periods"},
+}
+
+// lessonCommand draws what is no simulation.
+const lessonCommand = "make docs-pictures"
+
+// TestDocsPictures draws the pictures of docs/choosing.md again and compares them
+// byte for byte. With -update it writes them, and takes away those that are no
+// longer shown. Each must stand on the page, above the command that draws it.
+func TestDocsPictures(t *testing.T) {
+	page, err := os.ReadFile(choosingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, by := drawPictures(t)
+	for name, svg := range drawn {
+		shown := regexp.MustCompile(`(?m)^!\[[^\]]{40,}\]\(pictures/` + regexp.QuoteMeta(name) + "\\)\n\n`" + regexp.QuoteMeta(by[name]) + "`$")
+		if !shown.Match(page) {
+			t.Errorf("docs/choosing.md does not show %s with its words, and then `%s`", name, by[name])
+		}
+		if title := html.EscapeString(by[name]) + "</title>"; !bytes.Contains(svg, []byte(title)) {
+			t.Errorf("the title of %s does not end with %s", name, title)
+		}
+		file := filepath.Join(choosingFolder, name)
+		if *update {
+			if err := os.WriteFile(file, svg, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if kept, err := os.ReadFile(file); err != nil || !bytes.Equal(kept, svg) {
+			t.Errorf("%s is not what `%s` draws (%v); draw it again with make docs-pictures, and look at it", file, by[name], err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(choosingFolder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if drawn[filepath.Base(file)] != nil {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s is not drawn by anything", file)
+		} else if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// drawPictures draws all pictures of the page, and says by which commands.
+func drawPictures(t *testing.T) (drawn map[string][]byte, by map[string]string) {
+	t.Helper()
+	drawn, by = map[string][]byte{}, map[string]string{}
+	for _, s := range simulated {
+		folder := t.TempDir()
+		words := append(shellWords(t, s.command)[1:], "--svg", folder)
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), words, strings.NewReader(""), &stdout, &stderr); code != exitYes {
+			t.Fatalf("%s: exit %d, %s", s.command, code, stderr.String())
+		}
+		for picture := range strings.FieldsSeq(s.pictures) {
+			svg, err := os.ReadFile(filepath.Join(folder, picture+".svg"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := s.name + "-" + picture + ".svg"
+			drawn[name], by[name] = svg, s.command
+		}
+	}
+	for _, p := range lesson.Pictures() {
+		p.Command = lessonCommand
+		name := "lesson-" + p.Name + ".svg"
+		drawn[name], by[name] = p.SVG(), lessonCommand
+	}
+	return drawn, by
+}
+
+// TestChoosingPage runs the console sessions of docs/choosing.md again.
+func TestChoosingPage(t *testing.T) {
+	page, err := os.ReadFile(choosingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
+	if n := len(sessions.FindAll(page, -1)); n < 2 {
+		t.Errorf("found %d sessions", n)
+	}
+	now := sessions.ReplaceAllFunc(page, func(block []byte) []byte {
+		return slices.Concat([]byte("```console\n"), []byte(session(t, string(sessions.FindSubmatch(block)[1]))), []byte("```"))
+	})
+	if *update {
+		if err := os.WriteFile(choosingPage, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if d := cmp.Diff(string(page), string(now)); d != "" {
+		t.Errorf("the page is not what weir says, rewrite with -update:\n%s", d)
+	}
+}
+
+// shellWords are the words of a command, of which some may stand in single quotes.
+func shellWords(t *testing.T, command string) []string {
+	t.Helper()
+	words := regexp.MustCompile(`'[^']*'|[^\s']+`).FindAllString(command, -1)
+	for i, w := range words {
+		words[i] = strings.Trim(w, "'")
+	}
+	return words
+}
