@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/lesson"
 )
 
@@ -21,16 +22,18 @@ const (
 	choosingFolder = "../../docs/pictures"
 )
 
-// simulated are the pictures of the page that a command draws: NAME-PICTURE.svg.
+// simulated are the pictures of the page that a command draws: NAME-PICTURE.svg, or
+// PICTURE.svg where there is no name.
 var simulated = []struct{ name, command, pictures string }{
 	{"usual", "weir simulate", "believed attacks"},
 	{"edge", "weir simulate --limit '100/min fixed-window' --limit '100/min sliding-log' --workload edge", "within"},
 	{"retry", "weir simulate --limit '100/min fixed-window' --limit 100/min --limit '100/min leaky-queue' --workload retrying", "decided"},
 	{"all", "weir simulate --all", "memory periods"},
+	{"", "weir simulate --all", "lesson-bucket lesson-gcra lesson-sub-windows lesson-queue lesson-warm-up"},
 }
 
-// lessonCommand draws what is no simulation.
-const lessonCommand = "make docs-pictures"
+// permitsCommand draws the lesson about permits, which can't be simulated.
+const permitsCommand = "make docs-pictures"
 
 // TestDocsPictures draws the pictures of docs/choosing.md again and compares them
 // byte for byte. With -update it writes them, and takes away those that are no
@@ -92,16 +95,34 @@ func drawPictures(t *testing.T) (drawn map[string][]byte, by map[string]string) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			name := s.name + "-" + picture + ".svg"
+			name := strings.TrimPrefix(s.name+"-", "-") + picture + ".svg"
 			drawn[name], by[name] = svg, s.command
 		}
 	}
-	for _, p := range lesson.Pictures() {
-		p.Command = lessonCommand
-		name := "lesson-" + p.Name + ".svg"
-		drawn[name], by[name] = p.SVG(), lessonCommand
+	for _, p := range lesson.Pictures(weir.Concurrent) {
+		p.Command = permitsCommand
+		drawn[p.Name+".svg"], by[p.Name+".svg"] = p.SVG(), permitsCommand
 	}
 	return drawn, by
+}
+
+// TestChoosingAdvice: what the page says to take can be taken.
+func TestChoosingAdvice(t *testing.T) {
+	page, err := os.ReadFile(choosingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| (`.*`) \\| [^|]+ \\|$").FindAllSubmatch(page, -1)
+	if len(rows) < 8 {
+		t.Errorf("found %d pieces of advice", len(rows))
+	}
+	for _, row := range rows {
+		for _, text := range regexp.MustCompile("`([^`]+)`").FindAllSubmatch(row[1], -1) {
+			if _, err := weir.ParseLimit(string(text[1])); err != nil {
+				t.Errorf("%s: %v", text[1], err)
+			}
+		}
+	}
 }
 
 // TestChoosingPage runs the console sessions of docs/choosing.md again.

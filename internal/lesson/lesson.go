@@ -1,5 +1,5 @@
-// Package lesson draws how algorithms decide, for docs/choosing.md: each picture
-// is made from what the product itself answers to a few requests.
+// Package lesson draws how algorithms decide: each picture is made from what the
+// product itself answers to a few requests.
 package lesson
 
 import (
@@ -13,9 +13,23 @@ import (
 // start is when lessons begin: an edge of windows of every length up to a day.
 const start weir.Instant = 1_704_067_200_000_000 // 2024-01-01T00:00:00Z
 
-// Pictures are all lessons.
-func Pictures() []plot.Picture {
-	return []plot.Picture{gcra(), bucket(), subWindows(), queue(), warmUp(), permits()}
+// Pictures are the lessons about an algorithm. Fixed windows and logs have none:
+// how they decide is what their names say.
+func Pictures(a weir.Algorithm) []plot.Picture {
+	switch a {
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket:
+		return []plot.Picture{bucket(), gcra()}
+	case weir.SlidingWindow:
+		return []plot.Picture{subWindows()}
+	case weir.LeakyQueue:
+		return []plot.Picture{queue()}
+	case weir.WarmUp:
+		return []plot.Picture{warmUp()}
+	case weir.Concurrent:
+		return []plot.Picture{permits()}
+	case weir.FixedWindow, weir.SlidingLog:
+	}
+	return nil
 }
 
 // student asks a limit about one key.
@@ -85,7 +99,7 @@ func gcra() plot.Picture {
 		p.Turns = append(p.Turns, turn)
 	}
 	return plot.Picture{
-		Name: "gcra", Title: "GCRA keeps one instant: " + text, Drawing: p,
+		Name: "lesson-gcra", Title: "GCRA keeps one instant: " + text, Drawing: p,
 		Description: "Six requests below each other. The bar of each ends where the theoretical arrival time, TAT, would be if it passed, and begins a burst of three seconds earlier. " +
 			"A request within its bar is allowed and moves the next bar on by a second; one before its bar is denied and moves nothing. It may come back when its bar begins.",
 	}
@@ -119,7 +133,7 @@ func bucket() plot.Picture {
 	}
 	p.Lines = []plot.Line{{Points: append(level, plot.Point{X: us(12 * time.Second), Y: at(12 * time.Second)})}}
 	return plot.Picture{
-		Name: "bucket", Title: "A bucket gives what it holds, and fills at a pace: " + text, Drawing: p,
+		Name: "lesson-bucket", Title: "A bucket gives what it holds, and fills at a pace: " + text, Drawing: p,
 		Description: "The level of a bucket of five tokens over twelve seconds. Each request that is allowed, a disc, takes what it costs at once; in between the level rises by one token a second until the bucket is full. " +
 			"A request that finds too little, a cross, is denied and takes nothing.",
 	}
@@ -144,7 +158,7 @@ func subWindows() plot.Picture {
 	p.Sum = fmt.Sprintf("%d × 1/3 + %d + %d + %d + %d = %d of 100: %d more pass now",
 		counts[0], counts[1], counts[2], counts[3], counts[4], 100-s.left(now), s.left(now))
 	return plot.Picture{
-		Name: "sub-windows", Title: "How sub-windows make a minute: " + text, Drawing: p,
+		Name: "lesson-sub-windows", Title: "How sub-windows make a minute: " + text, Drawing: p,
 		Description: "Five counters of 15 seconds each. The last minute covers four of them whole, and a third of the oldest, which counts by a third, as if its events were spread evenly. " + p.Sum + ".",
 	}
 }
@@ -169,7 +183,7 @@ func queue() plot.Picture {
 		p.Turns = append(p.Turns, turn)
 	}
 	return plot.Picture{
-		Name: "queue", Title: "A leaky queue lets requests wait: " + text, Drawing: p,
+		Name: "lesson-queue", Title: "A leaky queue lets requests wait: " + text, Drawing: p,
 		Description: "Five requests at once and one later. The first goes at once, the next three wait in line and go one a second, the fifth finds the line full and is denied. A bar is how long a request waits.",
 	}
 }
@@ -195,7 +209,7 @@ func warmUp() plot.Picture {
 		}
 	}
 	return plot.Picture{
-		Name: "warm-up", Title: "A warm-up spares what is cold: " + text,
+		Name: "lesson-warm-up", Title: "A warm-up spares what is cold: " + text,
 		Drawing: plot.Lines{
 			X: timeAxis(0, length*time.Second), Y: plot.Axis{Name: "events that pass in each second"},
 			Lines: []plot.Line{{Name: text, Points: cold, Steps: true}, {Name: "20/s burst 1", Points: paced, Steps: true}},
@@ -227,7 +241,7 @@ func permits() plot.Picture {
 	s.free(3*time.Second, first)
 	run(3500*time.Millisecond, 5500*time.Millisecond)
 	return plot.Picture{
-		Name: "permits", Title: "Permits bound what runs at a time: " + text, Drawing: p,
+		Name: "lesson-permits", Title: "Permits bound what runs at a time: " + text, Drawing: p,
 		Description: "Four requests. The first two run beside each other, the third comes while both run and is denied, the fourth comes when the first has given its permit back.",
 	}
 }

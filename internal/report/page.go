@@ -31,6 +31,7 @@ type page struct {
 	Right    table
 	Manner   table
 	Pictures []picture
+	Lessons  []picture
 }
 
 // verdict is what is said of one trial.
@@ -83,6 +84,9 @@ func (r Report) WriteHTML(w io.Writer) error {
 	}
 	for _, drawn := range r.Pictures() {
 		p.Pictures = append(p.Pictures, picture{template.HTML(drawn.Inline()), r.caption(drawn)}) //nolint:gosec // plot escapes all texts
+	}
+	for _, drawn := range r.Lessons() {
+		p.Lessons = append(p.Lessons, picture{template.HTML(drawn.Inline()), drawn.Description}) //nolint:gosec // likewise
 	}
 	var out bytes.Buffer // so that a page is whole or not there
 	if err := t.Execute(&out, p); err != nil {

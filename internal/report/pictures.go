@@ -2,18 +2,39 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/lesson"
 	"github.com/weir-limit/weir/internal/plot"
 	"github.com/weir-limit/weir/sim"
 )
 
-// Pictures are all that there is something to see on.
+// Pictures are what there is to see of the simulation.
 func (r Report) Pictures() []plot.Picture {
 	var out []plot.Picture
 	for _, draw := range []func() (plot.Picture, bool){r.believed, r.decided, r.within, r.periods, r.memory, r.attacks} {
 		if p, ok := draw(); ok {
+			p.Command = r.Command
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Lessons are how the algorithms of the trials decide, each once.
+func (r Report) Lessons() []plot.Picture {
+	var out []plot.Picture
+	for i := range r.Result.Trials {
+		t := &r.Result.Trials[i]
+		if t.Naive != "" {
+			continue
+		}
+		for _, p := range lesson.Pictures(t.Limit.Algorithm()) {
+			if slices.ContainsFunc(out, func(o plot.Picture) bool { return o.Name == p.Name }) {
+				continue
+			}
 			p.Command = r.Command
 			out = append(out, p)
 		}

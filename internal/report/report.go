@@ -23,14 +23,14 @@ type Report struct {
 	Attacks []*sim.Attack // the worst traffic found for its limits; may be empty
 }
 
-// SaveSVG writes all pictures into a folder, which it makes if there is none, and
+// SaveSVG writes all pictures and lessons into a folder, which it makes if there is none, and
 // gives their names.
 func (r Report) SaveSVG(folder string) ([]string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("save pictures: %w", err)
 	}
 	var names []string
-	for _, p := range r.Pictures() {
+	for _, p := range slices.Concat(r.Pictures(), r.Lessons()) {
 		name := filepath.Join(folder, p.Name+".svg")
 		if err := os.WriteFile(name, p.SVG(), 0o644); err != nil {
 			return names, fmt.Errorf("save a picture: %w", err)
