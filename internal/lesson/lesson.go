@@ -121,7 +121,17 @@ func bucket() plot.Picture {
 	for _, take := range []struct {
 		after time.Duration
 		cost  int64
-	}{{0, 1}, {0, 1}, {0, 1}, {500 * time.Millisecond, 1}, {time.Second, 1}, {1200 * time.Millisecond, 2}, {1600 * time.Millisecond, 1}, {9 * time.Second, 4}, {10 * time.Second, 1}} {
+	}{
+		{0, 1},
+		{0, 1},
+		{0, 1},
+		{500 * time.Millisecond, 1},
+		{time.Second, 1},
+		{1200 * time.Millisecond, 2},
+		{1600 * time.Millisecond, 1},
+		{9 * time.Second, 4},
+		{10 * time.Second, 1},
+	} {
 		if filled < take.after {
 			level = append(level, plot.Point{X: us(filled), Y: full})
 		}
@@ -184,7 +194,8 @@ func queue() plot.Picture {
 	}
 	return plot.Picture{
 		Name: "lesson-queue", Title: "A leaky queue lets requests wait: " + text, Drawing: p,
-		Description: "Five requests at once and one later. The first goes at once, the next three wait in line and go one a second, the fifth finds the line full and is denied. A bar is how long a request waits.",
+		Description: "Five requests at once and one later. The first goes at once, the next three wait in line and go one a second, " +
+			"the fifth finds the line full and is denied. A bar is how long a request waits.",
 	}
 }
 
@@ -214,7 +225,8 @@ func warmUp() plot.Picture {
 			X: timeAxis(0, length*time.Second), Y: plot.Axis{Name: "events that pass in each second"},
 			Lines: []plot.Line{{Name: text, Points: cold, Steps: true}, {Name: "20/s burst 1", Points: paced, Steps: true}},
 		},
-		Description: "More is asked for than may pass, after a rest. With a warm-up of ten seconds a third of the pace passes at first, and more in each second until the whole pace is reached; without one the whole pace passes from the beginning.",
+		Description: "More is asked for than may pass, after a rest. With a warm-up of ten seconds a third of the pace passes at first, and more in each " +
+			"second until the whole pace is reached; without one the whole pace passes from the beginning.",
 	}
 }
 
@@ -242,6 +254,7 @@ func permits() plot.Picture {
 	run(3500*time.Millisecond, 5500*time.Millisecond)
 	return plot.Picture{
 		Name: "lesson-permits", Title: "Permits bound what runs at a time: " + text, Drawing: p,
-		Description: "Four requests. The first two run beside each other, the third comes while both run and is denied, the fourth comes when the first has given its permit back.",
+		Description: "Four requests. The first two run beside each other, the third comes while both run and is denied, " +
+			"the fourth comes when the first has given its permit back.",
 	}
 }

@@ -52,19 +52,20 @@ func (r Report) believed() (plot.Picture, bool) {
 		return plot.Picture{}, false
 	}
 	p := plot.Picture{
-		Name: "believed", Title: fmt.Sprintf("The last %s: what was asked, and what each believes", r.any()),
-		Description: "The area is how many events were asked for in the last " + r.any() + ", at each moment; the lines are how many each algorithm believes that to be. " + r.worstErrors(trials),
+		Name: "believed", Title: fmt.Sprintf("The last %s: what was asked, and what each believes", r.period()),
+		Description: "The area is how many events were asked for in the last " + r.period() +
+			", at each moment; the lines are how many each algorithm believes that to be. " + r.worstErrors(trials),
 	}
-	y := plot.Axis{Name: "events in the last " + r.any()}
+	y := plot.Axis{Name: "events in the last " + r.period()}
 	if len(trials) <= together && oneTruth(trials) {
 		lines := []plot.Line{{Name: "true count", Points: r.points(trials[0].Series.True), Steps: true, Truth: true}}
 		for _, t := range trials {
 			lines = append(lines, plot.Line{Name: r.name(t), Points: r.points(t.Series.Believed), Steps: true})
 		}
-		p.Drawing = plot.Lines{X: r.time(), Y: y, Lines: lines, Edges: r.edges()}
+		p.Drawing = plot.Lines{X: r.axis(), Y: y, Lines: lines, Edges: r.edges()}
 		return p, true
 	}
-	panels := plot.Panels{X: r.time(), Y: y, Over: "believed", Under: "true", Edges: r.edges()}
+	panels := plot.Panels{X: r.axis(), Y: y, Over: "believed", Under: "true", Edges: r.edges()}
 	for _, t := range trials {
 		panels.Panels = append(panels.Panels, plot.Panel{
 			Name: r.name(t), Note: fmt.Sprintf("off by %d at worst", t.Figures.WorstError),
@@ -103,7 +104,7 @@ func (r Report) decided() (plot.Picture, bool) {
 	steps := max(len(r.Result.Trials[0].Series.Asked)/maxBars, 1)
 	each := short(time.Duration(steps) * r.Result.Step)
 	panels := plot.Panels{
-		X: r.time(), Y: plot.Axis{Name: "requests in each " + each},
+		X: r.axis(), Y: plot.Axis{Name: "requests in each " + each},
 		Over: "asked", Under: "passed", Hatch: "denied",
 	}
 	var parts []string
@@ -129,7 +130,7 @@ func (r Report) within() (plot.Picture, bool) {
 		return plot.Picture{}, false
 	}
 	panels := plot.Panels{
-		X: r.time(), Y: plot.Axis{Name: "events that went in the last " + r.any()},
+		X: r.axis(), Y: plot.Axis{Name: "events that went in the last " + r.period()},
 		Over: "went", Levels: []plot.Level{{Name: "limit: " + number(count), Value: count}}, Edges: r.edges(),
 	}
 	var parts []string
@@ -142,20 +143,21 @@ func (r Report) within() (plot.Picture, bool) {
 		}
 		panels.Panels = append(panels.Panels, plot.Panel{Name: r.name(t), Note: note, Over: r.points(t.Series.Within)})
 	}
-	what := "None let more go than " + number(count) + "."
+	what := "none let more go than " + number(count) + "."
 	if len(parts) > 0 {
 		what = list(parts) + "."
 	}
 	return plot.Picture{
-		Name: "within", Title: fmt.Sprintf("Events that went in the last %s, beside the limit", r.any()), Drawing: panels,
-		Description: fmt.Sprintf("At each moment, how many events of one key went in the %s before, beside the limit of %s. In any %s, wherever it begins: %s", r.any(), number(count), r.any(), lower(what)),
+		Name: "within", Title: fmt.Sprintf("Events that went in the last %s, beside the limit", r.period()), Drawing: panels,
+		Description: fmt.Sprintf("At each moment, how many events of one key went in the %s before, beside the limit of %s. In any %s, wherever it begins: %s",
+			r.period(), number(count), r.period(), what),
 	}, true
 }
 
 // periods is the most in any period, beside what a search found and the proof.
 func (r Report) periods() (plot.Picture, bool) {
 	ranges := plot.Ranges{
-		X:    plot.Axis{Name: "events of one key in one " + r.any()},
+		X:    plot.Axis{Name: "events of one key in one " + r.period()},
 		Seen: "in this traffic", Bound: "proved bound",
 	}
 	if count, _, same := r.common(); same {
@@ -181,8 +183,8 @@ func (r Report) periods() (plot.Picture, bool) {
 		parts = append(parts, part)
 	}
 	return plot.Picture{
-		Name: "periods", Title: fmt.Sprintf("The most in any %s, wherever it begins, and the proved bound", r.any()), Drawing: ranges,
-		Description: "The most events of one key that went in any " + r.any() + ", beside the most that can by proof, which no traffic passes. " + list(parts) + ".",
+		Name: "periods", Title: fmt.Sprintf("The most in any %s, wherever it begins, and the proved bound", r.period()), Drawing: ranges,
+		Description: "The most events of one key that went in any " + r.period() + ", beside the most that can by proof, which no traffic passes. " + list(parts) + ".",
 	}, true
 }
 
@@ -212,10 +214,13 @@ func (r Report) memory() (plot.Picture, bool) {
 
 // attacks is the traffic that breaks promises worst.
 func (r Report) attacks() (plot.Picture, bool) {
-	panels := plot.Panels{X: plot.Axis{Name: "time from the beginning of the worst " + r.any(), Unit: plot.Micros}, Y: plot.Axis{Name: "events in the last " + r.any()}, Over: "went", Bound: "proved bound"}
 	count, period, same := r.common()
 	if !same {
 		return plot.Picture{}, false
+	}
+	panels := plot.Panels{
+		X: plot.Axis{Name: "time from the beginning of the worst " + r.period(), Unit: plot.Micros},
+		Y: plot.Axis{Name: "events in the last " + r.period()}, Over: "went", Bound: "proved bound",
 	}
 	panels.Levels = []plot.Level{{Name: "limit: " + number(count), Value: count}}
 	panels.Edges = []int64{0, period.Microseconds()}
@@ -236,7 +241,8 @@ func (r Report) attacks() (plot.Picture, bool) {
 	}
 	return plot.Picture{
 		Name: "attacks", Title: "The worst traffic that a search found", Drawing: panels,
-		Description: "How many events went in the last " + r.any() + " under the traffic that breaks each promise worst; between the two upright lines is the worst " + r.any() + ". " + list(parts) + ".",
+		Description: "How many events went in the last " + r.period() + " under the traffic that breaks each promise worst; between the two upright lines is the worst " +
+			r.period() + ". " + list(parts) + ".",
 	}, len(panels.Panels) > 0
 }
 

@@ -80,8 +80,8 @@ func (r Report) name(t *sim.Trial) string {
 	return words
 }
 
-// any is what comes after "in any": "minute", or "period" when trials differ.
-func (r Report) any() string {
+// period is what comes after "in any": "minute", or "period" when trials differ.
+func (r Report) period() string {
 	if _, d, same := r.common(); same {
 		return stretch(d)
 	}
@@ -151,7 +151,7 @@ func (r Report) points(values []int64) []plot.Point {
 	return out
 }
 
-func (r Report) time() plot.Axis {
+func (r Report) axis() plot.Axis {
 	return plot.Axis{Name: "time", Unit: plot.Micros, Max: r.Result.Duration.Microseconds()}
 }
 

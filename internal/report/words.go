@@ -88,13 +88,6 @@ func list(parts []string) string {
 	}
 }
 
-func lower(s string) string {
-	if strings.HasPrefix(s, "None") {
-		return "n" + s[1:]
-	}
-	return s
-}
-
 // verdict says in sentences how a trial went.
 func (r Report) verdict(t *sim.Trial) []string {
 	f, count, period := t.Figures, t.Limit.Spec().Count, stretch(t.Limit.Spec().Period)

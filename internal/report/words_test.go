@@ -47,6 +47,13 @@ That is its design: it keeps a pace with room for bursts, and no count of the la
 At most 11 went in any 15 minutes, 1 more than its count; by proof it can't be more than 12.`,
 		},
 		{
+			trial("10/s sliding-window 2 conservative", sim.Figures{Asked: 10, Passed: 8, Denied: 2, WronglyDenied: 2, WorstPeriod: 8, Bound: 10, Believes: true, MeanError: 1, WorstError: 1}),
+			`Of 10 requests it let 8 pass and denied 2 (20 %).
+None passed beyond 10 in the last second; 2 were denied although there was room (20 %).
+At most 8 went in any second; by proof it can't be more than 10.
+Its count of the last second was off by less than 0.1 events on average, and by 1 at worst.`,
+		},
+		{
 			naive,
 			`A naive form: it forgets too early.
 Of 10 requests it let 10 pass and denied 0 (0 %).
