@@ -29,8 +29,8 @@ const (
 )
 
 // patience is how long a page may take for one thing. It is long because machines
-// that test are busy.
-const patience = time.Minute
+// that test are busy, and may stand still for a while.
+const patience = 3 * time.Minute
 
 // Browser is a Chromium without a window, with an empty profile of its own.
 type Browser struct{ ctx context.Context }
@@ -135,7 +135,7 @@ func (b *Browser) OpenFile(t testing.TB, v View, path string) *Page {
 }
 
 // Do does one thing on the page, such as chromedp.Click("#save"), and gives what
-// comes of it. The test ends when that fails or takes a minute.
+// comes of it. The test ends when that fails or takes minutes.
 func Do[T any](t testing.TB, p *Page, action chromedp.Action[T]) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(p.Context, patience)
