@@ -6,11 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/lesson"
@@ -122,28 +119,6 @@ func TestChoosingAdvice(t *testing.T) {
 				t.Errorf("%s: %v", text[1], err)
 			}
 		}
-	}
-}
-
-// TestChoosingPage runs the console sessions of docs/choosing.md again.
-func TestChoosingPage(t *testing.T) {
-	page, err := os.ReadFile(choosingPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
-	if n := len(sessions.FindAll(page, -1)); n < 2 {
-		t.Errorf("found %d sessions", n)
-	}
-	now := sessions.ReplaceAllFunc(page, func(block []byte) []byte {
-		return slices.Concat([]byte("```console\n"), []byte(session(t, string(sessions.FindSubmatch(block)[1]))), []byte("```"))
-	})
-	if *update {
-		if err := os.WriteFile(choosingPage, now, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if d := cmp.Diff(string(page), string(now)); d != "" {
-		t.Errorf("the page is not what weir says, rewrite with -update:\n%s", d)
 	}
 }
 
