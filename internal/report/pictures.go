@@ -53,10 +53,10 @@ func (r Report) believed() (plot.Picture, bool) {
 	}
 	p := plot.Picture{
 		Name: "believed", Title: fmt.Sprintf("The last %s: what was asked, and what each believes", r.period()),
-		Description: "The area is how many events were asked for in the last " + r.period() +
+		Description: "The area is how many " + r.whose() + " were asked for in the last " + r.period() +
 			", at each moment; the lines are how many each algorithm believes that to be. " + r.worstErrors(trials),
 	}
-	y := plot.Axis{Name: "events in the last " + r.period()}
+	y := plot.Axis{Name: r.whose() + " in the last " + r.period()}
 	if len(trials) <= together && oneTruth(trials) {
 		lines := []plot.Line{{Name: "true count", Points: r.points(trials[0].Series.True), Steps: true, Truth: true}}
 		for _, t := range trials {
@@ -130,7 +130,7 @@ func (r Report) within() (plot.Picture, bool) {
 		return plot.Picture{}, false
 	}
 	panels := plot.Panels{
-		X: r.axis(), Y: plot.Axis{Name: "events that went in the last " + r.period()},
+		X: r.axis(), Y: plot.Axis{Name: r.whose() + " that went in the last " + r.period()},
 		Over: "went", Levels: []plot.Level{{Name: "limit: " + number(count), Value: count}}, Edges: r.edges(),
 	}
 	var parts []string
@@ -149,8 +149,8 @@ func (r Report) within() (plot.Picture, bool) {
 	}
 	return plot.Picture{
 		Name: "within", Title: fmt.Sprintf("Events that went in the last %s, beside the limit", r.period()), Drawing: panels,
-		Description: fmt.Sprintf("At each moment, how many events of one key went in the %s before, beside the limit of %s. In any %s, wherever it begins: %s",
-			r.period(), number(count), r.period(), what),
+		Description: fmt.Sprintf("At each moment, how many %s went in the %s before, beside the limit of %s. In any %s, wherever it begins, of all keys: %s",
+			r.whose(), r.period(), number(count), r.period(), what),
 	}, true
 }
 

@@ -111,13 +111,25 @@ func stretch(d time.Duration) string {
 	return fmt.Sprintf("%d microseconds", d.Microseconds())
 }
 
-// spell is d as "1 minute", or "15 minutes".
+// spell is d as "1 minute" or "15 minutes", or as about so many seconds where that
+// says enough.
 func spell(d time.Duration) string {
+	if d > time.Minute && d%time.Second != 0 {
+		return "about " + spell(d.Round(time.Second))
+	}
 	text := stretch(d)
 	if text[0] >= '0' && text[0] <= '9' {
 		return text
 	}
 	return "1 " + text
+}
+
+// whose is whose events a series speaks of: with several clients that of the first.
+func (r Report) whose() string {
+	if r.Result.Clients > 1 && !r.Result.Shared {
+		return "events of the first client"
+	}
+	return "events"
 }
 
 // believers are the trials that keep a count of the last period.

@@ -113,6 +113,8 @@ func TestNumbers(t *testing.T) {
 		{stretch(36 * time.Hour), "36 hours"},
 		{stretch(1500 * time.Microsecond), "1500 microseconds"},
 		{spell(time.Hour), "1 hour"},
+		{spell(59*time.Minute + 58*time.Second + time.Microsecond), "about 3598 seconds"},
+		{spell(1500 * time.Millisecond), "1500 milliseconds"},
 		{short(10 * time.Second), "10 s"},
 		{short(1500 * time.Microsecond), "1500 µs"},
 		{wait(2_726_964 * time.Microsecond), "2.73s"},
