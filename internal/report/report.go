@@ -100,6 +100,7 @@ func stretch(d time.Duration) string {
 		{"minute", time.Minute},
 		{"second", time.Second},
 		{"millisecond", time.Millisecond},
+		{"microsecond", time.Microsecond},
 	} {
 		switch {
 		case d == u.unit:
@@ -108,7 +109,7 @@ func stretch(d time.Duration) string {
 			return fmt.Sprintf("%d %ss", d/u.unit, u.name)
 		}
 	}
-	return fmt.Sprintf("%d microseconds", d.Microseconds())
+	return d.String() // no whole microseconds: no limit has such a period
 }
 
 // spell is d as "1 minute" or "15 minutes", or as about so many seconds where that

@@ -112,6 +112,7 @@ func TestNumbers(t *testing.T) {
 		{stretch(90 * time.Second), "90 seconds"},
 		{stretch(36 * time.Hour), "36 hours"},
 		{stretch(1500 * time.Microsecond), "1500 microseconds"},
+		{stretch(time.Microsecond), "microsecond"},
 		{spell(time.Hour), "1 hour"},
 		{spell(59*time.Minute + 58*time.Second + time.Microsecond), "about 3598 seconds"},
 		{spell(1500 * time.Millisecond), "1500 milliseconds"},
