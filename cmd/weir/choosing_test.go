@@ -23,6 +23,7 @@ const (
 // PICTURE.svg where there is no name.
 var simulated = []struct{ name, command, pictures string }{
 	{"usual", "weir simulate", "believed attacks"},
+	{"closer", "weir simulate --limit '100/min sliding-window' --limit '100/min sliding-window 4' --limit '100/min sliding-window 12'", "errors"},
 	{"edge", "weir simulate --limit '100/min fixed-window' --limit '100/min sliding-log' --workload edge", "within"},
 	{"retry", "weir simulate --limit '100/min fixed-window' --limit 100/min --limit '100/min leaky-queue' --workload retrying", "decided"},
 	{"all", "weir simulate --all", "memory periods"},

@@ -14,7 +14,7 @@ import (
 // Pictures are what there is to see of the simulation.
 func (r Report) Pictures() []plot.Picture {
 	var out []plot.Picture
-	for _, draw := range []func() (plot.Picture, bool){r.believed, r.decided, r.within, r.periods, r.memory, r.attacks} {
+	for _, draw := range []func() (plot.Picture, bool){r.believed, r.errors, r.decided, r.within, r.periods, r.memory, r.attacks} {
 		if p, ok := draw(); ok {
 			p.Command = r.Command
 			out = append(out, p)
@@ -74,6 +74,28 @@ func (r Report) believed() (plot.Picture, bool) {
 	}
 	p.Drawing = panels
 	return p, true
+}
+
+// errors is how far what was believed is from what was true.
+func (r Report) errors() (plot.Picture, bool) {
+	trials := r.believers()
+	if !slices.ContainsFunc(trials, func(t *sim.Trial) bool { return t.Figures.WorstError > 0 }) {
+		return plot.Picture{}, false
+	}
+	panels := plot.Panels{
+		X: r.axis(), Y: plot.Axis{Name: r.whose() + " too many, or too few"}, Levels: []plot.Level{{Name: "right"}}, Over: "off by", Edges: r.edges(),
+	}
+	for _, t := range trials {
+		off := make([]int64, len(t.Series.True))
+		for i := range off {
+			off[i] = t.Series.Believed[i] - t.Series.True[i]
+		}
+		panels.Panels = append(panels.Panels, plot.Panel{Name: r.name(t), Note: tenths(t.Figures.MeanError) + " on average", Over: r.points(off)})
+	}
+	return plot.Picture{
+		Name: "errors", Drawing: panels, Title: fmt.Sprintf("How far each belief of the last %s is off", r.period()),
+		Description: "What each algorithm believes of the last " + r.period() + ", less what is true: above 0 it believes too much, below it too little. " + r.worstErrors(trials),
+	}, true
 }
 
 func (r Report) worstErrors(trials []*sim.Trial) string {
