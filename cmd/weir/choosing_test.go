@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/browsertest"
 	"github.com/weir-limit/weir/internal/lesson"
 )
 
@@ -102,6 +103,33 @@ func drawPictures(t *testing.T) (drawn map[string][]byte, by map[string]string) 
 		drawn[p.Name+".svg"], by[p.Name+".svg"] = p.SVG(), permitsCommand
 	}
 	return drawn, by
+}
+
+// TestDocsPicturesInBrowser looks at the pictures as they are in the repository.
+func TestDocsPicturesInBrowser(t *testing.T) {
+	t.Parallel()
+	browser := browsertest.Start(t)
+	files, err := filepath.Glob(filepath.Join(choosingFolder, "*.svg"))
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	page := []byte("<!doctype html><meta charset=utf-8><title>pictures</title><meta name=viewport content='width=device-width'><style>body{margin:16px}</style>")
+	for _, file := range files {
+		svg, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = append(page, svg...)
+	}
+	file := filepath.Join(t.TempDir(), "pictures.html")
+	if err := os.WriteFile(file, page, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range browsertest.Views() {
+		if !v.Dark { // colours change no sizes
+			browser.OpenFile(t, v, file).Inspect(t, "docs-pictures")
+		}
+	}
 }
 
 // TestChoosingAdvice: what the page says to take can be taken.
