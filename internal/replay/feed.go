@@ -33,11 +33,11 @@ type entry struct {
 
 // feed reads a log on a goroutine of its own, while what it has read is decided.
 type feed struct {
-	log    *accesslog.Reader
-	fields []accesslog.Field // to be kept
-	costs  bool              // lines say what they are worth
-	lines  chan []entry
-	err    error // why it ended; good when lines is closed
+	log     *accesslog.Reader
+	fields  []accesslog.Field // to be kept
+	costs   bool              // lines say what they are worth
+	batches chan []entry
+	err     error // why it ended; good when batches is closed
 
 	text    []byte // to be used again
 	ends    []int  // likewise: where the values of a batch end in text
@@ -47,12 +47,12 @@ type feed struct {
 
 // run reads to the end of the log, or until ctx is done.
 func (f *feed) run(ctx context.Context) {
-	defer close(f.lines)
+	defer close(f.batches)
 	for {
 		batch, err := f.read()
 		if len(batch) > 0 {
 			select {
-			case f.lines <- batch:
+			case f.batches <- batch:
 			case <-ctx.Done():
 				f.err = ctx.Err()
 				return

@@ -31,34 +31,34 @@ func Log(ctx context.Context, q Question, log *accesslog.Reader) (*Report, error
 	if err != nil {
 		return nil, err
 	}
-	p.feed.log = log
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	go p.feed.run(reading)
-	if err := p.play(ctx); err != nil {
+	lines := newLines(log, p.fields, q.Costs)
+	if err := lines.each(ctx, p.decide); err != nil {
 		return nil, err
 	}
-	return p.report(), nil
+	return p.report(lines), nil
 }
 
-// player asks the rules about one line after the other.
+// Each calls f for all lines of a log in the order of their times, with what they
+// say of the fields; a value is empty where a line has none. f must not keep
+// values.
+func Each(ctx context.Context, log *accesslog.Reader, fields []accesslog.Field, f func(at weir.Instant, values []string) error) (*LogReport, error) {
+	lines := newLines(log, fields, false)
+	if err := lines.each(ctx, func(at weir.Instant, r *request) error { return f(at, r.values) }); err != nil {
+		return nil, err
+	}
+	return lines.report(), nil
+}
+
+// player asks rules about one request after the other.
 type player struct {
-	feed  feed
-	order *accesslog.Reorder[request]
-	judge *judge
-
+	fields  []accesslog.Field // that questions are about
+	judge   *judge
 	against *judge // nil for none
-	differs *difference
-
-	lines    int64
-	from, to weir.Instant
+	differs difference
 }
 
 func newPlayer(q Question) (*player, error) {
-	p := &player{
-		feed:  feed{costs: q.Costs, lines: make(chan []entry, maxBatches)},
-		order: accesslog.NewReorder[request](),
-	}
+	var p player
 	var err error
 	if p.judge, err = newJudge(q.Rules, q.Domain); err != nil {
 		return nil, err
@@ -69,72 +69,30 @@ func newPlayer(q Question) (*player, error) {
 			return nil, err
 		}
 		questions = slices.Concat(questions, p.against.questions)
-		p.differs = new(difference)
 	}
-	p.feed.fields = fieldsOf(questions)
-	p.judge.look(p.feed.fields)
+	p.fields = fieldsOf(questions)
+	p.judge.look(p.fields)
 	if p.against != nil {
-		p.against.look(p.feed.fields)
+		p.against.look(p.fields)
 	}
-	return p, nil
+	return &p, nil
 }
 
-// play decides all lines of the feed. It waits for no line when ctx is done.
-func (p *player) play(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case batch, more := <-p.feed.lines:
-			if !more && p.feed.err != nil {
-				return p.feed.err
-			}
-			if !more {
-				p.order.End()
-				return p.decideDue()
-			}
-			for i := range batch {
-				p.order.Push(batch[i].at, batch[i].size, batch[i].request)
-				if err := p.decideDue(); err != nil {
-					return err
-				}
-			}
-		}
+func (p *player) decide(at weir.Instant, r *request) error {
+	if err := p.judge.decide(at, r); err != nil || p.against == nil {
+		return err
 	}
-}
-
-// decideDue decides the lines that no older one can come before.
-func (p *player) decideDue() error {
-	for at, r, ok := p.order.Pop(); ok; at, r, ok = p.order.Pop() {
-		if p.lines == 0 {
-			p.from = at
-		}
-		p.lines++
-		p.to = at
-		if err := p.judge.decide(at, &r); err != nil {
-			return err
-		}
-		if p.against == nil {
-			continue
-		}
-		if err := p.against.decide(at, &r); err != nil {
-			return err
-		}
-		p.differs.compare(at, p.judge, p.against)
+	if err := p.against.decide(at, r); err != nil {
+		return err
 	}
+	p.differs.compare(at, p.judge, p.against)
 	return nil
 }
 
 // report is what was counted.
-func (p *player) report() *Report {
-	log := p.feed.log
-	report := &Report{Rules: p.judge.report(), Log: LogReport{
-		Lines: p.lines, Skipped: log.Skipped, Late: p.order.Late, Early: p.order.Early,
-		TooLong: p.feed.tooLong, Costless: p.feed.refused, Forgotten: p.judge.forgotten(), Damaged: log.Damaged,
-	}}
-	if p.lines > 0 {
-		report.Log.From, report.Log.To = new(Time(p.from)), new(Time(p.to))
-	}
+func (p *player) report(lines *lines) *Report {
+	report := &Report{Rules: p.judge.report(), Log: *lines.report()}
+	report.Log.Forgotten = p.judge.forgotten()
 	if p.against != nil {
 		report.Log.Forgotten += p.against.forgotten()
 		report.WhatIf = p.differs.report(p.judge, p.against)

@@ -69,13 +69,18 @@ func (r *RuleReport) cells() []string {
 
 // write says what was read, and what kept the rest from being exact.
 func (l *LogReport) write(b *strings.Builder) {
-	fmt.Fprintf(b, "%s read", lines(l.Lines))
+	fmt.Fprintf(b, "%s read", manyLines(l.Lines))
 	if l.From != nil {
 		fmt.Fprintf(b, ", from %v to %v", l.From, l.To)
 	}
 	b.WriteByte('\n')
+	l.WriteNotes(b)
+}
+
+// WriteNotes says what kept the report from being exact, a line each.
+func (l *LogReport) WriteNotes(b *strings.Builder) {
 	if l.Skipped > 0 {
-		fmt.Fprintf(b, "%s skipped: no address, time, request or status could be read\n", lines(l.Skipped))
+		fmt.Fprintf(b, "%s skipped: no address, time, request or status could be read\n", manyLines(l.Skipped))
 		for _, d := range l.Damaged {
 			fmt.Fprintf(b, "  line %d: %v\n", d.Line, d.Fault)
 		}
@@ -84,23 +89,23 @@ func (l *LogReport) write(b *strings.Builder) {
 		}
 	}
 	if l.Late > 0 {
-		fmt.Fprintf(b, "%s too late to be put in order: decided at the newest time so far\n", lines(l.Late))
+		fmt.Fprintf(b, "%s too late to be put in order: decided at the newest time so far\n", manyLines(l.Late))
 	}
 	if l.Early > 0 {
-		fmt.Fprintf(b, "%s decided early: more lines than could be held in 2 minutes\n", lines(l.Early))
+		fmt.Fprintf(b, "%s decided early: more lines than could be held in 2 minutes\n", manyLines(l.Early))
 	}
 	if l.TooLong > 0 {
-		fmt.Fprintf(b, "%s with a value over %d bytes: rules were not asked about it\n", lines(l.TooLong), rules.MaxWord)
+		fmt.Fprintf(b, "%s with a value over %d bytes: rules were not asked about it\n", manyLines(l.TooLong), rules.MaxWord)
 	}
 	if l.Costless > 0 {
-		fmt.Fprintf(b, "%s without a cost from 0 to %d: rules were not asked about it\n", lines(l.Costless), weir.MaxCount)
+		fmt.Fprintf(b, "%s without a cost from 0 to %d: rules were not asked about it\n", manyLines(l.Costless), weir.MaxCount)
 	}
 	if l.Forgotten > 0 {
 		fmt.Fprintf(b, "%d states given up for want of room: take the numbers as estimates\n", l.Forgotten)
 	}
 }
 
-func lines(n int64) string {
+func manyLines(n int64) string {
 	if n == 1 {
 		return "1 line"
 	}
