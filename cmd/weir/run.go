@@ -102,7 +102,7 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), suggestCommand(), simulateCommand(), importEnvCommand(),
+		serveCommand(), checkCommand(), explainCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), suggestCommand(), sizeCommand(), simulateCommand(), importEnvCommand(),
 		versionCommand(),
 	)
 	return root

@@ -1,0 +1,229 @@
+package size
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Verdict is whether a design is enough for a need, and why.
+type Verdict struct {
+	Design string `json:"design"`
+	Fits   bool   `json:"fits"`
+	Why    string `json:"why"`
+	Run    string `json:"run,omitempty"` // how to run it
+
+	store Store         // what it is sized as; empty where Weir is not needed
+	sync  time.Duration // of the rules
+}
+
+func yes(store Store, run, why string) Verdict {
+	return Verdict{Fits: true, Why: why, Run: run, store: store}
+}
+
+func no(form string, args ...any) Verdict { return Verdict{Why: fmt.Sprintf(form, args...)} }
+
+// designs are all that there are, the simplest first. Of those that fit the first
+// is the advice.
+var designs = [...]struct {
+	name  string
+	judge func(*Need) Verdict
+}{
+	{"the load balancer's own limit", (*Need).balancer},
+	{"Weir in memory", (*Need).inMemory},
+	{"Weir in memory on each node, each with the whole limit", (*Need).wholeEach},
+	{"Weir with a Redis, and sync", (*Need).withSync},
+	{"Weir with a Redis", (*Need).redis},
+	{"Weir with a Redis Cluster", (*Need).cluster},
+	{"Weir with memcached", (*Need).memcached},
+	{"Weir in each region, with its part of the limit", (*Need).divided},
+}
+
+// Advise judges all designs, in the order of their simplicity: the first that
+// fits is the one to take.
+func (n *Need) Advise() []Verdict {
+	var all []Verdict
+	for _, d := range designs {
+		v := d.judge(n)
+		v.Design = d.name
+		all = append(all, v)
+	}
+	return all
+}
+
+// total is the processes that decide: each region has one at least.
+func (n *Need) total() int64 { return max(n.Nodes, n.Regions) }
+
+func (n *Need) balancer() Verdict {
+	const but = ". Take Weir when answers should say when to come back, when costs differ or are settled later, or to try rules in shadow and see why somebody is denied"
+	if n.total() > 1 {
+		return no("it counts by itself on each machine: nothing is shared")
+	}
+	s := n.Limit.Spec()
+	switch s.Algorithm {
+	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket, weir.LeakyQueue:
+		switch {
+		case s.Debt > 0 || s.Mode == weir.Strict || s.Initial != nil && *s.Initial != s.Burst:
+			return no("its buckets have no debt, no initial and no strict")
+		case s.Count == 0 || s.Period/time.Duration(s.Count) > time.Minute:
+			return no("its buckets have rates by the second or the minute: less than one event a minute can't be written there")
+		}
+		return yes("", "", "one machine and a bucket: limit_req of nginx does that"+but)
+	case weir.SlidingWindow:
+		if s.SubWindows == 1 {
+			return yes("", "", "one machine and a rate over a period: a stick table of HAProxy with http_req_rate does nearly that"+but)
+		}
+	case weir.Concurrent:
+		return yes("", "", "one machine that sees the requests end: limit_conn of nginx, or a stick table of HAProxy with conn_cur, does that"+but)
+	default:
+	}
+	return no("it has buckets, rates over a period, and connections; %q is another kind", n.Limit)
+}
+
+func (n *Need) inMemory() Verdict {
+	if n.total() > 1 {
+		return no("each of %d nodes would count by itself. Where the load balancer sends each key always to the same node that is exact, and this is the answer", n.total())
+	}
+	if why := n.unfit(Memory); why != "" {
+		return no("%s", why)
+	}
+	return yes(Memory, "weir serve, or memstore in a Go program",
+		"one node decides: exact, in a microsecond or two, and no server to run. With --store memory:?snapshot=FILE counts outlive a restart")
+}
+
+func (n *Need) wholeEach() Verdict {
+	more := 100 * (n.total() - 1)
+	switch {
+	case n.total() == 1:
+		return no("there is one node")
+	case n.Tolerance < more:
+		return no("of each key up to %d times the limit would pass: %d %% more, and you allow %d %%", n.total(), more, n.Tolerance)
+	}
+	return yes(Memory, "weir serve on each node",
+		fmt.Sprintf("you allow %d %% more, and %d nodes that each let the limit pass make at most %d %%: nothing need be shared", n.Tolerance, n.total(), more))
+}
+
+// syncs are the times that are tried for sync, the longest first.
+var syncs = [...]time.Duration{
+	10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
+	500 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, 50 * time.Millisecond,
+}
+
+// sync is the longest with which no more passes than is allowed; false for none.
+func (n *Need) sync() (time.Duration, bool) {
+	for _, sync := range syncs {
+		if 100*n.untold(sync) <= n.Tolerance*n.Limit.Spec().Count {
+			return sync, true
+		}
+	}
+	return 0, false
+}
+
+// untold is how many events more may pass with this sync.
+func (n *Need) untold(sync time.Duration) int64 { return n.Nodes * n.Limit.Unsynced(sync) }
+
+func (n *Need) withSync() Verdict {
+	switch {
+	case n.total() == 1:
+		return no("there is one node")
+	case n.Regions > 1:
+		return no(farAway)
+	case n.Limit.Unsynced(time.Second) == 0:
+		return no("a node can't keep %q by itself", n.Limit)
+	}
+	sync, ok := n.sync()
+	if !ok {
+		shortest := syncs[len(syncs)-1]
+		return no("with sync: %v up to %d events more would pass on %d nodes, and you allow %d %% of %d", shortest, n.untold(shortest), n.Nodes, n.Tolerance, n.Limit.Spec().Count)
+	}
+	if times(n.Rate, sync.Milliseconds()) < times(times(n.Keys, n.Nodes), 2000) {
+		return no("with sync: %v at most %d events more would pass, as you allow; but a node is asked for a key less than twice in that time, so that the store would be spared little", sync, n.untold(sync))
+	}
+	z, err := n.Of(Redis, sync)
+	if err != nil {
+		return no("%v", err)
+	}
+	if why := z.tooMuch(); why != "" {
+		return no("%s", why)
+	}
+	v := yes(Redis, fmt.Sprintf("weir serve --store redis://HOST:PORT, and sync: %v in the rules", sync),
+		fmt.Sprintf("you allow %d %% more, and keys are asked for often: with sync: %v a node decides by itself, and at most %d events more pass", n.Tolerance, sync, n.untold(sync)))
+	v.sync = sync
+	return v
+}
+
+const farAway = "a store in another region is tens of milliseconds away for each request; calls have 5 to 50 ms"
+
+func (n *Need) redis() Verdict {
+	if why := n.unshared(); why != "" {
+		return no("%s", why)
+	}
+	z, err := n.Of(Redis, 0)
+	if err != nil {
+		return no("%v", err)
+	}
+	if why := z.tooMuch(); why != "" {
+		return no("%s", why)
+	}
+	return yes(Redis, "weir serve --store redis://HOST:PORT",
+		fmt.Sprintf("%d nodes share each count, exactly, by the server's clock, and all limits of a request are decided at one moment. While it is away each rule's fallback decides", n.Nodes))
+}
+
+// unshared says why a store is not to be shared; empty when it may.
+func (n *Need) unshared() string {
+	switch {
+	case n.total() == 1:
+		return "there is one node: a server would add a round trip to each request, and nothing else"
+	case n.Regions > 1:
+		return farAway
+	}
+	return ""
+}
+
+func (n *Need) cluster() Verdict {
+	if why := n.unshared(); why != "" {
+		return no("%s", why)
+	}
+	z, err := n.Of(Cluster, 0)
+	if err != nil {
+		return no("%v", err)
+	}
+	return yes(Cluster, "weir serve --store redis+cluster://HOST:PORT,HOST:PORT,HOST:PORT",
+		fmt.Sprintf("as one Redis, on %d primaries; the descriptors of a request are charged one after the other, and given back when one denies", z.Servers))
+}
+
+func (n *Need) memcached() Verdict {
+	if why := n.unshared(); why != "" {
+		return no("%s", why)
+	}
+	if why := n.unfit(Memcached); why != "" {
+		return no("%s", why)
+	}
+	if n.Tolerance == 0 {
+		return no("each process brings its own clock, so that more passes by as much as they are apart; and it forgets when it is full or restarts: that is not exact")
+	}
+	return yes(Memcached, "weir serve --store memcached://HOST:PORT", "where it runs already: by the clocks of the nodes; what it forgets when it is full or restarts may pass once more")
+}
+
+func (n *Need) divided() Verdict {
+	count := n.Limit.Spec().Count
+	switch {
+	case n.Regions == 1:
+		return no("there is one region")
+	case count < n.Regions:
+		return no("%d events can't be divided among %d regions", count, n.Regions)
+	}
+	why := fmt.Sprintf("counts are not shared between regions. With 1/%d of the limit in each, never more than all of it passes; who asks in one region only gets no more than its part", n.Regions)
+	if n.Nodes <= n.Regions {
+		return yes(Memory, "weir serve in each region, and the limit divided by hand", why)
+	}
+	z, err := n.Of(Redis, 0)
+	switch {
+	case err != nil:
+		return no("%v", err)
+	case z.tooMuch() != "":
+		return yes(Cluster, "a Redis Cluster in each region, and the limit divided by hand", why)
+	}
+	return yes(Redis, "a Redis in each region, and the limit divided by hand", why)
+}

@@ -1,0 +1,130 @@
+// Package size says what limits take: memory, operations, network and processors,
+// from measured constants; and which design is enough for a need, with the reason.
+package size
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Need is what somebody wants to limit.
+type Need struct {
+	Limit   *weir.Limit
+	Keys    int64 // in use at a time, of each limit
+	Limits  int64 // limits like this that a request meets
+	Rate    int64 // requests a second, of all nodes in all regions
+	Nodes   int64 // processes that decide
+	Regions int64 // places that are far from each other
+	// Tolerance is how much more than the limit may pass, in percent of it.
+	Tolerance int64
+	// Unfit says why a store can't keep a limit; empty when it can.
+	Unfit func(Store, *weir.Limit) string
+}
+
+// The most of a Need.
+const (
+	MaxKeys    = 100_000_000_000
+	MaxRate    = 1_000_000_000
+	MaxNodes   = 100_000
+	MaxLimits  = 100
+	MaxRegions = 1_000
+	MaxPercent = 100 * MaxNodes
+)
+
+// Sizing is what a store takes for a need. Where there are several regions, it is for each.
+type Sizing struct {
+	Store        Store `json:"store"`
+	KeyBytes     int64 `json:"bytes_per_key"`            // of each limit, at most
+	MemoryBytes  int64 `json:"memory_bytes"`             // of all keys, in one place
+	Takes        int64 `json:"takes_per_second"`         // counts that the store is asked for, of all nodes
+	NetworkBytes int64 `json:"network_bytes_per_second"` // a second between nodes and store, at most
+	StoreCPU     int64 `json:"store_cpu_percent"`        // of one processor
+	NodeCPU      int64 `json:"node_cpu_percent"`         // of one processor, of all nodes together
+	Servers      int64 `json:"servers"`                  // of the store, with half of each for peaks
+}
+
+// Of is what the store takes, with this sync on the rule, or none. It fails when
+// the store can't keep the limit.
+func (n *Need) Of(s Store, sync time.Duration) (Sizing, error) {
+	if why := n.unfit(s); why != "" {
+		return Sizing{}, fmt.Errorf("%s can't keep %q: %s", s, n.Limit, why)
+	}
+	bytes, _ := keyBytes(s, n.Limit)
+	z := Sizing{Store: s, KeyBytes: bytes, MemoryBytes: times(times(n.Keys, bytes), n.Limits)}
+	rate := (n.Rate + n.Regions - 1) / n.Regions
+	z.Takes = rate * n.Limits
+	own := rate * (callCPU + moreCPU*(n.Limits-1))
+	if s == Memory {
+		z.MemoryBytes += daemonMemory
+	} else {
+		t := takeOf(s, n.Limit)
+		if sync > 0 { // each node tells of a key once in that time, and twice where it passes all that there is
+			told := times(2, times(times(n.Keys, n.Nodes), times(n.Limits, up(int64(time.Second), int64(sync)))))
+			z.Takes = min(z.Takes, told)
+		}
+		z.NetworkBytes, z.StoreCPU = times(z.Takes, t.network), percent(z.Takes*t.store)
+		own += z.Takes * t.own
+		z.Servers = n.servers(s, &z)
+	}
+	z.NodeCPU = percent(own)
+	return z, nil
+}
+
+// servers is how many of them have memory for the keys twice, and processors that are half idle.
+func (n *Need) servers(s Store, z *Sizing) int64 {
+	if s == Redis {
+		return 1
+	}
+	byMemory := up(times(z.MemoryBytes, 2), serverMemory)
+	byCPU := up(z.StoreCPU, load)
+	if s == Cluster {
+		return max(byMemory, byCPU, 3) // Redis Cluster has three at least
+	}
+	return max(byMemory, up(byCPU, 4)) // memcached has four threads by default
+}
+
+// tooMuch says why one server of the kind is not enough; empty when it is.
+func (z *Sizing) tooMuch() string {
+	switch {
+	case z.StoreCPU > load:
+		return fmt.Sprintf("it decides on one processor, and %s takes a second need %d %% of it; plan for %d %%", Count(z.Takes), z.StoreCPU, load)
+	case times(z.MemoryBytes, 2) > serverMemory:
+		return fmt.Sprintf("the keys need %s, and as much again for a snapshot, which is more than one server is taken to have (%s)", Bytes(z.MemoryBytes), Bytes(serverMemory))
+	}
+	return ""
+}
+
+func (n *Need) unfit(s Store) string {
+	if _, ok := keyBytes(s, n.Limit); !ok {
+		return "it has no figures for such a limit"
+	}
+	if n.Unfit != nil {
+		return n.Unfit(s, n.Limit)
+	}
+	return ""
+}
+
+// percent is ns of a second in percent of one processor, rounded up.
+func percent(ns int64) int64 { return up(ns, 10_000_000) }
+
+// up is a/b, rounded up.
+func up(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
+
+// times is a × b, at most the largest int64: beyond, all is absurd alike.
+func times(a, b int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high > 0 || low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(low)
+}
