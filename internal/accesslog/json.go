@@ -25,37 +25,27 @@ type draft struct {
 func (l *Line) parseJSON(b []byte) Fault {
 	s := scanner{rest: b}
 	s.space()
-	v, ok := s.value(0)
+	d := draft{cost: l.costField}
+	ok := d.gather(&s, 0, meaning)
 	s.space()
-	if !ok || v.kind != object || len(s.rest) > 0 {
+	if !ok || len(s.rest) > 0 {
 		return NoObject
 	}
-	d := draft{cost: l.costField}
-	d.gather(v.text, meaning)
 	d.cost = "" // what clients send is below, and must not be it
 	if v := d.parts[requestPart]; v.kind == object {
-		d.gather(v.text, meaning)
+		d.gather(&scanner{rest: v.text}, 0, meaning)
 	}
 	if v := d.parts[headersPart]; v.kind == object {
-		d.gather(v.text, headerMeaning)
+		d.gather(&scanner{rest: v.text}, 0, headerMeaning)
 	}
 	return d.fill(l)
 }
 
-// gather takes up the members of an object that is known to be well-formed, by
-// what their names mean.
-func (d *draft) gather(object []byte, meaning func(name []byte) (part int, rank uint8)) {
-	s := scanner{rest: object[1:]}
-	for s.space(); s.rest[0] != '}'; s.space() {
-		if s.rest[0] == ',' {
-			s.rest = s.rest[1:]
-			s.space()
-		}
-		name, _ := s.text()
-		s.space()
-		s.rest = s.rest[1:]
-		s.space()
-		v, _ := s.value(0)
+// gather takes an object, depth levels down, and takes up its members by what
+// their names mean. It is false when the object is not well-formed; the draft is
+// then of no use.
+func (d *draft) gather(s *scanner, depth int, meaning func(name []byte) (part int, rank uint8)) bool {
+	return s.members(depth, func(name []byte, v value) {
 		if v.kind == array {
 			v = first(v.text)
 		}
@@ -66,7 +56,7 @@ func (d *draft) gather(object []byte, meaning func(name []byte) (part int, rank 
 		if rank > 0 && v.kind != nothing && (d.ranks[part] == 0 || rank <= d.ranks[part]) {
 			d.parts[part], d.ranks[part] = v, rank
 		}
-	}
+	})
 }
 
 // first is the first element of an array that is known to be well-formed:

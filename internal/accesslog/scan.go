@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -123,14 +124,20 @@ func (s *scanner) value(depth int) (value, bool) {
 	return value{}, false
 }
 
-func (s *scanner) object(depth int) bool {
-	s.next('{')
+func (s *scanner) object(depth int) bool { return s.members(depth, nil) }
+
+// members takes an object, and calls f, which may be nil, for each member.
+func (s *scanner) members(depth int, f func(name []byte, v value)) bool {
+	if !s.next('{') {
+		return false
+	}
 	s.space()
 	if s.next('}') {
 		return true
 	}
 	for {
-		if _, ok := s.text(); !ok {
+		name, ok := s.text()
+		if !ok {
 			return false
 		}
 		s.space()
@@ -138,8 +145,12 @@ func (s *scanner) object(depth int) bool {
 			return false
 		}
 		s.space()
-		if _, ok := s.value(depth + 1); !ok {
+		v, ok := s.value(depth + 1)
+		if !ok {
 			return false
+		}
+		if f != nil {
+			f(name, v)
 		}
 		s.space()
 		if s.next('}') {
@@ -178,23 +189,44 @@ func (s *scanner) text() ([]byte, bool) {
 	if !s.next('"') {
 		return nil, false
 	}
-	for i := 0; i < len(s.rest); i++ {
-		switch c := s.rest[i]; {
-		case c == '"':
+	for i := 0; ; {
+		i += plainLen(s.rest[i:])
+		if i == len(s.rest) {
+			return nil, false
+		}
+		switch s.rest[i] {
+		case '"':
 			t := s.rest[:i]
 			s.rest = s.rest[i+1:]
 			return t, true
-		case c < ' ':
-			return nil, false
-		case c == '\\':
+		case '\\':
 			n := escapeLen(s.rest[i:])
 			if n == 0 {
 				return nil, false
 			}
-			i += n - 1
+			i += n
+		default: // a control character
+			return nil, false
 		}
 	}
-	return nil, false
+}
+
+// plainLen is how many bytes come before a quote, a backslash or a control
+// character. It looks at eight at a time, for most of a line is such text.
+func plainLen(b []byte) int {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, slash := w^each*'"', w^each*'\\' // 0 where it is one
+		if ((w-each*' ')&^w|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
+			break
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // escapeLen is the length of the escape that b begins with, 0 when it is none.
