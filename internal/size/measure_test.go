@@ -67,6 +67,7 @@ func measure(b *testing.B, s weir.Store, text string, callers int, cost, bytes f
 	if callers == 1 {
 		takes /= 10
 	}
+	waitFor(b, s, limit)
 	for b.Loop() {
 		server, wire, own := cost(), bytes(), ownCPU()
 		began := time.Now()
@@ -93,6 +94,22 @@ func measure(b *testing.B, s weir.Store, text string, callers int, cost, bytes f
 		b.ReportMetric((bytes()-wire)/n, "B/take")
 	}
 	b.ReportMetric(0, "ns/op") // a round is many takes
+}
+
+// waitFor waits until the store decides: it connects in the background.
+func waitFor(b *testing.B, s weir.Store, limit *weir.Limit) {
+	b.Helper()
+	ask := []weir.Ask{{State: weir.StateKey{Rule: "first", Key: "first"}, Limit: limit, Cost: 1}}
+	for tries := 0; ; tries++ {
+		err := s.Take(b.Context(), ask, make([]weir.Decision, 1))
+		switch {
+		case err == nil:
+			return
+		case tries == 1000:
+			b.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // number adds up numbers that stand behind names in what a server says.
