@@ -130,6 +130,30 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
+func TestRunReadsStdin(t *testing.T) {
+	plain := line(0, "192.0.2.1", "GET / HTTP/1.1") + line(0, "192.0.2.1", "GET / HTTP/1.1")
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := io.WriteString(z, plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	folder := files(t, map[string]string{"rules.yaml": "domain: d\ndescriptors: [{key: path, limits: [1/s]}]"})
+	for _, log := range []io.Reader{strings.NewReader(plain), &zipped} {
+		var out bytes.Buffer
+		o := Options{Rules: folder, Log: "-", Stdin: log, JSON: true}
+		if err := Run(t.Context(), o, &out); err != nil || !strings.Contains(out.String(), `"asked":2,"allowed":1,"denied":1,`) {
+			t.Errorf("%v, %s", err, out.String())
+		}
+	}
+	o := Options{Rules: folder, Log: "-", Stdin: strings.NewReader("a\nb\n")}
+	if err := Run(t.Context(), o, io.Discard); err == nil || err.Error() != "no line of stdin could be read in the format auto" {
+		t.Errorf("error %v", err)
+	}
+}
+
 // failing is a writer that fails.
 type failing struct {
 	err error
