@@ -32,10 +32,10 @@ func remaining(t testing.TB, store weir.Store, name, limit string) int64 {
 }
 
 // on is a server with a handler behind one rule for all.
-func on(t testing.TB, limit string, o Options, h http.Handler) (store *memstore.Store, url string) {
+func on(t testing.TB, limit string, h http.Handler) (store *memstore.Store, url string) {
 	t.Helper()
 	store = memstore.New(memstore.Options{})
-	m, err := New(store, []Rule{{Name: "api", Limit: weir.MustParseLimit(limit)}}, o)
+	m, err := New(store, []Rule{{Name: "api", Limit: weir.MustParseLimit(limit)}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 func TestB16PermitsComeBack(t *testing.T) {
 	inside, out := make(chan struct{}), make(chan struct{})
 	var h http.HandlerFunc
-	store, url := on(t, "1 concurrent ttl 1h", Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r) }))
+	store, url := on(t, "1 concurrent ttl 1h", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r) }))
 	back := func() bool { return remaining(t, store, "api", "1 concurrent ttl 1h") == 1 }
 
 	h = func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-out }
@@ -130,7 +130,7 @@ func TestB16PermitsComeBack(t *testing.T) {
 func TestB16HijackedPermit(t *testing.T) {
 	conns := make(chan net.Conn, 2)
 	const limit = "2 concurrent ttl 1h"
-	store, url := on(t, limit, Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	store, url := on(t, limit, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c, rw, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -167,7 +167,7 @@ func TestB16HijackedPermit(t *testing.T) {
 func TestB16ClosedInTheHandler(t *testing.T) {
 	closed, out := make(chan struct{}), make(chan struct{})
 	const limit = "1 concurrent ttl 1h"
-	store, url := on(t, limit, Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	store, url := on(t, limit, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -231,7 +231,7 @@ func TestB16LongRequests(t *testing.T) {
 func TestB17Reconnects(t *testing.T) {
 	const permits = 5
 	var open, most atomic.Int64
-	store, url := on(t, "5 concurrent ttl 1h", Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	store, url := on(t, "5 concurrent ttl 1h", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := open.Add(1)
 		defer open.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
