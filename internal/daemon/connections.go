@@ -53,6 +53,7 @@ type bounded struct {
 	done    chan struct{}
 	closing sync.Once
 	leaving atomic.Bool
+	until   atomic.Int64 // how long it takes connections when it leaves, in ns of Unix time
 	metrics connectionMetrics
 	gate    *overload.Gate     // nil: there is none
 	left    prometheus.Counter // with a gate: those whose clients have given up
@@ -72,10 +73,10 @@ func bound(l net.Listener, most int, silent time.Duration, m connectionMetrics) 
 // Accept waits for a connection, then for a slot.
 func (l *bounded) Accept() (net.Conn, error) {
 	c, err := l.next()
+	if err != nil && l.leaving.Load() {
+		c, err = l.last()
+	}
 	if err != nil {
-		if l.leaving.Load() {
-			err = net.ErrClosed
-		}
 		return nil, err
 	}
 	if !l.room() {
@@ -160,23 +161,42 @@ func (l *bounded) drop() {
 	}
 }
 
-// lastCalls is how long a listener that leaves still takes what is in its
-// backlog: closing it would reset them.
+// lastCalls is how long a listener that leaves still takes what comes, and then,
+// for as long again at most, what is in its backlog: closing it would reset them.
 const lastCalls = 20 * time.Millisecond
 
-// leave ends Accept when the backlog is empty, and then waits until no
-// connection is left, at most for grace. Calls that come meanwhile are answered.
+// last takes one that is in the backlog when the time to leave has come, or closes
+// the listener at once where there is none.
+func (l *bounded) last() (net.Conn, error) {
+	if time.Now().UnixNano() < l.until.Load() {
+		if c := pending(l.Listener); c != nil {
+			return c, nil
+		}
+	}
+	_ = l.Close() // before others come
+	return nil, net.ErrClosed
+}
+
+// leave lets Accept end when the backlog is empty, waits for that, and then until
+// no connection is left, at most for grace. Calls that come meanwhile are
+// answered.
 func (l *bounded) leave(grace time.Duration) {
 	tcp, ok := l.Listener.(*net.TCPListener)
 	if !ok {
 		return
 	}
-	l.leaving.Store(true)
 	end := time.Now().Add(lastCalls)
+	l.until.Store(end.Add(lastCalls).UnixNano())
+	l.leaving.Store(true)
 	if tcp.SetDeadline(end) != nil {
 		return // it is closed
 	}
-	for end = end.Add(grace); len(l.slots) > 0 && time.Now().Before(end); {
+	end = end.Add(grace)
+	select {
+	case <-l.done: // the backlog is empty
+	case <-time.After(time.Until(end)):
+	}
+	for len(l.slots) > 0 && time.Now().Before(end) {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -142,6 +142,56 @@ func TestNewcomersWaitForSilence(t *testing.T) {
 	}
 }
 
+// TestLastCalls: when the time to leave has come, what is in the backlog is taken
+// all the same, and then the door is closed.
+func TestLastCalls(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("only Unix tells what is in the backlog without waiting")
+	}
+	var config net.ListenConfig
+	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, _ := door(t, 1, time.Hour)
+	l := bound(inner, 10, time.Hour, model.metrics)
+	for range 3 {
+		dial(t, inner.Addr().String())
+	}
+	l.leaving.Store(true)
+	l.until.Store(time.Now().Add(time.Hour).UnixNano())
+	tcp, ok := inner.(*net.TCPListener)
+	if !ok || tcp.SetDeadline(time.Now().Add(-time.Hour)) != nil {
+		t.Fatal("it has no deadline")
+	}
+	for i := range 3 {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		defer c.Close()
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	var d net.Dialer
+	if c, err := d.DialContext(t.Context(), "tcp", inner.Addr().String()); err == nil {
+		t.Error("the door is open", c.Close())
+	}
+}
+
+// TestLeave: a listener that has no connections waits all the same until its
+// backlog is empty and it is closed.
+func TestLeave(t *testing.T) {
+	l, _ := door(t, 1, time.Hour)
+	l.leave(time.Hour)
+	select {
+	case <-l.done:
+	default:
+		t.Error("it left with the door open")
+	}
+}
+
 // TestConnectionsOf: connections never use up the files that a process may open.
 func TestConnectionsOf(t *testing.T) {
 	for _, c := range []struct {
