@@ -64,6 +64,24 @@ func (sg *segment) grow(now weir.Instant, try int) bool {
 	return true
 }
 
+// clean lays out anew a segment that is about to be split, when so many of its
+// states are as never used that it need not be.
+func (sg *segment) clean(now weir.Instant) {
+	live := 0
+	for i := range sg.cells.all {
+		if !sg.limit.Fresh(sg.state(i), now) {
+			live++
+		}
+	}
+	if live > sg.ripe*3/4 {
+		return
+	}
+	sg.sweep(now)
+	old := sg.cells
+	for buckets := int(old.buckets); !sg.lay(&old, buckets, 0); buckets += buckets/8 + 1 {
+	}
+}
+
 // sweep gives up the slots whose state is as never used. It leaves gaps in
 // buckets, so what is left must be laid out anew.
 func (sg *segment) sweep(now weir.Instant) {

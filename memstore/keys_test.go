@@ -83,6 +83,22 @@ func TestChosenKeys(t *testing.T) {
 	}
 }
 
+// TestStaysSmall: keys that come once and are as never used soon after leave a table
+// about as small as those that are in use at a time need it.
+func TestStaysSmall(t *testing.T) {
+	s, limit := New(Options{}), weir.MustParseLimit("1/s burst 1")
+	for i := range 1000 { // a hundred each tenth of a second, so a thousand are in use
+		s.takeOnce(t, limit, weir.Instant(i)*100_000, func(yield func(string) bool) {
+			for k := range 100 {
+				yield(fmt.Sprint(i, "-", k))
+			}
+		})
+	}
+	if slots := s.Stats().Slots; slots > 4000 {
+		t.Errorf("%d slots for a thousand keys at a time", slots)
+	}
+}
+
 // TestTortureFlood: ten million keys that come once against a bound of a million.
 // The store stays as large as it was said to be, counts whom it denied without a
 // place of their own, and frees nobody who is denied.

@@ -217,6 +217,9 @@ func (sg *segment) reset(f uint64, now weir.Instant) {
 // used, one in a larger segment, or the one nearest to never used. It is −1 when
 // all that it may have are denied at the moment.
 func (sg *segment) claim(f uint64, now weir.Instant) int {
+	if sg.used >= sg.ripe && sg.depth < sg.table.bound.depth {
+		sg.clean(now)
+	}
 	for try := 0; ; try++ {
 		if i := sg.vacant(f, now); i >= 0 {
 			return sg.settleIn(i, f, now)
