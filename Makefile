@@ -69,7 +69,7 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 
 .PHONY: docs-pictures
 docs-pictures: ## Draw the pictures of docs/choosing.md again; look at them
-	$(GO) test ./cmd/weir -run 'TestDocsPictures|TestPages/choosing.md' -count 1 -update
+	$(GO) test ./cmd/weir -run 'DocsPictures|ChoosingPage' -count 1 -update
 
 bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
 	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)

@@ -151,6 +151,9 @@ func TestChoosingAdvice(t *testing.T) {
 	}
 }
 
+// TestChoosingPage runs the console sessions of the page again.
+func TestChoosingPage(t *testing.T) { testPage(t, choosingPage, 2) }
+
 // shellWords are the words of a command, of which some may stand in single quotes.
 func shellWords(t *testing.T, command string) []string {
 	t.Helper()
