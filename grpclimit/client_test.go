@@ -92,7 +92,7 @@ func TestRetryPolicyObeys(t *testing.T) {
 		"maxAttempts": 5, "initialBackoff": "100s", "maxBackoff": "100s", "backoffMultiplier": 1,
 		"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
 	var asked atomic.Int64
-	r := rule("calls", "1/200ms")
+	r := rule("calls", "1/s")
 	r.Cost = func(ctx context.Context, _ string, _ any) int64 {
 		asked.Add(1)
 		if len(metadata.ValueFromIncomingContext(ctx, "much")) > 0 {
@@ -119,7 +119,7 @@ func TestRetryPolicyObeys(t *testing.T) {
 }
 
 // TestClientAndServer: the interceptors of both sides over a real connection. All
-// calls pass in the end, and streams are held, too.
+// calls pass in the end.
 func TestClientAndServer(t *testing.T) {
 	limits := newServer(t, grpclimit.Options{}, rule("calls", "20/s burst 5"))
 	client, err := grpclimit.NewClient(grpclimit.ClientOptions{MaxTries: 20, RetryPercent: 100})
@@ -139,9 +139,20 @@ func TestClientAndServer(t *testing.T) {
 	if n := s.calls.Load(); n != 15 {
 		t.Errorf("%d calls passed", n)
 	}
+}
 
-	// A stream is not sent again, but what it is told holds the next.
-	for denied := false; !denied; {
+// TestClientStreams: a stream that is denied is not sent again, but what it is told
+// holds the next.
+func TestClientStreams(t *testing.T) {
+	client, err := grpclimit.NewClient(grpclimit.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, asks := dial(t, newServer(t, grpclimit.Options{}, rule("calls", "1/s")), grpc.WithStreamInterceptor(client.Stream))
+	for denied, tries := false, 0; !denied; tries++ {
+		if tries == 100 {
+			t.Fatal("no stream is denied")
+		}
 		stream, err := asks.FullDuplexCall(t.Context())
 		if err != nil {
 			t.Fatal(err)

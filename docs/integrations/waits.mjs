@@ -43,7 +43,7 @@ export async function take(weir, domain, entries, { cost = 1, patience = 30, tim
     if (answer.decisions[answer.decisive].outcome === 'impossible') throw new Denied(`a cost of ${cost} can never pass`);
     const pause = delay(tries, answer.retry_after_seconds ?? 1);
     if (performance.now() + pause * 1000 > deadline) throw new Denied('denied', pause);
-    await sleep(Math.ceil(pause * 1000));
+    await sleep(pause * 1000 + 1); // timers may come a millisecond early
   }
 }
 
@@ -58,7 +58,7 @@ export async function get(url, options = {}, { patience = 30, most = 4 } = {}) {
     const pause = delay(tries, retryAfter(response.headers)) * 1000;
     if (!again || tries === most - 1 || performance.now() + pause > deadline) return response;
     await response.body?.cancel();
-    await sleep(Math.ceil(pause));
+    await sleep(pause + 1);
   }
 }
 

@@ -21,28 +21,30 @@ descriptors:
     limits: [5/s burst 5]
   - key: line
     limits: [5/s leaky-queue]
+  - key: report
+    limits: [5/h]
 `
 
 // The same program in both languages. It writes nothing when all is well.
 const (
 	pythonProgram = `
-import os, time, waits
+import os, waits
 weir, server = os.environ["WEIR"], os.environ["SERVER"]
 for _ in range(12):
-    assert waits.take(weir, "jobs", [("user", "ann")])
+    assert waits.take(weir, "jobs", [("user", "ann")], timeout=30)
 for _ in range(3):
-    assert waits.take(weir, "jobs", [("line", "ann")])
+    assert waits.take(weir, "jobs", [("line", "ann")], timeout=30)
 try:
     waits.take(weir, "jobs", [("user", "ann")], cost=6)
     print("more than can ever pass was allowed")
 except waits.Denied as denied:
     assert denied.retry_after is None, denied
-waits.take(weir, "jobs", [("user", "bob")], cost=5)
+waits.take(weir, "jobs", [("report", "ann")], cost=5, timeout=30)
 try:
-    waits.take(weir, "jobs", [("user", "bob")], cost=5, patience=0.5)
+    waits.take(weir, "jobs", [("report", "ann")], timeout=30)
     print("it waits for longer than it may")
 except waits.Denied as denied:
-    assert denied.retry_after > 0.5, denied
+    assert denied.retry_after > 30, denied
 assert waits.take(os.environ["NOBODY"], "jobs", [("user", "ann")]) is False
 if not waits.take(weir, "jobs", [("user", "cy")], patience=30):
     print("weir is away")  # go on without it, or not
@@ -51,12 +53,11 @@ with waits.get(server + "/seconds") as response:
 assert body == b"well"
 with waits.get(server + "/date") as response:
     assert response.read() == b"well"
-began = time.monotonic()
 try:
     waits.get(server + "/hour")
     print("it waited for an hour")
 except waits.urllib.error.HTTPError as error:
-    assert error.code == 429 and time.monotonic() - began < 20, error
+    assert error.code == 429, error
 try:
     waits.get(waits.urllib.request.Request(server + "/busy", b"body"))
     print("a POST was sent again after 503")
@@ -67,11 +68,11 @@ except waits.urllib.error.HTTPError as error:
 import assert from 'node:assert';
 const waits = await import(process.env.WAITS);
 const { WEIR: weir, SERVER: server } = process.env;
-for (let i = 0; i < 12; i++) assert(await waits.take(weir, 'jobs', { user: 'ann' }));
-for (let i = 0; i < 3; i++) assert(await waits.take(weir, 'jobs', { line: 'ann' }));
+for (let i = 0; i < 12; i++) assert(await waits.take(weir, 'jobs', { user: 'ann' }, { timeout: 30 }));
+for (let i = 0; i < 3; i++) assert(await waits.take(weir, 'jobs', { line: 'ann' }, { timeout: 30 }));
 await assert.rejects(waits.take(weir, 'jobs', { user: 'ann' }, { cost: 6 }), (e) => e instanceof waits.Denied && e.retryAfter === undefined);
-await waits.take(weir, 'jobs', { user: 'bob' }, { cost: 5 });
-await assert.rejects(waits.take(weir, 'jobs', { user: 'bob' }, { cost: 5, patience: 0.5 }), (e) => e.retryAfter > 0.5);
+await waits.take(weir, 'jobs', { report: 'ann' }, { cost: 5, timeout: 30 });
+await assert.rejects(waits.take(weir, 'jobs', { report: 'ann' }, { timeout: 30 }), (e) => e.retryAfter > 30);
 assert.strictEqual(await waits.take(process.env.NOBODY, 'jobs', { user: 'ann' }), false);
 if (!(await waits.take(weir, 'jobs', { user: 'cy' }, { patience: 30 }))) {
   console.log('weir is away'); // go on without it, or not
@@ -79,9 +80,7 @@ if (!(await waits.take(weir, 'jobs', { user: 'cy' }, { patience: 30 }))) {
 const response = await waits.get(server + '/seconds');
 assert.strictEqual(await response.text(), 'well');
 assert.strictEqual(await (await waits.get(server + '/date')).text(), 'well');
-const began = performance.now();
 assert.strictEqual((await waits.get(server + '/hour')).status, 429);
-assert(performance.now() - began < 20000);
 assert.strictEqual((await waits.get(server + '/busy', { method: 'POST', body: 'body' })).status, 503);
 `
 )
@@ -115,10 +114,11 @@ func waits(t *testing.T, cmd *exec.Cmd, env ...string) {
 	if s.tries["/seconds"].Load() != 2 || s.tries["/date"].Load() != 2 || s.tries["/hour"].Load() != 1 || s.tries["/busy"].Load() != 1 {
 		t.Errorf("%d, %d, %d, %d tries", s.tries["/seconds"].Load(), s.tries["/date"].Load(), s.tries["/hour"].Load(), s.tries["/busy"].Load())
 	}
-	// Twelve of ann pass; none of the seven beyond the burst comes back too early.
+	// Twelve of ann and one of cy pass; none of the seven beyond the burst comes back
+	// too early.
 	allowed := d.metric(t, `weir_decisions_total{domain="jobs",outcome="allowed",rule="jobs/user",shadow="false"}`)
 	denied := d.metric(t, `weir_decisions_total{domain="jobs",outcome="denied",rule="jobs/user",shadow="false"}`)
-	if allowed != 12+1+1 || denied > 7+1 {
+	if allowed != 12+1 || denied > 7 {
 		t.Errorf("%v were allowed, %v denied", allowed, denied)
 	}
 }
