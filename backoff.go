@@ -42,7 +42,11 @@ func (b Backoff) span(try int, after time.Duration) time.Duration {
 		most = defaultMost
 	}
 	for ; try > 0 && first < most; try-- {
-		first = min(first, math.MaxInt64/2) * 2
+		if first > most/2 {
+			first = most
+		} else {
+			first *= 2
+		}
 	}
 	return min(max(first, after/10), most)
 }

@@ -60,6 +60,15 @@ func TestBackoffSpreads(t *testing.T) {
 	}
 }
 
+// TestBackoffEnds: a span that can't be doubled any more is reached, and not looked
+// for as often as was tried.
+func TestBackoffEnds(t *testing.T) {
+	b := weir.Backoff{First: 1, Most: math.MaxInt64}
+	if got := b.Delay(math.MaxInt, 0, math.MaxUint64); got != math.MaxInt64 {
+		t.Errorf("waits %d, want %d", got, math.MaxInt64)
+	}
+}
+
 func TestBackoffNeverEarlier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := weir.Backoff{First: time.Duration(rapid.Int64().Draw(t, "first")), Most: time.Duration(rapid.Int64().Draw(t, "most"))}
