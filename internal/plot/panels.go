@@ -25,11 +25,8 @@ type Panels struct {
 }
 
 func (p Panels) least(f frame) px {
-	return px(len(p.Panels))*(f.line()+p.lowest(f)) + f.foot() + f.line() + p.legend().height(f.width-2*pad, f)
+	return px(len(p.Panels))*(f.line()+5*f.font) + f.foot() + f.line() + p.legend().height(f.width-2*pad, f)
 }
-
-// lowest is the least height of one panel.
-func (p Panels) lowest(f frame) px { return 5 * f.font }
 
 // xs and ys are the values to fit the axes to.
 func (p Panels) xs() []int64 {

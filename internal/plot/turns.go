@@ -19,7 +19,6 @@ type Turns struct {
 	Turns  []Turn
 	From   string // what the beginning of a stretch is, written over the first
 	To     string // what its end is
-	Before string // what the gap is from a denied request to its stretch
 }
 
 func (t Turns) least(f frame) px {
