@@ -15,10 +15,10 @@ type Turn struct {
 // Turns is requests below each other, each with the stretch of time that decided
 // about it: one that comes before its stretch begins is denied.
 type Turns struct {
-	X      Axis
-	Turns  []Turn
-	From   string // what the beginning of a stretch is, written over the first
-	To     string // what its end is
+	X     Axis
+	Turns []Turn
+	From  string // what the beginning of a stretch is, written over the first
+	To    string // what its end is
 }
 
 func (t Turns) least(f frame) px {
