@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -55,31 +56,17 @@ func (s *Server) own(ctx context.Context, method string, message any, which func
 		if err != nil {
 			return v, err
 		}
-		if !ok {
-			continue
+		if ok && ask.Cost > weir.MaxCount && !rule.Shadow { // no store need be asked
+			v.allowed, v.never = false, true
+			v.violations = append(v.violations, violation{rule.Name, ask.Limit})
+		} else if ok {
+			asks, of = append(asks, ask), append(of, rule)
 		}
-		if ask.Cost > weir.MaxCount { // no store need be asked
-			if !rule.Shadow {
-				v.allowed, v.never = false, true
-				v.violations = append(v.violations, violation{rule.Name, ask.Limit})
-				continue
-			}
-			ask.Cost, ask.Peek = weir.MaxCount, true
-		}
-		asks, of = append(asks, ask), append(of, rule)
 	}
 	if !v.allowed || len(asks) == 0 {
 		return v, nil
 	}
-	id := rand.Uint64() | 1
-	for i := range asks {
-		if a := asks[i].Limit.Algorithm(); a == weir.Concurrent || a == weir.LeakyQueue {
-			for j := range asks {
-				asks[j].Receipt = id
-			}
-			break
-		}
-	}
+	giveReceipts(asks)
 	out := make([]weir.Decision, len(asks))
 	if err := s.store.Take(ctx, asks, out); err != nil {
 		return v, err
@@ -89,6 +76,20 @@ func (s *Server) own(ctx context.Context, method string, message any, which func
 		v.weigh(of[i].Name, asks[i].Limit, &out[i], asks[i].Shadow)
 	}
 	return v, nil
+}
+
+// giveReceipts asks for receipts where something may have to be given back: permits,
+// and slots of a queue whose caller leaves, with all that was charged beside them.
+func giveReceipts(asks []weir.Ask) {
+	if !slices.ContainsFunc(asks, func(a weir.Ask) bool {
+		return a.Limit.Algorithm() == weir.Concurrent || a.Limit.Algorithm() == weir.LeakyQueue
+	}) {
+		return
+	}
+	id := rand.Uint64() | 1
+	for i := range asks {
+		asks[i].Receipt = id
+	}
 }
 
 // ask is what a rule asks of a call; ok is false when it does not meet it.
@@ -105,6 +106,9 @@ func (r *Rule) ask(ctx context.Context, method string, message any) (ask weir.As
 	if r.Cost != nil {
 		if ask.Cost = r.Cost(ctx, method, message); ask.Cost < 0 {
 			return ask, false, &unknownError{r.Name, errNoCost}
+		}
+		if ask.Cost > weir.MaxCount && r.Shadow { // it would be denied, whatever it is beyond
+			ask.Cost, ask.Peek = weir.MaxCount, true
 		}
 	}
 	if r.Plan != nil {
