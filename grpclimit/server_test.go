@@ -473,6 +473,13 @@ func TestPlansAndShadow(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	huge := rule("huge", "5/h")
+	huge.Shadow, huge.Cost = true, func(context.Context, string, any) int64 { return weir.MaxCount + 1 }
+	heard := 0
+	s = newServer(t, grpclimit.Options{OnDenied: func(context.Context, string, *grpclimit.Denial) { heard++ }}, huge)
+	if err := unary(t.Context(), s, nothing); err != nil || heard != 1 {
+		t.Errorf("%v, heard of %d times", err, heard)
+	}
 	if shadows != 2 {
 		t.Errorf("%d would have been denied by the shadow", shadows)
 	}
