@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-limit/weir/internal/table"
 )
 
 // WhatIf is how other rules would have treated the same requests.
@@ -80,17 +82,17 @@ func (w *WhatIf) write(b *strings.Builder, log *LogReport) {
 	b.WriteString("\nThe rules of --against:\n\n")
 	writeRules(b, w.Against)
 	b.WriteByte('\n')
-	sums := table{rows: [][]string{{"TREATED DIFFERENTLY", "LINES", "SHARE", "FIRST", "LAST"}}, from: 1, to: 3}
+	sums := table.Table{Rows: [][]string{{"TREATED DIFFERENTLY", "LINES", "SHARE", "FIRST", "LAST"}}, From: 1, To: 3}
 	for i, text := range [...]string{"denied only by --rules", "denied only by --against"} {
 		o := &w.Only[i]
 		row := []string{text, strconv.FormatInt(o.Lines, 10), Share(o.Lines, log.Lines), "never", ""}
 		if o.Lines > 0 {
 			row[3], row[4] = o.First.String(), o.Last.String()
 		}
-		sums.rows = append(sums.rows, row)
+		sums.Rows = append(sums.Rows, row)
 	}
-	sums.rows = append(sums.rows, []string{"denied by both", strconv.FormatInt(w.Both, 10), Share(w.Both, log.Lines), "", ""})
-	sums.write(b)
+	sums.Rows = append(sums.Rows, []string{"denied by both", strconv.FormatInt(w.Both, 10), Share(w.Both, log.Lines), "", ""})
+	sums.Write(b)
 	for i, head := range [...]string{"DENIED ONLY BY --rules", "DENIED ONLY BY --against"} {
 		w.Only[i].write(b, head)
 	}
@@ -101,20 +103,20 @@ func (o *Only) write(b *strings.Builder, head string) {
 	if o.Lines == 0 {
 		return
 	}
-	t := table{rows: [][]string{{head, "KEY", "LINES"}}, from: 2, to: 3}
+	t := table.Table{Rows: [][]string{{head, "KEY", "LINES"}}, From: 2, To: 3}
 	for i := range o.Rules {
 		r := &o.Rules[i]
 		keys := "1 key"
 		if r.Keys != 1 {
 			keys = strconv.FormatInt(r.Keys, 10) + " keys"
 		}
-		t.rows = append(t.rows, []string{shown(r.Rule), "all: " + keys, strconv.FormatInt(r.Lines, 10)})
+		t.Rows = append(t.Rows, []string{shown(r.Rule), "all: " + keys, strconv.FormatInt(r.Lines, 10)})
 		for _, k := range r.Top {
-			t.rows = append(t.rows, []string{"", shown(k.Key), strconv.FormatInt(k.Lines, 10)})
+			t.Rows = append(t.Rows, []string{"", shown(k.Key), strconv.FormatInt(k.Lines, 10)})
 		}
 	}
 	b.WriteByte('\n')
-	t.write(b)
+	t.Write(b)
 }
 
 func (w *WhatIf) writeTimeline(b *strings.Builder) {
@@ -122,12 +124,12 @@ func (w *WhatIf) writeTimeline(b *strings.Builder) {
 		return
 	}
 	step := time.Duration(w.Timeline[0].Seconds) * time.Second
-	t := table{rows: [][]string{{"IN " + inWords(step) + " FROM", "ONLY --rules", "ONLY --against"}}, from: 1, to: 3}
+	t := table.Table{Rows: [][]string{{"IN " + inWords(step) + " FROM", "ONLY --rules", "ONLY --against"}}, From: 1, To: 3}
 	for _, s := range w.Timeline {
-		t.rows = append(t.rows, []string{s.From.String(), strconv.FormatInt(s.OnlyRules, 10), strconv.FormatInt(s.OnlyAgainst, 10)})
+		t.Rows = append(t.Rows, []string{s.From.String(), strconv.FormatInt(s.OnlyRules, 10), strconv.FormatInt(s.OnlyAgainst, 10)})
 	}
 	b.WriteByte('\n')
-	t.write(b)
+	t.Write(b)
 }
 
 // inWords is a step of a timeline in capitals.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/table"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -32,20 +33,20 @@ func (r *Report) WriteText(to io.Writer) error {
 
 // writeRules writes what rules did, and whom they denied most.
 func writeRules(b *strings.Builder, all []RuleReport) {
-	sums := table{rows: [][]string{{"RULE", "LIMIT", "ASKED", "ALLOWED", "DENIED", "IMPOSSIBLE", "KEYS", "FIRST DENIED"}}, from: 2, to: 7}
-	denied := table{rows: [][]string{{"DENIED MOST", "KEY", "DENIED"}}, from: 2, to: 3}
+	sums := table.Table{Rows: [][]string{{"RULE", "LIMIT", "ASKED", "ALLOWED", "DENIED", "IMPOSSIBLE", "KEYS", "FIRST DENIED"}}, From: 2, To: 7}
+	denied := table.Table{Rows: [][]string{{"DENIED MOST", "KEY", "DENIED"}}, From: 2, To: 3}
 	for i := range all {
-		sums.rows = append(sums.rows, all[i].cells())
+		sums.Rows = append(sums.Rows, all[i].cells())
 		name := shown(all[i].Rule)
 		for _, k := range all[i].TopDenied {
-			denied.rows = append(denied.rows, []string{name, shown(k.Key), strconv.FormatInt(k.Denied, 10)})
+			denied.Rows = append(denied.Rows, []string{name, shown(k.Key), strconv.FormatInt(k.Denied, 10)})
 			name = ""
 		}
 	}
-	sums.write(b)
-	if len(denied.rows) > 1 {
+	sums.Write(b)
+	if len(denied.Rows) > 1 {
 		b.WriteByte('\n')
-		denied.write(b)
+		denied.Write(b)
 	}
 }
 
@@ -110,38 +111,6 @@ func manyLines(n int64) string {
 		return "1 line"
 	}
 	return strconv.FormatInt(n, 10) + " lines"
-}
-
-// table is text in columns, the first row their heads. Columns from to to−1 hold
-// numbers.
-type table struct {
-	rows     [][]string
-	from, to int
-}
-
-func (t *table) write(b *strings.Builder) {
-	width := make([]int, len(t.rows[0]))
-	for _, row := range t.rows {
-		for c, cell := range row {
-			width[c] = max(width[c], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range t.rows {
-		var line strings.Builder
-		for c, cell := range row {
-			pad := strings.Repeat(" ", width[c]-utf8.RuneCountInString(cell))
-			if c > 0 {
-				line.WriteString("  ")
-			}
-			if c >= t.from && c < t.to {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " "))
-		b.WriteByte('\n')
-	}
 }
 
 // shown makes text of a log or a file fit for a terminal: what can't be printed
