@@ -28,19 +28,20 @@ func listHops(lines []string) func(yield func(netip.Addr) bool) {
 	}
 }
 
-// forwardedHops is the same of Forwarded (RFC 7239). A line that can't be read is
-// a hop that can't be read.
+// forwardedHops is the same of Forwarded (RFC 7239). An element that can't be read
+// is a hop that can't be read. It reads from the right: whatever a client begins and
+// does not end, a proxy that adds to the line has written after it.
 func forwardedHops(lines []string) func(yield func(netip.Addr) bool) {
 	return func(yield func(netip.Addr) bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
-			nodes, ok := forwardedNodes(lines[i])
-			if !ok {
-				yield(netip.Addr{})
-				return
-			}
-			for j := len(nodes) - 1; j >= 0; j-- {
+			for line, more := lines[i], true; more; {
+				var last string
+				line, last, more = cutLastElement(line)
+				if strings.Trim(last, " \t") == "" {
+					continue // as in any List
+				}
 				// unknown and _hidden are no addresses, nor is an element without for.
-				if !yield(hop(nodes[j])) {
+				if node, ok := forwardedNode(last); !yield(hop(node)) || !ok {
 					return
 				}
 			}
@@ -48,50 +49,52 @@ func forwardedHops(lines []string) func(yield func(netip.Addr) bool) {
 	}
 }
 
-// forwardedNodes is what each element of a line says by for, the last maxHops of
-// them. It is false when the line is not as RFC 7239 §4 wants it.
-func forwardedNodes(line string) (nodes []string, ok bool) {
-	for {
-		line = strings.TrimLeft(line, " \t,")
-		if line == "" {
-			return nodes, true
+// cutLastElement cuts a line at its last comma that is not in quotes; without one,
+// all of it is the last element.
+func cutLastElement(line string) (before, last string, more bool) {
+	quoted := false
+	for i := len(line) - 1; i >= 0; i-- {
+		switch {
+		case line[i] == ',' && !quoted:
+			return line[:i], line[i+1:], true
+		case line[i] == '"' && (!quoted || !escaped(line[:i])):
+			quoted = !quoted
 		}
-		var node string
-		if node, line, ok = forwardedElement(line); !ok {
-			return nil, false
-		}
-		if len(nodes) == maxHops {
-			nodes = append(nodes[:0], nodes[1:]...)
-		}
-		nodes = append(nodes, node)
 	}
+	return "", line, false
 }
 
-// forwardedElement reads name=value pairs with ; between them, up to a comma.
-func forwardedElement(line string) (node, rest string, ok bool) {
+// escaped is whether what follows text in a quoted-string has a backslash of its own.
+func escaped(text string) bool {
+	return (len(text)-len(strings.TrimRight(text, `\`)))%2 == 1
+}
+
+// forwardedNode is what an element says by for. It is false when the element is not
+// as RFC 7239 §4 wants it: name=value pairs with ; between them.
+func forwardedNode(element string) (node string, ok bool) {
 	seen := false
 	for {
-		line = strings.TrimLeft(line, " \t;")
-		if line == "" || line[0] == ',' {
-			return node, line, true
+		element = strings.TrimLeft(element, " \t;")
+		if element == "" {
+			return node, true
 		}
-		name, after, found := strings.Cut(line, "=")
+		name, after, found := strings.Cut(element, "=")
 		if !found || !isToken(name) {
-			return "", "", false
+			return "", false
 		}
 		value, after, ok := forwardedValue(after)
 		if !ok {
-			return "", "", false
+			return "", false
 		}
 		if strings.EqualFold(name, "for") {
 			if seen {
-				return "", "", false // which of the two was counted?
+				return "", false // which of the two was counted?
 			}
 			node, seen = value, true
 		}
-		line = strings.TrimLeft(after, " \t")
-		if line != "" && line[0] != ';' && line[0] != ',' {
-			return "", "", false
+		element = strings.TrimLeft(after, " \t")
+		if element != "" && element[0] != ';' {
+			return "", false
 		}
 	}
 }
