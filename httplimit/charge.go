@@ -123,9 +123,10 @@ func (m *middleware) newCharge(items []item) *Charge {
 
 // marks is whether requests carry their charge, be there anything in it or not:
 // for the handler, or so that the same middleware knows them again where it leaves
-// no fields behind.
+// no fields with the names of rules behind.
 func (m *middleware) marks() bool {
-	return m.options.Settle || m.options.Fields == NoFields && m.options.Log != nil
+	names := m.options.Fields == 0 || m.options.Fields&Draft10 != 0
+	return m.options.Settle || !names && m.options.Log != nil
 }
 
 // serve calls the handler, and settles when it is done: when it has returned and

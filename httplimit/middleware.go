@@ -96,10 +96,14 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 		return nil, m.failed(w, r, err)
 	}
 	m.lookTwice(c, w, r)
+	var denial *Denial
+	if !c.allowed {
+		denial = m.denial(c) // before fields that have no room for all rules
+	}
 	m.setFields(c, w.Header())
 	m.reportShadow(c, r)
-	if !c.allowed {
-		m.answer(w, r, m.denial(c))
+	if denial != nil {
+		m.answer(w, r, denial)
 		return nil, false
 	}
 	if m.limiter == nil {

@@ -199,10 +199,30 @@ func TestB23WhoDenies(t *testing.T) {
 	}
 }
 
+// TestB23WhoDeniesInAllFields: also where the fields can't tell of a rule.
+func TestB23WhoDeniesInAllFields(t *testing.T) {
+	for _, kinds := range []Fields{Draft10, NoFields, Draft7, Draft6, Envoy03, XRateLimit} {
+		var heard *Denial
+		var h http.Handler
+		h = middlewareOf(t, []Rule{
+			{Name: "hour", Limit: weir.MustParseLimit("100/h")},
+			{Name: "permits", Limit: weir.MustParseLimit("1 concurrent")},
+		}, Options{Fields: kinds, OnDenied: func(_ *http.Request, d *Denial) { heard = d }})(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { get(h) }))
+		get(h)
+		if heard == nil || !slices.Equal(heard.Rules, []string{"permits"}) {
+			t.Errorf("%d: %+v", kinds, heard)
+		}
+	}
+}
+
 // TestB24AppliedTwice: it is said once, be the two around each other or with
 // handlers in between, with fields or without.
 func TestB24AppliedTwice(t *testing.T) {
-	for _, o := range []Options{{}, {Fields: NoFields}, {Fields: Draft7, Settle: true}} {
+	for _, o := range []Options{
+		{}, {Fields: NoFields}, {Fields: Draft7, Settle: true},
+		{Fields: Draft7}, {Fields: Draft6}, {Fields: Envoy03}, {Fields: XRateLimit}, {Fields: Draft10 | XRateLimit},
+	} {
 		var log bytes.Buffer
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		m := middlewareOf(t, []Rule{{Name: "api", Limit: weir.MustParseLimit("100/h")}}, o)
