@@ -43,7 +43,7 @@ type known struct {
 	pace  time.Duration
 	sent  time.Time // when the last call went
 	calls uint64    // that went
-	as    uint64    // the call by whose answer left was learned
+	as    uint64    // the last call that had gone when left was learned
 }
 
 // next is when a call may go: not before must, and better not before should.
@@ -95,10 +95,10 @@ func (k *known) learn(now time.Time, call uint64, quotas []Quota, flying int, mo
 		k.fresh = later(k.fresh, now.Add(min(max(q.Reset, k.pace, ask), most)))
 	}
 	switch {
-	case told && now.Before(before) && call < k.as:
-		k.left = min(left, k.left-int64(flying)) // answers came in another order than calls went
+	case told && now.Before(before) && call <= k.as:
+		k.left = min(left, k.left-int64(flying)) // the server may have decided it before what was learned last
 	case told:
-		k.left, k.as = k.left-int64(flying), call
+		k.left, k.as = k.left-int64(flying), k.calls
 	case k.left <= 0:
 		k.fresh = time.Time{} // more passes than the server has told
 	}

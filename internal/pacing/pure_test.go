@@ -204,6 +204,21 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%d are left, want 7", k.left)
 		}
 	})
+	t.Run("a later call that was decided earlier", func(t *testing.T) {
+		var k known
+		k.send(at(0))
+		late := k.send(at(0))
+		k.learn(at(s), 1, []Quota{{Remaining: 4, Reset: 10 * s}}, 1, most)
+		k.learn(at(s), late, []Quota{{Remaining: 5, Reset: 10 * s}}, 0, most)
+		if k.left != 3 {
+			t.Errorf("%d are left, want 3", k.left)
+		}
+		next := k.send(at(s)) // went when all that is known was: it knows better
+		k.learn(at(2*s), next, []Quota{{Remaining: 9, Reset: 10 * s}}, 0, most)
+		if k.left != 9 {
+			t.Errorf("%d are left, want 9", k.left)
+		}
+	})
 	t.Run("paced", func(t *testing.T) {
 		var k known
 		n := k.send(at(0))
