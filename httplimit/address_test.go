@@ -200,7 +200,7 @@ func TestForwarded(t *testing.T) {
 		{[]string{"for=9.9.9.9, proto=https"}, "10.0.0.1", "10.0.0.1"}, // it does not tell
 		{[]string{`for=9.9.9.9;ext="a,b;for=8.8.8.8\""`}, "9.9.9.9", "9.9.9.9"},
 		{[]string{`ext="a,`, "for=192.0.2.1"}, "192.0.2.1", "192.0.2.1"}, // behind whom we need not look
-		{[]string{`ext="a, for=192.0.2.1`}, "192.0.2.1", "192.0.2.1"}, // which a proxy has added
+		{[]string{`ext="a, for=192.0.2.1`}, "192.0.2.1", "192.0.2.1"},    // which a proxy has added
 		{[]string{`for=1.1.1.1;ext="a\`, `x=", for="10.0.0.2";ext="\\\",\\"`}, "10.0.0.2", "10.0.0.2"},
 		{[]string{"for=1.1.1.1;for=2.2.2.2"}, "10.0.0.1", "10.0.0.1"},
 		{[]string{"for=192.0.2.1 for=2.2.2.2"}, "10.0.0.1", "10.0.0.1"},

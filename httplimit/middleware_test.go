@@ -220,8 +220,14 @@ func TestB23WhoDeniesInAllFields(t *testing.T) {
 // handlers in between, with fields or without.
 func TestB24AppliedTwice(t *testing.T) {
 	for _, o := range []Options{
-		{}, {Fields: NoFields}, {Fields: Draft7, Settle: true},
-		{Fields: Draft7}, {Fields: Draft6}, {Fields: Envoy03}, {Fields: XRateLimit}, {Fields: Draft10 | XRateLimit},
+		{},
+		{Fields: NoFields},
+		{Fields: Draft7, Settle: true},
+		{Fields: Draft7},
+		{Fields: Draft6},
+		{Fields: Envoy03},
+		{Fields: XRateLimit},
+		{Fields: Draft10 | XRateLimit},
 	} {
 		var log bytes.Buffer
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
