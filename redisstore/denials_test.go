@@ -68,6 +68,30 @@ func TestDenialsAtHome(t *testing.T) {
 	t.Logf("%d takes were answered at home", answered)
 }
 
+// TestPermitsRunOutAtHome: a denial that permits stand beside is not remembered,
+// for some of them may have run out when it is asked for again.
+func TestPermitsRunOutAtHome(t *testing.T) {
+	s := timed{New(connect(t, redistest.Start(t).Addr), Options{})}
+	permits := weir.Ask{State: weir.StateKey{Rule: "r#0", Key: "k"}, Limit: weir.MustParseLimit("2 concurrent ttl 9us"), Cost: 1}
+	rate := weir.Ask{State: weir.StateKey{Rule: "r#1", Key: "k"}, Limit: weir.MustParseLimit("1/day"), Cost: 1}
+	take := func(now weir.Instant, asks ...weir.Ask) []weir.Decision {
+		t.Helper()
+		out := make([]weir.Decision, len(asks))
+		if err := s.TakeAt(now, asks, out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	take(1_000_000, permits)
+	take(1_000_004, permits, rate)
+	none := permits
+	none.Cost = 0
+	take(1_000_008, none, rate) // denied by the rate: worth remembering, but for the permits
+	if d := take(1_000_010, permits, rate); d[0].Outcome != weir.Allowed || d[0].Remaining != 1 || d[1].Outcome != weir.Denied {
+		t.Errorf("the permits that are back: %+v, the rate that denies: %+v", d[0], d[1])
+	}
+}
+
 // TestDenialsAreForgotten: what another process gave back, reset or changed is
 // seen after DenialLife at the latest, what this one did at once.
 func TestDenialsAreForgotten(t *testing.T) {

@@ -110,6 +110,9 @@ func lasting(asks []weir.Ask, out []weir.Decision) bool {
 		if a.After || a.Once || o.Charged || o.Outcome == weir.Denied && a.Limit.DenialCounts() {
 			return false
 		}
+		if a.Limit.Algorithm() == weir.Concurrent {
+			return false // a store tells how many permits are out, and not when each runs out
+		}
 		denied = denied || !a.Shadow && !a.Quota && o.Outcome == weir.Denied && o.RetryAfter > 0
 	}
 	return denied
