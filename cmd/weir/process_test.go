@@ -252,6 +252,72 @@ func TestSIGHUP(t *testing.T) {
 	}
 }
 
+// TestSignalTwice: timeout(1) and supervisors signal the process and its group. That
+// is one wish to end, and what was asked is answered all the same.
+func TestSignalTwice(t *testing.T) {
+	binary := build(t)
+	for range 20 {
+		if signalTwice(t, binary) {
+			return
+		}
+	}
+	t.Fatal("the machine is too busy for two signals within", echo)
+}
+
+// signalTwice is whether both signals went out in time.
+func signalTwice(t *testing.T, binary string) bool {
+	t.Helper()
+	p := serve(t, binary)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const asked = `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"twice"}]}]}`
+	began := time.Now()
+	_, half := fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", p.http, len(asked), asked[:20])
+	if err := errors.Join(half, p.Process.Signal(syscall.SIGTERM)); err != nil {
+		t.Fatal(err)
+	}
+	for ready := http.StatusOK; ready == http.StatusOK; { // it has heard the first
+		if ready, err = status(t, "http://"+p.http+"/readyz"); err != nil {
+			ready = 0 // and its door is closed
+		}
+	}
+	err = p.Process.Signal(syscall.SIGTERM)
+	if time.Since(began) > echo/2 { // it was stopped or waited, and may be gone
+		_, _ = p.Process.Kill(), p.Wait() // the end of it is another test's
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest := io.WriteString(conn, asked[20:])
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err := errors.Join(rest, err); err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := p.Wait(); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("%d, %v\n%s", answer.StatusCode, err, p.stderr)
+	}
+	return true
+}
+
+// status is that of the answer of a URL.
+func status(t *testing.T, url string) (int, error) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, answer.Body.Close()
+}
+
 func body(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -353,6 +419,9 @@ func TestSubprocess(t *testing.T) {
 	})
 
 	t.Run("explain --id tells why a request was denied", func(t *testing.T) {
+		if out, code := runs(t, binary, "explain", "--addr", p.admin, "--id", "x", "demo", "a=b"); code != exitUsage || !strings.Contains(out, "leave out demo a=b") {
+			t.Errorf("exit %d: %s", code, out)
+		}
 		out, _ := runs(t, binary, "check", "--addr", p.http, "--json", "--cost", "11", "demo", "client_id=mia")
 		id := regexp.MustCompile(`"id":"([0-9a-f]{16})"`).FindStringSubmatch(out)
 		if id == nil {

@@ -18,7 +18,8 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the daemon",
 		Long: `Run the daemon. When every door accepts, stdout says so once, and how to ask.
-Logs go to stderr. SIGTERM drains and exits 0; a second one ends it at once.
+Logs go to stderr. SIGTERM drains and exits 0; another one, half a second later
+or more, ends it at once.
 
 Rules are read again when their files change, or the daemon that they come
 from has others, and on SIGHUP. Bad, half-written or missing ones leave those
