@@ -111,7 +111,11 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 		return option, o, &URLError{fmt.Sprintf("%q is no scheme of Redis; write redis, rediss, redis+unix, redis+cluster or redis+sentinel", scheme)}
 	}
 	for _, host := range option.InitAddress {
-		if _, _, err := net.SplitHostPort(host); err != nil && scheme != "redis+unix" {
+		if scheme == "redis+unix" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(host)
+		if n, odd := strconv.ParseUint(port, 10, 16); err != nil || odd != nil || n == 0 {
 			return option, o, &URLError{fmt.Sprintf("%q is no host:port", host)}
 		}
 	}

@@ -229,6 +229,9 @@ func TestBadServers(t *testing.T) {
 func TestURLs(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"redis://localhost", "is no host:port"},
+		{"redis://localhost:65536", "is no host:port"},
+		{"redis://localhost:0", "is no host:port"},
+		{"redis+cluster://a:1,b:redis", "is no host:port"},
 		{"redis://h:1/x", "no number of a database"},
 		{"redis+sentinel://h:1", "name the master"},
 		{"mysql://h:1", "is no scheme of Redis"},
