@@ -26,6 +26,7 @@ func TestDoctor(t *testing.T) {
 		{"redis://:secret-wrong@" + guarded.Addr, exitFail, "user or password in the URL"},
 		{"redis://127.0.0.1:1", exitFail, "connection refused"},
 		{"redis://:secret-word@localhost", exitUsage, "is no host:port"},
+		{"redis+unix:///nobody/listens", exitFail, "no such file"},
 		{"memcached://" + cached.Addr, exitYes, " 0 items dropped before their time\n"},
 		{"memcached://" + cached.Addr + ",127.0.0.1:1", exitNo, "fault: 127.0.0.1:1: "},
 		{"memcached://127.0.0.1:1", exitFail, "is memcached running there?"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,8 +38,11 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
   weir explain --addr http://127.0.0.1:8082 --id 0f1e2d3c4b5a6978
   weir explain --addr https://weir.example:8082 --ca ca.pem --token-file token demo client_id=alice`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("id") && len(args) > 0 {
+				return fmt.Errorf("--id says which request it was; leave out %s", strings.Join(args, " "))
+			}
 			if cmd.Flags().Changed("id") {
-				return cobra.NoArgs(cmd, args)
+				return nil
 			}
 			return cobra.MinimumNArgs(2)(cmd, args)
 		},

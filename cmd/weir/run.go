@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -167,6 +168,9 @@ func codeOf(err error) int {
 	}
 	if _, ok := errors.AsType[*accesslog.InputError](err); ok {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok { // nobody listens at a socket's path
+		return exitFail
 	}
 	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped
 		return exitUsage
