@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/overload"
 )
 
@@ -18,7 +19,7 @@ import (
 // may, and handed on.
 func door(t *testing.T, most int, silent time.Duration) (l *bounded, accepted chan net.Conn) {
 	t.Helper()
-	s, err := openStorage(DefaultStore, nil)
+	s, err := openStorage(DefaultStore, guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

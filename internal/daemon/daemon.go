@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
@@ -43,6 +44,8 @@ type Daemon struct {
 	looking  sync.Mutex        // held to look at keys
 	traces   *tracing.Settings // nil: there are no traces
 	tracer   *tracing.Tracer   // likewise
+
+	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
 
 // New makes a daemon. It reads the rules, and opens nothing yet. It fails with
@@ -74,7 +77,7 @@ func New(c Config) (*Daemon, error) {
 // openParts makes the parts that others stand on: rules' source, store, limiter
 // and metrics.
 func (d *Daemon) openParts() (err error) {
-	if d.storage, err = openStorage(d.config.Store, d.storeChanged); err != nil {
+	if d.storage, err = openStorage(d.config.Store, guard.Options{Changed: d.storeChanged, Uncountable: d.uncountable}); err != nil {
 		return err
 	}
 	if s := d.storage.snapshots; s != nil && s.unread != nil {

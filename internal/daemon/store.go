@@ -27,6 +27,8 @@ const (
 	// is known when nobody calls; and firstEvery, how often at the start.
 	contactEvery = time.Second
 	firstEvery   = 20 * time.Millisecond
+	// uncountableEvery is how often the log says why keys can't be counted, at most.
+	uncountableEvery = time.Minute
 )
 
 // storage is where a daemon keeps its counts.
@@ -51,10 +53,9 @@ type remote struct {
 	meters  prometheus.Collector
 }
 
-// openStorage opens the store of a URL that was checked. changed is called when a
-// store outside of the process, or a server of it, goes away, with the reason, and
-// when it is back.
-func openStorage(url string, changed func(server string, away error)) (*storage, error) {
+// openStorage opens the store of a URL that was checked. told is who hears of a store
+// outside of the process.
+func openStorage(url string, told guard.Options) (*storage, error) {
 	scheme := schemeOf(url)
 	if file, err := snapshotFile(url); scheme == "memory" && (err != nil || file != "") {
 		return openSaved(file, err)
@@ -67,7 +68,7 @@ func openStorage(url string, changed func(server string, away error)) (*storage,
 	if err != nil {
 		return nil, err
 	}
-	g := guard.New(r.Store, guard.Options{Changed: changed})
+	g := guard.New(r.Store, told)
 	home := synced.New(g)
 	leave := r.close
 	r.close = func() error { return errors.Join(home.Close(), leave()) }
@@ -203,6 +204,16 @@ func (d *Daemon) storeChanged(server string, away error) {
 		return
 	}
 	log.Error("the store is away; the fallbacks of the rules decide", "error", away)
+}
+
+// uncountable logs why a key can't be counted, now and then: it says so at each ask.
+func (d *Daemon) uncountable(err error) {
+	now := time.Now().UnixNano()
+	last := d.uncountableSaid.Load()
+	if last != 0 && now-last < int64(uncountableEvery) || !d.uncountableSaid.CompareAndSwap(last, now) {
+		return
+	}
+	d.config.Log.Error("the store can't count a key; the fallback of its rule decides", "store", d.storage.scheme, "error", err)
 }
 
 // contact waits a little for a store outside of the process, so that a daemon

@@ -252,6 +252,35 @@ func TestStoreAway(t *testing.T) {
 	l.until(t, `msg="the store is away`) // nobody has called
 }
 
+// TestUncountable: a key that another program has written to is decided by its
+// fallback; the log says why, once, and a metric counts.
+func TestUncountable(t *testing.T) {
+	server := redistest.Start(t)
+	l, log := newLog()
+	r := start(t, Config{Store: "redis://" + server.Addr, Rules: rulesFile(t, fallbackRules), Log: log})
+	if status, body, _ := decided(t, r, "closed"); status != 200 || !strings.Contains(body, `"degraded":""`) {
+		t.Fatal(status, body)
+	}
+	const name = "weir:{d/closed:ann}#gcra"
+	if got := server.Ask(t, "DEL", name) + server.Ask(t, "RPUSH", name, "a list"); got != "11" {
+		t.Fatal(got)
+	}
+	for range 3 {
+		if status, _, body := asked(t, r, "/v1/check", "closed"); status != 503 || !strings.Contains(body, `"degraded":"closed"`) {
+			t.Error(status, body)
+		}
+	}
+	said := l.until(t, "level=ERROR", "can't count a key", "another program writes there")
+	if n := strings.Count(said, "can't count a key"); n != 1 || strings.Contains(said, "ann") {
+		t.Errorf("said %d times:\n%s", n, said)
+	}
+	for name, want := range map[string]string{"weir_store_uncountable_total ": "3", "weir_store_away ": "0"} {
+		if got := metric(t, r, name); got != want {
+			t.Errorf("%s%s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestUnfitRules: rules that the store can't keep do not come into force.
 func TestUnfitRules(t *testing.T) {
 	server := redistest.Start(t)

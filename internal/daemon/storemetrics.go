@@ -71,12 +71,13 @@ func newGuardMetrics(g *guard.Guard) prometheus.Collector {
 	fallbacks := desc("weir_store_fallback_decisions_total", "Limits decided without the store, by fallback.", "fallback")
 	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when they are asked for again.")
 	untold := desc("weir_store_untold_total", "Limits decided by fallbacks of which the store will not hear, because too many keys are owed.")
+	uncounted := desc("weir_store_uncountable_total", "Takes of keys that the store can't count, because another program has written there, or an item would be too large; the log says why.")
 	return readings(func() []reading {
 		s := g.Stats()
 		return []reading{
 			gauge(away, float64(s.Away)), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
 			counter(fallbacks, s.Local, "local"), counter(fallbacks, s.Open, "open"), counter(fallbacks, s.Closed, "closed"),
-			gauge(owed, float64(s.Owed)), counter(untold, s.Untold),
+			gauge(owed, float64(s.Owed)), counter(untold, s.Untold), counter(uncounted, s.Uncounted),
 		}
 	})
 }

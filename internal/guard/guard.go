@@ -34,6 +34,10 @@ type Options struct {
 	// why) and when it is back (away is nil), from the call that noticed. server is
 	// empty where the store is one.
 	Changed func(server string, away error)
+
+	// Uncountable is told why the store can't count a key that it was asked for,
+	// from the call that asked, each time. The store is there, and a fallback decides.
+	Uncountable func(err error)
 }
 
 // Guard is a weir.Store around another one. Its Take always decides: by the
@@ -48,6 +52,9 @@ type Guard struct {
 	shares  shares
 	owed    owed
 	counts  [3]atomic.Int64 // takes decided by fallbacks, by fallbackIndex
+
+	uncountable func(err error)
+	uncounted   atomic.Int64 // takes of keys that the store can't count
 }
 
 // New puts a guard around a store.
@@ -55,7 +62,10 @@ func New(store weir.Store, o Options) *Guard {
 	if o.Changed == nil {
 		o.Changed = func(string, error) {}
 	}
-	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys})}
+	if o.Uncountable == nil {
+		o.Uncountable = func(error) {}
+	}
+	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable}
 	g.home, _ = store.(homely)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
@@ -84,12 +94,13 @@ type Stats struct {
 	Local, Open, Closed int64         // limits decided by each fallback
 	Owed                int           // keys whose local use the store has yet to hear of
 	Untold              int64         // takes of keys that found no room among those
+	Uncounted           int64         // takes of keys that the store can't count
 }
 
 // Stats are the guard's counts.
 func (g *Guard) Stats() Stats {
 	all := Stats{
-		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(),
+		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(), Uncounted: g.uncounted.Load(),
 		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(),
 	}
 	for _, s := range g.servers {
@@ -167,7 +178,7 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 		go g.probe(context.WithoutCancel(ctx), s, t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
 		return weir.ErrAway
 	}
-	return s.wait(ctx, t, func(ctx context.Context) error {
+	err := s.wait(ctx, t, func(ctx context.Context) error {
 		if err := g.pay(ctx, asks); err != nil {
 			return err
 		}
@@ -176,6 +187,11 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 		}
 		return g.store.Take(ctx, asks, out)
 	})
+	if _, ok := errors.AsType[*record.CountError](err); ok {
+		g.uncounted.Add(1)
+		g.uncountable(err)
+	}
+	return err
 }
 
 // probe asks a server that is away whether it is back, at nobody's cost.
