@@ -47,9 +47,18 @@ func build(t *testing.T) string {
 
 func serve(t *testing.T, binary string, args ...string) *process {
 	t.Helper()
-	p := &process{stderr: new(bytes.Buffer), rest: make(chan string, 1)}
+	log := new(bytes.Buffer)
+	p := start(t, binary, log, args...)
+	p.stderr = log
+	return p
+}
+
+// start is serve with a place of its own for the log.
+func start(t *testing.T, binary string, log io.Writer, args ...string) *process {
+	t.Helper()
+	p := &process{rest: make(chan string, 1)}
 	p.Cmd = exec.CommandContext(t.Context(), binary, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
-	p.Stderr = p.stderr
+	p.Stderr = log
 	stdout, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +69,7 @@ func serve(t *testing.T, binary string, args ...string) *process {
 	r := bufio.NewReader(stdout)
 	ready, err := r.ReadString('\n')
 	if err != nil {
-		t.Fatal(errors.Join(err, p.Wait()), p.stderr)
+		t.Fatal(errors.Join(err, p.Wait()), log)
 	}
 	try, err := r.ReadString('\n')
 	if err != nil || !strings.HasPrefix(try, "try: curl ") {
@@ -230,13 +239,19 @@ func TestKilled(t *testing.T) {
 
 const demoCheck = `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"bob"}]}]}`
 
-// TestSIGHUP: it makes the daemon read its rules again, and ends nothing.
-func TestSIGHUP(t *testing.T) {
+// demoFile is a file of two rules, one of which demoCheck meets.
+func demoFile(t *testing.T) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte("domain: demo\ndescriptors:\n  - {key: client_id, limits: [9/day]}\n  - {key: b, limits: [1/s]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, build(t), "--rules", file)
+	return file
+}
+
+// TestSIGHUP: it makes the daemon read its rules again, and ends nothing.
+func TestSIGHUP(t *testing.T) {
+	p := serve(t, build(t), "--rules", demoFile(t))
 	for n := 1; n < 4; n++ { // that are not changed, so that nothing else reloads them
 		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
@@ -302,6 +317,27 @@ func signalTwice(t *testing.T, binary string) bool {
 		t.Errorf("%d, %v\n%s", answer.StatusCode, err, p.stderr)
 	}
 	return true
+}
+
+// TestLogReaderGone: a daemon outlives the program that its log is piped to.
+func TestLogReaderGone(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	p := start(t, build(t), w, "--rules", demoFile(t))
+	if err := errors.Join(r.Close(), p.Process.Signal(syscall.SIGHUP)); err != nil { // it logs that rules were loaded
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(body(t, "http://"+p.admin+"/metrics"), `weir_rules_reloads_total{result="loaded"} 1`); {
+		if time.Now().After(end) {
+			t.Fatal("nothing was reloaded")
+		}
+	}
+	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+		t.Error(err)
+	}
 }
 
 // status is that of the answer of a URL.

@@ -83,6 +83,7 @@ memory.`,
 			return err
 		}
 		tuneMemory(os.Getenv, c.Log)
+		signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
 		defer onHangup(d.Reload)()
 		return d.Run(cmd.Context())
 	})
