@@ -6,6 +6,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +176,7 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	case t == nil:
 		return weir.ErrAway
 	case t.probe:
-		go g.probe(context.WithoutCancel(ctx), s, t, weir.Ask{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true})
+		go g.probe(context.WithoutCancel(ctx), s, t, asks[0].State)
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, func(ctx context.Context) error {
@@ -194,16 +195,27 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	return err
 }
 
-// probe asks a server that is away whether it is back, at nobody's cost.
-func (g *Guard) probe(ctx context.Context, s *server, t *ticket, peek weir.Ask) {
-	one := []weir.Ask{peek}
-	_ = s.wait(ctx, t, func(ctx context.Context) error { // the breaker is told
-		if looker, ok := g.store.(weir.Looker); ok {
-			_, _, err := looker.Look(ctx, one)
-			return err
+// probeLimit is the limit of a count that is nobody's.
+var probeLimit = weir.MustParseLimit("1000000/s")
+
+// probe asks a server that is away whether it is back, by a charge to a count that
+// is kept with k and is nobody's. To read would not do: a server without memory, or
+// one that has become a replica, still answers that.
+func (g *Guard) probe(ctx context.Context, s *server, t *ticket, k weir.StateKey) error {
+	k.Rule = k.Placement() + "#probe of weir"
+	one := []weir.Ask{{State: k, Limit: probeLimit, Cost: 1}}
+	return s.wait(ctx, t, func(ctx context.Context) error { return g.store.Take(ctx, one, make([]weir.Decision, 1)) })
+}
+
+// keyOn is a key that the server has, if one of a thousand is there.
+func (g *Guard) keyOn(s *server) (k weir.StateKey) {
+	k.Rule = "probe"
+	for n := range 1000 {
+		if k.Key = strconv.Itoa(n); g.serverOf(k) == s {
+			break
 		}
-		return g.store.Take(ctx, one, make([]weir.Decision, 1))
-	})
+	}
+	return k
 }
 
 // Settle settles receipts where they were made. It is done when some of them were
@@ -281,13 +293,24 @@ func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, serv
 	for i, s := range g.servers {
 		all.Go(func() {
 			for range Enough {
-				if s.ask(ctx, func(ctx context.Context) error { return ping(ctx, i) }) == nil || s.breaker.isOpen() {
+				if g.contact(ctx, s, func(ctx context.Context) error { return ping(ctx, i) }) == nil || s.breaker.isOpen() {
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
+}
+
+func (g *Guard) contact(ctx context.Context, s *server, ping func(ctx context.Context) error) error {
+	t := s.enter()
+	switch {
+	case t == nil:
+		return weir.ErrAway
+	case t.probe:
+		return g.probe(ctx, s, t, g.keyOn(s))
+	}
+	return s.wait(ctx, t, ping)
 }
 
 // Look is the states of asks in the store. Of several servers it is the time of the

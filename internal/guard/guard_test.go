@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
@@ -464,4 +465,50 @@ func TestDenialsAtHomeTellNothing(t *testing.T) {
 	if d := take(t, g, denied); d.Outcome != weir.Denied || d.Degraded != "" || g.Stats().Away == 0 {
 		t.Errorf("%+v", d)
 	}
+}
+
+// unwritable is a store that reads and pings, and refuses to write, as Redis does
+// without memory or as a replica.
+type unwritable struct{ *remote }
+
+func (u unwritable) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if asks[0].Peek {
+		return u.Store.Take(ctx, asks, out)
+	}
+	return u.remote.Take(ctx, asks, out)
+}
+
+func (u unwritable) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
+	return u.Store.Look(ctx, asks)
+}
+
+// TestUnwritable: a store that only reads is away all the time, and not back with
+// each question whether it is.
+func TestUnwritable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := unwritable{newRemote()}
+		store.broken.Store(&errRefused)
+		var changes []string
+		g := guard.New(store, guard.Options{Changed: func(_ string, away error) { changes = append(changes, fmt.Sprint(away)) }})
+		for n := range 1000 {
+			if d := take(t, g, ask("1000000/s", "")); d.Degraded != weir.FallbackLocal {
+				t.Fatalf("%d: %+v", n, d)
+			}
+			if n%100 == 0 {
+				g.Contact(t.Context(), func(context.Context, int) error { return nil })
+			}
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]string{errRefused.Error()}, changes); diff != "" {
+			t.Error(diff)
+		}
+		store.broken.Store(nil)
+		time.Sleep(time.Second)
+		take(t, g, ask("1000000/s", "")) // tries
+		synctest.Wait()
+		if d := take(t, g, ask("1000000/s", "")); d.Degraded != "" || len(changes) != 2 {
+			t.Errorf("%+v, %q", d, changes)
+		}
+	})
 }
