@@ -54,6 +54,7 @@ type Guard struct {
 	owed    owed
 	counts  [3]atomic.Int64 // takes decided by fallbacks, by fallbackIndex
 
+	nobodys     *weir.Limit // of the counts that probes charge
 	uncountable func(err error)
 	uncounted   atomic.Int64 // takes of keys that the store can't count
 }
@@ -66,7 +67,7 @@ func New(store weir.Store, o Options) *Guard {
 	if o.Uncountable == nil {
 		o.Uncountable = func(error) {}
 	}
-	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable}
+	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
 	g.home, _ = store.(homely)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
@@ -176,7 +177,7 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	case t == nil:
 		return weir.ErrAway
 	case t.probe:
-		go g.probe(context.WithoutCancel(ctx), s, t, asks[0].State)
+		go func() { _ = g.probe(context.WithoutCancel(ctx), s, t, asks[0].State) }() // the breaker is told
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, func(ctx context.Context) error {
@@ -195,15 +196,12 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	return err
 }
 
-// probeLimit is the limit of a count that is nobody's.
-var probeLimit = weir.MustParseLimit("1000000/s")
-
 // probe asks a server that is away whether it is back, by a charge to a count that
 // is kept with k and is nobody's. To read would not do: a server without memory, or
 // one that has become a replica, still answers that.
 func (g *Guard) probe(ctx context.Context, s *server, t *ticket, k weir.StateKey) error {
 	k.Rule = k.Placement() + "#probe of weir"
-	one := []weir.Ask{{State: k, Limit: probeLimit, Cost: 1}}
+	one := []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}
 	return s.wait(ctx, t, func(ctx context.Context) error { return g.store.Take(ctx, one, make([]weir.Decision, 1)) })
 }
 

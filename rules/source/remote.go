@@ -110,8 +110,8 @@ func (r *remote) read(ctx context.Context) (*rules.Set, error) {
 	}
 	set, noCopy := rules.ParseExport(r.name, text)
 	if noCopy != nil {
-		// Not %w: who looks for a *rules.Error in it means the daemon's rules.
-		return nil, errors.Join(err, fmt.Errorf("last good copy, %s: %v", r.cache, noCopy))
+		// Not wrapped: who looks for a *rules.Error in it means the daemon's rules.
+		return nil, errors.Join(err, fmt.Errorf("last good copy, %s: %s", r.cache, noCopy.Error()))
 	}
 	r.last, r.kept = answer{set: set}, saying(set, nil)
 	return set, err
