@@ -173,9 +173,16 @@ func (s *Source) trusts(a netip.Addr) bool {
 // peer is the other end of the connection, and its text where that is plain:
 // to take a part of a string costs nothing, a new one does.
 func peer(r *http.Request) (a netip.Addr, text string) {
-	if i := strings.LastIndexByte(r.RemoteAddr, ':'); i > 0 && r.RemoteAddr[0] != '[' {
+	i := strings.LastIndexByte(r.RemoteAddr, ':')
+	switch {
+	case i <= 0:
+	case r.RemoteAddr[0] != '[':
 		if a, err := netip.ParseAddr(r.RemoteAddr[:i]); err == nil && a.Is4() {
 			return a, r.RemoteAddr[:i]
+		}
+	case r.RemoteAddr[i-1] == ']':
+		if a, err := netip.ParseAddr(r.RemoteAddr[1 : i-1]); err == nil {
+			return plain(a), ""
 		}
 	}
 	return hop(r.RemoteAddr), ""
@@ -224,10 +231,44 @@ func network(a netip.Addr, bits int) (string, error) {
 	if a.Is4() {
 		return a.String(), nil
 	}
+	if bits == defaultIPv6 {
+		return network64(a), nil
+	}
 	p, err := a.Prefix(bits)
 	if err != nil {
 		return "", err
 	}
 	var room [48]byte
 	return string(p.AppendTo(room[:0])), nil
+}
+
+// network64 is the text of the /64 of an IPv6 address as netip.Prefix writes it, in
+// two thirds of the time: the second half is the longest run of zeros, with what is
+// before it, so the text has only to end early.
+func network64(a netip.Addr) string {
+	const hex = "0123456789abcdef"
+	b := a.As16()
+	groups := 4
+	for groups > 0 && b[2*groups-2]|b[2*groups-1] == 0 {
+		groups--
+	}
+	var room [len("ffff:ffff:ffff:ffff::/64")]byte
+	text := room[:0]
+	for i := range groups {
+		if i > 0 {
+			text = append(text, ':')
+		}
+		high, low := b[2*i], b[2*i+1]
+		if high > 0xf {
+			text = append(text, hex[high>>4])
+		}
+		if high > 0 {
+			text = append(text, hex[high&0xf])
+		}
+		if high > 0 || low > 0xf {
+			text = append(text, hex[low>>4])
+		}
+		text = append(text, hex[low&0xf])
+	}
+	return string(append(text, "::/64"...))
 }

@@ -115,6 +115,25 @@ func TestA3RotatingWithinANetwork(t *testing.T) {
 	}
 }
 
+// TestNetworkText: the key of a /64 is the text that netip.Prefix has for it, so that
+// counts stay where they were.
+func TestNetworkText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b [16]byte
+		for i := range b {
+			b[i] = rapid.SampledFrom([]byte{0, 0, 0, 1, 0x0f, 0x10, 0xab, 0xff}).Draw(t, "byte")
+		}
+		a := netip.AddrFrom16(b)
+		if a.Is4In6() {
+			return
+		}
+		got, err := network(a, defaultIPv6)
+		if want := netip.PrefixFrom(a, 64).Masked().String(); got != want || err != nil {
+			t.Errorf("%v: %s, %v, want %s", a, got, err, want)
+		}
+	})
+}
+
 // TestA10PortsAndNobody: a port is no part of a client, and nobody is nobody.
 func TestA10PortsAndNobody(t *testing.T) {
 	one := address(t, Source{Hops: 1})

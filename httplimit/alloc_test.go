@@ -38,13 +38,25 @@ func TestAllocates(t *testing.T) {
 }
 
 func BenchmarkMiddleware(b *testing.B) {
-	h := middlewareOf(b, []Rule{{Name: "api", Limit: weir.MustParseLimit("1000000000/s"), Key: Peer}}, Options{})(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r := from("192.0.2.1:1234")
-	w := &nowhere{http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.header)
-		h.ServeHTTP(w, r)
+	one := []Rule{{Name: "api", Limit: weir.MustParseLimit("1000000000/s"), Key: Peer}}
+	two := append(one, Rule{Name: "day", Limit: weir.MustParseLimit("1000000000/day fixed-window"), Key: Peer})
+	for _, c := range []struct {
+		name, peer string
+		rules      []Rule
+	}{
+		{"IPv4", "192.0.2.1:1234", one},
+		{"IPv6", "[2001:db8:1:2:3:4:5:6]:1234", one},
+		{"two", "192.0.2.1:1234", two},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			h := middlewareOf(b, c.rules, Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			r := from(c.peer)
+			w := &nowhere{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+		})
 	}
 }
