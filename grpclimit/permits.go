@@ -45,6 +45,8 @@ func (s *Server) hold(receipts []*weir.Receipt) *permits {
 	if len(p.receipts) == 0 {
 		return nil
 	}
+	p.mu.Lock() // the timer may be faster than its being noted
+	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(p.every, p.renew)
 	return p
 }
