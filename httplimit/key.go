@@ -28,7 +28,8 @@ var (
 func Everyone(*http.Request) (string, error) { return "", nil }
 
 // Header is the value of a header, as X-Api-Key. A request that has it twice is
-// refused: the handler may read the one that was not counted.
+// refused: the handler may read the one that was not counted. Host is none of the
+// headers of net/http: take a function that returns Request.Host.
 func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
