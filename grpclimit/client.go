@@ -24,7 +24,7 @@ var ErrQueueFull = pacing.ErrQueueFull
 type ClientOptions struct {
 	// Limiter is a limit to keep, whatever the server says; nil is none. It is asked
 	// about the key of each call, each time that it is sent. Permits are given back
-	// when the call has ended.
+	// when the call has ended, or by the limit's ttl before: they are not renewed.
 	Limiter *weir.Limiter
 	// Key names the limit of the server that a call counts against: what is learned
 	// from an answer is for all calls of the same key. Nil is the target of the

@@ -21,7 +21,8 @@ type TransportOptions struct {
 	Base http.RoundTripper
 	// Limiter is a limit to keep, whatever the server says; nil is none. It is
 	// asked about the key of each request, each time that it is sent. Permits are
-	// given back when the body of the response is closed or read to its end.
+	// given back when the body of the response is closed or read to its end, or by
+	// the limit's ttl before: a Transport does not renew them.
 	Limiter *weir.Limiter
 	// Key names the limit of the server that a request counts against: what is
 	// learned from an answer is for all requests of the same key. nil is scheme and
@@ -40,7 +41,8 @@ type TransportOptions struct {
 	MaxWaiting int
 	// MaxWait is how long a request waits in all, over its tries; 0 is a minute. A
 	// server that says to come back later than that is taken at its word by handing
-	// its answer on as it is; no request is held for it.
+	// its answer on as it is; no request is held for it, and one a second goes until
+	// one passes.
 	MaxWait time.Duration
 	// MaxTries is how often a request is sent at most; 0 is 4, 1 is never again.
 	MaxTries int
@@ -160,7 +162,11 @@ func (t *Transport) try(call *pacing.Call, req *http.Request) (resp *http.Respon
 			call.Lost()
 		}
 	}()
-	return t.options.Base.RoundTrip(req)
+	resp, err = t.options.Base.RoundTrip(req)
+	if resp != nil && resp.Body == nil {
+		resp.Body = http.NoBody // http.Client lets those that are made up leave it out
+	}
+	return resp, err
 }
 
 // CloseIdleConnections closes those of Base, if it can. http.Client calls it.

@@ -384,10 +384,43 @@ func TestTransportHandsOnWhatComesTooLate(t *testing.T) {
 				if c.patience < time.Minute {
 					return
 				}
-				if code, err := send(ctx, tr); code != 200 || err != nil || time.Since(began) > 0 {
+				if code, err := send(ctx, tr); code != 200 || err != nil || time.Since(began) > time.Second {
 					t.Errorf("then %d, %v after %v", code, err, time.Since(began))
 				}
 			})
+		})
+	}
+}
+
+// TestTransportAsksSeldomWhatRefusesForLong: a server that refuses for an hour is not
+// asked as fast as it answers, and the first answer that passes ends that.
+func TestTransportAsksSeldomWhatRefusesForLong(t *testing.T) {
+	for _, answer := range []*reply{
+		says(403, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"),
+		says(429, "Retry-After", "3600"),
+		says(503, "Retry-After", "3600"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(func(n int, _ *http.Request) *reply {
+				if n >= 60 {
+					return says(200)
+				}
+				return answer
+			})
+			tr := transport(t, s, httplimit.TransportOptions{})
+			began := time.Now()
+			for range 60 {
+				if code, err := send(t.Context(), tr); code == 200 || err != nil {
+					t.Fatal(code, err)
+				}
+			}
+			within(t, "60 that are refused", time.Since(began), 59*time.Second, 59*time.Second)
+			for range 100 {
+				if code, err := send(t.Context(), tr); code != 200 || err != nil {
+					t.Fatal(code, err)
+				}
+			}
+			within(t, "with 100 that are not", time.Since(began), time.Minute, time.Minute)
 		})
 	}
 }
@@ -824,6 +857,26 @@ func (d *drip) Close() error {
 	}
 	return nil
 }
+
+// TestTransportNoBody: what http.Client takes from a RoundTripper, it takes from one
+// that is around it: an answer without a body, refused and not.
+func TestTransportNoBody(t *testing.T) {
+	status := http.StatusTooManyRequests
+	tr, err := httplimit.NewTransport(httplimit.TransportOptions{Base: roundTripper(func(*http.Request) (*http.Response, error) {
+		defer func() { status = http.StatusOK }()
+		return &http.Response{StatusCode: status}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, err := send(t.Context(), tr); code != http.StatusOK || err != nil {
+		t.Error(code, err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // TestTransportInAClient: http.Client sees errors, timeouts and redirects as with
 // any transport.

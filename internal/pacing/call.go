@@ -203,10 +203,14 @@ func (c *Call) heard(ctx context.Context, now time.Time, r *Reply) bool {
 		after = r.After
 	}
 	back := now.Add(l.options.Backoff.Delay(c.tries-1, after, rand.Uint64()))
-	if (told || after > 0) && after <= l.options.MaxWait {
+	switch {
+	case !told && after == 0:
+		l.wakeFirst(now)
+	case after <= l.options.MaxWait:
 		l.known.holdUntil(back)
 		l.wakeAll()
-	} else {
+	default:
+		l.known.doubt(now, l.options.MaxWait)
 		l.wakeFirst(now)
 	}
 	return r.Denied && r.Replay && c.again(ctx, now, back)

@@ -111,6 +111,12 @@ func (k *known) holdUntil(t time.Time) {
 	}
 }
 
+// doubt is for a server that asks for longer than is believed. One call goes each
+// second and hears whether that was meant for all; the first that passes lifts it.
+func (k *known) doubt(now time.Time, most time.Duration) {
+	k.left, k.pace, k.fresh = min(k.left, 0), max(k.pace, ask), later(k.fresh, now.Add(most))
+}
+
 // exhausted is how long the server lets nothing pass, by its quotas; 0 is not told.
 func exhausted(quotas []Quota) time.Duration {
 	var longest time.Duration
