@@ -70,8 +70,8 @@ func Peer(r *http.Request) (string, error) {
 }
 
 // Address is the address of a client as s finds it: an IPv4 address, however it
-// is written, or the network of an IPv6 address. A request has none when
-// it comes by a unix socket and no header tells one.
+// is written, or the network of an IPv6 address. A request that comes by a unix
+// socket has one only by Source.Hops, from a header that tells it.
 func Address(s Source) (Key, error) {
 	if err := s.check(); err != nil {
 		return nil, err
