@@ -102,8 +102,8 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 }
 
 // RoundTrip sends req when its turn comes, and again as the type says. It fails
-// with ErrQueueFull, a *weir.DeniedError, the cause of its context's end, or as
-// Base does.
+// with ErrQueueFull, a *weir.DeniedError, the cause of its context's end, as the
+// store of Limiter does, which is never passed over, or as Base does.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	call := t.table.Begin(t.options.Key(req))
