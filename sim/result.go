@@ -80,7 +80,8 @@ type Figures struct {
 	LongestWait time.Duration
 
 	// PeakLoad is the most events of all clients together that went in a LoadStep,
-	// a sixtieth of the period, and MeanLoad how many did on average.
+	// a sixtieth of the period, and MeanLoad how many did on average, until nobody
+	// asks any more and the last has gone.
 	LoadStep time.Duration
 	PeakLoad int64
 	MeanLoad Millionths

@@ -200,8 +200,8 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	for _, x := range t.went {
 		gone += max(x, 0)
 	}
-	steps := (t.end-t.start-1)/t.loadStep + 1
-	f.MeanLoad = share(gone, int64(steps))
+	steps := max(int64((t.end-t.start-1)/t.loadStep), t.loadAt) + 1 // what is in line goes when nobody asks any more
+	f.MeanLoad = share(gone, steps)
 	f.Starved = t.starved()
 	f.Jain = jain(t.went)
 	return f, t.series
