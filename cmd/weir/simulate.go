@@ -69,6 +69,9 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 	f.BoolVar(&s.series, "series", false, "with --json: also what happened in each step")
 	s.showing.flags(f)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		if err := fitting(cmd.Flags()); err != nil {
+			return err
+		}
 		bar, done := progress(cmd.ErrOrStderr(), "simulate", progressbar.OptionShowBytes(false))
 		defer done()
 		result, err := s.run(cmd.Context(), cmd.InOrStdin(), bar)
@@ -86,9 +89,23 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 		}
 		return s.showing.show(cmd, result)
 	})
-	cmd.MarkFlagsMutuallyExclusive("workload", "log")
 	cmd.AddCommand(adversaryCommand(), gridCommand(), workloadsCommand())
 	return cmd
+}
+
+// fitting refuses flags that the others make meaningless.
+func fitting(f *pflag.FlagSet) error {
+	switch {
+	case f.Changed("log") && f.Changed("workload"):
+		return usagef("--log and --workload: take one of them, the requests of a log or made-up traffic")
+	case f.Changed("log"):
+		return nil
+	case f.Changed("by"):
+		return usagef("--by is for --log; made-up traffic has clients=N in --workload")
+	case f.Changed("format"):
+		return usagef("--format is for --log; add --log FILE")
+	}
+	return nil
 }
 
 func limitFlags(f *pflag.FlagSet, s *simulation) {

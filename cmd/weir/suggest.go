@@ -27,7 +27,7 @@ compressed by gzip or zstd. docs/replay.md tells more.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Log, "log", "", "access log `FILE`")
 	f.StringVar(&by, "by", "remote_address", "`FIELDS` that make a client, joined by commas: of remote_address, method, path, host, user, status, user_agent, referer")
-	f.StringVar(&per, "per", "min", "suggest limits per s, min or h")
+	f.StringVar(&per, "per", "min", "suggest limits per `UNIT`: s, min or h")
 	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
 	f.BoolVar(&asJSON, "json", false, "print JSON, a line for each limit, one for the rule file and one for the log")
 	if err := cmd.MarkFlagRequired("log"); err != nil {
