@@ -2,7 +2,6 @@ package weir
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -100,39 +99,46 @@ func spelled(unit string) string {
 	return unit
 }
 
-// inUnits is d as so many of its largest exact unit.
-func inUnits(d time.Duration) (n int64, unit string) {
-	text := printPeriod(d, 7*24*time.Hour)
-	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
-	n, err := strconv.ParseInt(text[:digits], 10, 64)
-	if err != nil {
-		n = 1
+// inUnits is d as so many of its largest exact unit; below a minute with decimals,
+// where that reads better: 1.5 seconds, and not 1500 milliseconds.
+func inUnits(d time.Duration) (n, unit string) {
+	switch {
+	case d > time.Second && d < time.Minute && d%time.Second != 0:
+		return strings.TrimRight(fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second), "0"), "second"
+	case d > time.Millisecond && d < time.Second && d%time.Millisecond != 0:
+		return strings.TrimRight(fmt.Sprintf("%d.%06d", d/time.Millisecond, d%time.Millisecond), "0"), "millisecond"
 	}
-	return n, spelled(text[digits:])
+	text := printPeriod(d, 7*24*time.Hour)
+	unit = strings.TrimLeft(text, "0123456789")
+	n = strings.TrimSuffix(text, unit)
+	if n == "" {
+		n = "1"
+	}
+	return n, spelled(unit)
 }
 
 // spell is d as "10 seconds".
 func spell(d time.Duration) string {
 	n, unit := inUnits(d)
-	if n == 1 {
+	if n == "1" {
 		return "1 " + unit
 	}
-	return fmt.Sprintf("%d %ss", n, unit)
+	return n + " " + unit + "s"
 }
 
 // stretch is d as what follows "any": "second", or "15 minutes".
 func stretch(d time.Duration) string {
 	n, unit := inUnits(d)
-	if n == 1 {
+	if n == "1" {
 		return unit
 	}
-	return fmt.Sprintf("%d %ss", n, unit)
+	return n + " " + unit + "s"
 }
 
 // every is d as what follows a count: "a second", or "every 15 minutes".
 func every(d time.Duration) string {
 	switch n, unit := inUnits(d); {
-	case n > 1:
+	case n != "1":
 		return "every " + spell(d)
 	case unit == "hour":
 		return "an hour"
