@@ -37,7 +37,7 @@ var designs = [...]struct {
 	{"Weir with a Redis", (*Need).redis},
 	{"Weir with a Redis Cluster", (*Need).cluster},
 	{"Weir with memcached", (*Need).memcached},
-	{"Weir in each region, with its part of the limit", (*Need).divided},
+	{"Weir in each region, with a count of its own", (*Need).eachRegion},
 }
 
 // Advise judges all designs, in the order of their simplicity: the first that
@@ -206,24 +206,30 @@ func (n *Need) memcached() Verdict {
 	return yes(Memcached, "weir serve --store memcached://HOST:PORT", "where it runs already: by the clocks of the nodes; what it forgets when it is full or restarts may pass once more")
 }
 
-func (n *Need) divided() Verdict {
-	count := n.Limit.Spec().Count
-	switch {
-	case n.Regions == 1:
+func (n *Need) eachRegion() Verdict {
+	if n.Regions == 1 {
 		return no("there is one region")
-	case count < n.Regions:
-		return no("%d events can't be divided among %d regions", count, n.Regions)
 	}
-	why := fmt.Sprintf("counts are not shared between regions. With 1/%d of the limit in each, never more than all of it passes; who asks in one region only gets no more than its part", n.Regions)
+	var why string
+	limit := "the limit divided by hand"
+	switch more := 100 * (n.Regions - 1); {
+	case n.Tolerance >= more:
+		why = fmt.Sprintf("counts are not shared between regions. You allow %d %% more, and the whole limit in each of %d makes at most %d %%", n.Tolerance, n.Regions, more)
+		limit = "the whole limit"
+	case n.Limit.Spec().Count < n.Regions:
+		return no("%d events can't be divided among %d regions", n.Limit.Spec().Count, n.Regions)
+	default:
+		why = fmt.Sprintf("counts are not shared between regions. With 1/%d of the limit in each, never more than all of it passes; who asks in one region only gets no more than its part", n.Regions)
+	}
 	if n.Nodes <= n.Regions {
-		return yes(Memory, "weir serve in each region, and the limit divided by hand", why)
+		return yes(Memory, "weir serve in each region, and "+limit, why)
 	}
 	z, err := n.Of(Redis, 0)
 	switch {
 	case err != nil:
 		return no("%v", err)
 	case z.tooMuch() != "":
-		return yes(Cluster, "a Redis Cluster in each region, and the limit divided by hand", why)
+		return yes(Cluster, "a Redis Cluster in each region, and "+limit, why)
 	}
-	return yes(Redis, "a Redis in each region, and the limit divided by hand", why)
+	return yes(Redis, "a Redis in each region, and "+limit, why)
 }

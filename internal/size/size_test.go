@@ -116,9 +116,10 @@ func TestAdvice(t *testing.T) {
 		{"too many keys for one server", "100/min", 1000 * m, k, 3, 1, 1, 0, "Weir with a Redis Cluster", ""},
 		{"rough is enough", "100/min", m, k, 3, 1, 1, 200, "Weir in memory on each node, each with the whole limit", "Weir with a Redis, Weir with a Redis Cluster, Weir with memcached"},
 		{"logs are not for memcached", "100/min sliding-log", m, k, 3, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster"},
-		{"regions", "100/min", m, k, 6, 1, 3, 0, "Weir in each region, with its part of the limit", ""},
-		{"regions, rough is enough", "100/min", m, k, 3, 1, 3, 200, "Weir in memory on each node, each with the whole limit", "Weir in each region, with its part of the limit"},
+		{"regions", "100/min", m, k, 6, 1, 3, 0, "Weir in each region, with a count of its own", ""},
+		{"regions, rough is enough", "100/min", m, k, 3, 1, 3, 200, "Weir in memory on each node, each with the whole limit", "Weir in each region, with a count of its own"},
 		{"what can't be divided", "2/min", m, k, 3, 1, 3, 0, "", ""},
+		{"and need not be", "2/min", m, k, 6, 1, 3, 200, "Weir in each region, with a count of its own", ""},
 		{"warm-up on several nodes", "100/min warm-up 10s", m, k, 3, 1, 1, 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
