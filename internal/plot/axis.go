@@ -234,12 +234,12 @@ func inUnit(v, step int64) string {
 // count is v with commas for thousands, or short where that is exact: 20k, 1.5M.
 func count(v int64) string {
 	const thousand, million, billion = 1e3, 1e6, 1e9
-	switch {
-	case v >= billion && v%(billion/10) == 0:
+	switch size := max(v, -v); {
+	case size >= billion && v%(billion/10) == 0:
 		return decimal(v, billion) + "G"
-	case v >= million && v%(million/10) == 0:
+	case size >= million && v%(million/10) == 0:
 		return decimal(v, million) + "M"
-	case v >= 10*thousand && v%thousand == 0:
+	case size >= 10*thousand && v%thousand == 0:
 		return strconv.FormatInt(v/thousand, 10) + "k"
 	}
 	text := strconv.FormatInt(v, 10)

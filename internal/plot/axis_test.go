@@ -41,6 +41,17 @@ func TestTicks(t *testing.T) {
 }
 
 // TestScale: values keep their order, all lie within, and ticks have room.
+func TestCount(t *testing.T) {
+	for v, want := range map[int64]string{
+		0: "0", 999: "999", 5_000: "5,000", 10_000: "10k", 12_345: "12,345", 1_500_000: "1.5M", 2e9: "2G",
+		-999: "-999", -5_000: "-5,000", -10_000: "-10k", -12_345: "-12,345", -1_500_000: "-1.5M", -2e9: "-2G",
+	} {
+		if got := count(v); got != want {
+			t.Errorf("%d: %s, want %s", v, got, want)
+		}
+	}
+}
+
 func TestScale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Axis{
