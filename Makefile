@@ -124,5 +124,10 @@ bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 m
 bench-simulate: ## Measure the simulator: 1 million requests on each algorithm, 10 million through all; 1 minute
 	$(GO) test ./sim -run '^$$' -bench 'Algorithms|TenMillion' -benchtime 1x -cpu 1
 
+.PHONY: simulate-cluster
+FOR ?= 1m
+simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m); FOR=8h the night through
+	$(GO) test ./internal/sharing/sharingtest -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
+
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
 	$(GO) test ./internal/guard -run TestOutage -count 1 -v -outage

@@ -170,7 +170,7 @@ func TestDeciding(t *testing.T) {
 // of these packages has a type that could round.
 func TestNoFloat(t *testing.T) {
 	packages := load(t)
-	for _, name := range []string{"weir", "weir/memstore", "weir/sim"} {
+	for _, name := range []string{"weir", "weir/memstore", "weir/sim", "weir/internal/sharing"} {
 		p := packages.find(t, name)
 		for e, tv := range p.check(t).Types {
 			if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&(types.IsFloat|types.IsComplex) != 0 {

@@ -1,0 +1,186 @@
+package sharing
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// holder is what a node keeps of a key that it is asked about: its lease, its ask
+// under way, and the requests that wait for it.
+type holder struct {
+	state weir.StateKey
+	limit *weir.Limit
+	owner string
+	pace  int64
+
+	incarnation uint64  // of this node
+	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
+
+	epoch          uint64
+	lease          uint64
+	granted, spent int64 // since the lease began
+	expires        weir.Instant
+
+	asked   uint64 // the last ask
+	asking  bool
+	pending Message
+	first   weir.Instant // when the ask was first sent
+	again   weir.Instant // when it is to be sent again
+	denied  weir.Instant // until then asking is of no use
+
+	demand  meter
+	used    weir.Instant // last
+	waiting []waiting
+	due     weir.Instant // when tick has something to do; 0: never
+	timed   weir.Instant // when the earliest timer for it is; 0: there is none
+}
+
+type waiting struct {
+	id    uint64
+	cost  int64
+	since weir.Instant
+}
+
+func (h *holder) left(now weir.Instant) int64 {
+	if now >= h.expires {
+		return 0
+	}
+	return h.granted - h.spent
+}
+
+// take decides about a request, or lets it wait for the owner.
+func (h *holder) take(now weir.Instant, id uint64, cost int64, fx *Effects) {
+	h.demand.count(now, cost)
+	h.used = now
+	switch left := h.left(now); {
+	case left >= cost && len(h.waiting) == 0:
+		h.spent += cost
+		fx.answer(id, true, 0)
+		if (left-cost)*4 < h.demand.events(now) && h.leases(now) {
+			h.ask(now, fx)
+		}
+	case now < h.denied:
+		fx.answer(id, false, (h.denied - now).Duration())
+	case len(h.waiting) >= MaxWaiting:
+		fx.answer(id, false, Retry)
+	default:
+		h.waiting = append(h.waiting, waiting{id, cost, now})
+		h.ask(now, fx)
+	}
+}
+
+// leases is whether asking for each request would cost more than AskBudget: an ask
+// and an answer for each that passes.
+func (h *holder) leases(now weir.Instant) bool {
+	return 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget
+}
+
+// ask asks the owner, if it is not asked already and would not deny.
+func (h *holder) ask(now weir.Instant, fx *Effects) {
+	if h.asking || now < h.denied {
+		return
+	}
+	least, want := int64(1), int64(0)
+	for i, w := range h.waiting {
+		if i == 0 {
+			least = w.cost
+		}
+		want += w.cost
+	}
+	demand := h.demand.events(now)
+	if h.leases(now) {
+		want = max(want, demand-h.left(now))
+	}
+	*h.asks++
+	h.asked = *h.asks
+	h.pending = h.message(Ask, now)
+	h.pending.ID = h.asked
+	h.pending.Least, h.pending.Want, h.pending.Demand = least, min(max(want, least), weir.MaxCount), demand
+	h.asking, h.first = true, now
+	h.send(now, fx)
+}
+
+func (h *holder) send(now weir.Instant, fx *Effects) {
+	h.again = now + micros(Retry)
+	h.due = h.again
+	fx.send(h.owner, h.pending)
+}
+
+// message is a message that reports. A lease whose time is over is closed by it.
+func (h *holder) message(kind Kind, now weir.Instant) Message {
+	m := Message{Kind: kind, State: h.state, Incarnation: h.incarnation, Epoch: h.epoch, Lease: h.lease, Spent: h.spent}
+	if kind == Release || now >= h.expires {
+		m.Closed = true
+		h.lease, h.granted, h.spent = 0, 0, 0
+	}
+	return m
+}
+
+// receive hears the owner's answer. One of an owner before the last heard of, or to
+// another ask than the one under way, is of no use.
+func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
+	if !h.asking || m.ID != h.asked || m.Epoch < h.epoch {
+		return
+	}
+	h.asking = false
+	if m.Epoch != h.epoch || m.Lease != h.lease {
+		h.epoch, h.lease, h.spent = m.Epoch, m.Lease, 0
+	}
+	h.granted = m.Granted
+	h.expires = h.first + micros(m.Life)
+	h.denied = now + micros(min(m.Wait, MaxDeny))
+	h.due = now + micros(Idle)
+	for i, w := range h.waiting {
+		if h.left(now) < w.cost {
+			h.deny(now, i, fx)
+			return
+		}
+		h.spent += w.cost
+		fx.answer(w.id, true, 0)
+	}
+	h.waiting = h.waiting[:0]
+}
+
+// deny denies the requests that wait, from the i-th.
+func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
+	for _, w := range h.waiting[i:] {
+		fx.answer(w.id, false, max((h.denied-now).Duration(), time.Millisecond))
+	}
+	h.waiting = h.waiting[:0]
+}
+
+// tick does what is due.
+func (h *holder) tick(now weir.Instant, fx *Effects) {
+	switch {
+	case h.asking && now >= h.first+micros(Life)/2:
+		h.asking = false
+		h.denied = now
+		h.deny(now, 0, fx)
+		h.due = now + micros(Idle)
+	case h.asking:
+		h.forget(now, fx)
+		h.send(now, fx)
+	case now < h.used+micros(Idle):
+		h.due = h.used + micros(Idle)
+	default:
+		h.due = 0
+		if h.lease != 0 {
+			fx.send(h.owner, h.message(Release, now))
+		}
+	}
+}
+
+// forget denies the requests that have waited too long.
+func (h *holder) forget(now weir.Instant, fx *Effects) {
+	n := 0
+	for n < len(h.waiting) && now-h.waiting[n].since >= micros(Patience) {
+		fx.answer(h.waiting[n].id, false, Retry)
+		n++
+	}
+	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]
+}
+
+func (h *holder) idle(now weir.Instant) bool {
+	return !h.asking && len(h.waiting) == 0 && h.lease == 0 && now >= h.denied
+}

@@ -1,0 +1,210 @@
+package sharing
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// ledger is what the owner of a key keeps of it.
+//
+// An event is charged to the state when its node has reported that it passed. Until
+// then it is outstanding, and the owner sets aside no more than what the state has
+// left beside all that is outstanding. So at any time, what was charged and what
+// nodes may still let pass fit into the limit together.
+type ledger struct {
+	limit   *weir.Limit
+	state   weir.State
+	holders []account // one for each member
+	turn    weir.Instant
+}
+
+// account is the lease of one node, as the owner sees it.
+type account struct {
+	incarnation uint64
+	lease       uint64 // 0: none
+	granted     int64  // set aside under this lease, since it began
+	spent       int64  // of these, reported as passed
+	expires     weir.Instant
+	asked       weir.Instant
+	demand      int64
+	answered    Message // the answer to the last ask, for when it is asked again
+}
+
+// newLedger is a ledger of a key that nothing is known of. What was let pass before
+// this owner began is not known either, so all of the limit is in use then.
+func newLedger(l *weir.Limit, began weir.Instant, members int) *ledger {
+	all, _ := l.Standing(nil, began)
+	g := &ledger{limit: l, holders: make([]account, members)}
+	g.charge(began, all)
+	return g
+}
+
+// charge counts events that have passed.
+func (g *ledger) charge(now weir.Instant, events int64) {
+	if events <= 0 {
+		return
+	}
+	asks := [1]weir.Ask{{Limit: g.limit, Cost: events, After: true}}
+	out := [1]weir.Decision{g.limit.Decide(g.state, now, &asks[0])}
+	weir.Resolve(asks[:], out[:])
+	g.state = g.limit.Commit(g.state, now, &asks[0], &out[0])
+}
+
+// outstanding is how many events nodes may still let pass, or have and not said so.
+func (g *ledger) outstanding() int64 {
+	sum := int64(0)
+	for i := range g.holders {
+		sum += g.holders[i].granted - g.holders[i].spent
+	}
+	return sum
+}
+
+// expire burns the leases whose time is over: what their nodes have not reported
+// counts as passed.
+func (g *ledger) expire(now weir.Instant) {
+	for i := range g.holders {
+		if a := &g.holders[i]; a.lease != 0 && now >= a.expires {
+			g.burn(now, a)
+		}
+	}
+}
+
+func (g *ledger) burn(now weir.Instant, a *account) {
+	g.charge(now, a.granted-a.spent)
+	a.close()
+}
+
+func (a *account) close() { a.lease, a.granted, a.spent = 0, 0, 0 }
+
+// report hears what a node has done with its lease. Counts are since the lease
+// began, so that reports may be lost, doubled and in any order.
+func (g *ledger) report(now weir.Instant, from int, m *Message) {
+	a := &g.holders[from]
+	if m.Lease == 0 || m.Lease != a.lease {
+		return
+	}
+	if spent := min(m.Spent, a.granted); spent > a.spent {
+		g.charge(now, spent-a.spent)
+		a.spent = spent
+	}
+	if m.Closed {
+		a.close()
+	}
+}
+
+// ask answers a node that wants events. next is the number of a lease that was
+// never used before. ok is false for asks that nobody waits for any more.
+func (g *ledger) ask(now weir.Instant, from int, m *Message, next uint64) (answer Message, ok bool) {
+	g.expire(now)
+	a := &g.holders[from]
+	switch {
+	case m.Incarnation < a.incarnation:
+		return Message{}, false
+	case m.Incarnation > a.incarnation:
+		g.burn(now, a) // by a process that is gone
+		*a = account{incarnation: m.Incarnation}
+	}
+	g.report(now, from, m)
+	switch {
+	case m.ID < a.answered.ID:
+		return Message{}, false
+	case m.ID == a.answered.ID:
+		return a.answered, true
+	}
+	if m.Lease != a.lease { // which its node doesn't know, or has let go
+		g.burn(now, a)
+	}
+	a.asked, a.demand = now, max(m.Demand, 1)
+	granted, wait := g.grant(now, a, m.Least, m.Want)
+	if a.lease == 0 && granted > 0 {
+		a.lease = next
+	}
+	a.granted += granted
+	a.expires = now + micros(Life+Margin)
+	a.answered = Message{
+		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
+		Lease: a.lease, Granted: a.granted, Life: Life, Wait: wait,
+	}
+	return a.answered, true
+}
+
+// grant is how many events a gets now, and for how long it need not ask again.
+func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, time.Duration) {
+	outstanding, all := g.outstanding(), g.demand(now)
+	try := weir.Ask{Limit: g.limit, Cost: min(outstanding+want, weir.MaxCount), AtLeast: outstanding + least, Peek: true}
+	d := g.limit.Decide(g.state, now, &try)
+	if d.Outcome != weir.Allowed {
+		return 0, g.next(now, a, all, &d)
+	}
+	free := d.Cost - outstanding
+	if free >= want && (all <= a.demand || all <= g.free(now)-outstanding) {
+		return want, 0
+	}
+	share := part(g.free(now)-outstanding+g.pace(), a.demand, all)
+	granted := min(free, max(least, share))
+	if granted >= want {
+		return granted, 0
+	}
+	span, _, _ := g.limit.Span(granted)
+	if span == 0 {
+		return granted, Horizon
+	}
+	return granted, min(Horizon, time.Duration(part(span, all, a.demand))*time.Microsecond)
+}
+
+// next gives a denied node its turn. If each were told when the next event is free,
+// all would come for the same one.
+func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
+	free := now + micros(min(d.RetryAfter, MaxDeny))
+	if d.Outcome == weir.Impossible { // as long as others hold so much
+		free = now + horizon/4
+	}
+	turn := min(max(g.turn, free), now+micros(MaxDeny))
+	span, _, _ := g.limit.Span(max(1, part(g.pace(), a.demand, all)))
+	g.turn = turn + weir.Instant(span)
+	return (turn - now).Duration()
+}
+
+// demand is what all nodes that asked lately want in a Horizon.
+func (g *ledger) demand(now weir.Instant) int64 {
+	sum := int64(0)
+	for i := range g.holders {
+		if a := &g.holders[i]; a.demand > 0 && now-a.asked < micros(MaxDeny) {
+			sum += a.demand
+		}
+	}
+	return sum
+}
+
+func (g *ledger) free(now weir.Instant) int64 {
+	free, _ := g.limit.Standing(g.state, now)
+	return free
+}
+
+func (g *ledger) pace() int64 { return pace(g.limit) }
+
+// idle is whether the ledger may be forgotten: a new one would know no less.
+func (g *ledger) idle(now weir.Instant) bool {
+	g.expire(now)
+	return g.outstanding() == 0 && g.limit.Fresh(g.state, now)
+}
+
+// pace is how many events pass in a Horizon, at least 1.
+func pace(l *weir.Limit) int64 { return max(1, l.Unsynced(Horizon)) }
+
+// part is n·of/all, rounded down.
+func part(n, of, all int64) int64 {
+	if n <= 0 || all <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(of))
+	if hi >= uint64(all) {
+		return 1 << 62
+	}
+	q, _ := bits.Div64(hi, lo, uint64(all))
+	return int64(min(q, 1<<62))
+}
+
+func micros(d time.Duration) weir.Instant { return weir.Instant(d.Microseconds()) }

@@ -1,0 +1,172 @@
+package sharing
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Kind is what a message is for.
+type Kind uint8
+
+// The kinds of messages.
+const (
+	Ask     Kind = 1 + iota // a holder wants events, and reports
+	Grant                   // an owner's answer, also when it grants none
+	Release                 // a holder reports, and gives back what is left
+)
+
+// Message is what one node tells another about one key. Numbers are not negative.
+type Message struct {
+	Kind  Kind
+	State weir.StateKey
+	// Incarnation tells the holder's process from those that had its name before:
+	// later ones have more.
+	Incarnation uint64
+	// Epoch is the incarnation of the owner that gave the lease.
+	Epoch uint64
+	// ID numbers the asks of a holder for a key. An ask that comes again is answered
+	// as before.
+	ID uint64
+	// Lease is its number, 0 for none. An owner uses none twice.
+	Lease uint64
+
+	Spent  int64 // Ask, Release: events passed under the lease since it began
+	Closed bool  // Ask, Release: the rest of the lease will not be used
+
+	Least  int64 // Ask: fewer events are of no use
+	Want   int64 // Ask: more are of no use now
+	Demand int64 // Ask: events wanted in a Horizon
+
+	Granted int64         // Grant: events set aside under the lease since it began
+	Life    time.Duration // Grant: how long, from when the ask was first sent
+	Wait    time.Duration // Grant: asking sooner is of no use
+}
+
+// Envelope is a message and who it is for, or from.
+type Envelope struct {
+	Peer string
+	Message
+}
+
+// sound is whether a node could have sent m.
+func (m *Message) sound() bool {
+	switch m.Kind {
+	case Ask:
+		return m.ID > 0 && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount)
+	case Grant:
+		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) && m.Wait >= 0
+	case Release:
+		return m.Spent >= 0
+	}
+	return false
+}
+
+func within(n, least, most int64) bool { return least <= n && n <= most }
+
+const version = 1
+
+// MaxText is how long a rule's place or a key may be in a message.
+const MaxText = 4096
+
+// ErrMessage is returned for bytes that are no message of this version.
+var ErrMessage = errors.New("not a message of this version")
+
+// Append adds m to b as it goes over the wire. Keys longer than MaxText have no
+// such form: the node denies them before.
+func (m *Message) Append(b []byte) []byte {
+	b = append(b, version, byte(m.Kind))
+	for _, text := range []string{m.State.Rule, m.State.Key} {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
+	for _, n := range []uint64{m.Incarnation, m.Epoch, m.ID, m.Lease} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, n := range m.numbers() {
+		b = binary.AppendUvarint(b, uint64(*n))
+	}
+	if m.Kind != Grant {
+		b = append(b, flag(m.Closed))
+	}
+	return b
+}
+
+// numbers is what a message of this kind has beside what all have.
+func (m *Message) numbers() []*int64 {
+	switch m.Kind {
+	case Ask:
+		return []*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}
+	case Grant:
+		return []*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait)}
+	default:
+		return []*int64{&m.Spent}
+	}
+}
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// Parse reads a message that Append has written, and tells what follows it.
+func Parse(b []byte) (m Message, rest []byte, err error) {
+	if len(b) < 2 || b[0] != version || b[1] < byte(Ask) || b[1] > byte(Release) {
+		return Message{}, nil, ErrMessage
+	}
+	m.Kind = Kind(b[1])
+	r := reader{rest: b[2:]}
+	m.State.Rule, m.State.Key = r.text(), r.text()
+	for _, n := range []*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
+		*n = r.number()
+	}
+	for _, n := range m.numbers() {
+		*n = int64(r.below(1 << 62))
+	}
+	if m.Kind != Grant {
+		m.Closed = r.below(2) == 1
+	}
+	if r.bad {
+		return Message{}, nil, ErrMessage
+	}
+	return m, r.rest, nil
+}
+
+// reader takes a message apart. After something bad it reads zeros.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 || size > 1 && r.rest[size-1] == 0 { // each number has one form
+		r.bad, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) below(limit uint64) uint64 {
+	n := r.number()
+	if n >= limit {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.below(MaxText + 1)
+	if n > uint64(len(r.rest)) {
+		r.bad = true
+		return ""
+	}
+	text := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return text
+}

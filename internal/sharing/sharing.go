@@ -1,0 +1,97 @@
+// Package sharing lets nodes keep one limit together. Every key has an owner among
+// the nodes, which keeps its state. The others hold leases: events that the owner
+// has set aside for them, to let pass without asking.
+//
+// A Node is a state machine without clock, network and goroutine: who runs it tells
+// it what happens and when, and sends what it wants sent. So a simulation runs the
+// code of the daemon.
+//
+// What passes on all nodes together is at no time more than the limit lets pass on
+// one, whatever is lost, late, doubled, cut, paused or killed: docs/decisions
+// has the proof, and package sharingtest looks for a way round it.
+package sharing
+
+import (
+	"hash/fnv"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The times of sharing. They suit nodes that reach each other within some
+// milliseconds.
+const (
+	// Horizon is how long a lease lasts at the demand that it was asked with.
+	Horizon = 100 * time.Millisecond
+	// Life is how long a holder may use a lease, from when it sent the ask.
+	Life = 400 * time.Millisecond
+	// MaxLife is the longest life that a holder believes.
+	MaxLife = time.Hour
+	// Margin is how much longer the owner holds a lease than its holder does: the
+	// clocks of two nodes may run 1 % apart.
+	Margin = Life / 100
+	// Retry is when an ask without an answer is sent again.
+	Retry = 20 * time.Millisecond
+	// Patience is how long a request waits for the owner before it is denied.
+	Patience = 100 * time.Millisecond
+	// MaxDeny is the longest that a node takes a denial for granted.
+	MaxDeny = time.Second
+	// Idle is when a holder gives back what nobody uses.
+	Idle = 2 * Horizon
+)
+
+// The bounds of sharing.
+const (
+	// MaxWaiting is how many requests of one key wait at a node for its owner; more
+	// are denied.
+	MaxWaiting = 64
+	// AskBudget is how many messages a second a node spends on a key before it
+	// takes leases instead of asking for each request.
+	AskBudget = 50
+)
+
+// Owner is who of the members, which may be in any order, keeps the state of key:
+// the one with the highest hash of itself and the key (rendezvous hashing, Thaler
+// and Ravishankar 1998). So a member that goes moves only the keys that it owned.
+func Owner(key weir.StateKey, members []string) string {
+	var owner string
+	var highest uint64
+	for _, m := range members {
+		h := fnv.New64a()
+		for _, part := range []string{m, "\x00", key.Placement(), "\x00", key.Key} {
+			_, _ = h.Write([]byte(part))
+		}
+		if score := mix(h.Sum64()); owner == "" || score > highest || score == highest && m < owner {
+			owner, highest = m, score
+		}
+	}
+	return owner
+}
+
+// mix spreads what few bits of h differ in over all of them: members' names are
+// often alike but for a digit. It is the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// Unfit says why nodes can't share l by leases, and what to take instead. It is
+// empty when they can.
+func Unfit(l *weir.Limit) string {
+	switch s := l.Spec(); {
+	case s.Algorithm == weir.LeakyQueue:
+		return "leaky-queue gives every request a place in one line, and events set aside for a node have none; keep it in redis://, or take gcra"
+	case s.Algorithm == weir.Concurrent:
+		return "permits last longer than leases; keep them in redis://"
+	case s.Algorithm == weir.WarmUp:
+		return "warm-up goes by when each event passes, which the owner hears too late; keep it in redis://, or take gcra"
+	case s.Anchored:
+		return "an anchored window opens with the first event, of which the owner hears too late; leave out anchored, or keep it in redis://"
+	case s.Debt > 0:
+		return "debt is for who finds one event left, and nodes would all find the same; leave out debt, or keep it in redis://"
+	case l.DenialCounts():
+		return "what nodes deny by themselves is not counted; leave out count-denied and initial, or keep it in redis://"
+	}
+	return ""
+}

@@ -1,0 +1,189 @@
+package sharing
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/weir-limit/weir"
+	"pgregory.net/rapid"
+)
+
+func TestUnfit(t *testing.T) {
+	for text, fits := range map[string]bool{
+		"100/min": true, "100/min strict": true, "10/s burst 50": true, "100/min fixed-window": true, "1000/day fixed-window zone Europe/Berlin": true,
+		"100/min sliding-window 6": true, "100/min sliding-log": true,
+		"60/min leaky-queue": false, "20 concurrent": false, "100/min warm-up 10s": false, "100/min fixed-window anchored": false,
+		"10/s debt 5": false, "10/s initial 1": false, "100/min sliding-window count-denied": false,
+	} {
+		l, err := weir.ParseLimit(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if why := Unfit(l); (why == "") != fits {
+			t.Errorf("%s: %q", text, why)
+		}
+	}
+}
+
+// TestOwner holds keys to lie evenly on their owners, and to stay where they are
+// when another member goes.
+func TestOwner(t *testing.T) {
+	members := []string{"node1", "node2", "node3", "node4"}
+	owned := map[string]int{}
+	for i := range 4000 {
+		key := weir.StateKey{Rule: "api", Key: fmt.Sprint("user", i)}
+		owner := Owner(key, members)
+		owned[owner]++
+		if after := Owner(key, []string{"node3", "node1", "node2"}); owner != "node4" && after != owner {
+			t.Fatalf("%v moved from %s to %s, though only node4 went", key, owner, after)
+		}
+	}
+	for _, m := range members {
+		if n := owned[m]; n < 850 || n > 1150 {
+			t.Errorf("%s owns %d of 4000 keys", m, n)
+		}
+	}
+}
+
+func TestNewNode(t *testing.T) {
+	limit := func(string) *weir.Limit { return nil }
+	for _, s := range []Settings{
+		{},
+		{Name: "a", Members: []string{"b"}, Keys: 1, Limit: limit},
+		{Name: "a", Members: []string{"a"}, Limit: limit},
+		{Name: "a", Members: []string{"a"}, Keys: 1},
+		{Name: "", Members: make([]string, MaxMembers+1), Keys: 1, Limit: limit},
+	} {
+		if _, err := NewNode(0, s); err == nil {
+			t.Errorf("%q of %d members: no error", s.Name, len(s.Members))
+		}
+	}
+}
+
+// TestLedger holds an owner to set aside no more than the limit has left, whatever
+// nodes say, and to answer an ask that comes again as before, for nothing.
+func TestLedger(t *testing.T) {
+	limits := []*weir.Limit{
+		weir.MustParseLimit("100/s"), weir.MustParseLimit("10/s burst 3"), weir.MustParseLimit("50/s fixed-window"),
+		weir.MustParseLimit("50/s sliding-log"), weir.MustParseLimit("50/s sliding-window 4"),
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		g := newLedger(rapid.SampledFrom(limits).Draw(t, "limit"), 0, 3)
+		now, next, number := weir.Instant(0), uint64(0), rapid.Int64Range(0, 200)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += weir.Instant(rapid.Int64Range(0, 300_000).Draw(t, "since"))
+			from := rapid.IntRange(0, 2).Draw(t, "from")
+			m := Message{
+				Kind: Ask, Incarnation: uint64(rapid.IntRange(1, 3).Draw(t, "incarnation")), ID: uint64(rapid.IntRange(1, 50).Draw(t, "id")),
+				Lease: rapid.Uint64Range(0, next).Draw(t, "lease"), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
+				Least: 1 + number.Draw(t, "least"), Demand: number.Draw(t, "demand"),
+			}
+			m.Want = m.Least + number.Draw(t, "want")
+			answer, ok := g.ask(now, from, &m, next+1)
+			next = max(next, answer.Lease)
+			outstanding, free := g.outstanding(), g.free(now)
+			if outstanding < 0 || outstanding > free {
+				t.Fatalf("%d are outstanding, and the limit has %d left", outstanding, free)
+			}
+			if !ok {
+				continue
+			}
+			again, _ := g.ask(now, from, &m, next+1)
+			if diff := cmp.Diff(answer, again); diff != "" || g.free(now)-g.outstanding() != free-outstanding {
+				t.Fatalf("asked again: %s, %d left and %d outstanding; before %d and %d", diff, g.free(now), g.outstanding(), free, outstanding)
+			}
+		}
+	})
+}
+
+func TestMessage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.Int64Range(0, 1<<62-1)
+		m := Message{
+			Kind: Kind(rapid.IntRange(1, 3).Draw(t, "kind")), State: weir.StateKey{Rule: rapid.String().Draw(t, "rule"), Key: rapid.String().Draw(t, "key")},
+			Incarnation: rapid.Uint64().Draw(t, "incarnation"), Epoch: rapid.Uint64().Draw(t, "epoch"), ID: rapid.Uint64().Draw(t, "id"), Lease: rapid.Uint64().Draw(t, "lease"),
+		}
+		for _, n := range m.numbers() {
+			*n = number.Draw(t, "number")
+		}
+		if m.Kind != Grant {
+			m.Closed = rapid.Bool().Draw(t, "closed")
+		}
+		got, rest, err := Parse(append(m.Append(nil), "more"...))
+		if err != nil || string(rest) != "more" || got != m {
+			t.Fatalf("%v, then %q: %v; want %v", got, rest, err, m)
+		}
+	})
+}
+
+// FuzzParse holds every message to have one form, and all else to be refused.
+func FuzzParse(f *testing.F) {
+	m := Message{Kind: Ask, State: weir.StateKey{Rule: "api", Key: "k"}, ID: 1, Want: 3, Least: 1, Life: time.Second}
+	f.Add(m.Append(nil))
+	m.Kind = Grant
+	f.Add(m.Append(nil))
+	m.Kind = Release
+	f.Add(m.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, rest, err := Parse(b)
+		if err != nil {
+			return
+		}
+		if again := append(m.Append(nil), rest...); !bytes.Equal(again, b) {
+			t.Errorf("% x is read as %v, which is % x", b, m, again)
+		}
+	})
+}
+
+// TestGarbage holds a node to live through whatever a peer says, and to keep no more
+// keys than it may.
+func TestGarbage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := weir.MustParseLimit("100/s")
+		n, err := NewNode(0, Settings{
+			Name: "a", Members: []string{"a", "b", "c"}, Incarnation: 1, Keys: 3, Limit: func(rule string) *weir.Limit {
+				if rule == "none" {
+					return nil
+				}
+				return limit
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, waiting := weir.Instant(0), map[uint64]bool{}
+		number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 3))
+		for id := range uint64(rapid.IntRange(1, 40).Draw(t, "steps")) {
+			now += weir.Instant(rapid.Int64Range(0, 1_000_000).Draw(t, "since"))
+			key := weir.StateKey{Rule: rapid.SampledFrom([]string{"api", "none"}).Draw(t, "rule"), Key: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}
+			var fx Effects
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				waiting[id] = true
+				n.Ask(now, id, key, number.Draw(t, "cost"), &fx)
+			case 1:
+				n.Tick(now, &fx)
+			default:
+				n.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &Message{
+					Kind: Kind(rapid.IntRange(0, 4).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")), Epoch: uint64(number.Draw(t, "epoch")),
+					ID: uint64(number.Draw(t, "id")), Lease: uint64(number.Draw(t, "lease")), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
+					Least: number.Draw(t, "least"), Want: number.Draw(t, "want"), Demand: number.Draw(t, "demand"),
+					Granted: number.Draw(t, "granted"), Life: time.Duration(number.Draw(t, "life")), Wait: time.Duration(number.Draw(t, "wait")),
+				}, &fx)
+			}
+			for _, a := range fx.Answers {
+				if !waiting[a.ID] {
+					t.Fatalf("request %d is answered, which nobody waits for", a.ID)
+				}
+				delete(waiting, a.ID)
+			}
+			if len(n.holders.rows) > 3 || len(n.ledgers.rows) > 3 {
+				t.Fatalf("%d and %d keys are kept", len(n.holders.rows), len(n.ledgers.rows))
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package sharingtest
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "run this seed of the swarm alone")
+	swarm = flag.Duration("swarm", 0, "how long TestSwarm runs; 0: 300 seeds")
+)
+
+var limits = []string{
+	"100/s", "10/s", "1000/s", "100/s burst 20", "100/s strict", "50/s burst 1", "1000/s burst 200",
+	"100/s fixed-window", "100/s sliding-log", "100/s sliding-window", "100/s sliding-window 5",
+}
+
+func run(t *testing.T, s Settings) Result {
+	t.Helper()
+	r, err := Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSwarm holds any number of nodes, whatever goes wrong, to what one would let pass
+// in every interval.
+func TestSwarm(t *testing.T) {
+	begun := time.Now()
+	var simulated time.Duration
+	for n := *seed; *seed == 0 && (n < 300 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
+		s := Swarm(n)
+		s.Limit = weir.MustParseLimit(limits[n%uint64(len(limits))])
+		r := run(t, s)
+		simulated += s.For
+		if r.Over > 0 || r.LongestDeny > sharing.MaxDeny {
+			t.Fatalf("seed %d, %s, %+v: %v; denied for %v. Again: go test ./internal/sharing/sharingtest -run Swarm -seed %d", n, s.Limit, s, &r, r.LongestDeny, n)
+		}
+	}
+	t.Logf("%.0f cluster-seconds simulated, %.0f a second, nothing over", simulated.Seconds(), simulated.Seconds()/time.Since(begun).Seconds())
+}
+
+// TestMutants holds the swarm to finding what is wrong.
+func TestMutants(t *testing.T) {
+	for _, m := range []Mutant{StartsFull, CapIgnores, Credits, Overstays} {
+		caught := 0
+		for n := range uint64(100) {
+			s := Swarm(n)
+			s.Limit, s.Mutant = weir.MustParseLimit([]string{"100/s", "100/s burst 20", "1000/s burst 200"}[n%3]), m
+			if r := run(t, s); r.Over > 0 {
+				caught++
+			}
+		}
+		t.Logf("mutant %d: caught by %d of 100 seeds", m, caught)
+		if caught == 0 {
+			t.Errorf("mutant %d: not caught", m)
+		}
+	}
+}
+
+// TestSeed holds a seed to be all that a run depends on.
+func TestSeed(t *testing.T) {
+	s := Swarm(11)
+	s.Limit = weir.MustParseLimit("100/s")
+	if a, b := run(t, s), run(t, s); a != b {
+		t.Errorf("twice the same seed: %v, then %v", &a, &b)
+	}
+}
+
+// TestCalm is what sharing costs where nothing goes wrong.
+func TestCalm(t *testing.T) {
+	for _, text := range []string{"10/s", "100/s", "1000/s"} {
+		for _, nodes := range []int{2, 5, 10, 50} {
+			for _, load := range []int64{1, 10} {
+				s := Settings{Seed: 7, Nodes: nodes, Limit: weir.MustParseLimit(text), Load: load, For: 10 * time.Second}
+				r := run(t, s)
+				under, messages := r.under(), float64(r.Messages)/float64(nodes)/s.For.Seconds()
+				t.Logf("%s, %d nodes, %d x: under %.2f %%, over %d, %.1f messages per node and second", text, nodes, load, under, r.Over, messages)
+				if r.Over > 0 || under > 3 || messages > 60 {
+					t.Errorf("%s, %d nodes, %d x: want nothing over, at most 3 %% under and 60 messages per node and second", text, nodes, load)
+				}
+			}
+		}
+	}
+}
+
+func (r *Result) under() float64 { return 100 * float64(r.Ideal-r.Passed) / float64(max(r.Ideal, 1)) }
+
+// TestFigures is what sharing costs where things go wrong: five nodes at ten times
+// their limit.
+func TestFigures(t *testing.T) {
+	for _, row := range []struct {
+		what   string
+		faults Faults
+	}{
+		{"nothing wrong", Faults{}},
+		{"10 % lost", Faults{Loss: 100}},
+		{"10 % lost, a crash a second", Faults{Loss: 100, Crash: time.Second}},
+		{"10 % lost, 5 % double, drift, crashes, pauses, cuts", Faults{
+			Loss: 100, Double: 50, Drift: 500, Delay: 5 * time.Millisecond, Crash: 3 * time.Second, Pause: 3 * time.Second, Cut: 3 * time.Second,
+		}},
+		{"40 % lost, 10 crashes a second", Faults{Loss: 400, Crash: 100 * time.Millisecond}},
+	} {
+		s := Settings{
+			Seed: 5, Nodes: 5, Limit: weir.MustParseLimit("100/s"), Load: 10, Wave: 2 * time.Second, Skewed: true,
+			For: max(20*time.Second, *swarm*100), Faults: row.faults,
+		}
+		begun := time.Now()
+		r := run(t, s)
+		t.Logf("%s: over %d, under %.2f %%, %.1f messages per node and second, %.0f cluster-seconds a second", row.what,
+			r.Over, r.under(), float64(r.Messages)/5/s.For.Seconds(), s.For.Seconds()/time.Since(begun).Seconds())
+		if r.Over > 0 || r.Passed == 0 {
+			t.Errorf("%s: %v", row.what, &r)
+		}
+	}
+}
