@@ -13,6 +13,7 @@ type holder struct {
 	limit *weir.Limit
 	owner string
 	pace  int64
+	tight bool // the limit is not more than what passes in a Horizon: others wait for each report
 
 	incarnation uint64  // of this node
 	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
@@ -140,6 +141,9 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		fx.answer(w.id, true, 0)
 	}
 	h.waiting = h.waiting[:0]
+	if h.tight && h.left(now) == 0 && h.lease != 0 {
+		fx.send(h.owner, h.message(Release, now))
+	}
 }
 
 // deny denies the requests that wait, from the i-th.

@@ -159,7 +159,8 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
 	free := now + micros(min(d.RetryAfter, MaxDeny))
 	if d.Outcome == weir.Impossible { // as long as others hold so much
-		free = now + horizon/4
+		span, _, _ := g.limit.Span(1)
+		free = now + min(weir.Instant(span)+1, horizon/4)
 	}
 	turn := min(max(g.turn, free), now+micros(MaxDeny))
 	span, _, _ := g.limit.Span(max(1, part(g.pace(), a.demand, all)))

@@ -166,6 +166,8 @@ func (n *Node) holder(now weir.Instant, key weir.StateKey) *holder {
 		state: key, limit: limit, pace: pace(limit), incarnation: n.settings.Incarnation, asks: &n.asks,
 		owner: Owner(key, n.settings.Members),
 	}
+	all, _ := limit.Standing(nil, now)
+	h.tight = all <= h.pace
 	n.holders.add(key, h)
 	return h
 }

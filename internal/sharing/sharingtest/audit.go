@@ -70,6 +70,9 @@ func (a *spanAuditor) over() int64 { return a.worst }
 func audit(l *weir.Limit) auditor {
 	s := l.Spec()
 	period := s.Period.Microseconds()
+	if s.Algorithm == weir.GCRA && s.Mode == weir.Strict {
+		return &spanAuditor{most: s.Count, period: period}
+	}
 	switch s.Algorithm {
 	case weir.FixedWindow:
 		return &windowAuditor{count: s.Count, period: period}

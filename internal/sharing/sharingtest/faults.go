@@ -70,6 +70,9 @@ func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.I
 	}
 	next := now + 1 + weir.Instant(s.random.Int64N(2*every.Microseconds()))
 	s.at(next, -1, func(now weir.Instant) {
+		if s.calm(now, s.Calm) {
+			return
+		}
 		do(now)
 		s.often(now, every, do)
 	})
@@ -92,7 +95,7 @@ func (s *simulation) crash(now weir.Instant) {
 // everything at once finds little of each.
 func Swarm(seed uint64) Settings {
 	r := rand.New(rand.NewPCG(seed, 2))
-	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 10 * time.Second}
+	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 10 * time.Second, Calm: 4 * time.Second}
 	s.Wave, s.Skewed = time.Duration(r.IntN(20))*100*time.Millisecond, r.IntN(2) == 1
 	pick := func(n int) int { return r.IntN(2) * r.IntN(n+1) }
 	s.Faults = Faults{

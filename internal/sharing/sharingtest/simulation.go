@@ -36,6 +36,7 @@ type Settings struct {
 	Skewed bool          // some nodes get more than others, in each wave others
 	For    time.Duration
 	Faults Faults
+	Calm   time.Duration // in the end, nothing goes wrong for so long
 	Mutant Mutant
 }
 
@@ -43,6 +44,7 @@ type Settings struct {
 type Result struct {
 	Offered, Passed int64
 	Ideal           int64 // what one node would have let pass of the same requests
+	Last, LastIdeal int64 // the same as Passed and Ideal, in the second half of Calm
 	Over            int64 // the most events beyond the limit
 	Messages        int64
 	LongestDeny     time.Duration
@@ -113,6 +115,7 @@ type simulation struct {
 	seq      uint64
 	fx       sharing.Effects
 	audit    auditor
+	end      weir.Instant
 	ideal    weir.State
 	id       uint64
 	Result
@@ -122,7 +125,8 @@ const start = weir.Instant(1_000_000_000)
 
 // Run simulates.
 func Run(s Settings) (Result, error) {
-	sim := &simulation{Settings: s, key: weir.StateKey{Rule: "api", Key: "k"}, random: rand.New(rand.NewPCG(s.Seed, 1)), audit: audit(s.Limit)}
+	end := start + weir.Instant(s.For/time.Microsecond)
+	sim := &simulation{end: end, Settings: s, key: weir.StateKey{Rule: "api", Key: "k"}, random: rand.New(rand.NewPCG(s.Seed, 1)), audit: audit(s.Limit)}
 	for i := range s.Nodes {
 		sim.names = append(sim.names, fmt.Sprintf("node%d", i))
 		sim.cut = append(sim.cut, make([]weir.Instant, s.Nodes))
@@ -172,12 +176,16 @@ func (s *simulation) run() {
 	all, _ := s.Limit.Standing(nil, begin)
 	var d weir.Decision
 	s.ideal = s.Limit.Take(s.ideal, begin, all, &d)
-	end := start + weir.Instant(s.For/time.Microsecond)
-	for now := begin; now < end; now += 1 + weir.Instant(s.random.ExpFloat64()*pace*s.gap(now)) {
+	for now := begin; now < s.end; now += 1 + weir.Instant(s.random.ExpFloat64()*pace*s.gap(now)) {
 		s.until(now)
 		s.request(now)
 	}
-	s.until(end)
+	s.until(s.end)
+}
+
+// calm is whether now lies in the last part of the run.
+func (s *simulation) calm(now weir.Instant, part time.Duration) bool {
+	return now >= s.end-weir.Instant(part/time.Microsecond)
 }
 
 // wave numbers the waves, from 0; odd ones are low.
@@ -212,6 +220,9 @@ func (s *simulation) request(now weir.Instant) {
 	s.ideal = s.Limit.Take(s.ideal, now, 1, &d)
 	if d.Outcome == weir.Allowed {
 		s.Ideal++
+		if s.calm(now, s.Calm/2) {
+			s.LastIdeal++
+		}
 	}
 	s.Offered++
 	i := s.random.IntN(s.Nodes)
@@ -233,6 +244,9 @@ func (s *simulation) effects(now weir.Instant, i int) {
 	for _, a := range s.fx.Answers {
 		if a.Allowed {
 			s.Passed++
+			if s.calm(now, s.Calm/2) {
+				s.Last++
+			}
 			s.audit.pass(s.machines[s.owner].clock(now)) // whose clock the limit goes by
 		}
 		s.LongestDeny = max(s.LongestDeny, a.RetryAfter)
@@ -266,17 +280,20 @@ func (s *simulation) ring(now weir.Instant, i int, node *sharing.Node) {
 
 func (s *simulation) send(now weir.Instant, from, to int, message sharing.Message) {
 	s.Messages++
-	copies := 1
+	copies, faults := 1, s.Faults
+	if s.calm(now, s.Calm) {
+		faults = Faults{}
+	}
 	switch n := s.random.IntN(1000); {
-	case n < s.Faults.Loss || s.cut[from][to] > now:
+	case n < faults.Loss || s.cut[from][to] > now:
 		copies = 0
-	case s.random.IntN(1000) < s.Faults.Double:
+	case s.random.IntN(1000) < faults.Double:
 		copies = 2
 	}
 	for range copies {
 		took := weir.Instant(1000)
-		if s.Faults.Delay > 0 {
-			took = 500 + weir.Instant(s.random.Int64N(max(s.Faults.Delay.Microseconds()-500, 1)))
+		if faults.Delay > 0 {
+			took = 500 + weir.Instant(s.random.Int64N(max(faults.Delay.Microseconds()-500, 1)))
 		}
 		s.at(now+took, to, func(now weir.Instant) { s.deliver(now, from, to, message) })
 	}
