@@ -133,7 +133,7 @@ func (g *ledger) ask(now weir.Instant, from int, m *Message, next uint64) (answe
 // grant is how many events a gets now, and for how long it need not ask again.
 func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, time.Duration) {
 	outstanding, all := g.outstanding(), g.demand(now)
-	try := weir.Ask{Limit: g.limit, Cost: min(outstanding+want, weir.MaxCount), AtLeast: outstanding + least, Peek: true}
+	try := weir.Ask{Limit: g.limit, Cost: outstanding + want, AtLeast: outstanding + least, Peek: true}
 	d := g.limit.Decide(g.state, now, &try)
 	if d.Outcome != weir.Allowed {
 		return 0, g.next(now, a, all, &d)
