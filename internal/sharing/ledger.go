@@ -149,7 +149,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	}
 	span, _, _ := g.limit.Span(granted)
 	if span == 0 {
-		return granted, Horizon
+		return granted, Horizon / 2 // a window has no pace to tell the next turn by
 	}
 	return granted, min(Horizon, time.Duration(part(span, all, a.demand))*time.Microsecond)
 }
