@@ -24,8 +24,11 @@ type Config struct {
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
-	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082.
+	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. GRPC may be
+	// a socket of this machine instead, unix:///PATH.
 	HTTP, GRPC, Admin string
+	// GRPCStore lends the store to programs at the gRPC door, by package client.
+	GRPCStore bool
 	// RESP is the address of the Redis protocol, or "off". Empty: "off".
 	RESP string
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
@@ -36,9 +39,10 @@ type Config struct {
 	// are read again when they change. Empty: no TLS, and no such certificates.
 	TLSCert, TLSKey, TLSClientCA string
 	// AdminTokenFile has the tokens that open the admin door, RESPPasswordFile the
-	// passwords of the Redis door, one a line. They are read again when they
-	// change. Empty: none is needed, but of the admin door off loopback.
-	AdminTokenFile, RESPPasswordFile string
+	// passwords of the Redis door, GRPCStoreTokenFile the tokens of programs that the
+	// store is lent to, one a line. They are read again when they change. Empty: none
+	// is needed, but off loopback of the admin door and of such programs.
+	AdminTokenFile, RESPPasswordFile, GRPCStoreTokenFile string
 	// Join is the addresses of other nodes, Data a folder for the rule database,
 	// File a configuration file. Empty: none. They are not built yet.
 	Join, Data, File string
@@ -139,13 +143,22 @@ func (c *Config) check() error {
 		if door.flag == "--resp" && door.address == DefaultRESP {
 			continue
 		}
+		if door.flag == "--grpc" && isSocket(door.address) {
+			errs = append(errs, checkSocket(door.address))
+			continue
+		}
 		address, err := net.ResolveTCPAddr("tcp", door.address)
 		switch {
 		case err != nil:
 			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
 		case door.flag == "--admin" && !address.IP.IsLoopback() && c.AdminTokenFile == "":
 			errs = append(errs, adminNeedsToken(door.address))
+		case door.flag == "--grpc" && c.GRPCStore && !address.IP.IsLoopback() && c.storeOpen():
+			errs = append(errs, storeNeedsToken(door.address))
 		}
+	}
+	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
+		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is lent to nobody; give --grpc-store too"})
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
 		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis door is off; open it with --resp ADDR"})
@@ -162,4 +175,12 @@ func (c *Config) adminLocal() bool {
 func adminNeedsToken(address string) error {
 	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin door needs a token; " +
 		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
+}
+
+// storeOpen is whether the store is lent to whoever reaches the gRPC door.
+func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
+
+func storeNeedsToken(address string) error {
+	return &ConfigError{"--grpc-store", address + " can be reached from elsewhere, where programs that borrow the store need a token or a certificate; " +
+		"give --grpc-store-token-file FILE or --tls-client-ca FILE, or write a loopback address, as --grpc " + DefaultGRPC}
 }

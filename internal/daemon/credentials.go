@@ -21,6 +21,7 @@ type keys struct {
 	tls       *credentials.Server
 	tokens    *credentials.Secrets // of the admin door
 	passwords *credentials.Secrets // of the Redis door
+	lending   *credentials.Secrets // of programs that the store is lent to
 
 	watched []watched
 	expired string // the certificate that was last told to have expired
@@ -63,6 +64,7 @@ func openKeys(c *Config) (keys, error) {
 	}{
 		{"admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens},
 		{"resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords},
+		{"grpc-store-token", "--grpc-store-token-file", c.GRPCStoreTokenFile, &k.lending},
 	} {
 		if s.path == "" {
 			continue

@@ -215,7 +215,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		patience = envoyPatience
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
-		Patience: patience,
+		Patience: patience, Store: d.lending(),
 		Gate:     &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
 		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
 		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
@@ -258,8 +258,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		if door.name == "resp" && door.address == DefaultRESP {
 			continue
 		}
-		var config net.ListenConfig
-		l, err := config.Listen(ctx, "tcp", door.address)
+		l, err := listen(ctx, door.address)
 		if err != nil {
 			return o, fmt.Errorf("open the %s door: %w", door.name, err)
 		}
@@ -267,6 +266,9 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		// A name may have two answers: what was looked up to check is not what counts.
 		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && d.config.AdminTokenFile == "" && (!ok || !at.IP.IsLoopback()) {
 			return o, adminNeedsToken(door.address)
+		}
+		if at, ok := l.Addr().(*net.TCPAddr); door.name == "grpc" && d.config.GRPCStore && d.config.storeOpen() && ok && !at.IP.IsLoopback() {
+			return o, storeNeedsToken(door.address)
 		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}

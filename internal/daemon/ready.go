@@ -12,7 +12,7 @@ import (
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
 	set := d.limiter.Set()
-	httpAt, grpcAt, adminAt, respAt := o.httpAt.Addr(), o.grpcAt.Addr(), o.adminAt.Addr(), DefaultRESP
+	httpAt, grpcAt, adminAt, respAt := o.httpAt.Addr(), asFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
 	if o.respAt != nil {
 		respAt = o.respAt.Addr().String()
 	}
@@ -23,7 +23,15 @@ func (d *Daemon) sayReady(o doors) {
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt.String(), "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt, "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
+}
+
+// asFlag is an address as a flag would have it.
+func asFlag(at net.Addr) string {
+	if at.Network() == "unix" {
+		return socketScheme + at.String()
+	}
+	return at.String()
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the

@@ -132,12 +132,33 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if !g.several(asks) {
 		return g.take(ctx, asks, out, see)
 	}
-	apart := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return g.take(ctx, asks, out, nil) },
+	return g.apart(ctx, asks, out, g.take)
+}
+
+// TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
+// what was asked may then have been charged. It is for callers with fallbacks of
+// their own.
+func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	switch {
+	case g.home != nil && g.home.TakeAtHome(asks, out, nil):
+		return nil
+	case g.several(asks):
+		return g.apart(ctx, asks, out, g.Try)
+	}
+	return g.Try(ctx, asks, out, nil)
+}
+
+// apart has take decide asks of several servers.
+func (g *Guard) apart(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
+	parts := record.Apart{
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out, nil) },
 		Settle: g.Settle,
 	}
-	return apart.TakeAll(ctx, asks, out)
+	return parts.TakeAll(ctx, asks, out)
 }
+
+// taking is weir.Witness.TakeSeen.
+type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error
 
 // take takes asks of one server.
 func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {

@@ -5,6 +5,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	"github.com/weir-limit/weir/internal/storewire"
 )
 
 // inbound is a request, or what is wrong with its bytes.
@@ -21,10 +23,20 @@ func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Unmarshal reads a message into v.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*inbound)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+	switch v := v.(type) {
+	case *inbound:
+		v.err = c.CodecV2.Unmarshal(data, &v.request)
+		return nil
+	case storewire.Read:
+		return storewire.Codec{}.Unmarshal(data, v)
 	}
-	in.err = c.CodecV2.Unmarshal(data, &in.request)
-	return nil
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Marshal writes a message.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if v, ok := v.(storewire.Written); ok {
+		return storewire.Codec{}.Marshal(v)
+	}
+	return c.CodecV2.Marshal(v)
 }

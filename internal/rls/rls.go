@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/envoy"
 	"github.com/weir-limit/weir/internal/overload"
+	"github.com/weir-limit/weir/internal/storewire"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -77,6 +79,8 @@ type Options struct {
 	// Trace is called before each call, and may give it a context. What it returns
 	// is called afterwards, unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
+	// Store is how the store is lent to programs. Nil: it is not.
+	Store *Lending
 	// Panicked is called after a call that panicked was answered with INTERNAL.
 	Panicked func()
 }
@@ -125,6 +129,9 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.handle}},
 		Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
 	}, s)
+	if o.Store != nil {
+		s.grpc.RegisterService(newLender(s).service(), nil)
+	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.SetServing(false)
 	return s
@@ -195,9 +202,13 @@ func Reasons() []string { return []string{ReasonWait, ReasonLate} }
 // is always told. UNAVAILABLE lets Envoy apply its failure mode, and stock
 // clients ask another daemon; RESOURCE_EXHAUSTED would look like a decision.
 func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if s.options.Gate.Shut() && call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName {
+	lent := strings.HasPrefix(call.FullMethodName, "/"+storewire.Service+"/")
+	if s.options.Gate.Shut() && (lent || call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName) {
 		s.options.Refused(ReasonWait)
 		return ctx, status.Error(codes.Unavailable, "more is asked than can be decided in time; ask again later, or another daemon")
+	}
+	if lent && s.options.Store != nil {
+		return ctx, s.options.Store.admit(call.Header)
 	}
 	return ctx, nil
 }
@@ -214,9 +225,7 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			s.options.Log.Error("a call panicked", "route", "ShouldRateLimit", "panic", p, "stack", string(debug.Stack()))
-			s.options.Panicked()
-			response, err = nil, status.Error(codes.Internal, "this is a bug of the daemon; its log says more")
+			response, err = nil, s.panicked("ShouldRateLimit", p)
 		}
 		s.options.Observe(status.Code(err), time.Since(start))
 	}()
@@ -234,6 +243,13 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 		return nil, status.Error(codes.InvalidArgument, "the request is no RateLimitRequest: "+in.err.Error())
 	}
 	return s.ShouldRateLimit(ctx, &in.request)
+}
+
+// panicked tells of a call that panicked, and is its answer.
+func (s *Server) panicked(route string, p any) error {
+	s.options.Log.Error("a call panicked", "route", route, "panic", p, "stack", string(debug.Stack()))
+	s.options.Panicked()
+	return status.Error(codes.Internal, "this is a bug of the daemon; its log says more")
 }
 
 // ShouldRateLimit answers one call.

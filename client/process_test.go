@@ -1,0 +1,276 @@
+package client
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/redistest"
+)
+
+// weird is weir serve as it is shipped.
+type weird struct {
+	*exec.Cmd
+
+	grpc string // as --grpc has it
+}
+
+var buildWeir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "weir")
+	out, err := exec.Command("go", "build", "-o", binary, "../cmd/weir").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return binary, nil
+})
+
+var grpcAt = regexp.MustCompile(` grpc=(\S+) `)
+
+func serve(t *testing.T, args ...string) *weird {
+	t.Helper()
+	binary, err := buildWeir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(args, "--grpc") {
+		args = append(args, "--grpc", "127.0.0.1:0")
+	}
+	w := &weird{Cmd: exec.CommandContext(t.Context(), binary, append([]string{"serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)}
+	out, err := w.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	m := grpcAt.FindStringSubmatch(line)
+	if err != nil || m == nil {
+		t.Fatalf("%q is no ready line: %v", line, err)
+	}
+	w.grpc = m[1]
+	return w
+}
+
+// kill ends the process without a word.
+func (w *weird) kill() {
+	_ = w.Process.Kill() // it may have ended
+	_ = w.Wait()
+}
+
+func open(t *testing.T, url string) *Store {
+	t.Helper()
+	s, err := Open(url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func ask(rule, key, limit string) []weir.Ask {
+	return []weir.Ask{{State: weir.StateKey{Rule: rule, Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1}}
+}
+
+// takeBy asks until the answer is by fallback, or, for "", by the daemon.
+func takeBy(t *testing.T, s *Store, fallback weir.Fallback) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		out := make([]weir.Decision, 1)
+		if err := s.Take(t.Context(), ask("r", "k", "1000000/day"), out); err != nil {
+			t.Fatal(err)
+		}
+		if out[0].Outcome != weir.Allowed {
+			t.Fatalf("%+v", out[0])
+		}
+		if out[0].Degraded == fallback {
+			return
+		}
+	}
+	t.Fatalf("never answered by %q: %+v", fallback, s.Stats())
+}
+
+// exactly: 64 goroutines of three programs pass what the limit lets.
+func exactly(t *testing.T, stores ...*Store) {
+	t.Helper()
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for g := range 64 {
+		all.Go(func() {
+			asks, out := ask("exact", "k", "300/day fixed-window anchored"), make([]weir.Decision, 1)
+			for range 10 {
+				if err := stores[g%len(stores)].Take(t.Context(), asks, out); err != nil || out[0].Degraded != "" {
+					t.Errorf("%+v, %v", out[0], err)
+					return
+				}
+				if out[0].Charged {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if passed.Load() != 300 {
+		t.Errorf("%d of 640 passed, want 300", passed.Load())
+	}
+}
+
+// TestExact: programs share one count, by any store behind the daemon.
+func TestExact(t *testing.T) {
+	for name, args := range map[string]func(t *testing.T) []string{
+		"memory": func(*testing.T) []string { return nil },
+		"redis":  func(t *testing.T) []string { return []string{"--store", "redis://" + redistest.Start(t).Addr} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serve(t, append(args(t), "--grpc-store")...)
+			url := "grpc://" + w.grpc
+			stores := []*Store{open(t, url), open(t, url), open(t, url)}
+			exactly(t, stores...)
+			if traits := stores[0].Traits(); !traits.Shared || !traits.Atomic || !traits.OwnClock {
+				t.Errorf("%+v", traits)
+			}
+			why := stores[0].Traits().Unfit(weir.MustParseLimit("10/s warm-up 1s"))
+			if (why == "") != (name == "memory") {
+				t.Errorf("of warm-up it says %q", why)
+			}
+		})
+	}
+}
+
+// TestSeveral: of two daemons each has its part, and one that is away takes only its
+// own with it.
+func TestSeveral(t *testing.T) {
+	a, b := serve(t, "--grpc-store"), serve(t, "--grpc-store")
+	url := "grpc://" + a.grpc + "," + b.grpc
+	stores := []*Store{open(t, url), open(t, "grpc://"+b.grpc+","+a.grpc)}
+	exactly(t, stores...)
+	if stores[0].Traits().Atomic {
+		t.Error("two daemons decide nothing at one moment")
+	}
+	of := map[string]int{}
+	limit := "1000/day"
+	degraded := func() (n int) {
+		for i := range 100 {
+			asks, out := ask("part", string(rune('a'+i)), limit), make([]weir.Decision, 1)
+			if err := stores[0].Take(t.Context(), asks, out); err != nil {
+				t.Fatal(err)
+			}
+			server := stores[0].daemons.Servers()[stores[0].daemons.ServerOf(asks[0].State)]
+			of[server]++
+			if out[0].Degraded != "" {
+				n++
+				if server != a.grpc {
+					t.Errorf("%s is there, and did not decide", server)
+				}
+			}
+		}
+		return n
+	}
+	if n := degraded(); n > 0 || of[a.grpc] < 30 || of[b.grpc] < 30 {
+		t.Errorf("%d degraded; keys of each: %v", n, of)
+	}
+	a.kill()
+	clear(of)
+	if n := degraded(); n != of[a.grpc] {
+		t.Errorf("%d degraded of %d that the dead one has", n, of[a.grpc])
+	}
+}
+
+// TestAway: a daemon that is killed, or stands still, makes fallbacks decide, and is
+// asked again when it is back.
+func TestAway(t *testing.T) {
+	w := serve(t, "--grpc-store")
+	s := open(t, "grpc://"+w.grpc)
+	takeBy(t, s, "")
+	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	takeBy(t, s, weir.FallbackLocal)
+	if err := w.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	takeBy(t, s, "")
+	w.kill()
+	takeBy(t, s, weir.FallbackLocal)
+	serve(t, "--grpc-store", "--grpc", w.grpc)
+	takeBy(t, s, "")
+}
+
+// TestAwayAtFirst: a store opens before its daemon is there.
+func TestAwayAtFirst(t *testing.T) {
+	w := serve(t, "--grpc-store")
+	w.kill()
+	s := open(t, "grpc://"+w.grpc)
+	takeBy(t, s, weir.FallbackLocal)
+	if s.Traits().Atomic {
+		t.Error("a daemon that was never heard promises nothing")
+	}
+	serve(t, "--grpc-store", "--grpc", w.grpc)
+	takeBy(t, s, "")
+}
+
+// TestSocket: a socket of this machine, and one that a killed daemon has left.
+func TestSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 2 {
+		w := serve(t, "--grpc-store", "--grpc", "unix://"+path)
+		if w.grpc != "unix://"+path {
+			t.Errorf("the ready line says %s", w.grpc)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
+			t.Errorf("%v, %v", info, err)
+		}
+		takeBy(t, open(t, "grpc+unix://"+path), "")
+		w.kill()
+	}
+}
+
+// TestRefused: a daemon that does not lend its store, or not to everybody, says so at
+// once.
+func TestRefused(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("correct-horse-battery-staple\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed, guarded := serve(t), serve(t, "--grpc-store", "--grpc-store-token-file", token)
+	for _, url := range []string{"grpc://" + closed.grpc, "grpc://" + guarded.grpc} {
+		_, err := Open(url, Options{})
+		if _, ok := errors.AsType[*RefusedError](err); !ok {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	takeBy(t, open(t, "grpc://"+guarded.grpc+"?token-file="+token), "")
+}
+
+// TestBadURLs: each is refused with what to write instead, and nothing is opened.
+func TestBadURLs(t *testing.T) {
+	for _, url := range []string{
+		"", "127.0.0.1:8081", "http://127.0.0.1:8081", "grpc://", "grpc://host", "grpc://:8081", "grpc://a:1,,b:2", "grpc://a:1,a:1",
+		"grpc://user@a:1", "grpc+unix://run/s", "grpc://127.0.0.1:1?what=1", "grpc://127.0.0.1:1?ca=x", "grpcs://127.0.0.1:1?ca=/none",
+		"grpcs://127.0.0.1:1?cert=x", "grpc://10.0.0.1:1?token-file=daemon.go", "grpc://127.0.0.1:1?token-file=/none", "grpc://127.0.0.1:1?%zz",
+	} {
+		_, err := Open(url, Options{})
+		if _, ok := errors.AsType[*URLError](err); !ok {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/storetest"
+)
+
+// serveEnv makes the test binary a process that lends a store whose clock is the
+// test's.
+const serveEnv = "WEIR_TEST_LEND_STORE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveEnv) == "" {
+		os.Exit(m.Run())
+	}
+	if err := lendStore(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// lendStore serves the gRPC door, and says where.
+func lendStore() error {
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	return rls.New(nil, rls.Options{Store: &rls.Lending{Store: &switched{stores: map[string]*rls.Steady{}}, Rules: func(int, bool) {}}}).Serve(l)
+}
+
+// timed is a store in memory at a time of the test's; before there is any, by the
+// wall clock.
+type timed struct {
+	*memstore.Store
+
+	mu  sync.Mutex
+	set bool
+	now weir.Instant
+}
+
+// at is the time, and whether the test has set it.
+func (s *timed) at() (weir.Instant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, s.set
+}
+
+func (s *timed) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
+	now, set := s.at()
+	if !set {
+		return s.Store.Look(ctx, asks)
+	}
+	states, err := s.LookAt(now, asks)
+	return now, states, err
+}
+
+func (s *timed) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if now, set := s.at(); set {
+		return s.TakeAt(now, asks, out)
+	}
+	return s.Store.Take(ctx, asks, out)
+}
+
+func (s *timed) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	if now, set := s.at(); set {
+		return s.SettleAt(now, settlements)
+	}
+	return s.Store.Settle(ctx, settlements)
+}
+
+func (s *timed) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if now, set := s.at(); set {
+		return s.ResetAt(now, keys)
+	}
+	return s.Store.Reset(ctx, keys)
+}
+
+// switched is several stores; a Reset of switchRule says which is meant from then on,
+// and what time it is there.
+type switched struct {
+	mu      sync.Mutex
+	stores  map[string]*rls.Steady
+	current *rls.Steady
+}
+
+const switchRule = "client\x00switch"
+
+func (s *switched) Traits() weir.Traits { return memstore.New(memstore.Options{}).Traits() }
+
+func (s *switched) is() *rls.Steady {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+func (s *switched) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.is().Take(ctx, asks, out)
+}
+
+func (s *switched) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	return s.is().Settle(ctx, settlements)
+}
+
+func (s *switched) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if keys[0].Rule != switchRule {
+		return s.is().Reset(ctx, keys)
+	}
+	name, text, _ := strings.Cut(keys[0].Key, "\x00")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stores[name] == nil {
+		own := &timed{Store: memstore.New(memstore.Options{})}
+		s.stores[name] = &rls.Steady{Memory: own}
+	}
+	s.current = s.stores[name]
+	if text == "" {
+		return nil
+	}
+	at, err := strconv.ParseInt(text, 10, 64)
+	own := s.current.Memory.(*timed)
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.set, own.now = true, weir.Instant(at)
+	return err
+}
+
+// process is the daemon of TestStore.
+type process struct {
+	url string
+	mu  *sync.Mutex
+}
+
+func startProcess(t *testing.T) process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), serveEnv+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // t.Context has killed it
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process{"grpc://" + strings.TrimSpace(line), new(sync.Mutex)}
+}
+
+// far is a store of the process, without a guard: that would tell the suite of
+// fallbacks, not of the store.
+type far struct {
+	*daemons
+
+	name string
+	mu   *sync.Mutex
+}
+
+func (f far) at(now string, do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := weir.StateKey{Rule: "switch", Key: f.name + "\x00" + now}
+	return errors.Join(f.Reset(context.Background(), []weir.StateKey{key}), do())
+}
+
+func (f far) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	return f.at(fmt.Sprint(int64(now)), func() error { return f.Take(context.Background(), asks, out) })
+}
+
+func (f far) SettleAt(now weir.Instant, settlements []weir.Settlement) error {
+	return f.at(fmt.Sprint(int64(now)), func() error { return f.Settle(context.Background(), settlements) })
+}
+
+func (f far) ResetAt(now weir.Instant, keys []weir.StateKey) error {
+	return f.at(fmt.Sprint(int64(now)), func() error { return f.Reset(context.Background(), keys) })
+}
+
+func (p process) open(t testing.TB, name string) storetest.Clocked {
+	t.Helper()
+	s, err := Open(p.url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := far{s.daemons, name, p.mu}
+	if err := f.at("", func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestStore holds the store of a daemon in another process to the contract.
+func TestStore(t *testing.T) {
+	storetest.Run(t, "../testdata/vectors", startProcess(t).open, storetest.Options{})
+}

@@ -1,0 +1,136 @@
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// maxDaemons is how many daemons a URL may name.
+const maxDaemons = 64
+
+// URLError says why a URL can't be meant.
+type URLError struct{ Text string }
+
+func (e *URLError) Error() string { return "client: " + e.Text }
+
+// place is where a daemon is, and how it is spoken to.
+type place struct {
+	name, target, token string
+	safe                credentials.TransportCredentials
+}
+
+// parse reads a URL.
+func parse(address string) ([]*place, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok || !slices.Contains([]string{"grpc", "grpcs", "grpc+unix"}, scheme) {
+		return nil, &URLError{"write grpc://HOST:PORT, grpcs://HOST:PORT for TLS, or grpc+unix:///PATH"}
+	}
+	where, query, _ := strings.Cut(rest, "?")
+	safe, token, err := parseQuery(scheme, query)
+	if err != nil {
+		return nil, &URLError{err.Error()}
+	}
+	if scheme == "grpc+unix" {
+		if !strings.HasPrefix(where, "/") {
+			return nil, &URLError{fmt.Sprintf("%q: write the whole path of the socket, as grpc+unix:///run/weir.sock", where)}
+		}
+		return []*place{{where, "unix:" + where, token, safe}}, nil
+	}
+	var places []*place
+	for host := range strings.SplitSeq(where, ",") {
+		if bad := checkHost(host, scheme, token); bad != "" {
+			return nil, &URLError{fmt.Sprintf("%q %s", host, bad)}
+		}
+		if slices.ContainsFunc(places, func(p *place) bool { return p.name == host }) {
+			return nil, &URLError{fmt.Sprintf("%q stands there twice; name each daemon once", host)}
+		}
+		if len(places) == maxDaemons {
+			return nil, &URLError{fmt.Sprintf("more than %d daemons", maxDaemons)}
+		}
+		places = append(places, &place{host, "dns:///" + host, token, safe.Clone()})
+	}
+	return places, nil
+}
+
+// checkHost is what is wrong with the host:port of a daemon.
+func checkHost(host, scheme, token string) string {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil || name == "" || port == "" || strings.ContainsAny(host, "/@#") {
+		return "is no HOST:PORT of a daemon"
+	}
+	if scheme == "grpc" && token != "" {
+		if ip, err := netip.ParseAddr(name); name != "localhost" && (err != nil || !ip.IsLoopback()) {
+			return "is not on this machine: a token could be read on the way; write grpcs://"
+		}
+	}
+	return ""
+}
+
+// parseQuery reads the options behind the question mark.
+func parseQuery(scheme, query string) (safe credentials.TransportCredentials, token string, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, "", errors.New("the options can't be read; write ?ca=FILE&token-file=FILE")
+	}
+	files := map[string]string{}
+	for name, all := range values {
+		if !slices.Contains([]string{"ca", "cert", "key", "token-file"}, name) || len(all) != 1 || all[0] == "" {
+			return nil, "", fmt.Errorf("%q: the options are ca, cert, key and token-file, each once, with a file", name)
+		}
+		files[name] = all[0]
+	}
+	if name := files["token-file"]; name != "" {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, "", fmt.Errorf("token-file: %w", err)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		if token = strings.TrimSpace(line); token == "" {
+			return nil, "", fmt.Errorf("token-file: the first line of %s is empty; write the token there", name)
+		}
+	}
+	if scheme != "grpcs" {
+		if files["ca"]+files["cert"]+files["key"] != "" {
+			return nil, "", errors.New("ca, cert and key are for TLS; write grpcs://HOST:PORT")
+		}
+		return insecure.NewCredentials(), token, nil
+	}
+	config, err := tlsConfig(files["ca"], files["cert"], files["key"])
+	return credentials.NewTLS(config), token, err
+}
+
+func tlsConfig(ca, cert, key string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("cert and key go together; give both")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert and key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

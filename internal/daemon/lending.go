@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/rls"
+)
+
+// unfallen is a guarded store that fails when it is away. Programs that it is lent to
+// have fallbacks of their own.
+type unfallen struct{ *guard.Guard }
+
+// Take decides the asks by the store alone.
+func (s unfallen) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeOrFail(ctx, asks, out)
+}
+
+// lending is how the store is lent to programs; nil when it is not.
+func (d *Daemon) lending() *rls.Lending {
+	if !d.config.GRPCStore {
+		return nil
+	}
+	rules := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_grpc_store_rules", Help: "Rules that programs have brought which borrow the store, of 4,096 at most.",
+	})
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_grpc_store_refused_total", Help: "Calls for the store that were refused: for their token, or for a rule beyond the most.",
+	}, []string{"reason"})
+	d.registry.MustRegister(rules, refused)
+	token, most := refused.WithLabelValues("token"), refused.WithLabelValues("rules")
+	l := &rls.Lending{
+		Store: d.storage.store, Refused: token.Inc,
+		Rules: func(known int, beyond bool) {
+			rules.Set(float64(known))
+			if beyond {
+				most.Inc()
+			}
+		},
+	}
+	if d.storage.guard != nil {
+		l.Store = unfallen{d.storage.guard}
+	} else if memory, ok := d.storage.store.(rls.Memory); ok {
+		l.Store = &rls.Steady{Memory: memory}
+	}
+	if d.keys.lending != nil {
+		l.Token = d.keys.lending.Has
+	}
+	return l
+}

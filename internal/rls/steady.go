@@ -1,0 +1,106 @@
+package rls
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+const (
+	// contested is how long after a change of its limit a rule does not change it to one
+	// that can't hold what a key has used. Programs with two versions of a rule ask by
+	// turns while a new one is rolled out: what is forgotten at each turn would pass
+	// again. It is record.contested, which sees each key by itself; here they change
+	// together, so that maxChanges bounds what keys lose which are not asked for.
+	contested  = weir.Instant(time.Minute / time.Microsecond)
+	maxChanges = 8 // within contested
+)
+
+// Memory is a store whose counts are this process's, and whose states can be seen.
+type Memory interface {
+	weir.Store
+	weir.Looker
+}
+
+// Steady is a store in memory that programs of several versions ask: within a minute
+// of a change, takes that come with a limit which would forget what was used are
+// decided by that in force. Stores that are shared see to it themselves.
+type Steady struct {
+	Memory
+
+	mu    sync.RWMutex
+	rules map[string]version // as many as a lender admits
+}
+
+// version is the limit of a rule, and when it has changed lately.
+type version struct {
+	limit   *weir.Limit
+	changes []weir.Instant
+}
+
+// Take decides the asks by the limits in force.
+func (s *Steady) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	cloned := false
+	for i := range asks {
+		limit, err := s.inForce(ctx, asks[i])
+		switch {
+		case err != nil:
+			return err
+		case limit == asks[i].Limit:
+			continue
+		case !cloned: // asks are the caller's
+			asks, cloned = slices.Clone(asks), true
+		}
+		asks[i].Limit = limit
+	}
+	return s.Memory.Take(ctx, asks, out)
+}
+
+// inForce is the limit that decides an ask.
+func (s *Steady) inForce(ctx context.Context, a weir.Ask) (*weir.Limit, error) {
+	s.mu.RLock()
+	is := s.rules[a.State.Rule]
+	s.mu.RUnlock()
+	if is.limit != nil && is.limit.String() == a.Limit.String() {
+		return a.Limit, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is = s.rules[a.State.Rule]
+	if is.limit != nil && is.limit.String() != a.Limit.String() {
+		now, loses, err := s.loses(ctx, a, is.limit)
+		if err != nil {
+			return nil, err
+		}
+		is.changes = slices.DeleteFunc(is.changes, func(at weir.Instant) bool { return now >= at+contested })
+		if n := len(is.changes); n == maxChanges || n > 0 && loses {
+			return is.limit, nil
+		}
+		is.changes = append(is.changes, now)
+	}
+	if s.rules == nil {
+		s.rules = map[string]version{}
+	}
+	is.limit = a.Limit
+	s.rules[a.State.Rule] = is
+	return a.Limit, nil
+}
+
+// loses is whether the ask's limit in place of another would forget what its key has
+// used.
+func (s *Steady) loses(ctx context.Context, a weir.Ask, before *weir.Limit) (now weir.Instant, yes bool, err error) {
+	old := a
+	old.Limit = before
+	now, was, err := s.Look(ctx, []weir.Ask{old})
+	if err != nil {
+		return now, false, err
+	}
+	_, is, err := s.Look(ctx, []weir.Ask{a})
+	if err != nil {
+		return now, false, err
+	}
+	return now, a.Limit.Used(is[0], now) < before.Used(was[0], now), nil
+}

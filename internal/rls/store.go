@@ -1,0 +1,216 @@
+package rls
+
+import (
+	"context"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/storewire"
+)
+
+// The bounds of what programs that borrow the store may make of it.
+const (
+	// MaxLentRules is how many rules of theirs the store is asked to keep apart, all
+	// programs together, until the daemon ends.
+	MaxLentRules = 1 << 12
+	// maxLentNames is how many bytes the names of these rules have in all.
+	maxLentNames = 8 << 20
+	// maxLentLimits is how many limits are remembered that were read; then all are
+	// read anew.
+	maxLentLimits = 1 << 12
+	// maxAtOnce is how many takes of one call are decided at a time by a store
+	// outside of the process.
+	maxAtOnce = 64
+)
+
+// lentMark tells the rules of programs from those of the daemon.
+const lentMark = "client\x00"
+
+// Lending is how the store is lent to programs.
+type Lending struct {
+	// Store is asked. It fails when it is away: the fallbacks are the programs'.
+	Store weir.Store
+	// Token is whether a token opens. Nil: none is needed.
+	Token func([]byte) bool
+	// Refused is called for each call that is not let in.
+	Refused func()
+	// Rules is called with the number of rules that programs have, when there are
+	// more, and with whether one was refused for being beyond MaxLentRules.
+	Rules func(known int, refused bool)
+}
+
+// admit lets calls in that show a token, where one is needed.
+func (l *Lending) admit(header metadata.MD) error {
+	if l.Token == nil {
+		return nil
+	}
+	for _, shown := range header.Get("authorization") {
+		if token, ok := strings.CutPrefix(shown, "Bearer "); ok && l.Token([]byte(token)) {
+			return nil
+		}
+	}
+	l.Refused()
+	return status.Error(codes.Unauthenticated, "the store of this daemon needs a token: one of its --grpc-store-token-file")
+}
+
+// lender answers storewire.Service.
+type lender struct {
+	*Lending
+
+	server *Server
+	shared bool // the store is outside: takes of a call are decided side by side
+	limits limits
+	rules  lentRules
+}
+
+func newLender(s *Server) *lender {
+	l := &lender{Lending: s.options.Store, server: s, shared: s.options.Store.Store.Traits().Shared}
+	l.rules.seed = maphash.MakeSeed()
+	return l
+}
+
+// service describes the methods to gRPC.
+func (l *lender) service() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: storewire.Service,
+		Metadata:    "store.proto",
+		Methods: []grpc.MethodDesc{
+			method(l, "Take", l.take, func() *storewire.TakeRequest { return &storewire.TakeRequest{Limits: l.limits.get} }),
+			method(l, "Settle", l.settle, func() *storewire.SettleRequest { return &storewire.SettleRequest{Limits: l.limits.get} }),
+			method(l, "Reset", l.reset, func() *storewire.ResetRequest { return new(storewire.ResetRequest) }),
+			method(l, "Describe", l.describe, func() *storewire.DescribeRequest { return new(storewire.DescribeRequest) }),
+		},
+	}
+}
+
+// method is one of them. Whatever happens in a call, the process lives on.
+func method[Q storewire.Read](l *lender, name string, answer func(context.Context, Q) storewire.Written, request func() Q) grpc.MethodDesc {
+	handle := func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
+		s, start := l.server, time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				response, err = nil, s.panicked(name, p)
+			}
+			s.options.Observe(status.Code(err), time.Since(start))
+		}()
+		if ctx.Err() != nil { // nobody waits for it, so nothing is charged
+			s.options.Refused(ReasonLate)
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		s.options.Gate.Begin()
+		defer s.options.Gate.End()
+		q := request()
+		if err := decode(q); err != nil {
+			return nil, status.Error(codes.InvalidArgument, "this can't be asked of "+name+": "+status.Convert(err).Message())
+		}
+		return answer(ctx, q), nil
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: handle}
+}
+
+func (l *lender) take(ctx context.Context, q *storewire.TakeRequest) storewire.Written {
+	r := &storewire.TakeResponse{Answers: make([]storewire.Answer, len(q.Takes))}
+	if !l.shared || len(q.Takes) == 1 {
+		for i := range q.Takes {
+			r.Answers[i] = l.takeOne(ctx, q.Takes[i], q.Errs[i])
+		}
+		return r
+	}
+	var all errgroup.Group
+	all.SetLimit(maxAtOnce)
+	for i := range q.Takes {
+		all.Go(func() error {
+			defer func() {
+				if p := recover(); p != nil {
+					r.Answers[i] = storewire.Answer{Err: l.server.panicked("Take", p)}
+				}
+			}()
+			r.Answers[i] = l.takeOne(ctx, q.Takes[i], q.Errs[i])
+			return nil
+		})
+	}
+	_ = all.Wait() // errors are in the answers
+	return r
+}
+
+func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storewire.Answer {
+	if bad == nil {
+		bad = meant(asks)
+	}
+	if bad != nil {
+		return storewire.Answer{Err: &record.AskError{Err: bad}}
+	}
+	for i := range asks {
+		if err := l.admitRule(asks[i].State.Rule); err != nil {
+			return storewire.Answer{Err: err}
+		}
+		asks[i].State.Rule = lentMark + asks[i].State.Rule
+	}
+	out := make([]weir.Decision, len(asks))
+	if err := l.Store.Take(ctx, asks, out); err != nil {
+		return storewire.Answer{Err: err}
+	}
+	for i := range out {
+		if r := out[i].Receipt; r != nil {
+			own := *r // the store may remember r
+			own.State.Rule = strings.TrimPrefix(own.State.Rule, lentMark)
+			out[i].Receipt = &own
+		}
+	}
+	return storewire.Answer{Decisions: out}
+}
+
+func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewire.Written {
+	for i := range q.Settlements {
+		if err := settles(&q.Settlements[i]); err != nil {
+			return &storewire.FaultResponse{Err: &record.AskError{Err: err}}
+		}
+		r := q.Settlements[i].Receipt
+		if err := l.admitRule(r.State.Rule); err != nil {
+			return &storewire.FaultResponse{Err: err}
+		}
+		r.State.Rule = lentMark + r.State.Rule
+	}
+	return &storewire.FaultResponse{Err: l.Store.Settle(ctx, q.Settlements)}
+}
+
+func (l *lender) reset(ctx context.Context, q *storewire.ResetRequest) storewire.Written {
+	for i := range q.Keys {
+		q.Keys[i].Rule = lentMark + q.Keys[i].Rule
+	}
+	return &storewire.FaultResponse{Err: l.Store.Reset(ctx, q.Keys)}
+}
+
+func (l *lender) describe(_ context.Context, q *storewire.DescribeRequest) storewire.Written {
+	r := &storewire.DescribeResponse{Traits: l.Store.Traits()}
+	for _, text := range q.Limits {
+		why := ""
+		if limit, err := l.limits.get(text); err != nil {
+			why = err.Error()
+		} else if r.Traits.Unfit != nil {
+			why = r.Traits.Unfit(limit)
+		}
+		r.Unfit = append(r.Unfit, why)
+	}
+	return r
+}
+
+func (l *lender) admitRule(rule string) error {
+	known, news, ok := l.rules.admit(rule)
+	if news || !ok {
+		l.Rules(known, !ok)
+	}
+	if !ok {
+		return errTooManyRules
+	}
+	return nil
+}
