@@ -97,17 +97,15 @@ func (d *daemon) explain(ctx context.Context, err error) error {
 		return nil
 	}
 	said := status.Convert(err)
-	switch said.Code() {
-	case codes.InvalidArgument, codes.ResourceExhausted:
+	switch is := said.Code(); {
+	case is == codes.InvalidArgument || is == codes.ResourceExhausted:
 		return &record.AskError{Err: fmt.Errorf("client: daemon %s: %s", d.name, said.Message())}
-	case codes.Unimplemented:
+	case is == codes.Unimplemented:
 		return &RefusedError{d.name, "it does not lend its store; start it with --grpc-store"}
-	case codes.Unauthenticated, codes.PermissionDenied:
+	case is == codes.Unauthenticated || is == codes.PermissionDenied:
 		return &RefusedError{d.name, said.Message()}
-	case codes.Canceled, codes.DeadlineExceeded:
-		if ctx.Err() != nil {
-			return late(ctx.Err())
-		}
+	case ctx.Err() != nil:
+		return late(ctx.Err())
 	}
 	return fmt.Errorf("client: daemon %s: %s: %w", d.name, said.Message(), weir.ErrAway)
 }
@@ -134,9 +132,10 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 
 // take decides asks.
 func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	c := &call{take: storewire.AppendTake(nil, asks), done: make(chan struct{})}
-	if len(c.take) > storewire.MaxMessage {
-		return &record.AskError{Err: fmt.Errorf("client: a take of %d bytes; it may have %d: write shorter keys", len(c.take), storewire.MaxMessage)}
+	c := &call{take: storewire.AppendTake(nil, asks), parts: 1 + len(asks), done: make(chan struct{})}
+	if len(c.take) > storewire.MaxMessage || c.parts > storewire.MaxParts {
+		return &record.AskError{Err: fmt.Errorf("client: a take of %d asks in %d bytes; there may be %d in %d: write shorter keys, or ask for less at once",
+			len(asks), len(c.take), storewire.MaxParts-1, storewire.MaxMessage)}
 	}
 	if err := d.lane.do(ctx, c); err != nil {
 		return err

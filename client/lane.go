@@ -30,6 +30,7 @@ const (
 // else of the caller's, who may have left.
 type call struct {
 	take   []byte
+	parts  int           // of storewire.MaxParts
 	done   chan struct{} // closed when answer or err is there
 	answer storewire.Answer
 	err    error
@@ -104,9 +105,13 @@ func (l *lane) fly(calls []*call) {
 
 // next takes the calls out of waiting that travel together. mu is held.
 func (l *lane) next() []*call {
-	size, n := 0, 0
-	for n < len(l.waiting) && n < maxTakes && (n == 0 || size+len(l.waiting[n].take) <= maxBytes) {
-		size += len(l.waiting[n].take)
+	size, parts, n := 0, 0, 0
+	for n < len(l.waiting) && n < maxTakes {
+		c := l.waiting[n]
+		size, parts = size+len(c.take), parts+c.parts
+		if n > 0 && (size > maxBytes || parts > storewire.MaxParts) {
+			break
+		}
 		n++
 	}
 	calls := slices.Clone(l.waiting[:n])

@@ -216,7 +216,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
 		Patience: patience, Store: d.lending(),
-		Gate:     &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
+		Gate: &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
 		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
 		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})

@@ -15,6 +15,12 @@ type inbound struct {
 	err     error
 }
 
+// lent is the same of a call for the store.
+type lent struct {
+	request storewire.Read
+	err     error
+}
+
 // codec is gRPC's own, but that bytes which are no request are the handler's to
 // refuse: gRPC would answer INTERNAL, as if it were our fault.
 type codec struct{ encoding.CodecV2 }
@@ -27,8 +33,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *inbound:
 		v.err = c.CodecV2.Unmarshal(data, &v.request)
 		return nil
-	case storewire.Read:
-		return storewire.Codec{}.Unmarshal(data, v)
+	case *lent:
+		v.err = v.request.Parse(data.Materialize())
+		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

@@ -202,12 +202,12 @@ func Reasons() []string { return []string{ReasonWait, ReasonLate} }
 // is always told. UNAVAILABLE lets Envoy apply its failure mode, and stock
 // clients ask another daemon; RESOURCE_EXHAUSTED would look like a decision.
 func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
-	lent := strings.HasPrefix(call.FullMethodName, "/"+storewire.Service+"/")
-	if s.options.Gate.Shut() && (lent || call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName) {
+	forStore := strings.HasPrefix(call.FullMethodName, "/"+storewire.Service+"/")
+	if s.options.Gate.Shut() && (forStore || call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName) {
 		s.options.Refused(ReasonWait)
 		return ctx, status.Error(codes.Unavailable, "more is asked than can be decided in time; ask again later, or another daemon")
 	}
-	if lent && s.options.Store != nil {
+	if forStore && s.options.Store != nil {
 		return ctx, s.options.Store.admit(call.Header)
 	}
 	return ctx, nil

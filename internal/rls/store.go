@@ -109,8 +109,12 @@ func method[Q storewire.Read](l *lender, name string, answer func(context.Contex
 		s.options.Gate.Begin()
 		defer s.options.Gate.End()
 		q := request()
-		if err := decode(q); err != nil {
-			return nil, status.Error(codes.InvalidArgument, "this can't be asked of "+name+": "+status.Convert(err).Message())
+		in := lent{request: q}
+		if err := decode(&in); err != nil {
+			return nil, err
+		}
+		if in.err != nil {
+			return nil, status.Error(codes.InvalidArgument, "this can't be asked of "+name+": "+in.err.Error())
 		}
 		return answer(ctx, q), nil
 	}

@@ -61,7 +61,7 @@ func (v value) signed() int64 { return int64(v.number) }
 
 // eachField calls field for all that a message has, and skips groups and fixed
 // numbers, which no version of these messages has.
-func eachField(b []byte, field func(n protowire.Number, v value) error) error {
+func eachField(b []byte, field func(n int, v value) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -84,7 +84,7 @@ func eachField(b []byte, field func(n protowire.Number, v value) error) error {
 			return errMalformed
 		}
 		b = b[n:]
-		if err := field(number, v); err != nil {
+		if err := field(int(number), v); err != nil {
 			return err
 		}
 	}
@@ -92,4 +92,6 @@ func eachField(b []byte, field func(n protowire.Number, v value) error) error {
 }
 
 // tooMany is for a message that has more of something than it may.
-func tooMany(what string, most int) error { return fmt.Errorf("more than %d %s in a message", most, what) }
+func tooMany(what string, most int) error {
+	return fmt.Errorf("more than %d %s in a message", most, what)
+}

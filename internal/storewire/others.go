@@ -29,7 +29,7 @@ func (q *SettleRequest) Append(b []byte) []byte {
 
 // Parse reads a request.
 func (q *SettleRequest) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) error {
+	return eachField(b, func(n int, v value) error {
 		if n != 1 {
 			return nil
 		}
@@ -37,7 +37,7 @@ func (q *SettleRequest) Parse(b []byte) error {
 			return tooMany("settlements", MaxParts)
 		}
 		var s weir.Settlement
-		err := eachField(v.bytes, func(n protowire.Number, v value) (err error) {
+		err := eachField(v.bytes, func(n int, v value) (err error) {
 			switch n {
 			case 1:
 				s.Receipt, err = parseReceipt(v.bytes, q.Limits)
@@ -69,7 +69,7 @@ func (q *ResetRequest) Append(b []byte) []byte {
 
 // Parse reads a request.
 func (q *ResetRequest) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) error {
+	return eachField(b, func(n int, v value) error {
 		if n != 1 {
 			return nil
 		}
@@ -95,7 +95,7 @@ func (q *DescribeRequest) Append(b []byte) []byte {
 
 // Parse reads a request.
 func (q *DescribeRequest) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) error {
+	return eachField(b, func(n int, v value) error {
 		if n != 1 {
 			return nil
 		}
@@ -107,8 +107,8 @@ func (q *DescribeRequest) Parse(b []byte) error {
 	})
 }
 
-// DescribeResponse is what a store promises, without Unfit, which Unfit here
-// answers for each limit of the request.
+// DescribeResponse is what a store promises. What Traits.Unfit would say is in Unfit
+// instead, for each limit of the request.
 type DescribeResponse struct {
 	Traits weir.Traits
 	Unfit  []string
@@ -128,7 +128,7 @@ func (r *DescribeResponse) Append(b []byte) []byte {
 
 // Parse reads a response.
 func (r *DescribeResponse) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) error {
+	return eachField(b, func(n int, v value) error {
 		switch n {
 		case 1:
 			r.Traits.Shared = v.flag()
@@ -158,7 +158,7 @@ func (r *FaultResponse) Append(b []byte) []byte {
 
 // Parse reads a response.
 func (r *FaultResponse) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) (err error) {
+	return eachField(b, func(n int, v value) (err error) {
 		if n == 1 {
 			r.Err, err = parseFault(v.bytes)
 		}
@@ -236,7 +236,7 @@ func appendFault(b []byte, field protowire.Number, err error) []byte {
 func parseFault(b []byte) (told, err error) {
 	var code Code
 	text := ""
-	err = eachField(b, func(n protowire.Number, v value) error {
+	err = eachField(b, func(n int, v value) error {
 		switch n {
 		case 1:
 			code = Code(v.number)
@@ -245,12 +245,11 @@ func parseFault(b []byte) (told, err error) {
 		}
 		return nil
 	})
-	switch is := code.sentinel(); {
-	case code == CodeAsk:
+	if code == CodeAsk {
 		return &record.AskError{Err: errors.New(text)}, err
-	case code == CodeCount:
-		return &record.CountError{Err: errors.New(text)}, err
-	default:
-		return &remote{text, is}, err
 	}
+	if code == CodeCount {
+		return &record.CountError{Err: errors.New(text)}, err
+	}
+	return &remote{text, code.sentinel()}, err
 }

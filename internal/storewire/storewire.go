@@ -7,8 +7,6 @@ import (
 	"math"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/weir-limit/weir"
 )
 
@@ -69,7 +67,7 @@ type TakeRequest struct {
 // Parse reads a request.
 func (q *TakeRequest) Parse(b []byte) error {
 	parts := 0
-	return eachField(b, func(n protowire.Number, take value) error {
+	return eachField(b, func(n int, take value) error {
 		if n != 1 {
 			return nil
 		}
@@ -78,7 +76,7 @@ func (q *TakeRequest) Parse(b []byte) error {
 		}
 		var asks []weir.Ask
 		var bad error
-		err := eachField(take.bytes, func(n protowire.Number, v value) error {
+		err := eachField(take.bytes, func(n int, v value) error {
 			if n != 1 {
 				return nil
 			}
@@ -115,7 +113,7 @@ func appendAsk(b []byte, a *weir.Ask) []byte {
 }
 
 func parseAsk(b []byte) (a weir.Ask, limit string, err error) {
-	err = eachField(b, func(n protowire.Number, v value) (err error) {
+	err = eachField(b, func(n int, v value) (err error) {
 		switch n {
 		case 1:
 			a.State, err = parseKey(v.bytes)
@@ -150,7 +148,7 @@ func appendKey(b []byte, k weir.StateKey) []byte {
 }
 
 func parseKey(b []byte) (k weir.StateKey, err error) {
-	err = eachField(b, func(n protowire.Number, v value) error {
+	err = eachField(b, func(n int, v value) error {
 		switch n {
 		case 1:
 			k.Rule = string(v.bytes)
@@ -206,12 +204,12 @@ func (r *TakeResponse) Append(b []byte) []byte {
 
 // Parse reads a response.
 func (r *TakeResponse) Parse(b []byte) error {
-	return eachField(b, func(n protowire.Number, v value) error {
+	return eachField(b, func(n int, v value) error {
 		if n != 1 {
 			return nil
 		}
 		var answer Answer
-		err := eachField(v.bytes, func(n protowire.Number, v value) (err error) {
+		err := eachField(v.bytes, func(n int, v value) (err error) {
 			switch n {
 			case 1:
 				var d weir.Decision
@@ -243,7 +241,7 @@ func appendDecision(b []byte, d *weir.Decision) []byte {
 }
 
 func parseDecision(b []byte, limits Limits) (d weir.Decision, err error) {
-	err = eachField(b, func(n protowire.Number, v value) (err error) {
+	err = eachField(b, func(n int, v value) (err error) {
 		switch n {
 		case 1:
 			if v.number > uint64(weir.Impossible) {
@@ -285,7 +283,7 @@ func appendReceipt(b []byte, r *weir.Receipt) []byte {
 
 func parseReceipt(b []byte, limits Limits) (*weir.Receipt, error) {
 	r, limit := new(weir.Receipt), ""
-	err := eachField(b, func(n protowire.Number, v value) (err error) {
+	err := eachField(b, func(n int, v value) (err error) {
 		switch n {
 		case 1:
 			r.ID = v.number
