@@ -117,6 +117,10 @@ bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns
 bench-store-memory: ## Measure what keys cost in Redis and memcached; 1 minute
 	$(GO) test ./redisstore ./memcachestore -run '^$$' -bench Memory -benchtime 1x
 
+.PHONY: bench-client
+bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; needs redis-server
+	$(GO) test ./client -run '^$$' -bench Take
+
 bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/redistest"
+	"github.com/weir-limit/weir/rules"
 )
 
 // weird is weir serve as it is shipped.
@@ -40,7 +41,7 @@ var buildWeir = sync.OnceValues(func() (string, error) {
 
 var grpcAt = regexp.MustCompile(` grpc=(\S+) `)
 
-func serve(t *testing.T, args ...string) *weird {
+func serve(t testing.TB, args ...string) *weird {
 	t.Helper()
 	binary, err := buildWeir()
 	if err != nil {
@@ -73,7 +74,7 @@ func (w *weird) kill() {
 	_ = w.Wait()
 }
 
-func open(t *testing.T, url string) *Store {
+func open(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(url, Options{})
 	if err != nil {
@@ -109,28 +110,31 @@ func takeBy(t *testing.T, s *Store, fallback weir.Fallback) {
 	t.Fatalf("never answered by %q: %+v", fallback, s.Stats())
 }
 
-// exactly: 64 goroutines of three programs pass what the limit lets.
+// exactly: 64 goroutines of several programs pass what the limit lets. Takes that a
+// guard gave up, for this machine was busy, may or may not have been charged.
 func exactly(t *testing.T, stores ...*Store) {
 	t.Helper()
-	var passed atomic.Int64
+	var passed, lost atomic.Int64
 	var all sync.WaitGroup
 	for g := range 64 {
 		all.Go(func() {
 			asks, out := ask("exact", "k", "300/day fixed-window anchored"), make([]weir.Decision, 1)
 			for range 10 {
-				if err := stores[g%len(stores)].Take(t.Context(), asks, out); err != nil || out[0].Degraded != "" {
-					t.Errorf("%+v, %v", out[0], err)
+				switch err := stores[g%len(stores)].daemons.Take(t.Context(), asks, out); {
+				case errors.Is(err, weir.ErrAway):
+					lost.Add(1)
+				case err != nil:
+					t.Error(err)
 					return
-				}
-				if out[0].Charged {
+				case out[0].Charged:
 					passed.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if passed.Load() != 300 {
-		t.Errorf("%d of 640 passed, want 300", passed.Load())
+	if n := passed.Load(); n > 300 || n+lost.Load() < 300 {
+		t.Errorf("%d of 640 passed and %d were lost, want 300", n, lost.Load())
 	}
 }
 
@@ -166,32 +170,28 @@ func TestSeveral(t *testing.T) {
 	if stores[0].Traits().Atomic {
 		t.Error("two daemons decide nothing at one moment")
 	}
-	of := map[string]int{}
-	limit := "1000/day"
-	degraded := func() (n int) {
+	of, names := map[string]int{}, stores[0].daemons.Servers()
+	failed := func() (n int) {
 		for i := range 100 {
-			asks, out := ask("part", string(rune('a'+i)), limit), make([]weir.Decision, 1)
-			if err := stores[0].Take(t.Context(), asks, out); err != nil {
-				t.Fatal(err)
-			}
-			server := stores[0].daemons.Servers()[stores[0].daemons.ServerOf(asks[0].State)]
+			asks := ask("part", string(rune('a'+i)), "1000/day")
+			server := names[stores[0].daemons.ServerOf(asks[0].State)]
 			of[server]++
-			if out[0].Degraded != "" {
+			if err := stores[0].daemons.Take(t.Context(), asks, make([]weir.Decision, 1)); err != nil {
 				n++
 				if server != a.grpc {
-					t.Errorf("%s is there, and did not decide", server)
+					t.Errorf("%s is there, and did not decide: %v", server, err)
 				}
 			}
 		}
 		return n
 	}
-	if n := degraded(); n > 0 || of[a.grpc] < 30 || of[b.grpc] < 30 {
-		t.Errorf("%d degraded; keys of each: %v", n, of)
+	if n := failed(); n > 0 || of[a.grpc] < 30 || of[b.grpc] < 30 {
+		t.Errorf("%d failed; keys of each: %v", n, of)
 	}
 	a.kill()
 	clear(of)
-	if n := degraded(); n != of[a.grpc] {
-		t.Errorf("%d degraded of %d that the dead one has", n, of[a.grpc])
+	if n := failed(); n != of[a.grpc] {
+		t.Errorf("%d failed of %d that the dead one has", n, of[a.grpc])
 	}
 }
 
@@ -272,5 +272,33 @@ func TestBadURLs(t *testing.T) {
 		if _, ok := errors.AsType[*URLError](err); !ok {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+// TestRulesOverThere: a rule file's rules, decided in the program with counts at the
+// daemon.
+func TestRulesOverThere(t *testing.T) {
+	w := serve(t, "--grpc-store")
+	set, err := rules.Parse("rules.yaml", []byte("domain: d\ndescriptors: [{key: user, limits: [5/day fixed-window, 3 concurrent]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for range 2 {
+		limiter := rules.NewLimiter(open(t, "grpc://"+w.grpc).daemons, set)
+		for range 4 {
+			answer, err := limiter.Check(t.Context(), &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{
+				{Entries: []rules.Entry{{Key: "user", Value: "ann"}}, Cost: 1},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Allowed {
+				passed++
+			}
+		}
+	}
+	if passed != 3 {
+		t.Errorf("%d passed, want 3", passed)
 	}
 }
