@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/rules"
 )
@@ -259,6 +260,18 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	takeBy(t, open(t, "grpc://"+guarded.grpc+"?token-file="+token), "")
+}
+
+// TestTLS: a daemon with a certificate, which asks for one.
+func TestTLS(t *testing.T) {
+	ca := certtest.NewCA(t)
+	authority := certtest.File(t, "ca.pem", ca.PEM)
+	cert, key := ca.Issue(t, "127.0.0.1").Files(t)
+	w := serve(t, "--grpc-store", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority)
+	takeBy(t, open(t, "grpcs://"+w.grpc+"?ca="+authority+"&cert="+cert+"&key="+key), "")
+	for _, url := range []string{"grpc://" + w.grpc, "grpcs://" + w.grpc, "grpcs://" + w.grpc + "?ca=" + authority} {
+		takeBy(t, open(t, url), weir.FallbackLocal)
+	}
 }
 
 // TestBadURLs: each is refused with what to write instead, and nothing is opened.
