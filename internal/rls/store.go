@@ -189,6 +189,9 @@ func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewi
 
 func (l *lender) reset(ctx context.Context, q *storewire.ResetRequest) storewire.Written {
 	for i := range q.Keys {
+		if err := l.admitRule(q.Keys[i].Rule); err != nil {
+			return &storewire.FaultResponse{Err: err}
+		}
 		q.Keys[i].Rule = lentMark + q.Keys[i].Rule
 	}
 	return &storewire.FaultResponse{Err: l.Store.Reset(ctx, q.Keys)}

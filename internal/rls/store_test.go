@@ -162,8 +162,13 @@ func TestLentRules(t *testing.T) {
 			t.Fatalf("rule %d: %+v, %v", i, answer, err)
 		}
 	}
+	var reset storewire.FaultResponse
+	q := &storewire.ResetRequest{Keys: []weir.StateKey{a.State}}
+	if err := conn.Invoke(t.Context(), storewire.Reset, q, &reset, grpc.ForceCodecV2(storewire.Codec{})); err != nil || !errors.Is(reset.Err, weir.ErrFull) {
+		t.Errorf("a reset of one more: %v, %v", reset.Err, err)
+	}
 	a.State.Rule = "0"
-	if answer, err := takeOver(t.Context(), conn, a); err != nil || answer.Err != nil || refused.Load() != 1 {
+	if answer, err := takeOver(t.Context(), conn, a); err != nil || answer.Err != nil || refused.Load() != 2 {
 		t.Errorf("%+v, %v; %d refused", answer, err, refused.Load())
 	}
 }
