@@ -38,7 +38,8 @@ func Method(_ context.Context, method string) (string, error) { return method, n
 const ipv6Bits = 64
 
 // Peer is the address of the connection, of an IPv6 address its /64. An IPv4
-// address that is written as IPv6 is the same as without. Behind a proxy all
+// address that is written as IPv6 is the same as without. It is the key that
+// httplimit.Peer has, so that both can share counts. Behind a proxy all
 // connections are the proxy's. Clients of a socket without addresses, as a unix
 // socket, are one.
 func Peer(ctx context.Context, _ string) (string, error) {
@@ -50,12 +51,16 @@ func Peer(ctx context.Context, _ string) (string, error) {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}
-	if a, err := netip.ParseAddr(text); err == nil {
-		bits := a.Unmap().BitLen()
-		network, err := a.Unmap().Prefix(min(bits, ipv6Bits)) // without its zone
+	a, err := netip.ParseAddr(text)
+	switch a = a.Unmap(); {
+	case err != nil:
+		return p.Addr.Network(), nil
+	case a.Is4():
+		return a.String(), nil
+	default:
+		network, err := a.Prefix(ipv6Bits) // without its zone
 		return network.String(), err
 	}
-	return p.Addr.Network(), nil
 }
 
 // Metadata is a value that the call brings along, as an API key that an

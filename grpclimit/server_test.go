@@ -350,7 +350,7 @@ func TestQueueHolds(t *testing.T) {
 // IPv6 ones are told apart by their /64 (A3).
 func TestA1MappedAddresses(t *testing.T) {
 	for want, addresses := range map[string][]string{
-		"1.2.3.4/32":      {"1.2.3.4:5", "[::ffff:1.2.3.4]:6", "[::ffff:102:304]:7"},
+		"1.2.3.4":         {"1.2.3.4:5", "[::ffff:1.2.3.4]:6", "[::ffff:102:304]:7"},
 		"2001:db8::/64":   {"[2001:db8::1.2.3.4]:5", "[2001:db8::ffff:ffff:ffff:ffff]:5"},
 		"2001:db8:1::/64": {"[2001:db8:1::1]:5"},
 		"fe80::/64":       {"[fe80::1%eth0]:5", "[fe80::1%eth1]:5"},
@@ -362,7 +362,7 @@ func TestA1MappedAddresses(t *testing.T) {
 		}
 	}
 	written := peer.NewContext(t.Context(), &peer.Peer{Addr: address("[::ffff:1.2.3.4]:5")}) // not every Addr writes it as IPv4
-	if got := keyOf(written, grpclimit.Peer); got != "1.2.3.4/32" {
+	if got := keyOf(written, grpclimit.Peer); got != "1.2.3.4" {
 		t.Error(got)
 	}
 	socket := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.UnixAddr{Name: "@", Net: "unix"}})
