@@ -125,7 +125,7 @@ func TestLentForged(t *testing.T) {
 				}
 				id++
 				s := weir.Settlement{Used: int64(x & 1), Receipt: &weir.Receipt{
-					ID: id, State: a.State, Limit: limit, Cost: int64(y), Taken: weir.Instant(x), Expires: weir.Instant(1<<63 - 1), Mark: [2]uint64{x, y},
+					ID: id, State: a.State, Limit: limit, Cost: int64(1 + x&3), Taken: weir.Instant(x), Expires: weir.Instant(1<<63 - 1), Mark: [2]uint64{x, y},
 				}}
 				var r storewire.FaultResponse
 				q := &storewire.SettleRequest{Settlements: []weir.Settlement{s}}
