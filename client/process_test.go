@@ -28,11 +28,7 @@ type weird struct {
 }
 
 var buildWeir = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir")
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "weir")
+	binary := filepath.Join(os.Getenv(binaryEnv), "weir")
 	out, err := exec.Command("go", "build", "-o", binary, "../cmd/weir").CombinedOutput()
 	if err != nil {
 		return "", errors.Join(err, errors.New(string(out)))

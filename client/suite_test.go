@@ -23,14 +23,25 @@ import (
 // test's.
 const serveEnv = "WEIR_TEST_LEND_STORE"
 
+// binaryEnv names the folder that weir is built into, once for all tests.
+const binaryEnv = "WEIR_TEST_BINARY"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(serveEnv) == "" {
-		os.Exit(m.Run())
+	if os.Getenv(serveEnv) != "" {
+		if err := lendStore(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
-	if err := lendStore(); err != nil {
+	dir, err := os.MkdirTemp("", "weir")
+	if err = errors.Join(err, os.Setenv(binaryEnv, dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(dir) // it is among temporary things
+	os.Exit(code)
 }
 
 // lendStore serves the gRPC door, and says where.
