@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -54,11 +55,15 @@ const (
 	FallbackClosed Fallback = "closed" // none pass
 )
 
+// MaxCost is the largest cost of an ask: all that one request may be charged with
+// adds up to less.
+const MaxCost = 1 << 40
+
 // Ask is one question to one limit.
 type Ask struct {
 	State StateKey
 	Limit *Limit
-	// Cost is the events that the request is worth, 0…2^40. 0 charges
+	// Cost is the events that the request is worth, 0…MaxCost. 0 charges
 	// nothing; it is denied only while more than the limit is used.
 	Cost int64
 	// AtLeast makes the ask take what fits, from AtLeast up to Cost. 0 asks for
@@ -100,6 +105,14 @@ type Ask struct {
 	// the store decides. Stores leave it to what stands around them, but for
 	// Witness.
 	Sync time.Duration
+}
+
+// Check says why no store decides the ask: its Cost or AtLeast is beyond its bounds.
+func (a *Ask) Check() error {
+	if uint64(a.Cost) > MaxCost || uint64(a.AtLeast) > uint64(a.Cost) {
+		return fmt.Errorf("cost %d, at least %d: a cost is 0…2^40, and at least is 0…cost", a.Cost, a.AtLeast)
+	}
+	return nil
 }
 
 // OnceLife is how long a store remembers a take that asked for Once.

@@ -74,7 +74,7 @@ func (s *Store) tableSlow(rule string, r *atomic.Pointer[table]) (*table, error)
 // shadow or quota is like any other. Nothing that can panic is plain, for the
 // lock would stay.
 func plain(a *weir.Ask) bool {
-	return a.Limit != nil && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After
+	return a.Limit != nil && uint64(a.Cost) <= weir.MaxCost && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After
 }
 
 // takePlain is a take of one plain ask.
@@ -132,6 +132,11 @@ func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Dec
 func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
+	}
+	for i := range asks {
+		if err := asks[i].Check(); err != nil {
+			return fmt.Errorf("memstore: %w", err)
+		}
 	}
 	var few [4]place
 	places := few[:min(len(asks), len(few))]

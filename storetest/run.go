@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -347,6 +348,15 @@ func runMisuse(t *testing.T, open Open) {
 	}
 	if err := store.Take(t.Context(), []weir.Ask{a}, nil); err == nil {
 		t.Error("no room for the decision, and no error")
+	}
+	for _, wrong := range [][2]int64{{-1, 0}, {math.MinInt64, 0}, {weir.MaxCost + 1, 0}, {math.MaxInt64, 1}, {1, 2}, {1, -1}} {
+		b := a
+		b.Cost, b.AtLeast = wrong[0], wrong[1]
+		for _, asks := range [][]weir.Ask{{b}, {{State: weir.StateKey{Rule: "r", Key: "other"}, Limit: limit, Cost: 1}, b}} {
+			if err := store.Take(t.Context(), asks, make([]weir.Decision, len(asks))); err == nil || !strings.Contains(err.Error(), "a cost is 0") {
+				t.Errorf("cost %d, at least %d: %v", b.Cost, b.AtLeast, err)
+			}
+		}
 	}
 	if err := store.Take(t.Context(), nil, nil); err != nil {
 		t.Errorf("nothing asked: %v", err)

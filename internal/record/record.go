@@ -130,6 +130,9 @@ func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []
 		if why := unfit(asks[i].Limit); why != "" {
 			return badAsk("%s: limit %q: %s", store, asks[i].Limit, why)
 		}
+		if err := asks[i].Check(); err != nil {
+			return badAsk("%s: %w", store, err)
+		}
 		for j := range i {
 			if asks[i].State == asks[j].State {
 				return badAsk("%s: two asks of one take name the same state; add up their costs", store)

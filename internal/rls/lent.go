@@ -13,25 +13,15 @@ import (
 var errTooManyRules = fmt.Errorf("programs have brought %d rules, or %d bytes of their names, to this daemon; put what varies into keys, not rules, and restart it: %w",
 	MaxLentRules, maxLentNames, weir.ErrFull)
 
-// maxCost is the largest cost of an ask.
-const maxCost = 1 << 40
-
-// meant is what is wrong with asks that came over a wire. Stores count on callers
-// in process to ask nothing of the kind.
+// meant is what is wrong with asks that came over a wire.
 func meant(asks []weir.Ask) error {
-	for i := range asks {
-		a := &asks[i]
-		if a.Cost < 0 || a.Cost > maxCost || a.AtLeast < 0 || a.AtLeast > a.Cost {
-			return fmt.Errorf("cost %d, at least %d: a cost is 0…2^40, and at least is 0…cost", a.Cost, a.AtLeast)
-		}
-	}
 	return record.Check("the store", func(*weir.Limit) string { return "" }, asks, make([]weir.Decision, len(asks)))
 }
 
 // settles is what is wrong with a settlement that came over a wire.
 func settles(s *weir.Settlement) error {
 	r := s.Receipt
-	if r.Cost < 0 || r.Cost > maxCost || s.Used < 0 || s.Used > maxCost || r.Taken < 0 || r.Expires < 0 {
+	if r.Cost < 0 || r.Cost > weir.MaxCost || s.Used < 0 || s.Used > weir.MaxCost || r.Taken < 0 || r.Expires < 0 {
 		return fmt.Errorf("a receipt of %d events, %d used: this receipt was made by nobody; send it as it came", r.Cost, s.Used)
 	}
 	return nil
