@@ -51,16 +51,14 @@ func Peer(ctx context.Context, _ string) (string, error) {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	}
-	a, err := netip.ParseAddr(text)
-	switch a = a.Unmap(); {
-	case err != nil:
-		return p.Addr.Network(), nil
-	case a.Is4():
-		return a.String(), nil
-	default:
+	if a, err := netip.ParseAddr(text); err == nil {
+		if a = a.Unmap(); a.Is4() {
+			return a.String(), nil
+		}
 		network, err := a.Prefix(ipv6Bits) // without its zone
 		return network.String(), err
 	}
+	return p.Addr.Network(), nil
 }
 
 // Metadata is a value that the call brings along, as an API key that an
