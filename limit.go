@@ -198,8 +198,8 @@ func (s *Spec) algorithm() algorithm {
 
 func (a Algorithm) bucket() bool { return a <= LeakyBucket }
 
-// family is a by the first of its names.
-func (a Algorithm) family() Algorithm {
+// Family is a by the first of its names: those that decide alike have one.
+func (a Algorithm) Family() Algorithm {
 	if a.bucket() {
 		return GCRA
 	}

@@ -50,13 +50,19 @@ func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter
 	l := &Limiter{store: store, limits: append([]*Limit{limit}, more...)}
 	seen := map[string]int{}
 	for _, limit := range l.limits {
-		state := name + "#" + limit.spec.Algorithm.family().String()
+		state := limit.StateRule(name)
 		if seen[state]++; seen[state] > 1 {
 			state += "/" + strconv.Itoa(seen[state])
 		}
 		l.states = append(l.states, state)
 	}
 	return l
+}
+
+// StateRule is StateKey.Rule of a limiter's first limit of its kind. Who asks a
+// store by this name himself shares the counts of a Limiter of the same name.
+func (l *Limit) StateRule(name string) string {
+	return name + "#" + l.Algorithm().Family().String()
 }
 
 // Request is one question to a Limiter.

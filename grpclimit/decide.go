@@ -116,22 +116,12 @@ func (r *Rule) ask(ctx context.Context, method string, message any) (ask weir.As
 			ask.Limit, name = l, name+"#plan="+l.String()
 		}
 	}
-	ask.State = weir.StateKey{Rule: stateOf(name, ask.Limit), Key: key}
+	ask.State = weir.StateKey{Rule: ask.Limit.StateRule(name), Key: key}
 	if deadline, ok := ctx.Deadline(); ok && ask.Limit.Algorithm() == weir.LeakyQueue {
 		// A slot that comes too late is not taken.
 		ask.MaxHold = max(time.Until(deadline).Truncate(time.Microsecond), time.Microsecond)
 	}
 	return ask, true, nil
-}
-
-// stateOf is the rule part of a state key: as weir.NewLimiter has it, so that a
-// limiter of the same name shares the counts.
-func stateOf(name string, l *weir.Limit) string {
-	a := l.Algorithm()
-	if a == weir.TokenBucket || a == weir.LeakyBucket {
-		a = weir.GCRA
-	}
-	return name + "#" + a.String()
 }
 
 // weigh adds a decision to the verdict, which begins as allowed and away.

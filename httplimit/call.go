@@ -126,7 +126,7 @@ func (c *call) ask(rule *rule, r *http.Request) error {
 	}
 	if rule.Plan != nil {
 		if l := rule.Plan(r); l != nil && l != rule.Limit {
-			ask.Limit, ask.State.Rule = l, stateOf(rule.Name+"#plan="+l.String(), l)
+			ask.Limit, ask.State.Rule = l, l.StateRule(rule.Name+"#plan="+l.String())
 		}
 	}
 	return nil
@@ -139,16 +139,6 @@ func oneMore[E any](s []E) []E {
 		return s[:len(s)+1]
 	}
 	return append(s, *new(E))
-}
-
-// stateOf is the rule part of a state key: as weir.NewLimiter has it, so that a
-// limiter of the same name shares the counts.
-func stateOf(name string, l *weir.Limit) string {
-	a := l.Algorithm()
-	if a == weir.TokenBucket || a == weir.LeakyBucket {
-		a = weir.GCRA
-	}
-	return name + "#" + a.String()
 }
 
 // tooMuch is whether a rule is asked for more than any limit can pass, which no
@@ -261,7 +251,7 @@ func compile(all []Rule) ([]*rule, error) {
 			r.Key = Everyone
 		}
 		compiled = append(compiled, &rule{
-			Rule: r, state: stateOf(r.Name, r.Limit),
+			Rule: r, state: r.Limit.StateRule(r.Name),
 			policy: fields.AppendPolicy(nil, r.Name, r.Limit, r.Unit),
 		})
 	}

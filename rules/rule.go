@@ -115,20 +115,11 @@ func label(name string, l *weir.Limit, sameBefore int) string {
 	if name != "" {
 		return "#name=" + escape(name, "")
 	}
-	text := "#" + algorithmFamily(l).String()
+	text := "#" + l.Algorithm().Family().String()
 	if sameBefore > 0 {
 		text += fmt.Sprintf("/%d", sameBefore+1)
 	}
 	return text
-}
-
-// algorithmFamily is the algorithm of l, by one of its names.
-func algorithmFamily(l *weir.Limit) weir.Algorithm {
-	a := l.Algorithm()
-	if a == weir.TokenBucket || a == weir.LeakyBucket {
-		return weir.GCRA
-	}
-	return a
 }
 
 // overrideRule is the rule of a request's own limit. Its count belongs to the
