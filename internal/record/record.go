@@ -88,14 +88,14 @@ func (r *Record) Keep(now weir.Instant) time.Duration {
 	return max(keep, 0)
 }
 
-// contested is for how long a count that has changed its limit is not changed to
+// Contested is for how long a count that has changed its limit is not changed to
 // one that can't hold what was used. Processes with two versions of a rule may ask
 // for it by turns: what is forgotten at each turn would pass again.
-const contested = weir.Instant(time.Minute / time.Microsecond)
+const Contested = weir.Instant(time.Minute / time.Microsecond)
 
 // stays is whether r is not to become a record of limit yet.
 func (r *Record) stays(limit *weir.Limit, now weir.Instant) bool {
-	if r.Limit == nil || r.Since == 0 || now >= r.Since+contested || r.Limit.String() == limit.String() ||
+	if r.Limit == nil || r.Since == 0 || now >= r.Since+Contested || r.Limit.String() == limit.String() ||
 		r.Limit.Algorithm() == weir.Concurrent || limit.Algorithm() == weir.Concurrent {
 		return false
 	}

@@ -4,20 +4,15 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
-const (
-	// contested is how long after a change of its limit a rule does not change it to one
-	// that can't hold what a key has used. Programs with two versions of a rule ask by
-	// turns while a new one is rolled out: what is forgotten at each turn would pass
-	// again. It is record.contested, which sees each key by itself; here they change
-	// together, so that maxChanges bounds what keys lose which are not asked for.
-	contested  = weir.Instant(time.Minute / time.Microsecond)
-	maxChanges = 8 // within contested
-)
+// maxChanges is how often the limit of a rule changes within record.Contested. There
+// each key is seen by itself; here all keys of a rule change together, so that this
+// bounds what those lose which are not asked for.
+const maxChanges = 8
 
 // Memory is a store whose counts are this process's, and whose states can be seen.
 type Memory interface {
@@ -75,7 +70,7 @@ func (s *Steady) inForce(ctx context.Context, a weir.Ask) (*weir.Limit, error) {
 		if err != nil {
 			return nil, err
 		}
-		is.changes = slices.DeleteFunc(is.changes, func(at weir.Instant) bool { return now >= at+contested })
+		is.changes = slices.DeleteFunc(is.changes, func(at weir.Instant) bool { return now >= at+record.Contested })
 		if n := len(is.changes); n == maxChanges || n > 0 && loses {
 			return is.limit, nil
 		}
