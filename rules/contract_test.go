@@ -153,7 +153,8 @@ descriptors:
 		Fallback           weir.Fallback
 		After, Envoy       bool
 		Sync               time.Duration
-		Sharing, Partition string
+		Sharing            weir.Sharing
+		Partition          weir.Partition
 		Nodes, Line        int
 		Path               []rules.Entry
 	}

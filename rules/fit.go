@@ -36,6 +36,31 @@ func (s *Set) Fits(store weir.Traits) error {
 	return nil
 }
 
+// Unshared warns of rules that say how the nodes of a cluster share their limit, for
+// a store that is none.
+func (s *Set) Unshared() []Finding {
+	var all []Finding
+	for _, r := range s.rules {
+		said := ""
+		switch {
+		case r.Sharing != "":
+			said = "sharing: " + string(r.Sharing)
+		case r.Partition != "":
+			said = "partition: " + string(r.Partition)
+		default:
+			continue
+		}
+		all = append(all, Finding{
+			File: r.File, Line: r.Line, Column: r.Column, Severity: SeverityWarning, Rule: r.Name,
+			Text: said + " has no effect with this store: it is for the nodes of --store cluster:",
+		})
+		if len(all) == MaxFindings {
+			break
+		}
+	}
+	return all
+}
+
 // position is a place in a file.
 type position struct{ line, column int }
 

@@ -163,3 +163,28 @@ func TestRecallUnseen(t *testing.T) {
 		recall(t, l, a.ID)
 	}
 }
+
+// TestUnshared: what rules say about the nodes of a cluster is named where the store
+// is none, once for a limit.
+func TestUnshared(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte(`domain: shop
+descriptors:
+  - {key: a, limits: [5/s], sharing: sticky, partition: closed}
+  - {key: b, limits: [5/s], partition: open}
+  - {key: c, limits: [5/s]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range set.Unshared() {
+		got = append(got, f.String())
+	}
+	want := []string{
+		"shop.yaml:3:5: warning: sharing: sticky has no effect with this store: it is for the nodes of --store cluster: (rule shop/a)",
+		"shop.yaml:4:5: warning: partition: open has no effect with this store: it is for the nodes of --store cluster: (rule shop/b)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

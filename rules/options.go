@@ -58,8 +58,8 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 		Owner:          f.text(m, "owner", name),
 		Fallback:       weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
 		After:          f.oneOf(m, "charge", name, "before", "after") == "after",
-		Sharing:        f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky"),
-		Partition:      f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open"),
+		Sharing:        weir.Sharing(f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky")),
+		Partition:      weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
 		Sync:           f.duration(m, "sync", name),
 	}
 	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
@@ -73,17 +73,12 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}
-	for _, key := range []string{"sharing", "partition"} {
-		if m.value(key) != nil {
-			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect yet: it comes with limits that nodes share", key)
-		}
-	}
 	return r
 }
 
 // idle warns of options that need a limit, where there is none.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "nodes"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "nodes", "sharing", "partition"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}

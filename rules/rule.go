@@ -49,9 +49,10 @@ type Rule struct {
 	Nodes int
 	Sync  time.Duration // weir.Ask.Sync; 0 when the file says nothing
 
-	// These have no effect yet: kept, empty when the file says nothing.
-	Sharing   string // lease, mesh, gossip, divided or sticky
-	Partition string // proportional, closed, reserve, share or open
+	// Sharing and Partition are how the nodes of a cluster keep the limit together;
+	// empty when the file says nothing. With other stores they have no effect.
+	Sharing   weir.Sharing
+	Partition weir.Partition
 
 	File         string // where it stands; empty for an override
 	Line, Column int
@@ -75,7 +76,7 @@ func (r *Rule) State(key string) weir.StateKey {
 func (r *Rule) Ask(key string, cost int64) weir.Ask {
 	return weir.Ask{
 		State: r.State(key), Limit: r.Limit, Cost: cost, Shadow: r.Shadow, Quota: r.QuotaMode, After: r.After,
-		Fallback: r.Fallback, Nodes: r.Nodes, Sync: r.Sync,
+		Fallback: r.Fallback, Nodes: r.Nodes, Sync: r.Sync, Sharing: r.Sharing, Partition: r.Partition,
 	}
 }
 

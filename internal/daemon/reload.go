@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (d *Daemon) update(set *rules.Set, err error) {
 		now = *before
 	}
 	if set != nil {
-		for _, w := range set.Warnings() {
+		for _, w := range d.warnings(set) {
 			d.config.Log.Warn("rule file", "finding", w.String())
 		}
 		d.limiter.replace(set)
@@ -117,6 +118,14 @@ func (d *Daemon) update(set *rules.Set, err error) {
 	}
 	d.metrics.setReloaded(err == nil)
 	d.loaded.Store(&now)
+}
+
+// warnings is what there is to say of rules in force.
+func (d *Daemon) warnings(set *rules.Set) []rules.Finding {
+	if d.storage.scheme == "cluster" {
+		return set.Warnings()
+	}
+	return slices.Concat(set.Warnings(), set.Unshared())
 }
 
 func (d *Daemon) sayFailed(err error) {
