@@ -11,17 +11,21 @@ import (
 type holder struct {
 	state weir.StateKey
 	limit *weir.Limit
-	owner string
+	all   int64 // the most that passes at once
 	pace  int64
 	tight bool // the limit is not more than what passes in a Horizon: others wait for each report
 
 	incarnation uint64  // of this node
 	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
+	owner       string
+	view        uint64 // in which it is the owner
 
 	epoch          uint64
 	lease          uint64
 	granted, spent int64 // since the lease began
 	expires        weir.Instant
+	free           int64        // which the owner has for anybody, as it said last
+	fresh          weir.Instant // when the limit is as never used, as it said last
 
 	asked   uint64 // the last ask
 	asking  bool
@@ -32,6 +36,7 @@ type holder struct {
 
 	demand  meter
 	used    weir.Instant // last
+	sticky  bool         // the last request was
 	waiting []waiting
 	due     weir.Instant // when tick has something to do; 0: never
 	timed   weir.Instant // when the earliest timer for it is; 0: there is none
@@ -50,31 +55,71 @@ func (h *holder) left(now weir.Instant) int64 {
 	return h.granted - h.spent
 }
 
+// become goes on with a limit, which may be another version. What is lent stays lent.
+func (h *holder) become(l *weir.Limit) {
+	if h.limit == l {
+		return
+	}
+	h.limit, h.pace = l, pace(l)
+	h.all, _ = l.Standing(nil, 0)
+	h.tight = h.all <= h.pace
+}
+
+// follow asks that owner from now on. A lease of another one is left to its owner,
+// which burns it.
+func (h *holder) follow(owner string, view uint64) {
+	if h.owner != owner {
+		h.lease, h.granted, h.spent = 0, 0, 0
+		h.asking, h.epoch, h.denied = false, 0, 0
+		h.owner = owner
+	}
+	h.view = view
+}
+
 // take decides about a request, or lets it wait for the owner.
-func (h *holder) take(now weir.Instant, id uint64, cost int64, fx *Effects) {
-	h.demand.count(now, cost)
-	h.used = now
+func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
+	h.demand.count(now, r.Cost)
+	h.used, h.sticky = now, r.Sticky
 	switch left := h.left(now); {
-	case left >= cost && len(h.waiting) == 0:
-		h.spent += cost
-		fx.answer(id, true, 0)
-		if (left-cost)*4 < h.demand.events(now) && h.leases(now) {
+	case r.Cost > h.all:
+		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
+	case left >= r.Cost && len(h.waiting) == 0:
+		h.allow(now, r.ID, r.Cost, fx)
+		if (left-r.Cost)*4 < h.demand.events(now) && h.leases(now) {
 			h.ask(now, fx)
 		}
 	case now < h.denied:
-		fx.answer(id, false, (h.denied - now).Duration())
+		h.refuse(now, r.ID, r.Cost, (h.denied - now).Duration(), fx)
 	case len(h.waiting) >= MaxWaiting:
-		fx.answer(id, false, Retry)
+		h.refuse(now, r.ID, r.Cost, Retry, fx)
 	default:
-		h.waiting = append(h.waiting, waiting{id, cost, now})
+		h.waiting = append(h.waiting, waiting{r.ID, r.Cost, now})
 		h.ask(now, fx)
 	}
 }
 
+func (h *holder) allow(now weir.Instant, id uint64, cost int64, fx *Effects) {
+	h.spent += cost
+	fx.answer(id, weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
+}
+
+func (h *holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *Effects) {
+	d := weir.Decision{Cost: cost, Remaining: h.remaining(now), RetryAfter: after, ResetAfter: max(h.resetAfter(now), after)}
+	if d.Remaining = min(d.Remaining, cost-1); d.Remaining == 0 {
+		d.NextAfter = after
+	}
+	fx.answer(id, d)
+}
+
+// remaining is how many events would still pass, as far as known.
+func (h *holder) remaining(now weir.Instant) int64 { return min(h.left(now)+h.free, h.all) }
+
+func (h *holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh-now, 0).Duration() }
+
 // leases is whether asking for each request would cost more than AskBudget: an ask
 // and an answer for each that passes.
 func (h *holder) leases(now weir.Instant) bool {
-	return 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget
+	return !h.sticky && 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget
 }
 
 // ask asks the owner, if it is not asked already and would not deny.
@@ -96,7 +141,7 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	*h.asks++
 	h.asked = *h.asks
 	h.pending = h.message(Ask, now)
-	h.pending.ID = h.asked
+	h.pending.ID, h.pending.Limit = h.asked, h.limit.String()
 	h.pending.Least, h.pending.Want, h.pending.Demand = least, min(max(want, least), weir.MaxCount), demand
 	h.asking, h.first = true, now
 	h.send(now, fx)
@@ -130,6 +175,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	}
 	h.granted = m.Granted
 	h.expires = h.first + micros(m.Life)
+	h.free, h.fresh = m.Free, now+micros(m.Fresh)
 	h.denied = now + micros(min(m.Wait, MaxDeny))
 	h.due = now + micros(Idle)
 	for i, w := range h.waiting {
@@ -137,8 +183,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 			h.deny(now, i, fx)
 			return
 		}
-		h.spent += w.cost
-		fx.answer(w.id, true, 0)
+		h.allow(now, w.id, w.cost, fx)
 	}
 	h.waiting = h.waiting[:0]
 	if h.tight && h.left(now) == 0 && h.lease != 0 {
@@ -149,7 +194,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 // deny denies the requests that wait, from the i-th.
 func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
 	for _, w := range h.waiting[i:] {
-		fx.answer(w.id, false, max((h.denied-now).Duration(), time.Millisecond))
+		h.refuse(now, w.id, w.cost, max((h.denied-now).Duration(), time.Millisecond), fx)
 	}
 	h.waiting = h.waiting[:0]
 }
@@ -179,7 +224,7 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 func (h *holder) forget(now weir.Instant, fx *Effects) {
 	n := 0
 	for n < len(h.waiting) && now-h.waiting[n].since >= micros(Patience) {
-		fx.answer(h.waiting[n].id, false, Retry)
+		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, Retry, fx)
 		n++
 	}
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -14,14 +15,17 @@ import (
 // left beside all that is outstanding. So at any time, what was charged and what
 // nodes may still let pass fit into the limit together.
 type ledger struct {
-	limit   *weir.Limit
-	state   weir.State
-	holders []account // one for each member
-	turn    weir.Instant
+	limit    *weir.Limit
+	since    weir.Instant // when it was changed for another version, 0: never
+	state    weir.State
+	accounts []account // of the nodes that ask
+	turn     weir.Instant
+	view     uint64 // the last in which this node was seen to be the owner
 }
 
 // account is the lease of one node, as the owner sees it.
 type account struct {
+	name        string
 	incarnation uint64
 	lease       uint64 // 0: none
 	granted     int64  // set aside under this lease, since it began
@@ -34,11 +38,49 @@ type account struct {
 
 // newLedger is a ledger of a key that nothing is known of. What was let pass before
 // this owner began is not known either, so all of the limit is in use then.
-func newLedger(l *weir.Limit, began weir.Instant, members int) *ledger {
+func newLedger(l *weir.Limit, began weir.Instant) *ledger {
 	all, _ := l.Standing(nil, began)
-	g := &ledger{limit: l, holders: make([]account, members)}
+	g := &ledger{limit: l}
 	g.charge(began, all)
 	return g
+}
+
+// contested is for how long a ledger that has changed its limit is not changed to one
+// that can't hold what was used. Nodes with two versions of a rule may ask by turns:
+// what is forgotten at each turn would pass again.
+const contested = weir.Instant(time.Minute / time.Microsecond)
+
+// become goes on with another version of the limit, if that may be.
+func (g *ledger) become(now weir.Instant, l *weir.Limit) {
+	if g.limit.String() == l.String() {
+		return
+	}
+	state := l.Adopt(slices.Clone(g.state), g.limit, now)
+	if g.since > 0 && now < g.since+contested && l.Used(state, now) < g.limit.Used(g.state, now) {
+		return
+	}
+	g.limit, g.state, g.since = l, state, now
+}
+
+// account is what is kept of a node.
+func (g *ledger) account(name string) *account {
+	for i := range g.accounts {
+		if g.accounts[i].name == name {
+			return &g.accounts[i]
+		}
+	}
+	return nil
+}
+
+// open is the account of a node that asks. Those of nodes that have not asked for long
+// make place.
+func (g *ledger) open(now weir.Instant, name string) *account {
+	if a := g.account(name); a != nil {
+		return a
+	}
+	g.accounts = slices.DeleteFunc(g.accounts, func(a account) bool { return a.lease == 0 && now-a.asked >= micros(MaxDeny) })
+	g.accounts = append(g.accounts, account{name: name})
+	return &g.accounts[len(g.accounts)-1]
 }
 
 // charge counts events that have passed.
@@ -55,8 +97,8 @@ func (g *ledger) charge(now weir.Instant, events int64) {
 // outstanding is how many events nodes may still let pass, or have and not said so.
 func (g *ledger) outstanding() int64 {
 	sum := int64(0)
-	for i := range g.holders {
-		sum += g.holders[i].granted - g.holders[i].spent
+	for i := range g.accounts {
+		sum += g.accounts[i].granted - g.accounts[i].spent
 	}
 	return sum
 }
@@ -64,8 +106,8 @@ func (g *ledger) outstanding() int64 {
 // expire burns the leases whose time is over: what their nodes have not reported
 // counts as passed.
 func (g *ledger) expire(now weir.Instant) {
-	for i := range g.holders {
-		if a := &g.holders[i]; a.lease != 0 && now >= a.expires {
+	for i := range g.accounts {
+		if a := &g.accounts[i]; a.lease != 0 && now >= a.expires {
 			g.burn(now, a)
 		}
 	}
@@ -80,9 +122,9 @@ func (a *account) close() { a.lease, a.granted, a.spent = 0, 0, 0 }
 
 // report hears what a node has done with its lease. Counts are since the lease
 // began, so that reports may be lost, doubled and in any order.
-func (g *ledger) report(now weir.Instant, from int, m *Message) {
-	a := &g.holders[from]
-	if m.Lease == 0 || m.Lease != a.lease {
+func (g *ledger) report(now weir.Instant, from string, m *Message) {
+	a := g.account(from)
+	if a == nil || m.Lease == 0 || m.Lease != a.lease {
 		return
 	}
 	if spent := min(m.Spent, a.granted); spent > a.spent {
@@ -96,15 +138,15 @@ func (g *ledger) report(now weir.Instant, from int, m *Message) {
 
 // ask answers a node that wants events. next is the number of a lease that was
 // never used before. ok is false for asks that nobody waits for any more.
-func (g *ledger) ask(now weir.Instant, from int, m *Message, next uint64) (answer Message, ok bool) {
+func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (answer Message, ok bool) {
 	g.expire(now)
-	a := &g.holders[from]
+	a := g.open(now, from)
 	switch {
 	case m.Incarnation < a.incarnation:
 		return Message{}, false
 	case m.Incarnation > a.incarnation:
 		g.burn(now, a) // by a process that is gone
-		*a = account{incarnation: m.Incarnation}
+		*a = account{name: from, incarnation: m.Incarnation}
 	}
 	g.report(now, from, m)
 	switch {
@@ -123,9 +165,11 @@ func (g *ledger) ask(now weir.Instant, from int, m *Message, next uint64) (answe
 	}
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
+	free, fresh := g.limit.Standing(g.state, now)
 	a.answered = Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
 		Lease: a.lease, Granted: a.granted, Life: Life, Wait: wait,
+		Free: max(free-g.outstanding(), 0), Fresh: fresh,
 	}
 	return a.answered, true
 }
@@ -171,8 +215,8 @@ func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision)
 // demand is what all nodes that asked lately want in a Horizon.
 func (g *ledger) demand(now weir.Instant) int64 {
 	sum := int64(0)
-	for i := range g.holders {
-		if a := &g.holders[i]; a.demand > 0 && now-a.asked < micros(MaxDeny) {
+	for i := range g.accounts {
+		if a := &g.accounts[i]; a.demand > 0 && now-a.asked < micros(MaxDeny) {
 			sum += a.demand
 		}
 	}

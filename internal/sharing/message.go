@@ -32,6 +32,8 @@ type Message struct {
 	ID uint64
 	// Lease is its number, 0 for none. An owner uses none twice.
 	Lease uint64
+	// Limit is the limit's text, in asks: their owner may not have the rule.
+	Limit string
 
 	Spent  int64 // Ask, Release: events passed under the lease since it began
 	Closed bool  // Ask, Release: the rest of the lease will not be used
@@ -43,6 +45,8 @@ type Message struct {
 	Granted int64         // Grant: events set aside under the lease since it began
 	Life    time.Duration // Grant: how long, from when the ask was first sent
 	Wait    time.Duration // Grant: asking sooner is of no use
+	Free    int64         // Grant: events that the owner has left for anybody
+	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
 }
 
 // Envelope is a message and who it is for, or from.
@@ -57,7 +61,8 @@ func (m *Message) sound() bool {
 	case Ask:
 		return m.ID > 0 && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount)
 	case Grant:
-		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) && m.Wait >= 0
+		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) &&
+			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0
 	case Release:
 		return m.Spent >= 0
 	}
@@ -68,29 +73,50 @@ func within(n, least, most int64) bool { return least <= n && n <= most }
 
 const version = 1
 
-// MaxText is how long a rule's place or a key may be in a message.
-const MaxText = 4096
+// The bounds of a message.
+const (
+	// MaxText is how long a rule's place or a key may be in a message.
+	MaxText = 4096
+	// MaxMessage is how long a message may be.
+	MaxMessage = 4 * MaxText
+)
 
-// ErrMessage is returned for bytes that are no message of this version.
-var ErrMessage = errors.New("not a message of this version")
+// Errors of Parse.
+var (
+	// ErrMessage is returned for bytes that are no message, and nothing behind them
+	// can be read.
+	ErrMessage = errors.New("not a message")
+	// ErrUnknown is returned for a message of a version or kind that this node does
+	// not know. What follows it may be read.
+	ErrUnknown = errors.New("a message of an unknown version or kind")
+)
 
-// Append adds m to b as it goes over the wire. Keys longer than MaxText have no
-// such form: the node denies them before.
+// Append adds m to b as it goes over the wire. Texts longer than MaxText have no such
+// form: the node denies their requests before.
 func (m *Message) Append(b []byte) []byte {
-	b = append(b, version, byte(m.Kind))
-	for _, text := range []string{m.State.Rule, m.State.Key} {
-		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	body := make([]byte, 0, 256)
+	body = append(body, version, byte(m.Kind))
+	for _, text := range m.texts() {
+		body = append(binary.AppendUvarint(body, uint64(len(*text))), *text...)
 	}
 	for _, n := range []uint64{m.Incarnation, m.Epoch, m.ID, m.Lease} {
-		b = binary.AppendUvarint(b, n)
+		body = binary.AppendUvarint(body, n)
 	}
 	for _, n := range m.numbers() {
-		b = binary.AppendUvarint(b, uint64(*n))
+		body = binary.AppendUvarint(body, uint64(*n))
 	}
 	if m.Kind != Grant {
-		b = append(b, flag(m.Closed))
+		body = append(body, flag(m.Closed))
 	}
-	return b
+	return append(binary.AppendUvarint(b, uint64(len(body))), body...)
+}
+
+// texts is the texts of a message of this kind.
+func (m *Message) texts() []*string {
+	if m.Kind == Ask {
+		return []*string{&m.State.Rule, &m.State.Key, &m.Limit}
+	}
+	return []*string{&m.State.Rule, &m.State.Key}
 }
 
 // numbers is what a message of this kind has beside what all have.
@@ -99,7 +125,7 @@ func (m *Message) numbers() []*int64 {
 	case Ask:
 		return []*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}
 	case Grant:
-		return []*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait)}
+		return []*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh)}
 	default:
 		return []*int64{&m.Spent}
 	}
@@ -112,14 +138,23 @@ func flag(on bool) byte {
 	return 0
 }
 
-// Parse reads a message that Append has written, and tells what follows it.
+// Parse reads a message that Append has written, and tells what follows it. Fields
+// that a later version has added behind those known are passed over.
 func Parse(b []byte) (m Message, rest []byte, err error) {
-	if len(b) < 2 || b[0] != version || b[1] < byte(Ask) || b[1] > byte(Release) {
+	frame := reader{rest: b}
+	size := frame.below(MaxMessage + 1)
+	if frame.bad || size > uint64(len(frame.rest)) {
 		return Message{}, nil, ErrMessage
 	}
-	m.Kind = Kind(b[1])
-	r := reader{rest: b[2:]}
-	m.State.Rule, m.State.Key = r.text(), r.text()
+	body, rest := frame.rest[:size], frame.rest[size:]
+	if len(body) < 2 || body[0] != version || body[1] < byte(Ask) || body[1] > byte(Release) {
+		return Message{}, rest, ErrUnknown
+	}
+	m.Kind = Kind(body[1])
+	r := reader{rest: body[2:]}
+	for _, text := range m.texts() {
+		*text = r.text()
+	}
 	for _, n := range []*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
 		*n = r.number()
 	}
@@ -132,7 +167,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	if r.bad {
 		return Message{}, nil, ErrMessage
 	}
-	return m, r.rest, nil
+	return m, rest, nil
 }
 
 // reader takes a message apart. After something bad it reads zeros.

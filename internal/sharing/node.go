@@ -3,50 +3,37 @@ package sharing
 import (
 	"container/heap"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/weir-limit/weir"
 )
 
 // Settings say what a node is.
 type Settings struct {
-	// Name is the node's, one of Members.
+	// Name is the node's among the members.
 	Name string
-	// Members are all that share, in the same order on each; at most MaxMembers.
-	Members []string
 	// Incarnation is more than that of every process that had the name before.
 	Incarnation uint64
 	// Keys is how many keys a node asks about, and how many it owns, at a time.
 	// Requests for more are denied. At least 1.
 	Keys int
-	// Limit is the limit of a rule, nil if there is none or it is Unfit.
-	Limit func(rule string) *weir.Limit
 }
-
-// MaxMembers is the largest number of nodes that share.
-const MaxMembers = 1024
 
 // Node is one of the nodes that share limits. Its methods are told the time of one
 // clock, which never goes back and goes on while the machine sleeps. They are not
 // for several goroutines at once.
 type Node struct {
 	settings Settings
+	members  []string
+	view     uint64       // counts the views
 	began    weir.Instant // before, this node grants nothing
 	leases   uint64       // given so far
 	asks     uint64       // sent so far
 	holders  table[*holder]
 	ledgers  table[*ledger]
+	limits   limits
 	timers   timers
-}
-
-// Answer is the decision about a request. One that is not Allowed may come again in
-// RetryAfter.
-type Answer struct {
-	ID         uint64
-	Allowed    bool
-	RetryAfter time.Duration
 }
 
 // Effects is what a node wants done: requests answered and messages sent. The caller
@@ -56,8 +43,8 @@ type Effects struct {
 	Messages []Envelope
 }
 
-func (fx *Effects) answer(id uint64, allowed bool, after time.Duration) {
-	fx.Answers = append(fx.Answers, Answer{id, allowed, after})
+func (fx *Effects) answer(id uint64, d weir.Decision) {
+	fx.Answers = append(fx.Answers, Answer{id, d})
 }
 
 func (fx *Effects) send(to string, m Message) {
@@ -65,32 +52,46 @@ func (fx *Effects) send(to string, m Message) {
 }
 
 // NewNode is a node that starts now. It has forgotten what an earlier process of its
-// name has granted, so it grants nothing until all such leases are over.
+// name has granted, so it grants nothing until all such leases are over. It denies
+// all until View has told it who shares.
 func NewNode(now weir.Instant, s Settings) (*Node, error) {
-	switch {
-	case !slices.Contains(s.Members, s.Name):
-		return nil, fmt.Errorf("node %q is not among the members %q; add it", s.Name, s.Members)
-	case len(s.Members) > MaxMembers:
-		return nil, fmt.Errorf("%d members are more than %d; take redis://", len(s.Members), MaxMembers)
-	case s.Keys < 1 || s.Limit == nil:
-		return nil, errors.New("a node needs a bound for its keys, and limits")
+	if s.Name == "" || s.Keys < 1 {
+		return nil, errors.New("a node needs a name, and a bound for its keys")
 	}
 	return &Node{
-		settings: s, began: now + micros(Life+Margin),
+		settings: s, began: now + micros(Life+Margin), limits: newLimits(),
 		holders: newTable[*holder](s.Keys), ledgers: newTable[*ledger](s.Keys),
 	}, nil
 }
 
-// Ask decides about a request, whose id tells it from all that wait. The answer may
-// come with a later effect.
-func (n *Node) Ask(now weir.Instant, id uint64, key weir.StateKey, cost int64, fx *Effects) {
-	h := n.holder(now, key)
-	if h == nil || cost < 1 || cost > weir.MaxCount {
-		fx.answer(id, false, MaxDeny)
+// View tells who shares, in any order, this node among them. One that is not among
+// them owns nothing. Members beyond MaxMembers, by their names, don't count.
+func (n *Node) View(now weir.Instant, members []Member, fx *Effects) {
+	names := make([]string, 0, len(members))
+	for i := range members {
+		names = append(names, members[i].Name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	names = names[:min(len(names), MaxMembers)]
+	if slices.Equal(names, n.members) {
+		return
+	}
+	if n.members != nil {
+		n.began = max(n.began, now+micros(Life+Margin))
+	}
+	n.members, n.view = names, n.view+1
+}
+
+// Ask decides about a request. The answer may come with a later effect.
+func (n *Node) Ask(now weir.Instant, r *Request, fx *Effects) {
+	h := n.holder(now, r)
+	if h == nil || r.Cost < 1 || r.Cost > weir.MaxCount {
+		fx.answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: MaxDeny})
 		return
 	}
 	before := len(fx.Messages)
-	h.take(now, id, cost, fx)
+	h.take(now, r, fx)
 	n.settle(now, h, before, fx)
 }
 
@@ -153,30 +154,35 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 }
 
 // holder is what the node keeps of a key that it is asked about, or nil if it can
-// keep no more, or the key has no limit.
-func (n *Node) holder(now weir.Instant, key weir.StateKey) *holder {
-	if h, ok := n.holders.get(key); ok {
+// keep no more, or nodes can't share its limit.
+func (n *Node) holder(now weir.Instant, r *Request) *holder {
+	h, ok := n.holders.get(r.State)
+	if ok && h.limit == r.Limit && h.view == n.view {
 		return h
 	}
-	limit := n.settings.Limit(key.Rule)
-	if limit == nil || max(len(key.Rule), len(key.Key)) > MaxText || !n.holders.room(now) {
+	if len(n.members) == 0 || Unfit(r.Limit) != "" || max(len(r.State.Rule), len(r.State.Key)) > MaxText {
 		return nil
 	}
-	h := &holder{
-		state: key, limit: limit, pace: pace(limit), incarnation: n.settings.Incarnation, asks: &n.asks,
-		owner: Owner(key, n.settings.Members),
+	if !ok {
+		if !n.holders.room(now) {
+			return nil
+		}
+		key := weir.StateKey{Rule: strings.Clone(r.State.Rule), Key: strings.Clone(r.State.Key)}
+		h = &holder{state: key, incarnation: n.settings.Incarnation, asks: &n.asks}
+		n.holders.add(key, h)
 	}
-	all, _ := limit.Standing(nil, now)
-	h.tight = all <= h.pace
-	n.holders.add(key, h)
+	h.become(r.Limit)
+	h.follow(Owner(h.state, n.members), n.view)
 	return h
 }
 
 // serve hears, as owner, what a holder says. Asks for what another node owns, or
 // before all leases of an earlier process are over, get no answer.
 func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message, ok bool) {
-	from := slices.Index(n.settings.Members, peer)
-	if from < 0 || now < n.began {
+	if now < n.began {
+		return Message{}, false
+	}
+	if _, ok := slices.BinarySearch(n.members, peer); !ok {
 		return Message{}, false
 	}
 	if m.Epoch != n.settings.Incarnation {
@@ -188,26 +194,38 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 	}
 	if m.Kind == Release {
 		g.expire(now)
-		g.report(now, from, m)
+		g.report(now, peer, m)
 		return Message{}, false
 	}
-	if answer, ok = g.ask(now, from, m, n.leases+1); ok {
+	if answer, ok = g.ask(now, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
 		answer.Epoch = n.settings.Incarnation
 	}
 	return answer, ok
 }
 
+// ledger is what the node keeps of a key that it owns, nil if another does.
 func (n *Node) ledger(now weir.Instant, m *Message) *ledger {
-	if g, ok := n.ledgers.get(m.State); ok {
+	g, ok := n.ledgers.get(m.State)
+	if m.Kind == Release {
 		return g
 	}
-	limit := n.settings.Limit(m.State.Rule)
-	if m.Kind != Ask || limit == nil || Owner(m.State, n.settings.Members) != n.settings.Name || !n.ledgers.room(now) {
+	if ok && g.limit.String() == m.Limit && g.view == n.view {
+		return g
+	}
+	limit := n.limits.parse(m.Limit)
+	if limit == nil || Unfit(limit) != "" || Owner(m.State, n.members) != n.settings.Name {
 		return nil
 	}
-	g := newLedger(limit, n.began, len(n.settings.Members))
-	n.ledgers.add(m.State, g)
+	if !ok {
+		if !n.ledgers.room(now) {
+			return nil
+		}
+		g = newLedger(limit, n.began)
+		n.ledgers.add(m.State, g)
+	}
+	g.become(now, limit)
+	g.view = n.view
 	return g
 }
 

@@ -48,6 +48,8 @@ const (
 	// AskBudget is how many messages a second a node spends on a key before it
 	// takes leases instead of asking for each request.
 	AskBudget = 50
+	// MaxMembers is the largest number of nodes that share.
+	MaxMembers = 1024
 )
 
 // Owner is who of the members, which may be in any order, keeps the state of key:

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -50,18 +51,20 @@ func TestOwner(t *testing.T) {
 }
 
 func TestNewNode(t *testing.T) {
-	limit := func(string) *weir.Limit { return nil }
-	for _, s := range []Settings{
-		{},
-		{Name: "a", Members: []string{"b"}, Keys: 1, Limit: limit},
-		{Name: "a", Members: []string{"a"}, Limit: limit},
-		{Name: "a", Members: []string{"a"}, Keys: 1},
-		{Name: "", Members: make([]string, MaxMembers+1), Keys: 1, Limit: limit},
-	} {
+	for _, s := range []Settings{{}, {Name: "a"}, {Name: "a", Keys: -1}, {Keys: 1}} {
 		if _, err := NewNode(0, s); err == nil {
-			t.Errorf("%q of %d members: no error", s.Name, len(s.Members))
+			t.Errorf("%+v: no error", s)
 		}
 	}
+}
+
+// named are members of these names.
+func named(names ...string) []Member {
+	var members []Member
+	for _, name := range names {
+		members = append(members, Member{Name: name, Incarnation: 1})
+	}
+	return members
 }
 
 // TestLedger holds an owner to set aside no more than the limit has left, whatever
@@ -72,11 +75,11 @@ func TestLedger(t *testing.T) {
 		weir.MustParseLimit("50/s sliding-log"), weir.MustParseLimit("50/s sliding-window 4"),
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		g := newLedger(rapid.SampledFrom(limits).Draw(t, "limit"), 0, 3)
+		g := newLedger(rapid.SampledFrom(limits).Draw(t, "limit"), 0)
 		now, next, number := weir.Instant(0), uint64(0), rapid.Int64Range(0, 200)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += weir.Instant(rapid.Int64Range(0, 300_000).Draw(t, "since"))
-			from := rapid.IntRange(0, 2).Draw(t, "from")
+			from := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "from")
 			m := Message{
 				Kind: Ask, Incarnation: uint64(rapid.IntRange(1, 3).Draw(t, "incarnation")), ID: uint64(rapid.IntRange(1, 50).Draw(t, "id")),
 				Lease: rapid.Uint64Range(0, next).Draw(t, "lease"), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
@@ -102,13 +105,15 @@ func TestLedger(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		number := rapid.Int64Range(0, 1<<62-1)
 		m := Message{
-			Kind: Kind(rapid.IntRange(1, 3).Draw(t, "kind")), State: weir.StateKey{Rule: rapid.String().Draw(t, "rule"), Key: rapid.String().Draw(t, "key")},
+			Kind:        Kind(rapid.IntRange(1, 3).Draw(t, "kind")),
 			Incarnation: rapid.Uint64().Draw(t, "incarnation"), Epoch: rapid.Uint64().Draw(t, "epoch"), ID: rapid.Uint64().Draw(t, "id"), Lease: rapid.Uint64().Draw(t, "lease"),
 		}
+		for _, text := range m.texts() {
+			*text = rapid.String().Draw(t, "text")
+		}
 		for _, n := range m.numbers() {
-			*n = number.Draw(t, "number")
+			*n = rapid.Int64Range(0, 1<<62-1).Draw(t, "number")
 		}
 		if m.Kind != Grant {
 			m.Closed = rapid.Bool().Draw(t, "closed")
@@ -120,7 +125,26 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// FuzzParse holds every message to have one form, and all else to be refused.
+// TestVersions holds a node to read what a later version says, as far as it knows it:
+// fields behind those known are passed over, and so are messages of unknown kinds.
+func TestVersions(t *testing.T) {
+	m := Message{Kind: Release, State: weir.StateKey{Rule: "api", Key: "k"}, Lease: 7, Spent: 3}
+	known := m.Append(nil)
+	longer := append(append([]byte{known[0] + 2}, known[1:]...), 1, 2)
+	if got, rest, err := Parse(append(longer, "more"...)); err != nil || got != m || string(rest) != "more" {
+		t.Errorf("with later fields: %v, then %q: %v", got, rest, err)
+	}
+	for i, what := range []string{"version", "kind"} {
+		other := bytes.Clone(known)
+		other[1+i] = 99
+		if _, rest, err := Parse(append(other, known...)); !errors.Is(err, ErrUnknown) || !bytes.Equal(rest, known) {
+			t.Errorf("an unknown %s: %v, then % x", what, err, rest)
+		}
+	}
+}
+
+// FuzzParse holds what is read as a message to be read alike again, and all else to be
+// refused.
 func FuzzParse(f *testing.F) {
 	m := Message{Kind: Ask, State: weir.StateKey{Rule: "api", Key: "k"}, ID: 1, Want: 3, Least: 1, Life: time.Second}
 	f.Add(m.Append(nil))
@@ -133,8 +157,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := append(m.Append(nil), rest...); !bytes.Equal(again, b) {
-			t.Errorf("% x is read as %v, which is % x", b, m, again)
+		if again, rest, err := Parse(m.Append(nil)); err != nil || again != m || len(rest) > 0 {
+			t.Errorf("% x is read as %v, which is read as %v, then % x: %v", b, m, again, rest, err)
+		}
+		if len(rest) >= len(b) {
+			t.Errorf("nothing was read of % x", b)
 		}
 	})
 }
@@ -143,18 +170,12 @@ func FuzzParse(f *testing.F) {
 // keys than it may.
 func TestGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := weir.MustParseLimit("100/s")
-		n, err := NewNode(0, Settings{
-			Name: "a", Members: []string{"a", "b", "c"}, Incarnation: 1, Keys: 3, Limit: func(rule string) *weir.Limit {
-				if rule == "none" {
-					return nil
-				}
-				return limit
-			},
-		})
+		limits := map[string]*weir.Limit{"api": weir.MustParseLimit("100/s"), "none": weir.MustParseLimit("20 concurrent")}
+		n, err := NewNode(0, Settings{Name: "a", Incarnation: 1, Keys: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
+		n.View(0, named("a", "b", "c"), nil)
 		now, waiting := weir.Instant(0), map[uint64]bool{}
 		number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 3))
 		for id := range uint64(rapid.IntRange(1, 40).Draw(t, "steps")) {
@@ -164,15 +185,17 @@ func TestGarbage(t *testing.T) {
 			switch rapid.IntRange(0, 2).Draw(t, "what") {
 			case 0:
 				waiting[id] = true
-				n.Ask(now, id, key, number.Draw(t, "cost"), &fx)
+				n.Ask(now, &Request{ID: id, State: key, Limit: limits[key.Rule], Cost: number.Draw(t, "cost")}, &fx)
 			case 1:
 				n.Tick(now, &fx)
 			default:
 				n.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &Message{
-					Kind: Kind(rapid.IntRange(0, 4).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")), Epoch: uint64(number.Draw(t, "epoch")),
+					Kind: Kind(rapid.IntRange(0, 4).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")),
+					Limit: rapid.SampledFrom([]string{"100/s", "7/min", "20 concurrent", "100 / s", ""}).Draw(t, "limit"), Epoch: uint64(number.Draw(t, "epoch")),
 					ID: uint64(number.Draw(t, "id")), Lease: uint64(number.Draw(t, "lease")), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
 					Least: number.Draw(t, "least"), Want: number.Draw(t, "want"), Demand: number.Draw(t, "demand"),
 					Granted: number.Draw(t, "granted"), Life: time.Duration(number.Draw(t, "life")), Wait: time.Duration(number.Draw(t, "wait")),
+					Free: number.Draw(t, "free"), Fresh: time.Duration(number.Draw(t, "fresh")),
 				}, &fx)
 			}
 			for _, a := range fx.Answers {

@@ -157,10 +157,21 @@ func (s *simulation) boot(now weir.Instant, i int) (err error) {
 		began -= weir.Instant(time.Hour / time.Microsecond)
 	}
 	m.node, err = sharing.NewNode(began, sharing.Settings{
-		Name: m.name, Members: s.names, Incarnation: m.incarnation, Keys: 16,
-		Limit: func(string) *weir.Limit { return s.Limit },
+		Name: m.name, Incarnation: m.incarnation, Keys: 16,
 	})
+	if err == nil {
+		m.node.View(began, s.members(), &s.fx)
+	}
 	return err
+}
+
+// members are all nodes.
+func (s *simulation) members() []sharing.Member {
+	var members []sharing.Member
+	for _, m := range s.machines {
+		members = append(members, sharing.Member{Name: m.name, Incarnation: m.incarnation})
+	}
+	return members
 }
 
 func (s *simulation) at(at weir.Instant, to int, do func(weir.Instant)) {
@@ -234,7 +245,7 @@ func (s *simulation) request(now weir.Instant) {
 		return
 	}
 	s.id++
-	m.node.Ask(m.clock(now), s.id, s.key, 1, &s.fx)
+	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: s.key, Limit: s.Limit, Cost: 1}, &s.fx)
 	s.effects(now, i)
 }
 
@@ -242,14 +253,14 @@ func (s *simulation) request(now weir.Instant) {
 func (s *simulation) effects(now weir.Instant, i int) {
 	m := s.machines[i]
 	for _, a := range s.fx.Answers {
-		if a.Allowed {
+		if a.Decision.Outcome == weir.Allowed {
 			s.Passed++
 			if s.calm(now, s.Calm/2) {
 				s.Last++
 			}
 			s.audit.pass(s.machines[s.owner].clock(now)) // whose clock the limit goes by
 		}
-		s.LongestDeny = max(s.LongestDeny, a.RetryAfter)
+		s.LongestDeny = max(s.LongestDeny, a.Decision.RetryAfter)
 	}
 	for _, e := range s.fx.Messages {
 		for to, name := range s.names {
