@@ -10,15 +10,23 @@
 // answer is not asked for a while, and meanwhile the Fallback of each ask decides,
 // which Decision.Degraded then names.
 //
-// Of several daemons each has the counts whose rule and key fall to it. While one is
-// away, fallbacks decide these: no other daemon takes them over, for it would know
-// nothing of what was used, and both would count when some programs still reach the
-// first.
+// A denial is remembered for up to a second, so that asking again does not ask the
+// daemon: what others reset, give back or raise meanwhile is seen after that, or two
+// seconds where the daemon's store is outside of it and it remembers, too.
+//
+// Several daemons that share a store, as a Redis, stand in for each other: a program
+// asks one of them, and another as soon as that is away. Daemons with counts of their
+// own each have those whose rule and key fall to it. While one is away, fallbacks
+// decide these: no other daemon takes them over, for it would know nothing of what
+// was used, and both would count when some programs still reach the first.
 package client
 
 import (
 	"context"
 	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
@@ -38,80 +46,124 @@ func (e *RefusedError) Unwrap() error { return weir.ErrAway }
 // Options of Open.
 type Options struct {
 	// Changed is called when a daemon goes away (away is why) and when it is back
-	// (away is nil), from the call that noticed. daemon is empty where there is one.
-	// Nil: nobody is told.
+	// (away is nil), from the call that noticed. daemon is empty where there is one,
+	// and when all that share a store are away. Nil: nobody is told.
 	Changed func(daemon string, away error)
 }
 
 // Store is a weir.Store of daemons. It must be made by Open. Its methods may be
 // called from many goroutines.
 type Store struct {
-	guard   *guard.Guard
+	current atomic.Pointer[guarded]
+	place   *place // whose addresses are the daemons; nil: they are in the URL
+	names   lookUps
+	changed func(daemon string, away error)
+	limits  limits
+	counts  counts
+
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+	gone     []*daemon // which no name stands for any more; of the watching goroutine
+}
+
+// guarded is daemons, and the guard that stands before them.
+type guarded struct {
+	*guard.Guard
+
 	daemons *daemons
 }
+
+// counts are those of Stats.
+type counts struct{ takes, messages, home atomic.Int64 }
 
 // Open makes a store of a URL, which is one of
 //
 //	grpc://HOST:PORT,…            daemons, without TLS
 //	grpcs://HOST:PORT,…           with TLS
+//	grpc+dns://NAME:PORT          a daemon at each address of a name, without TLS
+//	grpcs+dns://NAME:PORT         with TLS, and a certificate for the name
 //	grpc+unix:///path/of/socket   one on this machine
 //
 // and may end in ?token-file=FILE, whose first line is shown to daemons that ask for
-// a token, and in grpcs also ca=, cert= and key=, which name PEM files. All are read
+// a token, and with TLS also ca=, cert= and key=, which name PEM files. All are read
 // once. A token goes over TLS, to loopback and to sockets only.
+//
+// Daemons of one URL either all share a store, or each has its counts in memory. A
+// name of +dns is looked up every 10 s: of its IPv4 addresses, or where it has none
+// of its IPv6 addresses, the first 64 in numeric order are daemons.
 //
 // Open waits up to a second to hear what the daemons promise. One that is away is
 // asked again later; until then Traits promise the least. Open fails with a
 // *URLError, or with a *RefusedError when a daemon does not lend its store, or not to
 // this program.
 func Open(address string, o Options) (*Store, error) {
+	return openBy(lookUps{net.DefaultResolver, lookUpEvery}, address, o)
+}
+
+// openBy is Open with look-ups of the caller's.
+func openBy(names lookUps, address string, o Options) (*Store, error) {
 	places, err := parse(address)
 	if err != nil {
 		return nil, err
 	}
-	s := new(daemons)
-	for _, p := range places {
-		d, err := dial(p, &s.limits)
-		if err != nil {
-			return nil, errors.Join(err, s.close())
+	s := &Store{names: names, changed: o.Changed}
+	if s.changed == nil {
+		s.changed = func(string, error) {}
+	}
+	if places[0].each {
+		s.place = places[0]
+		if found, err := s.lookUp(context.Background()); err == nil {
+			places = found
 		}
-		s.all = append(s.all, d)
 	}
-	if err := s.meet(); err != nil {
-		return nil, errors.Join(err, s.close())
+	all, err := s.dial(places, nil)
+	if err == nil {
+		err = meet(all)
 	}
-	g := guard.New(s, guard.Options{Changed: o.Changed})
-	g.Contact(context.Background(), s.ping)
-	return &Store{g, s}, nil
+	if err != nil {
+		return nil, errors.Join(err, closeAll(all))
+	}
+	s.arrange(all)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.watching.Go(func() { s.watch(ctx) })
+	return s, nil
 }
 
 // Close waits for calls on their way, and closes the connections.
-func (s *Store) Close() error { return s.daemons.close() }
+func (s *Store) Close() error {
+	s.stop()
+	s.watching.Wait()
+	return closeAll(append(s.gone, s.current.Load().daemons.all...))
+}
 
 // Take decides the asks by the daemon, or by their fallbacks. It fails only when ctx
 // was cancelled, or when the asks are not meant.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.guard.Take(ctx, asks, out)
+	return s.current.Load().Take(ctx, asks, out)
 }
 
 // Settle settles receipts of one take where they were made.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	return s.guard.Settle(ctx, settlements)
+	return s.current.Load().Settle(ctx, settlements)
 }
 
 // Reset forgets what was used of the keys, at the daemon and here.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
-	return s.guard.Reset(ctx, keys)
+	return s.current.Load().Reset(ctx, keys)
 }
 
 // Traits are those of the daemon's store, but that its counts are shared. All asks
-// of a take are decided at one moment only where there is one daemon.
-func (s *Store) Traits() weir.Traits { return s.guard.Traits() }
+// of a take are decided at one moment only where there is one daemon, or one store
+// behind all.
+func (s *Store) Traits() weir.Traits { return s.current.Load().Traits() }
 
-// Stats are counts of a store since it was opened.
+// Stats are counts of a store since it was opened; Missed and Fallbacks since its
+// daemons were last others.
 type Stats struct {
 	Takes     int64 // takes that were sent
 	Messages  int64 // messages that carried them
+	Home      int64 // takes denied by what was remembered, without a daemon
 	Away      int   // daemons that are away
 	Missed    int64 // calls that paid for the whole deadline
 	Fallbacks int64 // limits that fallbacks decided
@@ -119,11 +171,14 @@ type Stats struct {
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
-	g := s.guard.Stats()
-	all := Stats{Away: g.Away, Missed: g.Missed, Fallbacks: g.Local + g.Open + g.Closed}
-	for _, d := range s.daemons.all {
-		all.Takes += d.takes.Load()
-		all.Messages += d.messages.Load()
+	is := s.current.Load()
+	g := is.Stats()
+	away := g.Away
+	if is.daemons.shared {
+		away = is.daemons.away()
 	}
-	return all
+	return Stats{
+		Takes: s.counts.takes.Load(), Messages: s.counts.messages.Load(), Home: s.counts.home.Load() + is.daemons.home.Answered(),
+		Away: away, Missed: g.Missed, Fallbacks: g.Local + g.Open + g.Closed,
+	}
 }

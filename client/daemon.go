@@ -34,21 +34,35 @@ const (
 
 // daemon is one that is asked.
 type daemon struct {
-	name     string
-	token    string // empty: none
-	conn     *grpc.ClientConn
-	lane     lane
-	limits   *limits
-	traits   atomic.Pointer[weir.Traits] // nil before it was asked
-	takes    atomic.Int64
-	messages atomic.Int64
+	name   string
+	token  string // empty: none
+	conn   *grpc.ClientConn
+	lane   lane
+	limits *limits
+	counts *counts
+	traits atomic.Pointer[weir.Traits] // nil before it was asked
+	skew   atomic.Int64                // its store's clock less ours, microseconds
+	late   atomic.Int32                // calls in a row that were not answered in time
+	away   atomic.Bool                 // another is asked, of the same store
+}
+
+// now is what the clock of its store is thought to show.
+func (d *daemon) now() weir.Instant {
+	return weir.InstantOf(time.Now()) + weir.Instant(d.skew.Load())
+}
+
+// sight is what a denial stood on, of each ask; the zero sight is of all else.
+type sight struct {
+	now    weir.Instant
+	states []weir.State
 }
 
 // dial makes the connection, which connects by itself as soon as it is used.
-func dial(p *place, limits *limits) (*daemon, error) {
-	d := &daemon{name: p.name, token: p.token, limits: limits}
+func dial(p *place, limits *limits, counts *counts) (*daemon, error) {
+	d := &daemon{name: p.name, token: p.token, limits: limits, counts: counts}
 	conn, err := grpc.NewClient(
 		p.target,
+		grpc.WithAuthority(p.authority),
 		grpc.WithTransportCredentials(p.safe),
 		grpc.WithDisableRetry(), // an answer that was lost may have been a charge
 		grpc.WithDisableServiceConfig(),
@@ -116,8 +130,8 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 	for i, c := range calls {
 		q[i] = c.take
 	}
-	d.takes.Add(int64(len(calls)))
-	d.messages.Add(1)
+	d.counts.takes.Add(int64(len(calls)))
+	d.counts.messages.Add(1)
 	r := storewire.TakeResponse{Limits: d.limits.get}
 	err := d.call(ctx, storewire.Take, q, &r)
 	if err == nil && len(r.Answers) != len(calls) {
@@ -130,21 +144,21 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 	}
 }
 
-// take decides asks.
-func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+// take decides asks, and tells what a denial stood on.
+func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) (sight, error) {
 	c := &call{take: storewire.AppendTake(nil, asks), parts: 1 + len(asks), done: make(chan struct{})}
 	if len(c.take) > storewire.MaxMessage || c.parts > storewire.MaxParts {
-		return &record.AskError{Err: fmt.Errorf("client: a take of %d asks in %d bytes; there may be %d in %d: write shorter keys, or ask for less at once",
+		return sight{}, &record.AskError{Err: fmt.Errorf("client: a take of %d asks in %d bytes; there may be %d in %d: write shorter keys, or ask for less at once",
 			len(asks), len(c.take), storewire.MaxParts-1, storewire.MaxMessage)}
 	}
 	if err := d.lane.do(ctx, c); err != nil {
-		return err
+		return sight{}, err
 	}
 	switch decisions := c.answer.Decisions; {
 	case c.answer.Err != nil:
-		return c.answer.Err
+		return sight{}, c.answer.Err
 	case len(decisions) != len(asks):
-		return fmt.Errorf("client: daemon %s: %d decisions for %d asks", d.name, len(decisions), len(asks))
+		return sight{}, fmt.Errorf("client: daemon %s: %d decisions for %d asks", d.name, len(decisions), len(asks))
 	default:
 		copy(out, decisions)
 	}
@@ -153,7 +167,10 @@ func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 			r.Limit = asks[i].Limit
 		}
 	}
-	return nil
+	if len(c.answer.States) > 0 {
+		d.skew.Store(int64(c.answer.Now - weir.InstantOf(time.Now())))
+	}
+	return sight{c.answer.Now, c.answer.States}, nil
 }
 
 // describe asks what the daemon promises, and why it can't keep limits.

@@ -2,10 +2,8 @@ package client
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"sync"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -41,14 +39,29 @@ func (l *limits) get(text string) (*weir.Limit, error) {
 // daemons is the store without a guard: it fails when a daemon can't be asked.
 type daemons struct {
 	all    []*daemon
-	limits limits
+	shared bool      // they share a store: any of them decides
+	order  []*daemon // then those asked first come first
+	home   *record.Denials
+	told   func(daemon string, away error) // where they share a store
+	now    func(*daemon) weir.Instant      // tests have a time of their own
 
 	mu    sync.Mutex
 	unfit map[string]string // by limit, why it can't be kept
 }
 
-// Servers are the daemons, for the guard.
+func newDaemons(all []*daemon, told func(string, error)) *daemons {
+	s := &daemons{all: all, shared: oneStore(all), home: record.NewDenials(), told: told, now: (*daemon).now}
+	if s.shared {
+		s.order = inAnyOrder(all)
+	}
+	return s
+}
+
+// Servers are the daemons, for the guard. To it, those that share a store are one.
 func (s *daemons) Servers() []string {
+	if s.shared {
+		return []string{""}
+	}
 	names := make([]string, len(s.all))
 	for i, d := range s.all {
 		names[i] = d.name
@@ -62,7 +75,7 @@ func (s *daemons) Servers() []string {
 func (s *daemons) ServerOf(k weir.StateKey) int {
 	best, most := 0, uint64(0)
 	for i, d := range s.all {
-		if len(s.all) == 1 {
+		if s.shared || len(s.all) == 1 {
 			break
 		}
 		h := fnv.New64a()
@@ -84,7 +97,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-func (s *daemons) of(k weir.StateKey) *daemon { return s.all[s.ServerOf(k)] }
+// of is the daemon to ask for a count.
+func (s *daemons) of(k weir.StateKey) *daemon {
+	if s.shared {
+		return s.chosen()
+	}
+	return s.all[s.ServerOf(k)]
+}
 
 // Take decides asks of one daemon.
 func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
@@ -95,7 +114,47 @@ func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision
 	if err := record.Check("client", fits, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	return s.of(asks[0].State).take(ctx, asks, out)
+	if s.TakeAtHome(asks, out, nil) {
+		return nil
+	}
+	d := s.of(asks[0].State)
+	seen, err := d.take(ctx, asks, out)
+	if s.heard(d, err) != nil {
+		return err
+	}
+	s.learn(asks, out, seen)
+	return nil
+}
+
+// TakeAtHome decides asks that a remembered denial denies, as Take would, and says no
+// to all others.
+func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
+	if len(asks) == 0 || len(asks) != len(out) {
+		return false
+	}
+	d := s.of(asks[0].State)
+	for i := 1; !s.shared && i < len(asks); i++ {
+		if s.of(asks[i].State) != d {
+			return false // each has a clock of its own
+		}
+	}
+	return s.home.Answer(s.now(d), asks, out, see)
+}
+
+// learn remembers a denial, and forgets what was remembered of all else.
+func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
+	told := len(seen.states) == len(asks)
+	for i := 0; told && i < len(asks); i++ {
+		n, has := asks[i].Limit.Words(), len(seen.states[i])
+		told = n == 0 || has == 0 || has == n // else it is not a state of this limit
+	}
+	if told {
+		s.home.Learn(seen.now, asks, seen.states, out)
+		return
+	}
+	for i := range asks {
+		s.home.Forget(asks[i].State)
+	}
 }
 
 // Settle settles receipts of one daemon.
@@ -103,7 +162,11 @@ func (s *daemons) Settle(ctx context.Context, settlements []weir.Settlement) err
 	if err := ctx.Err(); err != nil || len(settlements) == 0 {
 		return err
 	}
-	return s.of(settlements[0].Receipt.State).do(ctx, storewire.Settle, &storewire.SettleRequest{Settlements: settlements})
+	for i := range settlements {
+		defer s.home.Forget(settlements[i].Receipt.State)
+	}
+	d := s.of(settlements[0].Receipt.State)
+	return s.heard(d, d.do(ctx, storewire.Settle, &storewire.SettleRequest{Settlements: settlements}))
 }
 
 // Reset forgets what was used of keys of one daemon.
@@ -111,16 +174,23 @@ func (s *daemons) Reset(ctx context.Context, keys []weir.StateKey) error {
 	if err := ctx.Err(); err != nil || len(keys) == 0 {
 		return err
 	}
-	return s.of(keys[0]).do(ctx, storewire.Reset, &storewire.ResetRequest{Keys: keys})
+	for _, k := range keys {
+		defer s.home.Forget(k)
+	}
+	d := s.of(keys[0])
+	return s.heard(d, d.do(ctx, storewire.Reset, &storewire.ResetRequest{Keys: keys}))
 }
 
 // Traits are what all daemons promise. Of one that has not been heard, nothing is
-// taken for granted.
+// taken for granted, unless others have said that they share its store.
 func (s *daemons) Traits() weir.Traits {
-	t := weir.Traits{Shared: true, Atomic: len(s.all) == 1, OwnClock: true, Unfit: s.unfits}
+	t := weir.Traits{Shared: true, Atomic: s.shared || len(s.all) == 1, OwnClock: true, Unfit: s.unfits}
 	for _, d := range s.all {
 		of := d.traits.Load()
-		if of == nil {
+		switch {
+		case of == nil && s.shared:
+			continue
+		case of == nil:
 			of = &weir.Traits{}
 		}
 		t.Atomic = t.Atomic && of.Atomic
@@ -142,7 +212,7 @@ func (s *daemons) unfits(l *weir.Limit) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstContact)
 	defer cancel()
-	answer, err := s.all[0].describe(ctx, l.String())
+	answer, err := s.of(weir.StateKey{}).describe(ctx, l.String())
 	if err != nil {
 		return ""
 	}
@@ -157,36 +227,10 @@ func (s *daemons) unfits(l *weir.Limit) string {
 
 // ping asks a daemon whether it is there, and what it promises.
 func (s *daemons) ping(ctx context.Context, server int) error {
-	_, err := s.all[server].describe(ctx)
-	return err
-}
-
-// firstContact is how long Open waits for daemons, and how long one may take to say
-// whether it can keep a limit.
-const firstContact = time.Second
-
-// meet asks all daemons what they promise. It fails when one refuses.
-func (s *daemons) meet() error {
-	ctx, cancel := context.WithTimeout(context.Background(), firstContact)
-	defer cancel()
-	errs := make([]error, len(s.all))
-	var wg sync.WaitGroup
-	for i := range s.all {
-		wg.Go(func() {
-			if refused, ok := errors.AsType[*RefusedError](s.ping(ctx, i)); ok {
-				errs[i] = refused
-			}
-		})
+	d := s.all[server]
+	if s.shared {
+		d = s.chosen()
 	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func (s *daemons) close() error {
-	var errs []error
-	for _, d := range s.all {
-		d.lane.flights.Wait()
-		errs = append(errs, d.conn.Close())
-	}
-	return errors.Join(errs...)
+	_, err := d.describe(ctx)
+	return s.heard(d, err)
 }

@@ -117,7 +117,7 @@ func exactly(t *testing.T, stores ...*Store) {
 		all.Go(func() {
 			asks, out := ask("exact", "k", "300/day fixed-window anchored"), make([]weir.Decision, 1)
 			for range 10 {
-				switch err := stores[g%len(stores)].daemons.Take(t.Context(), asks, out); {
+				switch err := stores[g%len(stores)].current.Load().daemons.Take(t.Context(), asks, out); {
 				case errors.Is(err, weir.ErrAway):
 					lost.Add(1)
 				case err != nil:
@@ -135,12 +135,15 @@ func exactly(t *testing.T, stores ...*Store) {
 	}
 }
 
+// stores are what may be behind a daemon, as flags.
+var stores = map[string]func(t *testing.T) []string{
+	"memory": func(*testing.T) []string { return nil },
+	"redis":  func(t *testing.T) []string { return []string{"--store", "redis://" + redistest.Start(t).Addr} },
+}
+
 // TestExact: programs share one count, by any store behind the daemon.
 func TestExact(t *testing.T) {
-	for name, args := range map[string]func(t *testing.T) []string{
-		"memory": func(*testing.T) []string { return nil },
-		"redis":  func(t *testing.T) []string { return []string{"--store", "redis://" + redistest.Start(t).Addr} },
-	} {
+	for name, args := range stores {
 		t.Run(name, func(t *testing.T) {
 			w := serve(t, append(args(t), "--grpc-store")...)
 			url := "grpc://" + w.grpc
@@ -167,13 +170,13 @@ func TestSeveral(t *testing.T) {
 	if stores[0].Traits().Atomic {
 		t.Error("two daemons decide nothing at one moment")
 	}
-	of, names := map[string]int{}, stores[0].daemons.Servers()
+	of, names := map[string]int{}, stores[0].current.Load().daemons.Servers()
 	failed := func() (n int) {
 		for i := range 100 {
 			asks := ask("part", string(rune('a'+i)), "1000/day")
-			server := names[stores[0].daemons.ServerOf(asks[0].State)]
+			server := names[stores[0].current.Load().daemons.ServerOf(asks[0].State)]
 			of[server]++
-			if err := stores[0].daemons.Take(t.Context(), asks, make([]weir.Decision, 1)); err != nil {
+			if err := stores[0].current.Load().daemons.Take(t.Context(), asks, make([]weir.Decision, 1)); err != nil {
 				n++
 				if server != a.grpc {
 					t.Errorf("%s is there, and did not decide: %v", server, err)
@@ -274,7 +277,7 @@ func TestTLS(t *testing.T) {
 func TestBadURLs(t *testing.T) {
 	for _, url := range []string{
 		"", "127.0.0.1:8081", "http://127.0.0.1:8081", "grpc://", "grpc://host", "grpc://:8081", "grpc://a:1,,b:2", "grpc://a:1,a:1",
-		"grpc://user@a:1", "grpc+unix://run/s", "grpc://127.0.0.1:1?what=1", "grpc://127.0.0.1:1?ca=x", "grpcs://127.0.0.1:1?ca=/none",
+		"grpc://user@a:1", "grpc+unix://run/s", "grpc+dns://a:1,b:1", "grpc+dns://a", "grpcs+unix:///s", "grpc+unix+dns:///s", "grpc://127.0.0.1:1?what=1", "grpc://127.0.0.1:1?ca=x", "grpcs://127.0.0.1:1?ca=/none",
 		"grpcs://127.0.0.1:1?cert=x", "grpc://10.0.0.1:1?token-file=daemon.go", "grpc://127.0.0.1:1?token-file=/none", "grpc://127.0.0.1:1?%zz",
 	} {
 		_, err := Open(url, Options{})
@@ -294,7 +297,7 @@ func TestRulesOverThere(t *testing.T) {
 	}
 	passed := 0
 	for range 2 {
-		limiter := rules.NewLimiter(open(t, "grpc://"+w.grpc).daemons, set)
+		limiter := rules.NewLimiter(open(t, "grpc://"+w.grpc).current.Load().daemons, set)
 		for range 4 {
 			answer, err := limiter.Check(t.Context(), &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{
 				{Entries: []rules.Entry{{Key: "user", Value: "ann"}}, Cost: 1},

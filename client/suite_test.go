@@ -88,6 +88,13 @@ func (s *timed) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.Store.Take(ctx, asks, out)
 }
 
+func (s *timed) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	if now, set := s.at(); set {
+		return s.TakeSeenAt(now, asks, out, see)
+	}
+	return s.Store.TakeSeen(ctx, asks, out, see)
+}
+
 func (s *timed) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if now, set := s.at(); set {
 		return s.SettleAt(now, settlements)
@@ -122,6 +129,10 @@ func (s *switched) is() *rls.Steady {
 
 func (s *switched) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	return s.is().Take(ctx, asks, out)
+}
+
+func (s *switched) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	return s.is().TakeSeen(ctx, asks, out, see)
 }
 
 func (s *switched) Settle(ctx context.Context, settlements []weir.Settlement) error {
@@ -194,7 +205,10 @@ func (f far) at(now string, do func() error) error {
 }
 
 func (f far) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	return f.at(fmt.Sprint(int64(now)), func() error { return f.Take(context.Background(), asks, out) })
+	return f.at(fmt.Sprint(int64(now)), func() error {
+		f.now = func(*daemon) weir.Instant { return now }
+		return f.Take(context.Background(), asks, out)
+	})
 }
 
 func (f far) SettleAt(now weir.Instant, settlements []weir.Settlement) error {
@@ -216,7 +230,7 @@ func (p process) open(t testing.TB, name string) storetest.Clocked {
 			t.Error(err)
 		}
 	})
-	f := far{s.daemons, name, p.mu}
+	f := far{s.current.Load().daemons, name, p.mu}
 	if err := f.at("", func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -27,15 +27,18 @@ func (e *URLError) Error() string { return "client: " + e.Text }
 // place is where a daemon is, and how it is spoken to.
 type place struct {
 	name, target, token string
+	authority           string // what its certificate is for; empty: the target's
+	each                bool   // a daemon is at each address of the name
 	safe                credentials.TransportCredentials
 }
 
 // parse reads a URL.
 func parse(address string) ([]*place, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok || !slices.Contains([]string{"grpc", "grpcs", "grpc+unix"}, scheme) {
-		return nil, &URLError{"write grpc://HOST:PORT, grpcs://HOST:PORT for TLS, or grpc+unix:///PATH"}
+	if !ok || !slices.Contains([]string{"grpc", "grpcs", "grpc+dns", "grpcs+dns", "grpc+unix"}, scheme) {
+		return nil, &URLError{"write grpc://HOST:PORT, grpcs://HOST:PORT for TLS, grpc+dns://NAME:PORT for a daemon at each address of a name, or grpc+unix:///PATH"}
 	}
+	scheme, each := strings.CutSuffix(scheme, "+dns")
 	where, query, _ := strings.Cut(rest, "?")
 	safe, token, err := parseQuery(scheme, query)
 	if err != nil {
@@ -45,7 +48,7 @@ func parse(address string) ([]*place, error) {
 		if !strings.HasPrefix(where, "/") {
 			return nil, &URLError{fmt.Sprintf("%q: write the whole path of the socket, as grpc+unix:///run/weir.sock", where)}
 		}
-		return []*place{{where, "unix:" + where, token, safe}}, nil
+		return []*place{{name: where, target: "unix:" + where, token: token, safe: safe}}, nil
 	}
 	var places []*place
 	for host := range strings.SplitSeq(where, ",") {
@@ -58,7 +61,10 @@ func parse(address string) ([]*place, error) {
 		if len(places) == maxDaemons {
 			return nil, &URLError{fmt.Sprintf("more than %d daemons", maxDaemons)}
 		}
-		places = append(places, &place{host, "dns:///" + host, token, safe.Clone()})
+		places = append(places, &place{name: host, target: "dns:///" + host, token: token, each: each, safe: safe.Clone()})
+	}
+	if each && len(places) > 1 {
+		return nil, &URLError{"+dns takes one name, whose addresses are the daemons; or name each daemon, without +dns"}
 	}
 	return places, nil
 }

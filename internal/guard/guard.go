@@ -137,15 +137,15 @@ func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 
 // TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
 // what was asked may then have been charged. It is for callers with fallbacks of
-// their own.
-func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+// their own. It tells see, which may be nil, what TakeSeen does.
+func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	switch {
-	case g.home != nil && g.home.TakeAtHome(asks, out, nil):
+	case g.home != nil && g.home.TakeAtHome(asks, out, see):
 		return nil
 	case g.several(asks):
 		return g.apart(ctx, asks, out, g.Try)
 	}
-	return g.Try(ctx, asks, out, nil)
+	return g.Try(ctx, asks, out, see)
 }
 
 // apart has take decide asks of several servers.

@@ -17,7 +17,7 @@ const maxChanges = 8
 // Memory is a store whose counts are this process's, and whose states can be seen.
 type Memory interface {
 	weir.Store
-	weir.Looker
+	weir.Witness
 }
 
 // Steady is a store in memory that programs of several versions ask: within a minute
@@ -38,6 +38,12 @@ type version struct {
 
 // Take decides the asks by the limits in force.
 func (s *Steady) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeSeen(ctx, asks, out, nil)
+}
+
+// TakeSeen is Take, and tells what a denial stood on. It tells nothing of takes that
+// other limits decide than they came with.
+func (s *Steady) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	cloned := false
 	for i := range asks {
 		limit, err := s.inForce(ctx, asks[i])
@@ -51,7 +57,10 @@ func (s *Steady) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 		}
 		asks[i].Limit = limit
 	}
-	return s.Memory.Take(ctx, asks, out)
+	if cloned || see == nil {
+		return s.Memory.Take(ctx, asks, out)
+	}
+	return s.Memory.TakeSeen(ctx, asks, out, see)
 }
 
 // inForce is the limit that decides an ask.

@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ const lentMark = "client\x00"
 
 // Lending is how the store is lent to programs.
 type Lending struct {
-	// Store is asked. It fails when it is away: the fallbacks are the programs'.
+	// Store is asked. It fails when it is away: the fallbacks are the programs'. Where
+	// it is a weir.Witness, programs are told what denials stood on.
 	Store weir.Store
 	// Token is whether a token opens. Nil: none is needed.
 	Token func([]byte) bool
@@ -159,10 +161,8 @@ func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storew
 		}
 		asks[i].State.Rule = lentMark + asks[i].State.Rule
 	}
-	out := make([]weir.Decision, len(asks))
-	if err := l.Store.Take(ctx, asks, out); err != nil {
-		return storewire.Answer{Err: err}
-	}
+	answer := l.decide(ctx, asks)
+	out := answer.Decisions
 	for i := range out {
 		if r := out[i].Receipt; r != nil {
 			own := *r // the store may remember r
@@ -170,7 +170,32 @@ func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storew
 			out[i].Receipt = &own
 		}
 	}
-	return storewire.Answer{Decisions: out}
+	return answer
+}
+
+// decide has the store decide, and notes what a denial stood on.
+func (l *lender) decide(ctx context.Context, asks []weir.Ask) storewire.Answer {
+	out := make([]weir.Decision, len(asks))
+	witness, ok := l.Store.(witness)
+	if !ok {
+		return storewire.Answer{Decisions: out, Err: l.Store.Take(ctx, asks, out)}
+	}
+	answer, words := storewire.Answer{Decisions: out}, 0
+	answer.Err = witness.TakeSeen(ctx, asks, out, func(now weir.Instant, s weir.State) {
+		if words += len(s); words <= storewire.MaxWords {
+			answer.Now, answer.States = now, append(answer.States, slices.Clone(s))
+		}
+	})
+	denied := slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Outcome == weir.Denied })
+	if words > storewire.MaxWords || !denied {
+		answer.Now, answer.States = 0, nil
+	}
+	return answer
+}
+
+// witness is a store that tells what denials stood on.
+type witness interface {
+	TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error
 }
 
 func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewire.Written {

@@ -3,11 +3,13 @@
 package storewire
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // The names of the service and its methods.
@@ -184,7 +186,15 @@ type TakeResponse struct {
 type Answer struct {
 	Decisions []weir.Decision
 	Err       error
+	// Now and States are what a denial stood on, by which its program can deny the
+	// same by itself for a while. States is empty where that is not told.
+	Now    weir.Instant
+	States []weir.State
 }
+
+// MaxWords is how many words the states of an answer may have in all, so that the
+// answers to a message of takes are no larger than a message.
+const MaxWords = 64
 
 // Append writes the response.
 func (r *TakeResponse) Append(b []byte) []byte {
@@ -195,6 +205,10 @@ func (r *TakeResponse) Append(b []byte) []byte {
 			}
 			for i := range answer.Decisions {
 				b = appendMessage(b, 1, func(b []byte) []byte { return appendDecision(b, &answer.Decisions[i]) })
+			}
+			b = appendNumber(b, 3, uint64(answer.Now))
+			for _, s := range answer.States {
+				b = appendMessage(b, 4, func(b []byte) []byte { return appendState(b, s) })
 			}
 			return b
 		})
@@ -217,12 +231,40 @@ func (r *TakeResponse) Parse(b []byte) error {
 				answer.Decisions = append(answer.Decisions, d)
 			case 2:
 				answer.Err, err = parseFault(v.bytes)
+			case 3:
+				answer.Now = weir.Instant(v.signed())
+			case 4:
+				var s weir.State
+				s, err = parseState(v.bytes)
+				answer.States = append(answer.States, s)
 			}
 			return err
 		})
 		r.Answers = append(r.Answers, answer)
 		return err
 	})
+}
+
+func appendState(b []byte, s weir.State) []byte {
+	return appendMessage(b, 1, func(b []byte) []byte {
+		for _, word := range s {
+			b = binary.LittleEndian.AppendUint64(b, word)
+		}
+		return b
+	})
+}
+
+func parseState(b []byte) (s weir.State, err error) {
+	err = eachField(b, func(n int, v value) error {
+		if n == 1 && len(v.bytes)%8 != 0 {
+			return errMalformed
+		}
+		if n == 1 {
+			s = append(s, record.Words(v.bytes)...)
+		}
+		return nil
+	})
+	return s, err
 }
 
 func appendDecision(b []byte, d *weir.Decision) []byte {

@@ -88,7 +88,12 @@ func TestRoundTrip(t *testing.T) {
 
 		r, got := TakeResponse{}, TakeResponse{Limits: weir.ParseLimit}
 		for range takes {
-			r.Answers = append(r.Answers, Answer{Decisions: rapid.SliceOfN(rapid.Custom(drawDecision), 1, 4).Draw(t, "decisions")})
+			word := rapid.SliceOfN(rapid.Uint64(), 1, 8)
+			r.Answers = append(r.Answers, Answer{
+				Decisions: rapid.SliceOfN(rapid.Custom(drawDecision), 1, 4).Draw(t, "decisions"),
+				Now:       weir.Instant(rapid.Int64().Draw(t, "now")),
+				States:    rapid.SliceOfN(rapid.Custom(func(t *rapid.T) weir.State { return word.Draw(t, "state") }), 1, 4).Draw(t, "states"),
+			})
 		}
 		if err := got.Parse(newer(r.Append(nil))); err != nil {
 			t.Fatal(err)
