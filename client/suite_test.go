@@ -8,14 +8,19 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/redis/rueidis"
+
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/redisstore"
 	"github.com/weir-limit/weir/storetest"
 )
 
@@ -44,6 +49,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// redisEnv names the Redis that this process keeps counts in; without, it is memory.
+const redisEnv = "WEIR_TEST_REDIS"
+
 // lendStore serves the gRPC door, and says where.
 func lendStore() error {
 	var config net.ListenConfig
@@ -52,7 +60,51 @@ func lendStore() error {
 		return err
 	}
 	fmt.Println(l.Addr())
-	return rls.New(nil, rls.Options{Store: &rls.Lending{Store: &switched{stores: map[string]*rls.Steady{}}, Rules: func(int, bool) {}}}).Serve(l)
+	return rls.New(nil, rls.Options{Store: &rls.Lending{Store: &switched{stores: map[string]lent{}}, Rules: func(int, bool) {}}}).Serve(l)
+}
+
+// lent is a store whose time is the test's, once set is called with one.
+type lent interface {
+	weir.Store
+	weir.Witness
+	set(now weir.Instant)
+}
+
+// newLent is a store of this name.
+func newLent(name string) (lent, error) {
+	redis := os.Getenv(redisEnv)
+	if redis == "" {
+		own := &timed{Store: memstore.New(memstore.Options{})}
+		return steady{&rls.Steady{Memory: own}, own}, nil
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, ForceSingleClient: true, DisableRetry: true, DisableCache: true})
+	if err != nil {
+		return nil, err
+	}
+	return inRedis{redisstore.New(client, redisstore.Options{Prefix: name + ":"})}, nil
+}
+
+// inRedis is a store in Redis.
+type inRedis struct{ *redisstore.Store }
+
+// set sets a field that only tests set, and that only those of its own package could
+// without this.
+func (s inRedis) set(now weir.Instant) {
+	field := reflect.ValueOf(s.Store).Elem().FieldByName("now")
+	*(*string)(field.Addr().UnsafePointer()) = strconv.FormatInt(int64(now), 10)
+}
+
+// steady is a store in memory that programs of two versions may ask.
+type steady struct {
+	*rls.Steady
+
+	own *timed
+}
+
+func (s steady) set(now weir.Instant) {
+	s.own.mu.Lock()
+	defer s.own.mu.Unlock()
+	s.own.now, s.own.is = now, true
 }
 
 // timed is a store in memory at a time of the test's; before there is any, by the
@@ -61,7 +113,7 @@ type timed struct {
 	*memstore.Store
 
 	mu  sync.Mutex
-	set bool
+	is  bool
 	now weir.Instant
 }
 
@@ -69,7 +121,7 @@ type timed struct {
 func (s *timed) at() (weir.Instant, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now, s.set
+	return s.now, s.is
 }
 
 func (s *timed) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
@@ -113,15 +165,20 @@ func (s *timed) Reset(ctx context.Context, keys []weir.StateKey) error {
 // and what time it is there.
 type switched struct {
 	mu      sync.Mutex
-	stores  map[string]*rls.Steady
-	current *rls.Steady
+	stores  map[string]lent
+	current lent
 }
 
 const switchRule = "client\x00switch"
 
-func (s *switched) Traits() weir.Traits { return memstore.New(memstore.Options{}).Traits() }
+func (s *switched) Traits() weir.Traits {
+	if os.Getenv(redisEnv) != "" {
+		return redisstore.TraitsOf(false)
+	}
+	return memstore.New(memstore.Options{}).Traits()
+}
 
-func (s *switched) is() *rls.Steady {
+func (s *switched) is() lent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
@@ -147,18 +204,18 @@ func (s *switched) Reset(ctx context.Context, keys []weir.StateKey) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stores[name] == nil {
-		own := &timed{Store: memstore.New(memstore.Options{})}
-		s.stores[name] = &rls.Steady{Memory: own}
+		own, err := newLent(name)
+		if err != nil {
+			return err
+		}
+		s.stores[name] = own
 	}
 	s.current = s.stores[name]
 	if text == "" {
 		return nil
 	}
 	at, err := strconv.ParseInt(text, 10, 64)
-	own := s.current.Memory.(*timed)
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	own.set, own.now = true, weir.Instant(at)
+	s.current.set(weir.Instant(at))
 	return err
 }
 
@@ -168,10 +225,10 @@ type process struct {
 	mu  *sync.Mutex
 }
 
-func startProcess(t *testing.T) process {
+func startProcess(t *testing.T, env ...string) process {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"=1")
+	cmd.Env = append(append(os.Environ(), serveEnv+"=1"), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -240,4 +297,10 @@ func (p process) open(t testing.TB, name string) storetest.Clocked {
 // TestStore holds the store of a daemon in another process to the contract.
 func TestStore(t *testing.T) {
 	storetest.Run(t, "../testdata/vectors", startProcess(t).open, storetest.Options{})
+}
+
+// TestStoreInRedis does so where the daemon keeps its counts in Redis.
+func TestStoreInRedis(t *testing.T) {
+	p := startProcess(t, redisEnv+"="+redistest.Start(t).Addr)
+	storetest.Run(t, "../testdata/vectors", p.open, storetest.Options{})
 }
