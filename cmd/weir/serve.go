@@ -59,7 +59,7 @@ memory.`,
 	f.StringVar(&c.RulesCert, "rules-cert", "", "`FILE` with a certificate to show there")
 	f.StringVar(&c.RulesKey, "rules-key", "", "`FILE` with its key")
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
-	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON")
+	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
 	f.BoolVar(&c.GRPCStore, "grpc-store", false, "lend the store at the gRPC door to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")

@@ -3,6 +3,8 @@
 // take() asks weir before something is done that others limit, or that many
 // programs share. get() asks an HTTP server, and comes back when it says.
 
+import http from 'node:http';
+import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 // Denied: there is nothing to wait for, or no time. retryAfter is in seconds.
@@ -18,6 +20,23 @@ export function delay(tries, after = 0) {
   return after + Math.random() * Math.min(10, Math.max(after / 10, 0.1 * 2 ** Math.min(tries, 10)));
 }
 
+// post is the status and the answer of weir, at http://HOST:PORT, https:// or
+// unix:///PATH.
+async function post(weir, body, signal) {
+  if (!weir.startsWith('unix://')) {
+    const response = await fetch(`${weir}/v1/check`, { method: 'POST', body, signal });
+    return [response.status, await response.json()];
+  }
+  return new Promise((resolve, reject) => {
+    http
+      .request({ socketPath: weir.slice('unix://'.length), path: '/v1/check', method: 'POST', signal }, (response) => {
+        json(response).then((answer) => resolve([response.statusCode, answer]), reject);
+      })
+      .on('error', reject)
+      .end(body);
+  });
+}
+
 // take returns when weir lets cost events of these entries pass. It is true, or
 // false when weir could not be asked: the caller goes on or not. Permits free
 // themselves by their ttl.
@@ -28,9 +47,7 @@ export async function take(weir, domain, entries, { cost = 1, patience = 30, tim
   for (let tries = 0; ; tries++) {
     let status, answer;
     try {
-      const response = await fetch(`${weir}/v1/check`, { method: 'POST', body, signal: AbortSignal.timeout(timeout * 1000) });
-      status = response.status;
-      answer = await response.json();
+      [status, answer] = await post(weir, body, AbortSignal.timeout(timeout * 1000));
     } catch {
       return false;
     }

@@ -5,8 +5,10 @@ programs share. get() asks an HTTP server, and comes back when it says.
 """
 
 import email.utils
+import http.client
 import json
 import random
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -32,6 +34,23 @@ def wait(seconds, deadline, why):
     time.sleep(seconds)
 
 
+def post(weir, body, timeout):
+    """The status and the answer of weir, at http://HOST:PORT, https:// or unix:///PATH."""
+    scheme, _, place = weir.partition("://")
+    kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+    connection = kind("weir" if scheme == "unix" else place, timeout=timeout)
+    try:
+        if scheme == "unix":
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(timeout)
+            connection.sock.connect(place)
+        connection.request("POST", "/v1/check", body)
+        response = connection.getresponse()
+        return response.status, json.load(response)
+    finally:
+        connection.close()
+
+
 def take(weir, domain, entries, cost=1, patience=30.0, timeout=1.0):
     """Returns when weir lets cost events of these entries pass.
 
@@ -44,17 +63,13 @@ def take(weir, domain, entries, cost=1, patience=30.0, timeout=1.0):
     tries = 0
     while True:
         try:
-            with urllib.request.urlopen(weir + "/v1/check", body, timeout) as response:
-                answer = json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 503:  # weir can't decide
-                    return False
-                if error.code != 429:
-                    raise
-                answer = json.load(error)
-        except OSError:
+            status, answer = post(weir, body, timeout)
+        except (OSError, http.client.HTTPException):
             return False
+        if status == 503:  # weir can't decide
+            return False
+        if status not in (200, 429):
+            raise ValueError("weir: %d %s" % (status, answer.get("detail")))
         if answer["allowed"]:
             time.sleep(answer.get("hold_seconds", 0))
             return True

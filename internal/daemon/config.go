@@ -24,8 +24,8 @@ type Config struct {
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
-	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. GRPC may be
-	// a socket of this machine instead, unix:///PATH.
+	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. HTTP and GRPC
+	// may each be a socket of this machine instead, unix:///PATH.
 	HTTP, GRPC, Admin string
 	// GRPCStore lends the store to programs at the gRPC door, by package client.
 	GRPCStore bool
@@ -143,8 +143,8 @@ func (c *Config) check() error {
 		if door.flag == "--resp" && door.address == DefaultRESP {
 			continue
 		}
-		if door.flag == "--grpc" && isSocket(door.address) {
-			errs = append(errs, checkSocket(door.address))
+		if isSocket(door.address) && (door.flag == "--http" || door.flag == "--grpc") {
+			errs = append(errs, checkSocket(door.flag, door.address))
 			continue
 		}
 		address, err := net.ResolveTCPAddr("tcp", door.address)
@@ -156,6 +156,9 @@ func (c *Config) check() error {
 		case door.flag == "--grpc" && c.GRPCStore && !address.IP.IsLoopback() && c.storeOpen():
 			errs = append(errs, storeNeedsToken(door.address))
 		}
+	}
+	if isSocket(c.HTTP) && c.HTTP == c.GRPC {
+		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
 	}
 	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
 		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is lent to nobody; give --grpc-store too"})

@@ -12,18 +12,18 @@ import (
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
 	set := d.limiter.Set()
-	httpAt, grpcAt, adminAt, respAt := o.httpAt.Addr(), asFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
+	httpAt, grpcAt, adminAt, respAt := asFlag(o.httpAt.Addr()), asFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
 	if o.respAt != nil {
 		respAt = o.respAt.Addr().String()
 	}
 	_, err := fmt.Fprintf(
 		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=%s domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryIt(httpAt, set),
+		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryIt(o.httpAt.Addr(), set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
-	d.config.Log.Info("ready", "http", httpAt.String(), "grpc", grpcAt, "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
+	d.config.Log.Info("ready", "http", httpAt, "grpc", grpcAt, "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
 }
 
 // asFlag is an address as a flag would have it.
@@ -37,12 +37,17 @@ func asFlag(at net.Addr) string {
 // tryIt is a shell command that asks /v1/check and gets a decision, if the
 // rules have one.
 func (d *Daemon) tryIt(at net.Addr, set *rules.Set) string {
-	body := quoted(string(httpapi.AppendCheck(nil, example(set))))
-	if d.keys.tls == nil {
-		return "curl -sS -d " + body + " http://" + reachable(at) + "/v1/check"
+	options, place := "", reachable(at)
+	if at.Network() == "unix" {
+		options, place = " --unix-socket "+quoted(at.String()), "localhost"
 	}
-	options, place := d.safely(reachable(at))
-	return "curl -sS" + options + " -d " + body + " https://" + place + "/v1/check"
+	scheme := " http://"
+	if d.keys.tls != nil {
+		var safely string
+		safely, place = d.safely(place)
+		options, scheme = options+safely, " https://"
+	}
+	return "curl -sS" + options + " -d " + quoted(string(httpapi.AppendCheck(nil, example(set)))) + scheme + place + "/v1/check"
 }
 
 // safely is how curl comes to believe the certificate: what options it needs, and

@@ -26,14 +26,14 @@ const (
 
 func isSocket(address string) bool { return strings.HasPrefix(address, socketScheme) }
 
-// checkSocket fails for a path that can't be meant.
-func checkSocket(address string) error {
+// checkSocket fails for a path that can't be meant. flag is whose address it is.
+func checkSocket(flag, address string) error {
 	path := strings.TrimPrefix(address, socketScheme)
 	switch {
 	case !filepath.IsAbs(path):
-		return &ConfigError{"--grpc", fmt.Sprintf("%q is no whole path; write unix:///run/weir/grpc.sock", path)}
+		return &ConfigError{flag, fmt.Sprintf("%q is no whole path; write unix:///run/weir/%s.sock", path, strings.TrimPrefix(flag, "--"))}
 	case len(path) > longestSocket:
-		return &ConfigError{"--grpc", fmt.Sprintf("the path of a socket has at most %d bytes, this one has %d; write a shorter one", longestSocket, len(path))}
+		return &ConfigError{flag, fmt.Sprintf("the path of a socket has at most %d bytes, this one has %d; write a shorter one", longestSocket, len(path))}
 	}
 	return nil
 }

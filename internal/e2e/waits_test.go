@@ -90,24 +90,33 @@ assert.strictEqual((await waits.get(server + '/busy', { method: 'POST', body: 'b
 func TestPythonWaits(t *testing.T) {
 	t.Parallel()
 	python := program(t, "python3")
-	waits(t, exec.CommandContext(t.Context(), python, "-c", pythonProgram), "PYTHONPATH="+absolute(t, recipes), "PYTHONDONTWRITEBYTECODE=1")
+	for _, at := range []string{"", "--http=unix://" + socket(t)} {
+		waits(t, at, exec.CommandContext(t.Context(), python, "-c", pythonProgram), "PYTHONPATH="+absolute(t, recipes), "PYTHONDONTWRITEBYTECODE=1")
+	}
 }
 
 func TestNodeWaits(t *testing.T) {
 	t.Parallel()
 	node := program(t, "node")
-	waits(t, exec.CommandContext(t.Context(), node, "--input-type=module", "-e", nodeProgram),
-		"WAITS=file://"+absolute(t, filepath.Join(recipes, "waits.mjs")))
+	for _, at := range []string{"", "--http=unix://" + socket(t)} {
+		waits(t, at, exec.CommandContext(t.Context(), node, "--input-type=module", "-e", nodeProgram),
+			"WAITS=file://"+absolute(t, filepath.Join(recipes, "waits.mjs")))
+	}
 }
 
-func waits(t *testing.T, cmd *exec.Cmd, env ...string) {
+// waits runs a client of weir, which is at a socket if at is the flag for it.
+func waits(t *testing.T, at string, cmd *exec.Cmd, env ...string) {
 	t.Helper()
-	d := serve(t, "--rules", write(t, filepath.Join(t.TempDir(), "rules.yaml"), waitsRules))
+	flags := []string{"--rules", write(t, filepath.Join(t.TempDir(), "rules.yaml"), waitsRules)}
+	if at != "" {
+		flags = append(flags, at)
+	}
+	d := serve(t, flags...)
 	s := newDenier(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	cmd.Env = append(append(os.Environ(), env...), "WEIR=http://"+d.http, "SERVER="+s.URL, "NOBODY=http://"+free(t))
+	cmd.Env = append(append(os.Environ(), env...), "WEIR="+d.url(), "SERVER="+s.URL, "NOBODY=http://"+free(t))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
