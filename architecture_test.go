@@ -72,6 +72,11 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
 	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
+	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... weir/... -weir -weir/rules", "rules are kept without a door around them"},
+	{
+		"weir/... -weir/internal/rulestore -weir/internal/ruleapi -weir/internal/webui -weir/internal/daemon -weir/cmd/...", "database/... modernc.org/... github.com/jackc/...",
+		"only who keeps rules knows databases",
+	},
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},
 	{"weir/internal/importenv", "net/http third-party -go.yaml.in/yaml/...", "an environment is translated, not served"},
 	{"weir/internal/plot", "net/http third-party weir/...", "a picture is computed from integers alone"},

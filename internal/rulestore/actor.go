@@ -1,0 +1,68 @@
+package rulestore
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Role is how much an actor may do, for the teams it stands for. Each role may
+// do what those before it may.
+type Role uint8
+
+// The roles.
+const (
+	Read    Role = iota // see rules, history and reports of all teams
+	Propose             // make versions, and run them in shadow
+	Publish             // enforce, disable, take away, roll back, open and tighten
+	Admin               // make domains and tokens, change quotas and owners
+)
+
+// Roles is the names of all roles, the weakest first.
+func Roles() []string { return []string{"read", "propose", "publish", "admin"} }
+
+// String is the role's name.
+func (r Role) String() string { return Roles()[r] }
+
+// ParseRole reads the name of a role.
+func ParseRole(name string) (Role, error) {
+	i := slices.Index(Roles(), name)
+	if i < 0 {
+		return 0, invalid("role", "%q is none; write read, propose, publish or admin", clip(name))
+	}
+	return Role(i), nil
+}
+
+// AllTeams in Actor.Teams stands for all teams.
+const AllTeams = "*"
+
+// Actor is who asks. Who may not do a thing is refused, and that is in the audit.
+type Actor struct {
+	Name  string   // of the person or program; history names it
+	Token string   // Token.ID that it showed; empty: it was let in otherwise
+	Role  Role     // for Teams
+	Teams []string // that it stands for; AllTeams: all
+}
+
+// stands is whether a stands for a team.
+func (a *Actor) stands(team string) bool {
+	return slices.Contains(a.Teams, AllTeams) || slices.Contains(a.Teams, team)
+}
+
+// need refuses an actor that has not this role for one of the teams. Without
+// teams it is for what belongs to no team, and only who stands for all may.
+func (a *Actor) need(role Role, what string, teams ...string) error {
+	if a.Role < role {
+		return forbidden("to %s takes the role %s; %s has %s: ask somebody who has it", what, role, a.Name, a.Role)
+	}
+	if len(teams) == 0 && !slices.Contains(a.Teams, AllTeams) {
+		return forbidden("to %s one must stand for all teams; ask an administrator of all", what)
+	}
+	if len(teams) > 0 && !slices.ContainsFunc(teams, a.stands) {
+		return forbidden("to %s one must stand for team %s; %s stands for %v", what, teams[0], a.Name, a.Teams)
+	}
+	return nil
+}
+
+func forbidden(format string, args ...any) *Error {
+	return &Error{Kind: Forbidden, Text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,119 @@
+package rulestore
+
+import (
+	"context"
+	"time"
+)
+
+// Event is a line of the audit: a change, or one that was refused.
+type Event struct {
+	Seq      int64     // 1, 2, 3 …
+	Revision int64     // of the change; 0: it changed no rule
+	At       time.Time // UTC, in microseconds
+	Actor    string
+	Token    string // Token.ID; empty: none was shown
+	Team     string // whose thing it was; empty: nobody's
+	Action   string // as create, publish, token.revoke
+	Domain   string
+	Rule     string // empty: the domain, or what stands before its rules
+	Version  int64  // 0: none
+	Reason   string
+	Refused  string // why it was refused; empty: it was done
+}
+
+func (a *attempt) event(refused string) Event {
+	return Event{Action: a.action, Domain: a.domain, Rule: a.rule, Version: a.version, Reason: a.reason, Refused: refused}
+}
+
+// maxRefused is how much of a refusal the audit keeps, in bytes.
+const maxRefused = 1000
+
+// audit adds a line.
+func (t *tx) audit(ctx context.Context, e Event) error {
+	_, err := t.ExecContext(ctx, `
+		UPDATE counters SET audited = audited + 1`)
+	if err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `
+		INSERT INTO audit (seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused)
+		SELECT audited, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM counters`,
+		t.revision, t.at, t.by.Name, t.by.Token, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused)
+	return err
+}
+
+// Refused audits what was refused before the store was asked, as by a guard.
+func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
+	e.Action, e.Domain, e.Rule, e.Reason = printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID), printable(e.Reason, MaxReason)
+	e.Refused, by.Name = printable(e.Refused, maxRefused), printable(by.Name, MaxName)
+	raw, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return s.failed(err)
+	}
+	defer func() { _ = raw.Rollback() }() // it does nothing behind a commit
+	t := &tx{Tx: raw, by: by, at: time.Now().UnixMicro()}
+	if err := t.audit(ctx, e); err != nil {
+		return s.failed(err)
+	}
+	return s.failed(raw.Commit())
+}
+
+// Audited asks for lines of the audit.
+type Audited struct {
+	Behind  int64  // lines with a Seq over this; 0: from the first
+	Before  int64  // lines with a Seq under this, the newest first; 0: the oldest first
+	Domain  string // of this domain; empty: of all, and of none
+	Rule    string // of this rule of Domain; empty: of all
+	Changes bool   // only what was done to rules
+	Limit   int    // at most so many; 0: MaxPage
+}
+
+// MaxPage is how many things are listed at a time.
+const MaxPage = 1000
+
+// page is a number of things to list.
+func page(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
+// Audit lists lines of the audit.
+func (s *Store) Audit(ctx context.Context, q Audited) (list []Event, err error) {
+	order, before := "ASC", q.Before
+	if before > 0 {
+		order = "DESC"
+	} else {
+		before = 1<<63 - 1
+	}
+	rows, err := s.read.QueryContext(ctx, `
+		SELECT seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused FROM audit
+		WHERE seq > $1 AND seq < $2 AND ($3 = '' OR domain = $3) AND ($4 = '' OR rule = $4) AND ($5 = 0 OR revision > 0)
+		ORDER BY seq `+order+` LIMIT $6`, q.Behind, before, q.Domain, q.Rule, number(q.Changes), page(q.Limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		var e Event
+		var at int64
+		if err := rows.Scan(&e.Seq, &e.Revision, &at, &e.Actor, &e.Token, &e.Team, &e.Action, &e.Domain, &e.Rule, &e.Version, &e.Reason, &e.Refused); err != nil {
+			return nil, s.failed(err)
+		}
+		e.At = moment(at)
+		list = append(list, e)
+	}
+	return list, s.failed(rows.Err())
+}
+
+// moment is the time of microseconds since 1970.
+func moment(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// number is a bool as the database has it.
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

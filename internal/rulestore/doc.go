@@ -1,0 +1,40 @@
+// Package rulestore keeps the rules of domains in a database, with everything
+// that they ever were: SQLite in a folder, or PostgreSQL where several nodes
+// share the rules.
+//
+//	s, err := rulestore.Open(ctx, "/var/lib/weir")
+//	ann := rulestore.Actor{Name: "ann", Role: rulestore.Publish, Teams: []string{"shop"}}
+//	v, err := s.Propose(ctx, ann, rulestore.Proposal{
+//		Domain: "shop", Text: "- key: user\n  limits: [10/s]\n", Reason: "checkout was slow",
+//	})
+//	r, err := s.Move(ctx, ann, rulestore.Step{
+//		Domain: "shop", Rule: v.Rule, Version: v.Number, To: rulestore.Enforced, Match: v.Revision, Reason: "shadow saw no denials",
+//	})
+//
+// # Rules, versions, domains
+//
+// A domain is what a rule file holds. It is kept as its rules, so that people
+// who change different rules are never in each other's way: a rule here is one
+// item of the file's descriptors list, with all that is below it. Its ID is the
+// item's place, "key" or "key=value", as counts belong to places. Domain.File
+// puts the items together again as they were written, comments and all.
+//
+// What stands before the first rule is kept as if it were a rule, whose ID is
+// empty (Frame).
+//
+// A version is a rule's text at a time. It is never changed, and no number is
+// used twice. A version is a draft at first; in shadow it runs beside the rule
+// in force, and enforced it is the rule in force. Taking a rule away is a version
+// without text, and rolling back is enforcing an old version, so that history
+// has all of it. Whose a rule is says its `owner`, else its domain does.
+//
+// # Changes
+//
+// There is one change at a time, over all nodes, and each has a revision: 1, 2,
+// 3 … Whoever changes a thing names the revision at which they saw it (Match),
+// and is refused when it was changed since. A change is whole or not at all, and
+// when a method has returned it is on disk.
+//
+// Every change, and every one that was refused, is in the audit. Nothing of the
+// audit is changed or removed.
+package rulestore

@@ -1,0 +1,257 @@
+package rulestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// Domain is a team's set of rules.
+type Domain struct {
+	Name   string
+	Team   string // that owns it, and its rules but for those with an owner
+	Shared bool   // other teams may add rules of their own
+	Review bool   // who enforces a version must not be who wrote it
+	// Rules is how many are in force or proposed, Bytes how long the file in force
+	// may be at most. Revision is that of the last change in it.
+	Rules, Bytes, Revision int64
+}
+
+// Frame is the ID of what stands before a domain's first rule.
+const Frame = ""
+
+// CreateDomain makes a domain without rules. It takes the role Admin for its
+// team, and fails as Stale when there is one of this name.
+func (s *Store) CreateDomain(ctx context.Context, by Actor, d Domain, reason string) (Domain, error) {
+	var made Domain
+	err := s.change(ctx, by, attempt{action: "domain.create", domain: d.Name, reason: reason}, func(t *tx) (err error) {
+		made, err = t.create(ctx, d)
+		return err
+	})
+	return made, err
+}
+
+func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
+	if err := checkName("domain", d.Name); err != nil {
+		return d, err
+	}
+	if err := checkReason(t.reason, true); err != nil {
+		return d, err
+	}
+	if err := t.team(ctx, d.Team); err != nil {
+		return d, err
+	}
+	if err := t.by.need(Admin, "make a domain", d.Team); err != nil {
+		return d, err
+	}
+	switch old, err := t.domain(ctx, d.Name); {
+	case err == nil:
+		return d, &Error{Kind: Stale, Field: "domain", Text: fmt.Sprintf("there is a domain %s of team %s; take another name", d.Name, old.Team)}
+	case !isKind(err, NotFound):
+		return d, err
+	}
+	if err := t.roomForDomain(ctx); err != nil {
+		return d, err
+	}
+	head, err := newHead(d.Name)
+	if err != nil {
+		return d, err
+	}
+	const indent = 2
+	_, err = t.ExecContext(ctx, `
+		INSERT INTO domains (name, team, shared, review, indent, bytes, revision, deleted) VALUES ($1, $2, $3, $4, $5, 0, $6, 0)
+		ON CONFLICT (name) DO UPDATE SET team = excluded.team, shared = excluded.shared, review = excluded.review,
+			indent = excluded.indent, bytes = 0, revision = excluded.revision, deleted = 0`,
+		d.Name, d.Team, number(d.Shared), number(d.Review), indent, t.revision)
+	if err != nil {
+		return d, err
+	}
+	made, err := t.domain(ctx, d.Name)
+	if err != nil {
+		return d, err
+	}
+	frame, err := t.rule(ctx, d.Name, Frame)
+	if err != nil {
+		return d, err
+	}
+	if err := t.write(ctx, &frame, Version{Text: head, Team: d.Team, place: gap}); err != nil {
+		return d, err
+	}
+	if err := t.enforce(ctx, &made, &frame, frame.Latest); err != nil {
+		return d, err
+	}
+	t.done = append(t.done, Event{Action: "domain.create", Domain: d.Name, Team: d.Team, Version: frame.Latest, Reason: t.reason})
+	return made, t.save(ctx, &frame)
+}
+
+// newHead is a file without rules.
+func newHead(domain string) (string, error) {
+	head := "domain: " + domain + "\ndescriptors:\n"
+	if set, err := rules.Parse(domain, []byte(head)); err == nil && set.Domains()[0] == domain {
+		return head, nil
+	}
+	head = fmt.Sprintf("domain: %q\ndescriptors:\n", domain) // it means something else to YAML
+	if _, err := rules.Parse(domain, []byte(head)); err != nil {
+		return "", refused(err)
+	}
+	return head, nil
+}
+
+func (t *tx) roomForDomain(ctx context.Context) error {
+	var n int64
+	if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM domains WHERE deleted = 0`).Scan(&n); err != nil {
+		return err
+	}
+	if n >= MaxDomains {
+		return &Error{Kind: Quota, Field: "domain", Text: fmt.Sprintf("there are %d domains, and may not be more; take one away", n)}
+	}
+	return nil
+}
+
+// UpdateDomain changes the owner of a domain and what it lets others do. match is
+// the Domain.Revision that was seen. It takes the role Admin for the team
+// before and the one after.
+func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int64, reason string) (Domain, error) {
+	var now Domain
+	a := attempt{action: "domain.update", domain: d.Name, reason: reason}
+	err := s.change(ctx, by, a, func(t *tx) error {
+		old, err := t.domainAt(ctx, d.Name, match)
+		if err != nil {
+			return err
+		}
+		if err := checkReason(reason, true); err != nil {
+			return err
+		}
+		if err := t.team(ctx, d.Team); err != nil {
+			return err
+		}
+		for _, team := range []string{old.Team, d.Team} {
+			if err := by.need(Admin, "change a domain", team); err != nil {
+				return err
+			}
+		}
+		if _, err := t.ExecContext(ctx, `UPDATE rules SET team = $1 WHERE domain = $2 AND team = $3`, d.Team, d.Name, old.Team); err != nil {
+			return err
+		}
+		_, err = t.ExecContext(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, revision = $4 WHERE name = $5`,
+			d.Team, number(d.Shared), number(d.Review), t.revision, d.Name)
+		if err != nil {
+			return err
+		}
+		e := a.event("")
+		e.Team = d.Team
+		t.done = append(t.done, e)
+		now, err = t.domain(ctx, d.Name)
+		return err
+	})
+	return now, err
+}
+
+// DeleteDomain takes a domain away with all its rules. Its history stays, and a
+// domain that is made under this name again goes on with it. It takes the role
+// Admin for its team.
+func (s *Store) DeleteDomain(ctx context.Context, by Actor, name string, match int64, reason string) error {
+	a := attempt{action: "domain.delete", domain: name, reason: reason}
+	return s.change(ctx, by, a, func(t *tx) error {
+		d, err := t.domainAt(ctx, name, match)
+		if err != nil {
+			return err
+		}
+		if err := checkReason(reason, true); err != nil {
+			return err
+		}
+		if err := by.need(Admin, "take a domain away", d.Team); err != nil {
+			return err
+		}
+		if err := t.empty(ctx, name); err != nil {
+			return err
+		}
+		e := a.event("")
+		e.Team = d.Team
+		t.done = append(t.done, e)
+		return nil
+	})
+}
+
+// empty takes all rules of a domain away, and the domain.
+func (t *tx) empty(ctx context.Context, name string) error {
+	for _, q := range []string{
+		`UPDATE versions SET state = 'superseded' WHERE domain = $1 AND state IN ('enforced', 'disabled')`,
+		`UPDATE versions SET state = 'withdrawn' WHERE domain = $1 AND state IN ('draft', 'shadow')`,
+		`DELETE FROM overrides WHERE domain = $1`,
+	} {
+		if _, err := t.ExecContext(ctx, q, name); err != nil {
+			return err
+		}
+	}
+	_, err := t.ExecContext(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, revision = $2 WHERE domain = $1`, name, t.revision)
+	if err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `UPDATE domains SET deleted = 1, bytes = 0, revision = $2 WHERE name = $1`, name, t.revision)
+	return err
+}
+
+const domainColumns = `name, team, shared, review, bytes, revision,
+	(SELECT COUNT(*) FROM rules r WHERE r.domain = d.name AND r.id <> '' AND r.gone = 0)`
+
+func scanDomain(row interface{ Scan(...any) error }, more ...any) (d Domain, err error) {
+	var shared, review int64
+	err = row.Scan(append([]any{&d.Name, &d.Team, &shared, &review, &d.Bytes, &d.Revision, &d.Rules}, more...)...)
+	d.Shared, d.Review = shared != 0, review != 0
+	return d, err
+}
+
+// queryer reads: a change, or a look.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func findDomain(ctx context.Context, q queryer, name string) (Domain, error) {
+	d, err := scanDomain(q.QueryRowContext(ctx, `SELECT `+domainColumns+` FROM domains d WHERE name = $1 AND deleted = 0`, printable(name, MaxName+1)))
+	if isNone(err) {
+		return d, notFound("there is no domain %s in the rule database", clip(name))
+	}
+	return d, err
+}
+
+func (t *tx) domain(ctx context.Context, name string) (Domain, error) {
+	return findDomain(ctx, t, name)
+}
+
+// domainAt is a domain that was not changed since match.
+func (t *tx) domainAt(ctx context.Context, name string, match int64) (Domain, error) {
+	d, err := t.domain(ctx, name)
+	if err == nil && d.Revision != match {
+		err = stale("domain "+name, d.Revision)
+	}
+	return d, err
+}
+
+// Domain is the domain of this name. It fails as NotFound.
+func (s *Store) Domain(ctx context.Context, name string) (Domain, error) {
+	d, err := findDomain(ctx, s.read, name)
+	return d, s.failed(err)
+}
+
+// Domains lists domains by name, those behind a name, at most limit (0:
+// MaxPage). With a team only what it owns.
+func (s *Store) Domains(ctx context.Context, team, behind string, limit int) (list []Domain, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT `+domainColumns+` FROM domains d
+		WHERE deleted = 0 AND name > $1 AND ($2 = '' OR team = $2) ORDER BY name LIMIT $3`, behind, team, page(limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		d, err := scanDomain(rows)
+		if err != nil {
+			return nil, s.failed(err)
+		}
+		list = append(list, d)
+	}
+	return list, s.failed(rows.Err())
+}

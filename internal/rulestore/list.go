@@ -1,0 +1,226 @@
+package rulestore
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// Listing asks for rules.
+type Listing struct {
+	Domain string // of this domain; empty: of all
+	Team   string // that may be changed by this team; empty: of all
+	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; empty: all
+	Search string // whose ID or domain has this in it
+	Gone   bool   // those that were taken away, too
+	// BehindDomain and Behind are the last rule of the page before; empty: from
+	// the first.
+	BehindDomain, Behind string
+	Limit                int // at most so many; 0: MaxPage
+}
+
+// Rules lists rules by domain and ID.
+func (s *Store) Rules(ctx context.Context, q Listing) (list []Rule, err error) {
+	column := map[State]string{Draft: "r.draft > 0", Shadow: "r.shadow > 0", Enforced: "r.enforced > 0 AND r.disabled = 0 AND r.gone = 0", Disabled: "r.disabled > 0"}[q.State]
+	switch {
+	case q.State == "":
+		column = "1 = 1"
+	case column == "":
+		return nil, invalid("state", "%q can't be asked for; write draft, shadow, enforced or disabled", clip(string(q.State)))
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT `+ruleColumns+`, v.text FROM rules r
+		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced ELSE r.latest END
+		WHERE r.id <> '' AND (r.gone = 0 OR $1 = 1) AND ($2 = '' OR r.domain = $2) AND ($3 = '' OR r.team = $3) AND `+column+`
+			AND ($4 = '' OR REPLACE(r.id, $4, '') <> r.id OR REPLACE(r.domain, $4, '') <> r.domain)
+			AND (r.domain > $5 OR r.domain = $5 AND r.id > $6)
+		ORDER BY r.domain, r.id LIMIT $7`,
+		number(q.Gone), q.Domain, q.Team, printable(q.Search, MaxID), q.BehindDomain, q.Behind, page(q.Limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		var r Rule
+		fields, done := r.fields(&r.Text)
+		if err := rows.Scan(fields...); err != nil {
+			return nil, s.failed(err)
+		}
+		done()
+		list = append(list, r)
+	}
+	return list, s.failed(rows.Err())
+}
+
+// Rule is one rule, also one that is gone. It fails as NotFound.
+func (s *Store) Rule(ctx context.Context, domain, id string) (Rule, error) {
+	var r Rule
+	fields, done := r.fields(&r.Text)
+	err := s.read.QueryRowContext(ctx, `SELECT `+ruleColumns+`, v.text FROM rules r
+		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced ELSE r.latest END
+		WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(fields...)
+	done()
+	if isNone(err) {
+		return r, notFound("there is no rule %s in domain %s", nameOf(id), clip(domain))
+	}
+	return r, s.failed(err)
+}
+
+// Version is one version of a rule. It fails as NotFound.
+func (s *Store) Version(ctx context.Context, domain, rule string, number int64) (Version, error) {
+	v, err := findVersion(ctx, s.read, domain, rule, number)
+	return v, s.failed(err)
+}
+
+// Versions lists the versions of a rule, the newest first: those under before
+// (0: from the newest), at most limit (0: MaxPage).
+func (s *Store) Versions(ctx context.Context, domain, rule string, before int64, limit int) (list []Version, err error) {
+	if before <= 0 {
+		before = 1<<63 - 1
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT `+versionColumns+` FROM versions v
+		WHERE v.domain = $1 AND v.rule = $2 AND v.number < $3 ORDER BY v.number DESC LIMIT $4`,
+		printable(domain, MaxName+1), printable(rule, MaxID+1), before, page(limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		v, err := scanVersion(rows)
+		if err != nil {
+			return nil, s.failed(err)
+		}
+		list = append(list, v)
+	}
+	return list, s.failed(rows.Err())
+}
+
+// Document is a domain with its file in force, as it was at one moment.
+type Document struct {
+	Domain
+
+	File string // as it was written
+	// Candidate is the file with all versions in shadow in their places; empty:
+	// nothing is in shadow.
+	Candidate string
+	Trials    []Trial    // in the order of the file
+	Overrides []Override // also those that have ended
+}
+
+// Trial is a version in shadow.
+type Trial struct {
+	Rule    string
+	Version int64
+	Text    string // empty: the rule would be taken away
+}
+
+// Document is a domain's file. It fails as NotFound.
+func (s *Store) Document(ctx context.Context, domain string) (Document, error) {
+	var list []Document
+	err := s.look(ctx, func(tx *sql.Tx) error {
+		d, err := findDomain(ctx, tx, domain)
+		if err != nil {
+			return err
+		}
+		list, err = documents(ctx, tx, []Domain{d}, d.Name)
+		return err
+	})
+	if err != nil {
+		return Document{}, err
+	}
+	return list[0], nil
+}
+
+// documents reads what is in force and in shadow of domains that are sorted by
+// name; only names the one there is, or is empty.
+func documents(ctx context.Context, q queryer, domains []Domain, only string) ([]Document, error) {
+	list := make([]Document, len(domains))
+	at := map[string]*Document{}
+	for i, d := range domains {
+		list[i].Domain = d
+		at[d.Name] = &list[i]
+	}
+	if err := readTexts(ctx, q, at, only); err != nil {
+		return nil, err
+	}
+	return list, readOverrides(ctx, q, at, only)
+}
+
+// readTexts puts the files of documents together.
+func readTexts(ctx context.Context, q queryer, at map[string]*Document, only string) error {
+	rows, err := q.QueryContext(ctx, `SELECT v.domain, v.rule, v.number, v.text, d.indent, v.number = r.shadow FROM domains d
+		JOIN rules r ON r.domain = d.name AND r.gone = 0 AND (r.enforced > 0 AND r.disabled = 0 OR r.shadow > 0)
+		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND (v.number = r.enforced AND r.disabled = 0 OR v.number = r.shadow)
+		WHERE d.deleted = 0 AND ($1 = '' OR d.name = $1) ORDER BY v.domain, v.place, v.rule`, only)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	var f files
+	for rows.Next() {
+		var domain string
+		var trial Trial
+		var indent int
+		var shadow bool
+		if err := rows.Scan(&domain, &trial.Rule, &trial.Version, &trial.Text, &indent, &shadow); err != nil {
+			return err
+		}
+		d := at[domain]
+		if d == nil {
+			continue
+		}
+		if d != f.document {
+			f.end()
+			f = files{document: d}
+		}
+		f.add(trial, indent, shadow)
+	}
+	f.end()
+	return rows.Err()
+}
+
+// files are those of one document, while they are put together.
+type files struct {
+	document *Document
+	parts    []part
+}
+
+type part struct {
+	trial  Trial
+	indent int
+	shadow bool
+}
+
+func (f *files) add(t Trial, indent int, shadow bool) {
+	f.parts = append(f.parts, part{t, indent, shadow})
+	if shadow {
+		f.document.Trials = append(f.document.Trials, t)
+	}
+}
+
+// end writes the file in force, and the one with what is in shadow.
+func (f *files) end() {
+	if f.document == nil {
+		return
+	}
+	tried := map[string]bool{}
+	for _, t := range f.document.Trials {
+		tried[t.Rule] = true
+	}
+	var file, candidate strings.Builder
+	for _, p := range f.parts {
+		indent := p.indent
+		if p.trial.Rule == Frame {
+			indent = 0
+		}
+		if !p.shadow {
+			writeIndented(&file, p.trial.Text, indent)
+		}
+		if p.shadow || !tried[p.trial.Rule] {
+			writeIndented(&candidate, p.trial.Text, indent)
+		}
+	}
+	f.document.File = file.String()
+	if len(tried) > 0 {
+		f.document.Candidate = candidate.String()
+	}
+}

@@ -1,0 +1,134 @@
+package rulestore
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The bounds of what a store keeps. What is over one is refused.
+const (
+	MaxName   = 128      // bytes of the name of a domain, team or actor
+	MaxID     = 1 << 10  // bytes of a rule's ID
+	MaxText   = 64 << 10 // bytes of a rule, or of what stands before the first
+	MaxFile   = 8 << 20  // bytes of a domain's file
+	MaxReason = 2000     // bytes of a reason
+	MaxRules  = 10_000   // rules of a domain
+	// MaxDomains is how many domains there may be: as many as package rules
+	// reads documents of.
+	MaxDomains = 10_000
+)
+
+// checkName refuses what is no name of a domain, team or actor: they are of
+// ASCII letters, so that no two that differ look the same.
+func checkName(field, name string) error {
+	if name == "" {
+		return invalid(field, "is empty; write a name")
+	}
+	if len(name) > MaxName {
+		return invalid(field, "has %d bytes; a name may have %d", len(name), MaxName)
+	}
+	for _, r := range name {
+		if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_.~/:|@+-", r) {
+			return invalid(field, "%q has the character %s; write letters and digits of ASCII, and any of _ . ~ / : | @ + -", clip(name), show(r))
+		}
+	}
+	return nil
+}
+
+// checkText refuses a name or value of a rule that people would take for
+// another: with characters that are not seen, or letters of two scripts that
+// look alike in one word.
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return invalid(field, "is not UTF-8")
+	}
+	var seen *unicode.RangeTable
+	for _, r := range text {
+		if r != ' ' && !unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) && r != ' ' {
+			return invalid(field, "has the character %s, which nobody sees; leave it out", show(r))
+		}
+		for _, script := range alike() {
+			if !unicode.Is(script, r) {
+				continue
+			}
+			if seen != nil && seen != script {
+				return invalid(field, "mixes letters of several scripts, from %s on, which look alike; write them in one", show(r))
+			}
+			seen = script
+		}
+	}
+	return nil
+}
+
+// alike is the scripts whose letters are taken for each other's.
+func alike() []*unicode.RangeTable {
+	return []*unicode.RangeTable{unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian, unicode.Cherokee}
+}
+
+// checkReason refuses a reason that is too long or hides something; needed is
+// whether there has to be one.
+func checkReason(reason string, needed bool) error {
+	switch {
+	case needed && strings.TrimSpace(reason) == "":
+		return invalid("reason", "is empty; say why, for those who read the history")
+	case len(reason) > MaxReason:
+		return invalid("reason", "has %d bytes; it may have %d", len(reason), MaxReason)
+	case !utf8.ValidString(reason):
+		return invalid("reason", "is not UTF-8")
+	}
+	for _, r := range reason {
+		if r != ' ' && r != '\n' && !unicode.IsGraphic(r) {
+			return invalid("reason", "has the character %s, which nobody sees; leave it out", show(r))
+		}
+	}
+	return nil
+}
+
+// idOf is the ID of the rule for a key and a value, which may be empty.
+func idOf(key, value string) string {
+	id := strings.NewReplacer("%", "%25", "=", "%3D").Replace(key)
+	if value != "" {
+		id += "=" + value
+	}
+	return id
+}
+
+func checkID(id string) error {
+	if len(id) > MaxID {
+		return invalid("rule", "its key and value have %d bytes; they may have %d", len(id), MaxID)
+	}
+	return checkText("rule", id)
+}
+
+// show is a character as people can read and look it up.
+func show(r rune) string {
+	if unicode.IsGraphic(r) {
+		return fmt.Sprintf("%q (%U)", r, r)
+	}
+	return fmt.Sprintf("%U", r)
+}
+
+// clip is text short enough to be quoted.
+func clip(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// printable is text that any database keeps, of at most most bytes.
+func printable(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r == 0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}

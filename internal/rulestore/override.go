@@ -1,0 +1,112 @@
+package rulestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Override is what holds in an incident for a stated time, in place of the
+// limits of a rule or of a whole domain. It ends by itself, on every node.
+type Override struct {
+	Domain string
+	Rule   string // empty: all rules of Domain
+	// Percent is how much of each limit passes, 1…99: they are tightened. 0: they
+	// are open, decided and reported but not enforced.
+	Percent int64
+	Until   time.Time
+	Author  string
+	Reason  string
+}
+
+// MaxOverride is the longest time that an override may hold.
+const MaxOverride = 7 * 24 * time.Hour
+
+// Override opens or tightens a rule or a domain until o.Until, in place of any
+// override that it had; an o.Until that is over ends it. It takes the role
+// Publish for the rule's team or the domain's.
+func (s *Store) Override(ctx context.Context, by Actor, o Override) error {
+	action := "open"
+	switch {
+	case !o.Until.After(time.Now()):
+		action = "override.end"
+	case o.Percent > 0:
+		action = "tighten"
+	}
+	a := attempt{action: action, domain: o.Domain, rule: o.Rule, reason: o.Reason}
+	return s.change(ctx, by, a, func(t *tx) error {
+		until := o.Until.UnixMicro()
+		switch {
+		case o.Percent < 0 || o.Percent > 99:
+			return invalid("percent", "is %d; write 1…99 to tighten, 0 to open", o.Percent)
+		case until-t.at > MaxOverride.Microseconds():
+			return invalid("until", "is more than %d days away; change the rule instead", MaxOverride/(24*time.Hour))
+		}
+		return errors.Join(checkReason(o.Reason, true), t.override(ctx, o, until, a))
+	})
+}
+
+func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) error {
+	d, err := t.domain(ctx, o.Domain)
+	if err != nil {
+		return err
+	}
+	teams := []string{d.Team}
+	if o.Rule != "" {
+		r, err := t.rule(ctx, o.Domain, o.Rule)
+		if err != nil {
+			return err
+		}
+		if r.Gone {
+			return notFound("there is no rule %s in domain %s", nameOf(o.Rule), d.Name)
+		}
+		teams = append(teams, r.Team)
+	}
+	if err := t.by.need(Publish, a.action+" limits of domain "+d.Name, teams...); err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `
+		INSERT INTO overrides (domain, rule, percent, ends, author, reason) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (domain, rule) DO UPDATE SET percent = excluded.percent, ends = excluded.ends, author = excluded.author, reason = excluded.reason`,
+		o.Domain, o.Rule, o.Percent, until, t.by.Name, o.Reason)
+	if err != nil {
+		return err
+	}
+	if _, err := t.ExecContext(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, o.Domain); err != nil {
+		return err
+	}
+	e := a.event("")
+	e.Team = teams[len(teams)-1]
+	e.Reason = fmt.Sprintf("until %s, %s: %s", moment(until).Format(time.RFC3339), o.words(), o.Reason)
+	t.done = append(t.done, e)
+	return nil
+}
+
+func (o *Override) words() string {
+	if o.Percent == 0 {
+		return "open"
+	}
+	return fmt.Sprintf("%d %% of each limit", o.Percent)
+}
+
+// readOverrides adds the overrides of documents.
+func readOverrides(ctx context.Context, q queryer, at map[string]*Document, only string) error {
+	rows, err := q.QueryContext(ctx, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE $1 = '' OR domain = $1 ORDER BY domain, rule`, only)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		var o Override
+		var ends int64
+		if err := rows.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason); err != nil {
+			return err
+		}
+		o.Until = moment(ends)
+		if d := at[o.Domain]; d != nil {
+			d.Overrides = append(d.Overrides, o)
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,302 @@
+package rulestore
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// State is what a version of a rule is at present.
+type State string
+
+// The states. A version begins as Draft; those that are open are Draft and Shadow.
+const (
+	Draft      State = "draft"      // proposed; nothing comes of it
+	Shadow     State = "shadow"     // runs beside the version in force: decided and reported
+	Enforced   State = "enforced"   // in force
+	Disabled   State = "disabled"   // was in force, and is left out until it is enforced again
+	Superseded State = "superseded" // was in force before another
+	Withdrawn  State = "withdrawn"  // was never in force, and will not be
+)
+
+// Rule is an item of a domain's descriptors, with numbers of its versions; 0 is
+// none.
+type Rule struct {
+	Domain string
+	ID     string // "key" or "key=value", with % and = of a key as %25 and %3D
+	Team   string // that may change it, beside the domain's
+	// Latest is the last version there is. Draft and Shadow are those proposed,
+	// Enforced is the one in force, or Disabled.
+	Latest, Draft, Shadow, Enforced int64
+
+	Disabled bool  // Enforced is left out
+	Gone     bool  // it was taken away, and none is proposed
+	Revision int64 // of its last change: Match of the next
+
+	// Text is the rule in force, else the newest that is proposed. Rule lists and
+	// Store.Rule have it; empty: it was taken away.
+	Text string
+}
+
+// Version is what a rule was proposed to be. It never changes, but for its State.
+type Version struct {
+	Domain, Rule string
+	Number       int64 // 1, 2, 3 … of this rule
+	State        State
+	Text         string // empty: the rule is taken away
+	Base         int64  // version in force when it was made, to compare with; 0: none
+	Author       string
+	Team         string // of the rule with this text
+	Reason       string
+	Made         time.Time // UTC, in microseconds
+	Revision     int64     // that made it
+
+	place int64 // rules of a file stand in the order of their places
+}
+
+// gap is the room between the places of two rules, for others to come between.
+const gap = 1 << 32
+
+const ruleColumns = `r.domain, r.id, r.team, r.latest, r.draft, r.shadow, r.enforced, r.disabled, r.gone, r.revision`
+
+func (r *Rule) fields(more ...any) (fields []any, done func()) {
+	var disabled, gone int64
+	fields = []any{&r.Domain, &r.ID, &r.Team, &r.Latest, &r.Draft, &r.Shadow, &r.Enforced, &disabled, &gone, &r.Revision}
+	return append(fields, more...), func() { r.Disabled, r.Gone = disabled != 0, gone != 0 }
+}
+
+// rule is a rule's row, or a rule that is to come.
+func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
+	var r Rule
+	fields, done := r.fields()
+	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, domain, id).Scan(fields...)
+	done()
+	if isNone(err) {
+		return Rule{Domain: domain, ID: id, Gone: true}, nil
+	}
+	return r, err
+}
+
+// save writes a rule's row, and marks its domain as changed.
+func (t *tx) save(ctx context.Context, r *Rule) error {
+	r.Revision = t.revision
+	_, err := t.ExecContext(ctx, `
+		INSERT INTO rules (domain, id, team, latest, draft, shadow, enforced, disabled, gone, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (domain, id) DO UPDATE SET team = excluded.team, latest = excluded.latest, draft = excluded.draft, shadow = excluded.shadow,
+			enforced = excluded.enforced, disabled = excluded.disabled, gone = excluded.gone, revision = excluded.revision`,
+		r.Domain, r.ID, r.Team, r.Latest, r.Draft, r.Shadow, r.Enforced, number(r.Disabled), number(r.Gone), r.Revision)
+	if err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, r.Domain)
+	return err
+}
+
+// write adds a version to r, as its draft. What was the draft is withdrawn.
+func (t *tx) write(ctx context.Context, r *Rule, v Version) error {
+	if r.Draft != 0 {
+		if err := t.mark(ctx, r, r.Draft, Withdrawn); err != nil {
+			return err
+		}
+	}
+	if r.Gone {
+		r.Team = v.Team
+	}
+	r.Latest++
+	r.Draft, r.Gone = r.Latest, false
+	_, err := t.ExecContext(ctx, `
+		INSERT INTO versions (domain, rule, number, state, text, place, base, author, team, reason, made, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		r.Domain, r.ID, r.Latest, Draft, v.Text, v.place, r.Enforced, t.by.Name, v.Team, t.reason, t.at, t.revision)
+	return err
+}
+
+// mark changes the state of a version.
+func (t *tx) mark(ctx context.Context, r *Rule, version int64, s State) error {
+	_, err := t.ExecContext(ctx, `UPDATE versions SET state = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, s, r.Domain, r.ID, version)
+	return err
+}
+
+const versionColumns = `v.domain, v.rule, v.number, v.state, v.text, v.base, v.author, v.team, v.reason, v.made, v.revision, v.place`
+
+func scanVersion(row interface{ Scan(...any) error }) (v Version, err error) {
+	var made int64
+	err = row.Scan(&v.Domain, &v.Rule, &v.Number, &v.State, &v.Text, &v.Base, &v.Author, &v.Team, &v.Reason, &made, &v.Revision, &v.place)
+	v.Made = moment(made)
+	return v, err
+}
+
+func findVersion(ctx context.Context, q queryer, domain, rule string, number int64) (Version, error) {
+	v, err := scanVersion(q.QueryRowContext(ctx, `SELECT `+versionColumns+` FROM versions v WHERE v.domain = $1 AND v.rule = $2 AND v.number = $3`,
+		printable(domain, MaxName+1), printable(rule, MaxID+1), number))
+	if isNone(err) {
+		return v, notFound("rule %s of domain %s has no version %d", nameOf(rule), clip(domain), number)
+	}
+	return v, err
+}
+
+// nameOf is a rule's ID as messages say it.
+func nameOf(id string) string {
+	if id == Frame {
+		return "(before the first rule)"
+	}
+	return clip(id)
+}
+
+// Proposal is a new version of a rule.
+type Proposal struct {
+	Domain string
+	// Rule is the ID that Text must have; empty: whichever it has.
+	Rule string
+	// Text is the rule as people write it: an item of descriptors, its - at the
+	// left. Empty: Rule is taken away.
+	Text string
+	// Before is the rule that a new one stands before in the file, where patterns
+	// are tried in order. Empty: it stands last.
+	Before string
+	// Match is the Rule.Revision that was seen; 0: there is no such rule.
+	Match int64
+	// To is how far it goes at once: Draft, Shadow or Enforced. Empty: Draft.
+	To     State
+	Reason string // needed but for a Draft
+	// Forced tells the audit that a guard was overruled.
+	Forced bool
+}
+
+// Propose makes a version. It takes the role Propose, for Enforced Publish, for
+// the rule's team or the domain's.
+func (s *Store) Propose(ctx context.Context, by Actor, p Proposal) (Version, error) {
+	var made Version
+	a := attempt{action: action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, reason: p.Reason}
+	err := s.change(ctx, by, a, func(t *tx) (err error) {
+		made, err = t.propose(ctx, p)
+		return err
+	})
+	return made, err
+}
+
+// action is what the audit calls a step to a state.
+func action(to State, forced bool) string {
+	a := map[State]string{"": "propose", Draft: "propose", Shadow: "shadow", Enforced: "enforce", Disabled: "disable", Withdrawn: "withdraw"}[to]
+	if forced {
+		a += ".forced"
+	}
+	return a
+}
+
+func (t *tx) propose(ctx context.Context, p Proposal) (Version, error) {
+	if err := checkReason(p.Reason, p.To != Draft && p.To != ""); err != nil {
+		return Version{}, err
+	}
+	d, err := t.domain(ctx, p.Domain)
+	if err != nil {
+		return Version{}, err
+	}
+	it := item{id: p.Rule}
+	if p.Text != "" {
+		if it, err = readItem(d.Name, p.Text); err != nil {
+			return Version{}, err
+		}
+		if p.Rule != "" && p.Rule != it.id {
+			return Version{}, invalid("text", "is the rule %s, not %s; counts belong to a rule's key and value, so take %s away and propose the other", it.id, nameOf(p.Rule), nameOf(p.Rule))
+		}
+	}
+	r, err := t.ruleAt(ctx, &d, it.id, p.Match)
+	if err != nil {
+		return Version{}, err
+	}
+	if p.Text == "" && (r.Enforced == 0 || it.id == Frame) {
+		return Version{}, notFound("there is no rule %s in force in domain %s; withdraw what is proposed", nameOf(it.id), d.Name)
+	}
+	v := Version{Text: it.text, Team: teamOf(&d, &r, &it)}
+	if v.place, err = t.placeFor(ctx, &r, p.Before); err != nil {
+		return Version{}, err
+	}
+	if err := t.add(ctx, &d, &r, v); err != nil {
+		return Version{}, err
+	}
+	if err := t.step(ctx, &d, &r, r.Latest, p.To, p.Forced); err != nil {
+		return Version{}, err
+	}
+	return findVersion(ctx, t, r.Domain, r.ID, r.Latest)
+}
+
+// teamOf is whose a rule is with a text: a rule that is taken away stays whose
+// it was.
+func teamOf(d *Domain, r *Rule, it *item) string {
+	switch {
+	case it.owner != "":
+		return it.owner
+	case it.text == "" && r.Team != "":
+		return r.Team
+	}
+	return d.Team
+}
+
+// ruleAt is a rule that was not changed since match, or one that is to come.
+func (t *tx) ruleAt(ctx context.Context, d *Domain, id string, match int64) (Rule, error) {
+	r, err := t.rule(ctx, d.Name, id)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Gone && match == 0, r.Revision == match:
+		return r, nil
+	case r.Revision == 0:
+		return r, notFound("there is no rule %s in domain %s", nameOf(id), d.Name)
+	}
+	return r, stale(fmt.Sprintf("rule %s of domain %s", nameOf(id), d.Name), r.Revision)
+}
+
+// add writes a version, if the actor may and there is room.
+func (t *tx) add(ctx context.Context, d *Domain, r *Rule, v Version) error {
+	if err := t.mayPropose(d, r, v.Team); err != nil {
+		return err
+	}
+	if r.ID != Frame && (r.Gone || r.Team != v.Team) {
+		if err := t.roomForRule(ctx, d, v.Team); err != nil {
+			return err
+		}
+	}
+	return t.write(ctx, r, v)
+}
+
+// mayPropose is whether the actor may give a rule a version that makes it team's.
+func (t *tx) mayPropose(d *Domain, r *Rule, team string) error {
+	if r.Gone && !d.Shared {
+		return t.by.need(Propose, "add a rule to domain "+d.Name, d.Team)
+	}
+	if !r.Gone {
+		if err := t.by.need(Propose, "change rule "+nameOf(r.ID), r.Team, d.Team); err != nil {
+			return err
+		}
+	}
+	return t.by.need(Propose, "make a rule of team "+team, team, d.Team)
+}
+
+// placeFor is where a rule stands: where it stood, before another, or last.
+func (t *tx) placeFor(ctx context.Context, r *Rule, before string) (place int64, err error) {
+	if before == "" {
+		if r.Latest > 0 && !r.Gone {
+			v, err := findVersion(ctx, t, r.Domain, r.ID, r.Latest)
+			return v.place, err
+		}
+		err = t.QueryRowContext(ctx, `SELECT COALESCE(MAX(place), 0) FROM versions WHERE domain = $1`, r.Domain).Scan(&place)
+		return place + gap, err
+	}
+	var next, last int64
+	err = t.QueryRowContext(ctx, `SELECT v.place FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.latest
+		WHERE r.domain = $1 AND r.id = $2 AND r.gone = 0`, r.Domain, before).Scan(&next)
+	if isNone(err) {
+		return 0, notFound("there is no rule %s in domain %s to stand before", nameOf(before), r.Domain)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(place), 0) FROM versions WHERE domain = $1 AND place < $2`, r.Domain, next).Scan(&last); err != nil {
+		return 0, err
+	}
+	if next-last < 2 {
+		return 0, invalid("before", "no room is left before rule %s; give the whole file, which makes room again", nameOf(before))
+	}
+	return last + (next-last)/2, nil
+}

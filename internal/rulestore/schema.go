@@ -1,0 +1,145 @@
+package rulestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// migrations make a schema of each version out of the one before. What has been
+// released is never changed: more are added.
+//
+// A rule's row says which of its versions are what; a version's text never
+// changes. The row with the empty ID is what stands before a domain's first
+// rule. Times are microseconds since 1970; no time, and no version, is 0.
+func migrations() []string {
+	return []string{`
+CREATE TABLE counters (
+	only_row BIGINT PRIMARY KEY CHECK (only_row = 1),
+	revision BIGINT NOT NULL, -- of the last change
+	audited  BIGINT NOT NULL  -- the last number in audit
+);
+INSERT INTO counters VALUES (1, 0, 0);
+CREATE TABLE teams (
+	name  TEXT PRIMARY KEY,
+	quota BIGINT NOT NULL -- rules it may have
+);
+CREATE TABLE domains (
+	name     TEXT PRIMARY KEY,
+	team     TEXT NOT NULL,
+	shared   BIGINT NOT NULL, -- 1: other teams may add rules of their own
+	review   BIGINT NOT NULL, -- 1: who publishes is not who wrote
+	indent   BIGINT NOT NULL, -- spaces before each rule in the file
+	bytes    BIGINT NOT NULL, -- of the texts in force
+	revision BIGINT NOT NULL, -- of the last change in it
+	deleted  BIGINT NOT NULL  -- 1: it is gone, but for its history
+);
+CREATE INDEX domains_revision ON domains (revision);
+CREATE TABLE rules (
+	domain   TEXT NOT NULL,
+	id       TEXT NOT NULL,
+	team     TEXT NOT NULL,
+	latest   BIGINT NOT NULL, -- the last version there is
+	draft    BIGINT NOT NULL, -- version
+	shadow   BIGINT NOT NULL, -- version
+	enforced BIGINT NOT NULL, -- version
+	disabled BIGINT NOT NULL, -- 1: the version in force is left out
+	gone     BIGINT NOT NULL, -- 1: it was taken away, and nothing is proposed
+	revision BIGINT NOT NULL, -- of its last change
+	PRIMARY KEY (domain, id)
+);
+CREATE INDEX rules_team ON rules (team);
+CREATE TABLE versions (
+	domain   TEXT NOT NULL,
+	rule     TEXT NOT NULL,
+	number   BIGINT NOT NULL,
+	state    TEXT NOT NULL,
+	text     TEXT NOT NULL, -- empty: no rule
+	place    BIGINT NOT NULL, -- rules of a file stand in the order of it
+	base     BIGINT NOT NULL, -- the version in force when it was made
+	author   TEXT NOT NULL,
+	team     TEXT NOT NULL,
+	reason   TEXT NOT NULL,
+	made     BIGINT NOT NULL, -- time
+	revision BIGINT NOT NULL,
+	PRIMARY KEY (domain, rule, number)
+);
+CREATE TABLE overrides (
+	domain  TEXT NOT NULL,
+	rule    TEXT NOT NULL, -- empty: all of the domain
+	percent BIGINT NOT NULL, -- of what limits let pass; 0: they are open
+	ends    BIGINT NOT NULL, -- time
+	author  TEXT NOT NULL,
+	reason  TEXT NOT NULL,
+	PRIMARY KEY (domain, rule)
+);
+CREATE TABLE tokens (
+	id      TEXT PRIMARY KEY,
+	hash    TEXT NOT NULL, -- SHA-256 of the secret, in hex
+	actor   TEXT NOT NULL,
+	role    TEXT NOT NULL,
+	teams   TEXT NOT NULL, -- separated by spaces
+	made    BIGINT NOT NULL, -- time
+	expires BIGINT NOT NULL, -- time; 0: never
+	revoked BIGINT NOT NULL, -- time
+	author  TEXT NOT NULL
+);
+CREATE TABLE audit (
+	seq      BIGINT PRIMARY KEY,
+	revision BIGINT NOT NULL, -- 0: nothing was changed
+	at       BIGINT NOT NULL, -- time
+	actor    TEXT NOT NULL,
+	token    TEXT NOT NULL,
+	team     TEXT NOT NULL,
+	action   TEXT NOT NULL,
+	domain   TEXT NOT NULL,
+	rule     TEXT NOT NULL,
+	version  BIGINT NOT NULL,
+	reason   TEXT NOT NULL,
+	refused  TEXT NOT NULL -- why; empty: it was done
+);
+CREATE INDEX audit_domain ON audit (domain, rule, seq);
+`}
+}
+
+// migrate brings a database to the newest schema, and refuses one that is newer.
+func migrate(ctx context.Context, db *sql.DB, d dialect) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it does nothing behind a commit
+	for _, statement := range d.lock {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, d.types.Replace(`CREATE TABLE IF NOT EXISTS weir_schema (only_row BIGINT PRIMARY KEY CHECK (only_row = 1), version BIGINT NOT NULL)`)); err != nil {
+		return err
+	}
+	version := 0
+	switch err := tx.QueryRowContext(ctx, `SELECT version FROM weir_schema`).Scan(&version); {
+	case err == nil, isNone(err):
+	default:
+		return err
+	}
+	steps := migrations()
+	if version > len(steps) {
+		return &Error{Kind: Unavailable, Text: fmt.Sprintf("the database has schema %d, of a newer Weir; this one knows up to %d: run the newer one, or restore a backup from before", version, len(steps))}
+	}
+	for _, step := range steps[version:] {
+		for statement := range strings.SplitSeq(d.types.Replace(step), ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("make schema %d: %w", version+1, err)
+			}
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(steps)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

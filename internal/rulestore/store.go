@@ -1,0 +1,148 @@
+package rulestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Store keeps rules. It is made by Open; its methods may be called from many
+// goroutines, and fail with an *Error.
+type Store struct {
+	dialect
+	write, read *sql.DB
+	told        *bell
+}
+
+// dialect is where SQLite and PostgreSQL differ.
+type dialect struct {
+	types    *strings.Replacer  // of a schema's types
+	snapshot sql.IsolationLevel // that reads one moment
+	lock     []string           // says first what a migration must be alone with
+	explain  func(error) error  // makes an *Error of the database's own
+}
+
+// Open opens a store: at a folder, which has or gets a SQLite database, or at
+// the URL of a PostgreSQL database, postgres://….
+func Open(ctx context.Context, place string) (*Store, error) {
+	if IsPostgres(place) {
+		return nil, unavailable(errors.ErrUnsupported, "PostgreSQL is still to come; name a folder")
+	}
+	s, err := openSQLite(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, s.write, s.dialect); err != nil {
+		return nil, errors.Join(s.failed(err), s.Close())
+	}
+	return s, nil
+}
+
+// IsPostgres is whether Open takes place for the URL of a PostgreSQL database.
+func IsPostgres(place string) bool {
+	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
+}
+
+// Close ends the store. What was answered is kept.
+func (s *Store) Close() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.write, s.read} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// failed makes an *Error of any error.
+func (s *Store) failed(err error) error {
+	if _, ok := errors.AsType[*Error](err); ok || err == nil {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return unavailable(err, "it took too long; try again")
+	}
+	return s.explain(err)
+}
+
+func unavailable(err error, advice string) *Error {
+	return &Error{Kind: Unavailable, Text: fmt.Sprintf("the rule database: %v; %s", err, advice), cause: err}
+}
+
+// isNone is whether a query found nothing.
+func isNone(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// tx is one change, while it is made. It is alone: others wait.
+type tx struct {
+	*sql.Tx
+
+	by       Actor
+	revision int64
+	at       int64 // microseconds since 1970
+	reason   string
+	done     []Event // for the audit
+}
+
+// attempt is what somebody wants to do, for the audit.
+type attempt struct {
+	action, domain, rule string
+	version              int64
+	reason               string
+}
+
+// change makes a change, or none. A refusal is audited, too.
+func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
+	err := s.try(ctx, by, a, do)
+	if bad, ok := errors.AsType[*Error](err); ok && bad.Kind != Unavailable {
+		if lost := s.Refused(ctx, by, a.event(bad.Error())); lost != nil {
+			return errors.Join(err, lost)
+		}
+		return err
+	}
+	if err == nil {
+		s.told.ring()
+	}
+	return s.failed(err)
+}
+
+func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
+	if err := checkName("actor", by.Name); err != nil {
+		return err
+	}
+	raw, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = raw.Rollback() }() // it does nothing behind a commit
+	t := &tx{Tx: raw, by: by, reason: a.reason}
+	// Who has changed this row is alone until the end: the next one waits here.
+	if err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + 1 RETURNING revision`).Scan(&t.revision); err != nil {
+		return err
+	}
+	t.at = time.Now().UnixMicro()
+	if err := do(t); err != nil {
+		return err
+	}
+	if len(t.done) == 0 {
+		t.done = append(t.done, a.event(""))
+	}
+	for _, e := range t.done {
+		if err := t.audit(ctx, e); err != nil {
+			return err
+		}
+	}
+	return raw.Commit()
+}
+
+// look reads at one moment, however many queries it takes.
+func (s *Store) look(ctx context.Context, read func(*sql.Tx) error) error {
+	raw, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: s.snapshot})
+	if err != nil {
+		return s.failed(err)
+	}
+	defer func() { _ = raw.Rollback() }() // nothing was changed
+	return s.failed(read(raw))
+}

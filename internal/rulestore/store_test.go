@@ -1,0 +1,308 @@
+package rulestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// open opens a store that is closed when the test ends.
+func open(t testing.TB, place string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// shop opens a store with a domain shop of a team of that name.
+func shop(t testing.TB) *Store {
+	t.Helper()
+	s := open(t, t.TempDir())
+	if _, err := s.CreateDomain(t.Context(), root(), Domain{Name: "shop", Team: "shop"}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func root() Actor { return Actor{Name: "root", Role: Admin, Teams: []string{AllTeams}} }
+
+func as(name string, role Role, teams ...string) Actor {
+	return Actor{Name: name, Role: role, Teams: teams}
+}
+
+func rule(key, limit string) string {
+	return fmt.Sprintf("- key: %s\n  limits: [%s]\n", key, limit)
+}
+
+// put enforces a rule of the domain shop, as it is now.
+func put(t testing.TB, s *Store, text string) Version {
+	t.Helper()
+	it, err := readItem("shop", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := int64(0)
+	if r, err := s.Rule(t.Context(), "shop", it.id); err == nil {
+		match = r.Revision
+	}
+	v, err := s.Propose(t.Context(), root(), Proposal{Domain: "shop", Text: text, Match: match, To: Enforced, Reason: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func file(t testing.TB, s *Store) Document {
+	t.Helper()
+	d, err := s.Document(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// kindOf is the kind of an error, as -1 when there is none.
+func kindOf(err error) int {
+	if bad, ok := errors.AsType[*Error](err); ok {
+		return int(bad.Kind)
+	}
+	return -1
+}
+
+// TestLife: a rule from its draft to its end, and what its history and the audit
+// then say.
+func TestLife(t *testing.T) {
+	s := shop(t)
+	ctx := t.Context()
+	ann, bob := as("ann", Propose, "shop"), as("bob", Publish, "shop")
+	v1, err := s.Propose(ctx, ann, Proposal{Domain: "shop", Text: rule("user", "10/s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := file(t, s); got.File != "domain: shop\ndescriptors:\n" || got.Candidate != "" {
+		t.Errorf("a draft is in the file: %+v", got)
+	}
+	r, err := s.Move(ctx, ann, Step{Domain: "shop", Rule: "user", Version: v1.Number, To: Shadow, Match: v1.Revision, Reason: "to see"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "domain: shop\ndescriptors:\n  - key: user\n    limits: [10/s]\n"
+	if got := file(t, s); got.File != "domain: shop\ndescriptors:\n" || got.Candidate != want || len(got.Trials) != 1 {
+		t.Errorf("in shadow: %+v", got)
+	}
+	if _, err := s.Move(ctx, ann, Step{Domain: "shop", Rule: "user", Version: 1, To: Enforced, Match: r.Revision, Reason: "it is fine"}); kindOf(err) != int(Forbidden) {
+		t.Errorf("who may propose enforces: %v", err)
+	}
+	if r, err = s.Move(ctx, bob, Step{Domain: "shop", Rule: "user", Version: 1, To: Enforced, Match: r.Revision, Reason: "it is fine"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := file(t, s); got.File != want || got.Candidate != "" {
+		t.Errorf("enforced: %+v", got)
+	}
+	v2, err := s.Propose(ctx, bob, Proposal{Domain: "shop", Rule: "user", Text: "# fewer\n" + rule("user", "5/s"), Match: r.Revision, To: Enforced, Reason: "too many"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := file(t, s).File; got != "domain: shop\ndescriptors:\n  # fewer\n  - key: user\n    limits: [5/s]\n" {
+		t.Error(got)
+	}
+	if r, err = s.Move(ctx, bob, Step{Domain: "shop", Rule: "user", Version: 1, To: Enforced, Match: v2.Revision, Reason: "back"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := file(t, s).File; got != want {
+		t.Error(got)
+	}
+	gone, err := s.Propose(ctx, bob, Proposal{Domain: "shop", Rule: "user", Match: r.Revision, To: Enforced, Reason: "not needed"})
+	if err != nil || gone.Text != "" || gone.Base != 1 {
+		t.Error(gone, err)
+	}
+	if got := file(t, s); got.File != "domain: shop\ndescriptors:\n" || got.Rules != 0 || got.Bytes < int64(len(got.File)) {
+		t.Errorf("taken away: %+v", got)
+	}
+	versions, err := s.Versions(ctx, "shop", "user", 0, 0)
+	var states []string
+	for _, v := range versions {
+		states = append(states, fmt.Sprintf("%d %s by %s: %s", v.Number, v.State, v.Author, v.Reason))
+	}
+	if diff := cmp.Diff([]string{"3 enforced by bob: not needed", "2 superseded by bob: too many", "1 superseded by ann: "}, states); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	var lines []string
+	events, err := s.Audit(ctx, Audited{Domain: "shop", Rule: "user"})
+	for _, e := range events {
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s %d %s", e.Actor, e.Action, e.Version, e.Refused), " "))
+	}
+	refused := "ann enforce 1 to enforce rule user takes the role publish; ann has propose: ask somebody who has it"
+	if diff := cmp.Diff([]string{"ann propose 1", "ann shadow 1", refused, "bob enforce 1", "bob enforce 2", "bob enforce 1", "bob enforce 3"}, lines); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
+// TestEditors: 100 editors change 1,000 rules, each at any time: none loses a
+// change, and no reader sees half of one.
+func TestEditors(t *testing.T) {
+	s := shop(t)
+	editors, rules := 100, 1000
+	if testing.Short() {
+		editors, rules = 20, 100
+	}
+	var text strings.Builder
+	text.WriteString("domain: shop\ndescriptors:\n")
+	for i := range rules {
+		text.WriteString(rule(fmt.Sprintf("key%d", i), "1/s, 1/h fixed-window"))
+	}
+	d, _, err := s.Import(t.Context(), root(), Import{Text: text.String(), Match: file(t, s).Revision, To: Enforced, Reason: "a test"})
+	if err != nil || d.Rules != int64(rules) {
+		t.Fatal(d, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var readers, writers sync.WaitGroup
+	readers.Go(func() {
+		for last := int64(0); ; {
+			const some = 20 // changes between two looks
+			now, err := s.Wait(ctx, last+some)
+			if err != nil {
+				return // the writers have ended
+			}
+			last = now
+			got, err := s.Document(t.Context(), "shop")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for line := range strings.Lines(got.File) {
+				var a, b int
+				if n, _ := fmt.Sscanf(line, "  limits: [%d/s, %d/h fixed-window]", &a, &b); n == 2 && a != b {
+					t.Errorf("half of a change: %s", line)
+				}
+			}
+		}
+	})
+	for e := range editors {
+		writers.Go(func() {
+			for i := e % (editors / 2); i < rules; i += editors / 2 { // two editors for each rule
+				increment(t, s, fmt.Sprintf("key%d", i))
+			}
+		})
+	}
+	writers.Wait()
+	stop()
+	readers.Wait()
+	want := fmt.Sprintf("limits: [%d/s, %d/h fixed-window]", 3, 3)
+	if n := strings.Count(file(t, s).File, want); n != rules {
+		t.Errorf("%d of %d rules have all changes", n, rules)
+	}
+}
+
+// increment raises the limits of a rule by one, trying until nobody is before it.
+func increment(t *testing.T, s *Store, key string) {
+	for {
+		r, err := s.Rule(t.Context(), "shop", key)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var n int
+		_, limits, _ := strings.Cut(r.Text, "[")
+		if _, err := fmt.Sscanf(limits, "%d/s", &n); err != nil {
+			t.Error(err)
+			return
+		}
+		_, err = s.Propose(t.Context(), root(), Proposal{
+			Domain: "shop", Text: rule(key, fmt.Sprintf("%d/s, %d/h fixed-window", n+1, n+1)), Match: r.Revision, To: Enforced, Reason: "more",
+		})
+		switch kindOf(err) {
+		case -1:
+			return
+		case int(Stale):
+		default:
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// TestWait: a change wakes those who wait, and the feed has what was changed.
+func TestWait(t *testing.T) {
+	s := shop(t)
+	before, err := s.Published(t.Context(), 0)
+	if err != nil || len(before.Changed) != 1 {
+		t.Fatal(before, err)
+	}
+	done := make(chan int64)
+	go func() {
+		now, err := s.Wait(t.Context(), before.Revision)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- now
+	}()
+	put(t, s, rule("user", "1/s"))
+	after, err := s.Published(t.Context(), before.Revision)
+	if now := <-done; err != nil || now != after.Revision || len(after.Changed) != 1 || !strings.Contains(after.Changed[0].File, "key: user") {
+		t.Error(now, after, err)
+	}
+	if err := s.DeleteDomain(t.Context(), root(), "shop", after.Changed[0].Domain.Revision, "over"); err != nil {
+		t.Fatal(err)
+	}
+	last, err := s.Published(t.Context(), after.Revision)
+	if err != nil || len(last.Changed) != 0 || cmp.Diff([]string{"shop"}, last.Deleted) != "" {
+		t.Error(last, err)
+	}
+}
+
+// TestTokens: who shows a token is who it was made for, until it ends.
+func TestTokens(t *testing.T) {
+	s := shop(t)
+	ctx := t.Context()
+	first, err := s.FirstToken(ctx)
+	if err != nil || !strings.HasPrefix(first, "weir_") {
+		t.Fatal(first, err)
+	}
+	if again, err := s.FirstToken(ctx); again != "" || err != nil {
+		t.Error("a second first token", err)
+	}
+	admin, err := s.Authenticate(ctx, first)
+	if err != nil || admin.Role != Admin || admin.Teams[0] != AllTeams {
+		t.Fatal(admin, err)
+	}
+	k, text, err := s.CreateToken(ctx, admin, Token{Actor: "ann", Role: Propose, Teams: []string{"shop"}, Expires: time.Now().Add(time.Hour)}, "she asked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ann, err := s.Authenticate(ctx, text); err != nil || ann.Name != "ann" || ann.Role != Propose || ann.Token != k.ID {
+		t.Error(ann, err)
+	}
+	for _, wrong := range []string{"", "weir_", "weir__", text[:len(text)-1], text + "x", strings.Replace(text, k.ID, "abcdefghij", 1), "weir_" + strings.Repeat("x", 1000) + "_y"} {
+		if _, err := s.Authenticate(ctx, wrong); kindOf(err) != int(Unknown) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if err := s.RevokeToken(ctx, as("eve", Admin, "other"), k.ID, "to harm"); kindOf(err) != int(Forbidden) {
+		t.Error(err)
+	}
+	if err := s.RevokeToken(ctx, admin, k.ID, "she left"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Authenticate(ctx, text); kindOf(err) != int(Unknown) || !strings.Contains(err.Error(), "revoked") {
+		t.Error(err)
+	}
+	events, err := s.Audit(ctx, Audited{})
+	if err != nil || strings.Contains(fmt.Sprint(events), strings.Split(text, "_")[2]) {
+		t.Error("a token's text is in the audit", err)
+	}
+}

@@ -1,0 +1,88 @@
+package rulestore
+
+import (
+	"context"
+	"fmt"
+)
+
+// Team is a team as the store knows it. It is made when it is first named.
+type Team struct {
+	Name  string
+	Quota int64 // rules it may have
+	Rules int64 // it has
+}
+
+// DefaultQuota is how many rules a team may have unless it is told otherwise.
+const DefaultQuota = 1000
+
+// MaxQuota is the most that a team may be given.
+const MaxQuota = 1_000_000
+
+// team makes a team unless it is there.
+func (t *tx) team(ctx context.Context, name string) error {
+	if err := checkName("team", name); err != nil {
+		return err
+	}
+	_, err := t.ExecContext(ctx, `INSERT INTO teams (name, quota) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, DefaultQuota)
+	return err
+}
+
+// roomForRule refuses one rule more than a team or a domain may have.
+func (t *tx) roomForRule(ctx context.Context, d *Domain, team string) error {
+	if err := t.team(ctx, team); err != nil {
+		return err
+	}
+	var quota, has int64
+	err := t.QueryRowContext(ctx, `SELECT quota, (SELECT COUNT(*) FROM rules WHERE team = $1 AND id <> '' AND gone = 0) FROM teams WHERE name = $1`, team).Scan(&quota, &has)
+	if err != nil {
+		return err
+	}
+	if has >= quota {
+		return &Error{Kind: Quota, Field: "team", Text: fmt.Sprintf("team %s has %d rules, and may have %d; take one away, or ask an administrator for more", team, has, quota)}
+	}
+	if d.Rules >= MaxRules {
+		return &Error{Kind: Quota, Field: "domain", Text: fmt.Sprintf("domain %s has %d rules, and may not have more; take one away, or begin another domain", d.Name, d.Rules)}
+	}
+	d.Rules++
+	return nil
+}
+
+// SetQuota says how many rules a team may have, 0…MaxQuota. Those that it has
+// stay. It takes the role Admin for all teams.
+func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64, reason string) error {
+	return s.change(ctx, by, attempt{action: "team.quota", reason: reason}, func(t *tx) error {
+		if quota < 0 || quota > MaxQuota {
+			return invalid("quota", "is %d; it must be 0…%d", quota, MaxQuota)
+		}
+		if err := checkReason(reason, true); err != nil {
+			return err
+		}
+		if err := by.need(Admin, "change a quota"); err != nil {
+			return err
+		}
+		if err := t.team(ctx, team); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(ctx, `UPDATE teams SET quota = $1 WHERE name = $2`, quota, team)
+		t.done = append(t.done, Event{Action: "team.quota", Team: team, Reason: fmt.Sprintf("%d rules: %s", quota, reason)})
+		return err
+	})
+}
+
+// Teams lists teams by name, those behind a name, at most limit (0: MaxPage).
+func (s *Store) Teams(ctx context.Context, behind string, limit int) (list []Team, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT name, quota, (SELECT COUNT(*) FROM rules r WHERE r.team = t.name AND r.id <> '' AND r.gone = 0)
+		FROM teams t WHERE name > $1 ORDER BY name LIMIT $2`, behind, page(limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		var t Team
+		if err := rows.Scan(&t.Name, &t.Quota, &t.Rules); err != nil {
+			return nil, s.failed(err)
+		}
+		list = append(list, t)
+	}
+	return list, s.failed(rows.Err())
+}

@@ -1,0 +1,219 @@
+package rulestore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Token lets who shows its text act. The text is known to its holder alone: the
+// database has a hash of it.
+type Token struct {
+	ID      string // names it in lists and in the audit
+	Actor   string // who holds it
+	Role    Role
+	Teams   []string // AllTeams: all
+	Made    time.Time
+	Expires time.Time // zero: never
+	Revoked time.Time // zero: it was not
+	Author  string    // who made it
+}
+
+// MaxTokens is how many tokens there may be that are not revoked.
+const MaxTokens = 10_000
+
+// maxTeams is how many teams a token may name.
+const maxTeams = 100
+
+// CreateToken makes a token and gives its text, which nobody can read again. It
+// takes the role Admin for all its teams.
+func (s *Store) CreateToken(ctx context.Context, by Actor, k Token, reason string) (Token, string, error) {
+	k.ID, k.Author = strings.ToLower(rand.Text()[:10]), by.Name
+	secret := rand.Text() // 128 bits, which nobody guesses, so that one SHA-256 is enough
+	err := s.change(ctx, by, attempt{action: "token.create", reason: reason}, func(t *tx) error {
+		if err := checkReason(reason, true); err != nil {
+			return err
+		}
+		if err := t.mayMake(ctx, &k); err != nil {
+			return err
+		}
+		k.Made = moment(t.at)
+		expires := int64(0)
+		if !k.Expires.IsZero() {
+			expires = k.Expires.UnixMicro()
+		}
+		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8)`,
+			k.ID, hash(secret), k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author)
+		t.done = append(t.done, Event{Action: "token.create", Reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, k.Actor, k.Role, k.Teams, reason)})
+		return err
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+	return k, "weir_" + k.ID + "_" + secret, nil
+}
+
+func hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// mayMake is whether the actor may make a token.
+func (t *tx) mayMake(ctx context.Context, k *Token) error {
+	if err := checkName("actor", k.Actor); err != nil {
+		return err
+	}
+	switch {
+	case k.Role > Admin:
+		return invalid("role", "is none; write read, propose, publish or admin")
+	case len(k.Teams) == 0 || len(k.Teams) > maxTeams:
+		return invalid("teams", "there are %d; name 1…%d, or %s for all", len(k.Teams), maxTeams, AllTeams)
+	case !k.Expires.IsZero() && k.Expires.UnixMicro() <= t.at:
+		return invalid("expires", "is over already")
+	}
+	for _, team := range k.Teams {
+		if team == AllTeams {
+			if err := t.by.need(Admin, "make a token for all teams"); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.team(ctx, team); err != nil {
+			return err
+		}
+		if err := t.by.need(Admin, "make a token", team); err != nil {
+			return err
+		}
+	}
+	var n int64
+	if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens WHERE revoked = 0`).Scan(&n); err != nil {
+		return err
+	}
+	if n >= MaxTokens {
+		return &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke those that nobody uses", n)}
+	}
+	return nil
+}
+
+// FirstToken makes a token for everything when there is no token yet, and gives
+// its text; empty: there was one.
+func (s *Store) FirstToken(ctx context.Context) (string, error) {
+	var n int64
+	if err := s.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens`).Scan(&n); err != nil || n > 0 {
+		return "", s.failed(err)
+	}
+	first := Actor{Name: "first-start", Role: Admin, Teams: []string{AllTeams}}
+	_, text, err := s.CreateToken(ctx, first, Token{Actor: "admin", Role: Admin, Teams: []string{AllTeams}}, "made at the first start")
+	return text, err
+}
+
+const tokenColumns = `id, actor, role, teams, made, expires, revoked, author`
+
+func scanToken(row interface{ Scan(...any) error }, more ...any) (k Token, err error) {
+	var role, teams string
+	var made, expires, revoked int64
+	err = row.Scan(append([]any{&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author}, more...)...)
+	if err != nil {
+		return k, err
+	}
+	k.Made, k.Teams = moment(made), strings.Fields(teams)
+	if expires != 0 {
+		k.Expires = moment(expires)
+	}
+	if revoked != 0 {
+		k.Revoked = moment(revoked)
+	}
+	k.Role, err = ParseRole(role)
+	return k, err
+}
+
+// Authenticate is the actor that holds the token of this text. It fails as
+// Unknown when there is none, or it has expired or was revoked.
+func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
+	unknown := &Error{Kind: Unknown, Text: "no such token; ask an administrator for one"}
+	rest, ok := strings.CutPrefix(text, "weir_")
+	id, secret, cut := strings.Cut(rest, "_")
+	if !ok || !cut || len(text) > MaxName || checkName("", id) != nil {
+		return Actor{}, unknown
+	}
+	var want string
+	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+`, hash FROM tokens WHERE id = $1`, id), &want)
+	if err != nil && !isNone(err) {
+		return Actor{}, s.failed(err)
+	}
+	switch now := time.Now(); {
+	case subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(want)) == 0:
+		return Actor{}, unknown
+	case !k.Revoked.IsZero():
+		return Actor{}, &Error{Kind: Unknown, Text: "the token was revoked at " + k.Revoked.Format(time.RFC3339) + "; ask an administrator for another"}
+	case !k.Expires.IsZero() && !now.Before(k.Expires):
+		return Actor{}, &Error{Kind: Unknown, Text: "the token has expired at " + k.Expires.Format(time.RFC3339) + "; ask an administrator for another"}
+	}
+	return Actor{Name: k.Actor, Token: k.ID, Role: k.Role, Teams: k.Teams}, nil
+}
+
+// RevokeToken ends a token. It takes the role Admin for all its teams, or to be
+// the one who shows it.
+func (s *Store) RevokeToken(ctx context.Context, by Actor, id, reason string) error {
+	return s.change(ctx, by, attempt{action: "token.revoke", reason: id + ": " + reason}, func(t *tx) error {
+		if err := checkReason(reason, true); err != nil {
+			return err
+		}
+		k, err := scanToken(t.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = $1`, printable(id, MaxName)))
+		if isNone(err) {
+			return notFound("there is no token %s", clip(id))
+		}
+		if err != nil {
+			return err
+		}
+		if by.Token != k.ID {
+			if err := by.mayEnd(&k); err != nil {
+				return err
+			}
+		}
+		_, err = t.ExecContext(ctx, `UPDATE tokens SET revoked = $1 WHERE id = $2 AND revoked = 0`, t.at, k.ID)
+		return err
+	})
+}
+
+// mayEnd is whether an actor may revoke a token of others.
+func (a *Actor) mayEnd(k *Token) error {
+	if slices.Contains(k.Teams, AllTeams) {
+		return a.need(Admin, "revoke a token for all teams")
+	}
+	for _, team := range k.Teams {
+		if err := a.need(Admin, "revoke a token", team); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tokens lists tokens by ID, those behind an ID, at most limit (0: MaxPage). It
+// takes the role Admin; who stands for some teams sees the tokens of those.
+func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) (list []Token, err error) {
+	if by.Role < Admin {
+		return nil, forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
+	}
+	rows, err := s.read.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, behind, page(limit))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		k, err := scanToken(rows)
+		if err != nil {
+			return nil, s.failed(err)
+		}
+		if by.mayEnd(&k) == nil {
+			list = append(list, k)
+		}
+	}
+	return list, s.failed(rows.Err())
+}
