@@ -65,6 +65,8 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore", "it decides at home what a guarded store need not"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/...", "it carries messages, and knows nothing of what is in them"},
+	{"weir/... -weir/internal/gossip", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing", "interceptors are gRPC, limits and rules"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules", "how an answer is written is the same for every door"},

@@ -1,0 +1,241 @@
+package gossip
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// The bounds and times of membership.
+const (
+	// MaxMembers is how many members there may be. More are not let in.
+	MaxMembers = 1024
+	// MaxGone is how many processes that are no members any more are remembered.
+	// The one that went first makes place.
+	MaxGone = 4096
+	// Confirm is how long memberlist has to call a silent member dead until it is
+	// taken for gone, and the others share what was its part.
+	Confirm = 30 * time.Second
+	// Settled is how long after it has met the others a process may still take a
+	// later incarnation, when its name had a later one.
+	Settled = 10 * time.Second
+
+	keepGone = time.Hour
+)
+
+// process is one run of a node, as it tells the others.
+type process struct {
+	identity
+	address     netip.AddrPort
+	incarnation uint64
+	tcp         bool
+	meta        []byte
+}
+
+// standing is what a process is to the others.
+type standing uint8
+
+const (
+	agreed   standing = iota // a member, also while nobody hears it
+	left                     // it said so itself
+	replaced                 // a later process has its name
+	gone                     // silent for long, or the operator said so
+)
+
+type entry struct {
+	process
+	standing standing
+	alive    bool          // memberlist reaches it
+	since    time.Duration // when standing or alive changed
+	lost     bool          // of left: it has given up its name to another
+}
+
+// table is who is a member, as this process knows. It is told what happens and
+// when; what it says depends on nothing else.
+type table struct {
+	me      process
+	entries map[uint64]*entry // the others, by number
+	version uint64            // changes with what members or peers are made of
+
+	met    time.Duration // when another node was met first
+	known  bool          // one was
+	raised bool          // me has a later incarnation than it began with
+	lost   bool          // another process has the name of me
+}
+
+func newTable(me process) *table {
+	return &table{me: me, entries: map[uint64]*entry{}}
+}
+
+// later is whether p takes the name from q.
+func (p *process) later(q *process) bool {
+	return cmp.Or(cmp.Compare(p.incarnation, q.incarnation), cmp.Compare(p.id, q.id)) > 0
+}
+
+// admits is whether there is place for the process of a number.
+func (t *table) admits(id uint64) bool {
+	if e := t.entries[id]; e != nil && e.standing == agreed {
+		return true
+	}
+	return t.count() < MaxMembers
+}
+
+// count is how many are members, this process among them.
+func (t *table) count() int {
+	n := 1
+	for _, e := range t.entries {
+		if e.standing == agreed {
+			n++
+		}
+	}
+	return n
+}
+
+// join takes in what memberlist says of a process that it reaches.
+func (t *table) join(now time.Duration, p process) {
+	if e := t.entries[p.id]; p.id == t.me.id || !t.admits(p.id) || e != nil && e.standing == left {
+		return
+	}
+	t.version++
+	t.entries[p.id] = &entry{process: p, alive: true, since: now}
+	if p.name != t.me.name && !t.known {
+		t.known, t.met = true, now
+	}
+	t.settle(now, p.name)
+}
+
+// die takes note that memberlist calls a process dead.
+func (t *table) die(now time.Duration, id uint64) {
+	if e := t.entries[id]; e != nil && e.alive {
+		e.alive = false
+		if e.standing == agreed {
+			e.since = now
+		}
+		t.version++
+	}
+}
+
+// depart ends the membership of a process. heard is whether it is heard of: then
+// it is not gone, whoever says so. It tells whether something changed.
+func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) bool {
+	e := t.entries[id]
+	if e == nil || e.standing != agreed || how == gone && heard {
+		return false
+	}
+	e.standing, e.since = how, now
+	t.version++
+	t.forget()
+	return true
+}
+
+// tick confirms as gone who is silent and dead for long. Who was taken for gone
+// and is reached all the same is a member again.
+func (t *table) tick(now time.Duration, silent func(id uint64) bool, confirm time.Duration) {
+	for id, e := range t.entries {
+		age := now - e.since
+		switch {
+		case e.standing == agreed && !e.alive && age >= confirm && silent(id):
+			t.depart(now, id, gone, false)
+		case e.standing == gone && e.alive && age >= confirm && t.admits(id):
+			e.standing, e.since = agreed, now
+			t.version++
+			t.settle(now, e.name)
+		case e.standing != agreed && !e.alive && age >= keepGone:
+			delete(t.entries, id)
+			t.version++
+		}
+	}
+}
+
+// settle leaves a name to the latest of the processes that have it. It may be
+// another than this one: then that has the name, unless this one is so new that
+// it takes a later incarnation. So clocks do not matter to who has a name: who
+// came last.
+func (t *table) settle(now time.Duration, name string) {
+	var latest *entry
+	for _, e := range t.entries {
+		if e.name == name && e.standing == agreed && (latest == nil || e.later(&latest.process)) {
+			latest = e
+		}
+	}
+	if name == t.me.name && latest != nil {
+		latest = t.contest(now, latest)
+	}
+	for id, e := range t.entries {
+		if e.name == name && e != latest {
+			t.depart(now, id, replaced, false)
+		}
+	}
+}
+
+// contest is who of others has the name of this process; nil: this one has.
+func (t *table) contest(now time.Duration, other *entry) *entry {
+	switch {
+	case !other.later(&t.me):
+		return nil
+	case t.raise(now, other.incarnation):
+		return nil
+	}
+	t.lost = true
+	return other
+}
+
+// raise gives this process a later incarnation than another that had its name. It
+// may do so once, and soon after the start.
+func (t *table) raise(now time.Duration, incarnation uint64) bool {
+	if t.raised || t.lost || t.known && now-t.met >= Settled {
+		return false
+	}
+	t.raised, t.me.incarnation = true, incarnation+1
+	t.version++
+	return true
+}
+
+// forget makes place for more that are gone.
+func (t *table) forget() {
+	for len(t.entries) > MaxMembers+MaxGone {
+		var first *entry
+		for _, e := range t.entries {
+			if e.standing != agreed && (first == nil || e.since < first.since) {
+				first = e
+			}
+		}
+		delete(t.entries, first.id)
+	}
+}
+
+// merge takes in what another process knows of those whom memberlist does not
+// reach: members that are dead, and who is gone.
+func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) bool) {
+	for _, o := range others {
+		mine := t.entries[o.id]
+		switch {
+		case o.id == t.me.id:
+		case mine != nil && o.standing != agreed:
+			t.depart(now, o.id, o.standing, mine.alive || !silent(o.id))
+		case mine == nil && (o.standing != agreed || t.admits(o.id)):
+			t.entries[o.id] = &o
+			t.version++
+			t.forget()
+		}
+		if o.name != t.me.name || o.id == t.me.id {
+			t.settle(now, o.name)
+		} else if o.later(&t.me) {
+			t.raise(now, o.incarnation)
+			t.settle(now, o.name)
+		}
+	}
+}
+
+// unreached are the members and former members that memberlist tells nobody about.
+func (t *table) unreached() []entry {
+	var all []entry
+	for _, e := range t.entries {
+		if !e.alive || e.standing != agreed {
+			all = append(all, *e)
+		}
+	}
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.id, b.id) })
+	return all
+}

@@ -1,0 +1,259 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// The bounds of streams.
+const (
+	// maxStreamed is how many bytes of messages wait for the stream to one member.
+	// A message more is not taken.
+	maxStreamed = 1 << 20
+
+	streamIdle     = time.Minute // without use it is closed
+	streamPatience = 2 * time.Second
+	streamPause    = 100 * time.Millisecond // after a failure
+)
+
+// stream is the way to a peer over TCP: for messages that fit into no datagram,
+// and for all where datagrams do not pass. It is opened when there is something to
+// send. Each frame has its length before it, in 4 bytes. Nothing comes back by it.
+type stream struct {
+	mu      sync.Mutex
+	out     []byte
+	beat    bool
+	running bool
+	wake    chan struct{}
+
+	sequence uint64 // of who runs it
+}
+
+// put takes a message for the stream; without one a beat.
+func (s *stream) put(message []byte) (start bool, r Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(message) == 0:
+		s.beat = true
+	case len(s.out)+len(message)+lengthMax > maxStreamed:
+		return false, Budget
+	default:
+		s.out = appendMessage(s.out, message)
+	}
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	start, s.running = !s.running, true
+	return start, None
+}
+
+// take is all that waits. Without anything, and last, the stream ends.
+func (s *stream) take(last bool) (messages []byte, beat, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	messages, beat = s.out, s.beat
+	s.out, s.beat = nil, false
+	if last && len(messages) == 0 && !beat {
+		s.running = false
+		return nil, false, true
+	}
+	return messages, beat, false
+}
+
+// sendStream sends a message to p by its stream, or a beat.
+func (g *Gossip) sendStream(p *peer, message []byte) Reason {
+	start, r := p.stream.put(message)
+	if start && !g.start(func() { g.stream(p) }) {
+		return Unreachable // all is closing
+	}
+	return r
+}
+
+// stream sends what comes for p, until nothing has for a while.
+func (g *Gossip) stream(p *peer) {
+	var c net.Conn
+	defer func() { closeIf(c) }()
+	idle := false
+	for {
+		messages, beat, ended := p.stream.take(idle)
+		if ended {
+			return
+		}
+		if len(messages) > 0 || beat {
+			if c = g.write(p, c, messages); c == nil && g.sleep(streamPause) {
+				return
+			}
+		}
+		select {
+		case <-p.stream.wake:
+			idle = false
+		case <-time.After(streamIdle):
+			idle = true
+		case <-g.done:
+			return
+		}
+	}
+}
+
+// write sends messages, as many frames as they need, over c or a new connection.
+// When it fails, what is left is dropped: who sent it sends again what matters.
+func (g *Gossip) write(p *peer, c net.Conn, messages []byte) net.Conn {
+	if c == nil {
+		var err error
+		d := net.Dialer{Timeout: streamPatience}
+		if c, err = d.Dial("tcp", p.address.String()); err != nil {
+			g.lose(messages, Unreachable)
+			return nil
+		}
+	}
+	for first := true; first || len(messages) > 0; first = false {
+		n := prefix(messages, frameSize-headerSize-sealSize)
+		if _, err := c.Write(g.frame(p, messages[:n])); err != nil {
+			g.lose(messages, Unreachable)
+			closeIf(c)
+			return nil
+		}
+		messages = messages[n:]
+	}
+	return c
+}
+
+// frame is messages sealed, with the length before.
+func (g *Gossip) frame(p *peer, messages []byte) []byte {
+	p.stream.sequence++
+	now := sinceBoot()
+	h := g.header(p, frame, p.stream.sequence, now)
+	b := make([]byte, 4, 4+headerSize+len(messages)+sealSize)
+	b = p.seals.Load().append(b, &h, messages)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	g.sent(p, now, len(b), messages)
+	return b
+}
+
+func closeIf(c net.Conn) {
+	if c != nil {
+		_ = c.Close() // what it had to say is said, or lost
+	}
+}
+
+// accept takes connections until the port is closed.
+func (g *Gossip) accept() {
+	for {
+		c, err := g.port.tcp.AcceptTCP()
+		if err != nil {
+			if g.sleep(10 * time.Millisecond) { // too many open files, say; or all is closing
+				return
+			}
+			continue
+		}
+		if !g.accepted.add(c) {
+			_ = c.Close()
+			g.in.drop(Budget)
+			continue
+		}
+		if !g.start(func() { g.greet(c) }) {
+			g.accepted.remove(c)
+		}
+	}
+}
+
+// greet hears what a connection is for. What is memberlist's is closed there.
+func (g *Gossip) greet(c net.Conn) {
+	first := make([]byte, 1)
+	_ = c.SetReadDeadline(time.Now().Add(firstBytes)) // fails when it is closed, and so does the read
+	if _, err := io.ReadFull(c, first); err != nil {
+		g.accepted.remove(c)
+		return
+	}
+	if first[0] == labelMark {
+		whole := io.MultiReader(bytes.NewReader(first), io.LimitReader(c, maxState))
+		if !g.port.handStream(&begun{c, whole, func() { g.accepted.remove(c) }}) {
+			g.accepted.remove(c)
+		}
+		return
+	}
+	defer g.accepted.remove(c)
+	g.frames(c, first[0])
+}
+
+// frames reads a stream's frames until one is bad. A stream that brings nothing is
+// closed later than its sender closes it.
+func (g *Gossip) frames(c net.Conn, first byte) {
+	length, packet := [4]byte{first}, []byte(nil)
+	for read := 1; ; read = 0 {
+		if _, err := io.ReadFull(c, length[read:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint32(length[:])
+		if n > frameSize {
+			g.in.drop(Oversize)
+			return
+		}
+		if uint32(cap(packet)) < n {
+			packet = make([]byte, n)
+		}
+		packet = packet[:n]
+		if _, err := io.ReadFull(c, packet); err != nil {
+			g.in.drop(Truncated)
+			return
+		}
+		if !g.receive(packet, frame, frameSize) {
+			return
+		}
+		_ = c.SetReadDeadline(time.Now().Add(2 * streamIdle)) // as above
+	}
+}
+
+// connections are those that others have open to here.
+type connections struct {
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+// add is whether c may stay open.
+func (a *connections) add(c net.Conn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || len(a.open) >= maxStreams {
+		return false
+	}
+	if a.open == nil {
+		a.open = map[net.Conn]struct{}{}
+	}
+	a.open[c] = struct{}{}
+	return true
+}
+
+// remove closes c.
+func (a *connections) remove(c net.Conn) {
+	a.mu.Lock()
+	delete(a.open, c)
+	a.mu.Unlock()
+	_ = c.Close() // it may be closed already
+}
+
+// close closes all, and those that are still to come.
+func (a *connections) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for c := range a.open {
+		_ = c.Close() // who reads it ends
+	}
+}
+
+func (a *connections) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.open)
+}
