@@ -13,7 +13,7 @@ const (
 	MaxMembers = 1024
 	// MaxGone is how many processes that are no members any more are remembered.
 	// The one that went first makes place.
-	MaxGone = 4096
+	MaxGone = 1024
 	// Confirm is how long memberlist has to call a silent member dead until it is
 	// taken for gone, and the others share what was its part.
 	Confirm = 30 * time.Second
@@ -21,7 +21,8 @@ const (
 	// later incarnation, when its name had a later one.
 	Settled = 10 * time.Second
 
-	keepGone = time.Hour
+	// keepGone is longer than all take to hear that one is gone.
+	keepGone = 10 * time.Minute
 )
 
 // process is one run of a node, as it tells the others.
@@ -212,6 +213,7 @@ func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) 
 		mine := t.entries[o.id]
 		switch {
 		case o.id == t.me.id:
+			continue
 		case mine != nil && o.standing != agreed:
 			t.depart(now, o.id, o.standing, mine.alive || !silent(o.id))
 		case mine == nil && (o.standing != agreed || t.admits(o.id)):
@@ -219,10 +221,10 @@ func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) 
 			t.version++
 			t.forget()
 		}
-		if o.name != t.me.name || o.id == t.me.id {
-			t.settle(now, o.name)
-		} else if o.later(&t.me) {
+		if o.name == t.me.name && o.later(&t.me) {
 			t.raise(now, o.incarnation)
+		}
+		if mine == nil && o.standing == agreed {
 			t.settle(now, o.name)
 		}
 	}
