@@ -20,6 +20,9 @@ type Record struct {
 	Limit *weir.Limit  // whose state it is
 	State weir.State   // what was used
 	Since weir.Instant // receipts from before give nothing back; 0: all do
+	// Aside is events that others may still let pass, and that State does not count
+	// yet: a take is decided as if it did. It is not written.
+	Aside int64
 }
 
 // sinceLife is how long Since has to be remembered: until the last receipt from
@@ -102,11 +105,23 @@ func (r *Record) stays(limit *weir.Limit, now weir.Instant) bool {
 	return limit.Used(r.View(limit, now), now) < r.Limit.Used(r.State, now)
 }
 
-// View is the state of r as limit would be given it. It is the caller's to change.
+// View is the state of r as limit would be given it, with what is Aside. It is the
+// caller's to change.
 func (r *Record) View(limit *weir.Limit, now weir.Instant) weir.State {
 	view := Record{Limit: r.Limit, State: slices.Clone(r.State), Since: r.Since}
 	view.Become(limit, now)
+	if r.Aside > 0 {
+		view.Charge(now, r.Aside)
+	}
 	return view.State
+}
+
+// Charge counts events that have passed, within the limit or not.
+func (r *Record) Charge(now weir.Instant, events int64) {
+	asks := [1]weir.Ask{{Limit: r.Limit, Cost: events, After: true}}
+	out := [1]weir.Decision{r.Limit.Decide(r.State, now, &asks[0])}
+	weir.Resolve(asks[:], out[:])
+	r.State = r.Limit.Commit(r.State, now, &asks[0], &out[0])
 }
 
 // Become makes r a record of limit, which may have changed.
@@ -156,7 +171,11 @@ func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decisi
 		}
 		write = write || r.Limit != nil && r.Limit.String() != limit.String()
 		r.Become(limit, now)
-		out[i] = limit.Decide(r.State, now, &asks[i])
+		state := r.State
+		if r.Aside > 0 {
+			state = r.View(limit, now)
+		}
+		out[i] = limit.Decide(state, now, &asks[i])
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
@@ -168,10 +187,10 @@ func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decisi
 	return write
 }
 
-// commit carries out a decision. What it tells is by the ask's limit; the receipt is
-// of the limit that has the count.
+// commit carries out a decision. What it tells is by the ask's limit, and with what is
+// aside; the receipt is of the limit that has the count.
 func (r *Record) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	if r.Limit.String() == a.Limit.String() {
+	if r.Aside == 0 && r.Limit.String() == a.Limit.String() {
 		r.State = r.Limit.Commit(r.State, now, a, d)
 		return
 	}
@@ -183,7 +202,7 @@ func (r *Record) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
 
 // decideBoth is the stricter of what the limit of an ask says and that of r.
 func (r *Record) decideBoth(now weir.Instant, a *weir.Ask) weir.Decision {
-	d, own := a.Limit.Decide(r.View(a.Limit, now), now, a), r.Limit.Decide(r.State, now, a)
+	d, own := a.Limit.Decide(r.View(a.Limit, now), now, a), r.Limit.Decide(r.View(r.Limit, now), now, a)
 	if d.Outcome == weir.Allowed && (own.Outcome != weir.Allowed || own.Cost < d.Cost) {
 		return own
 	}
