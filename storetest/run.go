@@ -31,6 +31,11 @@ type Options struct {
 	// things that it says to its server, or hears from it. Nothing reaches the
 	// server then, and each call fails. It is used with Immortal.
 	Dying func(t testing.TB, name string, steps int) Clocked
+	// Ahead is for stores whose processes decide plain asks ahead of the count, by what
+	// it has set aside for them: then they are told less than the model tells, and
+	// sooner denied. Where answers are compared to the letter, asks that want no receipt
+	// ask for one all the same, which such stores decide by the count itself.
+	Ahead bool
 }
 
 // check finds keys that would stay for ever.
@@ -49,12 +54,16 @@ func (o *Options) check(t testing.TB) {
 // and what is left of them. Limits that the store's Traits refuse are left out, and
 // said so.
 func Run(t *testing.T, vectors string, open Open, o Options) {
+	exact := open
+	if o.Ahead {
+		exact = func(t testing.TB, name string) Clocked { return &byCount{Clocked: open(t, name)} }
+	}
 	for _, part := range []struct {
 		name string
 		run  func(t *testing.T, open Open)
 	}{
-		{"vectors", func(t *testing.T, open Open) { runVectors(t, vectors, open) }},
-		{"model", runModel},
+		{"vectors", func(t *testing.T, _ Open) { runVectors(t, vectors, exact) }},
+		{"model", func(t *testing.T, _ Open) { runModel(t, exact) }},
 		{"exact", runExact},
 		{"versions", runVersions},
 		{"together", runTogether},
@@ -72,6 +81,32 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 	if o.Dying != nil {
 		t.Run("crash", func(t *testing.T) { runCrash(t, open, o) })
 	}
+}
+
+// byCount is a store whose asks all ask for receipts: see Options.Ahead.
+type byCount struct {
+	Clocked
+
+	id uint64
+}
+
+func (s *byCount) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	s.id++
+	all := slices.Clone(asks)
+	for i := range all {
+		if all[i].Receipt == 0 {
+			all[i].Receipt = 1<<63 | s.id
+		}
+	}
+	if err := s.Clocked.TakeAt(now, all, out); err != nil {
+		return err
+	}
+	for i := range out[:min(len(out), len(asks))] {
+		if asks[i].Receipt == 0 {
+			out[i].Receipt = nil
+		}
+	}
+	return nil
 }
 
 // fits is whether the store keeps limits like this.

@@ -28,6 +28,8 @@ type Node struct {
 	members  []string
 	view     uint64       // counts the views
 	began    weir.Instant // before, this node grants nothing
+	founded  bool         // nobody shared limits before
+	since    weir.Instant // the latest of all ledgers, also of those that are forgotten
 	leases   uint64       // given so far
 	asks     uint64       // sent so far
 	holders  table[*holder]
@@ -221,11 +223,23 @@ func (n *Node) ledger(now weir.Instant, m *Message) *ledger {
 		if !n.ledgers.room(now) {
 			return nil
 		}
-		g = newLedger(limit, n.began)
+		g = n.newLedger(limit)
 		n.ledgers.add(m.State, g)
 	}
 	g.become(now, limit)
+	n.since = max(n.since, g.since)
 	g.view = n.view
+	return g
+}
+
+// newLedger is a ledger of a key that nothing is known of. Receipts that may be of an
+// earlier one give nothing back.
+func (n *Node) newLedger(l *weir.Limit) *ledger {
+	if n.founded {
+		return &ledger{limit: l, since: n.since}
+	}
+	g := newLedger(l, n.began)
+	g.since = max(n.since, n.began)
 	return g
 }
 

@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// calls are the questions of this node that wait for owners.
+type calls struct {
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan reply // at most MaxWaiting
+}
+
+// reply is an owner's answer.
+type reply struct {
+	is   status
+	body []byte
+}
+
+func (c *calls) init() { c.last, c.waiting = rand.Uint64()>>2, map[uint64]chan reply{} }
+
+// begin numbers a call. It has room for one answer.
+func (c *calls) begin() (id uint64, answer chan reply, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) >= MaxWaiting {
+		return 0, nil, false
+	}
+	c.last++
+	answer = make(chan reply, 1)
+	c.waiting[c.last] = answer
+	return c.last, answer, true
+}
+
+func (c *calls) end(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+}
+
+// hear hands an answer to who waits for it.
+func (c *calls) hear(b []byte) {
+	id, rest, ok := readUvarint(b)
+	if !ok || len(rest) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer, waits := c.waiting[id]
+	if !waits || len(answer) > 0 {
+		return
+	}
+	answer <- reply{status(rest[0]), append([]byte(nil), rest[1:]...)}
+}
+
+// errSilent is why a question was not answered.
+var errSilent = errors.New("the owner of the key does not answer")
+
+// ask asks the owner of a key until it answers, for sharing.Patience at most. q has
+// the answer then.
+func (s *Store) ask(ctx context.Context, q *question) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sharing.Patience, errSilent)
+	defer cancel()
+	id, answer, ok := s.calls.begin()
+	if !ok {
+		return weir.ErrBusy
+	}
+	defer s.calls.end(id)
+	sh, place := s.shard(q.place()), q.place()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.done:
+			return weir.ErrAway
+		case r := <-answer:
+			if r.is == done {
+				return q.parseReply(r.body, s.texts.get)
+			}
+			again.Reset(sharing.Retry) // who owns the key is about to change
+		case <-again.C:
+			if s.askOnce(sh, place, q, id) {
+				return nil
+			}
+			again.Reset(sharing.Retry)
+		}
+	}
+}
+
+// askOnce asks the owner, and is whether that was this node and it has answered.
+func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	owner := sh.node.Owner(place)
+	if owner == s.name {
+		return sh.decide(q) == done
+	}
+	if owner != "" {
+		sh.packet = q.appendCall(sh.packet[:0], id)
+		s.counts.forwarded.Add(1)
+		s.send(owner, sh.packet)
+	}
+	return false
+}
+
+// takeWhole has the owner decide asks of one placement and key. While it does not
+// answer they are denied: who takes its place will know what was let pass.
+func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	s.counts.whole.Add(1)
+	q := question{verb: take, asks: shortened(asks), out: make([]weir.Decision, len(out))}
+	err := s.ask(ctx, &q)
+	switch {
+	case errors.Is(err, errSilent):
+		s.counts.timeouts.Add(1)
+		for i := range asks {
+			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: sharing.Retry}
+		}
+		return nil
+	case err != nil:
+		return err
+	case q.err != nil:
+		return q.err
+	}
+	copy(out, q.out)
+	for i := range out {
+		own(&out[i], &asks[i])
+	}
+	return nil
+}
+
+// shortened is asks with the keys that nodes use.
+func shortened(asks []weir.Ask) []weir.Ask {
+	all := make([]weir.Ask, len(asks))
+	for i := range asks {
+		all[i] = asks[i]
+		all[i].State = short(asks[i].State)
+	}
+	return all
+}
+
+// own makes a receipt one of what its caller asked.
+func own(d *weir.Decision, a *weir.Ask) {
+	if d.Receipt == nil {
+		return
+	}
+	r := *d.Receipt
+	r.State = a.State
+	if r.Limit.String() == a.Limit.String() {
+		r.Limit = a.Limit
+	}
+	d.Receipt = &r
+}
+
+// Settle settles receipts with the owners of their keys. It is done when some of them
+// were settled now, and the others before.
+func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done, failed := false, error(nil)
+	for len(settlements) > 0 {
+		var part []weir.Settlement
+		part, settlements = record.Cut(settlements, record.PlaceOf)
+		switch err := s.settlePart(ctx, part); {
+		case err == nil:
+			done = true
+		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
+			if failed == nil || errors.Is(err, weir.ErrExpired) {
+				failed = err // an expired permit says more than a limit that has none
+			}
+		default:
+			return err
+		}
+	}
+	if done {
+		return nil
+	}
+	return failed
+}
+
+func (s *Store) settlePart(ctx context.Context, part []weir.Settlement) error {
+	q := question{verb: settle}
+	for _, st := range part {
+		r := *st.Receipt
+		r.State = short(r.State)
+		st.Receipt = &r
+		q.settlements = append(q.settlements, st)
+	}
+	return s.tell(ctx, &q)
+}
+
+// tell is ask for what has no other answer: it fails with weir.ErrAway.
+func (s *Store) tell(ctx context.Context, q *question) error {
+	err := s.ask(ctx, q)
+	if errors.Is(err, errSilent) {
+		return errors.Join(err, weir.ErrAway)
+	}
+	return errors.Join(err, q.err)
+}
+
+// Reset forgets what was used of the keys. What nodes hold of them stays theirs.
+func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for len(keys) > 0 {
+		var part []weir.StateKey
+		part, keys = record.Cut(keys, record.Place)
+		q := question{verb: reset}
+		for _, k := range part {
+			q.keys = append(q.keys, short(k))
+		}
+		if err := s.tell(ctx, &q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Look is the states of asks at the owners of their keys, each by its owner's clock,
+// with all that nodes hold taken for used. now is that of the last.
+func (s *Store) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, nil, err
+	}
+	now, states = s.now(), make([]weir.State, len(asks))
+	for i := range asks {
+		q := question{verb: look, asks: shortened(asks[i : i+1])}
+		if err := s.tell(ctx, &q); err != nil {
+			return 0, nil, err
+		}
+		now, states[i] = q.now, q.states[0]
+	}
+	return now, states, nil
+}

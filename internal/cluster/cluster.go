@@ -1,0 +1,194 @@
+// Package cluster is a weir.Store that nodes keep together without any other: each
+// key has an owner among them, which lends events to the others or decides for them
+// (package sharing).
+//
+// Plain asks are decided by leases: an ask on a lease that is held is one locked
+// call, and makes no message. All others (with a receipt, to wait, to peek, to take what
+// fits, to report, to charge once, and limits that leases do not suit) go whole to
+// the key's owner, which decides them by the same state.
+//
+// What nodes say to each other is carried by whoever makes the Store.
+package cluster
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// The bounds of a node.
+const (
+	// DefaultKeys is how many keys a node asks about, and how many it owns, where
+	// Options say nothing. Newcomers beyond are denied until an old one is as never
+	// used.
+	DefaultKeys = 1 << 20
+	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
+	MaxWaiting = 1 << 14
+	// shards is how many parts a node has, each with a lock of its own.
+	shards = 64
+)
+
+// Options of a Store.
+type Options struct {
+	// Name is the node's among the members.
+	Name string
+	// Incarnation is more than that of every process that had the name before.
+	Incarnation uint64
+	// Keys is how many keys the node asks about, and how many it owns, at a time. 0:
+	// DefaultKeys.
+	Keys int
+	// Send carries a message to a member, whose Store gets it by Receive. It keeps
+	// nothing of message, does not wait, and says whether it will try.
+	Send func(to string, message []byte) bool
+	// now is the node's time; nil: its own clock.
+	now func() weir.Instant
+}
+
+// Store is one node. It must be made by New and closed. Its methods may be called
+// from many goroutines.
+type Store struct {
+	name   string
+	now    func() weir.Instant
+	send   func(to string, message []byte) bool
+	seed   maphash.Seed
+	shards [shards]shard
+	calls  calls
+	texts  texts
+	counts counts
+
+	waiting atomic.Int64
+	wake    chan struct{}
+	armed   atomic.Int64 // when run wakes up by itself, as an Instant
+	done    chan struct{}
+	running sync.WaitGroup
+}
+
+type counts struct {
+	whole, timeouts, forwarded, served, unknown atomic.Int64
+}
+
+// New makes a node that starts now. It decides nothing until View has told it who
+// the members are, and for sharing.Life after that: what it lent before it was
+// started again may still be used.
+func New(o Options) (*Store, error) {
+	if o.Keys == 0 {
+		o.Keys = DefaultKeys
+	}
+	if o.now == nil {
+		o.now = newClock().now
+	}
+	s := &Store{
+		name: o.Name, now: o.now, send: o.Send, seed: maphash.MakeSeed(),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	s.calls.init()
+	for i := range s.shards {
+		node, err := sharing.NewNode(o.now(), sharing.Settings{Name: o.Name, Incarnation: o.Incarnation, Keys: max(o.Keys/shards, 1)})
+		if err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+		s.shards[i].init(s, node)
+	}
+	s.running.Go(s.run)
+	return s, nil
+}
+
+// Close ends the node without a word to the others. Takes that wait for owners fail
+// with weir.ErrAway, and no calls may come after it.
+func (s *Store) Close() error {
+	close(s.done)
+	s.running.Wait()
+	for i := range s.shards {
+		s.shards[i].close()
+	}
+	return nil
+}
+
+// Traits are: the counts are those of all nodes; asks of one placement and key are
+// decided at one moment; each owner has its own clock.
+func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true} }
+
+// View tells who the members are, in any order, this node among them.
+func (s *Store) View(members []sharing.Member) {
+	for i := range s.shards {
+		s.shards[i].view(members)
+	}
+}
+
+// Found tells that no node has shared limits before this one began, so that keys
+// begin as never used. It is to be told before anything is decided.
+func (s *Store) Found() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.node.Found()
+		sh.mu.Unlock()
+	}
+}
+
+// Owner is who keeps the state of a key, as this node sees it; empty before View.
+func (s *Store) Owner(key weir.StateKey) string {
+	key = short(key)
+	sh := s.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.node.Owner(key)
+}
+
+// shard is the part of the node that has a key. Keys of one placement are in one.
+func (s *Store) shard(key weir.StateKey) *shard {
+	key.Rule = key.Placement()
+	return &s.shards[maphash.Comparable(s.seed, key)%shards]
+}
+
+// tickEvery is how close to each other the node looks at what is due.
+const tickEvery = time.Millisecond
+
+// run does what is due, until Close.
+func (s *Store) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		s.armed.Store(0) // whoever has something due meanwhile wakes us
+		next := weir.Instant(0)
+		for i := range s.shards {
+			if at := s.shards[i].tick(); at > 0 && (next == 0 || at < next) {
+				next = at
+			}
+		}
+		if next == 0 {
+			timer.Stop()
+			s.arm(never)
+			continue
+		}
+		timer.Reset(max((next - s.now()).Duration(), tickEvery))
+		s.arm(next)
+	}
+}
+
+const never = weir.Instant(1 << 60)
+
+// arm says when run wakes up, unless somebody has asked for earlier.
+func (s *Store) arm(at weir.Instant) { s.armed.CompareAndSwap(0, int64(at)) }
+
+// hurry wakes run up if it would sleep beyond at.
+func (s *Store) hurry(at weir.Instant) {
+	if armed := weir.Instant(s.armed.Load()); armed != 0 && armed <= at {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake
+	}
+}

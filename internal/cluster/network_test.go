@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// network carries messages between the nodes of a test, each in the order of arrival.
+type network struct {
+	clock *settable
+	nodes []*Store
+	names []string
+	lines map[string]chan letter
+	lose  func(from, to string, message []byte) bool // nil: nothing
+	stop  chan struct{}
+	done  sync.WaitGroup
+}
+
+type letter struct {
+	from    string
+	message []byte
+}
+
+// settable is a clock that a test sets; 0: it is the wall's.
+type settable struct{ at atomic.Int64 }
+
+func (c *settable) now() weir.Instant {
+	if at := c.at.Load(); at != wall {
+		return weir.Instant(at)
+	}
+	return weir.InstantOf(time.Now())
+}
+
+const wall = 1 << 62
+
+// newNetwork makes a cluster that was founded an hour ago.
+func newNetwork(t testing.TB, size int) *network {
+	t.Helper()
+	n := &network{clock: new(settable), lines: map[string]chan letter{}, stop: make(chan struct{})}
+	n.clock.at.Store(int64(-time.Hour / time.Microsecond))
+	for i := range size {
+		name := fmt.Sprintf("n%d:1", i)
+		n.names, n.lines[name] = append(n.names, name), make(chan letter, 1<<12)
+	}
+	for i, name := range n.names {
+		s, err := New(Options{Name: name, Incarnation: uint64(i + 1), Keys: 1 << 14, now: n.clock.now, Send: func(to string, message []byte) bool {
+			return n.carry(name, to, message)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Found()
+		n.nodes = append(n.nodes, s)
+		n.done.Go(func() {
+			for {
+				select {
+				case <-n.stop:
+					return
+				case l := <-n.lines[name]:
+					s.Receive(l.from, l.message)
+				}
+			}
+		})
+	}
+	n.view()
+	n.clock.at.Store(wall)
+	t.Cleanup(n.close)
+	return n
+}
+
+// view tells all nodes of all.
+func (n *network) view() {
+	var members []sharing.Member
+	for i, name := range n.names {
+		members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
+	}
+	for _, s := range n.nodes {
+		s.View(members)
+	}
+}
+
+func (n *network) carry(from, to string, message []byte) bool {
+	line, ok := n.lines[to]
+	if !ok || n.lose != nil && n.lose(from, to, message) {
+		return ok
+	}
+	select {
+	case line <- letter{from, append([]byte(nil), message...)}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *network) close() {
+	for _, s := range n.nodes {
+		_ = s.Close() // it has no reason to fail
+	}
+	close(n.stop)
+	n.done.Wait()
+}
+
+// at is a node that can be asked about any time.
+type at struct {
+	*Store
+
+	clock *settable
+}
+
+func (s at) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	s.clock.at.Store(wall)
+	return s.Store.Take(ctx, asks, out)
+}
+
+func (s at) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	s.clock.at.Store(int64(now))
+	return s.Store.Take(context.Background(), asks, out)
+}
+
+func (s at) SettleAt(now weir.Instant, settlements []weir.Settlement) error {
+	s.clock.at.Store(int64(now))
+	return s.Settle(context.Background(), settlements)
+}
+
+func (s at) ResetAt(now weir.Instant, keys []weir.StateKey) error {
+	s.clock.at.Store(int64(now))
+	return s.Reset(context.Background(), keys)
+}

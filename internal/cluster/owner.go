@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"sync"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// Receive is told a message of a member. One that no node would send does nothing.
+// It keeps nothing of message, and waits for no other message.
+func (s *Store) Receive(from string, message []byte) {
+	if len(message) == 0 {
+		return
+	}
+	kind, rest := message[0], message[1:]
+	switch kind {
+	case shares:
+		s.hear(from, rest)
+	case asks:
+		s.serve(from, rest)
+	case tells:
+		s.calls.hear(rest)
+	default:
+		s.counts.unknown.Add(1)
+	}
+}
+
+func (s *Store) hear(from string, b []byte) {
+	for len(b) > 0 {
+		m, rest, err := sharing.Parse(b)
+		switch {
+		case errors.Is(err, sharing.ErrUnknown):
+			s.counts.unknown.Add(1)
+		case err != nil:
+			s.counts.unknown.Add(1)
+			return
+		default:
+			s.shard(m.State).receive(from, &m)
+		}
+		b = rest
+	}
+}
+
+// serve answers a call, by the same answer when it comes again.
+func (s *Store) serve(from string, b []byte) {
+	id, q, err := parseCall(b, s.texts.get)
+	if err == nil && q.verb != reset {
+		err = record.Check("cluster", fits, q.asks, q.out)
+	}
+	if err != nil {
+		s.counts.unknown.Add(1)
+		return
+	}
+	s.counts.served.Add(1)
+	sh := s.shard(q.place())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	call := callID{from, id}
+	reply, again := sh.notes.replies[call]
+	if !again {
+		is := sh.decide(q)
+		reply = q.appendReply(sh.packet[:0], id, is)
+		sh.packet = reply
+		if is == done && q.verb != look {
+			sh.notes.answer(call, reply)
+		}
+	}
+	s.send(from, reply)
+}
+
+// decide answers a question as owner.
+func (sh *shard) decide(q *question) status {
+	now := sh.store.now()
+	switch q.verb {
+	case take:
+		q.err = sh.decideTake(now, q.asks, q.out)
+	case settle:
+		q.err = sh.settle(now, q.settlements)
+	case reset:
+		for _, k := range q.keys {
+			if q.err = sh.node.Reset(now, k); q.err != nil {
+				break
+			}
+		}
+	case look:
+		q.now = now
+		q.states, q.err = sh.node.Look(now, q.asks)
+	}
+	switch {
+	case errors.Is(q.err, sharing.ErrElsewhere):
+		return elsewhere
+	case errors.Is(q.err, sharing.ErrNotYet):
+		return notYet
+	}
+	return done
+}
+
+func (sh *shard) decideTake(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	if !asks[0].Once || asks[0].Peek {
+		return sh.node.Take(now, asks, out)
+	}
+	id := sh.store.receiptID(asks[0].Receipt, asks[0].State)
+	if again, err := sh.notes.once.answered(now, id, out); again || err != nil {
+		return err
+	}
+	if err := sh.node.Take(now, asks, out); err != nil {
+		return err
+	}
+	sh.notes.once.remember(id, out)
+	return nil
+}
+
+// settle settles receipts of one placement and key, once.
+func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
+	id := sh.store.receiptID(settlements[0].Receipt.ID, settlements[0].Receipt.State)
+	if sh.notes.settled.has(now, id) {
+		return weir.ErrSettled
+	}
+	renew, until, permits := settlements[0].Renew, weir.Instant(0), true
+	for i := range settlements {
+		r := settlements[i].Receipt
+		until = max(until, r.Expires)
+		permits = permits && r.Limit.Algorithm() == weir.Concurrent // which tell by themselves whether they were settled
+	}
+	if !renew && sh.notes.settled.full() && !permits {
+		return weir.ErrFull
+	}
+	err := sh.node.Settle(now, settlements)
+	if !renew && !errors.Is(err, sharing.ErrElsewhere) && !errors.Is(err, sharing.ErrNotYet) && !sh.notes.settled.full() {
+		sh.notes.settled.add(now, until, id)
+	}
+	return err
+}
+
+func (s *Store) receiptID(id uint64, k weir.StateKey) receiptID {
+	return receiptID{id, maphash.Comparable(s.seed, record.Place(k))}
+}
+
+// maxTexts is how many limits of other nodes are remembered by their text; then all
+// are read anew.
+const maxTexts = 1 << 12
+
+// texts remembers limits by their text.
+type texts struct {
+	mu    sync.Mutex
+	known map[string]*weir.Limit
+}
+
+func (t *texts) get(text string) (*weir.Limit, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l, ok := t.known[text]; ok {
+		return l, nil
+	}
+	l, err := weir.ParseLimit(text)
+	if err != nil {
+		return nil, err
+	}
+	if t.known == nil || len(t.known) >= maxTexts {
+		t.known = map[string]*weir.Limit{}
+	}
+	t.known[text] = l
+	return l, nil
+}
+
+func readUvarint(b []byte) (n uint64, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return 0, nil, false
+	}
+	return n, b[size:], true
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// shard is one part of the node's keys. Its node is asked under its lock.
+type shard struct {
+	store *Store
+
+	mu      sync.Mutex
+	node    *sharing.Node
+	fx      sharing.Effects // of one call; used again by the next
+	request sharing.Request // likewise
+	packet  []byte          // likewise
+	due     weir.Instant    // when the node is to be ticked, as run knows; 0: never
+	asks    uint64          // so far; their numbers tell them apart
+	waiting map[uint64]chan weir.Decision
+	closed  bool
+	limits  limits
+	notes   notes
+	_       [64]byte // the next one's lock is another line of the cache
+}
+
+func (sh *shard) init(s *Store, node *sharing.Node) {
+	sh.store, sh.node, sh.waiting = s, node, map[uint64]chan weir.Decision{}
+}
+
+// close lets those go that wait.
+func (sh *shard) close() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.closed = true
+	for _, done := range sh.waiting {
+		close(done)
+	}
+	clear(sh.waiting)
+}
+
+// take decides a plain ask, unless leases don't suit its limit: then it is not lent.
+func (sh *shard) take(ctx context.Context, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
+	s := sh.store
+	sh.mu.Lock()
+	if sh.closed || !sh.limits.suit(a.Limit) {
+		sh.mu.Unlock()
+		return false, nil
+	}
+	sh.asks++
+	id := sh.asks
+	sh.request = sharing.Request{
+		ID: id, State: short(a.State), Limit: a.Limit, Cost: a.Cost,
+		Policy: policyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
+	}
+	sh.node.Ask(s.now(), &sh.request, &sh.fx)
+	if sh.deliver(id, d) {
+		sh.mu.Unlock()
+		return true, nil
+	}
+	if s.waiting.Add(1) > MaxWaiting {
+		s.waiting.Add(-1)
+		sh.mu.Unlock()
+		return true, weir.ErrBusy // when it is decided after all, nobody waits for it
+	}
+	done := make(chan weir.Decision, 1)
+	sh.waiting[id] = done
+	sh.mu.Unlock()
+	defer s.waiting.Add(-1)
+	select {
+	case told, ok := <-done:
+		if !ok {
+			return true, weir.ErrAway
+		}
+		*d = told
+		return true, nil
+	case <-ctx.Done():
+		sh.mu.Lock()
+		delete(sh.waiting, id)
+		sh.mu.Unlock()
+		return true, ctx.Err()
+	}
+}
+
+// deliver does what the node wants done. It is whether that has the answer to an
+// ask, and writes it to d.
+func (sh *shard) deliver(id uint64, d *weir.Decision) (mine bool) {
+	for i := range sh.fx.Answers {
+		a := &sh.fx.Answers[i]
+		if a.ID == id {
+			*d, mine = a.Decision, true
+		} else if done, ok := sh.waiting[a.ID]; ok {
+			delete(sh.waiting, a.ID)
+			done <- a.Decision // it has room
+		}
+	}
+	sh.fx.Answers = sh.fx.Answers[:0]
+	if len(sh.fx.Messages) > 0 {
+		sh.post()
+	}
+	if at, ok := sh.node.Next(); ok && (sh.due == 0 || at < sh.due) {
+		sh.due = at
+		sh.store.hurry(at)
+	}
+	return mine
+}
+
+// post sends what the node wants sent. What is lost on the way is sent again by it.
+func (sh *shard) post() {
+	for i := range sh.fx.Messages {
+		m := &sh.fx.Messages[i]
+		sh.packet = m.Append(append(sh.packet[:0], shares))
+		sh.store.send(m.Peer, sh.packet)
+	}
+	clear(sh.fx.Messages)
+	sh.fx.Messages = sh.fx.Messages[:0]
+}
+
+func (sh *shard) view(members []sharing.Member) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.node.View(sh.store.now(), members, &sh.fx)
+	sh.deliver(0, nil)
+}
+
+func (sh *shard) receive(from string, m *sharing.Message) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.node.Receive(sh.store.now(), from, m, &sh.fx)
+	sh.deliver(0, nil)
+}
+
+// tick does what is due, and says when there is more; 0: never.
+func (sh *shard) tick() weir.Instant {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.due != 0 {
+		sh.node.Tick(sh.store.now(), &sh.fx)
+		sh.deliver(0, nil)
+		sh.due = 0
+		if at, ok := sh.node.Next(); ok {
+			sh.due = at
+		}
+	}
+	return sh.due
+}
+
+func policyOf(p weir.Partition) sharing.Policy {
+	switch p {
+	case weir.PartitionClosed:
+		return sharing.Closed
+	case weir.PartitionReserve:
+		return sharing.Reserve
+	case weir.PartitionShare:
+		return sharing.Share
+	case weir.PartitionOpen:
+		return sharing.Open
+	case weir.PartitionProportional:
+	}
+	return sharing.Proportional
+}

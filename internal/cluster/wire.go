@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/storewire"
+)
+
+// What a message between nodes is, by its first byte. One of another kind is
+// dropped, and counted.
+const (
+	shares = 1 // messages of package sharing
+	asks   = 2 // a call of an owner
+	tells  = 3 // its answer
+)
+
+// verb is what an owner is asked to do.
+type verb byte
+
+const (
+	take verb = iota + 1
+	settle
+	reset
+	look
+)
+
+// status is how an owner answers.
+type status byte
+
+const (
+	done      status = iota + 1 // what was asked; the answer follows
+	elsewhere                   // nothing: another node owns the key
+	notYet                      // nothing: it can't decide yet
+)
+
+// question is what an owner is asked about one placement and key, and its answer.
+type question struct {
+	verb        verb
+	asks        []weir.Ask // take, look
+	out         []weir.Decision
+	settlements []weir.Settlement
+	keys        []weir.StateKey
+	now         weir.Instant // of the owner, when it looked
+	states      []weir.State
+	err         error // of the answer
+}
+
+// place is whose count it is about.
+func (q *question) place() weir.StateKey {
+	switch {
+	case len(q.asks) > 0:
+		return q.asks[0].State
+	case len(q.settlements) > 0:
+		return q.settlements[0].Receipt.State
+	case len(q.keys) > 0:
+		return q.keys[0]
+	}
+	return weir.StateKey{}
+}
+
+var errMalformed = errors.New("malformed message")
+
+// appendCall appends a question as it goes over the wire.
+func (q *question) appendCall(b []byte, id uint64) []byte {
+	b = append(binary.AppendUvarint(append(b, asks), id), byte(q.verb))
+	switch q.verb {
+	case take, look:
+		b = storewire.AppendTake(b, q.asks)
+	case settle:
+		b = (&storewire.SettleRequest{Settlements: q.settlements}).Append(b)
+	case reset:
+		b = (&storewire.ResetRequest{Keys: q.keys}).Append(b)
+	}
+	return b
+}
+
+// parseCall reads what follows the first byte of a call.
+func parseCall(b []byte, limits storewire.Limits) (id uint64, q *question, err error) {
+	id, n := binary.Uvarint(b)
+	if n <= 0 || len(b) == n {
+		return 0, nil, errMalformed
+	}
+	q = &question{verb: verb(b[n])}
+	b = b[n+1:]
+	switch q.verb {
+	case take, look:
+		r := storewire.TakeRequest{Limits: limits}
+		if err = r.Parse(b); err == nil && (len(r.Takes) != 1 || r.Errs[0] != nil) {
+			err = errMalformed
+		}
+		if err == nil {
+			q.asks, q.out = r.Takes[0], make([]weir.Decision, len(r.Takes[0]))
+		}
+	case settle:
+		r := storewire.SettleRequest{Limits: limits}
+		err = r.Parse(b)
+		q.settlements = r.Settlements
+	case reset:
+		r := storewire.ResetRequest{}
+		err = r.Parse(b)
+		q.keys = r.Keys
+	default:
+		err = errMalformed
+	}
+	if err == nil && len(q.asks)+len(q.settlements)+len(q.keys) == 0 {
+		err = errMalformed
+	}
+	return id, q, err
+}
+
+// appendReply appends the answer to a question.
+func (q *question) appendReply(b []byte, id uint64, s status) []byte {
+	b = append(binary.AppendUvarint(append(b, tells), id), byte(s))
+	if s != done {
+		return b
+	}
+	switch q.verb {
+	case take:
+		r := storewire.TakeResponse{Answers: []storewire.Answer{{Decisions: q.out, Err: q.err}}}
+		b = r.Append(b)
+	case settle, reset:
+		b = (&storewire.FaultResponse{Err: q.err}).Append(b)
+	case look:
+		b = binary.AppendUvarint(b, uint64(q.now))
+		for _, s := range q.states {
+			b = binary.AppendUvarint(b, uint64(len(s)))
+			for _, word := range s {
+				b = binary.LittleEndian.AppendUint64(b, word)
+			}
+		}
+	}
+	return b
+}
+
+// parseReply reads what follows the status of an answer with done.
+func (q *question) parseReply(b []byte, limits storewire.Limits) error {
+	switch q.verb {
+	case take:
+		r := storewire.TakeResponse{Limits: limits}
+		if err := r.Parse(b); err != nil {
+			return err
+		}
+		if len(r.Answers) != 1 || r.Answers[0].Err == nil && len(r.Answers[0].Decisions) != len(q.out) {
+			return errMalformed
+		}
+		copy(q.out, r.Answers[0].Decisions)
+		q.err = r.Answers[0].Err
+	case settle, reset:
+		r := storewire.FaultResponse{}
+		if err := r.Parse(b); err != nil {
+			return err
+		}
+		q.err = r.Err
+	case look:
+		return q.parseStates(b)
+	}
+	return nil
+}
+
+func (q *question) parseStates(b []byte) error {
+	now, n := binary.Uvarint(b)
+	if n <= 0 {
+		return errMalformed
+	}
+	b, q.now, q.states = b[n:], weir.Instant(now), make([]weir.State, len(q.asks))
+	for i := range q.states {
+		words, n := binary.Uvarint(b)
+		if n <= 0 || words > uint64(len(b)-n)/8 {
+			return errMalformed
+		}
+		b = b[n:]
+		for range words {
+			q.states[i] = append(q.states[i], binary.LittleEndian.Uint64(b))
+			b = b[8:]
+		}
+	}
+	return nil
+}
