@@ -2,6 +2,7 @@ package rulestore
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 	"time"
 )
@@ -33,25 +34,43 @@ func (b *bell) rung() <-chan struct{} {
 }
 
 // Revision is the revision of the last change; 0 before the first.
-func (s *Store) Revision(ctx context.Context) (revision int64, err error) {
-	err = s.read.QueryRowContext(ctx, `SELECT revision FROM counters`).Scan(&revision)
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	revision, err := revisionOf(ctx, s.read)
 	return revision, s.failed(err)
 }
 
+func revisionOf(ctx context.Context, q queryer) (revision int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT revision FROM counters`).Scan(&revision)
+	return revision, err
+}
+
 // Wait waits for a change behind a revision, and gives the newest: at once when
-// this process made it, else within a second. It ends with ctx.
-func (s *Store) Wait(ctx context.Context, behind int64) (int64, error) {
+// this process made it or PostgreSQL tells, else within a second. It ends with
+// ctx.
+func (s *Store) Wait(ctx context.Context, behind int64) (now int64, err error) {
+	if s.listen == nil {
+		now, err = s.await(ctx, behind)
+	} else {
+		err = s.listen(ctx, s.read, func(c *sql.Conn) (done bool, err error) {
+			now, err = revisionOf(ctx, c)
+			return now > behind, err
+		})
+	}
+	return now, s.failed(err)
+}
+
+func (s *Store) await(ctx context.Context, behind int64) (int64, error) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
 		rung := s.told.rung() // before the look, so that no change falls between
-		now, err := s.Revision(ctx)
+		now, err := revisionOf(ctx, s.read)
 		if err != nil || now > behind {
 			return now, err
 		}
 		select {
 		case <-ctx.Done():
-			return now, unavailable(ctx.Err(), "waiting for a change ended")
+			return now, ctx.Err()
 		case <-rung:
 		case <-poll.C:
 		}

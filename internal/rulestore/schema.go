@@ -110,8 +110,8 @@ func migrate(ctx context.Context, db *sql.DB, d dialect) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // it does nothing behind a commit
-	for _, statement := range d.lock {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
+	if d.lock != "" {
+		if _, err := tx.ExecContext(ctx, d.lock); err != nil {
 			return err
 		}
 	}

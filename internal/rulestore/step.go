@@ -247,7 +247,7 @@ func (t *tx) weigh(ctx context.Context, d *Domain, before, after string) error {
 		return &Error{Kind: Quota, Field: "text", Text: fmt.Sprintf("the file of domain %s would have %d bytes; it may have %d: begin another domain", d.Name, d.Bytes, MaxFile)}
 	}
 	var all int64
-	if err := t.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes), 0) FROM domains`).Scan(&all); err != nil {
+	if err := t.QueryRowContext(ctx, `SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM domains`).Scan(&all); err != nil {
 		return err
 	}
 	const marks = MaxDomains * 256 // what an export puts between the domains

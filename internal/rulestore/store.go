@@ -19,19 +19,27 @@ type Store struct {
 
 // dialect is where SQLite and PostgreSQL differ.
 type dialect struct {
-	types    *strings.Replacer  // of a schema's types
-	snapshot sql.IsolationLevel // that reads one moment
-	lock     []string           // says first what a migration must be alone with
-	explain  func(error) error  // makes an *Error of the database's own
+	types    *strings.Replacer     // of a schema's types
+	snapshot sql.IsolationLevel    // that reads one moment
+	lock     string                // makes a migration be alone; empty: it is
+	notify   string                // tells other nodes of a change; empty: there are none
+	explain  func(err error) error // makes an *Error of the database's own
+
+	// listen waits for what notify tells, and calls look at first, then after each
+	// time or within pollEvery, until it is done. Nil: only this process tells.
+	listen func(ctx context.Context, db *sql.DB, look func(*sql.Conn) (done bool, err error)) error
 }
 
 // Open opens a store: at a folder, which has or gets a SQLite database, or at
 // the URL of a PostgreSQL database, postgres://….
 func Open(ctx context.Context, place string) (*Store, error) {
+	var s *Store
+	var err error
 	if IsPostgres(place) {
-		return nil, unavailable(errors.ErrUnsupported, "PostgreSQL is still to come; name a folder")
+		s, err = openPostgres(place)
+	} else {
+		s, err = openSQLite(ctx, place)
 	}
-	s, err := openSQLite(ctx, place)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +57,8 @@ func IsPostgres(place string) bool {
 // Close ends the store. What was answered is kept.
 func (s *Store) Close() error {
 	var errs []error
-	for _, db := range []*sql.DB{s.write, s.read} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	for _, db := range []*sql.DB{s.write, s.read} { // twice the same, in PostgreSQL
+		errs = append(errs, db.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -63,7 +69,7 @@ func (s *Store) failed(err error) error {
 		return err
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return unavailable(err, "it took too long; try again")
+		return unavailable(err, "its time was over")
 	}
 	return s.explain(err)
 }
@@ -131,6 +137,11 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 	}
 	for _, e := range t.done {
 		if err := t.audit(ctx, e); err != nil {
+			return err
+		}
+	}
+	if s.notify != "" {
+		if _, err := raw.ExecContext(ctx, s.notify); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package postgrestest
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func handOver(string) error { return nil }
+
+func asOther() *syscall.SysProcAttr { return nil }
+
+// killAll ends a process; those that it began see that it is gone.
+func killAll(c *exec.Cmd) {
+	_ = c.Process.Kill() // it may be gone
+}

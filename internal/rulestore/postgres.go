@@ -1,0 +1,106 @@
+package rulestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// maxConnections is how many connections a node has to PostgreSQL.
+	maxConnections = 8
+	// connectTime is how long a server may take to answer at first.
+	connectTime = 5 * time.Second
+	// channel is where nodes are notified of changes.
+	channel = "weir_rules"
+)
+
+// openPostgres opens the database of a URL.
+func openPostgres(url string) (*Store, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, invalid("data", "%v; write postgres://USER@HOST:PORT/DATABASE", err) // without the password
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTime
+	}
+	// A node that stands still in the middle of a change must not hold up others.
+	for name, value := range map[string]string{"lock_timeout": "5s", "statement_timeout": "60s", "idle_in_transaction_session_timeout": "10s"} {
+		if config.RuntimeParams[name] == "" {
+			config.RuntimeParams[name] = value
+		}
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	db.SetConnMaxIdleTime(time.Minute)
+	return &Store{write: db, read: db, told: newBell(), dialect: dialect{
+		types:    strings.NewReplacer(" TEXT", ` TEXT COLLATE "C"`), // sorted as bytes, as in SQLite
+		lock:     "SELECT pg_advisory_xact_lock(7310326)",
+		snapshot: sql.LevelRepeatableRead,
+		notify:   "SELECT pg_notify('" + channel + "', '')",
+		listen:   listen,
+		explain:  explainPostgres,
+	}}, nil
+}
+
+// listen waits on one connection until somebody has made a change, or for as
+// long as ctx has time.
+func listen(ctx context.Context, db *sql.DB, look func(*sql.Conn) (done bool, err error)) error {
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // it goes back to the pool, or is broken
+	if _, err := c.ExecContext(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	defer func() {
+		_, _ = c.ExecContext(context.WithoutCancel(ctx), "UNLISTEN *") // a broken one hears nothing anyway
+	}()
+	for {
+		done, err := look(c)
+		if done || err != nil {
+			return err
+		}
+		err = c.Raw(func(raw any) error {
+			waiting, stop := context.WithTimeout(ctx, pollEvery)
+			defer stop()
+			_, err := raw.(*stdlib.Conn).Conn().WaitForNotification(waiting)
+			if waiting.Err() != nil && ctx.Err() == nil {
+				return nil // nobody told: look all the same
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// explainPostgres says what to do about an error of PostgreSQL.
+func explainPostgres(err error) error {
+	bad, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return unavailable(err, "see that it runs and can be reached; a change that was under way may have been made: look at the history")
+	}
+	switch {
+	case bad.Code == "53100":
+		return unavailable(err, "its disk is full: make room; nothing was changed")
+	case bad.Code == "25006":
+		return unavailable(err, "it is read-only: name the primary server; nothing was changed")
+	case bad.Code == "55P03", bad.Code == "57014":
+		return unavailable(err, "another node's change takes long; try again")
+	case bad.Code == "42501":
+		return unavailable(err, "let this user make and change tables in the database; nothing was changed")
+	case strings.HasPrefix(bad.Code, "28"), strings.HasPrefix(bad.Code, "3D"):
+		return unavailable(err, "see to the user, password and name of the database in the URL")
+	}
+	return unavailable(err, "look after the database")
+}
