@@ -60,6 +60,7 @@ type Rule struct {
 	at position // of the limit's text; Line and Column are those of the descriptor
 	// values tells which entries of a request AppendValues takes.
 	values []bool
+	open   openWords // which words make the key
 	// place names the count for the store: the way to the descriptor and the
 	// limit's name or algorithm, never its numbers, so that a limit that was
 	// changed keeps what was used.

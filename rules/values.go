@@ -1,7 +1,8 @@
 package rules
 
-// markValues tells each rule at and below l which entries of a request its
-// metrics count apart: those that ask for it and that the file leaves open.
+// markValues tells each rule at and below l which words of a request make its
+// key, and which entries its metrics count apart: those that ask for it and that
+// the file leaves open.
 // With share_threshold a pattern's values are one, so it leaves nothing open.
 func (l *level) markValues(way []*place) {
 	if l == nil || len(way) == MaxEntries {
@@ -10,7 +11,7 @@ func (l *level) markValues(way []*place) {
 	mark := func(p *place) {
 		way := append(way[:len(way):len(way)], p)
 		for _, r := range p.rules {
-			r.values = openValues(way, r.DetailedMetric)
+			r.open, r.values = openOf(way), openValues(way, r.DetailedMetric)
 		}
 		p.below.markValues(way)
 	}

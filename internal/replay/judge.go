@@ -107,7 +107,7 @@ func (j *judge) ask(now weir.Instant, q *question, cost int64) error {
 		}
 		if n >= 0 && !t.counts[n].named {
 			t.counts[n].named = true
-			t.name(key, keyName(j.set, met[0], &q.descriptor))
+			t.name(key, string(met[0].AppendKeyName(nil, q.descriptor.Entries)))
 		}
 		a := &j.asks[i]
 		if idle := a.Shadow || a.Quota && weir.QuotaPasses(j.asks, j.out); !idle {

@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-limit/weir/internal/accesslog"
@@ -133,26 +132,4 @@ func fieldsOf(questions []question) []accesslog.Field {
 	}
 	slices.Sort(fields)
 	return slices.Compact(fields)
-}
-
-// keyName is a key of a count in words: those of the descriptor that the rule
-// leaves open, such as the address for a rule about addresses on one path.
-// Where it leaves nothing open it is the values of the rule. Of several words,
-// those that would not be told apart otherwise are in quotes.
-func keyName(set *rules.Set, r *rules.Rule, d *rules.Descriptor) string {
-	words := set.Words(r.Domain, d)
-	if len(words) == 0 {
-		for _, e := range r.Path {
-			words = append(words, e.Value)
-		}
-	}
-	if len(words) == 1 {
-		return words[0]
-	}
-	for i, w := range words {
-		if strings.ContainsAny(w, " \"") {
-			words[i] = strconv.Quote(w)
-		}
-	}
-	return strings.Join(words, " ")
 }
