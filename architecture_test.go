@@ -74,6 +74,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
+	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
 	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
 	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... weir/... -weir -weir/rules", "rules are kept without a door around them"},
 	{

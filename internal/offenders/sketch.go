@@ -1,0 +1,159 @@
+package offenders
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+)
+
+// cells is how many numbers of a Sketch tell of the names that it does not keep.
+const cells = 512
+
+// Sketch counts the names that come most often, with room for few of them. It
+// is Filtered Space-Saving (Homem and Carvalho: Finding top-k elements in data
+// streams, 2010), which is Space-Saving (Metwally, Agrawal and El Abbadi, ICDT
+// 2005) behind a filter: a flood of new names costs less, and blurs less. With n
+// events recorded in room for k names, of each name that is kept
+//
+//	Count − Error ≤ events of this name ≤ Count, and Error ≤ n/k
+//
+// and no name that is not kept had more than Least events, which is at most
+// n/k, too. Make it with NewSketch.
+type Sketch struct {
+	room   int
+	total  int64
+	index  map[string]int // of a name in the slices
+	names  []string
+	counts []int64 // alone, for they are searched
+	errors []int64
+	// smallest is the smallest count when it was last looked for, and none before
+	// at has it any more.
+	smallest int64
+	at       int
+
+	seed maphash.Seed
+	// others is by the hash of a name the most events that any name of this hash
+	// can have had that is not kept. None is more than the smallest count.
+	others [cells]int64
+}
+
+// Count is a name and how often it came: at most N, at least N − Error.
+type Count struct {
+	Name     string
+	N, Error int64
+}
+
+// NewSketch makes an empty sketch with room for so many names, 1 or more.
+func NewSketch(room int) *Sketch {
+	return &Sketch{room: room, index: map[string]int{}, seed: maphash.MakeSeed()}
+}
+
+// Add records events of a name.
+func (s *Sketch) Add(name []byte, events int64) {
+	s.total += events
+	if i, ok := s.index[string(name)]; ok {
+		s.counts[i] += events
+		return
+	}
+	if len(s.names) < s.room {
+		s.keep(Count{Name: string(name), N: events})
+		return
+	}
+	before := &s.others[s.cell(name)]
+	if *before+events > s.least() {
+		s.replace(s.at, Count{string(name), *before + events, *before})
+	} else {
+		*before += events
+	}
+}
+
+func (s *Sketch) cell(name []byte) uint64 { return maphash.Bytes(s.seed, name) % cells }
+
+func (s *Sketch) keep(c Count) {
+	s.index[c.Name] = len(s.names)
+	s.names, s.counts, s.errors = append(s.names, c.Name), append(s.counts, c.N), append(s.errors, c.Error)
+}
+
+// replace keeps c in the place of the i-th name, which has the smallest count.
+func (s *Sketch) replace(i int, c Count) {
+	gone := s.names[i]
+	s.others[s.cell([]byte(gone))] = s.counts[i]
+	delete(s.index, gone)
+	s.index[c.Name] = i
+	s.names[i], s.counts[i], s.errors[i] = c.Name, c.N, c.Error
+}
+
+// least is the smallest count, and sets at to where it is. Counts only grow, so
+// as long as there are others like the last one, the search goes on from there:
+// a flood of names takes a step each.
+func (s *Sketch) least() int64 {
+	if s.counts[s.at] == s.smallest {
+		return s.smallest
+	}
+	for i := s.at + 1; i < len(s.counts); i++ {
+		if s.counts[i] == s.smallest {
+			s.at = i
+			return s.smallest
+		}
+	}
+	s.smallest = slices.Min(s.counts)
+	s.at = slices.Index(s.counts, s.smallest)
+	return s.smallest
+}
+
+// Total is the events of all names.
+func (s *Sketch) Total() int64 { return s.total }
+
+// Least is the most events that a name can have had that is not kept. 0: all
+// names are kept, and their counts are exact.
+func (s *Sketch) Least() int64 {
+	if len(s.names) < s.room {
+		return 0
+	}
+	return slices.Min(s.counts)
+}
+
+// Top is the first n names by their counts, of equal ones those that are
+// surer, and then by name.
+func (s *Sketch) Top(n int) []Count {
+	all := make([]Count, len(s.names))
+	for i, name := range s.names {
+		all[i] = Count{name, s.counts[i], s.errors[i]}
+	}
+	slices.SortFunc(all, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:min(n, len(all))]
+}
+
+// Merge is a sketch of the events of both, with the room of s, and the same
+// promise for the sum of them, if both have the same room (Agarwal and others:
+// Mergeable Summaries, PODS 2012; Cafaro and others, 2016): a name that one of
+// them does not keep had there at most its Least.
+func (s *Sketch) Merge(o *Sketch) *Sketch {
+	both := NewSketch(len(s.names) + len(o.names))
+	for i, name := range s.names {
+		c := Count{name, s.counts[i], s.errors[i]}
+		if j, ok := o.index[name]; ok {
+			c.N, c.Error = c.N+o.counts[j], c.Error+o.errors[j]
+		} else {
+			c.N, c.Error = c.N+o.Least(), c.Error+o.Least()
+		}
+		both.keep(c)
+	}
+	for j, name := range o.names {
+		if _, ok := s.index[name]; !ok {
+			both.keep(Count{name, o.counts[j] + s.Least(), o.errors[j] + s.Least()})
+		}
+	}
+	merged := NewSketch(s.room)
+	for _, c := range both.Top(s.room) {
+		merged.keep(c)
+	}
+	merged.total = s.total + o.total
+	least := merged.Least()
+	for i := range merged.others {
+		merged.others[i] = least
+	}
+	return merged
+}
