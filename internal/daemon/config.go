@@ -34,6 +34,9 @@ type Config struct {
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
 	// answer. The metadata of rules goes back in any case.
 	DynamicMetadata bool
+	// HashKeys puts hashes in the place of clients' names in what the admin door
+	// tells of them, but for explanations.
+	HashKeys bool
 	// TLSCert and TLSKey are files with the certificate of all doors and its key,
 	// TLSClientCA one with the CA of the certificates that clients must show. They
 	// are read again when they change. Empty: no TLS, and no such certificates.

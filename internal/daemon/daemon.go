@@ -92,6 +92,7 @@ func (d *Daemon) openParts() (err error) {
 	d.keys.register(d.registry)
 	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
+	d.registry.MustRegister(newTrafficMetrics(d.limiter.book))
 	if err := d.limiter.Remember(d.denials); err != nil {
 		d.closeStorage()
 		return err
@@ -165,6 +166,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		d.forgetDenials(broken)
+		return nil
+	})
+	g.Go(func() error {
+		d.keepBook(broken)
 		return nil
 	})
 	if d.storage.remote != nil {

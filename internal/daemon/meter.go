@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -16,6 +18,7 @@ type meter struct {
 	*rules.Limiter
 
 	metrics  decisionMetrics
+	book     *offenders.Book
 	counters atomic.Pointer[counters]
 	changing sync.Mutex // held to make and drop counters
 }
@@ -27,6 +30,10 @@ type labels struct {
 }
 
 func labelsOf(r *rules.Rule) labels { return labels{r.Domain, r.Name, r.Shadow} }
+
+func (l labels) id() offenders.ID {
+	return offenders.ID{Domain: l.domain, Rule: l.rule, Shadow: l.shadow}
+}
 
 // counted is what counts for a rule.
 type counted struct {
@@ -47,7 +54,7 @@ type counters struct {
 }
 
 func newMeter(l *rules.Limiter, metrics decisionMetrics) *meter {
-	m := &meter{Limiter: l, metrics: metrics}
+	m := &meter{Limiter: l, metrics: metrics, book: offenders.NewBook()}
 	m.counters.Store(&counters{})
 	return m
 }
@@ -63,7 +70,7 @@ func (m *meter) replace(set *rules.Set) {
 		if c.domains[l.(labels).domain] {
 			c.overrides.Store(l, t)
 		} else {
-			m.metrics.drop(l.(labels), t.(*tally))
+			m.drop(l.(labels), t.(*tally))
 		}
 		return true
 	})
@@ -72,7 +79,7 @@ func (m *meter) replace(set *rules.Set) {
 	for l, t := range old.labels {
 		switch now := c.labels[l]; {
 		case now == nil:
-			m.metrics.drop(l, t)
+			m.drop(l, t)
 		case t.values != nil && now.values == nil:
 			t.values.drop()
 		}
@@ -92,7 +99,7 @@ func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
 		l := labelsOf(r)
 		t := c.labels[l]
 		if t == nil {
-			t = m.metrics.tally(l)
+			t = m.tally(l, r.Limit)
 			c.labels[l] = t
 		}
 		if r.CountsValues() && t.values == nil {
@@ -105,6 +112,19 @@ func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
 		c.rules[r] = counted{t, nearLimit(r.Limit)}
 	}
 	return c
+}
+
+// tally is what counts for a rule; limit is nil when each request brings its own.
+func (m *meter) tally(l labels, limit *weir.Limit) *tally {
+	t := m.metrics.tally(l)
+	t.traffic = m.book.Open(l.id(), limit, time.Now())
+	return t
+}
+
+// drop forgets what counted for a rule; changing is held.
+func (m *meter) drop(l labels, t *tally) {
+	m.metrics.drop(l, t)
+	m.book.Close(l.id())
 }
 
 // nearLimit is how many events a limit has left, of those that may pass at once,
@@ -143,8 +163,15 @@ func (m *meter) count(r *rules.Request, a *rules.Answer) {
 		if d.Outcome == weir.Allowed && d.Remaining < by.near {
 			by.nearLimit.Inc()
 		}
+		entries := r.Descriptors[d.Descriptor].Entries
+		if d.Outcome == weir.Allowed {
+			by.traffic.Pass()
+		} else {
+			var room [offenders.MaxName]byte
+			by.traffic.Deny(d.Rule.AppendKeyName(room[:0], entries))
+		}
 		if by.values != nil && d.Rule.CountsValues() {
-			by.values.count(d.Rule, r.Descriptors[d.Descriptor].Entries, d.Outcome)
+			by.values.count(d.Rule, entries, d.Outcome)
 		}
 	}
 }
@@ -172,7 +199,7 @@ func (m *meter) override(c *counters, l labels) *tally {
 	}
 	t, ok := c.overrides.Load(l)
 	if !ok {
-		t, _ = c.overrides.LoadOrStore(l, m.metrics.tally(l))
+		t, _ = c.overrides.LoadOrStore(l, m.tally(l, nil))
 	}
 	return t.(*tally)
 }
@@ -184,5 +211,6 @@ type outcomes [3]prometheus.Counter
 type tally struct {
 	decisions, cost outcomes
 	nearLimit       prometheus.Counter
+	traffic         *offenders.Traffic
 	values          *values // nil when the rule does not count values
 }

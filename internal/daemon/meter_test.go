@@ -186,10 +186,11 @@ func BenchmarkCount(b *testing.B) {
 descriptors:
   - {key: plain, limits: [1000000000/s]}
   - {key: valued, value_to_metric: true, limits: [1000000000/s]}
+  - {key: denied, limits: [0/s]}
 `)
 	m := newMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), newDecisionMetrics())
 	m.replace(set)
-	for _, key := range []string{"plain", "valued"} {
+	for _, key := range []string{"plain", "valued", "denied"} {
 		q := &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: key, Value: "some-user"}}, Cost: 1}}}
 		a, err := m.Check(b.Context(), q)
 		if err != nil {

@@ -101,11 +101,13 @@ func (d *Daemon) adminHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
 	mux.HandleFunc("GET /v1/schema", schema)
-	requests := httpapi.NewAdmin(d.limiter, httpapi.Options{
-		Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"),
-	})
+	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin")}
+	requests := httpapi.NewAdmin(d.limiter, o)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
+	traffic := httpapi.NewTraffic(d.limiter.book, d.name(), o)
+	mux.Handle("/v1/top", traffic)
+	mux.Handle("/v1/series", traffic)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/internal/offenders"
+)
+
+// keepBook writes down what rules have passed and denied, until ctx ends.
+func (d *Daemon) keepBook(ctx context.Context) {
+	tick := time.NewTicker(offenders.Step)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			d.limiter.book.Tick(now)
+		}
+	}
+}
+
+// name is what to say in the place of a client's name.
+func (d *Daemon) name() func(string) string {
+	if d.config.HashKeys {
+		return offenders.NewHider().Hide
+	}
+	return func(name string) string { return name }
+}
+
+// trafficMetrics tell how full the book is, when they are asked.
+type trafficMetrics struct {
+	book        *offenders.Book
+	rules, lost *prometheus.Desc
+}
+
+func newTrafficMetrics(b *offenders.Book) *trafficMetrics {
+	return &trafficMetrics{
+		book:  b,
+		rules: prometheus.NewDesc("weir_traffic_rules", "Rules whose most limited clients are kept, and rules with a history; there may be 1,024 of each.", []string{"kept"}, nil),
+		lost: prometheus.NewDesc("weir_traffic_lost_total",
+			"Denials that are in no sketch of clients, because they met another one at the same instant (busy) or their rule found no room (full), and 10 s of a rule that are in no history (history).",
+			[]string{"reason"}, nil),
+	}
+}
+
+// Describe sends the descriptions, for prometheus.Collector.
+func (m *trafficMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.rules
+	to <- m.lost
+}
+
+// Collect sends the counts, for prometheus.Collector.
+func (m *trafficMetrics) Collect(to chan<- prometheus.Metric) {
+	s := m.book.Stats()
+	for kept, n := range map[string]int{"clients": s.Watched, "history": s.Written} {
+		to <- prometheus.MustNewConstMetric(m.rules, prometheus.GaugeValue, float64(n), kept)
+	}
+	for reason, n := range map[string]int64{"busy": s.Missed, "full": s.Unwatched, "history": s.Unwritten} {
+		to <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(n), reason)
+	}
+}
