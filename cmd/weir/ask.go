@@ -90,6 +90,15 @@ func (a *address) at(path, door string) (*daemonAt, error) {
 	return &daemonAt{u.JoinPath(path).String(), door, client, u.Scheme == "https" && a.show.Certificate.Path == ""}, nil
 }
 
+// host is where the daemon is.
+func (d *daemonAt) host() string {
+	u, err := url.Parse(d.target)
+	if err != nil {
+		return d.target
+	}
+	return u.Host
+}
+
 // ask asks path of the daemon. door is which of its doors answers that.
 func (a *address) ask(path, door string) (checker, error) {
 	d, err := a.at(path, door)

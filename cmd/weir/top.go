@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/offenders"
+)
+
+const (
+	topEvery = 2 * time.Second
+	// topLook is how often the size of the terminal is looked at.
+	topLook = 200 * time.Millisecond
+	// topOnce is how long --once counts to tell how much passes in a second.
+	topOnce = time.Second
+)
+
+// What terminals are told (ECMA-48, and xterm's second screen).
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	homeCursor  = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+// top is what weir top is told.
+type top struct {
+	addr         address
+	domain, rule string
+	clients      int
+	once, asJSON bool
+}
+
+func topCommand() *cobra.Command {
+	var o top
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch what rules pass and deny, and whom",
+		Long: `Watch what the rules of a daemon pass and deny each second, and which clients
+they denied most in the last five to ten minutes. It asks the admin door every
+two seconds, and ends with ^C.
+
+What a rule says alone is counted, as in weir_decisions_total; a shadow rule
+denies nobody. 120 ±7 is 113 to 120 denials: a rule tells 100 clients apart.
+
+Without a terminal, or with --once, it looks for a second, prints once and ends.
+With --json it prints what GET /v1/top answers, one a line.`,
+		Example: `  weir top
+  weir top --once --domain shop --n 20
+  weir top --addr https://weir.example:8082 --ca ca.pem --token-file token
+  weir top --once --json | jq '.rules[0].clients.top'`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	o.addr.flags(f, "the admin door of a daemon (default: http://"+daemon.DefaultAdmin+")")
+	f.StringVar(&o.domain, "domain", "", "rules of this `DOMAIN` only")
+	f.StringVar(&o.rule, "rule", "", "the rule of this `NAME` only")
+	f.IntVar(&o.clients, "n", 5, fmt.Sprintf("how many clients of each rule, up to %d", offenders.Names))
+	f.BoolVar(&o.once, "once", false, "print once and end")
+	f.BoolVar(&o.asJSON, "json", false, "print what the daemon answers, one JSON object a line")
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		if o.clients < 0 || o.clients > offenders.Names {
+			return usagef("--n %d: write how many clients of each rule, from 0 to %d", o.clients, offenders.Names)
+		}
+		if o.addr.url == "" {
+			o.addr.url = "http://" + daemon.DefaultAdmin
+		}
+		d, err := o.addr.at("/v1/top", "the admin door")
+		if err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), d, cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+func (o *top) run(ctx context.Context, d *daemonAt, out io.Writer) error {
+	if o.asJSON {
+		return o.lines(ctx, d, out)
+	}
+	file, ok := out.(*os.File)
+	if !o.once && ok && term.IsTerminal(int(file.Fd())) {
+		return o.watch(ctx, d, out, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
+	}
+	before, _, err := o.ask(ctx, d)
+	if err != nil || !pause(ctx, topOnce) {
+		return err
+	}
+	now, _, err := o.ask(ctx, d)
+	if err != nil {
+		return err
+	}
+	v := topView{daemon: d, before: before, now: now}
+	_, err = io.WriteString(out, v.text())
+	return err
+}
+
+// ask asks the daemon once. line is its answer as it came.
+func (o *top) ask(ctx context.Context, d *daemonAt) (answer *httpapi.Top, line []byte, err error) {
+	q := url.Values{"n": {strconv.Itoa(o.clients)}}
+	if o.domain != "" {
+		q.Set("domain", o.domain)
+	}
+	if o.rule != "" {
+		q.Set("rule", o.rule)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.target+"?"+q.Encode(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if line, err = d.do(r); err != nil {
+		return nil, nil, err
+	}
+	answer = new(httpapi.Top)
+	if err := json.Unmarshal(line, answer); err != nil {
+		return nil, nil, fmt.Errorf("read what the daemon says: %w", err)
+	}
+	return answer, line, nil
+}
+
+// lines prints the answers as they come.
+func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
+	for {
+		_, line, err := o.ask(ctx, d)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		if o.once || !pause(ctx, topEvery) {
+			return nil
+		}
+	}
+}
+
+// watch draws on a terminal until ctx ends. A daemon that is away is asked again.
+func (o *top) watch(ctx context.Context, d *daemonAt, out io.Writer, size func() (int, int, error)) error {
+	v := topView{daemon: d}
+	var err error
+	if v.now, _, err = o.ask(ctx, d); err != nil {
+		return err // before the screen is taken
+	}
+	if _, err := io.WriteString(out, enterScreen); err != nil {
+		return err
+	}
+	defer func() { _, _ = io.WriteString(out, leaveScreen) }() // who is gone needs no screen
+	drawn, asked := v, time.Now()
+	for {
+		if v.width, v.height, err = size(); err != nil {
+			return fmt.Errorf("size of the terminal: %w", err)
+		}
+		if v != drawn {
+			if _, err := io.WriteString(out, v.screen()); err != nil {
+				return err
+			}
+			drawn = v
+		}
+		if !pause(ctx, topLook) {
+			return nil
+		}
+		if time.Since(asked) < topEvery {
+			continue
+		}
+		asked = time.Now()
+		next, _, err := o.ask(ctx, d)
+		if v.away = ""; err != nil {
+			if asking, ok := errors.AsType[*url.Error](err); ok {
+				err = asking.Err // whom was asked stands above, and a line is short
+			}
+			v.away = err.Error()
+			continue
+		}
+		v.before, v.now = v.now, next
+	}
+}
+
+// pause waits; it is false when ctx ended before.
+func pause(ctx context.Context, long time.Duration) bool {
+	t := time.NewTimer(long)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
