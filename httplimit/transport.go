@@ -62,8 +62,8 @@ type TransportOptions struct {
 // drafts up to 10, and the X-RateLimit fields in the dialects of Envoy, GitHub,
 // Twitter, Discord, OpenAI, Anthropic and others. While more than a quarter of a
 // limit remains, requests go at once. The rest is spread over the time until
-// there is more. When nothing remains, all wait for it; then one goes first, and
-// the others when that has passed.
+// there is more. When nothing remains, all wait for it; then one goes first, two
+// when that has passed, and so on.
 //
 // After 429, 503 and GitHub's 403 it waits as long as Retry-After says and never
 // less, or as the limit's reset says, or else by exponential backoff with full

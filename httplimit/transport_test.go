@@ -530,7 +530,7 @@ func TestTransportSlowsDownBeforeItIsDenied(t *testing.T) {
 }
 
 // TestTransportGoesOneByOneAfterAHold: when the time is over that a server asked
-// for, one goes and the others wait for its answer.
+// for, one goes and the others wait for its answer; then two, then four.
 func TestTransportGoesOneByOneAfterAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(func(n int, _ *http.Request) *reply {
@@ -543,14 +543,15 @@ func TestTransportGoesOneByOneAfterAHold(t *testing.T) {
 		tr := transport(t, s, httplimit.TransportOptions{})
 		_, _ = send(t.Context(), tr)
 		var all sync.WaitGroup
-		for range 5 {
+		for range 7 {
 			all.Go(func() { _, _ = send(t.Context(), tr) })
 		}
 		all.Wait()
 		first := s.came[1]
 		within(t, "the first", first, 5300*time.Millisecond, 5800*time.Millisecond)
-		for _, d := range s.came[2:] {
-			within(t, "another", d-first, 300*time.Millisecond, 300*time.Millisecond)
+		const once, twice = 300 * time.Millisecond, 600 * time.Millisecond
+		for i, after := range []time.Duration{once, once, twice, twice, twice, twice} {
+			within(t, "another", s.came[2+i]-first, after, after)
 		}
 	})
 }

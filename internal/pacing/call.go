@@ -198,6 +198,9 @@ func (c *Call) heard(ctx context.Context, now time.Time, r *Reply) bool {
 	defer l.mu.Unlock()
 	l.flying--
 	l.known.learn(now, c.number, r.Quotas, l.flying, l.options.MaxWait)
+	if !r.Denied {
+		l.known.passed(now)
+	}
 	after, told := exhausted(r.Quotas), r.Denied && r.Told
 	if told {
 		after = r.After

@@ -6,6 +6,9 @@ const (
 	// ask is how often a call goes to hear of a server again that let none pass
 	// when it was last heard, or that was told of as many calls as it let pass.
 	ask = time.Second
+	// maxRoom is how many calls on their way at once show, after a hold, that it is
+	// over: then any number goes.
+	maxRoom = 64
 	// freeShare of a limit, and more, is spent without slowing down: 1/4.
 	freeShare = 4
 )
@@ -38,6 +41,7 @@ func (q *Quota) pace() time.Duration {
 type known struct {
 	hold  time.Time // what the server asked for: nothing goes earlier
 	tried bool      // a call has passed since hold, so that it can be told from before
+	room  int       // calls that may be on their way after hold, while no quota is told; 0: any number
 	fresh time.Time // until when left and pace hold
 	left  int64     // calls that may go until the server is heard again
 	pace  time.Duration
@@ -54,7 +58,8 @@ func (k *known) next(now time.Time, flying int) (must, should time.Time) {
 	}
 	fresh := now.Before(k.fresh)
 	// One call alone finds out whether a hold is really over, or there is more.
-	if again := k.sent.Add(ask); flying > 0 && now.Before(again) && (k.probing() || fresh && k.left <= 0) {
+	alone := k.probing() || fresh && k.left <= 0
+	if again := k.sent.Add(ask); now.Before(again) && (flying > 0 && alone || k.crowded(flying)) {
 		return again, again
 	}
 	if fresh && k.pace > 0 {
@@ -66,8 +71,15 @@ func (k *known) next(now time.Time, flying int) (must, should time.Time) {
 // probing is whether there was a hold after which nothing was heard.
 func (k *known) probing() bool { return !k.hold.IsZero() && !k.tried }
 
-// send counts a call that goes, and is its number.
-func (k *known) send(now time.Time) uint64 {
+// crowded is whether, after a hold, as many calls are on their way as may be.
+func (k *known) crowded(flying int) bool { return k.room > 0 && flying >= k.room }
+
+// send counts a call that goes, and is its number. flying is how many others were
+// not answered.
+func (k *known) send(now time.Time, flying int) uint64 {
+	if k.crowded(flying) { // answers take long, which says nothing
+		k.widen(2 * k.room)
+	}
 	k.left--
 	k.sent = now
 	k.calls++
@@ -98,7 +110,7 @@ func (k *known) learn(now time.Time, call uint64, quotas []Quota, flying int, mo
 	case told && now.Before(before) && call <= k.as:
 		k.left = min(left, k.left-int64(flying)) // the server may have decided it before what was learned last
 	case told:
-		k.left, k.as = k.left-int64(flying), k.calls
+		k.left, k.as, k.room = k.left-int64(flying), k.calls, 0
 	case k.left <= 0:
 		k.fresh = time.Time{} // more passes than the server has told
 	}
@@ -107,7 +119,22 @@ func (k *known) learn(now time.Time, call uint64, quotas []Quota, flying int, mo
 // holdUntil keeps all calls back until then.
 func (k *known) holdUntil(t time.Time) {
 	if t.After(k.hold) {
-		k.hold, k.tried = t, false
+		k.hold, k.tried, k.room = t, false, 1
+	}
+}
+
+// passed is for a call that the server let pass. After a hold each makes room for
+// one more on its way, so that twice as many go each time until the server denies
+// again: those that waited would else go all at once.
+func (k *known) passed(now time.Time) {
+	if k.room > 0 && !now.Before(k.hold) {
+		k.widen(k.room + 1)
+	}
+}
+
+func (k *known) widen(room int) {
+	if k.room = room; room > maxRoom {
+		k.room = 0
 	}
 }
 

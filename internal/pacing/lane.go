@@ -62,7 +62,7 @@ func (l *lane) next(c *Call, now time.Time) (step, time.Time) {
 		return pay, now
 	}
 	l.queue.remove(c)
-	c.number = l.known.send(now)
+	c.number = l.known.send(now, l.flying)
 	l.flying++
 	l.wakeFirst(now)
 	return send, now

@@ -155,7 +155,7 @@ func TestKnown(t *testing.T) {
 
 	t.Run("nothing", func(t *testing.T) {
 		var k known
-		k.send(at(0))
+		k.send(at(0), 0)
 		check(t, &k, 0, 100, times{})
 		k.learn(at(0), 1, nil, 99, most)
 		check(t, &k, 0, 100, times{})
@@ -166,20 +166,49 @@ func TestKnown(t *testing.T) {
 		k.holdUntil(at(3 * s))
 		check(t, &k, 0, 0, times{5 * s, 5 * s})
 		check(t, &k, 5*s, 0, times{5 * s, 5 * s})
-		n := k.send(at(5 * s))
+		n := k.send(at(5*s), 0)
 		check(t, &k, 5*s, 1, times{6 * s, 6 * s})
 		check(t, &k, 6*s, 1, times{6 * s, 6 * s}) // the answer takes too long
 		k.learn(at(6*s), n, nil, 0, most)
-		check(t, &k, 6*s, 9, times{6 * s, 6 * s})
+		k.passed(at(6 * s))
+		check(t, &k, 5500*time.Millisecond, 1, times{5500 * time.Millisecond, 5500 * time.Millisecond})
+		check(t, &k, 5500*time.Millisecond, 2, times{6 * s, 6 * s}) // two may be on their way
+		for room := 2; room <= maxRoom; room *= 2 {
+			if k.room != room {
+				t.Errorf("there is room for %d, want %d", k.room, room)
+			}
+			for range room {
+				k.passed(at(6 * s))
+			}
+		}
+		check(t, &k, 5500*time.Millisecond, 1000, times{5500 * time.Millisecond, 5500 * time.Millisecond})
+		k.holdUntil(at(9 * s))
+		k.passed(at(8 * s)) // it was sent before
+		check(t, &k, 9*s, 1, times{9 * s, 9 * s})
+		k.send(at(9*s), 0)
+		for i, room := range []int{2, 4, 8, 16, 32, 64, 0} { // nothing is heard
+			now := time.Duration(10+i) * s
+			k.send(at(now), max(k.room, 1))
+			if k.room != room {
+				t.Errorf("at %v there is room for %d, want %d", now, k.room, room)
+			}
+		}
+	})
+	t.Run("quotas say more than the end of a hold", func(t *testing.T) {
+		var k known
+		k.holdUntil(at(s))
+		n := k.send(at(s), 0)
+		k.learn(at(s), n, []Quota{{Remaining: 50, Limit: 100, Reset: 10 * s}}, 0, most)
+		check(t, &k, s, 40, times{s, s})
 	})
 	t.Run("no more than remain", func(t *testing.T) {
 		var k known
-		n := k.send(at(0))
-		k.send(at(0))
+		n := k.send(at(0), 0)
+		k.send(at(0), 0)
 		k.learn(at(0), n, []Quota{{Remaining: 3, Reset: 10 * s}}, 1, most)
-		k.send(at(0)) // two were left
+		k.send(at(0), 0) // two were left
 		check(t, &k, 0, 2, times{})
-		k.send(at(0))
+		k.send(at(0), 0)
 		check(t, &k, 0, 3, times{s, s}) // none is, until there is an answer
 		check(t, &k, 0, 0, times{})     // there is: one may ask
 		check(t, &k, s, 3, times{s, s})
@@ -188,7 +217,7 @@ func TestKnown(t *testing.T) {
 	t.Run("answers that overtake each other", func(t *testing.T) {
 		var k known
 		for range 3 {
-			k.send(at(0))
+			k.send(at(0), 0)
 		}
 		k.learn(at(s), 3, []Quota{{Remaining: 5, Reset: 10 * s}}, 2, most)
 		k.learn(at(s), 1, []Quota{{Remaining: 7, Reset: 10 * s}}, 1, most)
@@ -206,14 +235,14 @@ func TestKnown(t *testing.T) {
 	})
 	t.Run("a later call that was decided earlier", func(t *testing.T) {
 		var k known
-		k.send(at(0))
-		late := k.send(at(0))
+		k.send(at(0), 0)
+		late := k.send(at(0), 0)
 		k.learn(at(s), 1, []Quota{{Remaining: 4, Reset: 10 * s}}, 1, most)
 		k.learn(at(s), late, []Quota{{Remaining: 5, Reset: 10 * s}}, 0, most)
 		if k.left != 3 {
 			t.Errorf("%d are left, want 3", k.left)
 		}
-		next := k.send(at(s)) // went when all that is known was: it knows better
+		next := k.send(at(s), 0) // went when all that is known was: it knows better
 		k.learn(at(2*s), next, []Quota{{Remaining: 9, Reset: 10 * s}}, 0, most)
 		if k.left != 9 {
 			t.Errorf("%d are left, want 9", k.left)
@@ -221,7 +250,7 @@ func TestKnown(t *testing.T) {
 	})
 	t.Run("paced", func(t *testing.T) {
 		var k known
-		n := k.send(at(0))
+		n := k.send(at(0), 0)
 		k.learn(at(0), n, []Quota{{Remaining: 3, Limit: 100, Reset: 8 * s}, {Remaining: 9, Limit: 10, Reset: 100 * s}}, 0, most)
 		check(t, &k, 0, 0, times{0, 2 * s})
 		check(t, &k, 3*s, 0, times{3 * s, 2 * s})
@@ -229,9 +258,9 @@ func TestKnown(t *testing.T) {
 	})
 	t.Run("more passes than was told", func(t *testing.T) {
 		var k known
-		n := k.send(at(0))
+		n := k.send(at(0), 0)
 		k.learn(at(0), n, []Quota{{Remaining: 0, Reset: 50 * s}}, 0, most)
-		n = k.send(at(0))
+		n = k.send(at(0), 0)
 		check(t, &k, 0, 1, times{s, s})
 		k.learn(at(0), n, nil, 0, most)
 		check(t, &k, 0, 9, times{})
