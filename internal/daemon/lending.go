@@ -30,7 +30,7 @@ func (d *Daemon) lending() *rls.Lending {
 		return nil
 	}
 	rules := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_grpc_store_rules", Help: "Rules that programs have brought which borrow the store, of 4,096 at most.",
+		Name: "weir_grpc_store_rules", Help: "Rules of programs that borrow the store whose counts may be in use, of 4,096 at most.",
 	})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_grpc_store_refused_total", Help: "Calls for the store that were refused: for their token, or for a rule beyond the most.",

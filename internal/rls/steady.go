@@ -27,7 +27,7 @@ type Steady struct {
 	Memory
 
 	mu    sync.RWMutex
-	rules map[string]version // as many as a lender admits
+	rules map[string]version // at most MaxLentRules
 }
 
 // version is the limit of a rule, and when it has changed lately.
@@ -84,6 +84,9 @@ func (s *Steady) inForce(ctx context.Context, a weir.Ask) (*weir.Limit, error) {
 			return is.limit, nil
 		}
 		is.changes = append(is.changes, now)
+	}
+	if is.limit == nil && len(s.rules) >= MaxLentRules {
+		clear(s.rules) // most are asked for no more; the others are soon there again
 	}
 	if s.rules == nil {
 		s.rules = map[string]version{}

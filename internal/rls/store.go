@@ -21,8 +21,12 @@ import (
 // The bounds of what programs that borrow the store may make of it.
 const (
 	// MaxLentRules is how many rules of theirs the store is asked to keep apart, all
-	// programs together, until the daemon ends.
+	// programs together.
 	MaxLentRules = 1 << 12
+	// lentLeast is how long a rule has its place among them that is asked for no more
+	// and whose counts are all as never used; lentSweep is how often is looked.
+	lentLeast = weir.ReceiptLife
+	lentSweep = time.Minute
 	// maxLentNames is how many bytes the names of these rules have in all.
 	maxLentNames = 8 << 20
 	// maxLentLimits is how many limits are remembered that were read; then all are
@@ -45,8 +49,8 @@ type Lending struct {
 	Token func([]byte) bool
 	// Refused is called for each call that is not let in.
 	Refused func()
-	// Rules is called with the number of rules that programs have, when there are
-	// more, and with whether one was refused for being beyond MaxLentRules.
+	// Rules is called with the number of rules that programs have, when it has
+	// changed, and with whether one was refused for being beyond MaxLentRules.
 	Rules func(known int, refused bool)
 }
 
@@ -155,15 +159,19 @@ func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storew
 	if bad != nil {
 		return storewire.Answer{Err: &record.AskError{Err: bad}}
 	}
+	rules := make([]*lentRule, len(asks))
 	for i := range asks {
-		if err := l.admitRule(asks[i].State.Rule); err != nil {
+		var err error
+		if rules[i], err = l.admitRule(asks[i].State.Rule); err != nil {
 			return storewire.Answer{Err: err}
 		}
 		asks[i].State.Rule = lentMark + asks[i].State.Rule
 	}
 	answer := l.decide(ctx, asks)
 	out := answer.Decisions
+	now := weir.InstantOf(time.Now())
 	for i := range out {
+		rules[i].keep(now, out[i].ResetAfter)
 		if r := out[i].Receipt; r != nil {
 			own := *r // the store may remember r
 			own.State.Rule = strings.TrimPrefix(own.State.Rule, lentMark)
@@ -204,7 +212,7 @@ func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewi
 			return &storewire.FaultResponse{Err: &record.AskError{Err: err}}
 		}
 		r := q.Settlements[i].Receipt
-		if err := l.admitRule(r.State.Rule); err != nil {
+		if _, err := l.admitRule(r.State.Rule); err != nil {
 			return &storewire.FaultResponse{Err: err}
 		}
 		r.State.Rule = lentMark + r.State.Rule
@@ -214,7 +222,7 @@ func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewi
 
 func (l *lender) reset(ctx context.Context, q *storewire.ResetRequest) storewire.Written {
 	for i := range q.Keys {
-		if err := l.admitRule(q.Keys[i].Rule); err != nil {
+		if _, err := l.admitRule(q.Keys[i].Rule); err != nil {
 			return &storewire.FaultResponse{Err: err}
 		}
 		q.Keys[i].Rule = lentMark + q.Keys[i].Rule
@@ -236,13 +244,14 @@ func (l *lender) describe(_ context.Context, q *storewire.DescribeRequest) store
 	return r
 }
 
-func (l *lender) admitRule(rule string) error {
-	known, news, ok := l.rules.admit(rule)
-	if news || !ok {
-		l.Rules(known, !ok)
+// admitRule is a rule of a program that has a place, or gets one.
+func (l *lender) admitRule(rule string) (*lentRule, error) {
+	is, known, changed := l.rules.admit(rule, weir.InstantOf(time.Now()))
+	if changed || is == nil {
+		l.Rules(known, is == nil)
 	}
-	if !ok {
-		return errTooManyRules
+	if is == nil {
+		return nil, errTooManyRules
 	}
-	return nil
+	return is, nil
 }

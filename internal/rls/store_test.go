@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -170,5 +172,39 @@ func TestLentRules(t *testing.T) {
 	a.State.Rule = "0"
 	if answer, err := takeOver(t.Context(), conn, a); err != nil || answer.Err != nil || refused.Load() != 2 {
 		t.Errorf("%+v, %v; %d refused", answer, err, refused.Load())
+	}
+}
+
+// TestLentRulesMakePlace: a rule has its place while its counts may say something and
+// a while longer, and no longer.
+func TestLentRulesMakePlace(t *testing.T) {
+	const second = 1_000_000
+	var rules lentRules
+	rules.seed = maphash.MakeSeed()
+	start := weir.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for i := range MaxLentRules {
+		is, known, changed := rules.admit(fmt.Sprint(i), start)
+		if is == nil || known != i+1 || !changed {
+			t.Fatalf("rule %d: %v, %d known, %t", i, is, known, changed)
+		}
+		if i%4 == 0 {
+			is.keep(start, 24*time.Hour)
+			is.keep(start, time.Second) // a later ask, which has less to say
+		}
+	}
+	later := start + weir.Instant(lentLeast/time.Microsecond) - 1
+	if is, known, _ := rules.admit("more", later); is != nil || known != MaxLentRules {
+		t.Errorf("%v, %d known, before any is over", is, known)
+	}
+	if is, _, _ := rules.admit("1", later); is == nil {
+		t.Error("one that is there has no place")
+	}
+	later += 61 * second
+	if is, known, changed := rules.admit("more", later); is == nil || known != MaxLentRules/4+2 || !changed {
+		t.Errorf("%v, %d known, %t: want those of a day, the one asked for again, and this", is, known, changed)
+	}
+	later += weir.Instant((25 * time.Hour) / time.Microsecond)
+	if is, known, changed := rules.admit("more", later); is == nil || known != 1 || !changed || rules.bytes != len("more") {
+		t.Errorf("%v, %d known, %t, %d bytes", is, known, changed, rules.bytes)
 	}
 }
