@@ -314,3 +314,60 @@ func TestRulesOverThere(t *testing.T) {
 		t.Errorf("%d passed, want 3", passed)
 	}
 }
+
+// TestPermits: a permit of a daemon's store is another program's to wait for until it
+// is freed, or until its ttl is over; who holds it for longer renews it.
+func TestPermits(t *testing.T) {
+	for name, args := range stores {
+		t.Run(name, func(t *testing.T) {
+			w := serve(t, append(args(t), "--grpc-store")...)
+			limiter := func(rule, limit string) *weir.Limiter {
+				return weir.NewLimiter(open(t, "grpc://"+w.grpc), rule, weir.MustParseLimit(limit))
+			}
+			one, other := limiter("long", "1 concurrent ttl 1h"), limiter("long", "1 concurrent ttl 1h")
+			held := hold(t, one)
+			left := func() (d time.Duration) {
+				until(t, "a word of the daemon", func() bool {
+					a, err := other.Ask(t.Context(), weir.Request{Key: "k", Cost: 1, Peek: true})
+					if err != nil || a.Degraded == "" && (a.Outcome != weir.Denied || a.ResetAfter <= 0) {
+						t.Fatalf("%+v, %v", a, err)
+					}
+					d = a.ResetAfter
+					return a.Degraded == ""
+				})
+				return d
+			}
+			before := left()
+			time.Sleep(20 * time.Millisecond)
+			if now := left(); now >= before {
+				t.Fatalf("%s are left, and before it were %s", now, before)
+			}
+			until(t, "a permit that is renewed", func() bool { return one.Renew(t.Context(), held) == nil })
+			if now := left(); now <= before-10*time.Millisecond {
+				t.Errorf("renewed, it has %s left, and before it had %s", now, before)
+			}
+			until(t, "a permit that is freed", func() bool { return one.Settle(t.Context(), held, 1) == nil })
+			hold(t, other)
+
+			short := limiter("short", "1 concurrent ttl 1s")
+			killed := hold(t, short)
+			hold(t, limiter("short", "1 concurrent ttl 1s")) // when its time is over
+			if err := short.Renew(t.Context(), killed); !errors.Is(err, weir.ErrExpired) {
+				t.Errorf("another has it, and it was renewed: %v", err)
+			}
+		})
+	}
+}
+
+// hold gets a permit of the daemon's store.
+func hold(t *testing.T, l *weir.Limiter) (held weir.Answer) {
+	t.Helper()
+	until(t, "a permit", func() bool {
+		var err error
+		if held, err = l.Ask(t.Context(), weir.Request{Key: "k", Cost: 1, Receipt: true}); err != nil {
+			t.Fatal(err)
+		}
+		return held.Outcome == weir.Allowed && held.Degraded == ""
+	})
+	return held
+}
