@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/weir-limit/weir/internal/nat64"
 )
 
 // Key says whose count a call is: any bytes. method is the full one, as
@@ -38,7 +40,8 @@ func Method(_ context.Context, method string) (string, error) { return method, n
 const ipv6Bits = 64
 
 // Peer is the address of the connection, of an IPv6 address its /64. An IPv4
-// address that is written as IPv6 is the same as without. It is the key that
+// address that is written as IPv6, also by NAT64 as 64:ff9b::/96, is the same as
+// without. It is the key that
 // httplimit.Peer has, so that both can share counts. Behind a proxy all
 // connections are the proxy's. Clients of a socket without addresses, as a unix
 // socket, are one.
@@ -52,7 +55,7 @@ func Peer(ctx context.Context, _ string) (string, error) {
 		text = host
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		if a = a.Unmap(); a.Is4() {
+		if a = nat64.IPv4(a.Unmap()); a.Is4() {
 			return a.String(), nil
 		}
 		network, err := a.Prefix(ipv6Bits) // without its zone

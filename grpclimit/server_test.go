@@ -351,6 +351,7 @@ func TestQueueHolds(t *testing.T) {
 func TestA1MappedAddresses(t *testing.T) {
 	for want, addresses := range map[string][]string{
 		"1.2.3.4":         {"1.2.3.4:5", "[::ffff:1.2.3.4]:6", "[::ffff:102:304]:7"},
+		"192.0.2.33":      {"[64:ff9b::192.0.2.33]:5"}, // of NAT64
 		"2001:db8::/64":   {"[2001:db8::1.2.3.4]:5", "[2001:db8::ffff:ffff:ffff:ffff]:5"},
 		"2001:db8:1::/64": {"[2001:db8:1::1]:5"},
 		"fe80::/64":       {"[fe80::1%eth0]:5", "[fe80::1%eth1]:5"},

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weir-limit/weir/internal/nat64"
 )
 
 // Source is where the address of a client is found. The zero value is the other
@@ -26,7 +28,9 @@ type Source struct {
 	// Only one of them may be read: a proxy passes on the one that it does not know.
 	Forwarded bool
 	// IPv6 is how many bits of an IPv6 address tell clients apart, 1…128. 0 is 64:
-	// the least that one customer has, who may change the rest at will.
+	// the least that one customer has, who may change the rest at will. IPv4 addresses
+	// that a translator writes as 64:ff9b::/96 are IPv4; behind one with a prefix of
+	// its own all IPv4 clients would be one /64, so take 128 there.
 	IPv6 int
 }
 
@@ -107,12 +111,15 @@ func From(s Source, networks ...netip.Prefix) (func(*http.Request) bool, error) 
 	s.compile()
 	return func(r *http.Request) bool {
 		a := s.client(r)
-		for _, bits := range lengths {
-			if p, err := a.Prefix(bits); err == nil && in[p] {
-				return true
-			}
+		is := func(bits int) bool {
+			p, err := a.Prefix(bits)
+			return err == nil && in[p]
 		}
-		return false
+		if slices.ContainsFunc(lengths, is) {
+			return true
+		}
+		a = nat64.IPv4(a)
+		return slices.ContainsFunc(lengths, is)
 	}, nil
 }
 
@@ -227,6 +234,9 @@ func isPort(text string) bool {
 func network(a netip.Addr, bits int) (string, error) {
 	if !a.IsValid() {
 		return "", ErrNoKey
+	}
+	if !a.Is4() {
+		a = nat64.IPv4(a) // else the whole internet of IPv4 would be one /64
 	}
 	if a.Is4() {
 		return a.String(), nil
