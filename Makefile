@@ -87,7 +87,7 @@ bench-memory: ## Measure what keys and rules cost in memory
 	$(GO) test ./memstore -run '^$$' -bench Memory -benchtime 1x
 
 race-memory: ## Look for races and lost counts in memstore; 5 minutes; needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race -count 40 -timeout 15m ./memstore -run 'Linearizable|NoDeadlock|SaveWhileTaking|HotKey'
+	CGO_ENABLED=1 $(GO) test -race -count 40 -timeout 1h ./memstore -run 'Linearizable|NoDeadlock|SaveWhileTaking|HotKey'
 
 .PHONY: bench-http integrations-check
 bench-http: ## Measure what middleware adds to a request, beside others; 20 s; BENCH=-short takes 3, BENCH=-json prints JSON
