@@ -57,6 +57,7 @@ type Store struct {
 	send   func(to string, message []byte) bool
 	seed   maphash.Seed
 	shards [shards]shard
+	others others
 	calls  calls
 	texts  texts
 	counts counts
@@ -73,8 +74,8 @@ type counts struct {
 }
 
 // New makes a node that starts now. It decides nothing until View has told it who
-// the members are, and for sharing.Life after that: what it lent before it was
-// started again may still be used.
+// the members are, and for a while after that: what it lent before it was started
+// again may still be used.
 func New(o Options) (*Store, error) {
 	if o.Keys == 0 {
 		o.Keys = DefaultKeys
@@ -88,12 +89,13 @@ func New(o Options) (*Store, error) {
 	}
 	s.calls.init()
 	for i := range s.shards {
-		node, err := sharing.NewNode(o.now(), sharing.Settings{Name: o.Name, Incarnation: o.Incarnation, Keys: max(o.Keys/shards, 1)})
+		node, err := sharing.NewNode(sharing.Settings{Name: o.Name, Incarnation: o.Incarnation, Keys: max(o.Keys/shards, 1)})
 		if err != nil {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 		s.shards[i].init(s, node)
 	}
+	s.others.init(s, o.Name, o.Incarnation)
 	s.running.Go(s.run)
 	return s, nil
 }
@@ -115,21 +117,13 @@ func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true} }
 
 // View tells who the members are, in any order, this node among them.
 func (s *Store) View(members []sharing.Member) {
-	for i := range s.shards {
-		s.shards[i].view(members)
-	}
+	s.others.agree(members)
+	s.hurry(0)
 }
 
 // Found tells that no node has shared limits before this one began, so that keys
 // begin as never used. It is to be told before anything is decided.
-func (s *Store) Found() {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		sh.node.Found()
-		sh.mu.Unlock()
-	}
-}
+func (s *Store) Found() { s.others.found() }
 
 // Owner is who keeps the state of a key, as this node sees it; empty before View.
 func (s *Store) Owner(key weir.StateKey) string {
@@ -161,7 +155,7 @@ func (s *Store) run() {
 		case <-timer.C:
 		}
 		s.armed.Store(0) // whoever has something due meanwhile wakes us
-		next := weir.Instant(0)
+		next := s.others.tick()
 		for i := range s.shards {
 			if at := s.shards[i].tick(); at > 0 && (next == 0 || at < next) {
 				next = at

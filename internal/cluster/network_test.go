@@ -56,7 +56,6 @@ func newNetwork(t testing.TB, size int) *network {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Found()
 		n.nodes = append(n.nodes, s)
 		n.done.Go(func() {
 			for {
@@ -75,14 +74,14 @@ func newNetwork(t testing.TB, size int) *network {
 	return n
 }
 
-// view tells all nodes of all.
+// view tells all nodes of all, and that all hear each other.
 func (n *network) view() {
 	var members []sharing.Member
 	for i, name := range n.names {
 		members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
 	}
 	for _, s := range n.nodes {
-		s.View(members)
+		s.show(sharing.Together(s.name, members))
 	}
 }
 

@@ -32,6 +32,14 @@ func (s *Store) Receive(from string, message []byte) {
 
 func (s *Store) hear(from string, b []byte) {
 	for len(b) > 0 {
+		if sharing.IsBeat(b) {
+			beat, rest, err := sharing.ParseBeat(b)
+			if err == nil {
+				s.others.receive(from, &beat)
+			}
+			b = rest
+			continue
+		}
 		m, rest, err := sharing.Parse(b)
 		switch {
 		case errors.Is(err, sharing.ErrUnknown):

@@ -53,7 +53,7 @@ func (sh *shard) take(ctx context.Context, a *weir.Ask, d *weir.Decision) (lent 
 	id := sh.asks
 	sh.request = sharing.Request{
 		ID: id, State: short(a.State), Limit: a.Limit, Cost: a.Cost,
-		Policy: policyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
+		Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
 	}
 	sh.node.Ask(s.now(), &sh.request, &sh.fx)
 	if sh.deliver(id, d) {
@@ -118,11 +118,17 @@ func (sh *shard) post() {
 	sh.fx.Messages = sh.fx.Messages[:0]
 }
 
-func (sh *shard) view(members []sharing.Member) {
+func (sh *shard) show(v *sharing.View) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.node.View(sh.store.now(), members, &sh.fx)
+	sh.node.View(sh.store.now(), v, &sh.fx)
 	sh.deliver(0, nil)
+}
+
+func (sh *shard) moving() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.node.Moving()
 }
 
 func (sh *shard) receive(from string, m *sharing.Message) {
@@ -145,19 +151,4 @@ func (sh *shard) tick() weir.Instant {
 		}
 	}
 	return sh.due
-}
-
-func policyOf(p weir.Partition) sharing.Policy {
-	switch p {
-	case weir.PartitionClosed:
-		return sharing.Closed
-	case weir.PartitionReserve:
-		return sharing.Reserve
-	case weir.PartitionShare:
-		return sharing.Share
-	case weir.PartitionOpen:
-		return sharing.Open
-	case weir.PartitionProportional:
-	}
-	return sharing.Proportional
 }

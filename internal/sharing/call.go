@@ -19,24 +19,24 @@ var ErrNotYet = errors.New("the owner of the key can't decide yet")
 // ErrElsewhere is returned where another node owns a key; Node.Owner tells which.
 var ErrElsewhere = errors.New("another node owns the key")
 
-// Owner is who keeps the state of key, as this node sees it; empty before View.
-func (n *Node) Owner(key weir.StateKey) string { return Owner(key, n.members) }
-
-// Found tells that no node has shared limits before this one began: keys that nobody
-// has asked about are as never used. It is to be told before anything is decided.
-func (n *Node) Found() { n.founded = true }
+// Owner is who is to be asked about key, as this node sees it; empty where there is
+// nobody.
+func (n *Node) Owner(key weir.StateKey) string { return n.view.place(0, key, nil).owner }
 
 // Take decides whole asks of one placement and key, which this node has to own, by
 // the rules of weir.Store. It fails with ErrElsewhere, ErrNotYet, or weir.ErrFull when
 // it can keep no more keys; then it has decided nothing.
 func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	ledgers, records, err := n.open(now, asks)
+	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
 		return err
 	}
-	record.Take(now, asks, records, out)
+	record.Take(at, asks, records, out)
 	for i, g := range ledgers {
 		n.keep(g, &records[i])
+		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
+			g.tax(now, out[i].Cost)
+		}
 	}
 	return nil
 }
@@ -44,13 +44,13 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) erro
 // Look is the states of asks of one placement and key, which this node has to own,
 // with what is outstanding. It fails as Take.
 func (n *Node) Look(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
-	_, records, err := n.open(now, asks)
+	_, records, at, err := n.records(now, asks)
 	if err != nil {
 		return nil, err
 	}
 	states := make([]weir.State, len(asks))
 	for i := range asks {
-		states[i] = records[i].View(asks[i].Limit, now)
+		states[i] = records[i].View(asks[i].Limit, at)
 	}
 	return states, nil
 }
@@ -64,11 +64,11 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 		r := settlements[i].Receipt
 		asks[i] = weir.Ask{State: r.State, Limit: r.Limit}
 	}
-	ledgers, records, err := n.open(now, asks)
+	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
 		return err
 	}
-	err = record.Settle(now, settlements, records)
+	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
 		n.keep(g, &records[i])
 	}
@@ -78,59 +78,66 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 // Reset forgets what was used of a key, which this node has to own. What is
 // outstanding stays so. It fails as Take.
 func (n *Node) Reset(now weir.Instant, key weir.StateKey) error {
-	if err := n.owns(now, key); err != nil {
-		return err
-	}
-	g, ok := n.ledgers.get(key)
-	if !ok {
-		n.since = max(n.since, now+1)
+	if g, ok := n.ledgers.get(key); ok {
+		n.see(now, key, g, g.policy)
+		if g.may.part == 0 {
+			return n.refusal(key)
+		}
+		r := g.record(now)
+		r.Reset(g.at(now))
+		n.keep(g, &r)
 		return nil
 	}
-	r := g.record()
-	r.Reset(now)
-	n.keep(g, &r)
-	return nil
-}
-
-// owns is nil if this node may decide about a key.
-func (n *Node) owns(now weir.Instant, key weir.StateKey) error {
-	switch {
-	case n.Owner(key) != n.settings.Name:
+	if n.Owner(key) != n.settings.Name {
 		return ErrElsewhere
-	case now < n.began:
-		return ErrNotYet
 	}
+	n.since = max(n.since, now+1)
 	return nil
 }
 
-// open finds the ledgers that asks are about, and what each is to be decided by.
-func (n *Node) open(now weir.Instant, asks []weir.Ask) ([]*ledger, []record.Record, error) {
-	if len(asks) == 0 {
-		return nil, nil, nil
+// refusal is why this node decides nothing about a key now.
+func (n *Node) refusal(key weir.StateKey) error {
+	if n.Owner(key) != n.settings.Name {
+		return ErrElsewhere
 	}
-	if err := n.owns(now, asks[0].State); err != nil {
-		return nil, nil, err
-	}
-	ledgers, records := make([]*ledger, len(asks)), make([]record.Record, len(asks))
-	for i := range asks {
-		g, ok := n.ledgers.get(asks[i].State)
-		if !ok {
-			if !n.ledgers.room(now) {
-				return nil, nil, weir.ErrFull
-			}
-			g = n.newLedger(asks[i].Limit)
-			n.ledgers.add(asks[i].State, g)
-		}
-		g.expire(now)
-		g.view = n.view
-		ledgers[i], records[i] = g, g.record()
-	}
-	return ledgers, records, nil
+	return ErrNotYet
 }
 
-// record is what a ledger keeps, as stores keep it.
-func (g *ledger) record() record.Record {
-	return record.Record{Limit: g.limit, State: g.state, Since: g.since, Aside: g.outstanding()}
+// records are the ledgers that asks are about, what each is to be decided by, and the
+// time by their clock.
+func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, records []record.Record, at weir.Instant, err error) {
+	at = now
+	for i := range asks {
+		a := &asks[i]
+		policy := PolicyOf(a.Partition)
+		g, ok := n.ledgers.get(a.State)
+		if ok {
+			n.see(now, a.State, g, policy)
+		} else if g = n.open(now, a.State, a.Limit, policy); g != nil {
+			n.see(now, a.State, g, policy)
+		}
+		switch {
+		case g == nil && !n.ledgers.room(now):
+			return nil, nil, 0, weir.ErrFull
+		case g == nil || g.may.part == 0:
+			return nil, nil, 0, n.refusal(a.State)
+		}
+		ledgers, records = append(ledgers, g), append(records, g.record(now))
+		if i == 0 || g.at(now) < at {
+			at = g.at(now)
+		}
+	}
+	return ledgers, records, at, nil
+}
+
+// record is what a ledger keeps, as stores keep it. What others have the votes for is
+// aside.
+func (g *ledger) record(now weir.Instant) record.Record {
+	aside := g.outstanding()
+	if !g.may.whole() {
+		aside = max(aside, g.free(now)-max(g.room(now), 0))
+	}
+	return record.Record{Limit: g.limit, State: g.state, Since: g.since, Aside: aside}
 }
 
 func (n *Node) keep(g *ledger, r *record.Record) {

@@ -17,10 +17,9 @@ type holder struct {
 
 	incarnation uint64  // of this node
 	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
-	owner       string
-	view        uint64 // in which it is the owner
+	place       place
 
-	epoch          uint64
+	epoch          uint64 // of who gave the lease
 	lease          uint64
 	granted, spent int64 // since the lease began
 	expires        weir.Instant
@@ -36,7 +35,8 @@ type holder struct {
 
 	demand  meter
 	used    weir.Instant // last
-	sticky  bool         // the last request was
+	sticky  bool         // the last request was, and had
+	policy  Policy       // this one
 	waiting []waiting
 	due     weir.Instant // when tick has something to do; 0: never
 	timed   weir.Instant // when the earliest timer for it is; 0: there is none
@@ -65,21 +65,19 @@ func (h *holder) become(l *weir.Limit) {
 	h.tight = h.all <= h.pace
 }
 
-// follow asks that owner from now on. A lease of another one is left to its owner,
-// which burns it.
-func (h *holder) follow(owner string, view uint64) {
-	if h.owner != owner {
-		h.lease, h.granted, h.spent = 0, 0, 0
-		h.asking, h.epoch, h.denied = false, 0, 0
-		h.owner = owner
+// follow asks the owner that p tells from now on. It keeps a lease of the one before,
+// who holds it for as long.
+func (h *holder) follow(p place) {
+	if h.place.owner != p.owner {
+		h.asking, h.denied = false, 0
 	}
-	h.view = view
+	h.place = p
 }
 
 // take decides about a request, or lets it wait for the owner.
 func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
 	h.demand.count(now, r.Cost)
-	h.used, h.sticky = now, r.Sticky
+	h.used, h.sticky, h.policy = now, r.Sticky, r.Policy
 	switch left := h.left(now); {
 	case r.Cost > h.all:
 		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
@@ -88,6 +86,8 @@ func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
 		if (left-r.Cost)*4 < h.demand.events(now) && h.leases(now) {
 			h.ask(now, fx)
 		}
+	case !h.hears():
+		h.alone(r, fx)
 	case now < h.denied:
 		h.refuse(now, r.ID, r.Cost, (h.denied - now).Duration(), fx)
 	case len(h.waiting) >= MaxWaiting:
@@ -96,6 +96,23 @@ func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
 		h.waiting = append(h.waiting, waiting{r.ID, r.Cost, now})
 		h.ask(now, fx)
 	}
+}
+
+// hears is whether there is somebody to ask, as the policy wants.
+func (h *holder) hears() bool {
+	if h.policy == Closed || h.policy == Open {
+		return h.place.owner != "" && h.place.owner == h.place.first
+	}
+	return h.place.owner != ""
+}
+
+// alone answers a request where nobody can be asked.
+func (h *holder) alone(r *Request, fx *Effects) {
+	if h.policy == Open {
+		fx.answer(r.ID, weir.Decision{Outcome: weir.Allowed, Cost: r.Cost, Degraded: weir.FallbackOpen})
+		return
+	}
+	fx.answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: Silence, Degraded: weir.FallbackClosed})
 }
 
 func (h *holder) allow(now weir.Instant, id uint64, cost int64, fx *Effects) {
@@ -124,7 +141,7 @@ func (h *holder) leases(now weir.Instant) bool {
 
 // ask asks the owner, if it is not asked already and would not deny.
 func (h *holder) ask(now weir.Instant, fx *Effects) {
-	if h.asking || now < h.denied {
+	if h.asking || now < h.denied || !h.hears() {
 		return
 	}
 	least, want := int64(1), int64(0)
@@ -141,7 +158,7 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	*h.asks++
 	h.asked = *h.asks
 	h.pending = h.message(Ask, now)
-	h.pending.ID, h.pending.Limit = h.asked, h.limit.String()
+	h.pending.ID, h.pending.Limit, h.pending.Policy = h.asked, h.limit.String(), h.policy
 	h.pending.Least, h.pending.Want, h.pending.Demand = least, min(max(want, least), weir.MaxCount), demand
 	h.asking, h.first = true, now
 	h.send(now, fx)
@@ -150,7 +167,7 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 func (h *holder) send(now weir.Instant, fx *Effects) {
 	h.again = now + micros(Retry)
 	h.due = h.again
-	fx.send(h.owner, h.pending)
+	fx.send(h.place.owner, h.pending)
 }
 
 // message is a message that reports. A lease whose time is over is closed by it.
@@ -163,10 +180,10 @@ func (h *holder) message(kind Kind, now weir.Instant) Message {
 	return m
 }
 
-// receive hears the owner's answer. One of an owner before the last heard of, or to
-// another ask than the one under way, is of no use.
+// receive hears the owner's answer. One to another ask than the one under way is of no
+// use.
 func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
-	if !h.asking || m.ID != h.asked || m.Epoch < h.epoch {
+	if !h.asking || m.ID != h.asked {
 		return
 	}
 	h.asking = false
@@ -187,7 +204,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	}
 	h.waiting = h.waiting[:0]
 	if h.tight && h.left(now) == 0 && h.lease != 0 {
-		fx.send(h.owner, h.message(Release, now))
+		fx.send(h.place.owner, h.message(Release, now))
 	}
 }
 
@@ -210,12 +227,17 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 	case h.asking:
 		h.forget(now, fx)
 		h.send(now, fx)
+	case len(h.waiting) > 0: // for an owner that is not asked any more
+		h.denied = now
+		if h.ask(now, fx); !h.asking {
+			h.deny(now, 0, fx)
+		}
 	case now < h.used+micros(Idle):
 		h.due = h.used + micros(Idle)
 	default:
 		h.due = 0
-		if h.lease != 0 {
-			fx.send(h.owner, h.message(Release, now))
+		if h.lease != 0 && h.place.owner != "" {
+			fx.send(h.place.owner, h.message(Release, now))
 		}
 	}
 }

@@ -18,9 +18,19 @@ type ledger struct {
 	limit    *weir.Limit
 	since    weir.Instant // when it was changed for another version, 0: never
 	state    weir.State
-	accounts []account // of the nodes that ask
+	ahead    weir.Instant // the clock of the owner that began it is so much ahead
+	accounts []account    // of the nodes that ask
 	turn     weir.Instant
-	view     uint64 // the last in which this node was seen to be the owner
+	policy   Policy
+	place    place
+	owns     weir.Instant // from then on its node may be the first of all members, 0: it is not
+	first    bool         // it is
+	may      entitlement  // now
+	has      entitlement  // that nobody else can use
+	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
+	gave     gift         // what it had then
+	released []release
+	credit   int64 // of the last tax, in parts of an event, may.of each
 }
 
 // account is the lease of one node, as the owner sees it.
@@ -45,6 +55,75 @@ func newLedger(l *weir.Limit, began weir.Instant) *ledger {
 	return g
 }
 
+// gift is what an owner was entitled to, and whether it was the first of all members.
+type gift struct {
+	entitlement
+	first bool
+}
+
+// lose remembers what the owner had before it loses votes.
+func (g *ledger) lose(now weir.Instant, v *View) {
+	if g.lost > 0 && now < g.lost+settle(v.count) {
+		return
+	}
+	valid := int64(0)
+	for _, by := range g.place.voters {
+		if i := v.find(by.name); i >= 0 && now < v.members[i].until {
+			valid++
+		}
+	}
+	g.lost, g.gave = now, gift{entitled(g.policy, valid, max(g.place.count, 1), g.first), g.first}
+}
+
+// stand tells what its node is to the key now, which had some of the limit that nobody
+// else could use. What is left does not grow with the entitlement: who had the votes
+// before has used it. The fraction of an event that a bucket has beside is charged, too.
+func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
+	if !p.owns {
+		g.owns = 0
+	} else if g.owns == 0 {
+		g.owns = v.owning
+	}
+	g.place, g.first = p, p.owns && now >= g.owns
+	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
+	if left := g.free(now) - g.outstanding(); g.has.of > 0 && had.less(has) {
+		g.charge(now, left+1-part(left, had.part*has.of, had.of*has.part))
+	}
+	g.has = has
+}
+
+// at is the time by the clock that the state goes by.
+func (g *ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
+
+// room is how many events it may grant now: for each, the part of others is charged too.
+func (g *ledger) room(now weir.Instant) int64 {
+	out := g.outstanding()
+	left := g.free(now) - out
+	if g.may.whole() {
+		return left
+	}
+	all, _ := g.limit.Standing(nil, now)
+	return min((left*g.may.part+g.credit)/g.may.of, all*g.may.part/g.may.of-out)
+}
+
+// needs is how many events have to be left for a grant of so many.
+func (g *ledger) needs(events int64) int64 {
+	if g.may.part == 0 {
+		return weir.MaxCount
+	}
+	return min((events*g.may.of-g.credit+g.may.part-1)/g.may.part, weir.MaxCount)
+}
+
+// tax charges, with a grant, the part of the limit that others have the votes for.
+func (g *ledger) tax(now weir.Instant, granted int64) {
+	if g.may.whole() || granted == 0 {
+		return
+	}
+	needs := g.needs(granted)
+	g.credit += needs*g.may.part - granted*g.may.of
+	g.charge(now, needs-granted)
+}
+
 // contested is for how long a ledger that has changed its limit is not changed to one
 // that can't hold what was used. Nodes with two versions of a rule may ask by turns:
 // what is forgotten at each turn would pass again.
@@ -55,8 +134,8 @@ func (g *ledger) become(now weir.Instant, l *weir.Limit) {
 	if g.limit.String() == l.String() {
 		return
 	}
-	state := l.Adopt(slices.Clone(g.state), g.limit, now)
-	if g.since > 0 && now < g.since+contested && l.Used(state, now) < g.limit.Used(g.state, now) {
+	state := l.Adopt(slices.Clone(g.state), g.limit, g.at(now))
+	if g.since > 0 && now < g.since+contested && l.Used(state, g.at(now)) < g.limit.Used(g.state, g.at(now)) {
 		return
 	}
 	g.limit, g.state, g.since = l, state, now
@@ -89,9 +168,9 @@ func (g *ledger) charge(now weir.Instant, events int64) {
 		return
 	}
 	asks := [1]weir.Ask{{Limit: g.limit, Cost: events, After: true}}
-	out := [1]weir.Decision{g.limit.Decide(g.state, now, &asks[0])}
+	out := [1]weir.Decision{g.limit.Decide(g.state, g.at(now), &asks[0])}
 	weir.Resolve(asks[:], out[:])
-	g.state = g.limit.Commit(g.state, now, &asks[0], &out[0])
+	g.state = g.limit.Commit(g.state, g.at(now), &asks[0], &out[0])
 }
 
 // outstanding is how many events nodes may still let pass, or have and not said so.
@@ -160,33 +239,41 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	}
 	a.asked, a.demand = now, max(m.Demand, 1)
 	granted, wait := g.grant(now, a, m.Least, m.Want)
+	g.tax(now, granted)
 	if a.lease == 0 && granted > 0 {
 		a.lease = next
 	}
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
-	free, fresh := g.limit.Standing(g.state, now)
+	_, fresh := g.limit.Standing(g.state, g.at(now))
 	a.answered = Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
 		Lease: a.lease, Granted: a.granted, Life: Life, Wait: wait,
-		Free: max(free-g.outstanding(), 0), Fresh: fresh,
+		Free: max(g.room(now), 0), Fresh: fresh,
 	}
 	return a.answered, true
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.
 func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, time.Duration) {
-	outstanding, all := g.outstanding(), g.demand(now)
-	try := weir.Ask{Limit: g.limit, Cost: outstanding + want, AtLeast: outstanding + least, Peek: true}
-	d := g.limit.Decide(g.state, now, &try)
-	if d.Outcome != weir.Allowed {
+	if g.may.part == 0 {
+		return 0, Pulse // another has the votes, or nobody yet
+	}
+	outstanding, room, all := g.outstanding(), g.room(now), g.demand(now)
+	try := weir.Ask{Limit: g.limit, Cost: outstanding + min(want, max(room, least)), AtLeast: outstanding + least, Peek: true}
+	if room < least {
+		try.AtLeast = 0
+		try.Cost = outstanding + g.needs(least)
+	}
+	d := g.limit.Decide(g.state, g.at(now), &try)
+	if d.Outcome != weir.Allowed || room < least {
 		return 0, g.next(now, a, all, &d)
 	}
 	free := d.Cost - outstanding
-	if free >= want && (all <= a.demand || all <= g.free(now)-outstanding) {
+	if free >= want && (all <= a.demand || all <= room) {
 		return want, 0
 	}
-	share := part(g.free(now)-outstanding+g.pace(), a.demand, all)
+	share := part(room+g.pace(), a.demand, all)
 	granted := min(free, max(least, share))
 	if granted >= want {
 		return granted, 0
@@ -202,7 +289,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 // all would come for the same one.
 func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
 	free := now + micros(min(d.RetryAfter, MaxDeny))
-	if d.Outcome == weir.Impossible { // as long as others hold so much
+	if d.Outcome != weir.Denied { // as long as others hold so much
 		span, _, _ := g.limit.Span(1)
 		free = now + min(weir.Instant(span)+1, horizon/4)
 	}
@@ -224,7 +311,7 @@ func (g *ledger) demand(now weir.Instant) int64 {
 }
 
 func (g *ledger) free(now weir.Instant) int64 {
-	free, _ := g.limit.Standing(g.state, now)
+	free, _ := g.limit.Standing(g.state, g.at(now))
 	return free
 }
 
@@ -233,7 +320,7 @@ func (g *ledger) pace() int64 { return pace(g.limit) }
 // idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *ledger) idle(now weir.Instant) bool {
 	g.expire(now)
-	return g.outstanding() == 0 && g.limit.Fresh(g.state, now)
+	return g.outstanding() == 0 && g.limit.Fresh(g.state, g.at(now))
 }
 
 // pace is how many events pass in a Horizon, at least 1.

@@ -6,39 +6,75 @@ import (
 	"github.com/weir-limit/weir"
 )
 
+// process is a node and what it knows of the others.
+type process struct {
+	*Node
+	peers *Peers
+}
+
+func newProcess(t *testing.T, now weir.Instant, name string, incarnation uint64) *process {
+	t.Helper()
+	n, err := NewNode(Settings{Name: name, Incarnation: incarnation, Keys: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{n, NewPeers(now, name, incarnation)}
+}
+
 // pair is an owner of a key, and a node that asks it. The test is the network.
 type pair struct {
 	t             *testing.T
+	now           weir.Instant
 	key           weir.StateKey
 	limit         *weir.Limit
-	owner, holder *Node
+	owner, holder *process
 }
 
 const (
 	ownerName  = "owner"
 	holderName = "holder"
 
+	begin  = weir.Instant(1_000_000)
 	second = weir.Instant(1_000_000)
 	life   = weir.Instant(Life / 1000)
 	margin = weir.Instant(Margin / 1000)
 )
 
 func newPair(t *testing.T, limit string) *pair {
-	p := &pair{t: t, key: weir.StateKey{Rule: "api", Key: "k"}, limit: weir.MustParseLimit(limit)}
+	p := &pair{t: t, now: begin, key: weir.StateKey{Rule: "api", Key: "k"}, limit: weir.MustParseLimit(limit)}
 	for Owner(p.key, []string{ownerName, holderName}) != ownerName {
 		p.key.Key += "k"
 	}
-	p.owner, p.holder = p.node(0, ownerName, 1), p.node(0, holderName, 1)
+	p.owner, p.holder = newProcess(t, begin, ownerName, 1), newProcess(t, begin, holderName, 1)
+	p.until(begin)
 	return p
 }
 
-func (p *pair) node(now weir.Instant, name string, incarnation uint64) *Node {
-	n, err := NewNode(now, Settings{Name: name, Incarnation: incarnation, Keys: 1})
-	if err != nil {
-		p.t.Fatal(err)
+// until lets the processes hear each other until then.
+func (p *pair) until(then weir.Instant) {
+	for ; p.now <= then; p.now += micros(Pulse) / 5 {
+		p.pulse(p.now)
 	}
-	n.View(now, named(ownerName, holderName), nil)
-	return n
+	p.now = then
+	p.pulse(then)
+}
+
+func (p *pair) pulse(now weir.Instant) {
+	for _, from := range []*process{p.owner, p.holder} {
+		var fx Effects
+		from.peers.Agree(now, named(ownerName, holderName), &fx)
+		from.peers.Tick(now, from.Moving(), &fx)
+		for _, b := range fx.Beats {
+			to := p.owner
+			if b.Peer == holderName {
+				to = p.holder
+			}
+			to.peers.Receive(now, from.settings.Name, &b.Beat, &fx)
+		}
+	}
+	for _, n := range []*process{p.owner, p.holder} {
+		n.View(now, n.peers.View(), nil)
+	}
 }
 
 // request is a request for one event.
@@ -47,33 +83,40 @@ func (p *pair) request(id int) *Request {
 }
 
 // ask makes requests of one event, and is the ask that the last of them sends.
-func (p *pair) ask(now weir.Instant, requests int) Message {
+func (p *pair) ask(requests int) Message {
 	p.t.Helper()
 	var fx Effects
 	for i := range requests {
-		p.holder.Ask(now, p.request(i), &fx)
+		p.holder.Ask(p.now, p.request(i), &fx)
 	}
 	if len(fx.Messages) == 0 {
-		p.t.Fatalf("%d requests at %d: no ask; answers %v", requests, now, fx.Answers)
+		p.t.Fatalf("%d requests at %d: no ask; answers %v", requests, p.now, fx.Answers)
 	}
 	return fx.Messages[len(fx.Messages)-1].Message
 }
 
 // serve is the owner's answer to an ask, or nil.
-func (p *pair) serve(now weir.Instant, ask Message) *Message {
+func (p *pair) serve(ask Message) *Message {
 	var fx Effects
-	p.owner.Receive(now, holderName, &ask, &fx)
+	p.owner.Receive(p.now, holderName, &ask, &fx)
 	if len(fx.Messages) == 0 {
 		return nil
 	}
 	return &fx.Messages[0].Message
 }
 
+// hear gives the holder an answer of the owner, and is what that answers.
+func (p *pair) hear(m *Message) []Answer {
+	var fx Effects
+	p.holder.Receive(p.now, ownerName, m, &fx)
+	return fx.Answers
+}
+
 // passes is how many of so many requests pass at once.
-func (p *pair) passes(now weir.Instant, requests int) int {
+func (p *pair) passes(requests int) int {
 	var fx Effects
 	for i := range requests {
-		p.holder.Ask(now, p.request(i), &fx)
+		p.holder.Ask(p.now, p.request(i), &fx)
 	}
 	n := 0
 	for _, a := range fx.Answers {
@@ -89,44 +132,55 @@ func (p *pair) wants(incarnation, id uint64) Message {
 	return Message{Kind: Ask, State: p.key, Limit: p.limit.String(), Incarnation: incarnation, ID: id, Least: 1, Want: 1}
 }
 
+// free is how much the owner has left.
+func (p *pair) ledger() *ledger { return p.owner.ledgers.rows[0].of }
+
+// TestLearning holds processes that start to grant nothing as long as somebody may count
+// on what earlier ones have promised, and to take all for used then.
 func TestLearning(t *testing.T) {
 	p := newPair(t, "100/s")
-	if a := p.serve(life+margin-1, p.wants(1, 1)); a != nil {
-		t.Errorf("an owner that may not know of a lease answers %+v", a)
+	p.until(begin + settle(2) - 1)
+	if a := p.serve(p.wants(1, 1)); a == nil || a.Granted > 0 {
+		t.Errorf("an owner that may not know of a lease answers %+v; want no events", a)
 	}
-	if a := p.serve(life+margin, p.wants(1, 2)); a == nil || a.Granted > 0 {
+	p.until(begin + settle(2) + micros(Pulse)/5)
+	if a := p.serve(p.wants(1, 2)); a == nil || a.Granted > 0 {
 		t.Errorf("an owner that knows nothing of its limit's use answers %+v; want no events", a)
 	}
-	if a := p.serve(life+margin+10_000, p.wants(1, 3)); a == nil || a.Granted != 1 {
-		t.Errorf("after 10 ms at 100/s an owner answers %+v; want 1 event", a)
+	p.until(begin + settle(2) + 3*micros(Pulse))
+	if a := p.serve(p.wants(1, 3)); a == nil || a.Granted != 1 {
+		t.Errorf("some beats later an owner answers %+v; want 1 event", a)
 	}
 }
 
 // TestLife holds a lease to begin when its ask is sent, at the holder, and to end
 // when all clocks have seen its end, at the owner.
 func TestLife(t *testing.T) {
-	const asked, late = weir.Instant(10_000_000), weir.Instant(60_000)
+	const asked, late = 10 * second, weir.Instant(60_000)
 	lease := func() *pair {
 		p := newPair(t, "100/s")
-		p.serve(asked-2*second, p.ask(asked-2*second, 1)) // from when on its limit fills
-		p.holder = p.node(asked-second, holderName, 2)
-		var fx Effects
-		p.holder.Receive(asked-20_000, ownerName, p.serve(asked-20_000, p.ask(asked-20_000, 20)), &fx)
-		answer := p.serve(asked, p.ask(asked, 1))
+		p.until(asked - 20_000)
+		p.hear(p.serve(p.ask(20)))
+		p.until(asked)
+		answer := p.serve(p.ask(1))
 		if answer == nil || answer.Granted < 10 {
 			t.Fatalf("granted %+v", answer)
 		}
-		p.holder.Receive(asked+late, ownerName, answer, &fx)
+		p.until(asked + late)
+		p.hear(answer)
 		return p
 	}
-	if n := lease().passes(asked+life-1, 5); n != 5 {
+	p := lease()
+	p.now = asked + life - 1
+	if n := p.passes(5); n != 5 {
 		t.Errorf("%d of 5 pass at the end of a lease", n)
 	}
-	if n := lease().passes(asked+life, 5); n != 0 {
+	p = lease()
+	p.now = asked + life
+	if n := p.passes(5); n != 0 {
 		t.Errorf("%d pass after the end of a lease", n)
 	}
-	p := lease()
-	g := p.owner.ledgers.rows[0].of
+	g := lease().ledger()
 	g.expire(asked + life + margin - 1)
 	if g.outstanding() == 0 {
 		t.Error("an owner gave up a lease that its holder may still use")
@@ -139,50 +193,44 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestStale holds a node to pass over what comes from before: answers of an earlier
-// owner, and asks of an earlier holder.
+// TestStale holds a node to pass over what comes from before: answers that came before,
+// and asks of an earlier holder.
 func TestStale(t *testing.T) {
-	const now = weir.Instant(10_000_000)
 	p := newPair(t, "100/s")
-	ask := p.ask(now, 1)
-	answer := p.serve(now, ask)
-	p.holder.holder(now, p.request(0)).epoch = 2 // heard of since
-	var fx Effects
-	if p.holder.Receive(now, ownerName, answer, &fx); len(fx.Answers) > 0 {
-		t.Errorf("the answer of an owner that is gone was taken: %v", fx.Answers)
+	p.until(10 * second)
+	answer := p.serve(p.ask(1))
+	other := *answer
+	other.ID++
+	if answers := p.hear(&other); len(answers) > 0 {
+		t.Errorf("the answer to another ask was taken: %v", answers)
 	}
-	answer.Epoch = 3
-	if p.holder.Receive(now, ownerName, answer, &fx); len(fx.Answers) != 1 {
-		t.Errorf("the answer of a new owner was not taken: %v", fx.Answers)
+	if answers := p.hear(answer); len(answers) != 1 {
+		t.Errorf("the answer was not taken: %v", answers)
 	}
-	if p.holder.Receive(now, ownerName, answer, &fx); p.holder.holder(now, p.request(0)).left(now) != 0 {
+	if p.hear(answer); p.holder.holder(p.now, p.request(0)).left(p.now) != 0 {
 		t.Error("an answer that came twice was taken twice")
 	}
-	if a := p.serve(now, p.wants(2, 2)); a == nil {
+	if a := p.serve(p.wants(2, 2)); a == nil {
 		t.Fatal("no answer to a new process")
 	}
-	if a := p.serve(now, p.wants(1, 9)); a != nil {
+	if a := p.serve(p.wants(1, 9)); a != nil {
 		t.Errorf("the ask of a process that is gone is answered: %+v", a)
 	}
 }
 
 // TestDecision holds answers to tell what the owner said last of the limit.
 func TestDecision(t *testing.T) {
-	const now = 10 * second
 	p := newPair(t, "10/s")
-	p.serve(now-2*second, p.wants(1, 1)) // from when on its limit fills
-	p.owner.Receive(now-second, holderName, &Message{Kind: Release, State: p.key, Incarnation: 1}, nil)
-	var fx Effects
-	p.holder.asks = 1
-	p.holder.Receive(now, ownerName, p.serve(now, p.ask(now, 1)), &fx)
+	p.until(10 * second)
+	answers := p.hear(p.serve(p.ask(1)))
 	want := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1, Remaining: 9}
-	if len(fx.Answers) != 1 || fx.Answers[0].Decision != want {
-		t.Errorf("the first of ten: %+v, want %+v", fx.Answers, want)
+	if len(answers) != 1 || answers[0].Decision != want {
+		t.Errorf("the first of ten: %+v, want %+v", answers, want)
 	}
-	fx = Effects{}
+	var fx Effects
 	r := p.request(2)
 	r.Cost = 11
-	p.holder.Ask(now, r, &fx)
+	p.holder.Ask(p.now, r, &fx)
 	if want := (weir.Decision{Outcome: weir.Impossible, Cost: 11, Remaining: 9}); fx.Answers[0].Decision != want {
 		t.Errorf("eleven of ten at once: %+v, want %+v", fx.Answers[0].Decision, want)
 	}

@@ -16,6 +16,10 @@ const (
 	Ask     Kind = 1 + iota // a holder wants events, and reports
 	Grant                   // an owner's answer, also when it grants none
 	Release                 // a holder reports, and gives back what is left
+	Handoff                 // an owner hands its ledger over
+	Taken                   // the next owner has it
+
+	beat Kind = 32 // of a Beat
 )
 
 // Message is what one node tells another about one key. Numbers are not negative.
@@ -32,21 +36,27 @@ type Message struct {
 	ID uint64
 	// Lease is its number, 0 for none. An owner uses none twice.
 	Lease uint64
-	// Limit is the limit's text, in asks: their owner may not have the rule.
+	// Limit is the limit's text, in asks and handoffs: their owner may not have the rule.
 	Limit string
 
 	Spent  int64 // Ask, Release: events passed under the lease since it began
 	Closed bool  // Ask, Release: the rest of the lease will not be used
 
-	Least  int64 // Ask: fewer events are of no use
-	Want   int64 // Ask: more are of no use now
-	Demand int64 // Ask: events wanted in a Horizon
+	Least  int64  // Ask: fewer events are of no use
+	Want   int64  // Ask: more are of no use now
+	Demand int64  // Ask: events wanted in a Horizon
+	Policy Policy // Ask: what holds while part of the members is not heard
 
 	Granted int64         // Grant: events set aside under the lease since it began
 	Life    time.Duration // Grant: how long, from when the ask was first sent
 	Wait    time.Duration // Grant: asking sooner is of no use
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
+
+	Words string       // Handoff: the state, each word in eight bytes, the lowest first
+	At    weir.Instant // Handoff: the moment of it, by the clock that its windows go by
+	Part  int64        // Handoff: how much of the limit its owner was entitled to: Part/Of
+	Of    int64
 }
 
 // Envelope is a message and who it is for, or from.
@@ -57,14 +67,23 @@ type Envelope struct {
 
 // sound is whether a node could have sent m.
 func (m *Message) sound() bool {
+	if max(len(m.State.Rule), len(m.State.Key)) > MaxText {
+		return false
+	}
 	switch m.Kind {
 	case Ask:
-		return m.ID > 0 && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount)
+		return m.ID > 0 && len(m.Limit) <= MaxText && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount) && m.Policy < policies
 	case Grant:
 		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) &&
 			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0
 	case Release:
 		return m.Spent >= 0
+	case Handoff:
+		return m.ID > 0 && within(m.Spent, 0, weir.MaxCount) && within(int64(m.Life), 0, int64(MaxLife)) && m.Wait >= 0 && m.Policy < policies &&
+			m.At >= 0 && within(m.Of, 1, reserved*MaxMembers) && within(m.Part, 0, m.Of) && len(m.Words)%8 == 0
+	case Taken:
+		return true
+	case beat:
 	}
 	return false
 }
@@ -77,8 +96,9 @@ const version = 1
 const (
 	// MaxText is how long a rule's place or a key may be in a message.
 	MaxText = 4096
-	// MaxMessage is how long a message may be.
-	MaxMessage = 4 * MaxText
+	// MaxMessage is how long a message may be: the state of the longest log, and
+	// the texts.
+	MaxMessage = 8*weir.MaxLogCount + 4*MaxText
 )
 
 // Errors of Parse.
@@ -106,17 +126,21 @@ func (m *Message) Append(b []byte) []byte {
 		body = binary.AppendUvarint(body, uint64(*n))
 	}
 	if m.Kind != Grant {
-		body = append(body, flag(m.Closed))
+		body = append(body, flag(m.Closed)|byte(m.Policy)<<1)
 	}
 	return append(binary.AppendUvarint(b, uint64(len(body))), body...)
 }
 
 // texts is the texts of a message of this kind.
 func (m *Message) texts() []*string {
-	if m.Kind == Ask {
+	switch m.Kind {
+	case Ask:
 		return []*string{&m.State.Rule, &m.State.Key, &m.Limit}
+	case Handoff:
+		return []*string{&m.State.Rule, &m.State.Key, &m.Limit, &m.Words}
+	default:
+		return []*string{&m.State.Rule, &m.State.Key}
 	}
-	return []*string{&m.State.Rule, &m.State.Key}
 }
 
 // numbers is what a message of this kind has beside what all have.
@@ -126,8 +150,12 @@ func (m *Message) numbers() []*int64 {
 		return []*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}
 	case Grant:
 		return []*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh)}
-	default:
+	case Handoff:
+		return []*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}
+	case Release:
 		return []*int64{&m.Spent}
+	default:
+		return nil
 	}
 }
 
@@ -141,19 +169,17 @@ func flag(on bool) byte {
 // Parse reads a message that Append has written, and tells what follows it. Fields
 // that a later version has added behind those known are passed over.
 func Parse(b []byte) (m Message, rest []byte, err error) {
-	frame := reader{rest: b}
-	size := frame.below(MaxMessage + 1)
-	if frame.bad || size > uint64(len(frame.rest)) {
-		return Message{}, nil, ErrMessage
+	body, rest, err := frame(b)
+	if err != nil {
+		return Message{}, rest, err
 	}
-	body, rest := frame.rest[:size], frame.rest[size:]
-	if len(body) < 2 || body[0] != version || body[1] < byte(Ask) || body[1] > byte(Release) {
+	if len(body) < 2 || body[0] != version || body[1] < byte(Ask) || body[1] > byte(Taken) {
 		return Message{}, rest, ErrUnknown
 	}
 	m.Kind = Kind(body[1])
 	r := reader{rest: body[2:]}
 	for _, text := range m.texts() {
-		*text = r.text()
+		*text = r.text(MaxMessage)
 	}
 	for _, n := range []*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
 		*n = r.number()
@@ -162,12 +188,23 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 		*n = int64(r.below(1 << 62))
 	}
 	if m.Kind != Grant {
-		m.Closed = r.below(2) == 1
+		flags := r.below(2 * uint64(policies))
+		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
 	}
 	if r.bad {
 		return Message{}, nil, ErrMessage
 	}
 	return m, rest, nil
+}
+
+// frame is the first message of b, which begins with its length, and what follows it.
+func frame(b []byte) (body, rest []byte, err error) {
+	r := reader{rest: b}
+	size := r.below(MaxMessage + 1)
+	if r.bad || size > uint64(len(r.rest)) {
+		return nil, nil, ErrMessage
+	}
+	return r.rest[:size], r.rest[size:], nil
 }
 
 // reader takes a message apart. After something bad it reads zeros.
@@ -195,8 +232,8 @@ func (r *reader) below(limit uint64) uint64 {
 	return n
 }
 
-func (r *reader) text() string {
-	n := r.below(MaxText + 1)
+func (r *reader) text(most uint64) string {
+	n := r.below(most + 1)
 	if n > uint64(len(r.rest)) {
 		r.bad = true
 		return ""

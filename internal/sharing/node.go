@@ -25,10 +25,7 @@ type Settings struct {
 // for several goroutines at once.
 type Node struct {
 	settings Settings
-	members  []string
-	view     uint64       // counts the views
-	began    weir.Instant // before, this node grants nothing
-	founded  bool         // nobody shared limits before
+	view     *View
 	since    weir.Instant // the latest of all ledgers, also of those that are forgotten
 	leases   uint64       // given so far
 	asks     uint64       // sent so far
@@ -36,6 +33,11 @@ type Node struct {
 	ledgers  table[*ledger]
 	limits   limits
 	timers   timers
+
+	movers  []*mover           // one for each member at most
+	windows map[string]*window // by the owner before, one for each member at most
+	scan    int                // the next ledger to look at after a change
+	handing weir.Instant       // when to go on with that, 0: never
 }
 
 // Effects is what a node wants done: requests answered and messages sent. The caller
@@ -43,6 +45,7 @@ type Node struct {
 type Effects struct {
 	Answers  []Answer
 	Messages []Envelope
+	Beats    []BeatTo
 }
 
 func (fx *Effects) answer(id uint64, d weir.Decision) {
@@ -53,36 +56,32 @@ func (fx *Effects) send(to string, m Message) {
 	fx.Messages = append(fx.Messages, Envelope{to, m})
 }
 
-// NewNode is a node that starts now. It has forgotten what an earlier process of its
-// name has granted, so it grants nothing until all such leases are over. It denies
-// all until View has told it who shares.
-func NewNode(now weir.Instant, s Settings) (*Node, error) {
+// NewNode is a node that knows of no members yet: until View has told it, it denies all.
+func NewNode(s Settings) (*Node, error) {
 	if s.Name == "" || s.Keys < 1 {
 		return nil, errors.New("a node needs a name, and a bound for its keys")
 	}
 	return &Node{
-		settings: s, began: now + micros(Life+Margin), limits: newLimits(),
+		settings: s, view: &View{}, limits: newLimits(),
 		holders: newTable[*holder](s.Keys), ledgers: newTable[*ledger](s.Keys),
+		windows: map[string]*window{},
 	}, nil
 }
 
-// View tells who shares, in any order, this node among them. One that is not among
-// them owns nothing. Members beyond MaxMembers, by their names, don't count.
-func (n *Node) View(now weir.Instant, members []Member, fx *Effects) {
-	names := make([]string, 0, len(members))
-	for i := range members {
-		names = append(names, members[i].Name)
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	names = names[:min(len(names), MaxMembers)]
-	if slices.Equal(names, n.members) {
+// View tells what the node's process knows of the members.
+func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
+	changed := v.version != n.view.version
+	n.view = v
+	if !changed {
 		return
 	}
-	if n.members != nil {
-		n.began = max(n.began, now+micros(Life+Margin))
+	for name := range n.windows {
+		if !v.has(name) {
+			delete(n.windows, name)
+		}
 	}
-	n.members, n.view = names, n.view+1
+	n.scan = 0
+	n.hand(now, fx)
 }
 
 // Ask decides about a request. The answer may come with a later effect.
@@ -102,31 +101,45 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 	if !m.sound() {
 		return
 	}
-	if m.Kind == Grant {
-		if h, ok := n.holders.get(m.State); ok && h.owner == peer && m.Incarnation == n.settings.Incarnation {
+	switch m.Kind {
+	case Grant:
+		if h, ok := n.holders.get(m.State); ok && h.place.owner == peer && m.Incarnation == n.settings.Incarnation {
 			h.receive(now, m, fx)
 			n.settle(now, h, 0, fx)
 		}
-		return
-	}
-	if answer, ok := n.serve(now, peer, m); ok {
-		fx.send(peer, answer)
+	case Handoff:
+		if n.view.has(peer) {
+			n.accept(now, peer, m, fx)
+		}
+	case Taken:
+		n.taken(peer, m)
+	default:
+		if answer, ok := n.serve(now, peer, m); ok {
+			fx.send(peer, answer)
+		}
 	}
 }
 
 // Next is when Tick is to be called, if nothing happens before; ok is false if never.
 func (n *Node) Next() (at weir.Instant, ok bool) {
-	if len(n.timers) == 0 {
-		return 0, false
+	if len(n.timers) > 0 {
+		at, ok = n.timers[0].at, true
 	}
-	return n.timers[0].at, true
+	if n.handing > 0 && (!ok || n.handing < at) {
+		at, ok = n.handing, true
+	}
+	return at, ok
 }
 
 // Tick does what is due. To call it early does nothing; late, it is done late.
 func (n *Node) Tick(now weir.Instant, fx *Effects) {
+	if n.handing > 0 && now >= n.handing {
+		n.hand(now, fx)
+	}
 	for len(n.timers) > 0 && n.timers[0].at <= now {
 		h := heap.Pop(&n.timers).(timer).holder
 		h.timed = 0
+		n.follow(now, h)
 		before := len(fx.Messages)
 		if h.due != 0 && h.due <= now {
 			h.tick(now, fx)
@@ -159,10 +172,10 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 // keep no more, or nodes can't share its limit.
 func (n *Node) holder(now weir.Instant, r *Request) *holder {
 	h, ok := n.holders.get(r.State)
-	if ok && h.limit == r.Limit && h.view == n.view {
+	if ok && h.limit == r.Limit && h.place.version == n.view.version {
 		return h
 	}
-	if len(n.members) == 0 || Unfit(r.Limit) != "" || max(len(r.State.Rule), len(r.State.Key)) > MaxText {
+	if Unfit(r.Limit) != "" || max(len(r.State.Rule), len(r.State.Key)) > MaxText {
 		return nil
 	}
 	if !ok {
@@ -174,31 +187,46 @@ func (n *Node) holder(now weir.Instant, r *Request) *holder {
 		n.holders.add(key, h)
 	}
 	h.become(r.Limit)
-	h.follow(Owner(h.state, n.members), n.view)
+	n.follow(now, h)
 	return h
 }
 
-// serve hears, as owner, what a holder says. Asks for what another node owns, or
-// before all leases of an earlier process are over, get no answer.
-func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message, ok bool) {
-	if now < n.began {
-		return Message{}, false
+// follow sees whom h is to ask.
+func (n *Node) follow(now weir.Instant, h *holder) {
+	if h.place.version != n.view.version {
+		h.follow(n.view.place(now, h.state, nil))
 	}
-	if _, ok := slices.BinarySearch(n.members, peer); !ok {
+}
+
+// serve hears, as owner, what a holder says.
+func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message, ok bool) {
+	if !n.view.has(peer) {
 		return Message{}, false
 	}
 	if m.Epoch != n.settings.Incarnation {
 		m.Lease = 0 // of an earlier process
 	}
-	g := n.ledger(now, m)
-	if g == nil {
-		return Message{}, false
-	}
+	g, ok := n.ledgers.get(m.State)
 	if m.Kind == Release {
-		g.expire(now)
-		g.report(now, peer, m)
+		if ok {
+			g.expire(now)
+			g.report(now, peer, m)
+		}
 		return Message{}, false
 	}
+	limit := n.limits.parse(m.Limit)
+	if limit == nil || Unfit(limit) != "" {
+		return Message{}, false
+	}
+	if !ok {
+		g = n.open(now, m.State, limit, m.Policy)
+	}
+	if g == nil { // it knows of no events that it could grant
+		return Message{Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID, Wait: Pulse}, true
+	}
+	g.become(now, limit)
+	n.since = max(n.since, g.since)
+	n.see(now, m.State, g, m.Policy)
 	if answer, ok = g.ask(now, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
 		answer.Epoch = n.settings.Incarnation
@@ -206,41 +234,55 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 	return answer, ok
 }
 
-// ledger is what the node keeps of a key that it owns, nil if another does.
-func (n *Node) ledger(now weir.Instant, m *Message) *ledger {
-	g, ok := n.ledgers.get(m.State)
-	if m.Kind == Release {
-		return g
+// open is a ledger for a key that has none, nil where this node may grant nothing of it
+// or keep no more.
+func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
+	g := &ledger{limit: l, policy: policy, since: n.since}
+	if used := n.view.used; used > 0 {
+		g = newLedger(l, used)
+		g.policy, g.since = policy, max(n.since, used)
 	}
-	if ok && g.limit.String() == m.Limit && g.view == n.view {
-		return g
-	}
-	limit := n.limits.parse(m.Limit)
-	if limit == nil || Unfit(limit) != "" || Owner(m.State, n.members) != n.settings.Name {
+	n.stand(now, key, g)
+	if n.entitlement(now, g).part == 0 || !n.ledgers.room(now) {
 		return nil
 	}
-	if !ok {
-		if !n.ledgers.room(now) {
-			return nil
-		}
-		g = n.newLedger(limit)
-		n.ledgers.add(m.State, g)
-	}
-	g.become(now, limit)
-	n.since = max(n.since, g.since)
-	g.view = n.view
+	n.ledgers.add(key, g)
 	return g
 }
 
-// newLedger is a ledger of a key that nothing is known of. Receipts that may be of an
-// earlier one give nothing back.
-func (n *Node) newLedger(l *weir.Limit) *ledger {
-	if n.founded {
-		return &ledger{limit: l, since: n.since}
+// see brings a ledger up to date with the view, and with the policy that is asked by.
+func (n *Node) see(now weir.Instant, key weir.StateKey, g *ledger, policy Policy) {
+	g.expire(now)
+	if g.policy != policy {
+		g.policy, g.place.version = policy, 0
 	}
-	g := newLedger(l, n.began)
-	g.since = max(n.since, n.began)
-	return g
+	n.stand(now, key, g)
+	if may := n.entitlement(now, g); may != g.may {
+		g.may, g.credit = may, 0
+	}
+}
+
+// stand sees what this node is to the key of a ledger.
+func (n *Node) stand(now weir.Instant, key weir.StateKey, g *ledger) {
+	if g.place.version == n.view.version && (g.first || g.owns == 0 || now < g.owns) {
+		return
+	}
+	p := n.view.place(now, key, g.released)
+	since, all := p.lasting(&g.place)
+	if all < int64(len(g.place.voters)) || n.view.leaving || g.first && !p.owns {
+		g.lose(now, n.view)
+	}
+	first := g.first && p.owns
+	g.stand(now, n.view, p, entitled(g.policy, since, max(g.place.count, 1), first))
+}
+
+// entitlement is how much of its limit a ledger may grant.
+func (n *Node) entitlement(now weir.Instant, g *ledger) entitlement {
+	votes := n.view.count
+	if now >= n.view.sure || !g.place.owns {
+		votes = n.view.votes(now, &g.place)
+	}
+	return entitled(g.policy, votes, n.view.count, n.view.voting && g.first)
 }
 
 // timer is when a holder has something to do.

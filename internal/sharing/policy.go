@@ -18,7 +18,56 @@ const (
 	Share
 	// Open lets all pass where the owner is not heard.
 	Open
+
+	policies
 )
+
+// PolicyOf is the policy of a rule's partition.
+func PolicyOf(p weir.Partition) Policy {
+	switch p {
+	case weir.PartitionClosed:
+		return Closed
+	case weir.PartitionReserve:
+		return Reserve
+	case weir.PartitionShare:
+		return Share
+	case weir.PartitionOpen:
+		return Open
+	case weir.PartitionProportional:
+	}
+	return Proportional
+}
+
+// entitlement is the part of a limit that a ledger may grant.
+type entitlement struct{ part, of int64 }
+
+func (e entitlement) whole() bool { return e.part == e.of }
+
+func (e entitlement) less(o entitlement) bool { return e.part*o.of < o.part*e.of }
+
+// reserved is the divisor of what Reserve divides among the members.
+const reserved = 10
+
+// entitled is what policy gives to who has so many votes of all, and is the first of the
+// members or not.
+func entitled(policy Policy, votes, all int64, first bool) entitlement {
+	whole := int64(0)
+	if first {
+		whole = 1
+	}
+	switch policy {
+	case Closed, Open:
+		return entitlement{whole, 1}
+	case Reserve:
+		return entitlement{whole*(reserved-1)*all + votes, reserved * all}
+	case Share:
+		if first {
+			return entitlement{1, 1}
+		}
+	case Proportional, policies:
+	}
+	return entitlement{votes, all}
+}
 
 // Request is a request for one limit to decide about.
 type Request struct {
@@ -41,5 +90,4 @@ type Answer struct {
 type Member struct {
 	Name        string
 	Incarnation uint64 // more than that of every process that had the name before
-	Silent      bool   // agreed, but not heard of
 }

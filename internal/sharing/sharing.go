@@ -52,22 +52,28 @@ const (
 	MaxMembers = 1024
 )
 
-// Owner is who of the members, which may be in any order, keeps the state of key:
-// the one with the highest hash of itself and the key (rendezvous hashing, Thaler
-// and Ravishankar 1998). So a member that goes moves only the keys that it owned.
+// Owner is who of the members, which may be in any order, keeps the state of key while
+// all hear each other: the one with the highest hash of itself and the key (rendezvous
+// hashing, Thaler and Ravishankar 1998). So a member that goes moves only the keys that
+// it owned.
 func Owner(key weir.StateKey, members []string) string {
 	var owner string
 	var highest uint64
 	for _, m := range members {
-		h := fnv.New64a()
-		for _, part := range []string{m, "\x00", key.Placement(), "\x00", key.Key} {
-			_, _ = h.Write([]byte(part))
-		}
-		if score := mix(h.Sum64()); owner == "" || score > highest || score == highest && m < owner {
-			owner, highest = m, score
+		if s := score(key, m); owner == "" || s > highest || s == highest && m < owner {
+			owner, highest = m, s
 		}
 	}
 	return owner
+}
+
+// score is the hash of a member and a key.
+func score(key weir.StateKey, member string) uint64 {
+	h := fnv.New64a()
+	for _, part := range []string{member, "\x00", key.Placement(), "\x00", key.Key} {
+		_, _ = h.Write([]byte(part))
+	}
+	return mix(h.Sum64())
 }
 
 // mix spreads what few bits of h differ in over all of them: members' names are

@@ -52,7 +52,7 @@ func TestOwner(t *testing.T) {
 
 func TestNewNode(t *testing.T) {
 	for _, s := range []Settings{{}, {Name: "a"}, {Name: "a", Keys: -1}, {Keys: 1}} {
-		if _, err := NewNode(0, s); err == nil {
+		if _, err := NewNode(s); err == nil {
 			t.Errorf("%+v: no error", s)
 		}
 	}
@@ -76,6 +76,7 @@ func TestLedger(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		g := newLedger(rapid.SampledFrom(limits).Draw(t, "limit"), 0)
+		g.may = rapid.SampledFrom([]entitlement{{1, 1}, {2, 3}, {1, 5}, {0, 1}}).Draw(t, "entitlement")
 		now, next, number := weir.Instant(0), uint64(0), rapid.Int64Range(0, 200)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += weir.Instant(rapid.Int64Range(0, 300_000).Draw(t, "since"))
@@ -106,7 +107,7 @@ func TestLedger(t *testing.T) {
 func TestMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := Message{
-			Kind:        Kind(rapid.IntRange(1, 3).Draw(t, "kind")),
+			Kind:        Kind(rapid.IntRange(1, 5).Draw(t, "kind")),
 			Incarnation: rapid.Uint64().Draw(t, "incarnation"), Epoch: rapid.Uint64().Draw(t, "epoch"), ID: rapid.Uint64().Draw(t, "id"), Lease: rapid.Uint64().Draw(t, "lease"),
 		}
 		for _, text := range m.texts() {
@@ -116,7 +117,7 @@ func TestMessage(t *testing.T) {
 			*n = rapid.Int64Range(0, 1<<62-1).Draw(t, "number")
 		}
 		if m.Kind != Grant {
-			m.Closed = rapid.Bool().Draw(t, "closed")
+			m.Closed, m.Policy = rapid.Bool().Draw(t, "closed"), Policy(rapid.IntRange(0, 4).Draw(t, "policy"))
 		}
 		got, rest, err := Parse(append(m.Append(nil), "more"...))
 		if err != nil || string(rest) != "more" || got != m {
@@ -171,18 +172,24 @@ func FuzzParse(f *testing.F) {
 func TestGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := map[string]*weir.Limit{"api": weir.MustParseLimit("100/s"), "none": weir.MustParseLimit("20 concurrent")}
-		n, err := NewNode(0, Settings{Name: "a", Incarnation: 1, Keys: 3})
+		n, err := NewNode(Settings{Name: "a", Incarnation: 1, Keys: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.View(0, named("a", "b", "c"), nil)
-		now, waiting := weir.Instant(0), map[uint64]bool{}
+		now, waiting := begin, map[uint64]bool{}
+		peers := NewPeers(now, "a", 1)
+		peers.Agree(now, named("a", "b", "c"), &Effects{})
 		number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 3))
 		for id := range uint64(rapid.IntRange(1, 40).Draw(t, "steps")) {
 			now += weir.Instant(rapid.Int64Range(0, 1_000_000).Draw(t, "since"))
 			key := weir.StateKey{Rule: rapid.SampledFrom([]string{"api", "none"}).Draw(t, "rule"), Key: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}
 			var fx Effects
-			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 3:
+				b := drawBeat(t)
+				peers.Tick(now, false, &fx)
+				peers.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &b, &fx)
+				n.View(now, peers.View(), &fx)
 			case 0:
 				waiting[id] = true
 				n.Ask(now, &Request{ID: id, State: key, Limit: limits[key.Rule], Cost: number.Draw(t, "cost")}, &fx)
@@ -190,11 +197,13 @@ func TestGarbage(t *testing.T) {
 				n.Tick(now, &fx)
 			default:
 				n.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &Message{
-					Kind: Kind(rapid.IntRange(0, 4).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")),
+					Kind: Kind(rapid.IntRange(0, 6).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")),
 					Limit: rapid.SampledFrom([]string{"100/s", "7/min", "20 concurrent", "100 / s", ""}).Draw(t, "limit"), Epoch: uint64(number.Draw(t, "epoch")),
 					ID: uint64(number.Draw(t, "id")), Lease: uint64(number.Draw(t, "lease")), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
-					Least: number.Draw(t, "least"), Want: number.Draw(t, "want"), Demand: number.Draw(t, "demand"),
+					Policy: Policy(rapid.IntRange(0, 6).Draw(t, "policy")), Least: number.Draw(t, "least"), Want: number.Draw(t, "want"), Demand: number.Draw(t, "demand"),
 					Granted: number.Draw(t, "granted"), Life: time.Duration(number.Draw(t, "life")), Wait: time.Duration(number.Draw(t, "wait")),
+					Words: rapid.SampledFrom([]string{"", "12345678abcdefgh", "123"}).Draw(t, "words"), At: weir.Instant(number.Draw(t, "at")),
+					Part: number.Draw(t, "part"), Of: number.Draw(t, "of"),
 					Free: number.Draw(t, "free"), Fresh: time.Duration(number.Draw(t, "fresh")),
 				}, &fx)
 			}

@@ -15,39 +15,27 @@ type Mutant int
 // The mutants.
 const (
 	NoMutant   Mutant = iota
-	StartsFull        // a new owner does not wait, and takes the limit for unused
 	CapIgnores        // what is outstanding does not count
-	Credits           // what a killed holder did not report is credited back
+	Credits           // what a holder has not reported until its lease ends is credited back
 	Overstays         // holders use leases whose time is over
 )
 
 // tamper makes a mutant of what is delivered.
 func (s *simulation) tamper(now weir.Instant, from, to int, m *sharing.Message) {
-	if m.Kind != sharing.Grant {
-		if m.Kind == sharing.Ask && m.Lease == s.machines[from].granted.Lease {
-			s.machines[from].reported = m.Spent
-		}
-		return
-	}
-	switch s.Mutant {
-	case Overstays:
+	switch {
+	case s.Mutant == Overstays && m.Kind == sharing.Grant:
 		m.Life = time.Hour
-	case CapIgnores:
-		s.forge(now, from, to, m, m.Granted, false)
-	case Credits:
-		holder := s.machines[to]
-		if holder.granted.Lease != m.Lease || holder.granted.Epoch != m.Epoch {
-			holder.reported = 0
-		}
-		holder.granted = *m
-	default:
+	case s.Mutant == CapIgnores && m.Kind == sharing.Grant:
+		s.forge(now, from, to, m, m.Granted)
+	case s.Mutant == Credits && m.Closed:
+		m.Spent = 0
 	}
 }
 
 // forge tells an owner what a holder would not.
-func (s *simulation) forge(now weir.Instant, owner, holder int, grant *sharing.Message, spent int64, closed bool) {
+func (s *simulation) forge(now weir.Instant, owner, holder int, grant *sharing.Message, spent int64) {
 	lie := *grant
-	lie.Kind, lie.Spent, lie.Closed = sharing.Release, spent, closed
+	lie.Kind, lie.Spent = sharing.Release, spent
 	m := s.machines[owner]
 	var none sharing.Effects
 	m.node.Receive(m.clock(now), s.names[holder], &lie, &none)
@@ -81,10 +69,6 @@ func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.I
 func (s *simulation) crash(now weir.Instant) {
 	i := s.random.IntN(s.Nodes)
 	m := s.machines[i]
-	if s.Mutant == Credits && m.granted.Lease != 0 && i != s.owner {
-		s.forge(now, s.owner, i, &m.granted, m.reported, true)
-	}
-	m.granted, m.reported = sharing.Message{}, 0
 	m.away = 0
 	if err := s.boot(now, i); err != nil {
 		panic(err) // the same settings were good at the start

@@ -58,12 +58,12 @@ func (r *Result) String() string {
 type machine struct {
 	name        string
 	node        *sharing.Node
+	peers       *sharing.Peers
+	view        *sharing.View // that node has
 	offset, ppm int64
 	incarnation uint64
 	away        weir.Instant // until then it is paused
 	tick        weir.Instant // when the earliest event for its timer is; 0: there is none
-	granted     sharing.Message
-	reported    int64
 }
 
 // clock is the machine's time at a true time.
@@ -121,7 +121,11 @@ type simulation struct {
 	Result
 }
 
-const start = weir.Instant(1_000_000_000)
+const (
+	start = weir.Instant(1_000_000_000)
+	// settling is how long it takes until a process that starts has votes.
+	settling = time.Second
+)
 
 // Run simulates.
 func Run(s Settings) (Result, error) {
@@ -152,17 +156,25 @@ func (s *simulation) boot(now weir.Instant, i int) (err error) {
 	m := s.machines[i]
 	m.incarnation++
 	m.tick = 0
-	began := m.clock(now)
-	if s.Mutant == StartsFull {
-		began -= weir.Instant(time.Hour / time.Microsecond)
+	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
+		return err
 	}
-	m.node, err = sharing.NewNode(began, sharing.Settings{
-		Name: m.name, Incarnation: m.incarnation, Keys: 16,
-	})
-	if err == nil {
-		m.node.View(began, s.members(), &s.fx)
+	m.peers, m.view = sharing.NewPeers(m.clock(now), m.name, m.incarnation), nil
+	m.peers.Agree(m.clock(now), s.members(), &s.fx)
+	s.effects(now, i)
+	s.pulse(now, i, m.peers)
+	return nil
+}
+
+// pulse makes the i-th process tell the others that it lives, and again when it wants.
+func (s *simulation) pulse(now weir.Instant, i int, peers *sharing.Peers) {
+	m := s.machines[i]
+	if m.peers != peers {
+		return // killed meanwhile
 	}
-	return err
+	m.peers.Tick(m.clock(now), m.node.Moving(), &s.fx)
+	s.effects(now, i)
+	s.at(max(m.when(m.peers.Next()), now), i, func(now weir.Instant) { s.pulse(now, i, peers) })
 }
 
 // members are all nodes.
@@ -183,7 +195,7 @@ func (s *simulation) at(at weir.Instant, to int, do func(weir.Instant)) {
 func (s *simulation) run() {
 	spec := s.Limit.Spec()
 	pace := float64(spec.Period.Microseconds()) / float64(spec.Count)
-	begin := start + weir.Instant((sharing.Life+sharing.Margin)/time.Microsecond)
+	begin := start + weir.Instant(settling/time.Microsecond)
 	all, _ := s.Limit.Standing(nil, begin)
 	var d weir.Decision
 	s.ideal = s.Limit.Take(s.ideal, begin, all, &d)
@@ -252,6 +264,10 @@ func (s *simulation) request(now weir.Instant) {
 // effects does what the i-th node wants done.
 func (s *simulation) effects(now weir.Instant, i int) {
 	m := s.machines[i]
+	if v := m.peers.View(); v != m.view {
+		m.view = v
+		m.node.View(m.clock(now), v, &s.fx)
+	}
 	for _, a := range s.fx.Answers {
 		if a.Decision.Outcome == weir.Allowed {
 			s.Passed++
@@ -265,11 +281,19 @@ func (s *simulation) effects(now weir.Instant, i int) {
 	for _, e := range s.fx.Messages {
 		for to, name := range s.names {
 			if name == e.Peer {
-				s.send(now, i, to, e.Message)
+				s.Messages++
+				s.send(now, i, to, func(now weir.Instant) { s.deliver(now, i, to, e.Message) })
 			}
 		}
 	}
-	s.fx.Answers, s.fx.Messages = s.fx.Answers[:0], s.fx.Messages[:0]
+	for _, b := range s.fx.Beats {
+		for to, name := range s.names {
+			if name == b.Peer {
+				s.send(now, i, to, func(now weir.Instant) { s.hear(now, i, to, &b.Beat) })
+			}
+		}
+	}
+	s.fx.Answers, s.fx.Messages, s.fx.Beats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Beats[:0]
 	if at, ok := m.node.Next(); ok {
 		if when := max(m.when(at), now); m.tick == 0 || when < m.tick {
 			m.tick = when
@@ -289,8 +313,7 @@ func (s *simulation) ring(now weir.Instant, i int, node *sharing.Node) {
 	s.effects(now, i)
 }
 
-func (s *simulation) send(now weir.Instant, from, to int, message sharing.Message) {
-	s.Messages++
+func (s *simulation) send(now weir.Instant, from, to int, arrive func(weir.Instant)) {
 	copies, faults := 1, s.Faults
 	if s.calm(now, s.Calm) {
 		faults = Faults{}
@@ -306,8 +329,14 @@ func (s *simulation) send(now weir.Instant, from, to int, message sharing.Messag
 		if faults.Delay > 0 {
 			took = 500 + weir.Instant(s.random.Int64N(max(faults.Delay.Microseconds()-500, 1)))
 		}
-		s.at(now+took, to, func(now weir.Instant) { s.deliver(now, from, to, message) })
+		s.at(now+took, to, arrive)
 	}
+}
+
+func (s *simulation) hear(now weir.Instant, from, to int, b *sharing.Beat) {
+	m := s.machines[to]
+	m.peers.Receive(m.clock(now), s.names[from], b, &s.fx)
+	s.effects(now, to)
 }
 
 func (s *simulation) deliver(now weir.Instant, from, to int, message sharing.Message) {

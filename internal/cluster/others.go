@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// others is what the node knows of the other members.
+type others struct {
+	store *Store
+
+	mu     sync.Mutex
+	peers  *sharing.Peers
+	view   *sharing.View // that the shards have
+	fx     sharing.Effects
+	packet []byte
+	agreed bool // it has been told who the members are
+}
+
+func (o *others) init(s *Store, name string, incarnation uint64) {
+	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
+}
+
+func (o *others) found() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.peers.Found()
+}
+
+func (o *others) agree(members []sharing.Member) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.agreed = true
+	o.peers.Agree(o.store.now(), members, &o.fx)
+	o.deliver()
+}
+
+func (o *others) receive(from string, b *sharing.Beat) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.agreed {
+		o.peers.Receive(o.store.now(), from, b, &o.fx)
+		o.deliver()
+	}
+}
+
+// tick sends beats when they are due, and says when the next ones are; 0: never.
+func (o *others) tick() weir.Instant {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.agreed {
+		return 0
+	}
+	if now := o.store.now(); now >= o.peers.Next() {
+		o.peers.Tick(now, o.store.moving(), &o.fx)
+		o.deliver()
+	}
+	return o.peers.Next()
+}
+
+// deliver sends beats, and shows the shards what has changed.
+func (o *others) deliver() {
+	for i := range o.fx.Beats {
+		b := &o.fx.Beats[i]
+		o.packet = b.Append(append(o.packet[:0], shares))
+		o.store.send(b.Peer, o.packet)
+	}
+	clear(o.fx.Beats)
+	o.fx.Beats = o.fx.Beats[:0]
+	if v := o.peers.View(); v != o.view {
+		o.view = v
+		o.store.show(v)
+	}
+}
+
+func (s *Store) show(v *sharing.View) {
+	for i := range s.shards {
+		s.shards[i].show(v)
+	}
+}
+
+// moving is whether ledgers are on their way to other nodes.
+func (s *Store) moving() bool {
+	for i := range s.shards {
+		if s.shards[i].moving() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package sharing
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Beat is what a process tells each other member again and again: that it lives, whom
+// it hears, and whom it lends its votes.
+type Beat struct {
+	Incarnation uint64 // of the process
+	Members     uint64 // a digest of the names that it takes for members
+	Count       int64  // how many these are
+	Active      bool   // all of them have told it the same names
+	Leaving     bool   // it goes, and wants no votes any more
+	Clean       bool   // it has no ledgers that are another's now
+	// Lost is how long ago ledgers were lost last, as it knows: an owner was gone without
+	// a word. 0: never.
+	Lost time.Duration
+
+	Stamp weir.Instant // the time of sending, by the sender's clock
+	Echo  weir.Instant // the last stamp that it has heard of the receiver, 0: none
+	// Vote is a stamp of the receiver: it may count on the sender's votes for Life
+	// from that time. 0: it has none.
+	Vote weir.Instant
+	Life time.Duration
+	// Run numbers the times that the sender has begun to lend votes to the receiver:
+	// another may have had them between two runs.
+	Run uint64
+
+	// Others are how the sender stands to members, where that is not Settled.
+	Others []Other
+}
+
+// Other is how a process stands to a member.
+type Other struct {
+	Member uint64 // the hash of its name
+	Stand  Stand
+}
+
+// Stand is how a process stands to a member: whether the member may have its votes.
+type Stand uint8
+
+// The stands.
+const (
+	Settled  Stand = iota // it may, and may have had them for long
+	Entering              // it may, and may not count on them yet: one before it may count on them still
+	Leaving               // it may not, but may count on them still
+	Out                   // it may not
+)
+
+// BeatTo is a beat and who it is for.
+type BeatTo struct {
+	Peer string
+	Beat
+}
+
+// sound is whether a process could have sent b at now, by the receiver's clock.
+func (b *Beat) sound(now weir.Instant) bool {
+	return b.Stamp > 0 && within(int64(b.Echo), 0, int64(now)) && within(int64(b.Vote), 0, int64(now)) &&
+		within(int64(b.Life), 0, int64(MaxLife)) && within(b.Count, 1, MaxMembers) && b.Lost >= 0
+}
+
+// Append adds b to bytes as it goes over the wire, framed as messages are.
+func (b *Beat) Append(bytes []byte) []byte {
+	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2)
+	for _, n := range []uint64{b.Incarnation, b.Members, uint64(b.Count), uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
+		body = binary.AppendUvarint(body, n)
+	}
+	for _, o := range b.Others {
+		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand))
+	}
+	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
+}
+
+// IsBeat is whether b begins with a beat, and not with a Message.
+func IsBeat(b []byte) bool {
+	_, size := binary.Uvarint(b)
+	return size > 0 && len(b) >= size+2 && b[size] == version && Kind(b[size+1]) == beat
+}
+
+// ParseBeat reads a beat that Append has written, and tells what follows it.
+func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
+	body, rest, err := frame(bytes)
+	if err != nil {
+		return Beat{}, rest, err
+	}
+	if len(body) < 3 || body[0] != version || Kind(body[1]) != beat {
+		return Beat{}, rest, ErrUnknown
+	}
+	b.Active, b.Leaving, b.Clean = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0
+	r := reader{rest: body[3:]}
+	b.Incarnation, b.Members, b.Count = r.number(), r.number(), int64(r.below(MaxMembers+1))
+	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {
+		*at = weir.Instant(r.below(1 << 62))
+	}
+	b.Life = time.Duration(r.below(1 << 62))
+	b.Run, b.Lost = r.number(), time.Duration(r.below(1<<62))
+	others := r.below(MaxMembers + 1)
+	if r.bad || uint64(len(r.rest)) < 9*others {
+		return Beat{}, nil, ErrMessage
+	}
+	for i := range others {
+		one := r.rest[9*i:]
+		b.Others = append(b.Others, Other{binary.LittleEndian.Uint64(one), min(Stand(one[8]), Out)})
+	}
+	return b, rest, nil
+}

@@ -1,0 +1,100 @@
+package sharing
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/weir-limit/weir"
+	"pgregory.net/rapid"
+)
+
+func drawBeat(t *rapid.T) Beat {
+	b := Beat{
+		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Count: rapid.Int64Range(0, MaxMembers).Draw(t, "count"),
+		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"),
+		Lost:  time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "lost")),
+		Stamp: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "stamp")), Echo: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "echo")),
+		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "others") {
+		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand"))})
+	}
+	return b
+}
+
+func TestBeat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBeat(t)
+		bytes := b.Append(nil)
+		if !IsBeat(bytes) {
+			t.Fatal("a beat is taken for a message")
+		}
+		got, rest, err := ParseBeat(append(bytes, "more"...))
+		if diff := cmp.Diff(b, got); diff != "" || err != nil || string(rest) != "more" {
+			t.Fatalf("%s, then %q: %v", diff, rest, err)
+		}
+		if _, _, err := Parse(bytes); err == nil {
+			t.Fatal("a beat is read as a message")
+		}
+	})
+}
+
+func FuzzParseBeat(f *testing.F) {
+	b := Beat{Incarnation: 1, Count: 3, Stamp: 5, Others: []Other{{7, Out}}}
+	f.Add(b.Append(nil))
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		b, rest, err := ParseBeat(bytes)
+		if err != nil {
+			return
+		}
+		if again, _, err := ParseBeat(b.Append(nil)); err != nil || !cmp.Equal(b, again) || len(rest) >= len(bytes) {
+			t.Errorf("% x is read as %v, which is read as %v, then % x: %v", bytes, b, again, rest, err)
+		}
+	})
+}
+
+// TestVotes is I6: whatever each process hears, no vote is counted by two owners of a key
+// at a time, and no owner counts more than there are.
+func TestVotes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d"}
+		key := weir.StateKey{Rule: "api", Key: rapid.StringMatching("[a-z]{4}").Draw(t, "key")}
+		now, processes := begin, map[string]*Peers{}
+		for i, name := range names {
+			processes[name] = NewPeers(now, name, uint64(i+1))
+		}
+		cut := map[[2]string]bool{}
+		for range rapid.IntRange(20, 120).Draw(t, "steps") {
+			now += micros(Pulse)
+			for _, from := range names {
+				if rapid.IntRange(0, 40).Draw(t, "cut") == 0 {
+					link := [2]string{from, rapid.SampledFrom(names).Draw(t, "to")}
+					cut[link] = !cut[link]
+				}
+				var fx Effects
+				processes[from].Agree(now, named(names...), &fx)
+				processes[from].Tick(now, false, &fx)
+				for _, b := range fx.Beats {
+					if !cut[[2]string{from, b.Peer}] {
+						processes[b.Peer].Receive(now, from, &b.Beat, &fx)
+					}
+				}
+			}
+			counted := map[string]string{}
+			for _, name := range names {
+				v := processes[name].View()
+				p := v.place(now, key, nil)
+				for _, by := range p.voters {
+					if by.kept || now >= v.members[by.member].until {
+						continue
+					}
+					if other := counted[by.name]; other != "" {
+						t.Fatalf("%s and %s both count on the vote of %s", other, name, by.name)
+					}
+					counted[by.name] = name
+				}
+			}
+		}
+	})
+}

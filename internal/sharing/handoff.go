@@ -1,0 +1,237 @@
+package sharing
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of handing over.
+const (
+	// MaxMoves is how many ledgers are on their way to one other node. More wait.
+	MaxMoves = 64
+	// scanned is how many ledgers are looked at in one go after a change.
+	scanned = 256
+	// patience is how long the new owner waits until it has the votes of the one before.
+	patience = 4 * Retry
+)
+
+// move is a ledger on its way to its next owner. It is sent until that has taken it, or
+// could have begun without.
+type move struct {
+	message Message
+	began   weir.Instant
+	again   weir.Instant
+}
+
+// mover numbers the ledgers that are handed over to one process.
+type mover struct {
+	to          string
+	incarnation uint64
+	last        uint64
+	pending     []move
+}
+
+// window tells which of the last MaxMoves numbers of one process were taken.
+type window struct {
+	incarnation uint64
+	last        uint64
+	taken       uint64
+}
+
+// take is whether number comes for the first time.
+func (w *window) take(incarnation, number uint64) bool {
+	if incarnation > w.incarnation {
+		*w = window{incarnation: incarnation}
+	}
+	if number > w.last {
+		w.taken <<= min(number-w.last, 64)
+		w.last = number
+	}
+	bit := uint64(1) << min(w.last-number, 63)
+	if incarnation < w.incarnation || w.last-number >= MaxMoves || w.taken&bit != 0 {
+		return false
+	}
+	w.taken |= bit
+	return true
+}
+
+// Moving is whether there are ledgers that may be another node's now.
+func (n *Node) Moving() bool { return n.handing > 0 }
+
+// hand hands over, after a change, the ledgers of keys that this node has no votes for any
+// more.
+func (n *Node) hand(now weir.Instant, fx *Effects) {
+	n.handing = 0
+	n.movers = slices.DeleteFunc(n.movers, func(by *mover) bool { return len(by.pending) == 0 && !n.view.has(by.to) })
+	for _, by := range n.movers {
+		by.pending = slices.DeleteFunc(by.pending, func(m move) bool { return now >= m.began+settle(n.view.count) })
+		for i := range by.pending {
+			if m := &by.pending[i]; now >= m.again {
+				m.send(now, by.to, fx)
+			}
+		}
+		if len(by.pending) > 0 {
+			n.handing = now + micros(Retry)
+		}
+	}
+	for range scanned {
+		if n.scan >= len(n.ledgers.rows) {
+			return
+		}
+		row := n.ledgers.rows[n.scan]
+		switch moved, wait := n.pass(now, row.key, row.of, fx); {
+		case wait:
+			n.handing = now + micros(Retry)
+			return
+		case moved:
+			n.ledgers.remove(n.scan)
+		default:
+			n.scan++
+		}
+	}
+	n.handing = now + micros(time.Millisecond)
+}
+
+func (m *move) send(now weir.Instant, to string, fx *Effects) {
+	m.again = now + micros(Retry)
+	m.message.Wait = (now - m.began).Duration()
+	fx.send(to, m.message)
+}
+
+// pass sends a ledger on, if it is another node's now. wait tells that too many are on
+// their way.
+func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) (moved, wait bool) {
+	g.expire(now)
+	n.stand(now, key, g)
+	to := g.place.owner
+	if g.lost == 0 || to == "" || to == n.settings.Name || !n.gone(g) {
+		return false, false
+	}
+	if g.idle(now) {
+		return true, false
+	}
+	by := n.mover(to)
+	if len(by.pending) > 0 && by.last-by.pending[0].message.ID >= MaxMoves-1 {
+		return false, true
+	}
+	by.last++
+	m := move{message: g.handoff(now), began: now}
+	m.message.State, m.message.Incarnation, m.message.Epoch, m.message.ID = key, n.settings.Incarnation, by.incarnation, by.last
+	m.send(now, to, fx)
+	by.pending = append(by.pending, m)
+	return true, false
+}
+
+// mover is what numbers the ledgers for the process that has the name now.
+func (n *Node) mover(to string) *mover {
+	incarnation := n.view.members[n.view.find(to)].run[0]
+	i := slices.IndexFunc(n.movers, func(by *mover) bool { return by.to == to })
+	if i < 0 {
+		i = len(n.movers)
+		n.movers = append(n.movers, &mover{to: to})
+	}
+	if n.movers[i].incarnation != incarnation {
+		n.movers[i] = &mover{to: to, incarnation: incarnation}
+	}
+	return n.movers[i]
+}
+
+// gone is whether no vote is this node's any more, or it leaves and may use none.
+func (n *Node) gone(g *ledger) bool {
+	for _, by := range g.place.voters {
+		if !by.kept || !n.view.leaving {
+			return false
+		}
+	}
+	return !g.first
+}
+
+// handoff is a ledger as the next owner gets it: what is left is of the moment when the
+// first votes went, for what came since may be another's.
+func (g *ledger) handoff(now weir.Instant) Message {
+	m := Message{
+		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
+		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of,
+	}
+	words := make([]byte, 0, 8*len(g.state))
+	for _, w := range g.state {
+		words = binary.LittleEndian.AppendUint64(words, w)
+	}
+	m.Words = string(words)
+	for i := range g.accounts {
+		m.Life = max(m.Life, (g.accounts[i].expires - now).Duration())
+	}
+	return m
+}
+
+// accept takes a ledger over, and tells the owner before.
+func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
+	if m.Epoch != n.settings.Incarnation {
+		return // it was for an earlier process
+	}
+	limit := n.limits.parse(m.Limit)
+	state := words(m.Words)
+	if limit == nil || Unfit(limit) != "" || limit.Words() > 0 && len(state) > 0 && len(state) != limit.Words() {
+		return
+	}
+	g, known := n.ledgers.get(m.State)
+	if !known {
+		g = &ledger{limit: limit, policy: m.Policy}
+	}
+	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r release) bool { return r.by == from }), release{from, now + settle(n.view.count)})
+	p := n.view.place(now, m.State, released)
+	gave := entitlement{m.Part, m.Of}
+	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && p.owns); has.less(gave) && m.Wait < patience {
+		return // votes of the one before are on their way
+	}
+	if w := n.windows[from]; w == nil {
+		n.windows[from] = &window{}
+	}
+	if n.windows[from].take(m.Incarnation, m.ID) && (known || n.ledgers.room(now)) {
+		if !known {
+			n.ledgers.add(m.State, g)
+		}
+		g.released = released
+		g.merge(now, m, limit, state, known)
+		if m.Closed && p.owns {
+			g.owns = now
+		}
+		g.stand(now, n.view, p, g.has)
+	}
+	fx.send(from, Message{Kind: Taken, State: m.State, Incarnation: m.Incarnation, ID: m.ID})
+}
+
+// merge goes on with what another owner has handed over. Of two states the one by which
+// more is left counts, and what is outstanding of both.
+func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state weir.State, known bool) {
+	gave := entitlement{m.Part, m.Of}
+	theirs := ledger{limit: limit, state: state, ahead: m.At - now}
+	left := theirs.free(now) - m.Spent
+	if mine := g.free(now) - g.outstanding(); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
+		g.limit, g.state, g.ahead, g.has = limit, state, theirs.ahead, gave
+	}
+	if m.Spent > 0 {
+		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + micros(m.Life)})
+	}
+}
+
+// taken hears that a ledger has arrived.
+func (n *Node) taken(from string, m *Message) {
+	i := slices.IndexFunc(n.movers, func(by *mover) bool { return by.to == from })
+	if i < 0 || m.Incarnation != n.settings.Incarnation {
+		return
+	}
+	by := n.movers[i]
+	by.pending = slices.DeleteFunc(by.pending, func(p move) bool { return p.message.ID == m.ID && p.message.State == m.State })
+}
+
+func words(s string) weir.State {
+	state := make(weir.State, len(s)/8)
+	for i := range state {
+		state[i] = binary.LittleEndian.Uint64([]byte(s[8*i : 8*i+8]))
+	}
+	return state
+}

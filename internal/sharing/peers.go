@@ -1,0 +1,346 @@
+package sharing
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The times of beats. Where there are more than 33 members they are longer, so that a
+// process sends no more than 667 beats a second.
+const (
+	// Pulse is how often a process tells each other one that it lives.
+	Pulse = 50 * time.Millisecond
+	// Silence is how long two processes don't hear each other until each takes the
+	// other for silent.
+	Silence = 300 * time.Millisecond
+)
+
+// Peers is what a process knows of the members: who hears it, and whose votes it has.
+// It is a state machine as Node is, one for all nodes of the process, and tells them
+// by a View.
+//
+// Every member has one vote for each key. It lends it to the first member, in the
+// key's rank, that it hears, and each beat lends it anew for a Silence. When it falls
+// silent, its vote goes to another only after the one before can't count on it any
+// more, and all leases that were granted on it are over. So no vote is used twice,
+// whoever hears whom: what an owner grants is as much of the limit as it has votes.
+type Peers struct {
+	name        string
+	incarnation uint64
+	began       weir.Instant
+	list        []*peer // by name, this process among them
+	self        *peer   // nil as long as it is not among the members
+	digest      uint64  // of the names of members
+	count       int64
+	active      bool // all members have told the same names
+	voting      bool // since then it lends votes
+	leaving     bool
+	clean       bool         // nodes have no ledgers that are another's, as of the last beat
+	told        uint64       // the version then
+	lost        weir.Instant // when ledgers were lost last, 0: never
+	changed     weir.Instant // when the list of members did, or it became active
+	pulse       weir.Instant // when the next beats are due
+	view        *View
+	versions    uint64
+}
+
+// peer is what is known of one member.
+type peer struct {
+	name        string
+	id          uint64
+	member      bool // else it was one, and may count on votes still
+	incarnation uint64
+
+	stamp  weir.Instant // its last
+	mutual weir.Instant // the last of ours that it has echoed
+	last   Beat
+	until  weir.Instant // its votes may be counted on until then
+
+	// How this process stands to it.
+	since  weir.Instant // it may have votes since then, 0: it may not
+	run    uint64       // counts how often it began to
+	relied weir.Instant // when it was lent votes last
+	left   weir.Instant // from then on it can't count on votes any more, 0: it may have them
+	vote   weir.Instant // the stamp of its own that it may count on
+	gone   weir.Instant // when it was out without a word, 0: it is not
+	shown  Stand        // what the last view and beats say
+}
+
+// NewPeers is what a process knows that starts now: nothing.
+func NewPeers(now weir.Instant, name string, incarnation uint64) *Peers {
+	p := &Peers{name: name, incarnation: incarnation, began: now, lost: now, pulse: now, view: &View{}}
+	p.look(now, true)
+	return p
+}
+
+// Found tells that no process of this cluster has been there before this one, so that no
+// votes were lent, and keys begin as never used. It is to be told before anything else.
+func (p *Peers) Found() { p.began, p.lost = p.began-settle(MaxMembers), 0 }
+
+// pulse is how often a process of n members sends beats, and silence how long nothing
+// is heard of one that is silent.
+func pulse(n int64) weir.Instant   { return max(micros(Pulse), weir.Instant(n)*1500) }
+func silence(n int64) weir.Instant { return max(micros(Silence), 4*pulse(n)) }
+
+// settle is how long a vote rests that goes from one member to another: the one before
+// may count on it for a silence, and grant leases until then.
+func settle(n int64) weir.Instant {
+	return silence(n)*101/100 + micros(Life+Margin)
+}
+
+// Agree tells who the members are, in any order: those that have joined, and have neither
+// left nor been given up. Those beyond MaxMembers, by their names, don't count.
+func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
+	members = members[:min(len(members), MaxMembers)]
+	for _, x := range p.list {
+		x.member = false
+	}
+	for _, m := range members {
+		x := p.peer(m.Name)
+		if x == nil {
+			x = &peer{name: m.Name, id: nameHash(m.Name), shown: Out}
+			p.list = append(p.list, x)
+		}
+		x.member = true
+		if m.Incarnation > x.incarnation {
+			p.restart(x, now, m.Incarnation)
+		}
+	}
+	slices.SortFunc(p.list, func(a, b *peer) int { return cmp.Compare(a.name, b.name) })
+	p.self = p.peer(p.name)
+	digest := p.names()
+	if digest == p.digest {
+		return
+	}
+	p.digest, p.changed = digest, now
+	p.look(now, true)
+	p.beat(now, fx)
+}
+
+// restart makes x a later process, which knows nothing of votes. Leases of the one before
+// may go on for their life.
+func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
+	p.lost = now
+	before := *x
+	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, run: x.run, shown: x.shown}
+	if before.since != 0 {
+		x.since, x.left = before.since, now+micros(Life+Margin)
+	}
+}
+
+// names counts the members, and is a digest of their names.
+func (p *Peers) names() uint64 {
+	h := fnv.New64a()
+	p.count = 0
+	for _, x := range p.list {
+		if x.member {
+			p.count++
+			_, _ = h.Write([]byte(x.name + "\x00"))
+		}
+	}
+	return h.Sum64()
+}
+
+func nameHash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return mix(h.Sum64())
+}
+
+func (p *Peers) peer(name string) *peer {
+	for _, x := range p.list {
+		if x.name == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// Leave tells all that this process goes. It has no votes any more.
+func (p *Peers) Leave(now weir.Instant, fx *Effects) {
+	p.leaving = true
+	p.look(now, true)
+	p.beat(now, fx)
+}
+
+// Receive hears a beat. One that no member would send does nothing.
+func (p *Peers) Receive(now weir.Instant, from string, b *Beat, fx *Effects) {
+	x := p.peer(from)
+	if x == nil || x == p.self || !b.sound(now) || b.Incarnation < x.incarnation {
+		return
+	}
+	if b.Incarnation > x.incarnation {
+		p.restart(x, now, b.Incarnation)
+	}
+	if b.Stamp <= x.stamp {
+		return // overtaken
+	}
+	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Count == x.last.Count && b.Run == x.last.Run && slices.Equal(b.Others, x.last.Others)
+	if b.Leaving && !x.last.Leaving {
+		p.changed = now
+	}
+	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
+	x.until = 0
+	if b.Vote > 0 {
+		x.until = b.Vote + micros(b.Life)
+	}
+	if b.Lost > 0 && (p.lost == 0 || p.lost < now-micros(b.Lost)) {
+		p.lost = max(now-micros(b.Lost), 1)
+	}
+	if p.lends(now, x) {
+		x.vote, x.relied = x.stamp, now
+	}
+	p.look(now, !same)
+}
+
+// booted is whether nobody can count any more on votes that an earlier process has lent.
+func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.count) }
+
+// wanted is whether x may have votes.
+func (p *Peers) wanted(now weir.Instant, x *peer) bool {
+	if x == p.self {
+		return p.active && !p.leaving && p.booted(now)
+	}
+	return x.member && x.last.Active && !x.last.Leaving && now < x.mutual+silence(p.count)
+}
+
+// lends is whether x is lent votes now.
+func (p *Peers) lends(now weir.Instant, x *peer) bool {
+	return p.voting && !p.leaving && x.since != 0 && x.left == 0 && p.wanted(now, x)
+}
+
+// look sees how this process stands to each member, and makes a new view where that or
+// what others say has changed, or the last one is old.
+func (p *Peers) look(now weir.Instant, changed bool) {
+	if !p.active && p.agreed() {
+		p.active, p.changed, changed = true, now, true
+	}
+	for _, x := range p.list {
+		p.see(now, x)
+		if stand := x.stand(now, p.count); stand != x.shown {
+			x.shown, changed = stand, true
+		}
+	}
+	p.voting = p.voting || p.active && p.booted(now)
+	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
+		out := !x.member && x.shown == Out
+		if out {
+			p.lost = max(p.lost, x.gone)
+		}
+		return out
+	})
+	if changed {
+		p.versions++
+	}
+	if changed || now >= p.view.made+pulse(p.count)/4 {
+		p.view = p.show(now)
+	}
+}
+
+// calm is whether every member is heard, and has no ledgers that are another's.
+func (p *Peers) calm(now weir.Instant) bool {
+	for _, x := range p.list {
+		if x != p.self && (now >= x.until || !x.last.Clean || x.last.Members != p.digest) {
+			return false
+		}
+	}
+	return p.clean && p.told == p.versions
+}
+
+// agreed is whether all members have told the same names.
+func (p *Peers) agreed() bool {
+	for _, x := range p.list {
+		if x.member && x != p.self && (x.stamp == 0 || x.last.Members != p.digest) {
+			return false
+		}
+	}
+	return p.self != nil && p.self.member
+}
+
+// see decides about x. Who is wanted when this process gives its first vote follows
+// nobody.
+func (p *Peers) see(now weir.Instant, x *peer) {
+	wanted := p.wanted(now, x)
+	switch {
+	case wanted && x.since == 0 && p.voting:
+		x.gone = 0 // it was cut off, and has lost nothing
+		x.since, x.run = now, x.run+1
+	case wanted && x.since == 0:
+		x.since, x.run = now-settle(MaxMembers), x.run+1
+	case wanted:
+		x.left = 0
+	case x.since != 0 && x.left == 0:
+		x.left = now
+		if x.relied > 0 {
+			x.left = max(now, x.relied+settle(p.count))
+		}
+	}
+	if x.left > 0 && now >= x.left {
+		if !x.last.Leaving {
+			x.gone = now
+		}
+		x.since, x.left, x.relied = 0, 0, 0
+	}
+}
+
+func (x *peer) stand(now weir.Instant, n int64) Stand {
+	switch {
+	case x.since == 0:
+		return Out
+	case x.left > 0:
+		return Leaving
+	case now < x.since+settle(n):
+		return Entering
+	}
+	return Settled
+}
+
+// Next is when Tick is to be called.
+func (p *Peers) Next() weir.Instant { return p.pulse }
+
+// Tick sends beats when they are due, and notices who is silent. moving tells that a node
+// of the process is Moving.
+func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
+	if now < p.pulse {
+		return
+	}
+	p.clean = !moving && p.told == p.versions // nodes have seen what has changed
+	p.told = p.versions
+	p.look(now, false)
+	p.beat(now, fx)
+	p.pulse = now + pulse(p.count)
+}
+
+// beat tells all others.
+func (p *Peers) beat(now weir.Instant, fx *Effects) {
+	others, lost := p.others(), time.Duration(0)
+	if p.lost > 0 {
+		lost = max((now - p.lost).Duration(), time.Microsecond)
+	}
+	for _, x := range p.list {
+		if x == p.self {
+			continue
+		}
+		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
+			Incarnation: p.incarnation, Members: p.digest, Count: max(p.count, 1), Active: p.active, Leaving: p.leaving,
+			Clean: p.clean && p.told == p.versions, Lost: lost,
+			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
+		}})
+	}
+}
+
+// others is how this process stands to members where that is not settled.
+func (p *Peers) others() []Other {
+	var others []Other
+	for _, x := range p.list {
+		if x.shown != Settled {
+			others = append(others, Other{x.id, x.shown})
+		}
+	}
+	return others
+}

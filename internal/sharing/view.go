@@ -1,0 +1,243 @@
+package sharing
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// View is what Peers knows at a time: what a Node goes by. It is never changed. The
+// nil View knows of no members.
+type View struct {
+	version uint64 // others with the same differ in nothing but until
+	made    weir.Instant
+	changed weir.Instant // since then the version is this one
+	used    weir.Instant // a key that nothing is known of may have been used up until then; 0: it was not
+	members []seen       // by name
+	self    int          // -1: it is not among them
+	count   int64        // how many votes there are
+	voting  bool
+	leaving bool
+	sure    weir.Instant // until then all lend their votes to the first of the key's rank
+	owning  weir.Instant // from then on nobody counts on being the first of an older list
+}
+
+// seen is one member in a view.
+type seen struct {
+	name   string
+	member bool
+	until  weir.Instant // its votes may be counted on until then
+	run    [2]uint64    // of its process, and of that, the run of its votes
+	stands []Stand      // to each member; nil: all are settled
+}
+
+// View is what is known now.
+func (p *Peers) View() *View { return p.view }
+
+func (p *Peers) show(now weir.Instant) *View {
+	v := &View{
+		version: p.versions, made: now, changed: p.view.changed, self: -1, count: p.count, voting: p.voting && !p.leaving, leaving: p.leaving,
+		sure: 1<<63 - 1, owning: p.changed + micros(Life+Margin),
+	}
+	if p.versions != p.view.version {
+		v.changed = now
+	}
+	for i, x := range p.list {
+		s := seen{name: x.name, member: x.member && !x.last.Leaving, until: x.until}
+		if x == p.self {
+			v.self, s.until, s.member = i, 1<<63-1, x.member && !p.leaving
+			s.stands = p.stands(p.others())
+		} else {
+			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
+			if !x.last.Active || x.last.Leaving {
+				s.until = 0
+			}
+			if now < s.until {
+				v.count = max(v.count, x.last.Count)
+			}
+		}
+		v.sure = min(v.sure, s.until)
+		if s.stands != nil || !s.member {
+			v.sure = 0
+		}
+		v.members = append(v.members, s)
+	}
+	if v.self < 0 || !v.voting {
+		v.sure = 0
+	}
+	v.used = v.changed
+	if p.calm(now) {
+		v.used = p.lost
+	}
+	return v
+}
+
+// Together is a View of members that all hear each other, always have, and always will: of
+// a node alone, and in tests.
+func Together(self string, members []Member) *View {
+	v := &View{version: 1, count: int64(len(members)), voting: true, sure: 1<<63 - 1}
+	for _, m := range members {
+		v.members = append(v.members, seen{name: m.Name, member: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
+	}
+	slices.SortFunc(v.members, func(a, b seen) int { return cmp.Compare(a.name, b.name) })
+	v.self = v.find(self)
+	return v
+}
+
+// stands are how a process stands to each of the list, nil if it is settled with all.
+func (p *Peers) stands(others []Other) []Stand {
+	var stands []Stand
+	for _, o := range others {
+		i := slices.IndexFunc(p.list, func(x *peer) bool { return x.id == o.Member })
+		if i < 0 {
+			continue // which has left
+		}
+		if stands == nil {
+			stands = make([]Stand, len(p.list))
+		}
+		stands[i] = o.Stand
+	}
+	return stands
+}
+
+func (v *View) has(name string) bool { return v.find(name) >= 0 }
+
+// find is the index of a member, -1 if there is none of that name.
+func (v *View) find(name string) int {
+	i, ok := slices.BinarySearchFunc(v.members, name, func(s seen, name string) int { return cmp.Compare(s.name, name) })
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// rank is the members in the order of the key: the first owns it, if it is heard.
+func (v *View) rank(key weir.StateKey) []int {
+	scores := make([]uint64, len(v.members))
+	order := make([]int, len(v.members))
+	for i := range v.members {
+		order[i], scores[i] = i, score(key, v.members[i].name)
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if scores[a] != scores[b] {
+			return -cmp.Compare(scores[a], scores[b])
+		}
+		return a - b
+	})
+	return order
+}
+
+// place is what a node is to a key, in one view.
+type place struct {
+	version uint64
+	owner   string  // who is asked, none if nobody may be
+	first   string  // who is the first of all members
+	owns    bool    // this node is
+	voters  []voter // who lends its vote to this node
+	count   int64   // of how many votes
+}
+
+// voter is a member whose vote a node has.
+type voter struct {
+	member int
+	name   string
+	run    [2]uint64
+	kept   bool // it does not lend the vote now, but has not lent it to another either
+}
+
+// release is what an owner says that hands a key over: it counts on no vote for it.
+type release struct {
+	by    string
+	until weir.Instant // then no vote that it had before may be counted on anyway
+}
+
+// place finds out what this node is to the key, when these have released it.
+func (v *View) place(now weir.Instant, key weir.StateKey, released []release) place {
+	p := place{version: v.version, count: v.count}
+	rank := v.rank(key)
+	for _, i := range rank {
+		if v.members[i].member {
+			p.first, p.owns = v.members[i].name, i == v.self
+			break
+		}
+	}
+	if v.self < 0 {
+		return p
+	}
+	for _, i := range rank {
+		if s := v.members[v.self].stand(i); s == Settled || s == Entering {
+			p.owner = v.members[i].name
+			break
+		}
+	}
+	free := make([]bool, len(v.members))
+	for _, r := range released {
+		if i := v.find(r.by); i >= 0 && now < r.until {
+			free[i] = true
+		}
+	}
+	for m := range v.members {
+		if follows, kept := v.follows(m, rank, free); follows || kept {
+			p.voters = append(p.voters, voter{m, v.members[m].name, v.members[m].run, kept})
+		}
+	}
+	return p
+}
+
+func (s *seen) stand(i int) Stand {
+	if s.stands == nil {
+		return Settled
+	}
+	return s.stands[i]
+}
+
+// follows is whether the m-th member lends this node its vote, and no other member can
+// count on it, except those that have released the key: neither the one that it followed
+// until it was settled with this node, nor any before that in the rank that it has just
+// begun to follow, or let go. kept tells that it did follow, and nobody else can count on
+// its vote yet.
+func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
+	for _, i := range rank {
+		stand := v.members[m].stand(i)
+		switch {
+		case stand == Out:
+		case i == v.self && stand == Leaving:
+			return false, !follows
+		case i == v.self && stand == Settled:
+			return true, false
+		case i == v.self:
+			follows = true
+		case stand == Settled:
+			return follows && released[i], false
+		case stand == Entering && !follows, !released[i]:
+			return false, false
+		}
+	}
+	return follows, false
+}
+
+// votes is how many votes a node may count on now.
+func (v *View) votes(now weir.Instant, p *place) int64 {
+	if !v.voting {
+		return 0
+	}
+	n := int64(0)
+	for _, by := range p.voters {
+		if !by.kept && now < v.members[by.member].until {
+			n++
+		}
+	}
+	return n
+}
+
+// lasting is how many votes of p a node has since it was in the place before, and how
+// many in all, with those that it may not count on at the time.
+func (p *place) lasting(before *place) (since, all int64) {
+	for _, by := range p.voters {
+		if slices.ContainsFunc(before.voters, func(old voter) bool { return old.name == by.name && old.run == by.run }) {
+			since++
+		}
+	}
+	return since, int64(len(p.voters))
+}
