@@ -124,10 +124,17 @@ type Gossip struct {
 // until there are some. It fails when the port is taken, and for options that can
 // mean nothing.
 func Open(ctx context.Context, o Options) (*Gossip, error) {
-	return open(ctx, o, net.DefaultResolver.LookupNetIP, Confirm)
+	return open(ctx, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm})
 }
 
-func open(ctx context.Context, o Options, look lookup, confirm time.Duration) (*Gossip, error) {
+// edge is what tests set otherwise.
+type edge struct {
+	lookup    lookup
+	confirm   time.Duration
+	advertise netip.AddrPort // zero: where it listens
+}
+
+func open(ctx context.Context, o Options, e edge) (*Gossip, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -135,14 +142,16 @@ func open(ctx context.Context, o Options, look lookup, confirm time.Duration) (*
 	if err != nil {
 		return nil, fmt.Errorf("open the door for other nodes: %w", err)
 	}
+	if e.advertise.IsValid() {
+		port.advertise = e.advertise
+	}
 	if err := reachable(port.advertise.Addr(), &o); err != nil {
 		return nil, errors.Join(err, port.Shutdown())
 	}
-	g, err := newGossip(&o, port)
+	g, err := newGossip(&o, port, e)
 	if err != nil {
 		return nil, errors.Join(err, port.Shutdown())
 	}
-	g.lookup, g.confirm = look, confirm
 	g.run()
 	return g, nil
 }
@@ -184,7 +193,7 @@ func reachable(at netip.Addr, o *Options) error {
 	return nil
 }
 
-func newGossip(o *Options, port *transport) (*Gossip, error) {
+func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 	var number [8]byte
 	_, _ = rand.Read(number[:]) // never fails
 	g := &Gossip{
@@ -192,7 +201,7 @@ func newGossip(o *Options, port *transport) (*Gossip, error) {
 		tcp: o.TCP, joins: o.Join, received: o.Received, changed: o.Changed, log: o.Log,
 		port: port, peers: map[uint64]*peer{}, keys: o.Keys, complained: map[string]time.Time{}, announced: o.Incarnation,
 		due: make(chan *peer, 2*(MaxMembers+MaxGone)), nudged: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
-		done: make(chan struct{}),
+		done: make(chan struct{}), lookup: e.lookup, confirm: e.confirm,
 	}
 	if g.received == nil {
 		g.received = func(string, []byte) {}
@@ -205,7 +214,7 @@ func newGossip(o *Options, port *transport) (*Gossip, error) {
 	}
 	g.table = newTable(process{identity: g.me, address: port.advertise, incarnation: o.Incarnation, tcp: o.TCP, meta: o.Meta})
 	g.round.Store(1)
-	g.publish(sinceBoot())
+	g.publish()
 	return g, g.membership()
 }
 

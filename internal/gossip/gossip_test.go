@@ -34,7 +34,12 @@ func (n *node) Write(b []byte) (int, error) {
 }
 
 // begin starts a node on a free port of loopback.
-func begin(t *testing.T, o Options, confirm time.Duration) *node {
+func begin(t *testing.T, o Options) *node {
+	t.Helper()
+	return beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm})
+}
+
+func beginAt(t *testing.T, o Options, e edge) *node {
 	t.Helper()
 	n := &node{news: make(chan struct{}, 1), log: &bytes.Buffer{}}
 	if o.Bind == "" {
@@ -48,7 +53,7 @@ func begin(t *testing.T, o Options, confirm time.Duration) *node {
 	}
 	o.Changed = func(m []Member) { n.note(func() { n.members = m }) }
 	o.Log = slog.New(slog.NewTextHandler(n, nil))
-	g, err := open(t.Context(), o, net.DefaultResolver.LookupNetIP, confirm)
+	g, err := open(t.Context(), o, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +144,7 @@ func cluster(t *testing.T, size int, o Options) []*node {
 		if len(nodes) > 0 {
 			o.Join = []string{nodes[0].Name()}
 		}
-		nodes = append(nodes, begin(t, o, Confirm))
+		nodes = append(nodes, begin(t, o))
 	}
 	for _, n := range nodes {
 		n.sees(t, nodes...)

@@ -121,7 +121,7 @@ func (t *table) die(now time.Duration, id uint64) {
 // it is not gone, whoever says so. It tells whether something changed.
 func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) bool {
 	e := t.entries[id]
-	if e == nil || e.standing != agreed || how == gone && heard {
+	if e == nil || how == gone && heard || e.standing != agreed && (e.standing != replaced || how != left) {
 		return false
 	}
 	e.standing, e.since = how, now

@@ -63,20 +63,34 @@ type peer struct {
 type hearing struct {
 	heard  atomic.Int64  // when something came from it last
 	mutual atomic.Int64  // when it last said that it hears this process, in this round
+	deaf   atomic.Bool   // it has said since that it does not, or must say it anew
 	sent   atomic.Int64  // when something went to it last
 	round  atomic.Uint32 // its round
 	silent atomic.Bool   // as members were told
+
+	known bool // it has heard this process before; of hear
+}
+
+// begin has a peer whom this process reaches count as heard at now, until it has
+// had time to say so.
+func (h *hearing) begin(now time.Duration, reached bool) {
+	h.heard.Store(int64(never))
+	h.mutual.Store(int64(now))
+	h.deaf.Store(!reached)
 }
 
 // hear takes note of an opened packet, of this process's round. newest is whether
-// none sent later has come.
+// none sent later has come. Who says no more that it hears this process counts
+// as not heard, too: else a cut one way would be known on one side only.
 func (h *hearing) hear(now time.Duration, p *header, round uint8, newest bool) {
 	h.heard.Store(int64(now))
 	switch {
 	case p.heard == round:
+		h.known = true
 		h.mutual.Store(int64(now))
-	case newest: // it does not hear this process: cut one way is cut
-		h.mutual.Store(int64(never))
+		h.deaf.Store(false)
+	case newest && h.known:
+		h.deaf.Store(true)
 	}
 	if newest {
 		h.round.Store(uint32(p.round))
@@ -91,9 +105,11 @@ func (h *hearing) echo(now, limit time.Duration) uint8 {
 	return uint8(h.round.Load())
 }
 
-// quiet is for how long the two have not heard each other.
-func (h *hearing) quiet(now time.Duration) time.Duration {
-	return now - time.Duration(h.mutual.Load())
+// quiet is for how long the two have not heard each other, and whether that makes
+// the peer silent.
+func (h *hearing) quiet(now, limit time.Duration) (time.Duration, bool) {
+	quiet := max(now-time.Duration(h.mutual.Load()), 0)
+	return quiet, quiet > limit || h.deaf.Load()
 }
 
 // queue takes a message for the next packet. due is whether the flusher has to

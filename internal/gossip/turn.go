@@ -65,7 +65,7 @@ func (g *Gossip) awake(now time.Duration) {
 	}
 	g.round.Store(g.round.Load()%255 + 1)
 	for _, p := range *g.numbers.Load() {
-		p.mutual.Store(int64(never))
+		p.deaf.Store(true)
 	}
 	g.nudge()
 }
@@ -90,13 +90,13 @@ func (g *Gossip) noticed(now time.Duration) (news bool) {
 	before := g.table.version
 	g.table.tick(now, g.unheard(now), g.confirm)
 	if g.table.version != before {
-		g.publish(now)
+		g.publish()
 		news = true
 	}
 	g.mu.Unlock()
 	limit := time.Duration(g.limit.Load())
 	for _, p := range *g.names.Load() {
-		if silent := p.quiet(now) > limit; silent != p.silent.Load() {
+		if _, silent := p.quiet(now, limit); silent != p.silent.Load() {
 			p.silent.Store(silent)
 			news = true
 			if !silent && !p.alive.Load() {
@@ -112,7 +112,11 @@ func (g *Gossip) unheard(now time.Duration) func(id uint64) bool {
 	limit := time.Duration(g.limit.Load())
 	return func(id uint64) bool {
 		p := g.peers[id]
-		return p == nil || p.quiet(now) > limit
+		if p == nil {
+			return true
+		}
+		_, silent := p.quiet(now, limit)
+		return silent
 	}
 }
 
@@ -124,7 +128,7 @@ func (g *Gossip) change(f func(now time.Duration)) {
 	f(now)
 	changed := g.table.version != before
 	if changed {
-		g.publish(now)
+		g.publish()
 	}
 	announce := g.table.lost != g.yielded || g.table.me.incarnation != g.announced
 	g.mu.Unlock()
@@ -137,12 +141,12 @@ func (g *Gossip) change(f func(now time.Duration)) {
 }
 
 // publish makes peers of what the table has. g.mu is held.
-func (g *Gossip) publish(now time.Duration) {
+func (g *Gossip) publish() {
 	names, numbers := map[string]*peer{}, map[uint64]*peer{}
 	for id, e := range g.table.entries {
 		p := g.peers[id]
 		if p == nil || p.address != e.address {
-			if p = g.newPeer(now, e); p == nil {
+			if p = g.newPeer(e); p == nil {
 				continue
 			}
 		}
@@ -162,7 +166,7 @@ func (g *Gossip) publish(now time.Duration) {
 }
 
 // newPeer is the other end of the data plane; nil when no key can be made.
-func (g *Gossip) newPeer(now time.Duration, e *entry) *peer {
+func (g *Gossip) newPeer(e *entry) *peer {
 	s, err := newSeals(g.keys, g.me, e.identity)
 	if err != nil {
 		g.log.Error("cannot make keys for a member", "member", e.name, "error", err)
@@ -170,11 +174,7 @@ func (g *Gossip) newPeer(now time.Duration, e *entry) *peer {
 	}
 	p := &peer{identity: e.identity, address: e.address, tcp: e.tcp}
 	p.seals.Store(s)
-	p.heard.Store(int64(never))
-	p.mutual.Store(int64(never))
-	if e.alive { // it has as long as others to be heard
-		p.mutual.Store(int64(now))
-	}
+	p.begin(max(e.since, 0), e.alive)
 	return p
 }
 
@@ -198,7 +198,7 @@ func (g *Gossip) Members() []Member {
 			continue
 		}
 		m := Member{Name: e.name, Address: e.address.String(), Incarnation: e.incarnation, Meta: e.meta}
-		if quiet := p.quiet(now); quiet > limit {
+		if quiet, silent := p.quiet(now, limit); silent {
 			m.Silent, m.SilentFor = true, quiet
 		}
 		if !e.alive {
@@ -279,7 +279,7 @@ func (g *Gossip) Forget(name string) error {
 		return fmt.Errorf("%q is heard of; stop it first", name)
 	}
 	message := formatEntries(now, []entry{*e})
-	g.publish(now)
+	g.publish()
 	g.mu.Unlock()
 	g.spread(fmt.Sprintf("%016x", p.id), message, nil)
 	g.tell()
@@ -292,7 +292,7 @@ func (g *Gossip) departed(e *entry) {
 	g.mu.Lock()
 	news := g.table.depart(now, e.id, e.standing, !g.unheard(now)(e.id))
 	if news {
-		g.publish(now)
+		g.publish()
 	}
 	g.mu.Unlock()
 	if !news {
@@ -317,7 +317,7 @@ func (g *Gossip) sayFarewell(lost bool) {
 	now := sinceBoot()
 	g.mu.Lock()
 	e := entry{process: g.table.me, standing: left, since: now, lost: lost}
-	g.publish(now)
+	g.publish()
 	g.mu.Unlock()
 	message := formatEntries(now, []entry{e})
 	for _, n := range g.list.Members() {
