@@ -6,9 +6,9 @@ import "time"
 const (
 	// MaxPackets is how many packets a second go to one member. Above, more
 	// messages share a packet. Twice as many are taken from one.
-	MaxPackets = 10_000
+	MaxPackets = 20_000
 
-	packetBurst = 128
+	packetBurst = 256
 )
 
 // budget is a right to some packets a second. The zero value has a burst.

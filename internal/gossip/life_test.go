@@ -18,10 +18,6 @@ func (n *node) find(name string) (Member, bool) {
 	return n.members[i], true
 }
 
-func (n *node) without(all []*node) []*node {
-	return slices.DeleteFunc(slices.Clone(all), func(m *node) bool { return m == n })
-}
-
 // TestTenNodes has nodes leave, die and come back.
 func TestTenNodes(t *testing.T) {
 	nodes := cluster(t, 10, Options{Keys: [][]byte{testKey}})

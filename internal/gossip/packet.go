@@ -8,14 +8,18 @@ import "encoding/binary"
 //
 //	0   magic     "wR"
 //	2   version   1
-//	3   kind      1 a datagram, 2 a frame of a stream
-//	4   key       which cluster key seals it; 0: none does
-//	8   sender    the number of the process that sends it
-//	16  round     of the sender: how often it has missed some time, from 1
-//	17  heard     the round of the receiver, as heard of late; 0: not heard of
-//	18  sequence  48 bits; with the kind they are the nonce
+//	3   round     of the sender: how often it has missed some time, from 1
+//	4   sender    the number of the process that sends it
+//	12  key       which cluster key seals it; 0: none does
+//	16  heard     the round of the receiver, as heard of late; 0: not heard of
+//	17  kind      1 a datagram, 2 a frame of a stream
+//	18  sequence  48 bits, from 1, of datagrams or frames to one receiver
+//
+// The last 12 bytes are the nonce: kind and sequence are never the same twice
+// between two processes.
 const (
 	headerSize = 24
+	nonceAt    = 12
 	magic      = "wR"
 	version    = 1
 
@@ -47,11 +51,10 @@ type header struct {
 }
 
 func (h *header) append(b []byte) []byte {
-	b = append(b, magic...)
-	b = append(b, version, h.kind)
-	b = binary.BigEndian.AppendUint32(b, h.key)
+	b = append(append(b, magic...), version, h.round)
 	b = binary.BigEndian.AppendUint64(b, h.sender)
-	return binary.BigEndian.AppendUint64(b, uint64(h.round)<<56|uint64(h.heard)<<48|h.sequence&(1<<48-1))
+	b = binary.BigEndian.AppendUint32(b, h.key)
+	return binary.BigEndian.AppendUint64(b, uint64(h.heard)<<56|uint64(h.kind)<<48|h.sequence&(1<<48-1))
 }
 
 // parseHeader reads what a packet of kind begins with. most is how long all of
@@ -62,13 +65,13 @@ func parseHeader(b []byte, kind uint8, most int) (header, Reason) {
 		return header{}, Oversize
 	case len(b) < headerSize:
 		return header{}, Truncated
-	case string(b[:2]) != magic || b[2] != version || b[3] != kind:
+	case string(b[:2]) != magic || b[2] != version || b[17] != kind:
 		return header{}, Version
 	}
 	last := binary.BigEndian.Uint64(b[16:])
 	return header{
-		kind: kind, key: binary.BigEndian.Uint32(b[4:]), sender: binary.BigEndian.Uint64(b[8:]),
-		round: uint8(last >> 56), heard: uint8(last >> 48), sequence: last & (1<<48 - 1),
+		round: b[3], sender: binary.BigEndian.Uint64(b[4:]), key: binary.BigEndian.Uint32(b[12:]),
+		heard: uint8(last >> 56), kind: kind, sequence: last & (1<<48 - 1),
 	}, None
 }
 

@@ -105,7 +105,7 @@ func (r *relay) accept() {
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", r.to.String())
+		out, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(r.to))
 		r.mu.Lock()
 		r.conns = append(r.conns, in)
 		if err == nil {

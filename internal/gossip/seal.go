@@ -83,8 +83,7 @@ func (s *seals) append(b []byte, h *header, payload []byte) []byte {
 	if s.seal == nil {
 		return append(b, payload...)
 	}
-	nonce := h.nonce()
-	return s.seal.Seal(b, nonce[:], payload, b[start:start+headerSize])
+	return s.seal.Seal(b, b[start+nonceAt:], payload, b[start:])
 }
 
 // unseal is the payload of a packet with header h, which it decrypts in place.
@@ -100,20 +99,11 @@ func (s *seals) unseal(packet []byte, h *header) ([]byte, Reason) {
 	case len(payload) < sealSize:
 		return nil, Truncated
 	}
-	nonce := h.nonce()
-	plain, err := key.Open(payload[:0], nonce[:], payload, packet[:headerSize])
+	plain, err := key.Open(payload[:0], packet[nonceAt:headerSize], payload, packet[:headerSize])
 	if err != nil {
 		return nil, Forged
 	}
 	return plain, None
-}
-
-// nonce is never the same twice under a key: datagrams and frames are counted
-// apart, up to 2^48 each.
-func (h *header) nonce() (n [12]byte) {
-	n[0] = h.kind
-	binary.BigEndian.PutUint64(n[4:], h.sequence)
-	return n
 }
 
 // ErrKeys is wrapped by what is wrong with cluster keys.
