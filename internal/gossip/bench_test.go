@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkSend sends messages of 60 bytes to another node of this process, as they
-// come out there: 256 on their way at once, and one. MaxPackets sets the pace.
+// come out there: 256 on their way at once, and one. maxPackets sets the pace.
 func BenchmarkSend(b *testing.B) {
 	for name, keys := range map[string][][]byte{"sealed": {key(1)}, "unsealed": nil} {
 		b.Run(name+"/256", func(b *testing.B) { benchmarkSend(b, keys, 256) })
@@ -75,7 +75,7 @@ func BenchmarkPacket(b *testing.B) {
 	open := mustSeal(b, keys, bob, alice)
 	from.seals.Store(mustSeal(b, keys, alice, bob))
 	var seen window
-	packet, message, heard := make([]byte, 0, PacketSize), make([]byte, 60), 0
+	packet, message, heard := make([]byte, 0, packetSize), make([]byte, 60), 0
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, r := from.queue(message); r != None {
@@ -90,7 +90,7 @@ func BenchmarkPacket(b *testing.B) {
 		from.sequence++
 		h := header{kind: datagram, sender: alice.id, sequence: from.sequence}
 		packet = from.seals.Load().append(packet[:0], &h, queued)
-		got, _ := parseHeader(packet, datagram, PacketSize)
+		got, _ := parseHeader(packet, datagram, packetSize)
 		messages, r := open.unseal(packet, &got)
 		if r != None || !seen.fresh(got.sequence) || !whole(messages) {
 			b.Fatal(r)

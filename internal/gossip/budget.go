@@ -4,9 +4,9 @@ import "time"
 
 // The packet budget.
 const (
-	// MaxPackets is how many packets a second go to one member. Above, more
+	// maxPackets is how many packets a second go to one member. Above, more
 	// messages share a packet. Twice as many are taken from one.
-	MaxPackets = 20_000
+	maxPackets = 20_000
 
 	packetBurst = 256
 )

@@ -36,7 +36,8 @@ func (g *Gossip) find(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		g.announce()
-		g.join(ctx, g.candidates(ctx))
+		addresses, before := g.candidates(ctx)
+		g.join(ctx, addresses, before)
 		wait = g.pause()
 		if g.sleep(aloneEvery / 4) { // however often it is asked to look
 			return
@@ -69,9 +70,9 @@ func (g *Gossip) pause() time.Duration {
 }
 
 // candidates are addresses at which there may be members whom memberlist does not
-// reach.
-func (g *Gossip) candidates(ctx context.Context) []netip.AddrPort {
-	var found []netip.AddrPort
+// reach, and at which of them there was one before.
+func (g *Gossip) candidates(ctx context.Context) (found []netip.AddrPort, before map[netip.AddrPort]bool) {
+	before = map[netip.AddrPort]bool{}
 	for _, address := range g.joins {
 		at, err := resolve(ctx, g.lookup, address)
 		if err != nil {
@@ -88,11 +89,12 @@ func (g *Gossip) candidates(ctx context.Context) []netip.AddrPort {
 			reached[e.address] = true
 		case e.standing == agreed || e.standing == gone:
 			found = append(found, e.address)
+			before[e.address] = true
 		}
 	}
 	slices.SortFunc(found, netip.AddrPort.Compare)
 	found = slices.Compact(found)
-	return slices.DeleteFunc(found, func(a netip.AddrPort) bool { return reached[a] })
+	return slices.DeleteFunc(found, func(a netip.AddrPort) bool { return reached[a] }), before
 }
 
 // lookup is net.Resolver.LookupNetIP.
@@ -130,8 +132,9 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// join has memberlist ask each address for its members.
-func (g *Gossip) join(ctx context.Context, addresses []netip.AddrPort) {
+// join has memberlist ask each address for its members. Of those where a member
+// was before it is known already that they do not answer.
+func (g *Gossip) join(ctx context.Context, addresses []netip.AddrPort, before map[netip.AddrPort]bool) {
 	var joins errgroup.Group
 	joins.SetLimit(joinsAtOnce)
 	for _, a := range addresses {
@@ -139,7 +142,7 @@ func (g *Gossip) join(ctx context.Context, addresses []netip.AddrPort) {
 			break
 		}
 		joins.Go(func() error {
-			if _, err := g.list.Join([]string{a.String()}); err != nil {
+			if _, err := g.list.Join([]string{a.String()}); err != nil && !before[a] {
 				g.complain("cannot join a node; does it run, and with the same key?", a.String(), err)
 			}
 			return nil

@@ -87,7 +87,6 @@ type Gossip struct {
 	list       *memberlist.Memberlist
 	keyring    *memberlist.Keyring
 	broadcasts *memberlist.TransmitLimitedQueue
-	accepted   connections
 	in, out    traffic
 
 	names   atomic.Pointer[map[string]*peer] // the other members
@@ -200,7 +199,7 @@ func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 		me:  identity{id: binary.BigEndian.Uint64(number[:]), name: nameOf(o.Name, port.advertise)},
 		tcp: o.TCP, joins: o.Join, received: o.Received, changed: o.Changed, log: o.Log,
 		port: port, peers: map[uint64]*peer{}, keys: o.Keys, complained: map[string]time.Time{}, announced: o.Incarnation,
-		due: make(chan *peer, 2*(MaxMembers+MaxGone)), nudged: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
+		due: make(chan *peer, 2*(MaxMembers+maxGone)), nudged: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
 		done: make(chan struct{}), lookup: e.lookup, confirm: e.confirm,
 	}
 	if g.received == nil {
@@ -291,7 +290,7 @@ func (g *Gossip) Name() string { return g.me.name }
 
 // Stats are counts since the start.
 func (g *Gossip) Stats() Stats {
-	return Stats{In: g.in.read(), Out: g.out.read(), Streams: g.accepted.len()}
+	return Stats{In: g.in.read(), Out: g.out.read(), Streams: g.port.accepted.len()}
 }
 
 // Leave tells the others that this node goes, and takes it out of membership. It
@@ -328,31 +327,7 @@ func (g *Gossip) Close() error {
 	g.mu.Unlock()
 	g.cancel()
 	close(g.done)
-	g.accepted.close()
 	err := g.list.Shutdown()
 	g.running.Wait()
 	return err
-}
-
-// Rotate replaces the cluster keys: the first seals from now on, each opens. Nothing is
-// lost when all nodes get a new key as the last, then as the first, then
-// without the old one.
-func (g *Gossip) Rotate(keys [][]byte) error {
-	if err := checkKeys(keys); err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(keys) == 0 || g.keyring == nil {
-		return fmt.Errorf("%w: a node begins with them, or does without until it is restarted", ErrKeys)
-	}
-	for _, p := range g.peers {
-		s, err := newSeals(keys, g.me, p.identity)
-		if err != nil {
-			return err
-		}
-		p.seals.Store(s)
-	}
-	g.keys = keys
-	return rotate(g.keyring, keys)
 }

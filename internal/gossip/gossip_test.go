@@ -14,7 +14,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain finds goroutines that are left over. A probe of memberlist goes on for
+// some seconds after its shutdown, and ends by itself.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
 
 // node is a Gossip, and what it was told.
 type node struct {

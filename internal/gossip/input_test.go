@@ -72,7 +72,7 @@ func TestForgedPackets(t *testing.T) {
 	}{
 		{Truncated, good[:headerSize-1]},
 		{Truncated, good[:headerSize+sealSize-1]},
-		{Oversize, append(bytes.Clone(good), make([]byte, PacketSize)...)},
+		{Oversize, append(bytes.Clone(good), make([]byte, packetSize)...)},
 		{Version, other},
 		{Version, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 4)},
 		{UnknownKey, seal([][]byte{key(2)}, peer, n.me, header{round: 1, sequence: 1 << 40})},
@@ -219,12 +219,12 @@ func TestBudget(t *testing.T) {
 	var b budget
 	passed := 0
 	for now := time.Hour; now < time.Hour+time.Second; now += 10 * time.Microsecond {
-		if b.take(now, MaxPackets, packetBurst) {
+		if b.take(now, maxPackets, packetBurst) {
 			passed++
 		}
 	}
-	if passed < MaxPackets || passed > MaxPackets+packetBurst {
-		t.Errorf("%d packets in a second; want %d and a burst of %d", passed, MaxPackets, packetBurst)
+	if passed < maxPackets || passed > maxPackets+packetBurst {
+		t.Errorf("%d packets in a second; want %d and a burst of %d", passed, maxPackets, packetBurst)
 	}
 }
 

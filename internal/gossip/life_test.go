@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -310,4 +311,48 @@ func TestMissedTime(t *testing.T) {
 	}
 	nodes[0].sees(t, nodes...)
 	nodes[1].gets(t, nodes[0], "awake")
+}
+
+// TestNoUDP has networks drop all datagrams. Nodes that are set to streams do not
+// notice.
+func TestNoUDP(t *testing.T) {
+	o := Options{TCP: true, Keys: [][]byte{testKey}}
+	one, dropOne := behind(t, o)
+	o.Join = []string{dropOne.address().String()}
+	two, dropTwo := behind(t, o)
+	three, dropThree := behind(t, o)
+	for _, r := range []*relay{dropOne, dropTwo, dropThree} {
+		r.set(func() { r.lose = 100 })
+	}
+	nodes := []*node{one, two, three}
+	for _, n := range nodes {
+		n.sees(t, nodes...)
+	}
+	three.gets(t, two, "hello")
+	if err := two.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	one.sees(t, one, three)
+	three.sees(t, one, three)
+}
+
+// TestAddresses opens doors at all addresses, and at one of IPv6.
+func TestAddresses(t *testing.T) {
+	for _, bind := range []string{"0.0.0.0:0", "[::]:0", ":0", "[::1]:0", "localhost:0"} {
+		t.Run(bind, func(t *testing.T) {
+			o := Options{Bind: bind, Name: bind, Keys: [][]byte{testKey}}
+			g, err := Open(t.Context(), o)
+			if err != nil {
+				t.Skipf("this machine has no such address: %v", err)
+			}
+			if err := g.Close(); err != nil {
+				t.Fatal(err)
+			}
+			nodes := cluster(t, 2, o)
+			nodes[1].gets(t, nodes[0], "hello")
+			if ip := netip.MustParseAddrPort(nodes[0].Name()).Addr(); ip.IsUnspecified() {
+				t.Errorf("others are told of %v", ip)
+			}
+		})
+	}
 }

@@ -11,15 +11,15 @@ import (
 const (
 	// MaxMembers is how many members there may be. More are not let in.
 	MaxMembers = 1024
-	// MaxGone is how many processes that are no members any more are remembered.
+	// maxGone is how many processes that are no members any more are remembered.
 	// The one that went first makes place.
-	MaxGone = 1024
+	maxGone = 1024
 	// Confirm is how long memberlist has to call a silent member dead until it is
 	// taken for gone, and the others share what was its part.
 	Confirm = 30 * time.Second
-	// Settled is how long after it has met the others a process may still take a
+	// settledAfter is how long after it has met the others a process may still take a
 	// later incarnation, when its name had a later one.
-	Settled = 10 * time.Second
+	settledAfter = 10 * time.Second
 
 	// keepGone is longer than all take to hear that one is gone.
 	keepGone = 10 * time.Minute
@@ -185,7 +185,7 @@ func (t *table) contest(now time.Duration, other *entry) *entry {
 // raise gives this process a later incarnation than another that had its name. It
 // may do so once, and soon after the start.
 func (t *table) raise(now time.Duration, incarnation uint64) bool {
-	if t.raised || t.lost || t.known && now-t.met >= Settled {
+	if t.raised || t.lost || t.known && now-t.met >= settledAfter {
 		return false
 	}
 	t.raised, t.me.incarnation = true, incarnation+1
@@ -195,7 +195,7 @@ func (t *table) raise(now time.Duration, incarnation uint64) bool {
 
 // forget makes place for more that are gone.
 func (t *table) forget() {
-	for len(t.entries) > MaxMembers+MaxGone {
+	for len(t.entries) > MaxMembers+maxGone {
 		var first *entry
 		for _, e := range t.entries {
 			if e.standing != agreed && (first == nil || e.since < first.since) {

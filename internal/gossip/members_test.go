@@ -115,7 +115,7 @@ func TestNames(t *testing.T) {
 		now := time.Minute
 		settled := rapid.Bool().Draw(r, "settled")
 		if settled {
-			one.join(now-Settled, run(9, "other", 1))
+			one.join(now-settledAfter, run(9, "other", 1))
 		}
 		if rapid.Bool().Draw(r, "met") {
 			two.join(now, run(9, "other", 1))
@@ -253,13 +253,13 @@ func TestBounds(t *testing.T) {
 	if got := m.count(); got != MaxMembers {
 		t.Errorf("%d members; want %d", got, MaxMembers)
 	}
-	for i := range uint64(2 * MaxGone) {
+	for i := range uint64(2 * maxGone) {
 		m.merge(time.Duration(i), []entry{{process: run(100_000+i, "gone", 1), standing: gone, since: time.Duration(i)}}, silentAll)
 	}
-	if got := len(m.entries); got != MaxMembers+MaxGone {
-		t.Errorf("%d entries; want %d", got, MaxMembers+MaxGone)
+	if got := len(m.entries); got != MaxMembers+maxGone {
+		t.Errorf("%d entries; want %d", got, MaxMembers+maxGone)
 	}
-	if m.entries[100_000] != nil || m.entries[100_000+2*MaxGone-1] == nil {
+	if m.entries[100_000] != nil || m.entries[100_000+2*maxGone-1] == nil {
 		t.Error("the one that went first has not made place")
 	}
 }

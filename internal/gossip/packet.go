@@ -29,9 +29,9 @@ const (
 
 // The bounds of what is sent at once.
 const (
-	// PacketSize is how many bytes a datagram has at most, so that none is cut in
+	// packetSize is how many bytes a datagram has at most, so that none is cut in
 	// two where 1,500 are usual.
-	PacketSize = 1400
+	packetSize = 1400
 	// MaxMessage is how long a message may be. What fits into no datagram goes
 	// by a stream.
 	MaxMessage = 64 << 10

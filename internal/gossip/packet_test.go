@@ -51,7 +51,7 @@ func TestPackets(t *testing.T) {
 
 		read := func(packet []byte, s *seals) ([]byte, Reason) {
 			packet = bytes.Clone(packet)
-			got, reason := parseHeader(packet, datagram, PacketSize)
+			got, reason := parseHeader(packet, datagram, packetSize)
 			if reason != None {
 				return nil, reason
 			}
@@ -123,10 +123,10 @@ func TestWindow(t *testing.T) {
 		newest := uint64(0)
 		for range rapid.IntRange(1, 200).Draw(r, "packets") {
 			step := rapid.OneOf(
-				rapid.Int64Range(-10, 10), rapid.Int64Range(-2*WindowSize, 2*WindowSize), rapid.SampledFrom([]int64{-WindowSize, 1 - WindowSize, 64, 1 << 20}),
+				rapid.Int64Range(-10, 10), rapid.Int64Range(-2*windowSize, 2*windowSize), rapid.SampledFrom([]int64{-windowSize, 1 - windowSize, 64, 1 << 20}),
 			).Draw(r, "step")
 			sequence := uint64(max(int64(newest)+step, 1))
-			want := !seen[sequence] && (sequence > newest || newest-sequence < WindowSize)
+			want := !seen[sequence] && (sequence > newest || newest-sequence < windowSize)
 			if got := w.fresh(sequence); got != want {
 				t.Fatalf("%d after %d: fresh %v; want %v", sequence, newest, got, want)
 			}
@@ -152,7 +152,7 @@ func FuzzPacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		for _, s := range []*seals{open, none} {
 			b := bytes.Clone(packet)
-			h, reason := parseHeader(b, datagram, PacketSize)
+			h, reason := parseHeader(b, datagram, packetSize)
 			if reason != None {
 				continue
 			}

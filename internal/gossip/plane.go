@@ -8,7 +8,7 @@ import (
 )
 
 // room is how many bytes of messages a datagram holds.
-const room = PacketSize - headerSize - sealSize
+const room = packetSize - headerSize - sealSize
 
 // Send gives a message to be brought to a member, with others that go there.
 // Without others it goes at once. It may be lost, come twice as a message of its
@@ -54,7 +54,7 @@ func (g *Gossip) flushSoon(p *peer) {
 // flusher sends what waits, member after member. While it sends, or others run
 // that have more to say, more comes together in a packet.
 func (g *Gossip) flusher() {
-	packet := make([]byte, 0, PacketSize)
+	packet := make([]byte, 0, packetSize)
 	for {
 		select {
 		case <-g.done:
@@ -73,7 +73,7 @@ func (g *Gossip) flusher() {
 func (g *Gossip) flush(p *peer, packet []byte) (wait time.Duration) {
 	now := sinceBoot()
 	for messages, beat := p.take(); len(messages) > 0 || beat; beat = false {
-		if !p.packets.take(now, MaxPackets, packetBurst) {
+		if !p.packets.take(now, maxPackets, packetBurst) {
 			return time.Millisecond
 		}
 		n := prefix(messages, room)
@@ -138,7 +138,7 @@ func (g *Gossip) read() {
 				g.in.drop(Membership)
 			}
 		default:
-			g.receive(b[:n], datagram, PacketSize)
+			g.receive(b[:n], datagram, packetSize)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (g *Gossip) open(packet []byte, h *header) Reason {
 		g.nudge()
 	}
 	switch {
-	case !p.arrivals.take(now, 2*MaxPackets, MaxPackets):
+	case !p.arrivals.take(now, 2*maxPackets, maxPackets):
 		return Budget
 	case !whole(messages):
 		return Garbled

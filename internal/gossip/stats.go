@@ -13,12 +13,12 @@ const (
 	Version            // in: of another version, or no packet at all
 	UnknownKey         // in: sealed with a key that this node was not given, or not sealed
 	Forged             // in: the key does not open it, or it is for another process
-	Replayed           // in: it came before, or WindowSize packets late
+	Replayed           // in: it came before, or windowSize packets late
 	Unknown            // in and out: no member of that name or number
 	Old                // in: of a process that has left, is gone, or was replaced
 	OwnName            // in: of this process itself
 	Garbled            // in: it was opened, and is no messages
-	Budget             // in and out: more than MaxPackets a second; out: the queue is full
+	Budget             // in and out: more than maxPackets a second; out: the queue is full
 	Unreachable        // out: the system did not send it
 	Membership         // in: memberlist had no room for it
 	reasons

@@ -109,14 +109,14 @@ func (g *Gossip) stream(p *peer) {
 func (g *Gossip) write(p *peer, c net.Conn, messages []byte) net.Conn {
 	if c == nil {
 		var err error
-		d := net.Dialer{Timeout: streamPatience}
-		if c, err = d.Dial("tcp", p.address.String()); err != nil {
+		if c, err = g.port.dial(p.address.String(), streamPatience); err != nil {
 			g.lose(messages, Unreachable)
 			return nil
 		}
 	}
 	for first := true; first || len(messages) > 0; first = false {
 		n := prefix(messages, frameSize-headerSize-sealSize)
+		_ = c.SetWriteDeadline(time.Now().Add(streamPatience)) // fails when it is closed, and so does the write
 		if _, err := c.Write(g.frame(p, messages[:n])); err != nil {
 			g.lose(messages, Unreachable)
 			closeIf(c)
@@ -145,7 +145,7 @@ func closeIf(c net.Conn) {
 	}
 }
 
-// accept takes connections until the port is closed.
+// accept takes connections, until the port is closed.
 func (g *Gossip) accept() {
 	for {
 		c, err := g.port.tcp.AcceptTCP()
@@ -155,13 +155,13 @@ func (g *Gossip) accept() {
 			}
 			continue
 		}
-		if !g.accepted.add(c) {
+		if !g.port.accepted.add(c) {
 			_ = c.Close()
 			g.in.drop(Budget)
 			continue
 		}
 		if !g.start(func() { g.greet(c) }) {
-			g.accepted.remove(c)
+			g.port.accepted.remove(c)
 		}
 	}
 }
@@ -171,17 +171,17 @@ func (g *Gossip) greet(c net.Conn) {
 	first := make([]byte, 1)
 	_ = c.SetReadDeadline(time.Now().Add(firstBytes)) // fails when it is closed, and so does the read
 	if _, err := io.ReadFull(c, first); err != nil {
-		g.accepted.remove(c)
+		g.port.accepted.remove(c)
 		return
 	}
 	if first[0] == labelMark {
 		whole := io.MultiReader(bytes.NewReader(first), io.LimitReader(c, maxState))
-		if !g.port.handStream(&begun{c, whole, func() { g.accepted.remove(c) }}) {
-			g.accepted.remove(c)
+		if !g.port.handStream(&begun{c, whole, func() { g.port.accepted.remove(c) }}) {
+			g.port.accepted.remove(c)
 		}
 		return
 	}
-	defer g.accepted.remove(c)
+	defer g.port.accepted.remove(c)
 	g.frames(c, first[0])
 }
 
@@ -211,49 +211,4 @@ func (g *Gossip) frames(c net.Conn, first byte) {
 		}
 		_ = c.SetReadDeadline(time.Now().Add(2 * streamIdle)) // as above
 	}
-}
-
-// connections are those that others have open to here.
-type connections struct {
-	mu     sync.Mutex
-	open   map[net.Conn]struct{}
-	closed bool
-}
-
-// add is whether c may stay open.
-func (a *connections) add(c net.Conn) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed || len(a.open) >= maxStreams {
-		return false
-	}
-	if a.open == nil {
-		a.open = map[net.Conn]struct{}{}
-	}
-	a.open[c] = struct{}{}
-	return true
-}
-
-// remove closes c.
-func (a *connections) remove(c net.Conn) {
-	a.mu.Lock()
-	delete(a.open, c)
-	a.mu.Unlock()
-	_ = c.Close() // it may be closed already
-}
-
-// close closes all, and those that are still to come.
-func (a *connections) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
-	for c := range a.open {
-		_ = c.Close() // who reads it ends
-	}
-}
-
-func (a *connections) len() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.open)
 }

@@ -16,8 +16,8 @@ import (
 
 // The bounds of the one port.
 const (
-	// maxStreams is how many connections others have open to here. One more is
-	// closed.
+	// maxStreams is how many connections others have open to here, and this one to
+	// others. One more is closed.
 	maxStreams = 2 * MaxMembers
 	// maxState is how many bytes a connection brings to memberlist: all members
 	// twice over. Then it is closed.
@@ -42,6 +42,8 @@ type transport struct {
 	streams   chan net.Conn
 	done      chan struct{}
 	once      sync.Once
+	accepted  connections // by others
+	dialled   connections // to others
 }
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
@@ -135,13 +137,35 @@ func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 
 // DialTimeout opens a stream of memberlist.
 func (t *transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
-	d := net.Dialer{Timeout: min(timeout, streamPatience)}
-	return d.Dial("tcp", address)
+	return t.dial(address, min(timeout, streamPatience))
 }
 
 // DialAddressTimeout opens a stream of memberlist.
 func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	return t.DialTimeout(a.Addr, timeout)
+}
+
+// dial opens a connection. It is closed with the port, if not before.
+func (t *transport) dial(address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-t.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if !t.dialled.add(c) {
+		_ = c.Close() // nothing came through it
+		return nil, errors.New("there are too many connections, or the port is closed")
+	}
+	return &begun{c, c, func() { t.dialled.remove(c) }}, nil
 }
 
 // PacketCh has the packets that came for memberlist.
@@ -154,6 +178,8 @@ func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 func (t *transport) Shutdown() (err error) {
 	t.once.Do(func() {
 		close(t.done)
+		t.accepted.close()
+		t.dialled.close()
 		err = errors.Join(t.tcp.Close(), t.udp.Close())
 	})
 	return err
@@ -180,17 +206,17 @@ func (t *transport) handStream(c net.Conn) bool {
 	}
 }
 
-// begun is a connection whose first bytes were read already. It brings maxState
-// bytes at most, and tells when it is closed.
+// begun is a connection that may have been read from already, and that others close,
+// too.
 type begun struct {
 	net.Conn
-	rest   io.Reader
-	closed func()
+	rest  io.Reader
+	close func()
 }
 
 func (c *begun) Read(b []byte) (int, error) { return c.rest.Read(b) }
 
 func (c *begun) Close() error {
-	c.closed()
-	return c.Conn.Close()
+	c.close()
+	return nil
 }

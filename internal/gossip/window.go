@@ -1,15 +1,15 @@
 package gossip
 
-// WindowSize is how far a packet may come behind the newest of its sender. What
+// windowSize is how far a packet may come behind the newest of its sender. What
 // comes later counts as replayed.
-const WindowSize = 2048
+const windowSize = 2048
 
 // window tells packets that come for the first time from those that came before,
-// as in RFC 6479: a ring of bits, of which the newest WindowSize are told apart.
+// as in RFC 6479: a ring of bits, of which the newest windowSize are told apart.
 // The zero value has seen none. Sequences begin with 1.
 type window struct {
 	newest uint64
-	bits   [WindowSize/64 + 1]uint64
+	bits   [windowSize/64 + 1]uint64
 }
 
 // fresh is whether sequence may come now. It changes nothing: only a packet that
@@ -18,7 +18,7 @@ func (w *window) fresh(sequence uint64) bool {
 	if sequence > w.newest {
 		return true
 	}
-	return w.newest-sequence < WindowSize && w.bits[sequence/64%uint64(len(w.bits))]&(1<<(sequence%64)) == 0
+	return w.newest-sequence < windowSize && w.bits[sequence/64%uint64(len(w.bits))]&(1<<(sequence%64)) == 0
 }
 
 // take marks sequence as seen, and tells whether it is the newest.
