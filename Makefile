@@ -16,9 +16,10 @@ GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## Run all tests
+test: ## Run all tests, and those of integrations/, a module of its own
 	@tools/debian-packages
 	$(GO) test -timeout 5m ./...
+	cd integrations && $(GO) test -timeout 5m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
 
