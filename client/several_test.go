@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -255,5 +256,26 @@ func TestNameUnknown(t *testing.T) {
 	takeBy(t, s, "")
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNamesTLS: a daemon at an address of a name has a certificate for the name.
+func TestNamesTLS(t *testing.T) {
+	ca := certtest.NewCA(t)
+	authority := certtest.File(t, "ca.pem", ca.PEM)
+	cert, key := ca.Issue(t, "weirs.example").Files(t)
+	w := serve(t, "--grpc-store", "--grpc", "127.0.0.2:0", "--tls-cert", cert, "--tls-key", key)
+	_, port, _ := net.SplitHostPort(w.grpc)
+	var names zone
+	names.set("127.0.0.2")
+	for name, fallback := range map[string]weir.Fallback{"weirs.example": "", "others.example": weir.FallbackLocal} {
+		s, err := openBy(lookUps{names.resolver(t), 1}, "grpcs+dns://"+name+":"+port+"?ca="+authority, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		takeBy(t, s, fallback)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
