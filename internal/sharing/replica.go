@@ -1,0 +1,278 @@
+package sharing
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// The times of replicas.
+const (
+	// Sync is how often a replica tells others what has changed.
+	Sync = 100 * time.Millisecond
+	// Gather is how long a change waits for others to travel with, when nothing was
+	// told for a Sync.
+	Gather = 5 * time.Millisecond
+	// Sweep is how often a replica also tells one other of what has not changed, in
+	// case that it was lost.
+	Sweep = 10 * Sync
+	// Memory is how much longer a replica remembers a count than its events are in
+	// use: what others have let pass beyond the limit is in use for longer.
+	Memory = time.Minute
+)
+
+// Fanout is how many others a replica tells in a Sync when it gossips.
+const Fanout = 3
+
+// ReplicaSettings say what a replica is.
+type ReplicaSettings struct {
+	// Name is the node's, and Incarnation more than that of every process that had
+	// the name before.
+	Name        string
+	Incarnation uint64
+	// Sharing is weir.SharingMesh, SharingGossip or SharingDivided.
+	Sharing weir.Sharing
+	// Keys is how many keys are kept at a time; requests for more are denied. At
+	// least 1.
+	Keys int
+}
+
+// Replica is one of several nodes that each decide by themselves, and tell each
+// other what they let pass: a state machine like Node. What passes on all nodes
+// together may be more than the limit lets pass, by no more than Bound says.
+type Replica struct {
+	settings ReplicaSettings
+	began    weir.Instant
+	random   *rand.Rand
+
+	peers  []neighbor // all that were ever heard of, this node the first
+	ids    map[string]int32
+	others []int32 // members but this node, in an order that is this node's own
+	turn   int     // of others, who is told next
+	view   view
+
+	tallies table[*tally]
+	forms   map[string]*form
+	slots   uint64 // given so far
+
+	changed []*tally     // that somebody is to be told of
+	since   weir.Instant // when the first of them came to be
+	synced  weir.Instant // when others were last told
+	swept   weir.Instant
+	sweep   int          // which tally was swept last
+	lost    weir.Instant // when counts were dropped because too many keys are kept
+	stats   ReplicaStats
+}
+
+// ReplicaStats are counters since the replica began.
+type ReplicaStats struct {
+	Sent    int64 // messages, each to one peer
+	Bytes   int64 // of them
+	Heard   int64 // counts that were news
+	Dropped int64 // counts that were not kept, because of a bound
+	Keys    int   // kept now
+	Waiting int   // keys that others are to be told of
+}
+
+// Post is a message that a replica wants sent to each of some peers. They are of
+// one kind for all replicas of a Sharing.
+type Post struct {
+	Peers   []string
+	Message []byte
+}
+
+// NewReplica is a replica that starts now. Until it has heard from all members it
+// passes no more than its part.
+func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
+	switch {
+	case s.Sharing != weir.SharingMesh && s.Sharing != weir.SharingGossip && s.Sharing != weir.SharingDivided:
+		return nil, fmt.Errorf("replicas share by %s, %s or %s, not by %q", weir.SharingMesh, weir.SharingGossip, weir.SharingDivided, s.Sharing)
+	case s.Keys < 1 || s.Name == "" || len(s.Name) > MaxText:
+		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", MaxText)
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.Name))
+	p := &Replica{
+		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, h.Sum64())),
+		ids: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys),
+		view: view{members: 1, heard: 1, at: now}, synced: now - micros(Sync), swept: now, lost: now - micros(weir.MaxPeriod),
+	}
+	p.id(s.Name)
+	return p, nil
+}
+
+// Stats are the counters.
+func (p *Replica) Stats() ReplicaStats {
+	s := p.stats
+	s.Keys, s.Waiting = len(p.tallies.rows), len(p.changed)
+	return s
+}
+
+// id is the number of a node by its name; −1 when too many are known.
+func (p *Replica) id(name string) int32 {
+	if id, ok := p.ids[name]; ok {
+		return id
+	}
+	if len(p.peers) >= MaxPeers {
+		return -1
+	}
+	id := int32(len(p.peers))
+	p.peers = append(p.peers, neighbor{name: name})
+	p.ids[name] = id
+	return id
+}
+
+// Take decides the asks together, as a weir.Store does. It asks nobody: others hear
+// of it by messages of Tick. Of the asks, Sync and Once do nothing.
+func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
+	p.view.to(now)
+	if len(asks) == 1 {
+		if r := p.tally(now, &asks[0]); r != nil && p.take(now, r, &asks[0], &out[0]) {
+			return
+		}
+	}
+	for i := range asks {
+		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: MaxDeny}
+		if r := p.tally(now, &asks[i]); r != nil {
+			own, _ := p.weights(now, r, asks[i].Partition, asks[i].Nodes)
+			r.decide(now, own, &asks[i], &out[i])
+		}
+	}
+	weir.Resolve(asks, out)
+	for i := range asks {
+		r, ok := p.tallies.get(asks[i].State)
+		if !ok {
+			out[i].Charged = false
+			continue
+		}
+		own, _ := p.weights(now, r, asks[i].Partition, asks[i].Nodes)
+		fresh := r.form.limit.Fresh(r.state, now)
+		r.commit(now, own, &asks[i], &out[i])
+		if out[i].Charged {
+			p.passed(now, r, out[i].Cost, fresh)
+		}
+	}
+}
+
+// take is Take for one plain ask while an event counts as one.
+func (p *Replica) take(now weir.Instant, r *tally, a *weir.Ask, d *weir.Decision) bool {
+	if a.Peek || a.After || a.Quota || a.AtLeast > 0 || a.MaxHold > 0 || a.Receipt != 0 || a.Cost < 1 {
+		return false
+	}
+	if own, _ := p.weights(now, r, a.Partition, a.Nodes); own != (weight{1, 1}) {
+		return false
+	}
+	fresh := r.form.limit.Fresh(r.state, now)
+	r.state = r.form.limit.Take(r.state, now, a.Cost, d)
+	if d.Charged {
+		p.passed(now, r, d.Cost, fresh)
+	}
+	return true
+}
+
+// passed counts what this node has let pass, to be told. It begins a new slot where
+// the state was fresh, and others have heard of all that was counted before.
+func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
+	own := r.line(0, p.settings.Incarnation)
+	if own.slot == 0 || fresh && own.left == 0 && now-own.changed >= micros(2*Sweep) {
+		p.slots++
+		own.slot, own.count, own.opened = p.slots, 0, now
+	}
+	own.count += events
+	own.changed = now
+	p.tell(now, r, own, p.repeats())
+}
+
+// repeats is in how many turns this node tells what it has let pass: all members
+// directly, and twice, since one message may be lost.
+func (p *Replica) repeats() uint8 {
+	switch p.settings.Sharing {
+	case weir.SharingGossip:
+		return uint8(min(max((len(p.others)+Fanout-1)/Fanout, 2), 255))
+	case weir.SharingMesh:
+		return 2
+	default:
+		return 0
+	}
+}
+
+// tell lines r up, for one of its lines to be told in so many turns.
+func (p *Replica) tell(now weir.Instant, r *tally, of *line, turns uint8) {
+	if len(p.others) == 0 {
+		return
+	}
+	of.left = max(of.left, turns)
+	if r.queued || of.left == 0 {
+		return
+	}
+	if len(p.changed) == 0 {
+		p.since = now
+	}
+	r.queued = true
+	p.changed = append(p.changed, r)
+}
+
+// tally is what is kept of a key that is asked about, or nil if no more can be.
+func (p *Replica) tally(now weir.Instant, a *weir.Ask) *tally {
+	if r, ok := p.tallies.get(a.State); ok {
+		r.adopt(now, p, a.Limit)
+		r.policy, r.nodes = a.Partition, a.Nodes
+		return r
+	}
+	r := p.keep(now, a.State, a.Limit)
+	if r != nil {
+		r.policy, r.nodes = a.Partition, a.Nodes
+	}
+	return r
+}
+
+// keep begins to keep a key.
+func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tally {
+	if max(len(key.Rule), len(key.Key), len(l.String())) > MaxText || !p.tallies.room(now) {
+		return nil
+	}
+	key = weir.StateKey{Rule: strings.Clone(key.Rule), Key: strings.Clone(key.Key)}
+	r := &tally{key: key, form: p.form(l), born: now, mark: p.view.gap, cold: p.settings.Sharing != weir.SharingDivided}
+	p.tallies.add(key, r)
+	return r
+}
+
+// Settle settles a receipt of Take, as Limit.Settle does; that it works once is for
+// the caller to see to. Others hear of what was used beyond it, but not of what is
+// given back.
+func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
+	p.view.to(now)
+	r, ok := p.tallies.get(st.Receipt.State)
+	if !ok {
+		_, err := st.Receipt.Limit.Settle(nil, now, now, st)
+		return err
+	}
+	own, _ := p.weights(now, r, r.policy, r.nodes)
+	receipt, scaled := *st.Receipt, *st
+	if receipt.Limit.String() == r.form.limit.String() {
+		receipt.Limit = r.form.owing
+	}
+	receipt.Cost, _ = r.events(st.Receipt.Cost, own)
+	scaled.Used, _ = r.events(max(st.Used, 0), own)
+	scaled.Receipt = &receipt
+	state, err := r.form.owing.Settle(r.state, now, r.born, &scaled)
+	if err != nil {
+		return err
+	}
+	r.state = state
+	if more := st.Used - st.Receipt.Cost; more > 0 {
+		p.passed(now, r, more, false)
+	}
+	return nil
+}
+
+// Reset forgets what was used of a key, at this node.
+func (p *Replica) Reset(key weir.StateKey) {
+	if r, ok := p.tallies.get(key); ok {
+		r.state, r.rest, r.owed = nil, 0, 0
+	}
+}

@@ -1,0 +1,122 @@
+package sharing
+
+import (
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// The bounds of replicas.
+const (
+	// MaxPeers is how many nodes a replica knows by name. What it hears of more is
+	// dropped.
+	MaxPeers = 2 * MaxMembers
+	// MaxLines is how many counts of processes a replica keeps of a key. Those of
+	// which nothing is in use make room; else what is new is dropped.
+	MaxLines = 2 * MaxMembers
+	// MaxForms is how many limits a replica remembers in the forms that it needs.
+	// Then all are worked out anew.
+	MaxForms = 4096
+)
+
+// hear takes in what a message says of one process and one key.
+func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
+	id := p.id(of.node)
+	if id < 0 {
+		p.stats.Dropped++
+		return
+	}
+	if id == 0 && of.incarnation == p.settings.Incarnation {
+		return // of this process, which knows best
+	}
+	at, known := r.find(id, of.incarnation)
+	if !known {
+		if now-of.changed >= r.form.memory {
+			return // nothing of it is in use
+		}
+		if len(r.lines) >= MaxLines && !r.prune(now) {
+			p.stats.Dropped++
+			return
+		}
+		at, _ = r.find(id, of.incarnation)
+		r.lines = slices.Insert(r.lines, at, line{node: id, incarnation: of.incarnation, slot: of.slot, opened: of.opened})
+	}
+	l := &r.lines[at]
+	was := *l
+	news := l.merge(of)
+	l.heard = now
+	if news == 0 {
+		return
+	}
+	p.stats.Heard++
+	p.charge(now, r, &was, l, news)
+	if p.settings.Sharing == weir.SharingGossip {
+		p.tell(now, r, l, relays)
+	}
+}
+
+// relays is in how many turns a replica that gossips passes on what it has heard.
+const relays = 2
+
+// merge takes the later of two counts of one process: of the later slot, else the
+// larger. So messages may be lost, doubled and in any order. It returns the events
+// that are news.
+func (l *line) merge(of *told) (news int64) {
+	switch {
+	case of.slot < l.slot || of.slot == l.slot && of.count <= l.count:
+		return 0
+	case of.slot > l.slot:
+		l.slot, l.count, l.opened = of.slot, 0, of.opened
+	}
+	news = of.count - l.count
+	l.count = of.count
+	l.changed = max(l.changed, of.changed)
+	return news
+}
+
+// charge charges news of another node. What was let pass while this one could not
+// hear it is not all charged at once: the other had its part of the limit, and what
+// it did not use of it more than a moment ago is not in use any more.
+func (p *Replica) charge(now weir.Instant, r *tally, was, l *line, news int64) {
+	if p.cold(now, r) {
+		r.owed = min(r.owed+news, weir.MaxCost)
+		return
+	}
+	_, w := p.weights(now, r, r.policy, r.nodes)
+	q := &p.peers[l.node]
+	switch heard := was.count > 0 && was.heard >= q.since; {
+	case q.silent, !heard && l.opened < q.since && !q.news:
+		r.charge(now, news-p.forgiven(now, r, news), w)
+	case !heard && l.opened < max(q.since, r.born-micros(Sweep)):
+		r.charge(now, min(news, r.free(now)), weight{1, 1})
+	default:
+		r.charge(now, news, w)
+	}
+}
+
+// forgiven is how many of the news of nodes that were not heard are not charged: all
+// that they were entitled to since, but for what can still be in use of it. With
+// weir.PartitionOpen that was any number.
+func (p *Replica) forgiven(now weir.Instant, r *tally, news int64) int64 {
+	p.view.to(now)
+	spec := r.form.limit.Spec()
+	period := spec.Period.Microseconds()
+	gap := p.view.gap - max(r.mark, p.view.base)
+	entitled := part(spec.Count, gap/gapUnit, period)
+	over := max(news-part(r.free(now), p.view.gone, p.view.members), 0)
+	if r.policy == weir.PartitionOpen {
+		return over
+	}
+	forgiven := min(entitled, over)
+	r.mark = max(r.mark, p.view.base) + (part(forgiven, period, max(spec.Count, 1))+1)*gapUnit
+	return forgiven
+}
+
+// prune forgets the counts of processes of which nothing is in use.
+func (r *tally) prune(now weir.Instant) bool {
+	before := len(r.lines)
+	r.lines = slices.DeleteFunc(r.lines, func(l line) bool {
+		return l.node != 0 && l.left == 0 && now-l.changed >= r.form.memory
+	})
+	return len(r.lines) < before
+}

@@ -1,0 +1,201 @@
+package sharing
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// tally is what a replica keeps of a key: the state by which it decides, and what it
+// knows of what each node has let pass.
+type tally struct {
+	key   weir.StateKey
+	form  *form
+	state weir.State
+	lines []line // by node and incarnation
+
+	policy weir.Partition // of the last ask
+	nodes  int            // of the last ask
+	born   weir.Instant   // when the replica began to keep it
+	scale  weight         // the last that state was charged by
+	rest   int64          // what this has left over, below scale.den
+	mark   int64          // the gap whose entitlement was used up
+	owed   int64          // events of others, heard of while cold
+	cold   bool
+	queued bool // it is among Replica.changed
+}
+
+// line is how many events one process of a node has let pass in one slot. A slot ends
+// when the state of the key is as never used there, and others had the time to hear
+// of it. So of earlier slots nothing is in use any more. Slots have numbers that grow.
+type line struct {
+	node        int32 // Replica.peers
+	incarnation uint64
+	slot        uint64
+	count       int64
+	opened      weir.Instant // when the slot began
+	changed     weir.Instant // when the count did
+	heard       weir.Instant // last
+	left        uint8        // in how many turns it is still to be told
+}
+
+// form is a limit in the forms that a replica needs.
+type form struct {
+	limit   *weir.Limit
+	owing   *weir.Limit  // charges beyond the burst are kept as debt
+	horizon weir.Instant // after so long nothing of what was let pass is in use
+	memory  weir.Instant // for so long counts are kept, and told
+}
+
+// form makes the form of a limit, or finds it.
+func (p *Replica) form(l *weir.Limit) *form {
+	if f := p.forms[l.String()]; f != nil {
+		return f
+	}
+	if len(p.forms) >= MaxForms {
+		clear(p.forms)
+	}
+	horizon := horizonOf(l)
+	f := &form{limit: l, owing: owing(l), horizon: horizon, memory: horizon + micros(Memory)}
+	p.forms[l.String()] = f
+	return f
+}
+
+// owing is l as it charges what others have let pass. A bucket forgets what is
+// charged beyond its burst, so it gets as much debt as a limit may have.
+func owing(l *weir.Limit) *weir.Limit {
+	us, _, of := l.Span(1)
+	if of == 0 {
+		return l // a window counts on
+	}
+	s := l.Spec()
+	s.Debt = min(weir.MaxCount, weir.MaxDrain.Microseconds()/(us+1)-s.Burst)
+	if larger, err := s.Limit(); err == nil {
+		return larger
+	}
+	return l
+}
+
+// horizonOf is how long an event is in use at most.
+func horizonOf(l *weir.Limit) weir.Instant {
+	s := l.Spec()
+	if us, _, of := l.Span(s.Burst); of != 0 {
+		return weir.Instant(us + 1)
+	}
+	return micros(2 * s.Period) // a sliding window weighs the period before
+}
+
+// line is that of one process of a node.
+func (r *tally) line(node int32, incarnation uint64) *line {
+	at, ok := r.find(node, incarnation)
+	if !ok {
+		r.lines = slices.Insert(r.lines, at, line{node: node, incarnation: incarnation})
+	}
+	return &r.lines[at]
+}
+
+func (r *tally) find(node int32, incarnation uint64) (at int, ok bool) {
+	return slices.BinarySearchFunc(r.lines, line{node: node, incarnation: incarnation}, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.incarnation, b.incarnation))
+	})
+}
+
+// adopt goes over to another limit. What was used stays used.
+func (r *tally) adopt(now weir.Instant, p *Replica, l *weir.Limit) {
+	if r.form.limit == l || r.form.limit.String() == l.String() {
+		return
+	}
+	next := p.form(l)
+	r.state = next.limit.Adopt(r.state, r.form.limit, now)
+	r.form, r.rest = next, 0
+}
+
+// idle is whether the tally may be forgotten: a new one would know no less.
+func (r *tally) idle(now weir.Instant) bool {
+	return !r.queued && now >= r.born+micros(2*Sweep) && r.form.limit.Fresh(r.state, now)
+}
+
+// events is how many events of the state so many count for, and what is left over.
+func (r *tally) events(n int64, w weight) (events, rest int64) {
+	if w.num == w.den {
+		return n, 0
+	}
+	if r.scale == w {
+		rest = r.rest
+	}
+	most := min(n, weir.MaxCost/w.num)
+	return (most*w.num + rest) / w.den, (most*w.num + rest) % w.den
+}
+
+// decide is Limit.Decide, where each event counts for w.
+func (r *tally) decide(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision) {
+	l := r.form.limit
+	if w.num == w.den || a.Cost == 0 {
+		*d = l.Decide(r.state, now, a)
+		return
+	}
+	most, _ := l.Standing(nil, now)
+	if least := max(a.AtLeast, min(a.Cost, 1)); a.AtLeast == 0 && a.Cost > most || least > most {
+		*d = weir.Decision{Outcome: weir.Impossible, Cost: a.Cost}
+		return
+	}
+	scaled := *a
+	scaled.Cost, scaled.AtLeast = r.whole(a.Cost, w, most), r.whole(a.AtLeast, w, most)
+	*d = l.Decide(r.state, now, &scaled)
+	if a.AtLeast == 0 {
+		d.Cost = a.Cost
+		return
+	}
+	d.Cost = min(max(part(d.Cost, w.den, w.num), a.AtLeast), a.Cost)
+}
+
+// whole is what n events count for, rounded up, but no more than passes at once: who
+// waits until all is free may always pass one request, and owes the rest.
+func (r *tally) whole(n int64, w weight, most int64) int64 {
+	events, rest := r.events(n, w)
+	if rest > 0 {
+		events++
+	}
+	return min(events, most)
+}
+
+// commit is Limit.Commit, where each event counts for w.
+func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision) {
+	cost := d.Cost
+	if d.Charged {
+		d.Cost, r.rest = r.events(cost, w)
+		r.scale = w
+	}
+	r.state = r.form.owing.Commit(r.state, now, a, d)
+	d.Cost = cost
+	d.Remaining = part(d.Remaining, w.den, w.num)
+	if d.Receipt != nil {
+		d.Receipt.Limit, d.Receipt.Cost = r.form.limit, cost
+	}
+}
+
+// charge counts events that other nodes have let pass.
+func (r *tally) charge(now weir.Instant, events int64, w weight) {
+	if events <= 0 || w.num == 0 {
+		return
+	}
+	events, r.rest = r.events(min(events, weir.MaxCost), w)
+	r.scale = w
+	a := weir.Ask{Limit: r.form.owing, Cost: events, After: true}
+	d := weir.Decision{Cost: events, Charged: events > 0}
+	r.state = r.form.owing.Commit(r.state, now, &a, &d)
+}
+
+// free is how many events would pass.
+func (r *tally) free(now weir.Instant) int64 {
+	free, _ := r.form.limit.Standing(r.state, now)
+	return free
+}
+
+// warm charges what was heard of while the tally was cold, as far as there is room:
+// most of it may be from long ago.
+func (r *tally) warm(now weir.Instant) {
+	r.charge(now, min(r.owed, r.free(now)), weight{1, 1})
+	r.owed = 0
+}
