@@ -32,9 +32,13 @@ func (l *Limit) Unsynced(sync time.Duration) int64 {
 // ahead of what the store knows by Unsynced events, so all of them together pass
 // no more than a limit does that is larger by the sum.
 func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64) int64 {
-	ahead := times(l.Unsynced(sync), int64(nodes))
+	return l.boundAhead(width, largest, times(l.Unsynced(sync), int64(nodes)))
+}
+
+// boundAhead is Bound for a limit that is larger by ahead.
+func (l *Limit) boundAhead(width time.Duration, largest, ahead int64) int64 {
 	us := micros(width)
-	if us <= 0 || ahead == 0 {
+	if us <= 0 || ahead == 0 || l.algo.most() == 0 {
 		return l.Bound(width, largest)
 	}
 	algo := l.algo
@@ -43,11 +47,11 @@ func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64)
 		return plus(l.Bound(width, largest), ahead)
 	case *fixedWindow:
 		looser := *a
-		looser.count += ahead
+		looser.count = plus(a.count, ahead)
 		algo = &looser
 	case *slidingWindow:
 		looser := *a
-		looser.count += ahead
+		looser.count = plus(a.count, ahead)
 		algo = &looser
 	}
 	return algo.bound(us, min(max(largest, 1), l.algo.most()))

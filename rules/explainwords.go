@@ -89,6 +89,8 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	note(rule.After, "it reports work that is done: that is always charged, and the outcome is whether a next event would pass")
 	note(rule.QuotaMode && t.quotas() > 1, "it is one of %d quota limits, which deny only when all of them do", t.quotas())
 	note(rule.Sync > 0, "with a store that is shared, each node decides by what it last knew of it, and is ahead of it by %d at most: sync %v", rule.Limit.Unsynced(rule.Sync), rule.Sync)
+	apart := rule.apart()
+	note(apart != "", "%s", apart)
 	note(rule.ShareThreshold, "all values that fit share this count")
 	note(rule.Override, "the request brought this limit along, in place of the rules")
 	note(d.Hold > 0, "the caller has to wait %v before it goes", d.Hold)

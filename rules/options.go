@@ -41,6 +41,7 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 			f.synced(at, r)
 		}
 	}
+	f.shared(m, &base, made)
 	return made
 }
 

@@ -18,6 +18,7 @@ import (
 
 func lintCommand() *cobra.Command {
 	var url string
+	var nodes int
 	cmd := &cobra.Command{
 		Use:   "lint PATH",
 		Short: "Check rule files, and print what each limit lets pass",
@@ -27,21 +28,28 @@ errors; warnings alone are fine.
 
 With --store URL it also finds limits that such a store can't keep, tells what
 it does not promise, and what passes in a period while it is away. It connects
-to nobody.`,
+to nobody. With --store cluster: it tells how much more nodes let pass together
+where they share a limit by mesh or gossip, and what cuts between them cost;
+--nodes says how many they are, for rules without nodes: N.`,
 		Example: `  weir lint rules/
-  weir lint --store redis+cluster://10.0.0.1:6379 rules/`,
+  weir lint --store redis+cluster://10.0.0.1:6379 rules/
+  weir lint --store cluster: --nodes 5 rules/`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&url, "store", daemon.DefaultStore, "`URL` of where counts will be kept")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "`N` nodes of the cluster, for rules that don't say it")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
-		store, err := daemon.StoreTraits(url)
+		in, err := lintStore(cmd.Flags(), url, nodes)
 		if err != nil {
 			return err
 		}
 		set, err := rules.Load(args[0])
 		if err == nil {
-			err = set.Fits(store)
+			err = set.Fits(in.traits)
+		}
+		if err == nil {
+			err = in.shares(set)
 		}
 		if bad, ok := errors.AsType[*rules.Error](err); ok {
 			if err := printFindings(out, bad.Findings); err != nil {
@@ -52,13 +60,13 @@ to nobody.`,
 		if err != nil {
 			return err
 		}
-		if err := printFindings(out, set.Warnings()); err != nil {
+		if err := printFindings(out, append(set.Warnings(), in.unshared(set)...)); err != nil {
 			return err
 		}
-		if err := printRules(out, set.Rules(), store); err != nil {
+		if err := printRules(out, set.Rules(), in); err != nil {
 			return err
 		}
-		return printTraits(out, store)
+		return printTraits(out, in.traits)
 	})
 	return cmd
 }
@@ -127,7 +135,7 @@ func printFindings(to io.Writer, findings []rules.Finding) error {
 	return nil
 }
 
-func printRules(to io.Writer, all []*rules.Rule, store weir.Traits) error {
+func printRules(to io.Writer, all []*rules.Rule, in *lintedStore) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, r := range all {
 		shadow := ""
@@ -138,7 +146,7 @@ func printRules(to io.Writer, all []*rules.Rule, store weir.Traits) error {
 			fmt.Fprintf(t, "%s\tunlimited\tall may pass\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s%s%s%s\n", r.Name, r.Limit, most(r.Limit), loose(r.Limit, store), ahead(r), without(r, store), shadow)
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most(r.Limit), in.words(r), shadow)
 	}
 	return t.Flush()
 }

@@ -13,7 +13,7 @@ import (
 // The times of replicas.
 const (
 	// Sync is how often a replica tells others what has changed.
-	Sync = 100 * time.Millisecond
+	Sync = weir.TellEvery
 	// Gather is how long a change waits for others to travel with, when nothing was
 	// told for a Sync.
 	Gather = 5 * time.Millisecond
@@ -24,9 +24,6 @@ const (
 	// use: what others have let pass beyond the limit is in use for longer.
 	Memory = time.Minute
 )
-
-// Fanout is how many others a replica tells in a Sync when it gossips.
-const Fanout = 3
 
 // ReplicaSettings say what a replica is.
 type ReplicaSettings struct {
@@ -43,7 +40,7 @@ type ReplicaSettings struct {
 
 // Replica is one of several nodes that each decide by themselves, and tell each
 // other what they let pass: a state machine like Node. What passes on all nodes
-// together may be more than the limit lets pass, by no more than Bound says.
+// together may be more than the limit lets pass, by no more than weir.Limit.BoundShared says.
 type Replica struct {
 	settings ReplicaSettings
 	began    weir.Instant
@@ -192,7 +189,7 @@ func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 func (p *Replica) repeats() uint8 {
 	switch p.settings.Sharing {
 	case weir.SharingGossip:
-		return uint8(min(max((len(p.others)+Fanout-1)/Fanout, 2), 255))
+		return uint8(min(max((len(p.others)+weir.TellSome-1)/weir.TellSome, 2), 255))
 	case weir.SharingMesh:
 		return 2
 	default:

@@ -131,7 +131,7 @@ func (k *crowd) over() int64 {
 
 // ahead is how much over Bound allows, as messages were.
 func (k *crowd) ahead() int64 {
-	return sharing.Ahead(k.ask.Sharing, k.limit, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
+	return k.limit.Ahead(k.ask.Sharing, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
 }
 
 // TestReplicaBound holds what replicas let pass together to the bound that is printed,
@@ -146,8 +146,8 @@ func TestReplicaBound(t *testing.T) {
 					k.load(2*time.Second, times, k.anywhere)
 					k.load(time.Second, 1, k.anywhere)
 					k.load(time.Second, times, func() int { return min(k.anywhere(), k.anywhere()) })
-					delay := sharing.Delay(how, nodes, s.Network.Delay)
-					bound := sharing.Ahead(how, k.limit, nodes, delay, 1)
+					delay := how.Delay(nodes, s.Network.Delay)
+					bound := k.limit.Ahead(how, nodes, delay, 1)
 					if over := k.over(); over > bound || k.stale > delay || over > k.ahead() {
 						t.Errorf("%s %s, %d nodes, %d x: %d over; want at most %d, %d as messages were; heard after %v, want %v", how, limit, nodes, times, over, bound, k.ahead(), k.stale, delay)
 					}

@@ -133,7 +133,7 @@ func (r *tally) told() bool {
 func (p *Replica) next() []string {
 	n := len(p.others)
 	if p.settings.Sharing == weir.SharingGossip {
-		n = min(n, Fanout)
+		n = min(n, weir.TellSome)
 	}
 	var names []string
 	for range n {
@@ -241,7 +241,7 @@ func (p *Replica) tallyOf(now weir.Instant, key weir.StateKey, limit string) *ta
 	f := p.forms[limit]
 	if f == nil {
 		l, err := weir.ParseLimit(limit)
-		if err != nil || UnfitFor(p.settings.Sharing, l, 0) != "" {
+		if err != nil || p.settings.Sharing.Unfit(l, 0) != "" {
 			p.stats.Dropped++
 			return nil
 		}

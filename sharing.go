@@ -1,0 +1,111 @@
+package weir
+
+import (
+	"fmt"
+	"time"
+)
+
+// How nodes tell each other what they let pass, with SharingMesh and SharingGossip.
+const (
+	// TellEvery is how often a node tells others.
+	TellEvery = 100 * time.Millisecond
+	// TellSome is how many of them it tells each time with SharingGossip; round and
+	// round, so that all are told.
+	TellSome = 3
+	// MaxMesh is how many nodes share by SharingMesh: each tells all others.
+	MaxMesh = 50
+	// MaxGossip is how many nodes share by SharingGossip: what each tells of one key
+	// grows with them.
+	MaxGossip = 200
+)
+
+// replicated is whether nodes decide by themselves and tell each other.
+func (s Sharing) replicated() bool { return s == SharingMesh || s == SharingGossip }
+
+// Delay is how long it takes until all of so many nodes know what one of them has let
+// pass, when messages take up to d and none is lost; each that is lost adds TellEvery. It is 0
+// where no node decides by what it was told.
+func (s Sharing) Delay(nodes int, d time.Duration) time.Duration {
+	switch {
+	case nodes <= 1 || !s.replicated():
+		return 0
+	case s == SharingGossip:
+		turns := (nodes - 2 + TellSome) / TellSome
+		return time.Duration(turns)*TellEvery + d
+	default:
+		return TellEvery + d
+	}
+}
+
+// Ahead is how many events all nodes but one may have let pass that this one does not
+// know of, when they know of each other what is older than delay. It is 0 where no
+// node decides by what it was told.
+func (l *Limit) Ahead(s Sharing, nodes int, delay time.Duration, largest int64) int64 {
+	if !s.replicated() || nodes <= 1 {
+		return 0
+	}
+	each := l.Bound(delay, largest)
+	if l.spec.Algorithm == FixedWindow {
+		each = min(each, l.spec.Count) // of another window nothing is in use
+	}
+	return times(each, int64(nodes-1))
+}
+
+// BoundShared is Bound for what so many nodes let pass together, when they know of each
+// other what is older than delay.
+//
+// An event that a node learns of late is in use for it as long as one that it let pass then:
+// never less than it really is. So if all events were known at once, no more than
+// Ahead would be in use beyond what a node sees when it lets one pass. All together
+// pass no more than a limit does that is larger by as much.
+func (l *Limit) BoundShared(s Sharing, nodes int, delay, width time.Duration, largest int64) int64 {
+	return l.boundAhead(width, largest, l.Ahead(s, nodes, delay, largest))
+}
+
+// Unfit says why so many nodes can't share l in this way, and what to take instead;
+// empty when they can. nodes is 0 when it is not known.
+func (s Sharing) Unfit(l *Limit, nodes int) string {
+	all, _ := l.Standing(nil, 0)
+	switch {
+	case s == SharingDivided && nodes > 1 && all < int64(nodes) && l.spec.Count > 0:
+		return fmt.Sprintf("%d nodes can't each have a part of %d events: write nodes: %d or less, or take sharing: lease", nodes, all, max(all, 1))
+	case s == SharingMesh && nodes > MaxMesh:
+		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), MaxMesh)
+	case s == SharingGossip && nodes > MaxGossip:
+		return fmt.Sprintf("%d nodes would pass on what each of them says of each key; gossip is for up to %d: take sharing: lease", nodes, MaxGossip)
+	case s.replicated():
+		return s.unfit(l)
+	}
+	return ""
+}
+
+// unfit says why nodes can't tell each other of l.
+func (s Sharing) unfit(l *Limit) string {
+	switch spec := &l.spec; {
+	case spec.Algorithm == SlidingLog:
+		return fmt.Sprintf("a log has the time of each event, and %s tells how many only; take sliding-window, or sharing: lease", s)
+	case spec.Algorithm == LeakyQueue:
+		return "leaky-queue gives every request a place in one line, and nodes that don't ask give the same place twice; take gcra, or sharing: lease"
+	case spec.Algorithm == Concurrent:
+		return "permits of a node that dies would be held by those that heard of them; take sharing: lease"
+	case spec.Algorithm == WarmUp:
+		return "warm-up goes by when each event passes, of which others hear too late; take gcra, or sharing: lease"
+	case l.NeverOver():
+		return fmt.Sprintf("%s lets more pass than the limit now and then, which is what %s is to prevent; leave it out, or take sharing: lease", s, spec.Mode)
+	case spec.Anchored:
+		return "an anchored window opens with the first event, of which others hear too late; leave out anchored, or take sharing: lease"
+	case spec.Debt > 0:
+		return "debt is for who finds one event left, and nodes would all find the same; leave out debt, or take sharing: lease"
+	case l.DenialCounts():
+		return "what nodes deny is not told to others; leave out count-denied and initial, or take sharing: lease"
+	case !spec.Algorithm.bucket() && TellEvery >= spec.Period/2:
+		return fmt.Sprintf("others hear of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", TellEvery, 2*TellEvery)
+	}
+	return ""
+}
+
+// NeverOver is whether l says by its mode that no period passes more than its count:
+// strict buckets and conservative windows.
+func (l *Limit) NeverOver() bool {
+	return l.spec.Algorithm.bucket() && l.spec.Mode == Strict || l.spec.Mode == Conservative
+}
