@@ -37,10 +37,11 @@ func (n *node) Write(b []byte) (int, error) {
 	return n.log.Write(b)
 }
 
-// begin starts a node on a free port of loopback.
+// begin starts a node on a free port of loopback, which takes nobody for gone by
+// itself while the test runs.
 func begin(t *testing.T, o Options) *node {
 	t.Helper()
-	return beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm})
+	return beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Hour})
 }
 
 func beginAt(t *testing.T, o Options, e edge) *node {
@@ -85,7 +86,7 @@ func (n *node) note(f func()) {
 
 // patience is how long a test waits for what must come. It fails no test that
 // is merely slow.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // until waits until something holds of what n was told.
 func (n *node) until(t *testing.T, what string, holds func() bool) {

@@ -149,6 +149,21 @@ func garbage(random *rand.Rand, i int) []byte {
 	return append(b, 0)
 }
 
+// TestManyStreams opens more streams to memberlist than it gets, and leaves them
+// there. Those beyond are closed, and counted.
+func TestManyStreams(t *testing.T) {
+	nodes := cluster(t, 2, Options{Keys: [][]byte{key(1)}})
+	for range maxStates + 10 {
+		c := dial(t, "tcp", nodes[0].Name())
+		defer c.Close()
+		if _, err := c.Write([]byte{labelMark, 4, 'w', 'e', 'i', 'r'}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes[0].until(t, "has closed those beyond", func() bool { return nodes[0].Stats().In.Dropped[Membership] >= 10 })
+	nodes[0].sees(t, nodes...)
+}
+
 // TestFrames sends frames that are none. The stream is closed, and what it is
 // counted.
 func TestFrames(t *testing.T) {
@@ -228,6 +243,26 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestArrivals brings more packets of a member than it may send. Those beyond are
+// dropped, and it is heard all the same.
+func TestArrivals(t *testing.T) {
+	nodes := cluster(t, 2, Options{Keys: [][]byte{key(1)}})
+	n, peer := nodes[0], nodes[1].me
+	s := mustSeal(t, [][]byte{key(1)}, peer, n.me)
+	heard := int64(0)
+	for i := 0; n.Stats().In.Dropped[Budget] == 0; i++ {
+		if i > 100*maxPackets {
+			t.Fatalf("%d packets were taken", i)
+		}
+		heard = (*n.numbers.Load())[peer.id].heard.Load()
+		h := header{kind: datagram, sender: peer.id, round: 1, heard: 1, sequence: 1<<40 + uint64(i)}
+		n.receive(s.append(nil, &h, nil), datagram, packetSize)
+	}
+	if (*n.numbers.Load())[peer.id].heard.Load() == heard {
+		t.Error("the one that was dropped was not heard")
+	}
+}
+
 // TestDNS finds nodes by a name that stands for all of them, once it does.
 func TestDNS(t *testing.T) {
 	server, set := nameServer(t)
@@ -235,7 +270,7 @@ func TestDNS(t *testing.T) {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", server)
 	}}).LookupNetIP
-	e := edge{lookup: look, confirm: Confirm}
+	e := edge{lookup: look, confirm: time.Hour}
 	first := beginAt(t, Options{}, e)
 	_, port, err := net.SplitHostPort(first.Name())
 	if err != nil {
@@ -249,6 +284,10 @@ func TestDNS(t *testing.T) {
 		n.until(t, "says that the name stands for nothing", func() bool {
 			return strings.Contains(n.log.String(), "cannot look up a node to join")
 		})
+	}
+	set("127.0.0.2")
+	if own, _ := nodes[1].candidates(t.Context()); len(own) > 0 {
+		t.Errorf("it looks for itself at %v", own)
 	}
 	set("127.0.0.1", "127.0.0.2", "127.0.0.3")
 	for _, n := range nodes {

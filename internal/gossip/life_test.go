@@ -91,8 +91,30 @@ func TestForgetRefuses(t *testing.T) {
 	nodes[0].sees(t, nodes...)
 }
 
+// TestJoinAfterADeath has a node join when another is dead, and known to be. It is
+// told of that one: the limit is not its and the first node's alone.
+func TestJoinAfterADeath(t *testing.T) {
+	t.Parallel()
+	one := begin(t, Options{})
+	two := begin(t, Options{Join: []string{one.Name()}})
+	one.sees(t, one, two)
+	if err := two.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one.until(t, "has heard from memberlist that it is dead", func() bool {
+		m, _ := one.find(two.Name())
+		return m.DeadFor > 0
+	})
+	three := begin(t, Options{Join: []string{one.Name()}})
+	three.until(t, "has heard of the dead one", func() bool {
+		m, ok := three.find(two.Name())
+		return ok && m.Silent && m.DeadFor > 0 && len(three.members) == 3
+	})
+}
+
 // TestGone waits until a dead member is confirmed as gone.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	e := edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Second}
 	one := beginAt(t, Options{}, e)
 	two := beginAt(t, Options{Join: []string{one.Name()}}, e)
@@ -111,7 +133,7 @@ func TestGone(t *testing.T) {
 func behind(t *testing.T, o Options) (*node, *relay) {
 	t.Helper()
 	r := newRelay(t)
-	n := beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm, advertise: r.address()})
+	n := beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Hour, advertise: r.address()})
 	r.before(n)
 	return n, r
 }

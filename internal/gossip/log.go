@@ -22,9 +22,14 @@ type grumbles struct {
 
 func (w *grumbles) Write(line []byte) (int, error) {
 	text := bytes.TrimSpace(line)
+	// Others look for the process that was here before: so it is after each restart.
+	unexpected := []byte("Got ping for unexpected node")
 	level, text, ok := bytes.Cut(text, []byte("] memberlist: "))
 	if !ok {
 		text = level
+	}
+	if bytes.HasPrefix(text, unexpected) {
+		level = nil
 	}
 	if !ok || bytes.HasSuffix(level, []byte("[WARN")) || bytes.HasSuffix(level, []byte("[ERR")) {
 		w.warn(string(text))

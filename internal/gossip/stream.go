@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -175,8 +174,8 @@ func (g *Gossip) greet(c net.Conn) {
 		return
 	}
 	if first[0] == labelMark {
-		whole := io.MultiReader(bytes.NewReader(first), io.LimitReader(c, maxState))
-		if !g.port.handStream(&begun{c, whole, func() { g.port.accepted.remove(c) }}) {
+		if !g.port.handStream(c, first) {
+			g.in.drop(Membership)
 			g.port.accepted.remove(c)
 		}
 		return

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ const (
 	// others. One more is closed.
 	maxStreams = 2 * MaxMembers
 	// maxState is how many bytes a connection brings to memberlist: all members
-	// twice over. Then it is closed.
-	maxState = 2 << 20
+	// twice over. Then it is closed. memberlist keeps them until it knows who sent
+	// them, so it has few connections at a time: one more is closed.
+	maxState  = 2 << 20
+	maxStates = 64
 
 	maxHandoff    = 256             // packets that wait for memberlist; more are dropped
 	firstBytes    = 2 * time.Second // a connection says what it is for
@@ -42,8 +45,9 @@ type transport struct {
 	streams   chan net.Conn
 	done      chan struct{}
 	once      sync.Once
-	accepted  connections // by others
-	dialled   connections // to others
+	states    chan struct{} // full: memberlist has maxStates connections
+	accepted  connections   // by others
+	dialled   connections   // to others
 }
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
@@ -75,7 +79,7 @@ func listen(ctx context.Context, bind string) (*transport, error) {
 func newTransport(l *net.TCPListener, c *net.UDPConn) (*transport, error) {
 	t := &transport{
 		udp: c, tcp: l,
-		packets: make(chan *memberlist.Packet, maxHandoff), streams: make(chan net.Conn), done: make(chan struct{}),
+		packets: make(chan *memberlist.Packet, maxHandoff), streams: make(chan net.Conn), states: make(chan struct{}, maxStates), done: make(chan struct{}),
 	}
 	// A system that allows less gives what it allows; more is lost under bursts then.
 	_ = c.SetReadBuffer(socketBuffer)
@@ -196,12 +200,23 @@ func (t *transport) handPacket(b []byte, from netip.AddrPort) bool {
 	}
 }
 
-// handStream gives memberlist a connection; false when all is closing.
-func (t *transport) handStream(c net.Conn) bool {
+// handStream gives memberlist a connection that others opened, after first was read
+// of it; false when it has enough, and when all is closing.
+func (t *transport) handStream(c net.Conn, first []byte) bool {
 	select {
-	case t.streams <- c:
+	case t.states <- struct{}{}:
+	default:
+		return false
+	}
+	release := sync.OnceFunc(func() {
+		t.accepted.remove(c)
+		<-t.states
+	})
+	select {
+	case t.streams <- &begun{c, io.MultiReader(bytes.NewReader(first), io.LimitReader(c, maxState)), release}:
 		return true
 	case <-t.done:
+		release()
 		return false
 	}
 }
