@@ -23,6 +23,8 @@ type Limiter struct {
 	overrides overrides
 	denials   *Denials // nil: none are kept
 	witness   weir.Witness
+	// candidates run beside set; nil: none do.
+	candidates atomic.Pointer[candidates]
 }
 
 // NewLimiter makes a limiter whose counts live in store. set may be nil: Check
@@ -64,27 +66,37 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	if err := l.overrides.admit(r); err != nil {
 		return nil, err
 	}
-	t, _ := l.takes.Get().(*take)
-	if t == nil {
-		t = new(take)
-	}
-	defer func() {
-		t.clear()
-		l.takes.Put(t)
-	}()
+	t := l.newTake()
+	defer l.release(t)
 	t.match(set, r)
 	t.replace()
 	t.ask(r)
+	var a *Answer
+	if x := l.try(ctx, r); x != nil {
+		defer func() { l.end(ctx, x, r, a) }()
+	}
 	if len(t.asks) > 0 {
 		if err := l.decide(ctx, t); err != nil {
 			return nil, fmt.Errorf("check %q: %w", r.Domain, err)
 		}
 	}
-	a := t.answer(r)
+	a = t.answer(r)
 	if !a.Allowed && l.denials != nil {
 		l.denials.keep(set, r, t, a)
 	}
 	return a, nil
+}
+
+func (l *Limiter) newTake() *take {
+	if t, ok := l.takes.Get().(*take); ok {
+		return t
+	}
+	return new(take)
+}
+
+func (l *Limiter) release(t *take) {
+	t.clear()
+	l.takes.Put(t)
 }
 
 func (l *Limiter) decide(ctx context.Context, t *take) error {
@@ -125,5 +137,6 @@ func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []i
 	if err := l.store.Settle(ctx, settlements); err != nil {
 		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
 	}
+	l.settleTrial(ctx, settlements)
 	return nil
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"slices"
 )
 
@@ -25,6 +26,22 @@ type domain struct {
 
 // Domains is the names of all domains, sorted.
 func (s *Set) Domains() []string { return slices.Sorted(slices.Values(s.names)) }
+
+// Same is whether a domain has the same text in both sets, or is in neither.
+func (s *Set) Same(o *Set, domain string) bool { return bytes.Equal(s.text(domain), o.text(domain)) }
+
+// text is the file of a domain; nil when there is none.
+func (s *Set) text(domain string) []byte {
+	if s == nil || s.domains[domain] == nil {
+		return nil
+	}
+	for _, t := range s.texts {
+		if t.name == s.domains[domain].file {
+			return t.text
+		}
+	}
+	return nil
+}
 
 // Rules is all rules in the order of their files, one for each limit. A
 // descriptor without a limit has none.

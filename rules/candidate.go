@@ -1,0 +1,194 @@
+package rules
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/weir-limit/weir"
+)
+
+// Trial is what the rules in force and a candidate said to one request.
+type Trial struct {
+	Request *Request
+	InForce *Answer
+	// Candidate is what would have been said if the candidate had been in force
+	// since it began to run. It is nil when the store could not decide.
+	Candidate *Answer
+}
+
+// candidates are rules that run beside those in force.
+type candidates struct {
+	set  *Set
+	told func(Trial)
+	// apart is whether the store is elsewhere: then both are asked at once, so
+	// that they travel together and nobody waits twice.
+	apart bool
+	held  *heldReceipts
+}
+
+// Try lets the domains of set run beside those in force from now on, until it is
+// called again; nil ends it. Each request of these domains that is no peek is
+// decided by both, each with its own counts: what the candidate says denies
+// nobody and charges nothing that is in force. told gets both answers, on the
+// goroutine of the request, and must not keep the Trial. Counts of a candidate
+// begin as never used, and stay when Try is called again with the same limits.
+//
+// Receipts of the rules in force settle what the candidate has charged, too.
+func (l *Limiter) Try(set *Set, told func(Trial)) {
+	if set == nil {
+		l.candidates.Store(nil)
+		return
+	}
+	held := new(heldReceipts)
+	if before := l.candidates.Load(); before != nil {
+		held = before.held
+	}
+	l.candidates.Store(&candidates{set: set, told: told, apart: l.store.Traits().Shared, held: held})
+}
+
+// trial is a candidate on its way beside a request.
+type trial struct {
+	of   *candidates
+	take *take
+	done chan error // nil: it is not asked yet
+}
+
+// try begins a trial of r, or none. In a store that is elsewhere it is decided
+// while the rules in force are.
+func (l *Limiter) try(ctx context.Context, r *Request) *trial {
+	c := l.candidates.Load()
+	if c == nil || r.Peek || c.set.domains[r.Domain] == nil {
+		return nil
+	}
+	t := l.newTake()
+	t.match(c.set, r)
+	t.replace()
+	t.ask(r)
+	for i := range t.asks {
+		t.asks[i].State.Rule = candidatePlace(t.asks[i].State.Rule)
+	}
+	x := &trial{of: c, take: t}
+	if c.apart && len(t.asks) > 0 {
+		x.done = make(chan error, 1)
+		go func() { x.done <- t.decide(ctx, l.store) }()
+	}
+	return x
+}
+
+// candidatePlace is where a candidate counts what is counted at place: beside it,
+// so that a store keeps both together.
+func candidatePlace(place string) string {
+	i := strings.LastIndexByte(place, '#') + 1
+	return place[:i] + "candidate/" + place[i:]
+}
+
+// end tells of a trial, when the rules in force have answered. Without an answer
+// it tells nothing.
+func (l *Limiter) end(ctx context.Context, x *trial, r *Request, inForce *Answer) {
+	defer l.release(x.take)
+	var err error
+	switch {
+	case x.done != nil:
+		err = <-x.done
+	case inForce != nil && len(x.take.asks) > 0:
+		err = x.take.decide(ctx, l.store)
+	}
+	if inForce == nil {
+		return
+	}
+	told := Trial{Request: r, InForce: inForce}
+	if err == nil {
+		told.Candidate = x.take.answer(r)
+		l.hold(ctx, x.of, told)
+	}
+	x.of.told(told)
+}
+
+// hold remembers what the candidate has charged until the receipts of the rules
+// in force are settled. What only the candidate let pass nobody will settle: its
+// permits are freed, for the work that would have held them is not done.
+func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
+	receipts := t.Candidate.Receipts()
+	if len(receipts) == 0 {
+		return
+	}
+	if inForce := t.InForce.Receipts(); len(inForce) > 0 {
+		c.held.add(inForce[0].ID, receipts)
+		return
+	}
+	used := make([]weir.Settlement, len(receipts))
+	for i, receipt := range receipts {
+		used[i] = weir.Settlement{Receipt: receipt, Used: receipt.Cost}
+	}
+	_ = l.store.Settle(ctx, used) // if it fails they are freed by their ttl
+}
+
+// settleTrial settles for the candidate what is settled for the rules in force.
+func (l *Limiter) settleTrial(ctx context.Context, settled []weir.Settlement) {
+	c := l.candidates.Load()
+	if c == nil {
+		return
+	}
+	renew := settled[0].Renew
+	receipts := c.held.find(settled[0].Receipt.ID, renew)
+	var mine []weir.Settlement
+	for _, receipt := range receipts {
+		if !renew || receipt.Limit.Algorithm() == weir.Concurrent {
+			mine = append(mine, weir.Settlement{Receipt: receipt, Used: usedOf(receipt, settled), Renew: renew})
+		}
+	}
+	if len(mine) > 0 {
+		_ = l.store.Settle(ctx, mine) // what is not settled stays charged: the candidate seems stricter than it is
+	}
+}
+
+// usedOf is what was used of the count that receipt charged: of the same one in
+// force, or else the most of any.
+func usedOf(receipt *weir.Receipt, settled []weir.Settlement) int64 {
+	most := int64(0)
+	for i := range settled {
+		s := &settled[i]
+		if candidatePlace(s.Receipt.State.Rule) == receipt.State.Rule && s.Receipt.State.Key == receipt.State.Key {
+			return s.Used
+		}
+		most = max(most, s.Used)
+	}
+	return most
+}
+
+// maxHeld is how many requests with receipts candidates remember, so that a
+// settlement is theirs, too; when there are as many, twice, the older half is
+// forgotten and stays charged.
+const maxHeld = 1 << 15
+
+// heldReceipts are receipts of candidates by the ID of those in force, in two
+// generations: when one is full, the one before is dropped.
+type heldReceipts struct {
+	mu          sync.Mutex
+	now, before map[uint64][]*weir.Receipt
+}
+
+func (h *heldReceipts) add(id uint64, receipts []*weir.Receipt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now == nil || len(h.now) == maxHeld {
+		h.before, h.now = h.now, map[uint64][]*weir.Receipt{}
+	}
+	h.now[id] = receipts
+}
+
+// find takes out what is held by an id, unless it is to be kept.
+func (h *heldReceipts) find(id uint64, keep bool) []*weir.Receipt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	receipts := h.now[id]
+	if receipts == nil {
+		receipts = h.before[id]
+	}
+	if !keep {
+		delete(h.now, id)
+		delete(h.before, id)
+	}
+	return receipts
+}

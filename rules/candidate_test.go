@@ -1,0 +1,247 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// worlds are a limiter with rules in force and a candidate, and limiters that
+// have each of them alone.
+type worlds struct {
+	both, inForce, candidate *rules.Limiter
+	told                     []rules.Trial
+}
+
+func newWorlds(t testing.TB, inForce, candidate string, shared bool) *worlds {
+	t.Helper()
+	w := &worlds{
+		both:      rules.NewLimiter(remote{memstore.New(memstore.Options{}), shared}, parse(t, inForce)),
+		inForce:   rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, inForce)),
+		candidate: rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, candidate)),
+	}
+	w.both.Try(parse(t, candidate), func(x rules.Trial) { w.told = append(w.told, x) })
+	return w
+}
+
+// remote is memory that may say that it is elsewhere.
+type remote struct {
+	*memstore.Store
+
+	shared bool
+}
+
+func (r remote) Traits() weir.Traits {
+	t := r.Store.Traits()
+	t.Shared = r.shared
+	return t
+}
+
+// sameAnswer compares what counts of answers: ids are drawn, and rules of two
+// parsings are known by their names.
+func sameAnswer(a, b *rules.Answer) string {
+	return cmp.Diff(a, b, cmpopts.IgnoreFields(rules.Answer{}, "ID"), cmpopts.IgnoreUnexported(rules.Decision{}),
+		cmp.Comparer(func(a, b *rules.Rule) bool { return a.Name == b.Name }), cmpopts.IgnoreTypes(&weir.Receipt{}))
+}
+
+// TestTry: beside a candidate the rules in force decide as they do alone, and the
+// candidate says what it would say if it were in force.
+func TestTry(t *testing.T) {
+	limits := []string{"2/s", "3/s burst 5", "4/10s sliding-log", "1/s", "3/2s fixed-window", "0/s"}
+	rapid.Check(t, func(rt *rapid.T) {
+		text := func(label string) string {
+			one, two := rapid.SampledFrom(limits), rapid.SliceOfNDistinct(rapid.SampledFrom(limits[:3]), 1, 2, rapid.ID)
+			return fmt.Sprintf("domain: shop\ndescriptors:\n- {key: user, limits: [%s]}\n- {key: path, shadow_mode: %v, limits: [%s]}\n",
+				strings.Join(two.Draw(rt, label), ", "), rapid.Bool().Draw(rt, label+" shadow"), one.Draw(rt, label+" path"))
+		}
+		inForce, candidate, shared := text("in force"), text("candidate"), rapid.Bool().Draw(rt, "shared")
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorlds(t, inForce, candidate, shared)
+			for range rapid.IntRange(1, 30).Draw(rt, "requests") {
+				time.Sleep(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 2 * time.Second}).Draw(rt, "pause"))
+				r := ask(descriptor("user="+rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "user")), descriptor("path=/"))
+				r.Descriptors[0].Cost = rapid.Int64Range(0, 3).Draw(rt, "cost")
+				got, alone, other := check(t, w.both, r), check(t, w.inForce, r), check(t, w.candidate, r)
+				if d := sameAnswer(alone, got); d != "" {
+					rt.Fatalf("in force, beside a candidate: %s", d)
+				}
+				x := w.told[len(w.told)-1]
+				if x.InForce != got || x.Request != r {
+					rt.Fatalf("told of %+v", x)
+				}
+				if d := sameAnswer(other, x.Candidate); d != "" {
+					rt.Fatalf("the candidate, beside those in force: %s", d)
+				}
+			}
+		})
+	})
+}
+
+// TestTryOnly: peeks, other domains and requests after the end are not tried; a
+// domain that is not in force yet is.
+func TestTryOnly(t *testing.T) {
+	w := newWorlds(t, "domain: shop\ndescriptors: [{key: user, limits: [1/day]}]\n", "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n", false)
+	r := ask(descriptor("user=ann"))
+	r.Peek = true
+	check(t, w.both, r)
+	check(t, w.both, &rules.Request{Domain: "other", Descriptors: r.Descriptors})
+	if len(w.told) != 0 {
+		t.Errorf("told of %+v", w.told)
+	}
+	w.both.Replace(parse(t, "domain: other\ndescriptors: []\n"))
+	if check(t, w.both, ask(descriptor("user=ann"))); len(w.told) != 1 || len(w.told[0].InForce.Decisions) != 0 || len(w.told[0].Candidate.Decisions) != 1 {
+		t.Errorf("told of %+v", w.told)
+	}
+	w.both.Try(nil, nil)
+	if check(t, w.both, ask(descriptor("user=ann"))); len(w.told) != 1 {
+		t.Errorf("told of %+v", w.told)
+	}
+}
+
+// TestTryPermits: permits that a candidate holds come back with those in force,
+// and are renewed with them.
+func TestTryPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorlds(t, "domain: shop\ndescriptors: [{key: user, limits: [2 concurrent ttl 1min]}]\n",
+			"domain: shop\ndescriptors: [{key: user, limits: [3 concurrent ttl 1min]}]\n", false)
+		take := func(want, wantCandidate bool) []*weir.Receipt {
+			t.Helper()
+			r := ask(descriptor("user=ann"))
+			r.Receipt = true
+			a := check(t, w.both, r)
+			if got := w.told[len(w.told)-1].Candidate.Allowed; a.Allowed != want || got != wantCandidate {
+				t.Errorf("in force %v, candidate %v", a.Allowed, got)
+			}
+			return a.Receipts()
+		}
+		settle := func(receipts []*weir.Receipt, renew bool) {
+			t.Helper()
+			if err := w.both.Settle(t.Context(), receipts, make([]int64, len(receipts)), renew); err != nil {
+				t.Error(err)
+			}
+		}
+		one, two := take(true, true), take(true, true)
+		take(false, true) // the third permit, which nobody holds, is free again
+		take(false, true)
+		settle(one, false)
+		three := take(true, true)
+		time.Sleep(40 * time.Second)
+		settle(two, true)
+		settle(three, true)
+		time.Sleep(40 * time.Second)
+		remaining := func() int64 { return w.told[len(w.told)-1].Candidate.Decisions[0].Remaining }
+		if take(false, true); remaining() != 0 {
+			t.Errorf("renewed permits of the candidate are gone: %d remain", remaining())
+		}
+		settle(two, false)
+		settle(three, false)
+		if take(true, true); remaining() != 2 {
+			t.Errorf("%d remain", remaining())
+		}
+	})
+}
+
+// TestTrySettles: what was charged beforehand is settled for the candidate, too,
+// also when others run by then.
+func TestTrySettles(t *testing.T) {
+	const text = "domain: shop\ndescriptors:\n- {key: user, limits: [%d/day fixed-window]}\n- {key: path, limits: [9/day fixed-window]}\n"
+	w := newWorlds(t, fmt.Sprintf(text, 8), fmt.Sprintf(text, 6), false)
+	r := ask(descriptor("user=ann"), descriptor("path=/"))
+	r.Receipt = true
+	r.Descriptors[0].Cost, r.Descriptors[1].Cost = 4, 3
+	receipts := check(t, w.both, r).Receipts()
+	w.both.Try(parse(t, fmt.Sprintf(text, 6)+"# the same limits\n"), func(x rules.Trial) { w.told = append(w.told, x) })
+	if err := w.both.Settle(t.Context(), receipts, []int64{1, 2}, false); err != nil {
+		t.Fatal(err)
+	}
+	r.Receipt = false
+	r.Descriptors[0].Cost, r.Descriptors[1].Cost = 0, 0
+	check(t, w.both, r)
+	for i, want := range []int64{6 - 1, 9 - 2} {
+		if got := w.told[1].Candidate.Decisions[i].Remaining; got != want {
+			t.Errorf("%d: %d remain of the candidate, want %d", i, got, want)
+		}
+	}
+}
+
+// TestTryAway: a store that fails the candidate fails nobody else.
+func TestTryAway(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		store := &failing{remote: remote{memstore.New(memstore.Options{}), shared}}
+		l := rules.NewLimiter(store, parse(t, "domain: shop\ndescriptors: [{key: user, limits: [1/day]}]\n"))
+		var told []rules.Trial
+		l.Try(parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n"), func(x rules.Trial) { told = append(told, x) })
+		store.fails = "candidate"
+		if a := check(t, l, ask(descriptor("user=ann"))); !a.Allowed || len(told) != 1 || told[0].Candidate != nil {
+			t.Errorf("%+v", told)
+		}
+		store.fails, store.asked = "shop/user#gcra", nil
+		if a, err := l.Check(t.Context(), ask(descriptor("user=ann"))); a != nil || err == nil || len(told) != 1 {
+			t.Error(a, err, told)
+		}
+		if !shared && len(store.asked) != 1 {
+			t.Errorf("the candidate is charged for a request that was not decided: %q", store.asked)
+		}
+	}
+}
+
+// failing fails takes of some rules.
+type failing struct {
+	remote
+
+	fails string
+	mu    sync.Mutex
+	asked []string
+}
+
+func (f *failing) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	f.mu.Lock()
+	f.asked = append(f.asked, asks[0].State.Rule)
+	f.mu.Unlock()
+	if strings.Contains(asks[0].State.Rule, f.fails) {
+		return errors.New("it fails")
+	}
+	return f.remote.Take(ctx, asks, out)
+}
+
+// TestCandidatePlace: a candidate counts beside what it may replace, with which
+// stores keep it, and apart.
+func TestCandidatePlace(t *testing.T) {
+	store := &failing{remote: remote{memstore.New(memstore.Options{}), false}, fails: "nothing"}
+	text := "domain: shop\ndescriptors: [{key: user, limits: [{name: \"a#b\", limit: 1/day}]}]\n"
+	l := rules.NewLimiter(store, parse(t, text))
+	l.Try(parse(t, text), func(rules.Trial) {})
+	check(t, l, ask(descriptor("user=ann")))
+	if want := []string{"shop/user#name=a%23b", "shop/user#candidate/name=a%23b"}; !slices.Equal(store.asked, want) {
+		t.Errorf("%q, want %q", store.asked, want)
+	}
+	if a, b := (weir.StateKey{Rule: store.asked[0]}).Placement(), (weir.StateKey{Rule: store.asked[1]}).Placement(); a != b {
+		t.Errorf("placements %q and %q", a, b)
+	}
+}
+
+func TestSame(t *testing.T) {
+	one := parse(t, "domain: shop\ndescriptors: []\n")
+	for _, c := range []struct {
+		other *rules.Set
+		want  bool
+	}{{one, true}, {parse(t, "domain: shop\ndescriptors: []\n"), true}, {parse(t, "domain: shop\ndescriptors: [] # new\n"), false}, {nil, false}} {
+		if one.Same(c.other, "shop") != c.want || c.other.Same(one, "shop") != c.want || !one.Same(c.other, "other") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
