@@ -75,6 +75,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
 	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
+	{"weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/offenders", "what a change would do is counted and judged, whoever asks"},
 	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
 	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... weir/... -weir -weir/rules", "rules are kept without a door around them"},
 	{

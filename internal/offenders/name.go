@@ -7,9 +7,9 @@ import (
 	"encoding/hex"
 )
 
-// shorten is a name that fits into MaxName: what is cut off is there as a hash,
+// Shorten is a name that fits into MaxName: what is cut off is there as a hash,
 // so that names which begin alike are still told apart.
-func shorten(name []byte) []byte {
+func Shorten(name []byte) []byte {
 	if len(name) <= MaxName {
 		return name
 	}

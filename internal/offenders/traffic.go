@@ -43,5 +43,5 @@ func (t *Traffic) Deny(name []byte) {
 			return
 		}
 	}
-	w.add(shorten(name))
+	w.add(Shorten(name))
 }
