@@ -54,6 +54,7 @@ memory.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
+	f.StringVar(&c.Candidate, "candidate", "", "`PATH` of a rule file, or of a folder of them, whose domains run beside those in force, deny nobody, and are compared: see GET /v1/shadow (default: none)")
 	f.StringVar(&c.RulesTokenFile, "rules-token-file", "", "`FILE` whose first line is the token to show the daemon that rules come from")
 	f.StringVar(&c.RulesCA, "rules-ca", "", "`FILE` with the CA to believe there (default: those of this machine)")
 	f.StringVar(&c.RulesCert, "rules-cert", "", "`FILE` with a certificate to show there")

@@ -21,6 +21,9 @@ type Config struct {
 	// the CA to believe, RulesCert and RulesKey a certificate to show it. They are
 	// read again when they change. Empty: none, and the CAs of this machine.
 	RulesTokenFile, RulesCA, RulesCert, RulesKey string
+	// Candidate is a rule file or a folder of them whose domains run beside those in
+	// force, without a say, to be compared. Empty: none.
+	Candidate string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
 	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/tracing"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
@@ -34,6 +35,7 @@ type Daemon struct {
 	storage  *storage
 	limiter  *meter
 	denials  *rules.Denials
+	board    shadow.Board
 	metrics  *metrics
 	registry *prometheus.Registry
 	draining atomic.Bool
@@ -44,6 +46,10 @@ type Daemon struct {
 	looking  sync.Mutex        // held to look at keys
 	traces   *tracing.Settings // nil: there are no traces
 	tracer   *tracing.Tracer   // likewise
+
+	candidates *source.Source // of rules that run beside those in force; nil: from nowhere
+	comparing  sync.Mutex     // held to change what is compared
+	candidate  *rules.Set     // that runs; guarded by comparing
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
@@ -67,7 +73,7 @@ func New(c Config) (*Daemon, error) {
 	if err := d.openParts(); err != nil {
 		return nil, err
 	}
-	if err := d.load(); err != nil {
+	if err := errors.Join(d.load(), d.loadCandidates()); err != nil {
 		d.closeStorage()
 		return nil, err
 	}
@@ -87,12 +93,17 @@ func (d *Daemon) openParts() (err error) {
 		d.closeStorage()
 		return err
 	}
+	check := func(set *rules.Set) error { return set.Fits(d.storage.traits) }
+	if d.candidates, err = openCandidates(&d.config, check); err != nil {
+		d.closeStorage()
+		return err
+	}
 	d.metrics = newMetrics(d.registry, d.config.Version, d.storage, d.ready)
 	d.registry.MustRegister(d.overloadMetrics()...)
 	d.keys.register(d.registry)
 	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
-	d.registry.MustRegister(newTrafficMetrics(d.limiter.book))
+	d.registry.MustRegister(newTrafficMetrics(d.limiter.book), newShadowMetrics(&d.board))
 	if err := d.limiter.Remember(d.denials); err != nil {
 		d.closeStorage()
 		return err
@@ -158,6 +169,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	g.Go(func() error { return d.watchCandidates(broken) })
 	if len(d.keys.watched) > 0 {
 		g.Go(func() error {
 			d.watchKeys(broken)
@@ -168,10 +180,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.forgetDenials(broken)
 		return nil
 	})
-	g.Go(func() error {
-		d.keepBook(broken)
-		return nil
-	})
+	g.Go(func() error { return d.keepBook(broken) })
 	if d.storage.remote != nil {
 		g.Go(func() error {
 			d.keepContact(broken)

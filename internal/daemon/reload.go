@@ -108,6 +108,7 @@ func (d *Daemon) update(set *rules.Set, err error) {
 			d.config.Log.Warn("rule file", "finding", w.String())
 		}
 		d.limiter.replace(set)
+		d.compare()
 		d.metrics.setRules(set, time.Now())
 		now.set, now.etag = set, fmt.Sprintf(`"%x"`, sha256.Sum256(set.Export()))
 	}
@@ -155,6 +156,9 @@ func (d *Daemon) detail() string {
 // waiting for them. Without Config.Rules there are none to read.
 func (d *Daemon) Reload() {
 	d.lookAtKeys(true)
+	if d.candidates != nil {
+		d.candidates.Reload()
+	}
 	if d.source == nil {
 		d.config.Log.Info("no rules to reload: the demo rules are in force")
 		return

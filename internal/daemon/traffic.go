@@ -9,16 +9,18 @@ import (
 	"github.com/weir-limit/weir/internal/offenders"
 )
 
-// keepBook writes down what rules have passed and denied, until ctx ends.
-func (d *Daemon) keepBook(ctx context.Context) {
+// keepBook writes down what rules have passed and denied, and how candidates
+// differ, until ctx ends.
+func (d *Daemon) keepBook(ctx context.Context) error {
 	tick := time.NewTicker(offenders.Step)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-tick.C:
 			d.limiter.book.Tick(now)
+			d.board.Tick(now)
 		}
 	}
 }

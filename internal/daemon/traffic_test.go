@@ -67,10 +67,13 @@ func TestKeepBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Daemon{limiter: testMeter(t, "domain: d\ndescriptors: [{key: user, limits: [1/day]}]\n")}
 		ctx, cancel := context.WithCancel(t.Context())
-		go d.keepBook(ctx)
+		done := make(chan error)
+		go func() { done <- d.keepBook(ctx) }()
 		time.Sleep(3*offenders.Step + offenders.Step/2)
 		cancel()
-		synctest.Wait()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		series, _ := d.limiter.book.Series(offenders.Filter{}, 1)
 		if len(series[0].Points) != 3 {
 			t.Errorf("%+v", series)

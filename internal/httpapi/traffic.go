@@ -26,27 +26,29 @@ const (
 func NewTraffic(b *offenders.Book, name func(string) string, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
-	answer := func(make func(q trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
-		return func(w http.ResponseWriter, r *http.Request) int {
-			q, err := readTraffic(r)
-			if err != nil {
-				return a.fail(w, r, err)
-			}
-			text, err := json.Marshal(make(q))
-			if err != nil {
-				return a.fail(w, r, err)
-			}
-			return sendAnswer(w, text)
-		}
-	}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: answer(func(q trafficQuery) any { return topOf(b, q, name) })},
-		route{method: http.MethodGet, path: "/v1/series", serve: answer(func(q trafficQuery) any { return seriesOf(b, q) })},
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(func(q trafficQuery) any { return topOf(b, q, name) })},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(func(q trafficQuery) any { return seriesOf(b, q) })},
 	)
 	return a
 }
 
-// trafficQuery is the query of GET /v1/top and GET /v1/series.
+// telling answers with what make makes of the query.
+func (a *API) telling(make func(trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
+	return func(w http.ResponseWriter, r *http.Request) int {
+		q, err := readTraffic(r)
+		if err != nil {
+			return a.fail(w, r, err)
+		}
+		text, err := json.Marshal(make(q))
+		if err != nil {
+			return a.fail(w, r, err)
+		}
+		return sendAnswer(w, text)
+	}
+}
+
+// trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.
 type trafficQuery struct {
 	filter offenders.Filter
 	names  int // of clients, of each rule
@@ -65,16 +67,16 @@ func readTraffic(r *http.Request) (trafficQuery, error) {
 			return q, faultf("%s stands there twice; write it once", quote(name))
 		case name == "domain" && value != "":
 			q.filter.Domain = value
-		case name == "rule" && value != "":
+		case name == "rule" && value != "" && r.URL.Path != "/v1/shadow":
 			q.filter.Rule = value
 		case name == "domain", name == "rule":
 			return q, faultf("%s is empty; name one, or leave it out for all", name)
-		case name == "n" && r.URL.Path == "/v1/top":
+		case name == "n" && r.URL.Path != "/v1/series":
 			if q.names, err = strconv.Atoi(value); err != nil || q.names < 0 || q.names > offenders.Names {
 				return q, faultf("n: write how many clients of each rule, from 0 to %d", offenders.Names)
 			}
 		default:
-			return q, faultf("unknown parameter %s; the parameters are domain, rule, and n of /v1/top", quote(name))
+			return q, faultf("unknown parameter %s; the parameters are domain, rule but of /v1/shadow, and n but of /v1/series", quote(name))
 		}
 	}
 	return q, nil
