@@ -35,6 +35,7 @@ type ShadowReport struct {
 	From    time.Time     `json:"recent_since"`
 	Denied  []ShadowOf    `json:"newly_denied"`
 	Passed  []ShadowOf    `json:"newly_passed"`
+	Clients time.Time     `json:"clients_since"`
 	Verdict ShadowVerdict `json:"verdict"`
 }
 
@@ -73,7 +74,7 @@ func ReportOf(r *shadow.Report, v shadow.Verdict, name func(string) string) Shad
 	}
 	return ShadowReport{
 		Domain: r.Domain, Since: r.Since.UTC(), Whole: ShadowCounts(r.Counts), Recent: ShadowCounts(r.Recent), From: r.RecentSince.UTC(),
-		Denied: clients(r.NewlyDenied), Passed: clients(r.NewlyPassed), Verdict: ShadowVerdict(v),
+		Denied: clients(r.NewlyDenied), Passed: clients(r.NewlyPassed), Clients: r.ClientsSince.UTC(), Verdict: ShadowVerdict(v),
 	}
 }
 

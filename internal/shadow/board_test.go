@@ -178,6 +178,34 @@ func TestRecent(t *testing.T) {
 	})
 }
 
+// TestClientLife: names are forgotten after a day or two, and counts stay.
+func TestClientLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, next := parsed(t, users("1000/day burst 1000")), parsed(t, users("0/day"))
+		l := rules.NewLimiter(memstore.New(memstore.Options{}), now)
+		var b Board
+		b.Run(now, next, time.Now())
+		l.Try(next, b.Told)
+		for day, c := range []struct {
+			user  string
+			named []Client
+			age   time.Duration
+		}{
+			{"ann", []Client{{"shop/user", "ann", 1, 0}}, 0},
+			{"bob", []Client{{"shop/user", "ann", 1, 0}, {"shop/user", "bob", 1, 0}}, ClientLife},
+			{"bob", []Client{{"shop/user", "bob", 2, 0}}, ClientLife},
+		} {
+			checked(t, l, c.user)
+			r := b.Report("shop", 9, time.Now())
+			if d := cmp.Diff(c.named, r.NewlyDenied); d != "" || r.At.Sub(r.ClientsSince) != c.age || r.Counts.OnlyCandidate != int64(day+1) {
+				t.Errorf("day %d: %s, since %v ago", day, d, r.At.Sub(r.ClientsSince))
+			}
+			time.Sleep(ClientLife)
+			b.Tick(time.Now())
+		}
+	})
+}
+
 // TestUnknown: what a fallback decided says nothing of a candidate.
 func TestUnknown(t *testing.T) {
 	allowed := &rules.Answer{Allowed: true, Decisive: -1}

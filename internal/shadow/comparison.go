@@ -61,17 +61,32 @@ const Recent = 10 * time.Minute
 
 const recentSteps = int(Recent / offenders.Step)
 
+// ClientLife is how long clients are recorded to one sketch. A Report names those
+// of the one in use and the one before: of twice as long at most.
+const ClientLife = 24 * time.Hour
+
+// differing is sketches of clients, as clientOf, by who alone denied them.
+type differing struct {
+	since              time.Time
+	candidate, inForce *offenders.Sketch
+}
+
+func newDiffering(now time.Time) *differing {
+	return &differing{now, offenders.NewSketch(offenders.Names), offenders.NewSketch(offenders.Names)}
+}
+
 // comparison is how one candidate differs.
 type comparison struct {
 	domain string
 	since  time.Time
 	period time.Duration // the longest of the candidate's limits
 
-	mu        sync.Mutex
-	counts    Counts
-	candidate *offenders.Sketch // of clients that the candidate alone denies, as clientOf
-	inForce   *offenders.Sketch // of those that the rules in force alone deny
-	steps     [recentSteps]struct {
+	mu     sync.Mutex
+	counts Counts
+	// clients are those that were treated differently; earlier is those of the day
+	// before, or nil.
+	clients, earlier *differing
+	steps            [recentSteps]struct {
 		at     time.Time
 		counts Counts
 	}
@@ -79,10 +94,7 @@ type comparison struct {
 }
 
 func newComparison(domain string, set *rules.Set, now time.Time) *comparison {
-	c := &comparison{
-		domain: domain, since: now, period: longest(set, domain),
-		candidate: offenders.NewSketch(offenders.Names), inForce: offenders.NewSketch(offenders.Names),
-	}
+	c := &comparison{domain: domain, since: now, period: longest(set, domain), clients: newDiffering(now)}
 	for i := range c.steps {
 		c.steps[i].at = now
 	}
@@ -105,9 +117,9 @@ func (c *comparison) add(x rules.Trial) {
 	defer c.mu.Unlock()
 	switch c.counts.count(&x) {
 	case &c.counts.OnlyCandidate:
-		c.candidate.Add(clientOf(&x, x.Candidate), 1)
+		c.clients.candidate.Add(clientOf(&x, x.Candidate), 1)
 	case &c.counts.OnlyInForce:
-		c.inForce.Add(clientOf(&x, x.InForce), 1)
+		c.clients.inForce.Add(clientOf(&x, x.InForce), 1)
 	}
 }
 
@@ -117,6 +129,9 @@ func (c *comparison) tick(now time.Time) {
 	defer c.mu.Unlock()
 	c.steps[c.step].at, c.steps[c.step].counts = now, c.counts
 	c.step = (c.step + 1) % recentSteps
+	if now.Sub(c.clients.since) >= ClientLife {
+		c.clients, c.earlier = newDiffering(now), c.clients
+	}
 }
 
 // clientOf is whom denier denied, by which rule: the rule's name, 0, the key's.
@@ -144,19 +159,24 @@ type Report struct {
 	Counts      Counts
 	Recent      Counts    // since RecentSince
 	RecentSince time.Time // Recent before At, or Since
-	// NewlyDenied are the clients that the candidate alone denied most, NewlyPassed
-	// those that it alone let pass.
+	// NewlyDenied are the clients that the candidate alone denied most since
+	// ClientsSince, NewlyPassed those that it alone let pass.
 	NewlyDenied, NewlyPassed []Client
+	ClientsSince             time.Time
 }
 
 func (c *comparison) report(now time.Time, clients int) *Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	oldest := &c.steps[c.step]
+	differ := *c.clients
+	if e := c.earlier; e != nil {
+		differ = differing{e.since, differ.candidate.Merge(e.candidate), differ.inForce.Merge(e.inForce)}
+	}
 	return &Report{
 		Domain: c.domain, Since: c.since, At: now, Period: c.period,
 		Counts: c.counts, Recent: c.counts.minus(&oldest.counts), RecentSince: oldest.at,
-		NewlyDenied: clientsOf(c.candidate, clients), NewlyPassed: clientsOf(c.inForce, clients),
+		NewlyDenied: clientsOf(differ.candidate, clients), NewlyPassed: clientsOf(differ.inForce, clients), ClientsSince: differ.since,
 	}
 }
 
