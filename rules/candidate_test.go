@@ -244,4 +244,15 @@ func TestSame(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
+	// Files of one name, as in exports of daemons whose rules come from several folders.
+	export := func(user string) *rules.Set {
+		set, err := rules.ParseExport("daemon", []byte("--- # rules.yaml\ndomain: other\ndescriptors: []\n--- # rules.yaml\ndomain: shop\ndescriptors: [{key: "+user+", limits: [1/s]}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	if a, b := export("user"), export("client"); a.Same(b, "shop") || !a.Same(b, "other") || !a.Same(export("user"), "shop") {
+		t.Error("domains of files with one name are taken for each other")
+	}
 }

@@ -72,7 +72,7 @@ func collect(texts []*fileText) (*Set, error) {
 }
 
 func readFile(t *fileText) *file {
-	f := &file{findings: findings{file: t.name}, domain: &domain{file: t.name}}
+	f := &file{findings: findings{file: t.name}, domain: &domain{file: t.name, text: t.text}}
 	f.root = readYAML(t.text, &f.findings)
 	if f.root == nil {
 		if f.root = (&yaml.Node{Line: 1, Column: 1}); !f.failed() {

@@ -20,6 +20,7 @@ type Set struct {
 type domain struct {
 	name  string
 	file  string
+	text  []byte // of the file
 	top   level
 	rules []*Rule // in the order of the file
 }
@@ -35,12 +36,7 @@ func (s *Set) text(domain string) []byte {
 	if s == nil || s.domains[domain] == nil {
 		return nil
 	}
-	for _, t := range s.texts {
-		if t.name == s.domains[domain].file {
-			return t.text
-		}
-	}
-	return nil
+	return s.domains[domain].text
 }
 
 // Rules is all rules in the order of their files, one for each limit. A
