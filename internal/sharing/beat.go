@@ -12,8 +12,9 @@ import (
 type Beat struct {
 	Incarnation uint64 // of the process
 	Members     uint64 // a digest of the names that it takes for members
+	Voters      uint64 // of those of them whose votes it counts
 	Count       int64  // how many these are
-	Active      bool   // all of them have told it the same names
+	Active      bool   // all members have told it the same names: its vote counts
 	Leaving     bool   // it goes, and wants no votes any more
 	Clean       bool   // it has no ledgers that are another's now
 	// Lost is how long ago ledgers were lost last, as it knows: an owner was gone without
@@ -66,7 +67,7 @@ func (b *Beat) sound(now weir.Instant) bool {
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Beat) Append(bytes []byte) []byte {
 	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2)
-	for _, n := range []uint64{b.Incarnation, b.Members, uint64(b.Count), uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
+	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Count), uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
 	for _, o := range b.Others {
@@ -92,7 +93,7 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 	}
 	b.Active, b.Leaving, b.Clean = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0
 	r := reader{rest: body[3:]}
-	b.Incarnation, b.Members, b.Count = r.number(), r.number(), int64(r.below(MaxMembers+1))
+	b.Incarnation, b.Members, b.Voters, b.Count = r.number(), r.number(), r.number(), int64(r.below(MaxMembers+1))
 	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {
 		*at = weir.Instant(r.below(1 << 62))
 	}

@@ -35,7 +35,7 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) erro
 	for i, g := range ledgers {
 		n.keep(g, &records[i])
 		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
-			g.tax(now, out[i].Cost)
+			g.charge(now, g.tax(out[i].Cost))
 		}
 	}
 	return nil
@@ -134,8 +134,8 @@ func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, re
 // aside.
 func (g *ledger) record(now weir.Instant) record.Record {
 	aside := g.outstanding()
-	if !g.may.whole() {
-		aside = max(aside, g.free(now)-max(g.room(now), 0))
+	if free := g.free(now); !g.may.whole() {
+		aside = max(aside, free-g.room(free))
 	}
 	return record.Record{Limit: g.limit, State: g.state, Since: g.since, Aside: aside}
 }

@@ -64,7 +64,6 @@ func (n *Node) Moving() bool { return n.handing > 0 }
 // hand hands over, after a change, the ledgers of keys that this node has no votes for any
 // more.
 func (n *Node) hand(now weir.Instant, fx *Effects) {
-	n.handing = 0
 	n.movers = slices.DeleteFunc(n.movers, func(by *mover) bool { return len(by.pending) == 0 && !n.view.has(by.to) })
 	for _, by := range n.movers {
 		by.pending = slices.DeleteFunc(by.pending, func(m move) bool { return now >= m.began+settle(n.view.count) })
@@ -73,26 +72,39 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 				m.send(now, by.to, fx)
 			}
 		}
-		if len(by.pending) > 0 {
-			n.handing = now + micros(Retry)
-		}
 	}
+	wait := n.look(now, fx)
+	for _, by := range n.movers {
+		wait = wait || len(by.pending) > 0
+	}
+	switch {
+	case wait:
+		n.handing = now + micros(Retry)
+	case n.scan < len(n.ledgers.rows):
+		n.handing = now + micros(time.Millisecond)
+	default:
+		n.handing = 0
+	}
+}
+
+// look looks at some more ledgers, and is whether too many are on their way.
+func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 	for range scanned {
 		if n.scan >= len(n.ledgers.rows) {
-			return
+			return false
 		}
 		row := n.ledgers.rows[n.scan]
-		switch moved, wait := n.pass(now, row.key, row.of, fx); {
+		moved, wait := n.pass(now, row.key, row.of, fx)
+		switch {
 		case wait:
-			n.handing = now + micros(Retry)
-			return
+			return true
 		case moved:
 			n.ledgers.remove(n.scan)
 		default:
 			n.scan++
 		}
 	}
-	n.handing = now + micros(time.Millisecond)
+	return false
 }
 
 func (m *move) send(now weir.Instant, to string, fx *Effects) {
@@ -152,6 +164,7 @@ func (n *Node) gone(g *ledger) bool {
 // handoff is a ledger as the next owner gets it: what is left is of the moment when the
 // first votes went, for what came since may be another's.
 func (g *ledger) handoff(now weir.Instant) Message {
+	g.enter(now, entitlement{0, 1})
 	m := Message{
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
 		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of,
@@ -210,10 +223,11 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 	gave := entitlement{m.Part, m.Of}
 	theirs := ledger{limit: limit, state: state, ahead: m.At - now}
 	left := theirs.free(now) - m.Spent
-	if mine := g.free(now) - g.outstanding(); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
+	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
 		g.limit, g.state, g.ahead, g.has = limit, state, theirs.ahead, gave
 	}
 	if m.Spent > 0 {
+		g.taxed += m.Spent
 		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + micros(m.Life)})
 	}
 }

@@ -30,7 +30,8 @@ type ledger struct {
 	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
 	gave     gift         // what it had then
 	released []release
-	credit   int64 // of the last tax, in parts of an event, may.of each
+	credit   int64 // charged too much by rounding, in parts of an event, may.part each
+	taxed    int64 // of what is outstanding, what was charged for others already
 }
 
 // account is the lease of one node, as the owner sees it.
@@ -53,75 +54,6 @@ func newLedger(l *weir.Limit, began weir.Instant) *ledger {
 	g := &ledger{limit: l}
 	g.charge(began, all)
 	return g
-}
-
-// gift is what an owner was entitled to, and whether it was the first of all members.
-type gift struct {
-	entitlement
-	first bool
-}
-
-// lose remembers what the owner had before it loses votes.
-func (g *ledger) lose(now weir.Instant, v *View) {
-	if g.lost > 0 && now < g.lost+settle(v.count) {
-		return
-	}
-	valid := int64(0)
-	for _, by := range g.place.voters {
-		if i := v.find(by.name); i >= 0 && now < v.members[i].until {
-			valid++
-		}
-	}
-	g.lost, g.gave = now, gift{entitled(g.policy, valid, max(g.place.count, 1), g.first), g.first}
-}
-
-// stand tells what its node is to the key now, which had some of the limit that nobody
-// else could use. What is left does not grow with the entitlement: who had the votes
-// before has used it. The fraction of an event that a bucket has beside is charged, too.
-func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
-	if !p.owns {
-		g.owns = 0
-	} else if g.owns == 0 {
-		g.owns = v.owning
-	}
-	g.place, g.first = p, p.owns && now >= g.owns
-	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
-	if left := g.free(now) - g.outstanding(); g.has.of > 0 && had.less(has) {
-		g.charge(now, left+1-part(left, had.part*has.of, had.of*has.part))
-	}
-	g.has = has
-}
-
-// at is the time by the clock that the state goes by.
-func (g *ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
-
-// room is how many events it may grant now: for each, the part of others is charged too.
-func (g *ledger) room(now weir.Instant) int64 {
-	out := g.outstanding()
-	left := g.free(now) - out
-	if g.may.whole() {
-		return left
-	}
-	all, _ := g.limit.Standing(nil, now)
-	return min((left*g.may.part+g.credit)/g.may.of, all*g.may.part/g.may.of-out)
-}
-
-// needs is how many events have to be left for a grant of so many.
-func (g *ledger) needs(events int64) int64 {
-	if g.may.part == 0 {
-		return weir.MaxCount
-	}
-	return min((events*g.may.of-g.credit+g.may.part-1)/g.may.part, weir.MaxCount)
-}
-
-// tax charges, with a grant, the part of the limit that others have the votes for.
-func (g *ledger) tax(now weir.Instant, granted int64) {
-	if g.may.whole() || granted == 0 {
-		return
-	}
-	needs := g.needs(granted)
-	g.credit += needs*g.may.part - granted*g.may.of
-	g.charge(now, needs-granted)
 }
 
 // contested is for how long a ledger that has changed its limit is not changed to one
@@ -193,7 +125,7 @@ func (g *ledger) expire(now weir.Instant) {
 }
 
 func (g *ledger) burn(now weir.Instant, a *account) {
-	g.charge(now, a.granted-a.spent)
+	g.pass(now, a.granted-a.spent)
 	a.close()
 }
 
@@ -207,11 +139,12 @@ func (g *ledger) report(now weir.Instant, from string, m *Message) {
 		return
 	}
 	if spent := min(m.Spent, a.granted); spent > a.spent {
-		g.charge(now, spent-a.spent)
+		g.pass(now, spent-a.spent)
 		a.spent = spent
 	}
 	if m.Closed {
 		a.close()
+		g.taxed = min(g.taxed, g.outstanding())
 	}
 }
 
@@ -239,7 +172,6 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	}
 	a.asked, a.demand = now, max(m.Demand, 1)
 	granted, wait := g.grant(now, a, m.Least, m.Want)
-	g.tax(now, granted)
 	if a.lease == 0 && granted > 0 {
 		a.lease = next
 	}
@@ -249,7 +181,7 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	a.answered = Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
 		Lease: a.lease, Granted: a.granted, Life: Life, Wait: wait,
-		Free: max(g.room(now), 0), Fresh: fresh,
+		Free: max(g.room(g.free(now)), 0), Fresh: fresh,
 	}
 	return a.answered, true
 }
@@ -259,17 +191,13 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	if g.may.part == 0 {
 		return 0, Pulse // another has the votes, or nobody yet
 	}
-	outstanding, room, all := g.outstanding(), g.room(now), g.demand(now)
-	try := weir.Ask{Limit: g.limit, Cost: outstanding + min(want, max(room, least)), AtLeast: outstanding + least, Peek: true}
-	if room < least {
-		try.AtLeast = 0
-		try.Cost = outstanding + g.needs(least)
-	}
+	room, all := g.room(g.free(now)), g.demand(now)
+	try := weir.Ask{Limit: g.limit, Cost: g.takes(want), AtLeast: g.takes(least), Peek: true}
 	d := g.limit.Decide(g.state, g.at(now), &try)
-	if d.Outcome != weir.Allowed || room < least {
+	if d.Outcome != weir.Allowed {
 		return 0, g.next(now, a, all, &d)
 	}
-	free := d.Cost - outstanding
+	free := min(g.room(d.Cost), want)
 	if free >= want && (all <= a.demand || all <= room) {
 		return want, 0
 	}
@@ -289,7 +217,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 // all would come for the same one.
 func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
 	free := now + micros(min(d.RetryAfter, MaxDeny))
-	if d.Outcome != weir.Denied { // as long as others hold so much
+	if d.Outcome == weir.Impossible { // as long as others hold so much
 		span, _, _ := g.limit.Span(1)
 		free = now + min(weir.Instant(span)+1, horizon/4)
 	}

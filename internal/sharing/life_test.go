@@ -147,7 +147,7 @@ func TestLearning(t *testing.T) {
 	if a := p.serve(p.wants(1, 2)); a == nil || a.Granted > 0 {
 		t.Errorf("an owner that knows nothing of its limit's use answers %+v; want no events", a)
 	}
-	p.until(begin + settle(2) + 3*micros(Pulse))
+	p.until(begin + settle(2) + 5*micros(Pulse))
 	if a := p.serve(p.wants(1, 3)); a == nil || a.Granted != 1 {
 		t.Errorf("some beats later an owner answers %+v; want 1 event", a)
 	}

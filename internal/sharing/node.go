@@ -257,9 +257,7 @@ func (n *Node) see(now weir.Instant, key weir.StateKey, g *ledger, policy Policy
 		g.policy, g.place.version = policy, 0
 	}
 	n.stand(now, key, g)
-	if may := n.entitlement(now, g); may != g.may {
-		g.may, g.credit = may, 0
-	}
+	g.enter(now, n.entitlement(now, g))
 }
 
 // stand sees what this node is to the key of a ledger.
@@ -268,12 +266,13 @@ func (n *Node) stand(now weir.Instant, key weir.StateKey, g *ledger) {
 		return
 	}
 	p := n.view.place(now, key, g.released)
-	since, all := p.lasting(&g.place)
-	if all < int64(len(g.place.voters)) || n.view.leaving || g.first && !p.owns {
+	first := g.first && p.owns
+	votes, all := n.view.lasting(&p, &g.place)
+	had := entitled(g.policy, votes, all, first)
+	if g.less(&p) || n.view.leaving || g.first && !p.owns {
 		g.lose(now, n.view)
 	}
-	first := g.first && p.owns
-	g.stand(now, n.view, p, entitled(g.policy, since, max(g.place.count, 1), first))
+	g.stand(now, n.view, p, had)
 }
 
 // entitlement is how much of its limit a ledger may grant.

@@ -35,12 +35,13 @@ type Peers struct {
 	list        []*peer // by name, this process among them
 	self        *peer   // nil as long as it is not among the members
 	digest      uint64  // of the names of members
-	count       int64
-	active      bool // all members have told the same names
-	voting      bool // since then it lends votes
+	voters      uint64  // of those whose votes count
+	count       int64   // how many these are
+	active      bool    // its vote counts: all members have told the same names
+	voting      bool    // it lends votes: all members have told that they count it
 	leaving     bool
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
-	told        uint64       // the version then
+	last        uint64       // the version then
 	lost        weir.Instant // when ledgers were lost last, 0: never
 	changed     weir.Instant // when the list of members did, or it became active
 	pulse       weir.Instant // when the next beats are due
@@ -55,6 +56,9 @@ type peer struct {
 	member      bool // else it was one, and may count on votes still
 	incarnation uint64
 
+	counts bool         // its vote does, whether it is heard or not
+	fresh  bool         // nobody has had its first vote before, as far as it is heard
+	heard  weir.Instant // last
 	stamp  weir.Instant // its last
 	mutual weir.Instant // the last of ours that it has echoed
 	last   Beat
@@ -103,7 +107,7 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	for _, m := range members {
 		x := p.peer(m.Name)
 		if x == nil {
-			x = &peer{name: m.Name, id: nameHash(m.Name), shown: Out}
+			x = &peer{name: m.Name, id: nameHash(m.Name), counts: !p.voting, fresh: p.voting, shown: Out}
 			p.list = append(p.list, x)
 		}
 		x.member = true
@@ -113,11 +117,11 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	}
 	slices.SortFunc(p.list, func(a, b *peer) int { return cmp.Compare(a.name, b.name) })
 	p.self = p.peer(p.name)
-	digest := p.names()
+	digest, _ := p.names(func(x *peer) bool { return x.member })
 	if digest == p.digest {
 		return
 	}
-	p.digest, p.changed = digest, now
+	p.digest = digest
 	p.look(now, true)
 	p.beat(now, fx)
 }
@@ -125,25 +129,28 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 // restart makes x a later process, which knows nothing of votes. Leases of the one before
 // may go on for their life.
 func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
-	p.lost = now
 	before := *x
-	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, run: x.run, shown: x.shown}
+	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, counts: x.counts, run: x.run, shown: x.shown}
+	if before.incarnation == 0 {
+		x.fresh = before.fresh
+		return
+	}
+	p.lost = now
 	if before.since != 0 {
 		x.since, x.left = before.since, now+micros(Life+Margin)
 	}
 }
 
-// names counts the members, and is a digest of their names.
-func (p *Peers) names() uint64 {
+// names is a digest of the names of some, and how many they are.
+func (p *Peers) names(some func(*peer) bool) (digest uint64, n int64) {
 	h := fnv.New64a()
-	p.count = 0
 	for _, x := range p.list {
-		if x.member {
-			p.count++
+		if some(x) {
+			n++
 			_, _ = h.Write([]byte(x.name + "\x00"))
 		}
 	}
-	return h.Sum64()
+	return h.Sum64(), n
 }
 
 func nameHash(name string) uint64 {
@@ -180,10 +187,12 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Beat, fx *Effects) {
 	if b.Stamp <= x.stamp {
 		return // overtaken
 	}
-	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Count == x.last.Count && b.Run == x.last.Run && slices.Equal(b.Others, x.last.Others)
-	if b.Leaving && !x.last.Leaving {
-		p.changed = now
+	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Count == x.last.Count && b.Run == x.last.Run && b.Voters == x.last.Voters && (b.Vote > 0) == (x.last.Vote > 0) && slices.Equal(b.Others, x.last.Others)
+	x.counts = b.Active || x.counts && (x.stamp > 0 || p.voting)
+	if now >= x.heard+silence(p.count) && x.heard > 0 {
+		x.fresh = false
 	}
+	x.heard = now
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
 	x.until = 0
 	if b.Vote > 0 {
@@ -204,7 +213,7 @@ func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.c
 // wanted is whether x may have votes.
 func (p *Peers) wanted(now weir.Instant, x *peer) bool {
 	if x == p.self {
-		return p.active && !p.leaving && p.booted(now)
+		return p.active && !p.leaving
 	}
 	return x.member && x.last.Active && !x.last.Leaving && now < x.mutual+silence(p.count)
 }
@@ -217,8 +226,15 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or
 // what others say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	if !p.active && p.agreed() {
-		p.active, p.changed, changed = true, now, true
+	p.active = p.active || p.booted(now) && p.told(func(b *Beat) bool { return b.Members == p.digest })
+	voters, count := p.names(func(x *peer) bool {
+		if x == p.self {
+			return p.active && x.member && !p.leaving
+		}
+		return x.counts && x.member && !x.last.Leaving
+	})
+	if voters != p.voters {
+		p.voters, p.count, p.changed, changed = voters, count, now, true
 	}
 	for _, x := range p.list {
 		p.see(now, x)
@@ -226,7 +242,9 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	p.voting = p.voting || p.active && p.booted(now)
+	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters }) {
+		p.voting, p.changed, changed = true, now, true
+	}
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out
 		if out {
@@ -249,13 +267,13 @@ func (p *Peers) calm(now weir.Instant) bool {
 			return false
 		}
 	}
-	return p.clean && p.told == p.versions
+	return p.clean && p.last == p.versions
 }
 
-// agreed is whether all members have told the same names.
-func (p *Peers) agreed() bool {
+// told is whether all members have told what is so. Those that leave have no say.
+func (p *Peers) told(so func(*Beat) bool) bool {
 	for _, x := range p.list {
-		if x.member && x != p.self && (x.stamp == 0 || x.last.Members != p.digest) {
+		if x.member && x != p.self && !x.last.Leaving && (x.stamp == 0 || !so(&x.last)) {
 			return false
 		}
 	}
@@ -269,9 +287,9 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	switch {
 	case wanted && x.since == 0 && p.voting:
 		x.gone = 0 // it was cut off, and has lost nothing
-		x.since, x.run = now, x.run+1
+		x.since, x.run = now, max(x.run, 1)+1
 	case wanted && x.since == 0:
-		x.since, x.run = now-settle(MaxMembers), x.run+1
+		x.since, x.run = now-settle(MaxMembers), max(x.run, 1)
 	case wanted:
 		x.left = 0
 	case x.since != 0 && x.left == 0:
@@ -309,8 +327,8 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 	if now < p.pulse {
 		return
 	}
-	p.clean = !moving && p.told == p.versions // nodes have seen what has changed
-	p.told = p.versions
+	p.clean = !moving && p.last == p.versions // nodes have seen what has changed
+	p.last = p.versions
 	p.look(now, false)
 	p.beat(now, fx)
 	p.pulse = now + pulse(p.count)
@@ -327,8 +345,8 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 			continue
 		}
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
-			Incarnation: p.incarnation, Members: p.digest, Count: max(p.count, 1), Active: p.active, Leaving: p.leaving,
-			Clean: p.clean && p.told == p.versions, Lost: lost,
+			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Count: max(p.count, 1), Active: p.active, Leaving: p.leaving,
+			Clean: p.clean && p.last == p.versions, Lost: lost,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
 		}})
 	}

@@ -35,7 +35,7 @@ func (v *View) Presence() []Presence {
 	all := make([]Presence, 0, len(v.members))
 	for i := range v.members {
 		s := &v.members[i]
-		if !s.member {
+		if !s.counts {
 			continue
 		}
 		silent := false

@@ -26,9 +26,12 @@ type View struct {
 // seen is one member in a view.
 type seen struct {
 	name   string
-	member bool
+	counts bool         // its vote does
 	until  weir.Instant // its votes may be counted on until then
 	run    [2]uint64    // of its process, and of that, the run of its votes
+	idle   bool         // it lends nothing yet
+	leaves bool         // it lends nothing any more
+	fresh  bool         // nobody has had its first vote before
 	stands []Stand      // to each member; nil: all are settled
 }
 
@@ -44,21 +47,22 @@ func (p *Peers) show(now weir.Instant) *View {
 		v.changed = now
 	}
 	for i, x := range p.list {
-		s := seen{name: x.name, member: x.member && !x.last.Leaving, until: x.until}
+		s := seen{name: x.name, counts: x.member && x.counts && !x.last.Leaving, until: x.until}
 		if x == p.self {
-			v.self, s.until, s.member = i, 1<<63-1, x.member && !p.leaving
+			v.self, s.until, s.counts, s.idle = i, 1<<63-1, x.member && p.active && !p.leaving, !v.voting
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
-			if !x.last.Active || x.last.Leaving {
+			s.idle, s.leaves = !x.last.Active || x.last.Vote == 0, x.last.Leaving
+			if s.idle || s.leaves {
 				s.until = 0
 			}
+			s.fresh = x.fresh && x.last.Run == 1
 			if now < s.until {
 				v.count = max(v.count, x.last.Count)
 			}
 		}
-		v.sure = min(v.sure, s.until)
-		if s.stands != nil || !s.member {
+		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts {
 			v.sure = 0
 		}
 		v.members = append(v.members, s)
@@ -78,7 +82,7 @@ func (p *Peers) show(now weir.Instant) *View {
 func Together(self string, members []Member) *View {
 	v := &View{version: 1, count: int64(len(members)), voting: true, sure: 1<<63 - 1}
 	for _, m := range members {
-		v.members = append(v.members, seen{name: m.Name, member: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
+		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
 	slices.SortFunc(v.members, func(a, b seen) int { return cmp.Compare(a.name, b.name) })
 	v.self = v.find(self)
@@ -131,11 +135,12 @@ func (v *View) rank(key weir.StateKey) []int {
 // place is what a node is to a key, in one view.
 type place struct {
 	version uint64
-	owner   string  // who is asked, none if nobody may be
-	first   string  // who is the first of all members
-	owns    bool    // this node is
-	voters  []voter // who lends its vote to this node
-	count   int64   // of how many votes
+	owner   string   // who is asked, none if nobody may be
+	first   string   // who is the first of all members
+	owns    bool     // this node is
+	voters  []voter  // who lends its vote to this node
+	count   int64    // of how many votes
+	idle    []string // who lends no votes yet
 }
 
 // voter is a member whose vote a node has.
@@ -144,6 +149,7 @@ type voter struct {
 	name   string
 	run    [2]uint64
 	kept   bool // it does not lend the vote now, but has not lent it to another either
+	fresh  bool // nobody else has had it
 }
 
 // release is what an owner says that hands a key over: it counts on no vote for it.
@@ -157,7 +163,7 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 	p := place{version: v.version, count: v.count}
 	rank := v.rank(key)
 	for _, i := range rank {
-		if v.members[i].member {
+		if v.members[i].counts {
 			p.first, p.owns = v.members[i].name, i == v.self
 			break
 		}
@@ -178,8 +184,15 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 		}
 	}
 	for m := range v.members {
+		of := &v.members[m]
+		if of.leaves {
+			continue
+		}
+		if of.idle {
+			p.idle = append(p.idle, of.name)
+		}
 		if follows, kept := v.follows(m, rank, free); follows || kept {
-			p.voters = append(p.voters, voter{m, v.members[m].name, v.members[m].run, kept})
+			p.voters = append(p.voters, voter{m, of.name, of.run, kept, of.fresh})
 		}
 	}
 	return p
@@ -198,6 +211,9 @@ func (s *seen) stand(i int) Stand {
 // begun to follow, or let go. kept tells that it did follow, and nobody else can count on
 // its vote yet.
 func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
+	if v.members[m].idle {
+		return false, false
+	}
 	for _, i := range rank {
 		stand := v.members[m].stand(i)
 		switch {
@@ -231,13 +247,20 @@ func (v *View) votes(now weir.Instant, p *place) int64 {
 	return n
 }
 
-// lasting is how many votes of p a node has since it was in the place before, and how
-// many in all, with those that it may not count on at the time.
-func (p *place) lasting(before *place) (since, all int64) {
-	for _, by := range p.voters {
-		if slices.ContainsFunc(before.voters, func(old voter) bool { return old.name == by.name && old.run == by.run }) {
-			since++
+// lasting is how many votes, of all, a node has in p that nobody else has had since it was
+// in the place before: those that it had, but for what members have lent to others; and
+// those of members that are new, and have lent them to nobody before.
+func (v *View) lasting(p, before *place) (votes, all int64) {
+	same := func(a, b voter) bool { return a.name == b.name && a.run == b.run }
+	for _, old := range before.voters {
+		if i := v.find(old.name); i < 0 || v.members[i].leaves || slices.ContainsFunc(p.voters, func(by voter) bool { return same(by, old) }) {
+			votes += p.count
 		}
 	}
-	return since, int64(len(p.voters))
+	for _, by := range p.voters {
+		if by.fresh && !slices.ContainsFunc(before.voters, func(old voter) bool { return same(by, old) }) && slices.Contains(before.idle, by.name) {
+			votes += before.count
+		}
+	}
+	return votes, max(before.count, 1) * p.count
 }

@@ -8,6 +8,21 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
+// Faults say what goes wrong. The zero Faults is a network that takes a millisecond
+// and nothing else.
+type Faults struct {
+	Loss   int           // messages in a thousand that are lost
+	Double int           // in a thousand that come twice
+	Newer  int           // in a thousand that are of a later version
+	Delay  time.Duration // messages take from half a millisecond to this; 0: one millisecond
+	Drift  int           // clocks run so many millionths too fast or slow, at most
+	Crash  time.Duration // about how often a process is killed and another started; 0: never
+	Pause  time.Duration // about how often a process stands still, up to two lives of a lease
+	Cut    time.Duration // about how often one node is not heard by another, for up to a second
+	Split  time.Duration // about how often some hear none of the others, for up to three seconds
+	Change time.Duration // about how often a node leaves in order, or joins
+}
+
 // Mutant is a fault of the design itself, which the auditor must catch. No node has
 // it: the simulation forges what nodes hear, so that they behave as if.
 type Mutant int
@@ -15,41 +30,140 @@ type Mutant int
 // The mutants.
 const (
 	NoMutant   Mutant = iota
+	StartsFull        // a process that starts takes keys for never used
 	CapIgnores        // what is outstanding does not count
 	Credits           // what a holder has not reported until its lease ends is credited back
 	Overstays         // holders use leases whose time is over
+	Twice             // a ledger that was handed over comes again later
+	Inherits          // after a partition, votes count as if nobody else had had them
+	Mutants
 )
 
 // tamper makes a mutant of what is delivered.
-func (s *simulation) tamper(now weir.Instant, from, to int, m *sharing.Message) {
-	switch {
-	case s.Mutant == Overstays && m.Kind == sharing.Grant:
-		m.Life = time.Hour
-	case s.Mutant == CapIgnores && m.Kind == sharing.Grant:
-		s.forge(now, from, to, m, m.Granted)
-	case s.Mutant == Credits && m.Closed:
-		m.Spent = 0
+func (s *simulation) tamper(now weir.Instant, l *letter) {
+	m := &l.message
+	switch s.Mutant {
+	case Inherits:
+		l.beat.Run, l.beat.Others = 1, nil
+	case Overstays:
+		if m.Kind == sharing.Grant {
+			m.Life = time.Hour
+		}
+	case CapIgnores:
+		if m.Kind == sharing.Grant {
+			s.forge(now, l)
+		}
+	case Credits:
+		if m.Closed && m.Kind != sharing.Handoff {
+			m.Spent = 0
+		}
+	case Twice:
+		if m.Kind == sharing.Handoff && m.ID < 1<<40 {
+			s.again++
+			again := *l
+			again.message.ID = 1<<40 + s.again
+			s.at(now+1_500_000, func(now weir.Instant) { s.post(now, again) })
+		}
+	case NoMutant, StartsFull, Mutants:
 	}
 }
 
-// forge tells an owner what a holder would not.
-func (s *simulation) forge(now weir.Instant, owner, holder int, grant *sharing.Message, spent int64) {
-	lie := *grant
-	lie.Kind, lie.Spent = sharing.Release, spent
-	m := s.machines[owner]
+// fill makes a process that has started take a key for never used.
+func (s *simulation) fill(now weir.Instant, i int) {
+	m := s.machines[i]
+	if m.node == nil {
+		return
+	}
+	s.again++
+	full := sharing.Message{
+		Kind: sharing.Handoff, State: s.keys[0].state, Limit: s.Limit.String(), Incarnation: 1 << 40, Epoch: m.incarnation, ID: s.again,
+		At: m.clock(now), Part: 1, Of: 1, Wait: time.Second,
+	}
+	m.node.Receive(m.clock(now), s.names[(i+1)%len(s.names)], &full, &s.fx)
+	s.effects(now, i)
+}
+
+// forge tells an owner that a holder has let all pass that it was granted.
+func (s *simulation) forge(now weir.Instant, grant *letter) {
+	m := s.machines[grant.from]
+	if m.node == nil {
+		return
+	}
+	lie := grant.message
+	lie.Kind, lie.Spent = sharing.Release, lie.Granted
 	var none sharing.Effects
-	m.node.Receive(m.clock(now), s.names[holder], &lie, &none)
+	m.node.Receive(m.clock(now), s.names[grant.to], &lie, &none)
 }
 
 // plan sets going what goes wrong again and again.
 func (s *simulation) plan() {
-	s.often(start, s.Faults.Crash, s.crash)
+	any := func() int { return s.random.IntN(len(s.machines)) }
+	s.often(start, s.Faults.Crash, func(now weir.Instant) { s.crash(now, any()) })
 	s.often(start, s.Faults.Pause, func(now weir.Instant) {
-		s.machines[s.random.IntN(s.Nodes)].away = now + weir.Instant(s.random.Int64N(2*sharing.Life.Microseconds()))
+		s.machines[any()].away = now + weir.Instant(s.random.Int64N(2*sharing.Life.Microseconds()))
 	})
 	s.often(start, s.Faults.Cut, func(now weir.Instant) {
-		s.cut[s.random.IntN(s.Nodes)][s.random.IntN(s.Nodes)] = now + weir.Instant(s.random.Int64N(1_000_000))
+		s.cut[any()][any()] = now + weir.Instant(s.random.Int64N(1_000_000))
 	})
+	s.often(start, s.Faults.Split, s.split)
+	s.often(start, s.Faults.Change, s.change)
+	for _, a := range s.Acts {
+		s.at(start+weir.Instant(a.At/time.Microsecond), func(now weir.Instant) { s.act(now, a) })
+	}
+}
+
+func (s *simulation) act(now weir.Instant, a Act) {
+	switch a.What {
+	case Kill:
+		s.machines[a.Node].node, s.machines[a.Node].peers = nil, nil
+	case Leave:
+		s.leave(now, a.Node)
+	case Join:
+		s.join(now, a.Node)
+	}
+}
+
+// split cuts the machines into two sides, or in one direction, for long or in bursts.
+func (s *simulation) split(now weir.Instant) {
+	side := make([]bool, len(s.machines))
+	for i := range side {
+		side[i] = s.random.IntN(2) == 0
+	}
+	oneWay := s.random.IntN(3) == 0
+	long := weir.Instant(s.random.Int64N([]int64{400_000, 3_000_000}[s.random.IntN(2)]))
+	for from := range side {
+		for to := range side {
+			if side[from] != side[to] && (side[from] || !oneWay) {
+				s.cut[from][to] = now + long
+			}
+		}
+	}
+}
+
+// change makes a node leave or join.
+func (s *simulation) change(now weir.Instant) {
+	i := s.random.IntN(len(s.machines))
+	members := 0
+	for _, m := range s.machines {
+		members += int(count(m.member))
+	}
+	switch m := s.machines[i]; {
+	case m.node == nil && !m.member:
+		s.join(now, i)
+	case m.member && members > 2 && m.node != nil:
+		s.leave(now, i)
+	}
+}
+
+// parted is whether to does not hear from, by Parts.
+func (s *simulation) parted(now weir.Instant, from, to int) bool {
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		if since := (now - start).Duration(); since >= p.From && since < p.To && p.Deaf(from, to) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.Instant)) {
@@ -57,7 +171,7 @@ func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.I
 		return
 	}
 	next := now + 1 + weir.Instant(s.random.Int64N(2*every.Microseconds()))
-	s.at(next, -1, func(now weir.Instant) {
+	s.at(next, func(now weir.Instant) {
 		if s.calm(now, s.Calm) {
 			return
 		}
@@ -66,28 +180,22 @@ func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.I
 	})
 }
 
-func (s *simulation) crash(now weir.Instant) {
-	i := s.random.IntN(s.Nodes)
-	m := s.machines[i]
-	m.away = 0
-	if err := s.boot(now, i); err != nil {
-		panic(err) // the same settings were good at the start
-	}
-}
-
 // Swarm is random faults, of which a random part happens at all: what looks for
 // everything at once finds little of each.
 func Swarm(seed uint64) Settings {
 	r := rand.New(rand.NewPCG(seed, 2))
-	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 10 * time.Second, Calm: 4 * time.Second}
+	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 12 * time.Second, Calm: 5 * time.Second}
 	s.Wave, s.Skewed = time.Duration(r.IntN(20))*100*time.Millisecond, r.IntN(2) == 1
+	s.Policy = sharing.Policy(r.IntN(3)) // those that let nothing pass beyond the limit
 	pick := func(n int) int { return r.IntN(2) * r.IntN(n+1) }
+	s.Keys, s.Cost = 1+pick(3), 1+int64(pick(4))
+	often := func(ms int) time.Duration { return time.Duration(pick(ms)) * time.Millisecond }
 	s.Faults = Faults{
-		Loss: pick(500), Double: pick(200), Drift: pick(500),
-		Delay: time.Duration(pick(50)) * time.Millisecond,
-		Crash: time.Duration(pick(2000)) * time.Millisecond,
-		Pause: time.Duration(pick(2000)) * time.Millisecond,
-		Cut:   time.Duration(pick(2000)) * time.Millisecond,
+		Loss: pick(500), Double: pick(200), Newer: pick(100), Drift: pick(500), Delay: often(50),
+		Crash: often(2000), Pause: often(2000), Cut: often(2000), Split: often(3000), Change: often(3000),
+	}
+	if s.Faults.Change > 0 {
+		s.Spare = r.IntN(4)
 	}
 	return s
 }

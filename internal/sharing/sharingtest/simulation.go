@@ -1,11 +1,10 @@
 // Package sharingtest runs whole clusters of sharing.Node in one goroutine: on a
 // network that loses, doubles, delays, reorders and cuts, with clocks that drift and
-// nodes that are paused and killed. All of it follows from a seed, so a run that
-// found something is found again.
+// processes that are paused and killed, join and leave. All of it follows from a seed, so
+// a run that found something is found again.
 package sharingtest
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -14,194 +13,177 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
-// Faults say what goes wrong. The zero Faults is a network that takes a millisecond
-// and nothing else.
-type Faults struct {
-	Loss   int           // messages in a thousand that are lost
-	Double int           // in a thousand that come twice
-	Delay  time.Duration // messages take from half a millisecond to this; 0: one millisecond
-	Drift  int           // clocks run so many millionths too fast or slow, at most
-	Crash  time.Duration // about how often a node is killed and comes back without memory; 0: never
-	Pause  time.Duration // about how often a node stands still, up to two lives of a lease
-	Cut    time.Duration // about how often one node is not heard by another, for up to a second
-}
-
 // Settings say what is simulated.
 type Settings struct {
 	Seed   uint64
 	Nodes  int
+	Spare  int // machines beside these, which may join
+	Keys   int // 0: 1
 	Limit  *weir.Limit
-	Load   int64         // requests per event that passes at the limit's pace
+	Policy sharing.Policy
+	Load   int64         // events asked for per event that passes at the limit's pace, of each key
+	Cost   int64         // requests cost from 1 to this; 0: 1
 	Wave   time.Duration // Load for so long, then a fifth of the pace for as long, by turns; 0: always Load
 	Skewed bool          // some nodes get more than others, in each wave others
 	For    time.Duration
+	Found  bool                          // no process was there before the first ones
+	Where  func(since time.Duration) int // who gets the request of a time, -1: there is none; nil: any
 	Faults Faults
+	Parts  []Part
+	Acts   []Act
 	Calm   time.Duration // in the end, nothing goes wrong for so long
 	Mutant Mutant
 }
 
-// Result is what happened.
+// Part is a time in which some don't hear others.
+type Part struct {
+	From, To time.Duration // since the start
+	Deaf     func(from, to int) bool
+}
+
+// Act is what is done to a node at a time since the start.
+type Act struct {
+	At   time.Duration
+	What What
+	Node int
+}
+
+// What is done to a node.
+type What int
+
+// What may be done.
+const (
+	Kill What = iota // its process ends, and none is started
+	Leave
+	Join
+)
+
+// Result is what happened. Of requests it counts events.
 type Result struct {
 	Offered, Passed int64
 	Ideal           int64 // what one node would have let pass of the same requests
 	Last, LastIdeal int64 // the same as Passed and Ideal, in the second half of Calm
-	Over            int64 // the most events beyond the limit
-	Messages        int64
+	Over            int64 // the most events of a key beyond the limit
+	Messages, Beats int64
+	Dropped         int64 // of a kind that was not known
 	LongestDeny     time.Duration
+	Series          []Step
 }
+
+// Step is what happened in StepLength.
+type Step struct{ Passed, Ideal int64 }
+
+// StepLength is how long a Step is.
+const StepLength = 100 * time.Millisecond
 
 func (r *Result) String() string {
-	return fmt.Sprintf("%d of %d requests passed, %d on one node; %d over; %d messages", r.Passed, r.Offered, r.Ideal, r.Over, r.Messages)
+	return fmt.Sprintf("%d of %d events passed, %d on one node; %d over; %d messages", r.Passed, r.Offered, r.Ideal, r.Over, r.Messages)
 }
 
-// machine is a node and what is around it.
-type machine struct {
-	name        string
-	node        *sharing.Node
-	peers       *sharing.Peers
-	view        *sharing.View // that node has
-	offset, ppm int64
-	incarnation uint64
-	away        weir.Instant // until then it is paused
-	tick        weir.Instant // when the earliest event for its timer is; 0: there is none
-}
-
-// clock is the machine's time at a true time.
-func (m *machine) clock(now weir.Instant) weir.Instant {
-	return now + weir.Instant(m.offset+int64(now)*m.ppm/1e6)
-}
-
-// when is the first true time at which the machine's clock shows at least at.
-func (m *machine) when(at weir.Instant) weir.Instant {
-	t := int64(at) - m.offset
-	guess := weir.Instant(t - t*m.ppm/1e6 - 1)
-	for m.clock(guess) < at {
-		guess++
+// Between is what passed from one time after the start to another, and would have on one
+// node.
+func (r *Result) Between(from, to time.Duration) (sum Step) {
+	for _, s := range r.Series[from/StepLength : to/StepLength] {
+		sum.Passed, sum.Ideal = sum.Passed+s.Passed, sum.Ideal+s.Ideal
 	}
-	return guess
-}
-
-type event struct {
-	at  weir.Instant
-	seq uint64
-	do  func(now weir.Instant)
-	to  int // the machine that it happens to, when it is not paused; -1: none
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
+	return sum
 }
 
 type simulation struct {
 	Settings
-	key      weir.StateKey
 	random   *rand.Rand
 	machines []*machine
 	names    []string
-	owner    int
+	numbers  map[string]int   // by their names
 	cut      [][]weir.Instant // [from][to]: nothing arrives until then
 	events   events
+	planted  event
 	seq      uint64
+	letters  []*letter // that have arrived
 	fx       sharing.Effects
-	audit    auditor
+	keys     []subject
+	requests map[uint64]asked
 	end      weir.Instant
-	ideal    weir.State
 	id       uint64
+	again    uint64
 	Result
+}
+
+// subject is a key that is asked about.
+type subject struct {
+	state weir.StateKey
+	audit auditor
+	ideal weir.State
+}
+
+// asked is a request that is not answered yet.
+type asked struct {
+	key  int
+	cost int64
 }
 
 const (
 	start = weir.Instant(1_000_000_000)
-	// settling is how long it takes until a process that starts has votes.
+	// settling is how long it takes until processes that start have votes.
 	settling = time.Second
 )
 
 // Run simulates.
 func Run(s Settings) (Result, error) {
+	s.Keys, s.Cost = max(s.Keys, 1), max(s.Cost, 1)
 	end := start + weir.Instant(s.For/time.Microsecond)
-	sim := &simulation{end: end, Settings: s, key: weir.StateKey{Rule: "api", Key: "k"}, random: rand.New(rand.NewPCG(s.Seed, 1)), audit: audit(s.Limit)}
-	for i := range s.Nodes {
-		sim.names = append(sim.names, fmt.Sprintf("node%d", i))
-		sim.cut = append(sim.cut, make([]weir.Instant, s.Nodes))
-		m := &machine{name: sim.names[i], offset: sim.random.Int64N(int64(time.Hour / time.Microsecond))}
-		m.ppm = int64(sim.random.IntN(2*s.Faults.Drift+1) - s.Faults.Drift)
+	sim := &simulation{end: end, Settings: s, random: rand.New(rand.NewPCG(s.Seed, 1)), numbers: map[string]int{}, requests: map[uint64]asked{}}
+	sim.Series = make([]Step, s.For/StepLength+1)
+	for i := range s.Keys {
+		sim.keys = append(sim.keys, subject{state: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, audit: audit(s.Limit, int64(s.Faults.Drift))})
+	}
+	for i := range s.Nodes + s.Spare {
+		name := fmt.Sprintf("node%d", i)
+		sim.names, sim.numbers[name] = append(sim.names, name), i
+		sim.cut = append(sim.cut, make([]weir.Instant, s.Nodes+s.Spare))
+		m := &machine{name: name, member: i < s.Nodes}
+		if s.Limit.Algorithm() != weir.FixedWindow { // which goes by the clock of its owner
+			m.offset = sim.random.Int64N(int64(time.Hour / time.Microsecond))
+			m.ppm = int64(sim.random.IntN(2*s.Faults.Drift+1) - s.Faults.Drift)
+		}
 		sim.machines = append(sim.machines, m)
 	}
-	for i, name := range sim.names {
-		if name == sharing.Owner(sim.key, sim.names) {
-			sim.owner = i
-		}
-		if err := sim.boot(start, i); err != nil {
+	for i := range s.Nodes {
+		if err := sim.boot(start, i, s.Found); err != nil {
 			return Result{}, err
 		}
 	}
+	for i := range s.Nodes {
+		sim.tell(start, i)
+	}
 	sim.plan()
 	sim.run()
-	sim.Over = sim.audit.over()
+	for i := range sim.keys {
+		sim.Over = max(sim.Over, sim.keys[i].audit.over())
+	}
 	return sim.Result, nil
-}
-
-func (s *simulation) boot(now weir.Instant, i int) (err error) {
-	m := s.machines[i]
-	m.incarnation++
-	m.tick = 0
-	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
-		return err
-	}
-	m.peers, m.view = sharing.NewPeers(m.clock(now), m.name, m.incarnation), nil
-	m.peers.Agree(m.clock(now), s.members(), &s.fx)
-	s.effects(now, i)
-	s.pulse(now, i, m.peers)
-	return nil
-}
-
-// pulse makes the i-th process tell the others that it lives, and again when it wants.
-func (s *simulation) pulse(now weir.Instant, i int, peers *sharing.Peers) {
-	m := s.machines[i]
-	if m.peers != peers {
-		return // killed meanwhile
-	}
-	m.peers.Tick(m.clock(now), m.node.Moving(), &s.fx)
-	s.effects(now, i)
-	s.at(max(m.when(m.peers.Next()), now), i, func(now weir.Instant) { s.pulse(now, i, peers) })
-}
-
-// members are all nodes.
-func (s *simulation) members() []sharing.Member {
-	var members []sharing.Member
-	for _, m := range s.machines {
-		members = append(members, sharing.Member{Name: m.name, Incarnation: m.incarnation})
-	}
-	return members
-}
-
-func (s *simulation) at(at weir.Instant, to int, do func(weir.Instant)) {
-	s.seq++
-	heap.Push(&s.events, event{at: at, seq: s.seq, to: to, do: do})
 }
 
 // run makes requests, and lets happen before each what is due.
 func (s *simulation) run() {
 	spec := s.Limit.Spec()
-	pace := float64(spec.Period.Microseconds()) / float64(spec.Count)
+	pace := float64(spec.Period.Microseconds()) / float64(spec.Count) / float64(s.Keys) * float64(s.Cost+1) / 2
 	begin := start + weir.Instant(settling/time.Microsecond)
 	all, _ := s.Limit.Standing(nil, begin)
-	var d weir.Decision
-	s.ideal = s.Limit.Take(s.ideal, begin, all, &d)
+	for i := range s.keys {
+		var d weir.Decision
+		s.keys[i].ideal = s.Limit.Take(nil, begin, all, &d)
+	}
+	if s.Found {
+		for i := range s.keys {
+			s.keys[i].ideal = nil
+		}
+	}
 	for now := begin; now < s.end; now += 1 + weir.Instant(s.random.ExpFloat64()*pace*s.gap(now)) {
 		s.until(now)
-		s.request(now)
+		if i := s.pick(now); i >= 0 {
+			s.request(now, i)
+		}
 	}
 	s.until(s.end)
 }
@@ -227,121 +209,66 @@ func (s *simulation) gap(now weir.Instant) float64 {
 	return 1 / float64(s.Load)
 }
 
-func (s *simulation) until(now weir.Instant) {
-	for len(s.events) > 0 && s.events[0].at <= now {
-		e := heap.Pop(&s.events).(event)
-		if e.to >= 0 && s.machines[e.to].away > e.at {
-			s.at(s.machines[e.to].away, e.to, e.do)
-			continue
-		}
-		e.do(e.at)
-	}
+func (s *simulation) step(now weir.Instant) *Step {
+	return &s.Series[(now-start).Duration()/StepLength]
 }
 
-func (s *simulation) request(now weir.Instant) {
+func (s *simulation) request(now weir.Instant, i int) {
+	ask := asked{s.random.IntN(s.Keys), 1 + s.random.Int64N(s.Cost)}
+	key := &s.keys[ask.key]
 	var d weir.Decision
-	s.ideal = s.Limit.Take(s.ideal, now, 1, &d)
+	key.ideal = s.Limit.Take(key.ideal, now, ask.cost, &d)
 	if d.Outcome == weir.Allowed {
-		s.Ideal++
+		s.Ideal += ask.cost
+		s.step(now).Ideal += ask.cost
 		if s.calm(now, s.Calm/2) {
-			s.LastIdeal++
+			s.LastIdeal += ask.cost
 		}
 	}
-	s.Offered++
-	i := s.random.IntN(s.Nodes)
-	if s.Skewed {
-		i = (min(i, s.random.IntN(s.Nodes)) + s.wave(now)) % s.Nodes
-	}
+	s.Offered += ask.cost
 	m := s.machines[i]
-	if m.away > now {
+	if m.node == nil || m.away > now {
 		return
 	}
 	s.id++
-	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: s.key, Limit: s.Limit, Cost: 1}, &s.fx)
+	s.requests[s.id] = ask
+	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
 	s.effects(now, i)
 }
 
-// effects does what the i-th node wants done.
-func (s *simulation) effects(now weir.Instant, i int) {
-	m := s.machines[i]
-	if v := m.peers.View(); v != m.view {
-		m.view = v
-		m.node.View(m.clock(now), v, &s.fx)
+// pick is the machine that gets the next request, -1 if there is none.
+func (s *simulation) pick(now weir.Instant) int {
+	if s.Where != nil {
+		return s.Where((now - start).Duration())
 	}
-	for _, a := range s.fx.Answers {
-		if a.Decision.Outcome == weir.Allowed {
-			s.Passed++
-			if s.calm(now, s.Calm/2) {
-				s.Last++
-			}
-			s.audit.pass(s.machines[s.owner].clock(now)) // whose clock the limit goes by
-		}
-		s.LongestDeny = max(s.LongestDeny, a.Decision.RetryAfter)
+	up := s.random.IntN(len(s.machines))
+	for !s.machines[up].member || s.machines[up].node == nil {
+		up = (up + 1) % len(s.machines)
 	}
-	for _, e := range s.fx.Messages {
-		for to, name := range s.names {
-			if name == e.Peer {
-				s.Messages++
-				s.send(now, i, to, func(now weir.Instant) { s.deliver(now, i, to, e.Message) })
-			}
+	if s.Skewed {
+		other := (min(up, s.random.IntN(len(s.machines))) + s.wave(now)) % len(s.machines)
+		if s.machines[other].member && s.machines[other].node != nil {
+			return other
 		}
 	}
-	for _, b := range s.fx.Beats {
-		for to, name := range s.names {
-			if name == b.Peer {
-				s.send(now, i, to, func(now weir.Instant) { s.hear(now, i, to, &b.Beat) })
-			}
-		}
-	}
-	s.fx.Answers, s.fx.Messages, s.fx.Beats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Beats[:0]
-	if at, ok := m.node.Next(); ok {
-		if when := max(m.when(at), now); m.tick == 0 || when < m.tick {
-			m.tick = when
-			node := m.node
-			s.at(when, i, func(now weir.Instant) { s.ring(now, i, node) })
-		}
-	}
+	return up
 }
 
-func (s *simulation) ring(now weir.Instant, i int, node *sharing.Node) {
-	m := s.machines[i]
-	if m.node != node {
-		return // killed meanwhile
+func (s *simulation) answered(now weir.Instant, a *sharing.Answer) {
+	ask := s.requests[a.ID]
+	delete(s.requests, a.ID)
+	s.LongestDeny = max(s.LongestDeny, a.Decision.RetryAfter)
+	if a.Decision.Outcome != weir.Allowed {
+		return
 	}
-	m.tick = 0
-	m.node.Tick(m.clock(now), &s.fx)
-	s.effects(now, i)
-}
-
-func (s *simulation) send(now weir.Instant, from, to int, arrive func(weir.Instant)) {
-	copies, faults := 1, s.Faults
-	if s.calm(now, s.Calm) {
-		faults = Faults{}
+	s.Passed += ask.cost
+	if now < s.end {
+		s.step(now).Passed += ask.cost
 	}
-	switch n := s.random.IntN(1000); {
-	case n < faults.Loss || s.cut[from][to] > now:
-		copies = 0
-	case s.random.IntN(1000) < faults.Double:
-		copies = 2
+	if s.calm(now, s.Calm/2) {
+		s.Last += ask.cost
 	}
-	for range copies {
-		took := weir.Instant(1000)
-		if faults.Delay > 0 {
-			took = 500 + weir.Instant(s.random.Int64N(max(faults.Delay.Microseconds()-500, 1)))
-		}
-		s.at(now+took, to, arrive)
+	if s.Policy != sharing.Open && s.Policy != sharing.Share { // which let more pass on purpose
+		s.keys[ask.key].audit.pass(now, ask.cost)
 	}
-}
-
-func (s *simulation) hear(now weir.Instant, from, to int, b *sharing.Beat) {
-	m := s.machines[to]
-	m.peers.Receive(m.clock(now), s.names[from], b, &s.fx)
-	s.effects(now, to)
-}
-
-func (s *simulation) deliver(now weir.Instant, from, to int, message sharing.Message) {
-	m := s.machines[to]
-	s.tamper(now, from, to, &message)
-	m.node.Receive(m.clock(now), s.names[from], &message, &s.fx)
-	s.effects(now, to)
 }

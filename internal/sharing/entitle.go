@@ -1,0 +1,110 @@
+package sharing
+
+import "github.com/weir-limit/weir"
+
+// gift is what an owner was entitled to, and whether it was the first of all members.
+type gift struct {
+	entitlement
+	first bool
+}
+
+// less is whether it has lost votes where p is its place now.
+func (g *ledger) less(p *place) bool {
+	return int64(len(p.voters))*max(g.place.count, 1) < int64(len(g.place.voters))*p.count
+}
+
+// lose remembers what the owner had before it loses votes.
+func (g *ledger) lose(now weir.Instant, v *View) {
+	if g.lost > 0 && now < g.lost+settle(v.count) {
+		return
+	}
+	valid := int64(0)
+	for _, by := range g.place.voters {
+		if i := v.find(by.name); i >= 0 && now < v.members[i].until {
+			valid++
+		}
+	}
+	g.lost, g.gave = now, gift{entitled(g.policy, valid, max(g.place.count, 1), g.first), g.first}
+}
+
+// stand tells what its node is to the key now, which had some of the limit that nobody
+// else could use. What is left does not grow with the entitlement: who had the votes
+// before has used it. The fraction of an event that a bucket has beside is charged, too.
+func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
+	if !p.owns {
+		g.owns = 0
+	} else if g.owns == 0 {
+		g.owns = v.owning
+	}
+	g.place, g.first = p, p.owns && now >= g.owns
+	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
+	if g.has.of > 0 && had.less(has) {
+		g.yield(now, had, has)
+	}
+	g.has = has
+}
+
+// yield charges what others may have let pass who had the votes that it has gained. Where
+// each event is in use for a period, what they let pass may have been the last that it was:
+// what was charged with the own events for theirs goes too early.
+func (g *ledger) yield(now weir.Instant, had, has entitlement) {
+	left := g.free(now) - g.takes(0)
+	events := left + 1 - part(left, had.part*has.of, had.of*has.part)
+	if a := g.limit.Algorithm(); a == weir.SlidingLog || a == weir.SlidingWindow {
+		events += part(g.limit.Used(g.state, g.at(now)), had.of-had.part, had.of)
+	}
+	g.charge(now, events)
+}
+
+// at is the time by the clock that the state goes by.
+func (g *ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
+
+// enter lets it grant another part of the limit from now on. What is outstanding was
+// granted by the part before, and is charged by that.
+func (g *ledger) enter(now weir.Instant, may entitlement) {
+	if may == g.may {
+		return
+	}
+	out := g.outstanding()
+	g.charge(now, g.tax(out-g.taxed))
+	g.may, g.taxed, g.credit = may, out, 0
+}
+
+// pass charges events that have passed under leases.
+func (g *ledger) pass(now weir.Instant, events int64) {
+	taxed := min(events, g.taxed)
+	g.taxed -= taxed
+	g.charge(now, events+g.tax(events-taxed))
+}
+
+// tax is how many events to charge beside so many that pass, for those who have the
+// other votes. It remembers what that is too much, by rounding.
+func (g *ledger) tax(events int64) int64 {
+	if events == 0 || g.may.whole() {
+		return 0
+	}
+	needs := g.needs(events)
+	g.credit += needs*g.may.part - events*g.may.of
+	return needs - events
+}
+
+// needs is how many events have to be left for so many to pass.
+func (g *ledger) needs(events int64) int64 {
+	if events == 0 || g.may.whole() {
+		return events
+	}
+	return min((events*g.may.of-g.credit+g.may.part-1)/max(g.may.part, 1), weir.MaxCount)
+}
+
+// takes is how many events have to be left for all that is outstanding and so many more.
+func (g *ledger) takes(events int64) int64 {
+	return g.taxed + g.needs(g.outstanding()-g.taxed+events)
+}
+
+// room is how many events may be granted where so many are left.
+func (g *ledger) room(left int64) int64 {
+	if g.may.part == 0 {
+		return 0
+	}
+	return ((left-g.taxed)*g.may.part+g.credit)/g.may.of - (g.outstanding() - g.taxed)
+}

@@ -1,0 +1,149 @@
+package sharingtest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// first is the node that owns the key of a simulation while all hear each other.
+func first(nodes int) int {
+	var names []string
+	for i := range nodes {
+		names = append(names, fmt.Sprintf("node%d", i))
+	}
+	owner := sharing.Owner(weir.StateKey{Rule: "api", Key: "k0"}, names)
+	for i, name := range names {
+		if name == owner {
+			return i
+		}
+	}
+	return -1
+}
+
+// apart cuts a number of nodes off, the owner of the key among them or not.
+func apart(nodes, cut int, owner bool) func(i int) bool {
+	at := first(nodes)
+	return func(i int) bool {
+		place := (i - at + nodes) % nodes // 0 is the owner
+		if owner {
+			return place < cut
+		}
+		return place >= nodes-cut
+	}
+}
+
+// TestPartition is what passes while nodes are cut off for eight seconds, and after: no event
+// beyond the limit by the policies that promise it (I6), and no blackout (I7).
+func TestPartition(t *testing.T) {
+	const nodes, from, to = 10, 4 * time.Second, 12 * time.Second
+	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed, sharing.Reserve, sharing.Share} {
+		for _, c := range []struct {
+			what   string
+			cut    int
+			owner  bool
+			load   int64
+			oneWay bool
+			every  time.Duration // flapping
+		}{
+			{"3 of 10 without the owner, 2 x", 3, false, 2, false, 0},
+			{"3 of 10 without the owner, 10 x", 3, false, 10, false, 0},
+			{"3 of 10 with the owner, 10 x", 3, true, 10, false, 0},
+			{"halves, 2 x", 5, true, 2, false, 0},
+			{"halves, 10 x", 5, true, 10, false, 0},
+			{"the owner alone, 10 x", 1, true, 10, false, 0},
+			{"the owner is not heard, 10 x", 1, true, 10, true, 0},
+			{"halves by turns of 500 ms, 10 x", 5, true, 10, false, 500 * time.Millisecond},
+		} {
+			off := apart(nodes, c.cut, c.owner)
+			s := Settings{Seed: 3, Nodes: nodes, Limit: weir.MustParseLimit("1000/s"), Policy: policy, Load: c.load, For: 16 * time.Second, Found: true}
+			for at := from; at < to; at += max(2*c.every, 1) {
+				end := to
+				if c.every > 0 {
+					end = at + c.every
+				}
+				s.Parts = append(s.Parts, Part{From: at, To: end, Deaf: func(from, to int) bool {
+					return off(from) && !off(to) || !c.oneWay && off(to) && !off(from)
+				}})
+				if c.every == 0 {
+					break
+				}
+			}
+			r := run(t, s)
+			during, after := r.Between(from, to), r.Between(to+200*time.Millisecond, to+1200*time.Millisecond)
+			net := func(s Step) float64 { return 100*float64(s.Passed)/float64(s.Ideal) - 100 }
+			t.Logf("%d %s: over %d, during %+.1f %%, after %+.1f %%", policy, c.what, r.Over, net(during), net(after))
+			if r.Over > 0 {
+				t.Errorf("policy %d, %s: %d over", policy, c.what, r.Over)
+			}
+			if net(after) < -5 {
+				t.Errorf("policy %d, %s: %+.1f %% after healing", policy, c.what, net(after))
+			}
+		}
+	}
+}
+
+// TestKilled holds keys to be decided again within a second after their owner was killed,
+// with the votes of the others, and nothing to pass beyond the limit.
+func TestKilled(t *testing.T) {
+	const nodes, at = 5, 5 * time.Second
+	for _, load := range []int64{2, 10} {
+		s := Settings{
+			Seed: 1, Nodes: nodes, Limit: weir.MustParseLimit("1000/s"), Load: load, For: 12 * time.Second, Found: true,
+			Acts: []Act{{At: at, What: Kill, Node: first(nodes)}},
+		}
+		r := run(t, s)
+		dark := time.Duration(0)
+		for r.Between(at+dark, at+dark+StepLength).Passed < 20 || dark < 300*time.Millisecond { // what was lent passes yet
+			dark += StepLength
+		}
+		after := r.Between(at+time.Second, 12*time.Second)
+		part := 100 * float64(after.Passed) / float64(after.Ideal)
+		t.Logf("%d x: over %d, nothing new passes for %v, then %.1f %%", load, r.Over, dark, part)
+		if r.Over > 0 || dark >= time.Second || part < 77 || part > 81 {
+			t.Errorf("%d x: want nothing over, less than a second, and the part of four of five", load)
+		}
+	}
+}
+
+// TestScale is what it costs that nodes join and leave in order under load.
+func TestScale(t *testing.T) {
+	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed} {
+		s := Settings{Seed: 2, Nodes: 3, Spare: 3, Keys: 6, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 5, For: 60 * time.Second, Found: true}
+		for i := range 3 {
+			s.Acts = append(
+				s.Acts,
+				Act{At: time.Duration(5+8*i) * time.Second, What: Join, Node: 3 + i},
+				Act{At: time.Duration(30+8*i) * time.Second, What: Leave, Node: 3 + i},
+			)
+		}
+		r := run(t, s)
+		t.Logf("policy %d, 3 to 6 to 3 nodes in a minute: over %d, under %.2f %%", policy, r.Over, r.under())
+		if r.Over > 0 || r.under() > 1 {
+			t.Errorf("policy %d: want nothing over, and at most 1 %% under", policy)
+		}
+	}
+}
+
+// TestDaily holds the count of a long period to outlive joins and leaves: no key may begin
+// anew, and none may be taken for used up.
+func TestDaily(t *testing.T) {
+	for _, limit := range []string{"500/h", "500/h fixed-window", "500/h sliding-log", "500/h sliding-window 6"} {
+		s := Settings{Seed: 4, Nodes: 3, Spare: 2, Keys: 3, Limit: weir.MustParseLimit(limit), Load: 600, For: 30 * time.Second, Found: true}
+		for i := range 2 {
+			s.Acts = append(
+				s.Acts,
+				Act{At: time.Duration(4+4*i) * time.Second, What: Join, Node: 3 + i},
+				Act{At: time.Duration(12+6*i) * time.Second, What: Leave, Node: 3 * i},
+			)
+		}
+		r := run(t, s)
+		t.Logf("%s: %d of %d passed, %d over", limit, r.Passed, r.Offered, r.Over)
+		if most := int64(3 * 515); r.Over > 0 || r.Passed > most || r.Passed < most*9/10 {
+			t.Errorf("%s: %d of %d passed, %d over", limit, r.Passed, r.Offered, r.Over)
+		}
+	}
+}

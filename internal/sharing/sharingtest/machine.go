@@ -1,0 +1,165 @@
+package sharingtest
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+)
+
+// machine is a process and what is around it.
+type machine struct {
+	name        string
+	node        *sharing.Node // nil: it does not run
+	peers       *sharing.Peers
+	view        *sharing.View // that node has
+	member      bool
+	offset, ppm int64
+	incarnation uint64
+	away        weir.Instant // until then it is paused
+	tick        weir.Instant // when the earliest event for its timer is; 0: there is none
+}
+
+// clock is the machine's time at a true time.
+func (m *machine) clock(now weir.Instant) weir.Instant {
+	return now + weir.Instant(m.offset+int64(now)*m.ppm/1e6)
+}
+
+// when is the first true time at which the machine's clock shows at least at.
+func (m *machine) when(at weir.Instant) weir.Instant {
+	t := int64(at) - m.offset
+	guess := weir.Instant(t - t*m.ppm/1e6 - 1)
+	for m.clock(guess) < at {
+		guess++
+	}
+	return guess
+}
+
+// boot starts a process on the i-th machine, which learns of the others soon.
+func (s *simulation) boot(now weir.Instant, i int, found bool) error {
+	m := s.machines[i]
+	m.incarnation++
+	m.tick, m.away, m.view = 0, 0, nil
+	var err error
+	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
+		return err
+	}
+	m.peers = sharing.NewPeers(m.clock(now), m.name, m.incarnation)
+	if found {
+		m.peers.Found()
+	}
+	s.pulse(now, i, m.peers)
+	return nil
+}
+
+// pulse makes the i-th process tell the others that it lives, and again when it wants.
+func (s *simulation) pulse(now weir.Instant, i int, peers *sharing.Peers) {
+	m := s.machines[i]
+	if m.peers != peers {
+		return // it does not run any more
+	}
+	m.peers.Tick(m.clock(now), m.node.Moving(), &s.fx)
+	s.effects(now, i)
+	s.plant(event{at: max(m.when(m.peers.Next()), now), to: i, pulse: peers})
+}
+
+// ring makes a node do what is due.
+func (s *simulation) ring(now weir.Instant, i int, node *sharing.Node) {
+	m := s.machines[i]
+	if m.node != node {
+		return // it does not run any more
+	}
+	m.tick = 0
+	m.node.Tick(m.clock(now), &s.fx)
+	s.effects(now, i)
+}
+
+// tell tells the i-th process who the members are.
+func (s *simulation) tell(now weir.Instant, i int) {
+	m := s.machines[i]
+	if m.node == nil {
+		return
+	}
+	var members []sharing.Member
+	for _, m := range s.machines {
+		if m.member {
+			members = append(members, sharing.Member{Name: m.name, Incarnation: m.incarnation})
+		}
+	}
+	m.peers.Agree(m.clock(now), members, &s.fx)
+	s.effects(now, i)
+}
+
+// tellAll tells every process who the members are, each after a while.
+func (s *simulation) tellAll(now weir.Instant) {
+	for i := range s.machines {
+		s.at(now+weir.Instant(s.random.Int64N(300_000)), func(now weir.Instant) { s.tell(now, i) })
+	}
+}
+
+// crash kills the i-th process, and starts another.
+func (s *simulation) crash(now weir.Instant, i int) {
+	if s.machines[i].node == nil {
+		return
+	}
+	if err := s.boot(now, i, false); err != nil {
+		panic(err) // the same settings were good at the start
+	}
+	if s.Mutant == StartsFull {
+		s.at(now+weir.Instant(settling/time.Microsecond), func(now weir.Instant) { s.fill(now, i) })
+	}
+	s.tellAll(now)
+}
+
+// join starts a process on the i-th machine, which was no member.
+func (s *simulation) join(now weir.Instant, i int) {
+	s.machines[i].member = true
+	if err := s.boot(now, i, false); err != nil {
+		panic(err)
+	}
+	s.tellAll(now)
+}
+
+// leave makes the i-th process leave in order: it hands over, and ends after a second.
+func (s *simulation) leave(now weir.Instant, i int) {
+	m := s.machines[i]
+	peers := m.peers
+	m.member = false
+	m.peers.Leave(m.clock(now), &s.fx)
+	s.effects(now, i)
+	s.at(now+weir.Instant(time.Second/time.Microsecond), func(now weir.Instant) {
+		if m.peers == peers {
+			m.node, m.peers = nil, nil
+			s.tellAll(now)
+		}
+	})
+}
+
+// effects does what the i-th process wants done.
+func (s *simulation) effects(now weir.Instant, i int) {
+	m := s.machines[i]
+	if v := m.peers.View(); v != m.view {
+		m.view = v
+		m.node.View(m.clock(now), v, &s.fx)
+	}
+	for k := range s.fx.Answers {
+		s.answered(now, &s.fx.Answers[k])
+	}
+	for k := range s.fx.Messages {
+		e := &s.fx.Messages[k]
+		s.Messages++
+		s.post(now, letter{from: i, to: s.numbers[e.Peer], message: e.Message})
+	}
+	for k := range s.fx.Beats {
+		b := &s.fx.Beats[k]
+		s.Beats++
+		s.post(now, letter{from: i, to: s.numbers[b.Peer], isBeat: true, beat: b.Beat})
+	}
+	s.fx.Answers, s.fx.Messages, s.fx.Beats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Beats[:0]
+	if at, ok := m.node.Next(); ok {
+		if when := max(m.when(at), now); m.tick == 0 || when < m.tick {
+			m.tick = when
+			s.plant(event{at: when, to: i, ring: m.node})
+		}
+	}
+}
