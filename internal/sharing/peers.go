@@ -38,7 +38,8 @@ type Peers struct {
 	voters      uint64  // of those whose votes count
 	count       int64   // how many these are
 	active      bool    // its vote counts: all members have told the same names
-	voting      bool    // it lends votes: all members have told that they count it
+	activated   weir.Instant
+	voting      bool // it lends votes: all members have told that they count it
 	leaving     bool
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
 	last        uint64       // the version then
@@ -226,7 +227,9 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or
 // what others say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	p.active = p.active || p.booted(now) && p.told(func(b *Beat) bool { return b.Members == p.digest })
+	if !p.active && p.booted(now) && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
+		p.active, p.activated = true, now
+	}
 	voters, count := p.names(func(x *peer) bool {
 		if x == p.self {
 			return p.active && x.member && !p.leaving
@@ -242,7 +245,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters }) {
+	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
 	}
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
