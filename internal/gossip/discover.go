@@ -28,17 +28,17 @@ const (
 
 // find looks for members until the context is done.
 func (g *Gossip) find(ctx context.Context) {
-	for wait := time.Duration(0); ; {
+	g.join(ctx)
+	close(g.searched)
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.lookNow:
-		case <-time.After(wait):
+		case <-time.After(g.pause()):
 		}
 		g.announce()
-		addresses, before := g.candidates(ctx)
-		g.join(ctx, addresses, before)
-		wait = g.pause()
+		g.join(ctx)
 		if g.sleep(aloneEvery / 4) { // however often it is asked to look
 			return
 		}
@@ -132,9 +132,10 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// join has memberlist ask each address for its members. Of those where a member
+// join has memberlist ask each candidate for its members. Of those where a member
 // was before it is known already that they do not answer.
-func (g *Gossip) join(ctx context.Context, addresses []netip.AddrPort, before map[netip.AddrPort]bool) {
+func (g *Gossip) join(ctx context.Context) {
+	addresses, before := g.candidates(ctx)
 	var joins errgroup.Group
 	joins.SetLimit(joinsAtOnce)
 	for _, a := range addresses {

@@ -40,7 +40,8 @@ type Options struct {
 	// is refused where others than this machine reach it.
 	Keys [][]byte
 	// Incarnation is later for each process of the name: microseconds since 1970 at
-	// its start. If the others know a later one of the name, it is raised above it.
+	// its start. If the others know a later one of the name, it is raised above it:
+	// Members tells.
 	Incarnation uint64
 	// Meta is told to all, at most MaxMeta bytes.
 	Meta []byte
@@ -111,17 +112,19 @@ type Gossip struct {
 	telling sync.Mutex // held to call changed
 	told    []Member
 
-	due     chan *peer
-	nudged  chan struct{}
-	lookNow chan struct{}
-	done    chan struct{}
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	due      chan *peer
+	nudged   chan struct{}
+	lookNow  chan struct{}
+	searched chan struct{} // closed when others were looked for once
+	done     chan struct{}
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 }
 
-// Open begins to take part. It does not wait for other nodes: they are looked for
-// until there are some. It fails when the port is taken, and for options that can
-// mean nothing.
+// Open begins to take part. Other nodes are looked for until there are some. It
+// waits for the first answer for a quarter of a second at most, so as to begin
+// with an incarnation that the others take for the latest. It fails when the port
+// is taken, and for options that can mean nothing.
 func Open(ctx context.Context, o Options) (*Gossip, error) {
 	return open(ctx, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm})
 }
@@ -152,8 +155,17 @@ func open(ctx context.Context, o Options, e edge) (*Gossip, error) {
 		return nil, errors.Join(err, port.Shutdown())
 	}
 	g.run()
+	if len(o.Join) > 0 {
+		select {
+		case <-g.searched:
+		case <-time.After(firstAnswer):
+		}
+	}
 	return g, nil
 }
+
+// firstAnswer is how long Open waits for other nodes.
+const firstAnswer = 250 * time.Millisecond
 
 // check refuses what can mean nothing.
 func (o *Options) check() error {
@@ -200,7 +212,7 @@ func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 		tcp: o.TCP, joins: o.Join, received: o.Received, changed: o.Changed, log: o.Log,
 		port: port, peers: map[uint64]*peer{}, keys: o.Keys, complained: map[string]time.Time{}, announced: o.Incarnation,
 		due: make(chan *peer, 2*(MaxMembers+maxGone)), nudged: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
-		done: make(chan struct{}), lookup: e.lookup, confirm: e.confirm,
+		searched: make(chan struct{}), done: make(chan struct{}), lookup: e.lookup, confirm: e.confirm,
 	}
 	if g.received == nil {
 		g.received = func(string, []byte) {}

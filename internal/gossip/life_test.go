@@ -308,6 +308,9 @@ func TestClockAnHourBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := begin(t, Options{Incarnation: now - 7_200_000_000, Bind: two.Name(), Join: []string{one.Name()}})
+	if m := back.Members(); m[slices.IndexFunc(m, func(m Member) bool { return m.Name == back.Name() })].Incarnation <= now {
+		t.Errorf("begins as %v", m)
+	}
 	for _, n := range []*node{one, back} {
 		n.until(t, "knows a later incarnation", func() bool {
 			m, ok := n.find(back.Name())
