@@ -101,6 +101,7 @@ func (d delegate) NotifyUpdate(n *memberlist.Node) {
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	if p, err := parseNode(n); err == nil {
 		d.g.change(func(now time.Duration) { d.g.table.die(now, p.id) })
+		d.g.look() // from now on more often
 	}
 }
 

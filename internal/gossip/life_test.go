@@ -132,8 +132,14 @@ func TestGone(t *testing.T) {
 // behind begins a node that others reach through a relay.
 func behind(t *testing.T, o Options) (*node, *relay) {
 	t.Helper()
+	return behindAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Hour})
+}
+
+func behindAt(t *testing.T, o Options, e edge) (*node, *relay) {
+	t.Helper()
 	r := newRelay(t)
-	n := beginAt(t, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Hour, advertise: r.address()})
+	e.advertise = r.address()
+	n := beginAt(t, o, e)
 	r.before(n)
 	return n, r
 }
@@ -151,6 +157,28 @@ func TestOneWayIsCut(t *testing.T) {
 		})
 	}
 	r.set(func() { r.cut = false })
+	one.sees(t, one, two)
+	two.sees(t, one, two)
+	two.gets(t, one, "healed")
+}
+
+// TestHealing cuts two nodes off each other until each takes the other for gone.
+// When they can reach each other again they do, though nobody starts anything.
+func TestHealing(t *testing.T) {
+	t.Parallel()
+	e := edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Second}
+	one, toOne := behindAt(t, Options{}, e)
+	two, toTwo := behindAt(t, Options{Join: []string{toOne.address().String()}}, e)
+	one.sees(t, one, two)
+	two.sees(t, one, two)
+	for _, r := range []*relay{toOne, toTwo} {
+		r.set(func() { r.cut = true })
+	}
+	one.sees(t, one)
+	two.sees(t, two)
+	for _, r := range []*relay{toOne, toTwo} {
+		r.set(func() { r.cut = false })
+	}
 	one.sees(t, one, two)
 	two.sees(t, one, two)
 	two.gets(t, one, "healed")
