@@ -52,6 +52,7 @@ func fetch(t testing.TB, url string) (status int, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Close = true // on a connection that was used before, a client asks again when it breaks
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, err
