@@ -28,6 +28,7 @@ var simulated = []struct{ name, command, pictures string }{
 	{"edge", "weir simulate --limit '100/min fixed-window' --limit '100/min sliding-log' --workload edge", "within"},
 	{"retry", "weir simulate --limit '100/min fixed-window' --limit 100/min --limit '100/min leaky-queue' --workload retrying", "decided"},
 	{"all", "weir simulate --all", "memory periods"},
+	{"modes", "weir simulate cluster --sharing mesh,gossip,divided", "cluster"},
 	{"", "weir simulate --all", "lesson-bucket lesson-gcra lesson-sub-windows lesson-queue lesson-warm-up"},
 }
 

@@ -89,7 +89,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 		}
 		return s.showing.show(cmd, result)
 	})
-	cmd.AddCommand(adversaryCommand(), gridCommand(), workloadsCommand())
+	cmd.AddCommand(adversaryCommand(), clusterCommand(), gridCommand(), workloadsCommand())
 	return cmd
 }
 

@@ -150,6 +150,9 @@ func commandLine(cmd *cobra.Command) string {
 		if several, ok := f.Value.(pflag.SliceValue); ok {
 			values = several.GetSlice()
 		}
+		if strings.HasSuffix(f.Value.Type(), "Slice") { // which takes them in one word
+			values = []string{strings.Join(values, ",")}
+		}
 		switch f.Name {
 		case "html", "svg", "open", "json", "series":
 			return

@@ -29,7 +29,7 @@ type Picture struct {
 }
 
 // Drawing is what a picture can be of: [Lines], [Panels], [Ranges], [Cloud],
-// [Turns] or [Windows].
+// [Turns], [Windows] or [Matrix].
 type Drawing interface {
 	// least is the height that it needs within a page this wide.
 	least(f frame) px

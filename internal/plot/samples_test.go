@@ -1,5 +1,7 @@
 package plot
 
+import "fmt"
+
 // hostile is text that must come out as it went in.
 const hostile = `<script>alert("1")</script> & ]]> 'x' ` + "\x00\xff" + `</title></svg>`
 
@@ -14,6 +16,7 @@ func samples() []Picture {
 		{Name: "cloud", Title: "Memory against accuracy", Command: sampleCommand, Description: "Six dots.", Drawing: sampleCloud()},
 		{Name: "turns", Title: "GCRA: a request passes if it does not come before TAT − burst", Command: sampleCommand, Description: "Four requests.", Drawing: sampleTurns()},
 		{Name: "windows", Title: "Four whole counters, and the oldest by the part that is left", Description: "Five bars.", Drawing: sampleWindows()},
+		{Name: "matrix", Title: "What passes beyond the limit, by nodes", Command: sampleCommand, Description: "Two groups of rows.", Drawing: sampleMatrix()},
 		{Name: hostile, Title: hostile + hostile, Command: hostile, Description: hostile, Drawing: wicked(sampleLines())},
 		{Name: "empty", Title: "Nothing", Drawing: Lines{}},
 		{Name: "no-panels", Title: "Nothing", Drawing: Panels{}},
@@ -21,6 +24,7 @@ func samples() []Picture {
 		{Name: "no-cloud", Title: "Nothing", Drawing: Cloud{X: Axis{Base: 2}, Y: Axis{Base: 10}}},
 		{Name: "no-turns", Title: "Nothing", Drawing: Turns{}},
 		{Name: "no-windows", Title: "Nothing", Drawing: Windows{}},
+		{Name: "no-matrix", Title: "Nothing", Drawing: Matrix{}},
 	}
 }
 
@@ -100,6 +104,23 @@ func sampleTurns() Turns {
 			{Name: "second", Note: "allowed", At: 200 * millisecond, From: -second, To: 2 * second},
 			{Name: "third", Note: "denied, come back after 0.6 s", At: 400 * millisecond, From: second, To: 4 * second, Denied: true},
 			{Name: "fourth", Note: "allowed", At: second, From: second, To: 4 * second},
+		},
+	}
+}
+
+func sampleMatrix() Matrix {
+	row := func(name string, shares ...int64) MatrixRow {
+		r := MatrixRow{Name: name}
+		for _, s := range shares {
+			r.Cells = append(r.Cells, Cell{fmt.Sprintf("%d %%", s/10_000), s})
+		}
+		return r
+	}
+	return Matrix{
+		Columns: []string{"2 nodes", "10 nodes", "50 nodes"}, Bar: "most beyond the limit, of its count",
+		Groups: []Group{
+			{"as much as the limit", []MatrixRow{row("lease", 0, 0, 0), row("mesh", 0, 20_000, 130_000)}},
+			{"ten times as much", []MatrixRow{row("lease", 0, 0, 0), row("a way with a very long name", 120_000, 690_000, 1_700_000)}},
 		},
 	}
 }

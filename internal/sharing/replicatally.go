@@ -57,14 +57,14 @@ func (p *Replica) form(l *weir.Limit) *form {
 		clear(p.forms)
 	}
 	horizon := horizonOf(l)
-	f := &form{limit: l, owing: owing(l), horizon: horizon, memory: horizon + micros(Memory)}
+	f := &form{limit: l, owing: Owing(l), horizon: horizon, memory: horizon + micros(Memory)}
 	p.forms[l.String()] = f
 	return f
 }
 
-// owing is l as it charges what others have let pass. A bucket forgets what is
-// charged beyond its burst, so it gets as much debt as a limit may have.
-func owing(l *weir.Limit) *weir.Limit {
+// Owing is l as it charges what was let pass elsewhere, in the same state. A bucket
+// forgets what is charged beyond its burst, so it gets as much debt as a limit may have.
+func Owing(l *weir.Limit) *weir.Limit {
 	us, _, of := l.Span(1)
 	if of == 0 {
 		return l // a window counts on

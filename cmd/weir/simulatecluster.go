@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/plot"
+	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/sim"
+)
+
+// maxClusterCells is how many clusters one command runs.
+const maxClusterCells = 1000
+
+// clusters is what the flags of weir simulate cluster say.
+type clusters struct {
+	limit     string
+	nodes     []int
+	sharings  []string
+	loads     []int64
+	workload  string
+	partition string
+	options   sim.ClusterOptions
+	json      bool
+	svg       string
+	command   string
+}
+
+// clusterCell is one cluster of the grid.
+type clusterCell struct {
+	load    int64  // times the limit's pace; 0 with a workload of one's own
+	traffic string // the workload
+	figures sim.ClusterFigures
+}
+
+func clusterCommand() *cobra.Command {
+	var k clusters
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Tell what nodes let pass together, by their number and the way they share a limit",
+		Long: `Run the code of the nodes of a cluster in virtual time: for each number of nodes, way
+to share, and load, tell how much more or less passes than one node would let pass,
+by how much that is beyond the limit at worst, and how many messages it takes.
+
+Each request goes to a node by chance. --cut parts the nodes into two halves that
+don't hear each other; --loss loses messages. The same seed gives the same answer.
+docs/simulate.md defines all figures.`,
+		Example: `  weir simulate cluster
+  weir simulate cluster --limit 1000/s --nodes 3,30 --sharing lease,mesh --cut 8s --duration 20s
+  weir simulate cluster --limit "100/min burst 10" --workload "bursts size=50 every=10s clients=20"`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&k.limit, "limit", "100/s", "`LIMIT` that the nodes share")
+	f.IntSliceVar(&k.nodes, "nodes", []int{2, 5, 10, 50}, "`N,…` nodes")
+	f.StringSliceVar(&k.sharings, "sharing", []string{"lease", "sticky", "mesh", "gossip", "divided"}, "`WAY,…` to share")
+	f.Int64SliceVar(&k.loads, "load", []int64{1, 10}, "`TIMES,…` the limit's pace that requests come at")
+	f.StringVar(&k.workload, "workload", "", "`TRAFFIC` of one key or several, in place of --load; weir simulate workloads lists all")
+	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes don't hear each other: proportional, closed, reserve, share or open")
+	f.Var((*timeFlag)(&k.options.Duration), "duration", "how long requests come (default 10s)")
+	f.Var((*timeFlag)(&k.options.Cut), "cut", "how long two halves don't hear each other, from a quarter of the duration on")
+	f.DurationVar(&k.options.Delay, "delay", time.Millisecond, "the longest `TIME` that a message takes")
+	f.IntVar(&k.options.Loss, "loss", 0, "`N` of a thousand messages are lost")
+	f.BoolVar(&k.options.Skewed, "skewed", false, "some nodes get more requests than others")
+	f.Uint64Var(&k.options.Seed, "seed", 1, "`N` that all chance comes from")
+	f.BoolVar(&k.json, "json", false, "print JSON, a line for each cluster")
+	f.StringVar(&k.svg, "svg", "", "also write the picture cluster.svg to folder `DIR`")
+	cmd.MarkFlagsMutuallyExclusive("load", "workload")
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		k.command = commandLine(cmd)
+		bar, done := progress(cmd.ErrOrStderr(), "simulate cluster", progressbar.OptionShowBytes(false))
+		defer done()
+		cells, err := k.run(cmd.Context(), bar)
+		done()
+		if err != nil {
+			return err
+		}
+		if err := k.draw(cells); err != nil {
+			return err
+		}
+		if k.json {
+			return printClusterJSON(cmd.OutOrStdout(), cells)
+		}
+		return k.print(cmd.OutOrStdout(), cells)
+	})
+	return cmd
+}
+
+// run runs all clusters: by load, then by way, then by nodes.
+func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clusterCell, error) {
+	l, err := weir.ParseLimit(k.limit)
+	if err != nil {
+		return nil, usagef("--limit: %w", err)
+	}
+	if err := k.read(l); err != nil {
+		return nil, err
+	}
+	var cells []clusterCell
+	total := len(k.loads) * len(k.sharings) * len(k.nodes)
+	for _, load := range k.loads {
+		text := k.workload
+		if text == "" {
+			text = fmt.Sprintf("poisson rate=%d/%dus", load*l.Spec().Count, l.Spec().Period.Microseconds())
+		}
+		w, err := sim.ParseWorkload(text, l)
+		if err != nil {
+			return nil, err
+		}
+		for _, how := range k.sharings {
+			for _, n := range k.nodes {
+				if bar != nil {
+					bar(int64(len(cells)), int64(total))
+				}
+				o := k.options
+				o.Nodes, o.Sharing, o.Partition = n, weir.Sharing(how), weir.Partition(k.partition)
+				f, err := sim.RunCluster(ctx, w, l, o)
+				if err != nil {
+					return nil, err
+				}
+				cells = append(cells, clusterCell{load, w.String(), *f})
+			}
+		}
+	}
+	return cells, nil
+}
+
+// read checks the words and numbers of flags.
+func (k *clusters) read(l *weir.Limit) error {
+	for _, how := range k.sharings {
+		switch weir.Sharing(how) {
+		case weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided:
+		default:
+			return usagef("--sharing %s: take some of lease, sticky, mesh, gossip, divided", how)
+		}
+	}
+	switch weir.Partition(k.partition) {
+	case weir.PartitionProportional, weir.PartitionClosed, weir.PartitionReserve, weir.PartitionShare, weir.PartitionOpen:
+	default:
+		return usagef("--partition %s: take proportional, closed, reserve, share or open", k.partition)
+	}
+	if k.workload != "" {
+		k.loads = []int64{0}
+	}
+	for _, load := range k.loads {
+		if load < 0 || load == 0 && k.workload == "" || load > 1_000_000/max(l.Spec().Count, 1) {
+			return usagef("--load %d: it must be at least 1, and at most 1,000,000 requests a period", load)
+		}
+	}
+	if n := len(k.loads) * len(k.sharings) * len(k.nodes); n == 0 || n > maxClusterCells {
+		return usagef("%d clusters; there may be 1…%d", n, maxClusterCells)
+	}
+	if k.options.Duration == 0 {
+		k.options.Duration = 10 * time.Second
+	}
+	return nil
+}
+
+// title says what a load is.
+func (c *clusterCell) title() string {
+	switch c.load {
+	case 0:
+		return c.traffic
+	case 1:
+		return "as many requests as the limit lets pass"
+	default:
+		return fmt.Sprintf("%d times as many", c.load)
+	}
+}
+
+// print writes two tables for each load: what passes, and messages.
+func (k *clusters) print(to io.Writer, cells []clusterCell) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on nodes that share it, %v, seed %d; messages take up to %v", k.limit, k.options.Duration, k.options.Seed, k.options.Delay)
+	if k.options.Loss > 0 {
+		fmt.Fprintf(&b, ", %d of 1,000 are lost", k.options.Loss)
+	}
+	if k.options.Cut > 0 {
+		fmt.Fprintf(&b, "; two halves don't hear each other for %v: %s", k.options.Cut, k.partition)
+	}
+	b.WriteByte('\n')
+	each := len(k.sharings) * len(k.nodes)
+	for i := 0; i < len(cells); i += each {
+		some := cells[i : i+each]
+		fmt.Fprintf(&b, "\n%s\n", some[0].title())
+		k.table("passed", some, passedCell).Write(&b)
+		b.WriteByte('\n')
+		k.table("messages", some, k.messagesCell).Write(&b)
+	}
+	b.WriteString("\npassed: more or less than one node would let pass; the most events in use beyond the limit, of how many it can be by proof.\n" +
+		"messages: each node sends a second, and bytes of them.\n")
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func (k *clusters) table(name string, cells []clusterCell, text func(f *sim.ClusterFigures) string) *table.Table {
+	t := &table.Table{Rows: [][]string{{name}}, From: 1, To: 1 + len(k.nodes)}
+	for _, n := range k.nodes {
+		t.Rows[0] = append(t.Rows[0], counted(n))
+	}
+	for i := range cells {
+		if i%len(k.nodes) == 0 {
+			t.Rows = append(t.Rows, []string{string(cells[i].figures.Sharing)})
+		}
+		last := &t.Rows[len(t.Rows)-1]
+		*last = append(*last, text(&cells[i].figures))
+	}
+	return t
+}
+
+func counted(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
+}
+
+func passedCell(f *sim.ClusterFigures) string {
+	if f.Ahead < 0 {
+		return fmt.Sprintf("%s, %d", apart(f), f.Over)
+	}
+	return fmt.Sprintf("%s, %d of %d", apart(f), f.Over, f.Ahead)
+}
+
+// apart is how much more passed than on one node, in percent.
+func apart(f *sim.ClusterFigures) string {
+	more, sign := f.Passed-f.Ideal, "+"
+	if more < 0 {
+		more, sign = -more, "-"
+	}
+	percent := share(more, f.Ideal, 1)
+	if strings.HasPrefix(percent, "0.0 ") {
+		return percent
+	}
+	return sign + percent
+}
+
+func (k *clusters) messagesCell(f *sim.ClusterFigures) string {
+	per := int64(f.Nodes) * k.options.Duration.Milliseconds()
+	if per == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s, %d B", rounded(sim.Millionths(f.Messages*1_000_000_000/per), 1), f.Bytes*1000/per)
+}
+
+// draw writes the picture, if it is wanted.
+func (k *clusters) draw(cells []clusterCell) error {
+	if k.svg == "" {
+		return nil
+	}
+	count := weir.MustParseLimit(k.limit).Spec().Count
+	m := plot.Matrix{Bar: "most beyond the limit, of its count"}
+	for _, n := range k.nodes {
+		m.Columns = append(m.Columns, counted(n))
+	}
+	for i := range cells {
+		c := &cells[i]
+		if i%(len(k.nodes)*len(k.sharings)) == 0 {
+			m.Groups = append(m.Groups, plot.Group{Name: c.title()})
+		}
+		g := &m.Groups[len(m.Groups)-1]
+		if i%len(k.nodes) == 0 {
+			g.Rows = append(g.Rows, plot.MatrixRow{Name: string(c.figures.Sharing)})
+		}
+		r := &g.Rows[len(g.Rows)-1]
+		r.Cells = append(r.Cells, plot.Cell{Text: apart(&c.figures), Share: c.figures.Over * 1_000_000 / max(count, 1)})
+	}
+	p := plot.Picture{
+		Name: "cluster", Title: k.limit + ": how much more or less nodes let pass together than one would", Command: k.command,
+		Description: "A row for each way to share the limit and a column for each number of nodes: how much more or less passed than on one node, over a bar of the most that was ever beyond the limit. A bar is full where that is the count of the limit, or more.",
+		Drawing:     m,
+	}
+	if err := os.MkdirAll(k.svg, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(k.svg, "cluster.svg"), p.SVG(), 0o644); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
+}
+
+// clusterJSON is the line of a cluster.
+type clusterJSON struct {
+	Sharing  string `json:"sharing"`
+	Nodes    int    `json:"nodes"`
+	Asked    int64  `json:"asked"`
+	Passed   int64  `json:"passed"`
+	Ideal    int64  `json:"passed_on_one_node"`
+	Over     int64  `json:"over"`
+	Ahead    *int64 `json:"over_bound"` // null where nothing is promised
+	Messages int64  `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+	Beats    int64  `json:"beats"`
+	Workload string `json:"workload"`
+}
+
+func printClusterJSON(to io.Writer, cells []clusterCell) error {
+	e := json.NewEncoder(to)
+	for i := range cells {
+		f := &cells[i].figures
+		j := clusterJSON{
+			Sharing: string(f.Sharing), Nodes: f.Nodes, Asked: f.Asked, Passed: f.Passed, Ideal: f.Ideal, Over: f.Over,
+			Messages: f.Messages, Bytes: f.Bytes, Beats: f.Beats, Workload: cells[i].traffic,
+		}
+		if f.Ahead >= 0 {
+			j.Ahead = &f.Ahead
+		}
+		if err := e.Encode(j); err != nil {
+			return fmt.Errorf("write result: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/virtual"
+)
+
+// The bounds of a cluster. What is beyond is refused with the reason.
+const (
+	// MaxNodes is how many nodes a cluster may have.
+	MaxNodes = 200
+	// MaxClusterKeys is how many clients times nodes there may be.
+	MaxClusterKeys = 1_000_000
+	// MaxDelay is how long a message may take.
+	MaxDelay = 10 * time.Second
+)
+
+// ClusterOptions say which nodes share the limit, and how.
+type ClusterOptions struct {
+	// Seed is what all chance comes from. 0 is a seed like any other.
+	Seed uint64
+	// Duration is for how long requests come. 0: what suits the workload.
+	Duration time.Duration
+
+	Nodes     int // 1…MaxNodes
+	Sharing   weir.Sharing
+	Partition weir.Partition
+	// Skewed sends some nodes more requests than others: the first one of N nearly
+	// twice its part.
+	Skewed bool
+
+	Delay time.Duration // messages take up to this, and at least half
+	Loss  int           // messages in a thousand that are lost
+	// Cut is for how long the first half of the nodes and the others don't hear each
+	// other, from a quarter of the duration on. 0: not at all.
+	Cut time.Duration
+}
+
+// ClusterFigures tell what came of requests that go to the nodes of a cluster, by
+// chance.
+type ClusterFigures struct {
+	Nodes   int
+	Sharing weir.Sharing
+
+	Asked, Passed int64
+	// Ideal is how many of the same requests one node would have let pass.
+	Ideal int64
+	// Over is the most events of one key that were in use beyond the limit, at any time,
+	// for somebody who knows of all: of a bucket the most beyond burst and pace in any interval.
+	Over int64
+	// Ahead is what Over can't be more than, by proof: weir.Limit.Ahead. It is −1 where messages are
+	// lost or cut off, for then nothing is promised.
+	Ahead int64
+	// Messages and Bytes are what all nodes have sent; Beats is what they sent, where
+	// something was cut, to tell each other that they live.
+	Messages, Bytes, Beats int64
+}
+
+// cluster is one run.
+type cluster struct {
+	nodes   *virtual.Cluster
+	limit   *weir.Limit
+	owing   *weir.Limit
+	most    int64
+	names   []byte
+	ideal   []weir.State // by key
+	truth   []weir.State // by key: all that has passed
+	figures ClusterFigures
+}
+
+// warming is how long nodes run before the first request.
+const warming = 3 * time.Second
+
+// RunCluster sends the requests of a workload to the nodes of a cluster that share l, and
+// runs the code of those nodes. It fails when something is beyond its bound, or when ctx ends.
+func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOptions) (*ClusterFigures, error) {
+	if o.Duration == 0 {
+		o.Duration = w.Duration()
+	}
+	if err := o.check(w, l); err != nil {
+		return nil, err
+	}
+	start := w.start()
+	nodes, err := virtual.New(start-weir.Instant(warming.Microseconds()), virtual.Settings{
+		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.Sharing, Keys: w.Clients(), Beats: o.Cut > 0,
+		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate a cluster: %w", err)
+	}
+	most, _ := l.Standing(nil, start)
+	c := &cluster{
+		nodes: nodes, limit: l, owing: sharing.Owing(l), most: most, ideal: make([]weir.State, w.Clients()), truth: make([]weir.State, w.Clients()),
+		figures: ClusterFigures{Nodes: o.Nodes, Sharing: o.Sharing},
+	}
+	for i := range w.Clients() {
+		c.names = binary.BigEndian.AppendUint32(c.names, uint32(i))
+	}
+	if o.Cut > 0 {
+		at := start + weir.Instant(o.Duration.Microseconds()/4)
+		nodes.At(at, func(now weir.Instant) { nodes.Part(now, (o.Nodes+1)/2, now+weir.Instant(o.Cut.Microseconds())) })
+	}
+	nodes.Until(start)
+	nodes.Stats = virtual.Stats{}
+	largest, err := c.run(ctx, w.requests(o.Seed, o.Duration), &o, start+weir.Instant(o.Duration.Microseconds()))
+	if err != nil {
+		return nil, err
+	}
+	f := &c.figures
+	f.Messages, f.Bytes, f.Beats = nodes.Messages, nodes.Bytes, nodes.Beats
+	f.Ahead = -1
+	if o.Loss == 0 && o.Cut == 0 {
+		f.Ahead = l.Ahead(o.Sharing, o.Nodes, o.Sharing.Delay(o.Nodes, o.Delay), largest)
+	}
+	return f, nil
+}
+
+func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
+	switch {
+	case o.Nodes < 1 || o.Nodes > MaxNodes:
+		return inputf("%d nodes; there must be 1…%d", o.Nodes, MaxNodes)
+	case o.Nodes*w.Clients() > MaxClusterKeys:
+		return inputf("%d clients of %d nodes are more than %d together; take fewer", w.Clients(), o.Nodes, MaxClusterKeys)
+	case o.Duration < time.Microsecond || o.Duration > MaxDuration:
+		return inputf("the duration is %v; it must be 1us…407day", o.Duration)
+	case o.Delay < 0 || o.Delay > MaxDelay || o.Loss < 0 || o.Loss > 999:
+		return inputf("messages take %v, and %d of a thousand are lost; it must be 0s…%v and 0…999", o.Delay, o.Loss, MaxDelay)
+	case o.Cut < 0 || o.Cut > o.Duration:
+		return inputf("a cut of %v; it must be no longer than the run, %v", o.Cut, o.Duration)
+	case w.settings.tries > 1:
+		return inputf("requests to a cluster are made once; leave out tries=%d", w.settings.tries)
+	}
+	why := o.Sharing.Unfit(l, o.Nodes)
+	if owned := o.Sharing == weir.SharingLease || o.Sharing == weir.SharingSticky; why == "" && owned {
+		why = sharing.Unfit(l)
+	}
+	if why == "" && l.Algorithm() == weir.Concurrent {
+		return unfit(l)
+	}
+	if why != "" {
+		return inputf("%s can't be simulated with sharing %s: %s", l, o.Sharing, why)
+	}
+	return nil
+}
+
+// run sends all requests, and returns the largest cost.
+func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, end weir.Instant) (largest int64, err error) {
+	chance := newDraw(o.Seed, 'n')
+	for n := 0; ; n++ {
+		r, more := requests()
+		if !more {
+			break
+		}
+		if n == MaxRequests {
+			return 0, inputf("more than %d requests, or moments for one; take a shorter duration, or lower rates", MaxRequests)
+		}
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if r.Client == nobody {
+			continue
+		}
+		largest = max(largest, r.Cost)
+		to := chance.below(uint64(o.Nodes))
+		if o.Skewed {
+			to = min(to, chance.below(uint64(o.Nodes)))
+		}
+		c.nodes.Until(r.At)
+		c.request(&r, int(to), o)
+	}
+	c.nodes.Until(end + weir.Instant(time.Second.Microseconds()))
+	return largest, nil
+}
+
+func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
+	c.figures.Asked++
+	var d weir.Decision
+	c.ideal[r.Client] = c.limit.Take(c.ideal[r.Client], r.At, r.Cost, &d)
+	if d.Outcome == weir.Allowed {
+		c.figures.Ideal++
+	}
+	name := c.names[keyBytes*r.Client : keyBytes*(r.Client+1)]
+	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: string(name)}, Limit: c.limit, Cost: r.Cost, Sharing: o.Sharing, Partition: o.Partition}
+	client, cost := r.Client, r.Cost
+	c.nodes.Ask(r.At, node, &a, func(now weir.Instant, d weir.Decision) {
+		if d.Outcome == weir.Allowed {
+			c.passes(now, client, cost)
+		}
+	})
+}
+
+// passes charges what a node has let pass to the state of one who knows of all.
+func (c *cluster) passes(now weir.Instant, client int32, cost int64) {
+	c.figures.Passed++
+	if cost == 0 {
+		return
+	}
+	a := weir.Ask{Limit: c.owing, Cost: cost, After: true}
+	d := weir.Decision{Cost: cost, Charged: true}
+	c.truth[client] = c.owing.Commit(c.truth[client], now, &a, &d)
+	c.figures.Over = max(c.figures.Over, c.owing.Used(c.truth[client], now)-c.most)
+}
