@@ -113,7 +113,6 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 		return nil, err
 	}
 	f := &c.figures
-	f.Messages, f.Bytes, f.Beats = nodes.Messages, nodes.Bytes, nodes.Beats
 	f.Ahead = -1
 	if o.Loss == 0 && o.Cut == 0 {
 		f.Ahead = l.Ahead(o.Sharing, o.Nodes, o.Sharing.Delay(o.Nodes, o.Delay), largest)
@@ -174,7 +173,9 @@ func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, e
 		c.nodes.Until(r.At)
 		c.request(&r, int(to), o)
 	}
-	c.nodes.Until(end + weir.Instant(time.Second.Microseconds()))
+	c.nodes.Until(end)
+	c.figures.Messages, c.figures.Bytes, c.figures.Beats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Beats
+	c.nodes.Until(end + weir.Instant(time.Second.Microseconds())) // for answers on their way
 	return largest, nil
 }
 

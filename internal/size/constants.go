@@ -35,8 +35,10 @@ func ParseStore(name string) (Store, error) {
 		return Cluster, nil
 	case "memcached", "memcached+unix":
 		return Memcached, nil
+	case "cluster":
+		return Nodes, nil
 	}
-	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster or memcached", name)
+	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached or cluster", name)
 }
 
 // footprint is what a key costs: a part for the key, and so much for each unit

@@ -15,6 +15,7 @@ type Report struct {
 	Why    string    `json:"why"`            // or why none does
 	Run    string    `json:"run,omitempty"`  // how to run it
 	Size   *Sizing   `json:"size,omitempty"` // absent for designs that are not Weir's
+	Shares []Share   `json:"shares,omitempty"`
 	Others []Verdict `json:"others"`
 }
 
@@ -49,6 +50,13 @@ func NewReport(n *Need, store Store) (*Report, error) {
 		r.Others = append(r.Others, v)
 	}
 	if store == "" {
+		return r, nil
+	}
+	if store == Nodes {
+		if n.Nodes > maxShare || n.Regions > 1 {
+			return nil, fmt.Errorf("a cluster is up to %d nodes that are near each other", maxShare)
+		}
+		r.Shares = n.shares()
 		return r, nil
 	}
 	z, err := n.Of(store, sync)
@@ -93,6 +101,10 @@ func (r *Report) WriteText(to io.Writer) error {
 	if r.Size != nil {
 		b.WriteByte('\n')
 		r.Size.write(&b, n)
+	}
+	if len(r.Shares) > 0 {
+		b.WriteByte('\n')
+		writeShares(&b, r.Shares, n)
 	}
 	b.WriteByte('\n')
 	for _, v := range r.Others {

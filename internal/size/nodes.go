@@ -1,0 +1,140 @@
+package size
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Nodes are the daemons themselves, which share counts without a store.
+const Nodes Store = "cluster"
+
+// Share is what a way to share takes of each node, and what it lets pass too much.
+type Share struct {
+	Sharing  weir.Sharing `json:"sharing"`
+	Messages int64        `json:"messages_per_second"` // that a node sends, about; at most so many
+	Bytes    int64        `json:"bytes_per_second"`    // of them, without what packets add
+	Memory   int64        `json:"memory_bytes"`        // of all keys on each node
+	Every    int64        `json:"told_every_ms"`       // how often others hear of a key that changes, at most; 0: each request asks, or nobody hears
+	Over     int64        `json:"over"`                // events of a key that may pass beyond the limit
+	Unfit    string       `json:"unfit,omitempty"`     // why it is impossible
+}
+
+// What messages between nodes are made of. Keys are as long as an IPv4 address, rules
+// as shop/user.
+const (
+	askBudget    = 25   // asks a second of a node about a key; above, it takes leases: sharing.AskBudget
+	callBytes    = 60   // an ask, an answer, or a report
+	entryBytes   = 18   // a key in a message of replicas
+	lineBytes    = 10   // what one process has let pass of it
+	headBytes    = 30   // a rule and its limit, once in a message
+	nameBytes    = 25   // a process, once in a message
+	postBytes    = 1200 // a message, unless it has one key only: sharing.MaxPost
+	postsAtOnce  = 64   // in weir.TellEvery: sharing.MaxPosts
+	leaseMemory  = 1600 // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
+	tallyMemory  = 470  // the same, with what one other node has let pass
+	lineMemory   = 80   // of each more
+	maxShare     = 1024 // nodes of a cluster: sharing.MaxMembers
+	messageDelay = 10 * time.Millisecond
+)
+
+// tells is how often a second a node tells others.
+const tells = int64(time.Second / weir.TellEvery)
+
+// shares is what each way to share takes.
+func (n *Need) shares() []Share {
+	var all []Share
+	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
+		s := Share{Sharing: how, Unfit: how.Unfit(n.Limit, int(n.Nodes))}
+		if s.Unfit == "" {
+			n.share(&s)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// rate is how often a second a node is asked for one key, in thousandths.
+func (n *Need) rate() int64 { return up(times(times(n.Rate, n.Limits), 1000), times(n.Keys, n.Nodes)) }
+
+// passing is how often a second a node lets pass an event of one key, in thousandths: as
+// often as it is asked, but no more than half as much again as its part of the limit.
+func (n *Need) passing() int64 {
+	spec := n.Limit.Spec()
+	pace := up(times(spec.Count, 1_000_000_000), spec.Period.Microseconds())
+	return min(n.rate(), up(times(pace, 3), 2*n.Nodes))
+}
+
+func (n *Need) share(s *Share) {
+	keys, rate, passing := times(n.Keys, n.Limits), n.rate(), n.passing()
+	switch s.Sharing {
+	case weir.SharingLease, weir.SharingSticky:
+		asks := rate
+		if s.Sharing == weir.SharingLease {
+			asks = min(asks, askBudget*1000)
+		}
+		// Its own asks, now and then a report, and the answers of keys that it owns: all nodes are alike.
+		s.Messages = up(times(times(3*keys, asks), n.Nodes-1), times(n.Nodes, 1000))
+		s.Bytes, s.Memory = times(s.Messages, callBytes), times(keys, leaseMemory)
+	case weir.SharingMesh:
+		s.posts(keys, 2*passing, n.Nodes-1, 1)
+		s.Memory = n.tallies(keys)
+	case weir.SharingGossip:
+		s.posts(keys, times(2*passing, n.Nodes), min(weir.TellSome, n.Nodes-1), n.Nodes)
+		s.Memory = n.tallies(keys)
+	case weir.SharingDivided:
+		s.Memory = times(keys, tallyMemory)
+	}
+	delay := s.Sharing.Delay(int(n.Nodes), messageDelay)
+	if late := time.Duration(s.Every)*time.Millisecond - weir.TellEvery; late > 0 {
+		delay += late
+	}
+	s.Over = n.Limit.Ahead(s.Sharing, int(n.Nodes), delay, 1)
+}
+
+func (n *Need) tallies(keys int64) int64 {
+	return times(keys, tallyMemory+times(lineMemory, max(n.Nodes-2, 0)))
+}
+
+// posts is what a replica sends to so many others, when each key is to be told so often
+// a second, in thousandths, with what so many processes let pass. Once a second it tells
+// one other of what has not changed.
+func (s *Share) posts(keys, rate, others, processes int64) {
+	if others == 0 {
+		return
+	}
+	size, head := entryBytes+times(lineBytes, processes), headBytes+times(nameBytes, processes)
+	postBytes := max(postBytes-head, size)
+	told := up(times(keys, min(rate, tells*1000)), tells) // keys at a time, in thousandths
+	made := up(times(told, size), postBytes*1000)
+	s.Every = up(made, postsAtOnce) * weir.TellEvery.Milliseconds() // what is over waits
+	if made > postsAtOnce {
+		made, told = postsAtOnce, postsAtOnce*postBytes/size*1000
+	}
+	turns := min(told, 1000) // of a thousand in which there is something to tell
+	s.Messages = up(times(times(made, others), times(tells, turns)), 1000) + 1
+	s.Bytes = up(times(times(told, size), times(others, tells)), 1000) + times(s.Messages, head)
+}
+
+// writeShares writes what each way takes, for people.
+func writeShares(b *strings.Builder, shares []Share, n *needLine) {
+	fmt.Fprintf(b, "with %s, on each of %s\n", Nodes, many(n.Nodes, "node"))
+	for i := range shares {
+		s := &shares[i]
+		if s.Unfit != "" {
+			fmt.Fprintf(b, "  %-8s impossible: %s\n", s.Sharing, s.Unfit)
+			continue
+		}
+		over := "nothing more than the limit"
+		if s.Over > 0 {
+			over = fmt.Sprintf("up to %s events more of a key", Count(s.Over))
+		}
+		late := ""
+		if every := time.Duration(s.Every) * time.Millisecond; every > weir.TellEvery {
+			late = fmt.Sprintf("; so many keys that others hear of each every %v", every)
+		}
+		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), Bytes(s.Bytes), over, late)
+	}
+}
