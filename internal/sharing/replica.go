@@ -20,6 +20,8 @@ const (
 	// Sweep is how often a replica also tells one other of what has not changed, in
 	// case that it was lost.
 	Sweep = 10 * Sync
+	// Contested is how soon a limit that forgets use takes the place of another again.
+	Contested = time.Minute
 	// Memory is how much longer a replica remembers a count than its events are in
 	// use: what others have let pass beyond the limit is in use for longer.
 	Memory = time.Minute

@@ -328,6 +328,24 @@ func TestDivided(t *testing.T) {
 	}
 }
 
+// TestReplicaContested holds a replica that is asked by turns with two versions of a limit to
+// forget what was used once, and not each time.
+func TestReplicaContested(t *testing.T) {
+	p := group(t, weir.SharingMesh, 1)[0]
+	passed := 0
+	for i := range weir.Instant(100) {
+		now := replicaStart + i*1000
+		passed += p.passes(now, "100/h", 10)
+		passed += p.passes(now, "10/h", 1)
+	}
+	if passed > 100+10+90 {
+		t.Errorf("%d pass of 100/h and 10/h", passed)
+	}
+	if n := p.passes(replicaStart+2*micros(Contested), "10/h", 1); n != 0 {
+		t.Errorf("%d pass of 10/h, of which more is used", n)
+	}
+}
+
 // TestReplicaTake holds a replica to decide several asks together as any store does,
 // also where each event counts for more.
 func TestReplicaTake(t *testing.T) {

@@ -18,12 +18,14 @@ type tally struct {
 	policy weir.Partition // of the last ask
 	nodes  int            // of the last ask
 	born   weir.Instant   // when the replica began to keep it
-	scale  weight         // the last that state was charged by
-	rest   int64          // what this has left over, below scale.den
-	mark   int64          // the gap whose entitlement was used up
-	owed   int64          // events of others, heard of while cold
-	cold   bool
-	queued bool // it is among Replica.changed
+	// adopted is when it went over to a limit that could not hold what was used; 0: never.
+	adopted weir.Instant
+	scale   weight // the last that state was charged by
+	rest    int64  // what this has left over, below scale.den
+	mark    int64  // the gap whose entitlement was used up
+	owed    int64  // events of others, heard of while cold
+	cold    bool
+	queued  bool // it is among Replica.changed
 }
 
 // line is how many events one process of a node has let pass in one slot. A slot ends
@@ -101,12 +103,20 @@ func (r *tally) find(node int32, incarnation uint64) (at int, ok bool) {
 	})
 }
 
-// adopt goes over to another limit. What was used stays used.
+// adopt goes over to another limit. What was used stays used, as far as the other can
+// hold it. Where that forgets use, it is once in a Contested: programs of two versions
+// may ask by turns, and then the one in force decides.
 func (r *tally) adopt(now weir.Instant, p *Replica, l *weir.Limit) {
 	if r.form.limit == l || r.form.limit.String() == l.String() {
 		return
 	}
 	next := p.form(l)
+	if most, _ := l.Standing(nil, now); r.form.limit.Used(r.state, now) > most {
+		if r.adopted != 0 && now < r.adopted+micros(Contested) {
+			return
+		}
+		r.adopted = now
+	}
 	r.state = next.limit.Adopt(r.state, r.form.limit, now)
 	r.form, r.rest = next, 0
 }
