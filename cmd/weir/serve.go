@@ -75,7 +75,7 @@ memory.`,
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
 	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
-	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database (not built yet; default none)")
+	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
 	f.StringVar(&c.File, "config", "", "configuration `FILE` (not built yet; default none)")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		c.Stdout = cmd.OutOrStdout()

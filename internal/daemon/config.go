@@ -12,7 +12,7 @@ import (
 // Config is what a daemon is told. Each field says what it is when empty.
 type Config struct {
 	// Rules is a rule file, a folder of them, or the URL of a daemon's
-	// /v1/export. Empty: the built-in demo rules.
+	// /v1/export. Empty: the built-in demo rules, or with Data none.
 	Rules string
 	// RulesCache is the file that keeps the last good copy of rules from a URL.
 	// Empty: source.DefaultCache.
@@ -49,9 +49,12 @@ type Config struct {
 	// store is lent to, one a line. They are read again when they change. Empty: none
 	// is needed, but off loopback of the admin door and of such programs.
 	AdminTokenFile, RESPPasswordFile, GRPCStoreTokenFile string
-	// Join is the addresses of other nodes, Data a folder for the rule database,
-	// File a configuration file. Empty: none. They are not built yet.
-	Join, Data, File string
+	// Data is a folder for the rule database, or the URL of a PostgreSQL database
+	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
+	Data string
+	// Join is the addresses of other nodes, File a configuration file. Empty: none.
+	// They are not built yet.
+	Join, File string
 
 	// LameDuck is how long a daemon that is told to stop says so at /readyz and
 	// in its gRPC health while it answers as before, so that load balancers send
@@ -143,7 +146,6 @@ func (c *Config) check() error {
 	}
 	errs = append(errs, CheckStore(c.Store))
 	later(c.Join != "", "--join "+c.Join, "run one node, which decides by itself")
-	later(c.Data != "", "--data "+c.Data, "keep rules in files: --rules PATH")
 	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
 	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
 		if door.flag == "--resp" && door.address == DefaultRESP {

@@ -40,7 +40,6 @@ func TestConfig(t *testing.T) {
 		{"no URL", Config{Store: "secret@host"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
 		{"join", Config{Join: "a:1"}, later, "run one node"},
-		{"data", Config{Data: "dir"}, later, "--rules PATH"},
 		{"config", Config{File: "weir.yaml"}, later, "use the flags"},
 		{"admin on all addresses", Config{Admin: ":8082"}, bad, "give --admin-token-file FILE"},
 		{"admin on 0.0.0.0", Config{Admin: "0.0.0.0:0"}, bad, "give --admin-token-file FILE"},

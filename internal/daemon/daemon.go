@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/tracing"
 	"github.com/weir-limit/weir/rules"
@@ -30,7 +31,9 @@ import (
 // Daemon answers who may pass. It is made by New and run once.
 type Daemon struct {
 	config   Config
-	source   *source.Source
+	source   *source.Source // nil: no files
+	feed     *rulefeed.Feed // nil: no rule database
+	parts    parts
 	loaded   atomic.Pointer[loaded]
 	storage  *storage
 	limiter  *meter
@@ -74,6 +77,7 @@ func New(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	if err := errors.Join(d.load(), d.loadCandidates()); err != nil {
+		d.closeFeed()
 		d.closeStorage()
 		return nil, err
 	}
@@ -90,6 +94,10 @@ func (d *Daemon) openParts() (err error) {
 		d.config.Log.Error("counts from before are lost", "error", s.unread)
 	}
 	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
+		d.closeStorage()
+		return err
+	}
+	if d.feed, err = openFeed(&d.config, d.storage.traits); err != nil {
 		d.closeStorage()
 		return err
 	}
@@ -140,6 +148,7 @@ func safe(l *bounded, config *tls.Config) net.Listener {
 // breaks.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.closeStorage()
+	defer d.closeFeed()
 	if err := d.openTraces(ctx); err != nil {
 		return err
 	}
@@ -170,6 +179,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		})
 	}
 	g.Go(func() error { return d.watchCandidates(broken) })
+	if d.feed != nil {
+		g.Go(func() error {
+			d.feed.Watch(broken, d.published)
+			return nil
+		})
+	}
 	if len(d.keys.watched) > 0 {
 		g.Go(func() error {
 			d.watchKeys(broken)
@@ -196,6 +211,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
+	d.sayFirstToken(ctx)
 	d.notify("READY=1")
 	<-broken.Done() // ctx has ended, or a door has broken
 	d.drain(ctx, o)

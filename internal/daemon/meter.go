@@ -96,6 +96,10 @@ func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
 		if r.Unlimited {
 			continue
 		}
+		if known, ok := old.rules[r]; ok { // its domain did not change
+			c.rules[r], c.labels[labelsOf(r)] = known, known.tally
+			continue
+		}
 		l := labelsOf(r)
 		t := c.labels[l]
 		if t == nil {

@@ -21,6 +21,7 @@ import (
 // loaded is the rules in force, and what came of the last reload.
 type loaded struct {
 	set  *rules.Set
+	sets []*rules.Set // that it was joined of
 	etag string
 	// failed is why other rules than these should be in force; empty: these are
 	// those that should be.
@@ -75,44 +76,62 @@ func carrier(c *Config) (http.RoundTripper, error) {
 
 // load reads the rules to begin with.
 func (d *Daemon) load() error {
-	if d.source == nil {
-		d.update(rules.Demo(), nil)
-		return nil
+	if d.feed != nil {
+		if err := d.loadDatabase(); err != nil {
+			return err
+		}
 	}
-	set, err := d.source.Load(context.Background()) // it has a timeout of its own
-	if set == nil {
-		return err
+	set, err := (*rules.Set)(nil), error(nil)
+	switch {
+	case d.source != nil:
+		if set, err = d.source.Load(context.Background()); set == nil { // it has a timeout of its own
+			return err
+		}
+	case d.feed == nil:
+		set = rules.Demo()
 	}
-	d.update(set, err)
+	d.update(func(p *parts) { p.files, p.filesErr = set, err }, set)
 	return nil
 }
 
-// reloaded is what becomes of a reload: new rules, or an error and the old ones.
+// reloaded is what becomes of a reload of files: new rules, or an error and the
+// old ones.
 func (d *Daemon) reloaded(set *rules.Set, err error) {
 	d.metrics.reloads.WithLabelValues(source.Result(err)).Inc()
-	d.update(set, err)
-	if set != nil {
-		d.config.Log.Info("rules reloaded", "domains", len(set.Domains()), "rules", len(set.Rules()))
+	if set == nil {
+		d.update(func(p *parts) { p.filesErr = err })
+		return
 	}
+	d.update(func(p *parts) { p.files, p.filesErr = set, err }, set)
+	d.config.Log.Info("rules reloaded", "domains", len(set.Domains()), "rules", len(set.Rules()))
 }
 
-// update puts set in force, unless it is nil, and says all that there is to say
-// of it or of err.
-func (d *Daemon) update(set *rules.Set, err error) {
-	now := loaded{}
-	if before := d.loaded.Load(); before != nil {
-		now = *before
-	}
-	if set != nil {
+// update changes a part of the rules, puts all in force, and says what there is to
+// say of those that have changed.
+func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
+	d.parts.mu.Lock()
+	defer d.parts.mu.Unlock()
+	change(&d.parts)
+	sets, err := d.parts.sets()
+	for _, set := range changed {
+		if set == nil {
+			continue
+		}
 		for _, w := range d.warnings(set) {
 			d.config.Log.Warn("rule file", "finding", w.String())
 		}
+	}
+	now := loaded{sets: sets}
+	if before := d.loaded.Load(); before != nil && slices.Equal(before.sets, sets) {
+		now.set, now.etag = before.set, before.etag
+	} else {
+		set, bad := rules.Join(sets...)
+		err = errors.Join(err, bad) // it can't be: no two have a domain in common
 		d.limiter.replace(set)
 		d.compare()
 		d.metrics.setRules(set, time.Now())
 		now.set, now.etag = set, fmt.Sprintf(`"%x"`, sha256.Sum256(set.Export()))
 	}
-	now.failed = ""
 	if err != nil {
 		now.failed, _, _ = strings.Cut(err.Error(), "\n")
 		d.sayFailed(err)
@@ -160,7 +179,7 @@ func (d *Daemon) Reload() {
 		d.candidates.Reload()
 	}
 	if d.source == nil {
-		d.config.Log.Info("no rules to reload: the demo rules are in force")
+		d.config.Log.Info("no rules to reload: they come from no file")
 		return
 	}
 	d.source.Reload()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -87,7 +88,12 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		Refused:  d.metrics.refused, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil {
-		o.Token = d.keys.tokens.Has
+		o.Token = func(r *http.Request, token []byte) (*http.Request, error) {
+			if !d.keys.tokens.Has(token) {
+				return nil, errors.New("the token is none of those in the file of --admin-token-file; send one that is")
+			}
+			return r, nil
+		}
 	}
 	if host, _, err := net.SplitHostPort(d.config.Admin); err == nil && d.config.adminLocal() {
 		o.Host = func(asked string) bool { return httpapi.Loopback(asked, host) }

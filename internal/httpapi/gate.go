@@ -35,8 +35,12 @@ type GateOptions struct {
 	// Host is whether requests may ask for a host, which is without its port. Nil:
 	// for any.
 	Host func(string) bool
-	// Token is whether a token opens. Nil: none is needed.
-	Token func([]byte) bool
+	// Token gives the request as next should have it, with who holds the token, or
+	// says why the token does not open. Nil: none is needed.
+	Token func(*http.Request, []byte) (*http.Request, error)
+	// Needless is whether a request needs no token, though there is a Token. Nil:
+	// all need one.
+	Needless func(*http.Request) bool
 	// Attempts is how many wrong tokens an address may show. It is asked when there
 	// is a Token.
 	Attempts *weir.Limiter
@@ -127,7 +131,7 @@ func Loopback(host, name string) bool {
 // too many wrong ones: such a one gets no answer about its tokens, right or
 // wrong, until it has waited.
 func (g *gate) token(w http.ResponseWriter, r *http.Request) {
-	if g.options.Token == nil {
+	if g.options.Token == nil || g.options.Needless != nil && g.options.Needless(r) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
@@ -137,19 +141,19 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, RefusedMissing, &problem{http.StatusUnauthorized, "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"})
 		return
 	}
-	right := g.options.Token([]byte(strings.TrimSpace(token)))
-	switch answer, err := g.attempt(r.Context(), r.RemoteAddr, right); {
+	known, wrong := g.options.Token(r, []byte(strings.TrimSpace(token)))
+	switch answer, err := g.attempt(r.Context(), r.RemoteAddr, wrong == nil); {
 	case err != nil:
 		g.options.Log.Error("wrong tokens could not be counted", "error", err)
 		send(w, &problem{http.StatusServiceUnavailable, "the daemon could not count your attempts; its log says why"})
 	case answer.Outcome != weir.Allowed:
 		w.Header().Set("Retry-After", strconv.FormatInt(fields.RetryAfter(answer.RetryAfter), 10))
 		g.refuse(w, RefusedLimit, &problem{http.StatusTooManyRequests, "too many wrong tokens came from your address; wait, and send the right one"})
-	case !right:
+	case wrong != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir", error="invalid_token"`)
-		g.refuse(w, RefusedWrong, &problem{http.StatusUnauthorized, "the token is none of those in the file of --admin-token-file; send one that is"})
+		g.refuse(w, RefusedWrong, &problem{http.StatusUnauthorized, wrong.Error()})
 	default:
-		g.next.ServeHTTP(w, r)
+		g.next.ServeHTTP(w, known)
 	}
 }
 

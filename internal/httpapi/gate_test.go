@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -125,7 +126,12 @@ func TestGateOrigin(t *testing.T) {
 }
 
 func secret() GateOptions {
-	return GateOptions{Token: func(token []byte) bool { return string(token) == rightToken }}
+	return GateOptions{Token: func(r *http.Request, token []byte) (*http.Request, error) {
+		if string(token) != rightToken {
+			return nil, errors.New("the token is none of ours; send one that is")
+		}
+		return r, nil
+	}}
 }
 
 // bearer sends a token from an address.

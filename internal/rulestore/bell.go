@@ -44,28 +44,28 @@ func revisionOf(ctx context.Context, q queryer) (revision int64, err error) {
 	return revision, err
 }
 
-// Wait waits for a change behind a revision, and gives the newest: at once when
-// this process made it or PostgreSQL tells, else within a second. It ends with
-// ctx.
-func (s *Store) Wait(ctx context.Context, behind int64) (now int64, err error) {
+// Wait waits until the revision is another than the one that was seen, and gives
+// it: at once when this process made a change or PostgreSQL tells, else within a
+// second. A lower one is of a backup that was restored. It ends with ctx.
+func (s *Store) Wait(ctx context.Context, seen int64) (now int64, err error) {
 	if s.listen == nil {
-		now, err = s.await(ctx, behind)
+		now, err = s.await(ctx, seen)
 	} else {
 		err = s.listen(ctx, s.read, func(c *sql.Conn) (done bool, err error) {
 			now, err = revisionOf(ctx, c)
-			return now > behind, err
+			return now != seen, err
 		})
 	}
 	return now, s.failed(err)
 }
 
-func (s *Store) await(ctx context.Context, behind int64) (int64, error) {
+func (s *Store) await(ctx context.Context, seen int64) (int64, error) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
 		rung := s.told.rung() // before the look, so that no change falls between
 		now, err := revisionOf(ctx, s.read)
-		if err != nil || now > behind {
+		if err != nil || now != seen {
 			return now, err
 		}
 		select {

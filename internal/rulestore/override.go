@@ -66,6 +66,9 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	if err := t.by.need(Publish, a.action+" limits of domain "+d.Name, teams...); err != nil {
 		return err
 	}
+	if err := t.canOverride(ctx, &d, o); err != nil {
+		return err
+	}
 	_, err = t.ExecContext(ctx, `
 		INSERT INTO overrides (domain, rule, percent, ends, author, reason) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (domain, rule) DO UPDATE SET percent = excluded.percent, ends = excluded.ends, author = excluded.author, reason = excluded.reason`,
@@ -80,6 +83,23 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	e.Team = teams[len(teams)-1]
 	e.Reason = fmt.Sprintf("until %s, %s: %s", moment(until).Format(time.RFC3339), o.words(), o.Reason)
 	t.done = append(t.done, e)
+	return nil
+}
+
+// canOverride refuses what could not be done to the rules in force.
+func (t *tx) canOverride(ctx context.Context, d *Domain, o Override) error {
+	list, err := t.inForce(ctx, d.Name)
+	if err != nil {
+		return err
+	}
+	for _, v := range list {
+		if v.Rule == Frame || o.Rule != "" && o.Rule != v.Rule {
+			continue
+		}
+		if _, err := overridden(v.Text, o.Percent); err != nil {
+			return named(err, v.Rule)
+		}
+	}
 	return nil
 }
 

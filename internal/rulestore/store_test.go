@@ -34,7 +34,7 @@ func TestStores(t *testing.T) {
 	tests := []struct {
 		name string
 		test func(*testing.T, *Store)
-	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}}
+	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}, {"overrides", testOverrides}}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) { test.test(t, shop(t, t.TempDir())) })
@@ -189,10 +189,14 @@ func testEditors(t *testing.T, s *Store) {
 	var readers, writers sync.WaitGroup
 	readers.Go(func() {
 		for last := int64(0); ; {
-			const some = 20 // changes between two looks
-			now, err := s.Wait(ctx, last+some)
+			now, err := s.Wait(ctx, last)
 			if err != nil {
 				return // the writers have ended
+			}
+			const some = 20 // changes between two looks
+			if now < last+some {
+				last = now
+				continue
 			}
 			last = now
 			got, err := s.Document(t.Context(), "shop")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,14 @@ const maxTeams = 100
 // CreateToken makes a token and gives its text, which nobody can read again. It
 // takes the role Admin for all its teams.
 func (s *Store) CreateToken(ctx context.Context, by Actor, k Token, reason string) (Token, string, error) {
+	return s.createToken(ctx, by, k, reason, false)
+}
+
+// errSecond is why a first token is not made.
+var errSecond = errors.New("there is a token already")
+
+// createToken makes a token; first is whether it must be the first.
+func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason string, first bool) (Token, string, error) {
 	k.ID, k.Author = strings.ToLower(rand.Text()[:10]), by.Name
 	secret := rand.Text() // 128 bits, which nobody guesses, so that one SHA-256 is enough
 	err := s.change(ctx, by, attempt{action: "token.create", reason: reason}, func(t *tx) error {
@@ -42,6 +51,13 @@ func (s *Store) CreateToken(ctx context.Context, by Actor, k Token, reason strin
 		}
 		if err := t.mayMake(ctx, &k); err != nil {
 			return err
+		}
+		var n int64
+		if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens`).Scan(&n); err != nil {
+			return err
+		}
+		if first && n > 0 {
+			return errSecond
 		}
 		k.Made = moment(t.at)
 		expires := int64(0)
@@ -109,7 +125,10 @@ func (s *Store) FirstToken(ctx context.Context) (string, error) {
 		return "", s.failed(err)
 	}
 	first := Actor{Name: "first-start", Role: Admin, Teams: []string{AllTeams}}
-	_, text, err := s.CreateToken(ctx, first, Token{Actor: "admin", Role: Admin, Teams: []string{AllTeams}}, "made at the first start")
+	_, text, err := s.createToken(ctx, first, Token{Actor: "admin", Role: Admin, Teams: []string{AllTeams}}, "made at the first start", true)
+	if errors.Is(err, errSecond) { // another node was faster
+		return "", nil
+	}
 	return text, err
 }
 

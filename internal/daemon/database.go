@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/rulefeed"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// openFeed makes the feed of the rule database, for a store with these traits; nil
+// when there is no database.
+func openFeed(c *Config, store weir.Traits) (*rulefeed.Feed, error) {
+	if c.Data == "" {
+		return nil, nil
+	}
+	file, err := copyFile(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	return rulefeed.Open(c.Data, rulefeed.Options{
+		Copy: file, Check: func(set *rules.Set) error { return set.Fits(store) },
+	}), nil
+}
+
+// copyFile is where the last good copy of a database's rules is kept: beside a
+// database in a folder, else in the user's cache.
+func copyFile(data string) (string, error) {
+	if !rulestore.IsPostgres(data) {
+		return filepath.Join(data, "rules.copy"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", &ConfigError{"--data", "a copy of the rules has no place: " + err.Error()}
+	}
+	name := "a database"
+	if u, err := url.Parse(data); err == nil {
+		name = u.Redacted() // so that a new password leaves the copy
+	}
+	return filepath.Join(dir, "weir", "rules", fmt.Sprintf("%x.copy", sha256.Sum256([]byte(name)))), nil
+}
+
+// parts is the rules of files, or of a daemon, and those of the database, each as
+// they were last told of.
+type parts struct {
+	mu          sync.Mutex // held while rules are put in force
+	files       *rules.Set // nil: there are none
+	filesErr    error      // why others should be in force
+	database    []*rules.Set
+	databaseErr error
+	revision    int64 // of the database; 0: a copy, or there is none
+}
+
+// sets is the rules to put in force together. A domain of both files and database
+// comes from the files; the error says so. It is joined with those of the parts.
+func (p *parts) sets() (sets []*rules.Set, err error) {
+	taken := map[string]bool{}
+	if p.files != nil {
+		sets = append(sets, p.files)
+		for _, name := range p.files.Domains() {
+			taken[name] = true
+		}
+	}
+	errs := []error{p.filesErr, p.databaseErr}
+	for _, set := range p.database {
+		if name := set.Domains()[0]; taken[name] {
+			errs = append(errs, fmt.Errorf("domain %s is in the files and in the rule database; the files are in force: take it out of one of them", name))
+			continue
+		}
+		sets = append(sets, set)
+	}
+	return sets, errors.Join(errs...)
+}
+
+// published puts in force what the database tells of.
+func (d *Daemon) published(n rulefeed.News) {
+	d.metrics.reloads.WithLabelValues(databaseResult(n.Err)).Inc()
+	d.update(func(p *parts) { p.database, p.databaseErr, p.revision = n.Sets, n.Err, n.Revision }, n.Changed...)
+	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))
+}
+
+func databaseResult(err error) string {
+	bad, away := errors.AsType[*rulestore.Error](err)
+	switch {
+	case err == nil:
+		return "loaded"
+	case away && bad.Kind == rulestore.Unavailable:
+		return "unreadable"
+	}
+	return "refused"
+}
+
+// loadDatabase reads the rules of the database to begin with.
+func (d *Daemon) loadDatabase() error {
+	n, err := d.feed.Load(context.Background()) // it has a timeout of its own
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Kind == rulestore.Invalid {
+		return &ConfigError{"--data", bad.Text}
+	}
+	if err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	d.parts.database, d.parts.databaseErr, d.parts.revision = n.Sets, n.Err, n.Revision
+	return nil
+}
+
+// sayFirstToken prints a token for everything when the database has none yet.
+func (d *Daemon) sayFirstToken(ctx context.Context) {
+	if d.feed == nil || d.feed.Store() == nil {
+		return
+	}
+	token, err := d.feed.Store().FirstToken(ctx)
+	if err == nil && token != "" {
+		_, err = fmt.Fprintf(d.config.Stdout, "token: %s (of an administrator; it is shown this once)\n", token)
+	}
+	if err != nil {
+		d.config.Log.Error("the first token of the rule database could not be made and shown", "error", err)
+	}
+}
+
+// closeFeed ends the database.
+func (d *Daemon) closeFeed() {
+	if d.feed == nil {
+		return
+	}
+	if err := d.feed.Close(); err != nil {
+		d.config.Log.Warn("the rule database was not closed in order", "error", err)
+	}
+}

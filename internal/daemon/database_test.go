@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+func root() rulestore.Actor {
+	return rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+}
+
+// enforceRules puts a file in force in the rule database.
+func enforceRules(t *testing.T, s *rulestore.Store, text string) {
+	t.Helper()
+	match := int64(0)
+	if d, err := s.Domain(t.Context(), domainOf(text)); err == nil {
+		match = d.Revision
+	}
+	if _, _, err := s.Import(t.Context(), root(), rulestore.Import{Text: text, Team: "shop", Match: match, To: rulestore.Enforced, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func domainOf(text string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(text, "domain: "), "\n")
+	return name
+}
+
+// untilExport waits until a daemon serves rules that have want in them.
+func untilExport(t *testing.T, r *running, want string) {
+	t.Helper()
+	text := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, text = get(t, "http://"+r.admin+"/v1/export"); strings.Contains(text, want) {
+			return
+		}
+	}
+	t.Fatalf("%q is not in force: %s", want, text)
+}
+
+// asUser asks whether a user may pass in the domain shop.
+func asUser(t *testing.T, r *running) int {
+	t.Helper()
+	status, _ := do(t, http.MethodPost, "http://"+r.http+"/v1/check", `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`)
+	return status
+}
+
+func domainText(name, limit string) string {
+	return "domain: " + name + "\ndescriptors:\n  - key: user\n    limits: [" + limit + "]\n"
+}
+
+// TestDatabase: rules of the database come into force at once, are there after a
+// restart, and give way to files of the same domain.
+func TestDatabase(t *testing.T) {
+	data := t.TempDir()
+	log, logger := newLog()
+	r := start(t, Config{Data: data, Log: logger})
+	if !strings.HasSuffix(r.line, " domains=0 rules=0") {
+		t.Error(r.line)
+	}
+	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "1/h"))
+	untilExport(t, r, "limits: [1/h]")
+	if first, second := asUser(t, r), asUser(t, r); first != http.StatusOK || second != http.StatusTooManyRequests {
+		t.Error(first, second)
+	}
+	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "3/h"))
+	untilExport(t, r, "limits: [3/h]")
+	if status := asUser(t, r); status != http.StatusOK { // 1 of 3 was used
+		t.Error("a changed rule has forgotten, or is not in force", status)
+	}
+	log.until(t, `msg="rules of the database in force" revision=2`)
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+
+	files := rulesFile(t, domainText("shop", "7/h"))
+	both := start(t, Config{Data: data, Rules: files, Log: logger})
+	untilExport(t, both, "limits: [7/h]")
+	said := log.until(t, "is in the files and in the rule database")
+	if _, body := get(t, "http://"+both.http+"/readyz"); !strings.Contains(body, "domain shop is in the files and in the rule database") || strings.Contains(said, "panic") {
+		t.Error(body)
+	}
+	enforceRules(t, both.daemon.feed.Store(), domainText("other", "2/h"))
+	untilExport(t, both, "domain: other")
+	if err := os.WriteFile(files, []byte(domainText("files", "7/h")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untilExport(t, both, "limits: [3/h]") // the database's, now that the files let go of it
+}
+
+// TestDatabaseIsAway: a node keeps its rules while the database is away, over a
+// restart too, says so, and goes on when it is back.
+func TestDatabaseIsAway(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	server := postgrestest.Start(t)
+	url := server.Database(t)
+	log, logger := newLog()
+	one, other := start(t, Config{Data: url, Log: logger}), start(t, Config{Data: url})
+	enforceRules(t, one.daemon.feed.Store(), domainText("shop", "5/h"))
+	untilExport(t, one, "limits: [5/h]")
+	untilExport(t, other, "limits: [5/h]")
+	server.Kill()
+	log.until(t, "see that it runs and can be reached")
+	if _, body := get(t, "http://"+one.http+"/readyz"); !strings.Contains(body, "the rule database") {
+		t.Error("nobody is told that the database is away:", body)
+	}
+	for _, r := range []*running{one, other} {
+		if status := asUser(t, r); status != http.StatusOK {
+			t.Error(status)
+		}
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.done <- nil
+	}
+	again := start(t, Config{Data: url, Log: logger})
+	untilExport(t, again, "limits: [5/h]")
+	if status, body := get(t, "http://"+again.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, "the rule database") {
+		t.Error(status, body)
+	}
+	server.Restart(t)
+	for end := time.Now().Add(patience); again.daemon.feed.Store() == nil && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	enforceRules(t, again.daemon.feed.Store(), domainText("shop", "6/h"))
+	untilExport(t, again, "limits: [6/h]")
+	if _, body := get(t, "http://"+again.http+"/readyz"); strings.Contains(body, "database") {
+		t.Error("the database is back, and nobody says so:", body)
+	}
+}
+
+// TestNoDatabase: without a database and without a copy there is no start, and the
+// reason tells what to do.
+func TestNoDatabase(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, rulestore.File), []byte(strings.Repeat("no database", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := rulesFile(t, "")
+	for data, want := range map[string]string{
+		broken:                                  "the file is damaged or no database: restore it from a backup",
+		file:                                    "not a directory",
+		"postgres://u:secret@127.0.0.1:1/x":     "see that it runs and can be reached",
+		"postgres://u:secret@127.0.0.1:port/x":  "write postgres://USER@HOST:PORT/DATABASE",
+		"postgres://u:secret@127.0.0.1:1/x?a=b": "see that it runs",
+	} {
+		_, err := New(Config{Data: data})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", data, err)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package rulefeed
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Watch tells of each change until ctx ends, from this goroutine: of new rules, of
+// overrides that end, of a database that is away and back. The rules of News are
+// always whole and checked.
+func (f *Feed) Watch(ctx context.Context, tell func(News)) {
+	told := ""
+	say := func(changed []string) {
+		n := f.news(changed)
+		failed := ""
+		if n.Err != nil {
+			failed = n.Err.Error()
+		}
+		if len(changed) > 0 || failed != told {
+			told = failed
+			tell(n)
+		}
+	}
+	told = errorText(f.news(nil).Err) // Load has said it
+	for ctx.Err() == nil {
+		before := f.sets()
+		err := f.next(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		f.away = err
+		f.endOverrides(time.Now())
+		f.keepCopy(false)
+		say(f.changedSince(before))
+		if err != nil {
+			pause(ctx, retryEvery)
+		}
+	}
+	f.keepCopy(true)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// next waits for a change and reads it, or for the time of something else to do.
+func (f *Feed) next(ctx context.Context) error {
+	s, err := f.reach(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, stop := context.WithDeadline(ctx, f.wake(time.Now()))
+	defer stop()
+	if _, err := s.Wait(waiting, f.revision); err != nil {
+		if waiting.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			return nil
+		}
+		return err
+	}
+	return f.read(ctx)
+}
+
+// wake is when there is something to do without a change.
+func (f *Feed) wake(now time.Time) time.Time {
+	at := now.Add(time.Minute)
+	if f.dirty {
+		at = f.copied.Add(copyEvery)
+	}
+	for _, d := range f.domains {
+		if !d.until.IsZero() && d.until.Before(at) {
+			at = d.until
+		}
+	}
+	return at
+}
+
+// endOverrides puts domains in force anew whose override has ended.
+func (f *Feed) endOverrides(now time.Time) {
+	for _, d := range f.domains {
+		if !d.until.IsZero() && !d.until.After(now) {
+			f.take(d.document, now)
+		}
+	}
+}
+
+// keepCopy writes a copy when it is due, or at once at the end.
+func (f *Feed) keepCopy(end bool) {
+	if !f.dirty || f.options.Copy == "" || !end && time.Since(f.copied) < copyEvery {
+		return
+	}
+	k := kept{Revision: f.revision}
+	for _, name := range f.names() {
+		k.Documents = append(k.Documents, f.domains[name].document)
+	}
+	f.copied = time.Now() // a disk that is full is not tried without a pause either
+	if f.uncopied = writeCopy(f.options.Copy, k); f.uncopied == nil {
+		f.dirty = false
+	}
+}
+
+// sets is the domains as they are now.
+func (f *Feed) sets() map[string]*domain { return maps.Clone(f.domains) }
+
+// changedSince is the names of domains that are others now, sorted.
+func (f *Feed) changedSince(before map[string]*domain) (names []string) {
+	for name, d := range f.domains {
+		if before[name] != d {
+			names = append(names, name)
+		}
+		delete(before, name)
+	}
+	for name := range before { // taken away
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pause waits, or for ctx to end.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
