@@ -159,7 +159,7 @@ func (c *Config) check() error {
 		switch {
 		case err != nil:
 			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
-		case door.flag == "--admin" && !address.IP.IsLoopback() && c.AdminTokenFile == "":
+		case door.flag == "--admin" && !address.IP.IsLoopback() && !c.adminTokens():
 			errs = append(errs, adminNeedsToken(door.address))
 		case door.flag == "--grpc" && c.GRPCStore && !address.IP.IsLoopback() && c.storeOpen():
 			errs = append(errs, storeNeedsToken(door.address))
@@ -182,6 +182,9 @@ func (c *Config) adminLocal() bool {
 	address, err := net.ResolveTCPAddr("tcp", c.Admin)
 	return err == nil && address.IP.IsLoopback()
 }
+
+// adminTokens is whether there are tokens to open the admin door with.
+func (c *Config) adminTokens() bool { return c.AdminTokenFile != "" || c.Data != "" }
 
 func adminNeedsToken(address string) error {
 	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin door needs a token; " +

@@ -253,7 +253,10 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(api))
 	o.http.ConnContext = httpapi.ConnContext
-	admin, err := d.gate(d.adminHandler())
+	admin, err := d.adminHandler()
+	if err == nil {
+		admin, err = d.gate(admin)
+	}
 	if err != nil {
 		return o, err
 	}
@@ -294,7 +297,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		}
 		opened = append(opened, l)
 		// A name may have two answers: what was looked up to check is not what counts.
-		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && d.config.AdminTokenFile == "" && (!ok || !at.IP.IsLoopback()) {
+		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && !d.config.adminTokens() && (!ok || !at.IP.IsLoopback()) {
 			return o, adminNeedsToken(door.address)
 		}
 		if at, ok := l.Addr().(*net.TCPAddr); door.name == "grpc" && d.config.GRPCStore && d.config.storeOpen() && ok && !at.IP.IsLoopback() {

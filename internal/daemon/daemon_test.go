@@ -105,6 +105,12 @@ func do(t *testing.T, method, url, body string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answered(t, r)
+}
+
+// answered sends a request and gives the status and the body of its answer.
+func answered(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -161,3 +161,80 @@ func TestNoDatabase(t *testing.T) {
 		}
 	}
 }
+
+// token makes a token of the rule database.
+func token(t *testing.T, r *running, role rulestore.Role, teams ...string) string {
+	t.Helper()
+	_, text, err := r.daemon.feed.Store().CreateToken(t.Context(), root(), rulestore.Token{Actor: "ann", Role: role, Teams: teams}, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestRuleAPI: rules are changed at the admin door with a token, and with nothing
+// else, and come into force.
+func TestRuleAPI(t *testing.T) {
+	r := start(t, Config{Data: t.TempDir(), Rules: rulesFile(t, domainText("files", "7/h"))})
+	admin, reader := token(t, r, rulestore.Admin, rulestore.AllTeams), token(t, r, rulestore.Read, "shop")
+	for _, path := range []string{"/v1/domains", "/v1/rules", "/v1/whoami", "/v1/tokens/x", "/v1/audit", "/v1/teams", "/v1/validate"} {
+		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, status)
+		}
+		if status := knock(t, r, path, func(q *http.Request) { bearer(admin)(q); q.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
+			t.Errorf("%s as another host: %d", path, status)
+		}
+	}
+	if status := knock(t, r, "/metrics", func(*http.Request) {}); status != http.StatusOK {
+		t.Error("on loopback, what needed no token needs one:", status)
+	}
+	post := func(token, path, body string) (int, string) {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.admin+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer(token)(q)
+		return answered(t, q)
+	}
+	if status, body := post(admin, "/v1/domains", `{"name":"files","team":"shop","reason":"x"}`); status != http.StatusConflict || !strings.Contains(body, "comes from the files") {
+		t.Error(status, body)
+	}
+	if status, body := post(admin, "/v1/domains", `{"name":"shop","team":"shop","reason":"x"}`); status != http.StatusCreated {
+		t.Error(status, body)
+	}
+	if status, body := post(reader, "/v1/rules", `{"domain":"shop","text":"- {key: user, limits: [1/h]}"}`); status != http.StatusForbidden {
+		t.Error(status, body)
+	}
+	if status, body := post(admin, "/v1/rules", `{"domain":"shop","text":"- {key: user, limits: [1/h]}","to":"enforced","reason":"x"}`); status != http.StatusCreated {
+		t.Error(status, body)
+	}
+	untilExport(t, r, "{key: user, limits: [1/h]}")
+	if first, second := asUser(t, r), asUser(t, r); first != http.StatusOK || second != http.StatusTooManyRequests {
+		t.Error(first, second)
+	}
+	for range 11 {
+		knock(t, r, "/v1/rules", bearer("weir_aaaaaaaaaa_guess"))
+	}
+	if status := knock(t, r, "/v1/rules", bearer(admin)); status != http.StatusTooManyRequests {
+		t.Error("guessing has no end:", status)
+	}
+}
+
+// TestRolesAtTheDoor: with tokens needed for all, a token of the database opens
+// what its role is for.
+func TestRolesAtTheDoor(t *testing.T) {
+	r := start(t, Config{Data: t.TempDir(), Admin: "0.0.0.0:0"}) // its tokens are enough off loopback
+	r.admin = strings.Replace(r.admin, "[::]", "127.0.0.1", 1)
+	admin, reader := token(t, r, rulestore.Admin, rulestore.AllTeams), token(t, r, rulestore.Read, "shop")
+	for path, opens := range map[string]bool{"/metrics": true, "/v1/export": true, "/v1/rules": true, "/v1/explain": true, "/debug/pprof/cmdline": false} {
+		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, status)
+		}
+		if status := knock(t, r, path, bearer(reader)); opens != (status != http.StatusUnauthorized) {
+			t.Errorf("%s of a reader: %d", path, status)
+		}
+		if status := knock(t, r, path, bearer(admin)); status == http.StatusUnauthorized {
+			t.Errorf("%s of an administrator: %d", path, status)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -87,13 +87,11 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		Attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "attempts", limit),
 		Refused:  d.metrics.refused, Log: d.config.Log,
 	}
-	if d.keys.tokens != nil {
-		o.Token = func(r *http.Request, token []byte) (*http.Request, error) {
-			if !d.keys.tokens.Has(token) {
-				return nil, errors.New("the token is none of those in the file of --admin-token-file; send one that is")
-			}
-			return r, nil
-		}
+	if d.keys.tokens != nil || d.feed != nil {
+		o.Token = d.holder
+	}
+	if d.keys.tokens == nil && d.config.adminLocal() {
+		o.Needless = func(r *http.Request) bool { return !ruleapi.Handles(r.URL.Path) }
 	}
 	if host, _, err := net.SplitHostPort(d.config.Admin); err == nil && d.config.adminLocal() {
 		o.Host = func(asked string) bool { return httpapi.Loopback(asked, host) }
@@ -102,7 +100,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 }
 
 // adminHandler is all that the admin door answers.
-func (d *Daemon) adminHandler() http.Handler {
+func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
@@ -122,5 +120,8 @@ func (d *Daemon) adminHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	if d.feed == nil {
+		return mux, nil
+	}
+	return d.withRules(mux)
 }

@@ -49,7 +49,7 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	switch old, err := t.domain(ctx, d.Name); {
 	case err == nil:
 		return d, &Error{Kind: Stale, Field: "domain", Text: fmt.Sprintf("there is a domain %s of team %s; take another name", d.Name, old.Team)}
-	case !isKind(err, NotFound):
+	case !IsKind(err, NotFound):
 		return d, err
 	}
 	if err := t.roomForDomain(ctx); err != nil {

@@ -76,8 +76,8 @@ func stale(what string, now int64) *Error {
 	return &Error{Kind: Stale, Field: "match", Text: fmt.Sprintf("%s was changed since, at revision %d; read it again, and change it as it is now", what, now)}
 }
 
-// isKind is whether err is an *Error of a kind.
-func isKind(err error, k Kind) bool {
+// IsKind is whether err is an *Error of a kind.
+func IsKind(err error, k Kind) bool {
 	bad, ok := errors.AsType[*Error](err)
 	return ok && bad.Kind == k
 }

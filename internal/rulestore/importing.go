@@ -81,7 +81,7 @@ func (t *tx) replace(ctx context.Context, o *outline, p Import) (Domain, []Chang
 		return Domain{}, nil, err
 	}
 	d, err := t.domainAt(ctx, o.domain, p.Match)
-	if isKind(err, NotFound) && p.Team != "" && p.Match == 0 {
+	if IsKind(err, NotFound) && p.Team != "" && p.Match == 0 {
 		d, err = t.create(ctx, Domain{Name: o.domain, Team: p.Team})
 	}
 	if err != nil {

@@ -214,25 +214,30 @@ func (a *Actor) mayEnd(k *Token) error {
 	return nil
 }
 
-// Tokens lists tokens by ID, those behind an ID, at most limit (0: MaxPage). It
-// takes the role Admin; who stands for some teams sees the tokens of those.
-func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) (list []Token, err error) {
+// Tokens lists tokens by ID, those behind an ID, at most limit (0: MaxPage), and
+// says behind which the next page begins; empty: there is none. It takes the role
+// Admin; who stands for some teams sees the tokens of those.
+func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) (list []Token, next string, err error) {
 	if by.Role < Admin {
-		return nil, forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
+		return nil, "", forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
 	}
 	rows, err := s.read.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, behind, page(limit))
 	if err != nil {
-		return nil, s.failed(err)
+		return nil, "", s.failed(err)
 	}
 	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	n := 0
 	for rows.Next() {
 		k, err := scanToken(rows)
 		if err != nil {
-			return nil, s.failed(err)
+			return nil, "", s.failed(err)
+		}
+		if n++; n == page(limit) {
+			next = k.ID
 		}
 		if by.mayEnd(&k) == nil {
 			list = append(list, k)
 		}
 	}
-	return list, s.failed(rows.Err())
+	return list, next, s.failed(rows.Err())
 }

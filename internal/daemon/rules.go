@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-limit/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// withRules adds the rule API to what the admin door answers.
+func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
+	traits := d.storage.traits
+	api, err := ruleapi.New(ruleapi.Options{
+		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
+		Check:   func(set *rules.Set) error { return set.Fits(traits) },
+		Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"), Log: d.config.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ruleapi.Handles(r.URL.Path) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		other.ServeHTTP(w, r)
+	}), nil
+}
+
+// holder finds who holds a token at the admin door: one of its file opens all, one
+// of the rule database what its role is for.
+func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
+	if d.keys.tokens != nil && d.keys.tokens.Has(token) {
+		return ruleapi.As(r, rulestore.Actor{Name: "admin-token-file", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}), nil
+	}
+	if d.feed == nil {
+		return nil, errors.New("the token is none of those in the file of --admin-token-file; send one that is")
+	}
+	store := d.feed.Store()
+	if store == nil && ruleapi.Handles(r.URL.Path) {
+		return r, nil // the API says that the database is away
+	}
+	if store == nil {
+		return nil, errors.New("the rule database, which knows the tokens, can't be reached; send one of the file of --admin-token-file")
+	}
+	by, err := store.Authenticate(r.Context(), string(token))
+	switch {
+	case err != nil && rulestore.IsKind(err, rulestore.Unavailable) && ruleapi.Handles(r.URL.Path):
+		return r, nil // likewise
+	case err != nil:
+		return nil, err
+	case ruleapi.Handles(r.URL.Path), by.Role == rulestore.Admin && slices.Contains(by.Teams, rulestore.AllTeams):
+		return ruleapi.As(r, by), nil
+	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/"), r.URL.Path == "/v1/explain":
+		return r, nil
+	}
+	return nil, errors.New("this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String())
+}
+
+// inFiles is whether a domain comes from files, so that the database can't have it.
+func (d *Daemon) inFiles(domain string) bool {
+	d.parts.mu.Lock()
+	defer d.parts.mu.Unlock()
+	return d.parts.files != nil && slices.Contains(d.parts.files.Domains(), domain)
+}

@@ -1,0 +1,115 @@
+package ruleapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// problem is an error as RFC 9457 writes it.
+type problem struct {
+	Title    string    `json:"title"`
+	Status   int       `json:"status"`
+	Detail   string    `json:"detail"`
+	Field    string    `json:"field,omitempty"`    // of the request, that is at fault
+	Findings []finding `json:"findings,omitempty"` // of a rule's text
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+// finding is a rules.Finding.
+type finding struct {
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Rule     string `json:"rule,omitempty"`
+}
+
+func findingsOf(list []rules.Finding) (out []finding) {
+	for _, f := range list {
+		out = append(out, finding{f.Line, f.Column, f.Severity.String(), f.Text, f.Rule})
+	}
+	return out
+}
+
+// send writes p and gives its status.
+func send(w http.ResponseWriter, p *problem) int {
+	p.Title = http.StatusText(p.Status)
+	body, err := json.Marshal(p)
+	if err != nil { // it can't be: it is text and numbers
+		body = []byte(`{"status":500}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="weir"`)
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
+	return p.Status
+}
+
+// fail answers a call that went wrong. What is the daemon's own fault is logged.
+func (c *call) fail(err error) int {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError && c.r.Context().Err() == nil {
+		c.options.Log.Error("a call about rules failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+	}
+	return send(c.w, p)
+}
+
+func problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if bad, ok := errors.AsType[*rules.Error](err); ok {
+		return &problem{Status: http.StatusBadRequest, Field: "text", Detail: "text: is refused", Findings: findingsOf(bad.Findings)}
+	}
+	bad, ok := errors.AsType[*rulestore.Error](err)
+	if !ok {
+		return &problem{Status: http.StatusInternalServerError, Detail: "the daemon could not do it; its log says why"}
+	}
+	if bad.Kind == rulestore.Stale && bad.Field == "match" {
+		bad.Field = "If-Match"
+	}
+	p := &problem{Detail: bad.Text, Field: bad.Field, Findings: findingsOf(bad.Findings)}
+	if bad.Field != "" {
+		p.Detail = bad.Field + ": " + bad.Text
+	}
+	switch bad.Kind {
+	case rulestore.Invalid:
+		p.Status = http.StatusBadRequest
+	case rulestore.NotFound:
+		p.Status = http.StatusNotFound
+	case rulestore.Stale:
+		p.Status = http.StatusPreconditionFailed
+	case rulestore.Unknown:
+		p.Status = http.StatusUnauthorized
+	case rulestore.Forbidden:
+		p.Status = http.StatusForbidden
+	case rulestore.Quota:
+		p.Status = http.StatusConflict
+	case rulestore.Unavailable:
+		p.Status = http.StatusServiceUnavailable
+	}
+	return p
+}
+
+func badRequest(field, detail string) *problem {
+	return &problem{Status: http.StatusBadRequest, Field: field, Detail: field + ": " + detail}
+}
+
+// quote is text of a client as messages show it.
+func quote(text string) string {
+	const most = 128
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strconv.QuoteToGraphic(text)
+}

@@ -1,0 +1,160 @@
+// Package ruleapi is the part of the admin door that rules are changed by: JSON
+// over HTTP, with what is wrong as problem details (RFC 9457) that name the field.
+//
+// Whoever asks shows a token of the rule database, or one of the file that opens
+// the admin door. What changes a thing says by If-Match which one was seen: the
+// ETag of its answers is its revision.
+package ruleapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// changesAllowed is how many changes who shows a token may ask for: so many at
+// once, and then some each second. Beyond, the answer is 429.
+const changesAllowed = "20/s burst 500"
+
+// maxActors is how many of them are told apart.
+const maxActors = 16 << 10
+
+// Options are what the API stands on.
+type Options struct {
+	// Store is the rule database, or nil while it can't be reached.
+	Store func() *rulestore.Store
+	// InForce is all rules that are in force here, those of files too.
+	InForce func() *rules.Set
+	// InFiles is whether a domain comes from files, so that the database can't
+	// have it.
+	InFiles func(domain string) bool
+	// Check refuses rules by failing, such as rules.Set.Fits.
+	Check func(*rules.Set) error
+	// Observe is told of each answer. Nil: nobody is.
+	Observe func(route string, status int, took time.Duration)
+	// Panicked is called when a call panicked, which is a bug. Nil: nobody is told.
+	Panicked func()
+	// Log gets the errors that are the daemon's own.
+	Log *slog.Logger
+}
+
+// API answers calls. It is made by New, and is an http.Handler.
+type API struct {
+	options Options
+	mux     *http.ServeMux
+	changes *weir.Limiter // of each actor
+}
+
+// New makes the API. A gate belongs before it, that tells by As who asks; it may
+// leave that out only when the database can't be asked.
+func New(o Options) (*API, error) {
+	limit, err := weir.ParseLimit(changesAllowed)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{
+		options: o, mux: http.NewServeMux(),
+		changes: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxActors}), "changes", limit),
+	}
+	for _, r := range routes() {
+		a.mux.Handle(r.method+" "+r.path, a.route(r))
+	}
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + r.Method + " " + quote(r.URL.Path) + "; docs/self-service.md lists what there is"})
+	})
+	return a, nil
+}
+
+// ServeHTTP answers one call.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Handles is whether a path is one of the API.
+func Handles(path string) bool {
+	noun, ok := strings.CutPrefix(path, "/v1/")
+	noun, _, _ = strings.Cut(noun, "/")
+	return ok && slices.Contains([]string{"domains", "rules", "validate", "teams", "tokens", "audit", "whoami"}, noun)
+}
+
+// who is the key of the actor in a context.
+type who struct{}
+
+// As is a request that an actor makes.
+func As(r *http.Request, by rulestore.Actor) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), who{}, by))
+}
+
+// call is a call that is answered.
+type call struct {
+	*API
+
+	w     http.ResponseWriter
+	r     *http.Request
+	by    rulestore.Actor
+	store *rulestore.Store
+}
+
+// route makes a handler that knows who asks and finds the database. Whatever
+// happens in it, the process lives on.
+func (a *API) route(t route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		status := http.StatusInternalServerError
+		defer func() {
+			if p := recover(); p != nil {
+				a.options.Log.Error("a call panicked", "route", t.path, "panic", p, "stack", string(debug.Stack()))
+				if a.options.Panicked != nil {
+					a.options.Panicked()
+				}
+				status = send(w, &problem{Status: http.StatusInternalServerError, Detail: "this is a bug of the daemon; its log says more"})
+			}
+			if a.options.Observe != nil {
+				a.options.Observe(t.path, status, time.Since(start))
+			}
+		}()
+		c := &call{API: a, w: w, r: r}
+		if err := c.admit(t); err != nil {
+			status = c.fail(err)
+			return
+		}
+		out, err := t.serve(c)
+		if err != nil {
+			status = c.fail(err)
+			return
+		}
+		status = c.answer(out)
+	})
+}
+
+// admit finds who asks and the database, and counts what changes.
+func (c *call) admit(t route) error {
+	if c.store = c.options.Store(); c.store == nil {
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database can't be reached yet; /readyz says why, and the rules in force stay"}
+	}
+	by, ok := c.r.Context().Value(who{}).(rulestore.Actor)
+	if !ok { // the gate lets nobody in without a token
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database, which knows the tokens, can't be asked at present; try again"}
+	}
+	c.by = by
+	if t.method == http.MethodGet {
+		return nil
+	}
+	answer, err := c.changes.Ask(c.r.Context(), weir.Request{Key: by.Token + " " + by.Name, Cost: 1})
+	if err != nil {
+		return err
+	}
+	if answer.Outcome != weir.Allowed {
+		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(answer.RetryAfter/time.Second)+1, 10))
+		return &problem{Status: http.StatusTooManyRequests, Detail: by.Name + " asks for more than " + changesAllowed + " changes; wait, or give whole files"}
+	}
+	return nil
+}

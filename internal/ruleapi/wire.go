@@ -1,0 +1,168 @@
+package ruleapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+// maxBody is how long a JSON body may be, in bytes. A file in YAML may have
+// rulestore.MaxFile.
+const maxBody = 1 << 20
+
+// answer is what a call gives back.
+type answer struct {
+	status   int    // 0: 200
+	body     any    // as JSON; nil: text
+	text     string // of contentType
+	kind     string // content type of text
+	revision int64  // the ETag; 0: none
+	location string // of what was made; empty: nothing was
+}
+
+// answer writes an answer, and gives its status.
+func (c *call) answer(a answer) int {
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
+	if a.location != "" {
+		h.Set("Location", a.location)
+	}
+	if a.revision != 0 {
+		h.Set("ETag", strconv.Quote(strconv.FormatInt(a.revision, 10)))
+	}
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	body := []byte(a.text)
+	if a.kind == "" {
+		a.kind = "application/json"
+		var err error
+		if body, err = json.Marshal(a.body); err != nil {
+			return c.fail(err)
+		}
+		body = append(body, '\n')
+	}
+	h.Set("Content-Type", a.kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	c.w.WriteHeader(a.status)
+	_, _ = c.w.Write(body) // the client may be gone
+	return a.status
+}
+
+// read reads the body, of at most most bytes.
+func (c *call) read(most int64) ([]byte, error) {
+	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, &problem{Status: http.StatusUnsupportedMediaType, Detail: "the body has Content-Encoding " + quote(coding) + ", and nothing is unpacked here; send it as it is"}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return nil, &problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body is over " + strconv.FormatInt(most, 10) + " bytes; give less at a time"}
+	}
+	if err != nil {
+		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body ended early or came too slowly; send it again"}
+	}
+	return body, nil
+}
+
+// decode reads a JSON body into v. What v does not know is refused.
+func (c *call) decode(v any) error {
+	body, err := c.read(maxBody)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return bodyError(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("body", "something follows the JSON object; send one")
+	}
+	return nil
+}
+
+func bodyError(err error) *problem {
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return badRequest(strings.ToLower(bad.Field), "is a JSON "+bad.Value+"; it must be a "+bad.Type.String())
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if field, ok := strings.CutPrefix(text, "unknown field "); ok {
+		return badRequest(strings.Trim(field, `"`), "is no field here; leave it out")
+	}
+	return badRequest("body", text+"; send a JSON object")
+}
+
+// query reads the query, which may have only these keys, each once.
+func (c *call) query(known ...string) (map[string]string, error) {
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("query", err.Error())
+	}
+	out := map[string]string{}
+	for _, key := range known {
+		out[key] = values.Get(key)
+		if len(values[key]) > 1 {
+			return nil, badRequest(key, "stands twice; give it once")
+		}
+		delete(values, key)
+	}
+	for key := range values {
+		return nil, badRequest(key, "is no parameter here; there are "+strings.Join(known, ", "))
+	}
+	return out, nil
+}
+
+// number reads a whole number of a query; empty is 0.
+func number(q map[string]string, key string) (int64, error) {
+	if q[key] == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(q[key], 10, 64)
+	if err != nil || n < 0 {
+		return 0, badRequest(key, quote(q[key])+" is no whole number")
+	}
+	return n, nil
+}
+
+// limit reads how many things to list.
+func limit(q map[string]string) (int, error) {
+	n, err := number(q, "limit")
+	if err != nil || n <= rulestore.MaxPage {
+		return int(n), err
+	}
+	return 0, badRequest("limit", "is over "+strconv.Itoa(rulestore.MaxPage)+"; ask for pages, each behind the last of the one before")
+}
+
+// match reads If-Match: the revision of what was seen.
+func (c *call) match() (int64, error) {
+	field := c.r.Header.Get("If-Match")
+	if field == "" {
+		return 0, &problem{
+			Status: http.StatusPreconditionRequired, Field: "If-Match",
+			Detail: "If-Match is missing; read the thing, and send the ETag of that answer, so that nobody's change in between is lost",
+		}
+	}
+	text, err := strconv.Unquote(field)
+	if err == nil {
+		var n int64
+		if n, err = strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+			return n, nil
+		}
+	}
+	return 0, badRequest("If-Match", quote(field)+" is no ETag of here; send that of an answer, as \"42\"")
+}
+
+// matchOrNew is match, or 0 for If-None-Match: *, which is for what is not there.
+func (c *call) matchOrNew() (int64, error) {
+	if c.r.Header.Get("If-None-Match") == "*" && c.r.Header.Get("If-Match") == "" {
+		return 0, nil
+	}
+	return c.match()
+}
