@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
@@ -69,7 +70,8 @@ func problemOf(err error) *problem {
 		return p
 	}
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
-		return &problem{Status: http.StatusBadRequest, Field: "text", Detail: "text: is refused", Findings: findingsOf(bad.Findings)}
+		detail, _, _ := strings.Cut(bad.Error(), "\n")
+		return &problem{Status: http.StatusBadRequest, Field: "text", Detail: "text: is refused: " + detail, Findings: findingsOf(bad.Findings)}
 	}
 	bad, ok := errors.AsType[*rulestore.Error](err)
 	if !ok {

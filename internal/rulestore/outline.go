@@ -302,8 +302,16 @@ func normal(text string) string {
 
 // refused is an error of package rules.
 func refused(err error) *Error {
-	if bad, ok := errors.AsType[*rules.Error](err); ok {
-		return &Error{Kind: Invalid, Field: "text", Text: "is refused", Findings: bad.Findings}
+	bad, ok := errors.AsType[*rules.Error](err)
+	if !ok {
+		return invalid("text", "%v", err)
 	}
-	return invalid("text", "%v", err)
+	e := &Error{Kind: Invalid, Field: "text", Text: "is refused", Findings: bad.Findings}
+	for _, f := range bad.Findings {
+		if f.Severity == rules.SeverityError {
+			e.Text = "is refused: " + f.Text
+			break
+		}
+	}
+	return e
 }

@@ -105,6 +105,10 @@ CREATE INDEX audit_domain ON audit (domain, rule, seq);
 
 // migrate brings a database to the newest schema, and refuses one that is newer.
 func migrate(ctx context.Context, db *sql.DB, d dialect) error {
+	// One that is up to date is not written to: this node may have no right to.
+	if version, err := schemaOf(ctx, db); err == nil && version >= len(migrations()) {
+		return tooNew(version)
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -115,31 +119,52 @@ func migrate(ctx context.Context, db *sql.DB, d dialect) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, d.types.Replace(`CREATE TABLE IF NOT EXISTS weir_schema (only_row BIGINT PRIMARY KEY CHECK (only_row = 1), version BIGINT NOT NULL)`)); err != nil {
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS weir_schema (only_row BIGINT PRIMARY KEY CHECK (only_row = 1), version BIGINT NOT NULL)`); err != nil {
 		return err
 	}
-	version := 0
-	switch err := tx.QueryRowContext(ctx, `SELECT version FROM weir_schema`).Scan(&version); {
-	case err == nil, isNone(err):
-	default:
+	version, err := schemaOf(ctx, tx)
+	if err != nil {
 		return err
 	}
-	steps := migrations()
-	if version > len(steps) {
-		return &Error{Kind: Unavailable, Text: fmt.Sprintf("the database has schema %d, of a newer Weir; this one knows up to %d: run the newer one, or restore a backup from before", version, len(steps))}
+	if err := tooNew(version); err != nil {
+		return err
 	}
-	for _, step := range steps[version:] {
-		for statement := range strings.SplitSeq(d.types.Replace(step), ";\n") {
-			if strings.TrimSpace(statement) == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return fmt.Errorf("make schema %d: %w", version+1, err)
-			}
+	for i, step := range migrations()[version:] {
+		if err := run(ctx, tx, d.types.Replace(step)); err != nil {
+			return fmt.Errorf("make schema %d: %w", version+i+1, err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(steps)); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(migrations())); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+// schemaOf is the version of a database's schema; 0: it has none.
+func schemaOf(ctx context.Context, q queryer) (version int, err error) {
+	err = q.QueryRowContext(ctx, `SELECT version FROM weir_schema`).Scan(&version)
+	if isNone(err) {
+		return 0, nil
+	}
+	return version, err
+}
+
+func tooNew(version int) error {
+	if known := len(migrations()); version > known {
+		return &Error{Kind: Unavailable, Text: fmt.Sprintf("the rule database has schema %d, of a newer Weir; this one knows up to %d: run the newer one, or restore a backup from before", version, known)}
+	}
+	return nil
+}
+
+// run runs statements that each end a line.
+func run(ctx context.Context, tx *sql.Tx, script string) error {
+	for statement := range strings.SplitSeq(script, ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }

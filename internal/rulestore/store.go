@@ -97,6 +97,7 @@ type attempt struct {
 	action, domain, rule string
 	version              int64
 	reason               string
+	people               bool // it is about teams or tokens, and changes no rule
 }
 
 // change makes a change, or none. A refusal is audited, too.
@@ -125,8 +126,12 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 	defer func() { _ = raw.Rollback() }() // it does nothing behind a commit
 	t := &tx{Tx: raw, by: by, reason: a.reason}
 	// Who has changed this row is alone until the end: the next one waits here.
-	if err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + 1 RETURNING revision`).Scan(&t.revision); err != nil {
+	err = raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
+	if err != nil {
 		return err
+	}
+	if a.people {
+		t.revision = 0
 	}
 	t.at = time.Now().UnixMicro()
 	if err := do(t); err != nil {

@@ -50,7 +50,7 @@ func (t *tx) roomForRule(ctx context.Context, d *Domain, team string) error {
 // SetQuota says how many rules a team may have, 0…MaxQuota. Those that it has
 // stay. It takes the role Admin for all teams.
 func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64, reason string) error {
-	return s.change(ctx, by, attempt{action: "team.quota", reason: reason}, func(t *tx) error {
+	return s.change(ctx, by, attempt{action: "team.quota", reason: reason, people: true}, func(t *tx) error {
 		if quota < 0 || quota > MaxQuota {
 			return invalid("quota", "is %d; it must be 0…%d", quota, MaxQuota)
 		}

@@ -45,7 +45,7 @@ var errSecond = errors.New("there is a token already")
 func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason string, first bool) (Token, string, error) {
 	k.ID, k.Author = strings.ToLower(rand.Text()[:10]), by.Name
 	secret := rand.Text() // 128 bits, which nobody guesses, so that one SHA-256 is enough
-	err := s.change(ctx, by, attempt{action: "token.create", reason: reason}, func(t *tx) error {
+	err := s.change(ctx, by, attempt{action: "token.create", reason: reason, people: true}, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 // RevokeToken ends a token. It takes the role Admin for all its teams, or to be
 // the one who shows it.
 func (s *Store) RevokeToken(ctx context.Context, by Actor, id, reason string) error {
-	return s.change(ctx, by, attempt{action: "token.revoke", reason: id + ": " + reason}, func(t *tx) error {
+	return s.change(ctx, by, attempt{action: "token.revoke", reason: id + ": " + reason, people: true}, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {
 			return err
 		}
