@@ -52,7 +52,8 @@ type Daemon struct {
 
 	candidates *source.Source // of rules that run beside those in force; nil: from nowhere
 	comparing  sync.Mutex     // held to change what is compared
-	candidate  *rules.Set     // that runs; guarded by comparing
+	candidate  *rules.Set     // that runs, of files; guarded by comparing
+	trials     []*rules.Set   // likewise, of the rule database
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }

@@ -109,7 +109,7 @@ func do(t *testing.T, method, url, body string) (int, string) {
 }
 
 // answered sends a request and gives the status and the body of its answer.
-func answered(t *testing.T, r *http.Request) (int, string) {
+func answered(t testing.TB, r *http.Request) (int, string) {
 	t.Helper()
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {

@@ -83,6 +83,7 @@ func (p *parts) sets() (sets []*rules.Set, err error) {
 // published puts in force what the database tells of.
 func (d *Daemon) published(n rulefeed.News) {
 	d.metrics.reloads.WithLabelValues(databaseResult(n.Err)).Inc()
+	d.tryTrials(n.Candidates)
 	d.update(func(p *parts) { p.database, p.databaseErr, p.revision = n.Sets, n.Err, n.Revision }, n.Changed...)
 	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))
 }
@@ -108,7 +109,16 @@ func (d *Daemon) loadDatabase() error {
 		return fmt.Errorf("--data: %w", err)
 	}
 	d.parts.database, d.parts.databaseErr, d.parts.revision = n.Sets, n.Err, n.Revision
+	d.tryTrials(n.Candidates)
 	return nil
+}
+
+// tryTrials lets what is in shadow in the database run beside what is in force, from
+// the next update on.
+func (d *Daemon) tryTrials(candidates []*rules.Set) {
+	d.comparing.Lock()
+	defer d.comparing.Unlock()
+	d.trials = candidates
 }
 
 // sayFirstToken prints a token for everything when the database has none yet.

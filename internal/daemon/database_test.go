@@ -205,7 +205,7 @@ func TestRuleAPI(t *testing.T) {
 	if status, body := post(reader, "/v1/rules", `{"domain":"shop","text":"- {key: user, limits: [1/h]}"}`); status != http.StatusForbidden {
 		t.Error(status, body)
 	}
-	if status, body := post(admin, "/v1/rules", `{"domain":"shop","text":"- {key: user, limits: [1/h]}","to":"enforced","reason":"x"}`); status != http.StatusCreated {
+	if status, body := post(admin, "/v1/rules", `{"domain":"shop","text":"- {key: user, limits: [1/h]}","to":"enforced","reason":"x","force":true}`); status != http.StatusCreated {
 		t.Error(status, body)
 	}
 	untilExport(t, r, "{key: user, limits: [1/h]}")

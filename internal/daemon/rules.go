@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -17,6 +19,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
 		Check:   func(set *rules.Set) error { return set.Fits(traits) },
+		Report:  func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
 		Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {

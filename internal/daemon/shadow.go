@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,10 +73,35 @@ func (d *Daemon) tryCandidates(set *rules.Set) {
 func (d *Daemon) compare() {
 	d.comparing.Lock()
 	defer d.comparing.Unlock()
-	if left := d.board.Run(d.limiter.Set(), d.candidate, time.Now()); left > 0 {
+	all := d.allCandidates()
+	if left := d.board.Run(d.limiter.Set(), all, time.Now()); left > 0 {
 		d.config.Log.Warn("too many domains have candidates; those last by their names are not compared", "most", shadow.MaxDomains, "left", left)
 	}
-	d.limiter.Try(d.candidate, d.board.Told)
+	d.limiter.Try(all, d.board.Told)
+}
+
+// allCandidates is those of files and of the database, which stand back where both
+// have a domain; nil: there are none.
+func (d *Daemon) allCandidates() *rules.Set {
+	if len(d.trials) == 0 {
+		return d.candidate
+	}
+	var sets []*rules.Set
+	var taken []string
+	if d.candidate != nil {
+		sets, taken = append(sets, d.candidate), d.candidate.Domains()
+	}
+	for _, set := range d.trials {
+		if !slices.Contains(taken, set.Domains()[0]) {
+			sets = append(sets, set)
+		}
+	}
+	all, err := rules.Join(sets...)
+	if err != nil { // it can't be: no two have a domain in common
+		d.config.Log.Error("candidates of the rule database are not compared", "error", err)
+		return d.candidate
+	}
+	return all
 }
 
 // shadowMetrics tell how candidates differ, when they are asked.

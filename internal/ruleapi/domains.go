@@ -268,8 +268,13 @@ func putFile(c *call) (answer, error) {
 		return answer{}, err
 	}
 	do := c.store.Import
-	if q["dry_run"] == "true" {
+	switch {
+	case q["dry_run"] == "true":
 		do = c.store.Plan
+	case rulestore.State(q["to"]) == rulestore.Enforced:
+		if err := c.guard(guarded{domain: name, force: q["force"] == "true", reason: q["reason"]}); err != nil {
+			return answer{}, err
+		}
 	}
 	d, changes, err := do(c.r.Context(), c.by, rulestore.Import{
 		Text: string(text), Team: q["team"], Match: match, To: rulestore.State(q["to"]), Reason: q["reason"], Forced: q["force"] == "true",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -40,6 +41,9 @@ type Options struct {
 	InFiles func(domain string) bool
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
+	// Report is how the candidate of a domain differs from what is in force; nil:
+	// none runs.
+	Report func(domain string) *shadow.Report
 	// Observe is told of each answer. Nil: nobody is.
 	Observe func(route string, status int, took time.Duration)
 	// Panicked is called when a call panicked, which is a bug. Nil: nobody is told.

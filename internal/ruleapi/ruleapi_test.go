@@ -15,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -27,11 +29,16 @@ type house struct {
 	store *rulestore.Store
 	log   bytes.Buffer
 	admin string // a token
+
+	report *shadow.Report // of any domain
 }
 
-func newHouse(t testing.TB) *house {
+func newHouse(t testing.TB) *house { return houseAt(t, t.TempDir()) }
+
+// houseAt is a house with its database at a place.
+func houseAt(t testing.TB, place string) *house {
 	t.Helper()
-	s, err := rulestore.Open(t.Context(), t.TempDir())
+	s, err := rulestore.Open(t.Context(), place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +50,8 @@ func newHouse(t testing.TB) *house {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: func() *rulestore.Store { return s }, InForce: func() *rules.Set { return files },
 		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
-		Log: slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
+		Report: func(string) *shadow.Report { return h.report },
+		Log:    slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,11 +152,15 @@ func TestWalk(t *testing.T) {
 	if s := h.ask(ann, "POST", "/v1/rules/shop/user/state", `{"version":1,"to":"enforced","reason":"good"}`, "If-Match", v.etag); s.status != http.StatusForbidden {
 		t.Error(s.text)
 	}
+	if s := h.ask(bob, "POST", "/v1/rules/shop/user/state", `{"version":1,"to":"enforced","reason":"good"}`, "If-Match", v.etag); s.status != http.StatusConflict || s.json["field"] != "force" {
+		t.Error("nobody knows what it would deny, and it is enforced:", s.text)
+	}
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 	r := h.must(bob, "POST", "/v1/rules/shop/user/state", `{"version":1,"to":"enforced","reason":"good"}`, "If-Match", v.etag)
 	if r.json["state"] != "enforced" || r.json["enforced"] != 1.0 {
 		t.Error(r.text)
 	}
-	v = h.must(bob, "PUT", "/v1/rules/shop/user", `{"text":"`+fiveText+`","to":"enforced","reason":"less"}`, "If-Match", r.etag)
+	v = h.must(bob, "PUT", "/v1/rules/shop/user", `{"text":"`+fiveText+`","to":"enforced","reason":"less","force":true}`, "If-Match", r.etag)
 	if s := h.must(ann, "GET", "/v1/rules/shop/user/diff?from=1&to=2", ""); !strings.Contains(s.text, "-  limits: [10/s]\n+  limits: [5/s]\n") {
 		t.Error(s.text)
 	}
@@ -171,7 +183,7 @@ func TestWalk(t *testing.T) {
 	}
 	whole := strings.Replace(file.text, "[5/s]", "[7/s]", 1) + "  - key: more\n    limits: [1/s]\n"
 	plan := h.must(bob, "PUT", "/v1/domains/shop/file?dry_run=true&to=enforced&reason=all", whole, "If-Match", domain.etag)
-	made := h.must(bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=all", whole, "If-Match", domain.etag)
+	made := h.must(bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=all", whole, "If-Match", domain.etag)
 	if diff := cmp.Diff(plan.json["changes"], made.json["changes"]); diff != "" || strings.Count(made.text, `"action"`) != 2 {
 		t.Error(diff, made.text)
 	}
@@ -199,12 +211,12 @@ func TestRefused(t *testing.T) {
 	h.shop()
 	bob := h.token("bob", "publish")
 	other := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"eve","role":"admin","teams":["other"],"reason":"a test"}`).json["token"].(string)
-	old := h.must(bob, "POST", "/v1/rules", `{"domain":"shop","text":"`+tenText+`","to":"enforced","reason":"a test"}`).etag
-	etag := h.must(bob, "PUT", "/v1/rules/shop/user", `{"text":"`+fiveText+`","to":"enforced","reason":"a test"}`, "If-Match", old).etag
+	old := h.must(bob, "POST", "/v1/rules", `{"domain":"shop","text":"`+tenText+`","to":"enforced","reason":"a test","force":true}`).etag
+	etag := h.must(bob, "PUT", "/v1/rules/shop/user", `{"text":"`+fiveText+`","to":"enforced","reason":"a test","force":true}`, "If-Match", old).etag
 	domain := h.must(bob, "GET", "/v1/domains/shop", "").etag
 	before := h.must(bob, "GET", "/v1/domains/shop/file", "").text
 	rule := func(text string) string {
-		b, err := json.Marshal(map[string]string{"domain": "shop", "text": text, "to": "enforced", "reason": "a test"})
+		b, err := json.Marshal(map[string]any{"domain": "shop", "text": text, "to": "enforced", "reason": "a test", "force": true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,16 +241,18 @@ func TestRefused(t *testing.T) {
 		"two objects":            {bob, "POST", "/v1/rules", `{"domain":"shop"}{}`, "", 400, "body", "send one"},
 		"too long":               {bob, "POST", "/v1/rules", rule("- key: " + strings.Repeat("a", 1<<20)), "", 413, "", "give less"},
 		"a limit of 1 MiB":       {bob, "POST", "/v1/rules", rule("- key: a\n  limits: [" + strings.Repeat("1", 1<<18) + "/s]\n"), "", 400, "text", "a rule may have 65536"},
-		"a million lines":        {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", million, domain, 400, "text", "refused"},
-		"a file too long":        {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", strings.Repeat("#", 9<<20), domain, 413, "", "give less"},
-		"a file of another":      {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: other\ndescriptors: []\n", domain, 400, "domain", "is of domain"},
+		"a million lines":        {bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", million, domain, 400, "text", "refused"},
+		"a file too long":        {bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", strings.Repeat("#", 9<<20), domain, 413, "", "give less"},
+		"a file of another":      {bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", "domain: other\ndescriptors: []\n", domain, 400, "domain", "is of domain"},
 		"look-alikes":            {bob, "POST", "/v1/rules", rule("- key: us\u0435r\n  limits: [1/s]\n"), "", 400, "rule", "look alike"},
 		"unseen":                 {bob, "POST", "/v1/rules", rule("- key: us\u200ber\n  limits: [1/s]\n"), "", 400, "rule", "nobody sees"},
 		"a domain that looks":    {h.admin, "POST", "/v1/domains", `{"name":"sh\u043ep","team":"shop","reason":"x"}`, "", 400, "domain", "letters and digits of ASCII"},
 		"replaces itself":        {bob, "POST", "/v1/rules", rule("- key: a\n  rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: n}]}\n"), "", 400, "text", "refused"},
 		"two rules":              {bob, "POST", "/v1/rules", rule("- key: a\n  limits: [1/s]\n- key: b\n  limits: [1/s]\n"), "", 400, "text", "is not one rule"},
 		"no rule":                {bob, "POST", "/v1/rules", rule(""), "", 400, "text", "is empty"},
-		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced"}`, "", 400, "reason", "say why"},
+		"not tried":              {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `","to":"enforced","reason":"x"}`, etag, 409, "force", "run it in shadow first"},
+		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors: []\n", domain, 409, "force", "run it in shadow first"},
+		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced","force":true}`, "", 400, "reason", "say why"},
 		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 412, "If-Match", "was changed since"},
 		"of files":               {h.admin, "POST", "/v1/domains", `{"name":"demo","team":"shop","reason":"x"}`, "", 409, "domain", "comes from the files"},
 		"a rule of files":        {h.admin, "POST", "/v1/rules", strings.Replace(rule("- {key: a, limits: [1/s]}"), "shop", "demo", 1), "", 409, "domain", "comes from the files"},
@@ -278,7 +292,12 @@ func TestRefused(t *testing.T) {
 // TestFuzz: whatever is sent to whichever call, it is answered, and never as a
 // fault of the daemon.
 func TestFuzz(t *testing.T) {
-	h := newHouse(t)
+	t.Run("SQLite", func(t *testing.T) { fuzz(t, newHouse(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { fuzz(t, houseAt(t, postgrestest.Start(t).Database(t))) })
+}
+
+func fuzz(t *testing.T, h *house) {
+	t.Helper()
 	h.shop()
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"shop", "user", "- key: user\n  limits: [1/s]\n", "enforced", "draft", "\x00", "a\u202eb", "../..", "%2F", "1", "-1", "x"}))
 	keys := []string{"name", "team", "shared", "review", "reason", "domain", "text", "before", "to", "force", "version", "mode", "percent", "seconds", "quota", "actor", "role", "teams"}
@@ -322,7 +341,7 @@ func TestPages(t *testing.T) {
 	for i := range 25 {
 		fmt.Fprintf(&text, "  - {key: k%d, value: a/%d, limits: [1/s]}\n", i, i)
 	}
-	h.must(h.admin, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", text.String(), "If-Match", h.must(h.admin, "GET", "/v1/domains/shop", "").etag)
+	h.must(h.admin, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", text.String(), "If-Match", h.must(h.admin, "GET", "/v1/domains/shop", "").etag)
 	for path, noun := range map[string]string{"/v1/rules?limit=7": "rules", "/v1/audit?limit=7": "events", "/v1/domains?limit=1": "domains", "/v1/teams?limit=1": "teams", "/v1/tokens?limit=1": "tokens"} {
 		want := h.must(h.admin, "GET", strings.Split(path, "?")[0], "").json[noun].([]any)
 		var got []any

@@ -154,6 +154,11 @@ func (c *call) propose(p rulestore.Proposal, in ruleInput) (rulestore.Version, e
 	if err := c.ruleFits(p.Domain, p.Text); err != nil {
 		return rulestore.Version{}, err
 	}
+	if p.To == rulestore.Enforced {
+		if err := c.guard(guarded{domain: p.Domain, rule: p.Rule, force: in.Force, reason: in.Reason}); err != nil {
+			return rulestore.Version{}, err
+		}
+	}
 	return c.store.Propose(c.r.Context(), c.by, p)
 }
 
@@ -213,6 +218,9 @@ func moveRule(c *call) (answer, error) {
 
 func (c *call) move(s rulestore.Step) (answer, error) {
 	s.Domain, s.Rule = c.r.PathValue("domain"), c.r.PathValue("rule")
+	if err := c.guardVersion(s); err != nil {
+		return answer{}, err
+	}
 	r, err := c.store.Move(c.r.Context(), c.by, s)
 	if err != nil {
 		return answer{}, err

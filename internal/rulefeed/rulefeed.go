@@ -41,9 +41,9 @@ type Options struct {
 type News struct {
 	// Sets is the rules in force, a set for each domain of the database, by name.
 	Sets []*rules.Set
-	// Candidates has, of each domain with a version in shadow, its file with that
-	// version in place. It has no rules when there are none.
-	Candidates *rules.Set
+	// Candidates are, of each domain with a version in shadow, its rules with that
+	// version in place.
+	Candidates []*rules.Set
 	// Changed is those of Sets that are new.
 	Changed []*rules.Set
 	// Revision is that of the database when these were read; 0: they are a copy.
@@ -218,7 +218,6 @@ func (d *domain) parse(text string, check func(*rules.Set) error) error {
 // news is what is in force now. changed is the domains that are new.
 func (f *Feed) news(changed []string) News {
 	n := News{Revision: f.revision}
-	var trials []*rules.Set
 	errs := []error{f.away, f.uncopied}
 	for _, name := range f.names() {
 		d := f.domains[name]
@@ -226,13 +225,11 @@ func (f *Feed) news(changed []string) News {
 			n.Sets = append(n.Sets, d.set)
 		}
 		if d.trial != nil {
-			trials = append(trials, d.trial)
+			n.Candidates = append(n.Candidates, d.trial)
 		}
 		errs = append(errs, d.err)
 	}
-	var err error
-	n.Candidates, err = rules.Join(trials...)
-	n.Err = errors.Join(append(errs, err)...)
+	n.Err = errors.Join(errs...)
 	for _, name := range changed {
 		if d := f.domains[name]; d != nil && d.set != nil {
 			n.Changed = append(n.Changed, d.set)

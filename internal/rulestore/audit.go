@@ -2,6 +2,8 @@ package rulestore
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -81,16 +83,28 @@ func page(limit int) int {
 
 // Audit lists lines of the audit.
 func (s *Store) Audit(ctx context.Context, q Audited) (list []Event, err error) {
-	order, before := "ASC", q.Before
-	if before > 0 {
-		order = "DESC"
-	} else {
-		before = 1<<63 - 1
+	where, args := []string{"seq > $1"}, []any{q.Behind}
+	add := func(condition string, value any) { // only what is asked for, so that an index is found
+		args = append(args, value)
+		where = append(where, condition+"$"+strconv.Itoa(len(args)))
+	}
+	order := " ORDER BY seq"
+	if q.Before > 0 {
+		add("seq < ", q.Before)
+		order += " DESC"
+	}
+	if q.Domain != "" {
+		add("domain = ", printable(q.Domain, MaxName+1))
+	}
+	if q.Rule != "" {
+		add("rule = ", printable(q.Rule, MaxID+1))
+	}
+	if q.Changes {
+		where = append(where, "revision > 0")
 	}
 	rows, err := s.read.QueryContext(ctx, `
 		SELECT seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused FROM audit
-		WHERE seq > $1 AND seq < $2 AND ($3 = '' OR domain = $3) AND ($4 = '' OR rule = $4) AND ($5 = 0 OR revision > 0)
-		ORDER BY seq `+order+` LIMIT $6`, q.Behind, before, q.Domain, q.Rule, number(q.Changes), page(q.Limit))
+		WHERE `+strings.Join(where, " AND ")+order+` LIMIT `+strconv.Itoa(page(q.Limit)), args...)
 	if err != nil {
 		return nil, s.failed(err)
 	}

@@ -241,7 +241,7 @@ func (s *Store) Domain(ctx context.Context, name string) (Domain, error) {
 // MaxPage). With a team only what it owns.
 func (s *Store) Domains(ctx context.Context, team, behind string, limit int) (list []Domain, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT `+domainColumns+` FROM domains d
-		WHERE deleted = 0 AND name > $1 AND ($2 = '' OR team = $2) ORDER BY name LIMIT $3`, behind, team, page(limit))
+		WHERE deleted = 0 AND name > $1 AND ($2 = '' OR team = $2) ORDER BY name LIMIT $3`, printable(behind, MaxName+1), printable(team, MaxName+1), page(limit))
 	if err != nil {
 		return nil, s.failed(err)
 	}

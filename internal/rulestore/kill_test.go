@@ -100,15 +100,16 @@ func step(t *testing.T, s *Store, n int) {
 
 func tryStep(t *testing.T, s *Store, n int) error {
 	t.Helper()
-	text := "domain: shop\ndescriptors:\n"
+	var text strings.Builder
+	text.WriteString("domain: shop\ndescriptors:\n")
 	for _, key := range []string{"a", "b", "c"} {
-		text += "  - key: " + key + fmt.Sprintf("\n    limits: [%d/s, %d/h fixed-window]\n", n, n)
+		text.WriteString("  - key: " + key + fmt.Sprintf("\n    limits: [%d/s, %d/h fixed-window]\n", n, n))
 	}
 	d, err := s.Domain(t.Context(), "shop")
 	if err != nil {
 		return err
 	}
-	_, _, err = s.Import(t.Context(), root(), Import{Text: text, Match: d.Revision, To: Enforced, Reason: "step"})
+	_, _, err = s.Import(t.Context(), root(), Import{Text: text.String(), Match: d.Revision, To: Enforced, Reason: "step"})
 	return err
 }
 

@@ -34,7 +34,8 @@ func (s *Store) Rules(ctx context.Context, q Listing) (list []Rule, err error) {
 			AND ($4 = '' OR REPLACE(r.id, $4, '') <> r.id OR REPLACE(r.domain, $4, '') <> r.domain)
 			AND (r.domain > $5 OR r.domain = $5 AND r.id > $6)
 		ORDER BY r.domain, r.id LIMIT $7`,
-		number(q.Gone), q.Domain, q.Team, printable(q.Search, MaxID), q.BehindDomain, q.Behind, page(q.Limit))
+		number(q.Gone), printable(q.Domain, MaxName+1), printable(q.Team, MaxName+1), printable(q.Search, MaxID),
+		printable(q.BehindDomain, MaxName+1), printable(q.Behind, MaxID+1), page(q.Limit))
 	if err != nil {
 		return nil, s.failed(err)
 	}

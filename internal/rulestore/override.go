@@ -81,7 +81,9 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	}
 	e := a.event("")
 	e.Team = teams[len(teams)-1]
-	e.Reason = fmt.Sprintf("until %s, %s: %s", moment(until).Format(time.RFC3339), o.words(), o.Reason)
+	if until > t.at {
+		e.Reason = fmt.Sprintf("until %s, %s: %s", moment(until).Format(time.RFC3339), o.words(), o.Reason)
+	}
 	t.done = append(t.done, e)
 	return nil
 }

@@ -69,7 +69,7 @@ func (r *Rule) fields(more ...any) (fields []any, done func()) {
 func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
 	var r Rule
 	fields, done := r.fields()
-	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, domain, id).Scan(fields...)
+	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(fields...)
 	done()
 	if isNone(err) {
 		return Rule{Domain: domain, ID: id, Gone: true}, nil
@@ -285,7 +285,7 @@ func (t *tx) placeFor(ctx context.Context, r *Rule, before string) (place int64,
 	}
 	var next, last int64
 	err = t.QueryRowContext(ctx, `SELECT v.place FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.latest
-		WHERE r.domain = $1 AND r.id = $2 AND r.gone = 0`, r.Domain, before).Scan(&next)
+		WHERE r.domain = $1 AND r.id = $2 AND r.gone = 0`, r.Domain, printable(before, MaxID+1)).Scan(&next)
 	if isNone(err) {
 		return 0, notFound("there is no rule %s in domain %s to stand before", nameOf(before), r.Domain)
 	}

@@ -72,7 +72,7 @@ func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64
 // Teams lists teams by name, those behind a name, at most limit (0: MaxPage).
 func (s *Store) Teams(ctx context.Context, behind string, limit int) (list []Team, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT name, quota, (SELECT COUNT(*) FROM rules r WHERE r.team = t.name AND r.id <> '' AND r.gone = 0)
-		FROM teams t WHERE name > $1 ORDER BY name LIMIT $2`, behind, page(limit))
+		FROM teams t WHERE name > $1 ORDER BY name LIMIT $2`, printable(behind, MaxName+1), page(limit))
 	if err != nil {
 		return nil, s.failed(err)
 	}

@@ -221,7 +221,7 @@ func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) 
 	if by.Role < Admin {
 		return nil, "", forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, behind, page(limit))
+	rows, err := s.read.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, printable(behind, MaxName), page(limit))
 	if err != nil {
 		return nil, "", s.failed(err)
 	}

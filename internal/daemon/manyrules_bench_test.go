@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// manyDomains is how many domains BenchmarkManyRules has, of 100 rules each. It is
+// 1,000 by make bench-rules, and few when all benchmarks are run.
+func manyDomains(b *testing.B) int {
+	b.Helper()
+	n, err := strconv.Atoi(os.Getenv("WEIR_BENCH_DOMAINS"))
+	if err != nil {
+		return 10
+	}
+	return n
+}
+
+func manyText(domain, limit int) string {
+	var t strings.Builder
+	fmt.Fprintf(&t, "domain: d%04d\ndescriptors:\n", domain)
+	for i := range 100 {
+		fmt.Fprintf(&t, "  - key: path\n    value: /service/%d\n    owner: team%d\n    limits: [%d/s burst 200]\n", i, domain%100, limit)
+	}
+	return t.String()
+}
+
+// BenchmarkManyRules is what a hundred thousand rules of a database cost: a match,
+// a change from its call to its being in force, and a page of a list.
+func BenchmarkManyRules(b *testing.B) {
+	domains := manyDomains(b)
+	data := b.TempDir()
+	s, err := rulestore.Open(b.Context(), data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 100 {
+		if err := s.SetQuota(b.Context(), root(), fmt.Sprintf("team%d", i), rulestore.MaxQuota, "a benchmark"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range domains {
+		_, _, err := s.Import(b.Context(), root(), rulestore.Import{Text: manyText(i, 100), Team: fmt.Sprintf("team%d", i%100), To: rulestore.Enforced, Reason: "a benchmark"})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	d, admin := startBench(b, Config{Data: data, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Admin: "127.0.0.1:0", LameDuck: time.Millisecond})
+	b.Logf("%d rules, started in %v", len(d.limiter.Set().Rules()), time.Since(began).Round(time.Millisecond))
+	_, token, err := d.feed.Store().CreateToken(b.Context(), root(), rulestore.Token{Actor: "ann", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, "a benchmark")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("match", func(b *testing.B) {
+		set := d.limiter.Set()
+		descriptor := rules.Descriptor{Entries: []rules.Entry{{Key: "path", Value: "/service/77"}}}
+		b.ReportAllocs()
+		for b.Loop() {
+			if found, _ := set.Match("d0007", &descriptor); len(found) != 1 {
+				b.Fatal(found)
+			}
+		}
+	})
+	b.Run("change", func(b *testing.B) {
+		for n := 101; b.Loop(); n++ {
+			changeOne(b, d, n)
+		}
+	})
+	for name, path := range map[string]string{"domains": "/v1/domains?limit=100", "rules": "/v1/rules?limit=100", "search": "/v1/rules?limit=100&search=service/99", "history": "/v1/rules/d0000/path=%2Fservice%2F0/history"} {
+		b.Run("list/"+name, func(b *testing.B) {
+			for b.Loop() {
+				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+admin+path, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				bearer(token)(r)
+				if status, text := answered(b, r); status != http.StatusOK {
+					b.Fatal(status, text)
+				}
+			}
+		})
+	}
+}
+
+// changeOne changes a rule and waits until it is in force.
+func changeOne(b *testing.B, d *Daemon, limit int) {
+	b.Helper()
+	r, err := d.feed.Store().Rule(b.Context(), "d0005", "path=/service/5")
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := fmt.Sprintf("- key: path\n  value: /service/5\n  owner: team5\n  limits: [%d/s burst 200]\n", limit)
+	_, err = d.feed.Store().Propose(b.Context(), root(), rulestore.Proposal{Domain: "d0005", Text: text, Match: r.Revision, To: rulestore.Enforced, Reason: "a benchmark"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	descriptor := rules.Descriptor{Entries: []rules.Entry{{Key: "path", Value: "/service/5"}}}
+	want := fmt.Sprintf("%d/s burst 200", limit)
+	for {
+		if found, _ := d.limiter.Set().Match("d0005", &descriptor); found[0].Limit.String() == want {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// startBench runs a daemon until the benchmark ends, and gives its admin door.
+func startBench(b *testing.B, c Config) (*Daemon, string) {
+	b.Helper()
+	out, in := io.Pipe()
+	c.Stdout = in
+	d, err := New(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return d, readyLine.FindStringSubmatch(strings.TrimSpace(line))[3]
+}
