@@ -69,7 +69,7 @@ func (f *Feed) next(ctx context.Context) error {
 // wake is when there is something to do without a change.
 func (f *Feed) wake(now time.Time) time.Time {
 	at := now.Add(time.Minute)
-	if f.dirty {
+	if f.dirty && f.options.Copy != "" {
 		at = f.copied.Add(copyEvery)
 	}
 	for _, d := range f.domains {

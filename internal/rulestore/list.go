@@ -148,10 +148,14 @@ func documents(ctx context.Context, q queryer, domains []Domain, only string) ([
 
 // readTexts puts the files of documents together.
 func readTexts(ctx context.Context, q queryer, at map[string]*Document, only string) error {
+	and, args := "", []any(nil)
+	if only != "" { // said so that an index is found
+		and, args = " AND d.name = $1", []any{only}
+	}
 	rows, err := q.QueryContext(ctx, `SELECT v.domain, v.rule, v.number, v.text, d.indent, v.number = r.shadow FROM domains d
 		JOIN rules r ON r.domain = d.name AND r.gone = 0 AND (r.enforced > 0 AND r.disabled = 0 OR r.shadow > 0)
 		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND (v.number = r.enforced AND r.disabled = 0 OR v.number = r.shadow)
-		WHERE d.deleted = 0 AND ($1 = '' OR d.name = $1) ORDER BY v.domain, v.place, v.rule`, only)
+		WHERE d.deleted = 0`+and+` ORDER BY v.domain, v.place, v.rule`, args...)
 	if err != nil {
 		return err
 	}
