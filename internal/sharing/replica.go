@@ -50,6 +50,8 @@ type Replica struct {
 
 	peers  []neighbor // all that were ever heard of, this node the first
 	ids    map[string]int32
+	free   []int32 // of peers, of nobody now
+	views  uint64  // how often View was called
 	others []int32 // members but this node, in an order that is this node's own
 	turn   int     // of others, who is told next
 	view   view
@@ -58,13 +60,14 @@ type Replica struct {
 	forms   map[string]*form
 	slots   uint64 // given so far
 
-	changed []*tally     // that somebody is to be told of
-	since   weir.Instant // when the first of them came to be
-	synced  weir.Instant // when others were last told
-	swept   weir.Instant
-	sweep   int          // which tally was swept last
-	lost    weir.Instant // when counts were dropped because too many keys are kept
-	stats   ReplicaStats
+	changed   []*tally     // that somebody is to be told of
+	since     weir.Instant // when the first of them came to be
+	synced    weir.Instant // when others were last told
+	swept     weir.Instant
+	sweep     int          // which tally was swept last
+	reclaimed weir.Instant // when numbers of nodes were last, 0: never
+	lost      weir.Instant // when counts were dropped because too many keys are kept
+	stats     ReplicaStats
 }
 
 // ReplicaStats are counters since the replica began.
@@ -100,7 +103,7 @@ func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
 		ids: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys),
 		view: view{members: 1, heard: 1, at: now}, synced: now - micros(Sync), swept: now, lost: now - micros(weir.MaxPeriod),
 	}
-	p.id(s.Name)
+	p.id(now, s.Name)
 	return p, nil
 }
 
@@ -112,17 +115,48 @@ func (p *Replica) Stats() ReplicaStats {
 }
 
 // id is the number of a node by its name; −1 when too many are known.
-func (p *Replica) id(name string) int32 {
+func (p *Replica) id(now weir.Instant, name string) int32 {
 	if id, ok := p.ids[name]; ok {
 		return id
 	}
-	if len(p.peers) >= MaxPeers {
-		return -1
+	if len(p.peers) >= MaxPeers && len(p.free) == 0 {
+		p.reclaim(now)
 	}
 	id := int32(len(p.peers))
-	p.peers = append(p.peers, neighbor{name: name})
+	switch n := len(p.free); {
+	case n > 0:
+		id, p.free = p.free[n-1], p.free[:n-1]
+	case n == 0 && id >= MaxPeers:
+		return -1
+	default:
+		p.peers = append(p.peers, neighbor{})
+	}
+	p.peers[id] = neighbor{name: name}
 	p.ids[name] = id
 	return id
+}
+
+// reclaim frees the numbers of nodes that are no members, and of which nothing is in
+// use. It looks at everything, so it does that once in a Sweep.
+func (p *Replica) reclaim(now weir.Instant) {
+	if p.reclaimed != 0 && now < p.reclaimed+micros(Sweep) {
+		return
+	}
+	p.reclaimed = now
+	used := make([]bool, len(p.peers))
+	used[0] = true
+	for _, row := range p.tallies.rows {
+		row.of.prune(now)
+		for i := range row.of.lines {
+			used[row.of.lines[i].node] = true
+		}
+	}
+	for id := range p.peers {
+		if q := &p.peers[id]; !used[id] && !q.member {
+			delete(p.ids, q.name)
+			p.free = append(p.free, int32(id))
+		}
+	}
 }
 
 // Take decides the asks together, as a weir.Store does. It asks nobody: others hear

@@ -8,8 +8,8 @@ import (
 
 // The bounds of replicas.
 const (
-	// MaxPeers is how many nodes a replica knows by name. What it hears of more is
-	// dropped.
+	// MaxPeers is how many nodes a replica knows by name. Those that are no members, and
+	// of which nothing is in use, make room; else what it hears of more is dropped.
 	MaxPeers = 2 * MaxMembers
 	// MaxLines is how many counts of processes a replica keeps of a key. Those of
 	// which nothing is in use make room; else what is new is dropped.
@@ -21,7 +21,7 @@ const (
 
 // hear takes in what a message says of one process and one key.
 func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
-	id := p.id(of.node)
+	id := p.id(now, of.node)
 	if id < 0 {
 		p.stats.Dropped++
 		return

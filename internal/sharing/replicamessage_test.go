@@ -46,7 +46,7 @@ func TestReplicaMessages(t *testing.T) {
 		for _, row := range a.tallies.rows {
 			other, _ := b.tallies.get(row.key)
 			for _, l := range row.of.lines {
-				at, ok := other.find(b.id(a.peers[l.node].name), l.incarnation)
+				at, ok := other.find(b.id(now, a.peers[l.node].name), l.incarnation)
 				if !ok || other.lines[at].slot != l.slot || other.lines[at].count != l.count || l.opened-other.lines[at].opened > tick {
 					t.Fatalf("%q: of %v came %v", row.key, l, other.lines)
 				}
@@ -133,6 +133,29 @@ func FuzzReplica(f *testing.F) {
 			t.Errorf("%d keys and %d nodes are kept", len(p.tallies.rows), len(p.peers))
 		}
 	})
+}
+
+// TestManyNames lets thousands of nodes come and go: the last of them is known as well as the
+// first, and a count of one that has gone stays as long as it is in use.
+func TestManyNames(t *testing.T) {
+	p, now := newReplica(t, replicaStart, "a", 1, weir.SharingMesh), replicaStart
+	p.passes(now, "100/h", 1)
+	for i := range 3 * MaxPeers {
+		now += micros(Sync)
+		p.View(now, []Presence{{Name: "a"}, {Name: fmt.Sprint("pod-", i)}, {Name: fmt.Sprint("pod-", i)}})
+		if p.view.members != 2 || len(p.peers) > MaxPeers {
+			t.Fatalf("after %d nodes: %d members, %d names", i, p.view.members, len(p.peers))
+		}
+		if i%MaxPeers == 0 {
+			r, _ := p.tallies.get(apiKey)
+			p.hear(now, r, &told{node: fmt.Sprint("pod-", i), incarnation: 1, slot: 1, count: 1, opened: now, changed: now})
+		}
+	}
+	for i := range 3 {
+		if _, count := p.Known(apiKey, fmt.Sprint("pod-", i*MaxPeers), 1); count != 1 {
+			t.Errorf("of node %d %d events are known", i*MaxPeers, count)
+		}
+	}
 }
 
 // TestReplicaFull holds a replica that is told of more keys than it keeps to its part

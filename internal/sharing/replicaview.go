@@ -7,6 +7,7 @@ type neighbor struct {
 	name   string
 	member bool
 	silent bool
+	view   uint64       // the last that named it as a member
 	since  weir.Instant // when it became a member, or was heard again
 	news   bool         // it became a member then: what it has let pass before is not known
 	pull   pull
@@ -51,28 +52,26 @@ func (v *View) Presence() []Presence {
 // View tells who the members are, this node among them or not.
 func (p *Replica) View(now weir.Instant, members []Presence) {
 	p.view.to(now)
-	was := make([]neighbor, len(p.peers))
-	copy(was, p.peers)
-	for i := range p.peers {
-		p.peers[i].member = false
-	}
+	p.views++
 	v := view{members: 1, heard: 1, gone: p.view.gone, gap: p.view.gap, base: p.view.base, at: now}
 	for _, m := range members {
-		id := p.id(m.Name)
-		if id <= 0 {
-			continue // this node, or one too many
+		id := p.id(now, m.Name)
+		if id <= 0 || p.peers[id].view == p.views {
+			continue // this node, one too many, or one that stands there twice
 		}
 		v.members++
 		if !m.Silent {
 			v.heard++
 		}
 		q := &p.peers[id]
-		q.member, q.silent = true, m.Silent
-		known := int(id) < len(was) && was[id].member
-		if !known || was[id].silent && !m.Silent {
-			q.since, q.news = now, !known
+		if !q.member || q.silent && !m.Silent {
+			q.since, q.news = now, !q.member
 			q.pull = pull{from: pullStart, due: now}
 		}
+		q.member, q.silent, q.view = true, m.Silent, p.views
+	}
+	for i := range p.peers {
+		p.peers[i].member = p.peers[i].view == p.views
 	}
 	if v.heard < v.members {
 		v.gone = v.members - v.heard
