@@ -91,6 +91,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/... -weir/internal/browsertest", "github.com/chromedp/...", "only tests drive a browser"},
 	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
+	{"weir/internal/webui", "weir/internal/rls weir/internal/httpapi weir/internal/resp", "a door can be left out without the others noticing"},
 	{"weir/internal/resp", "weir/internal/rls weir/internal/httpapi weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/internal/tracing/...", "traces are told what was decided, by whichever door"},
 	{

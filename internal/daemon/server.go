@@ -77,7 +77,8 @@ const wrongTokens = "10/min"
 // refused stay so, and of the others the one nearest to fresh makes place.
 const maxAddresses = 16 << 10
 
-// gate lets into the admin door who may come in.
+// gate lets into the admin door who may come in. Browsers send no token, so its
+// pages let people sign in themselves.
 func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	limit, err := weir.ParseLimit(wrongTokens)
 	if err != nil {
@@ -96,7 +97,20 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	if host, _, err := net.SplitHostPort(d.config.Admin); err == nil && d.config.adminLocal() {
 		o.Host = func(asked string) bool { return httpapi.Loopback(asked, host) }
 	}
-	return httpapi.Gate(door, o), nil
+	pages, err := d.pages()
+	if err != nil {
+		return nil, err
+	}
+	withToken := httpapi.Gate(door, o)
+	o.Token = nil
+	without := httpapi.Gate(pages, o)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPage(r) {
+			without.ServeHTTP(w, r)
+			return
+		}
+		withToken.ServeHTTP(w, r)
+	}), nil
 }
 
 // adminHandler is all that the admin door answers.

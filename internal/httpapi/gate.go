@@ -159,12 +159,12 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 
 // attempt charges the address for a wrong token, and only asks for a right one.
 func (g *gate) attempt(ctx context.Context, address string, right bool) (weir.Answer, error) {
-	return g.options.Attempts.Ask(ctx, weir.Request{Key: neighbourhood(address), Cost: 1, Peek: right})
+	return g.options.Attempts.Ask(ctx, weir.Request{Key: Neighbourhood(address), Cost: 1, Peek: right})
 }
 
-// neighbourhood is what one client can choose its addresses from: an IPv4
+// Neighbourhood is what one client can choose its addresses from: an IPv4
 // address, or the /64 of an IPv6 address.
-func neighbourhood(address string) string {
+func Neighbourhood(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return ""

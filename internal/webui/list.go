@@ -1,0 +1,265 @@
+package webui
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// domainRow is a domain in the list of them.
+type domainRow struct {
+	Name   string
+	Team   string
+	Source string
+	Rules  int64
+	Passed int64
+	Denied int64
+}
+
+// Where a domain's rules come from.
+const (
+	fromDatabase = "rule database"
+	fromFiles    = "files"
+)
+
+// domainsPage is what domains.html shows.
+type domainsPage struct {
+	Rows   []domainRow
+	Next   string // of the next page; empty: this is the last
+	May    bool   // make a domain
+	Search string
+}
+
+// domains lists all domains, of the database and of files.
+func (p *Pages) domains(v *visit) error {
+	behind := v.query("behind")
+	rows, err := v.databaseDomains(behind)
+	if err != nil {
+		return err
+	}
+	rows = v.withFiles(rows, behind)
+	page := domainsPage{May: v.actor.Role == rulestore.Admin && v.store != nil}
+	if len(rows) > pageSize {
+		rows = rows[:pageSize]
+		page.Next = Home + "?" + url.Values{"behind": {rows[pageSize-1].Name}}.Encode()
+	}
+	totals := p.options.Book.Totals(offenders.Filter{}, func(id offenders.ID) string { return id.Domain })
+	for i := range rows {
+		t := totals[rows[i].Name]
+		rows[i].Passed, rows[i].Denied = t.Passed, t.Denied
+	}
+	page.Rows = rows
+	return v.show(http.StatusOK, "domains", "Domains", page)
+}
+
+// withFiles adds the domains of files that are behind a name.
+func (v *visit) withFiles(rows []domainRow, behind string) []domainRow {
+	at := map[string]int{}
+	for i, r := range rows {
+		at[r.Name] = i
+	}
+	count := map[string]int64{}
+	for p := range v.filePlaces("", "") {
+		count[p.domain]++
+	}
+	for name, n := range count {
+		if i, both := at[name]; both {
+			rows[i].Source = "files; the rule database has it, too"
+		} else if name > behind {
+			rows = append(rows, domainRow{Name: name, Source: fromFiles, Rules: n})
+		}
+	}
+	slices.SortFunc(rows, func(x, y domainRow) int { return strings.Compare(x.Name, y.Name) })
+	return rows
+}
+
+func (v *visit) databaseDomains(behind string) (rows []domainRow, err error) {
+	if v.store == nil {
+		return nil, nil
+	}
+	list, err := v.store.Domains(v.r.Context(), "", behind, pageSize+1)
+	for _, d := range list {
+		rows = append(rows, domainRow{Name: d.Name, Team: d.Team, Source: fromDatabase, Rules: d.Rules})
+	}
+	return rows, err
+}
+
+// place is an item of the descriptors of a file, with all that is below it.
+type place struct{ domain, id string }
+
+// filePlaces is the rules of files that fit, by their places. An empty domain is
+// all.
+func (v *visit) filePlaces(domain, search string) map[place][]*rules.Rule {
+	places := map[place][]*rules.Rule{}
+	set := v.pages.options.Files()
+	if set == nil {
+		return places
+	}
+	for _, r := range set.Rules() {
+		if domain != "" && r.Domain != domain || len(r.Path) == 0 {
+			continue
+		}
+		at := place{r.Domain, r.Path[0].Key}
+		if value := r.Path[0].Value; value != "" {
+			at.id += "=" + value
+		}
+		if strings.Contains(at.id, search) || strings.Contains(at.domain, search) {
+			places[at] = append(places[at], r)
+		}
+	}
+	return places
+}
+
+// ruleRow is a rule in a list.
+type ruleRow struct {
+	Domain, ID string
+	Team       string
+	States     []mark
+	Limits     []limitView
+}
+
+// mark is a state of a rule, in a word.
+type mark struct{ Class, Text string }
+
+// rulesPage is what rules.html shows.
+type rulesPage struct {
+	Domain string // empty: of all
+	Team   string // that owns it; empty: nobody, or it is of files
+	Source string
+	Search string
+	State  string
+	Rows   []ruleRow
+	Next   string // of the next page; empty: this is the last
+	May    bool   // propose one
+	Open   []rulestore.Override
+}
+
+// rules lists rules: of a domain, or all that are searched for.
+func (p *Pages) rules(v *visit) error {
+	page := rulesPage{Domain: v.query("domain"), Search: v.query("search"), State: v.query("state")}
+	rows, err := v.databaseRules(&page)
+	if err != nil {
+		return err
+	}
+	rows = append(rows, v.fileRules(&page)...)
+	slices.SortFunc(rows, func(x, y ruleRow) int {
+		return cmp.Or(strings.Compare(x.Domain, y.Domain), strings.Compare(x.ID, y.ID))
+	})
+	if len(rows) > pageSize {
+		rows = rows[:pageSize]
+		last := rows[pageSize-1]
+		page.Next = Home + "rules?" + url.Values{
+			"domain": {page.Domain}, "search": {page.Search}, "state": {page.State}, "behind_domain": {last.Domain}, "behind": {last.ID},
+		}.Encode()
+	}
+	page.Rows = v.counted(rows)
+	if page.Domain != "" && page.Source == "" {
+		return &fault{http.StatusNotFound, "There is no domain " + plain(page.Domain) + ". Look at the list of all."}
+	}
+	title := "Rules"
+	if page.Domain != "" {
+		title = plain(page.Domain)
+	}
+	return v.show(http.StatusOK, "rules", title, page)
+}
+
+// databaseRules is a page of rules of the database, and one more.
+func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
+	if v.store == nil {
+		return nil, nil
+	}
+	if page.Domain != "" {
+		d, err := v.store.Document(v.r.Context(), page.Domain)
+		if kindOf(err) == rulestore.NotFound {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		page.Team, page.Source, page.Open = d.Team, fromDatabase, holding(d.Overrides)
+		page.May = v.actor.Role >= rulestore.Propose
+	}
+	list, err := v.store.Rules(v.r.Context(), rulestore.Listing{
+		Domain: page.Domain, State: rulestore.State(page.State), Search: page.Search,
+		BehindDomain: v.query("behind_domain"), Behind: v.query("behind"), Limit: pageSize + 1,
+	})
+	for i := range list {
+		r := &list[i]
+		read := readRule(r.Domain, "", r.Text)
+		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marksOf(r), viewsOf(read.rules, nil, false)})
+	}
+	return rows, err
+}
+
+// counted puts the counts into rows.
+func (v *visit) counted(rows []ruleRow) []ruleRow {
+	domain, counts := "", map[string]offenders.Total(nil)
+	for i := range rows {
+		if counts == nil || rows[i].Domain != domain {
+			domain = rows[i].Domain
+			counts = v.counts(domain)
+		}
+		for j := range rows[i].Limits {
+			l := &rows[i].Limits[j]
+			l.Passed, l.Denied = counts[l.Name].Passed, counts[l.Name].Denied
+		}
+	}
+	return rows
+}
+
+// counts is what the rules of a domain have passed and denied, by their names.
+func (v *visit) counts(domain string) map[string]offenders.Total {
+	return v.pages.options.Book.Totals(offenders.Filter{Domain: domain}, func(id offenders.ID) string { return id.Rule })
+}
+
+// marksOf says how far a rule is.
+func marksOf(r *rulestore.Rule) (marks []mark) {
+	add := func(class, text string, version int64) {
+		if version > 0 {
+			marks = append(marks, mark{class, text + " v" + strconv.FormatInt(version, 10)})
+		}
+	}
+	switch {
+	case r.Disabled:
+		add("disabled", "disabled", r.Enforced)
+	case r.Text != "" || r.Draft > 0 || r.Shadow > 0:
+		add("enforced", "in force", r.Enforced)
+	}
+	add("shadow", "shadow", r.Shadow)
+	add("draft", "draft", r.Draft)
+	if r.Gone {
+		marks = append(marks, mark{"disabled", "taken away"})
+	}
+	return marks
+}
+
+// fileRules is the rules of files from the page on.
+func (v *visit) fileRules(page *rulesPage) (rows []ruleRow) {
+	if page.Source == fromDatabase || page.State != "" && page.State != string(rulestore.Enforced) {
+		return nil
+	}
+	after := place{v.query("behind_domain"), v.query("behind")}
+	for at, all := range v.filePlaces(page.Domain, page.Search) {
+		if page.Domain != "" {
+			page.Source = fromFiles
+		}
+		if at.domain < after.domain || at.domain == after.domain && at.id <= after.id {
+			continue
+		}
+		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, viewsOf(all, nil, false)})
+	}
+	return rows
+}
+
+// holding is the overrides that have not ended.
+func holding(all []rulestore.Override) []rulestore.Override {
+	return slices.DeleteFunc(slices.Clone(all), func(o rulestore.Override) bool { return !o.Until.After(time.Now()) })
+}

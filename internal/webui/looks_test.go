@@ -1,0 +1,67 @@
+package webui_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/weir-limit/weir/internal/browsertest"
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+// TestLooks looks at every page on every screen.
+func TestLooks(t *testing.T) {
+	t.Parallel()
+	b := browsertest.Start(t)
+	h := build(t, true)
+	fill(t, h)
+	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	for _, view := range browsertest.Views() {
+		p := b.Open(t, view, h.url+"/ui/sign-in")
+		p.Inspect(t, "sign-in")
+		browsertest.Do(t, p, chromedp.SendKeys("#token", token+"\r"))
+		browsertest.Do(t, p, chromedp.WaitVisible("nav[aria-label=Main]"))
+		for _, path := range allPages() {
+			browsertest.Do(t, p, chromedp.Navigate(h.url+path))
+			p.Inspect(t, nameOf(path))
+		}
+	}
+}
+
+// nameOf is a page's path as the name of a picture.
+func nameOf(path string) string {
+	path, _, _ = strings.Cut(path, "&")
+	return strings.NewReplacer("/ui/", "page-", "?", "-", "=", "-", "*", "", "/", "").Replace(path)
+}
+
+// fill puts rules of all states into a database.
+func fill(t *testing.T, h *house) {
+	t.Helper()
+	const text = `# Rules of the shop.
+domain: shop
+descriptors:
+  - key: user
+    limits: [10/s burst 20, 1000/h]
+  - key: checkout
+    # The card provider takes no more.
+    limits: [100/min]
+  - key: search
+    value: "*"
+    limits: [5/s burst 10]
+`
+	if _, _, err := h.store.Import(t.Context(), root(), rulestore.Import{Text: text, Team: "shop", To: rulestore.Enforced, Reason: "the first rules"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []rulestore.Proposal{
+		{Domain: "shop", Rule: "user", Text: "- key: user\n  limits: [5/s burst 10, 1000/h]\n", To: rulestore.Shadow, Reason: "bots"},
+		{Domain: "shop", Rule: "newsletter", Text: "- key: newsletter\n  limits: [1/day]\n", To: rulestore.Draft},
+	} {
+		if r, err := h.store.Rule(t.Context(), p.Domain, p.Rule); err == nil {
+			p.Match = r.Revision
+		}
+		if _, err := h.store.Propose(t.Context(), root(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// What makes the page lively. Without it everything works, a request later.
+"use strict";
+(() => {
+  const beat = 5000;
+
+  // Counts of the page follow those of the daemon while somebody looks.
+  const live = () => document.querySelectorAll("[data-live]");
+  const refresh = async () => {
+    if (document.hidden) return;
+    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const now = new Map([...page.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e.textContent]));
+    for (const e of live()) {
+      const text = now.get(e.dataset.live);
+      if (text !== undefined && text !== e.textContent) e.textContent = text;
+    }
+  };
+  if (live().length > 0) setInterval(() => refresh().catch(() => {}), beat);
+})();

@@ -1,0 +1,233 @@
+package webui
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+// visit is one request of somebody.
+type visit struct {
+	pages   *Pages
+	w       http.ResponseWriter
+	r       *http.Request
+	session *session // nil: nobody has to sign in, or has
+	actor   rulestore.Actor
+	store   *rulestore.Store // nil: there is none, or none was reached
+}
+
+// fault is a request that can't be answered as it was meant.
+type fault struct {
+	status int
+	text   string // says what to do instead
+}
+
+func (f *fault) Error() string { return f.text }
+
+// anyone answers everybody.
+func (p *Pages) anyone(show func(*visit) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{pages: p, w: w, r: r}
+		if p.options.Store != nil {
+			v.store = p.options.Store()
+		}
+		err := v.readForm()
+		if err == nil {
+			err = show(v)
+		}
+		if err != nil {
+			v.fail(err)
+		}
+	}
+}
+
+// known answers who has signed in, and sends others to do so. What changes
+// something must come from a page of the same session.
+func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
+	return p.anyone(func(v *visit) error {
+		if p.options.SignIn == nil {
+			return show(v)
+		}
+		v.session = p.sessions.find(sessionID(v.r), time.Now())
+		if v.session == nil {
+			return v.askToSignIn()
+		}
+		actor, err := p.options.SignIn(v.r.Context(), v.session.token)
+		if kindOf(err) == rulestore.Unknown {
+			p.sessions.end(sessionID(v.r))
+			v.session = nil
+			return v.askToSignIn()
+		}
+		if err != nil {
+			return err
+		}
+		v.actor = actor
+		if v.r.Method == http.MethodPost && !v.session.ours(v.r.PostFormValue("csrf")) {
+			return &fault{http.StatusForbidden, "This form is not of your session: it was opened before you signed in, or comes from elsewhere. Go back, load the page again, and send it anew."}
+		}
+		return show(v)
+	})
+}
+
+// askToSignIn remembers where somebody wanted to go, if that is a page.
+func (v *visit) askToSignIn() error {
+	to := Home
+	if v.r.Method == http.MethodGet {
+		to = v.r.URL.RequestURI()
+	}
+	http.Redirect(v.w, v.r, Home+"sign-in?to="+url.QueryEscape(to), http.StatusSeeOther)
+	return nil
+}
+
+func (v *visit) readForm() error {
+	if v.r.Method != http.MethodPost {
+		return nil
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	err := v.r.ParseForm()
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large; a rule may have %d bytes.", rulestore.MaxText)}
+	}
+	if err != nil {
+		return &fault{http.StatusBadRequest, "The form can't be read: " + err.Error()}
+	}
+	return nil
+}
+
+// query is a word of the address.
+func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
+
+// sheet is what the frame of all pages shows.
+type sheet struct {
+	Title string
+	Nav   []tab
+	Who   string // has signed in; empty: nobody has to
+	Role  string
+	CSRF  string
+	Why   string // nothing can be changed here; empty: it can
+	Body  any
+}
+
+// tab is a link to one of the main pages.
+type tab struct {
+	Name, Path string
+	Here       bool
+}
+
+// show writes a page. It is whole, or not there.
+func (v *visit) show(status int, look, title string, body any) error {
+	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
+	if v.session != nil {
+		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
+	}
+	if look == "sign-in" {
+		s.Nav, s.Why = nil, ""
+	}
+	return v.write(status, look, "page", s)
+}
+
+func (v *visit) write(status int, look, part string, data any) error {
+	var out bytes.Buffer
+	if err := v.pages.looks[look].ExecuteTemplate(&out, part, data); err != nil {
+		return fmt.Errorf("write the page %s: %w", look, err)
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = out.WriteTo(v.w) // the browser may be gone
+	return nil
+}
+
+func (v *visit) nav() []tab {
+	here := strings.TrimPrefix(v.r.URL.Path, Home)
+	tabs := []tab{{Name: "Rules", Here: here == "" || here == "rules" || here == "rule"}}
+	for i := range tabs {
+		tabs[i].Path = Home + tabs[i].Path
+	}
+	return tabs
+}
+
+// readOnly says why nothing can be changed; empty: it can.
+func (v *visit) readOnly() string {
+	switch {
+	case v.pages.options.Store == nil:
+		return "This daemon has no rule database: its rules come from files, and can be read here only. Start it with --data to change rules on this page."
+	case v.store == nil:
+		return "The rule database was not reached yet: the rules in force are a copy, and can't be changed now. The log of the daemon says why."
+	case v.actor.Role == rulestore.Read:
+		return "Your token may read. Ask an administrator for one that may propose or publish."
+	}
+	return ""
+}
+
+func (p *Pages) nowhere(*visit) error {
+	return &fault{http.StatusNotFound, "There is no such page. Begin with the list of rules."}
+}
+
+// fail says what is wrong.
+func (v *visit) fail(err error) {
+	status, text := statusOf(err), err.Error()
+	if status == http.StatusInternalServerError {
+		v.pages.options.Log.Error("a page failed", "path", v.r.URL.Path, "error", err)
+		text = "This is a bug of the daemon; its log says more."
+	}
+	if bad := v.show(status, "fault", http.StatusText(status), text); bad != nil {
+		v.pages.options.Log.Error("a page failed", "path", v.r.URL.Path, "error", bad)
+		http.Error(v.w, text, status)
+	}
+}
+
+// kindOf is the kind of an error of the store; of others it is Unavailable, and of
+// none that, too.
+func kindOf(err error) rulestore.Kind {
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok {
+		return bad.Kind
+	}
+	return rulestore.Unavailable
+}
+
+func statusOf(err error) int {
+	if bad, ok := errors.AsType[*fault](err); ok {
+		return bad.status
+	}
+	if _, ok := errors.AsType[*rulestore.Error](err); !ok {
+		return http.StatusInternalServerError
+	}
+	return map[rulestore.Kind]int{
+		rulestore.Invalid: http.StatusBadRequest, rulestore.NotFound: http.StatusNotFound, rulestore.Stale: http.StatusConflict,
+		rulestore.Unknown: http.StatusUnauthorized, rulestore.Forbidden: http.StatusForbidden, rulestore.Quota: http.StatusForbidden,
+		rulestore.Unavailable: http.StatusServiceUnavailable,
+	}[kindOf(err)]
+}
+
+// looks of pages are read once, each with the frame around it.
+func readLooks() (map[string]*template.Template, error) {
+	frame, err := template.New("").Funcs(functions()).ParseFS(files, "pages/page.html", "pages/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the pages: %w", err)
+	}
+	looks := map[string]*template.Template{}
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule"} {
+		one, err := frame.Clone()
+		if err == nil {
+			one, err = one.ParseFS(files, "pages/"+name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page %s: %w", name, err)
+		}
+		looks[name] = one
+	}
+	return looks, nil
+}
+
+// cutPath is the method and the path of a route below Home.
+func cutPath(route string) (method, path string) {
+	method, path, _ = strings.Cut(route, " ")
+	return method, strings.TrimPrefix(path, "/")
+}

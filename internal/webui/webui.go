@@ -1,0 +1,147 @@
+// Package webui is the page: rules, what they let pass, and why somebody was
+// denied, for people with a browser. It is part of the admin door, below /ui/.
+//
+// Pages are whole without a script, ask nothing of any network, and run nothing
+// that is not of this package. Where there is no rule database they are for
+// reading only.
+package webui
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Home is the path of the first page. All others are below it.
+const Home = "/ui/"
+
+// The bounds of the page.
+const (
+	pageSize = 100 // rows of a list; then comes the next page
+	// maxForm is the bytes of a form: a rule's text, each byte of it escaped, and
+	// what stands beside it. More is answered 413.
+	maxForm = 3*rulestore.MaxText + 64<<10
+	// maxAddresses is how many addresses are told apart that show wrong tokens. When
+	// full, those that are refused stay so, and of the others the one nearest to
+	// fresh makes place.
+	maxAddresses = 16 << 10
+	// wrongTokens is how many of them an address may show.
+	wrongTokens = "10/min"
+)
+
+// Explainer tells what rules say of a request; *rules.Limiter is one.
+type Explainer interface {
+	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
+	Recall(ctx context.Context, id string) (*rules.Explanation, error)
+}
+
+// Options are what the page shows. All but Log and Store must be there.
+type Options struct {
+	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
+	// has to sign in, and all who reach the door may read.
+	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// Client is whose attempts to sign in are counted together.
+	Client func(*http.Request) string
+	// Files is the rules in force that come from files; nil: none do.
+	Files func() *rules.Set
+	// Store is the rule database, or nil while it was never reached. Nil: there is
+	// none.
+	Store func() *rulestore.Store
+	// Book has what rules pass and deny.
+	Book *offenders.Book
+	// Name is what to say in the place of a client's name.
+	Name func(string) string
+	// Explainer tells why.
+	Explainer Explainer
+	// Node is what to say of this node.
+	Node func() []Fact
+	// Log gets the errors that are the daemon's own.
+	Log *slog.Logger
+}
+
+// Fact is something to say of a node.
+type Fact struct{ Name, Value string }
+
+//go:embed pages
+var files embed.FS
+
+// Pages answers all below Home, and sends who asks for / there. It is made by New.
+type Pages struct {
+	options  Options
+	sessions *sessions
+	attempts *weir.Limiter
+	looks    map[string]*template.Template
+	mux      *http.ServeMux
+}
+
+// New makes the pages.
+func New(o Options) (*Pages, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	limit, err := weir.ParseLimit(wrongTokens)
+	if err != nil {
+		return nil, fmt.Errorf("limit attempts to sign in: %w", err)
+	}
+	looks, err := readLooks()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{
+		options: o, sessions: newSessions(), looks: looks, mux: http.NewServeMux(),
+		attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "sign-in", limit),
+	}
+	if err := p.route(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// route lists all that the page answers.
+func (p *Pages) route() error {
+	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Home, http.StatusSeeOther) })
+	for _, a := range []struct{ name, kind string }{
+		{"style.css", "text/css; charset=utf-8"}, {"script.js", "text/javascript; charset=utf-8"}, {"icon.svg", "image/svg+xml"},
+	} {
+		serve, err := asset(a.name, a.kind)
+		if err != nil {
+			return err
+		}
+		p.mux.Handle("GET "+Home+a.name, serve)
+	}
+	p.mux.HandleFunc("GET "+Home+"sign-in", p.anyone(p.signInPage))
+	p.mux.HandleFunc("POST "+Home+"sign-in", p.anyone(p.signIn))
+	for path, show := range map[string]func(*visit) error{
+		"GET {$}":       p.domains,
+		"GET rules":     p.rules,
+		"GET rule":      p.rule,
+		"POST sign-out": p.signOut,
+		"GET /":         p.nowhere,
+	} {
+		method, path := cutPath(path)
+		p.mux.HandleFunc(method+" "+Home+path, p.known(show))
+	}
+	return nil
+}
+
+// ServeHTTP answers a request.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Frame-Options", "DENY") // for browsers before frame-ancestors
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	p.mux.ServeHTTP(w, r)
+}

@@ -1,0 +1,106 @@
+package webui
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
+)
+
+// limitView is what there is to say of one limit of a rule.
+type limitView struct {
+	Name      string // of the rule
+	Limit     string // its text; empty: unlimited
+	Words     string
+	Most      string // that passes in one period
+	Shadow    bool
+	Picture   template.HTML // empty: there is none
+	Passed    int64
+	Denied    int64
+	Unlimited bool
+}
+
+// maxPictures is how many limits of a rule have a picture.
+const maxPictures = 6
+
+// viewsOf describes rules, and with pictures draws them.
+func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures bool) []limitView {
+	views := make([]limitView, 0, len(all))
+	for i, r := range all {
+		c := counts[r.Name]
+		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
+		if !r.Unlimited {
+			v.Limit, v.Words, v.Most = r.Limit.String(), sentence(r.Limit.Describe()), most(r.Limit)
+			if pictures && i < maxPictures {
+				v.Picture = picture(fmt.Sprintf("limit-%d", i+1), r.Limit)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// most says what a limit lets pass in one period, by single events.
+func most(l *weir.Limit) string {
+	s := l.Spec()
+	if s.Algorithm == weir.Concurrent {
+		return fmt.Sprintf("At most %s at a time.", digits(s.Count))
+	}
+	_, period, _ := strings.Cut(l.String(), "/")
+	period, _, _ = strings.Cut(period, " ")
+	if period[0] > '9' {
+		period = "1" + period
+	}
+	return fmt.Sprintf("At most %s in any %s.", digits(l.Bound(s.Period, 1)), period)
+}
+
+// sentence is words as one.
+func sentence(words string) string {
+	return strings.ToUpper(words[:1]) + words[1:] + "."
+}
+
+// functions are those that pages call.
+func functions() template.FuncMap {
+	return template.FuncMap{"digits": digits, "plain": plain, "when": when}
+}
+
+// digits is n in groups of three.
+func digits(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+// when is an instant as people read it.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// plain is text without anything that is not seen, or that turns what stands
+// beside it round: those characters are written as numbers.
+func plain(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "\\x%02x", text[i])
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, "\\u{%X}", r)
+		}
+	}
+	return b.String()
+}
