@@ -4,22 +4,32 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/webui"
 )
+
+// shadowClients is how many clients of each kind a page tells of.
+const shadowClients = 10
 
 // pages is what the admin door shows to browsers.
 func (d *Daemon) pages() (http.Handler, error) {
 	o := webui.Options{
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Files:  d.limiter.Set, Book: d.limiter.book, Name: d.name(), Explainer: d.limiter, Log: d.config.Log,
+		Files:  d.limiter.Set, Book: d.limiter.book, Name: d.name(), Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil {
 		o.SignIn = d.signIn
 	}
 	return webui.New(o)
+}
+
+// shadowReport is how the candidate of a domain differs from the rules in force.
+func (d *Daemon) shadowReport(domain string) *shadow.Report {
+	return d.board.Report(domain, shadowClients, time.Now())
 }
 
 // signIn is who holds a token.

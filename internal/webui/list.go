@@ -194,7 +194,7 @@ func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
 	for i := range list {
 		r := &list[i]
 		read := readRule(r.Domain, "", r.Text)
-		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marksOf(r), viewsOf(read.rules, nil, false)})
+		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marksOf(r), viewsOf(read.rules, nil, "")})
 	}
 	return rows, err
 }
@@ -254,7 +254,7 @@ func (v *visit) fileRules(page *rulesPage) (rows []ruleRow) {
 		if at.domain < after.domain || at.domain == after.domain && at.id <= after.id {
 			continue
 		}
-		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, viewsOf(all, nil, false)})
+		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, viewsOf(all, nil, "")})
 	}
 	return rows
 }

@@ -31,8 +31,7 @@ func TestLooks(t *testing.T) {
 
 // nameOf is a page's path as the name of a picture.
 func nameOf(path string) string {
-	path, _, _ = strings.Cut(path, "&")
-	return strings.NewReplacer("/ui/", "page-", "?", "-", "=", "-", "*", "", "/", "").Replace(path)
+	return strings.NewReplacer("&", "-", "/ui/", "page-", "?", "-", "=", "-", "*", "", "/", "").Replace(path)
 }
 
 // fill puts rules of all states into a database.

@@ -2,6 +2,11 @@ package webui
 
 import (
 	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
 )
 
 // rulePage is what rule.html shows.
@@ -9,26 +14,122 @@ type rulePage struct {
 	Domain, ID string
 	Team       string
 	Marks      []mark
-	Limits     []limitView // in force
+	Limits     []limitView // in force; of a rule that is not, none
+	FromFiles  bool
+	CSRF       string
+
+	// The rest is there for rules of the database.
+	Rule      rulestore.Rule
+	Trial     *trial
+	Draft     *rulestore.Version
+	Overrides []rulestore.Override // that hold
+	Editor    *editor              // nil: this actor may propose nothing
+	Publish   bool                 // this actor may
+	Step      stepForm
+	Override  overrideForm
+	Spans     []span // for how long it can hold
+}
+
+// at is the address of the page of a rule.
+func (p place) at(page string) string {
+	return Home + page + "?" + url.Values{"domain": {p.domain}, "rule": {p.id}}.Encode()
 }
 
 // rule shows one rule.
 func (p *Pages) rule(v *visit) error {
 	at := place{v.query("domain"), v.query("rule")}
-	page := rulePage{Domain: at.domain, ID: at.id}
 	if all := v.filePlaces(at.domain, "")[at]; all != nil {
-		page.Marks, page.Team = []mark{{"files", fromFiles}}, all[0].Owner
-		page.Limits = viewsOf(all, v.counts(at.domain), true)
-		return v.show(http.StatusOK, "rule", plain(at.id), page)
+		return v.showFileRule(at, all)
 	}
+	return v.showRule(http.StatusOK, at, forms{})
+}
+
+func (v *visit) showFileRule(at place, all []*rules.Rule) error {
+	page := rulePage{
+		Domain: at.domain, ID: at.id, Team: all[0].Owner, Marks: []mark{{"files", fromFiles}}, FromFiles: true,
+		Limits: viewsOf(all, v.counts(at.domain), "in-force"),
+	}
+	return v.show(http.StatusOK, "rule", plain(at.id), page)
+}
+
+// forms are those of a rule's page as they were sent, to be mended; nil: as they
+// are at first.
+type forms struct {
+	editor   *editor
+	step     stepForm
+	override overrideForm
+}
+
+// showRule shows a rule of the database.
+func (v *visit) showRule(status int, at place, sent forms) error {
 	if v.store == nil {
 		return &fault{http.StatusNotFound, "There is no rule " + plain(at.id) + " in domain " + plain(at.domain) + "."}
 	}
-	r, err := v.store.Rule(v.r.Context(), at.domain, at.id)
+	ctx := v.r.Context()
+	r, err := v.store.Rule(ctx, at.domain, at.id)
 	if err != nil {
 		return err
 	}
-	page.Marks, page.Team = marksOf(&r), r.Team
-	page.Limits = viewsOf(readRule(r.Domain, "", r.Text).rules, v.counts(r.Domain), true)
-	return v.show(http.StatusOK, "rule", plain(at.id), page)
+	d, err := v.store.Document(ctx, at.domain)
+	if err != nil {
+		return err
+	}
+	page := rulePage{
+		Domain: at.domain, ID: at.id, Team: r.Team, Marks: marksOf(&r), Rule: r, Spans: spans(), CSRF: v.csrf(),
+		Publish: v.actor.Role >= rulestore.Publish, Step: sent.step, Override: sent.override, Overrides: overridesOf(d.Overrides, at.id),
+	}
+	if r.Enforced > 0 && !r.Disabled {
+		page.Limits = viewsOf(readRule(r.Domain, "", r.Text).rules, v.counts(r.Domain), "in-force")
+	}
+	proposed := r.Text
+	for _, one := range []struct {
+		number int64
+		show   func(rulestore.Version)
+	}{
+		{r.Shadow, func(x rulestore.Version) { page.Trial = v.trial(x) }},
+		{r.Draft, func(x rulestore.Version) { page.Draft = &x }},
+	} {
+		if one.number == 0 {
+			continue
+		}
+		x, err := v.store.Version(ctx, r.Domain, r.ID, one.number)
+		if err != nil {
+			return err
+		}
+		one.show(x)
+		proposed = x.Text
+	}
+	if v.actor.Role >= rulestore.Propose {
+		if page.Editor = sent.editor; page.Editor == nil {
+			page.Editor = v.newEditor(at, proposed, r.Revision)
+		}
+	}
+	return v.show(status, "rule", plain(at.id), page)
+}
+
+// overridesOf is those that hold for a rule.
+func overridesOf(all []rulestore.Override, id string) (mine []rulestore.Override) {
+	for _, o := range holding(all) {
+		if o.Rule == id || o.Rule == "" {
+			mine = append(mine, o)
+		}
+	}
+	return mine
+}
+
+// csrf is the word that forms of this session bring along.
+func (v *visit) csrf() string {
+	if v.session == nil {
+		return ""
+	}
+	return v.session.csrf
+}
+
+// number is a number of a form; what is none is 0, which no thing has.
+func (v *visit) number(name string) int64 {
+	n, err := strconv.ParseInt(v.r.PostFormValue(name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -177,9 +177,12 @@ func TestForeignForm(t *testing.T) {
 // allPages is all that can be looked at.
 func allPages() []string {
 	return []string{
-		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user",
+		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
+		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
 	}
 }
 
 // allForms is all that takes forms of who has signed in.
-func allForms() []string { return []string{"/ui/sign-out"} }
+func allForms() []string {
+	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain"}
+}

@@ -24,7 +24,9 @@ type session struct {
 	csrf  string // what its forms must bring along
 	made  time.Time
 
-	seen time.Time // guarded by sessions.mu
+	// Guarded by sessions.mu.
+	seen   time.Time
+	notice string // to be said on the next page
 }
 
 // sessions are all of them, by a hash of their ids: who can read the map can be
@@ -118,4 +120,20 @@ func sessionID(r *http.Request) string {
 		return ""
 	}
 	return c.Value
+}
+
+// tell keeps something to be said on the next page.
+func (s *sessions) tell(one *session, notice string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.notice = notice
+}
+
+// told gives what is to be said, once.
+func (s *sessions) told(one *session) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notice := one.notice
+	one.notice = ""
+	return notice
 }

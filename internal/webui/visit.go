@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,13 +107,14 @@ func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
 
 // sheet is what the frame of all pages shows.
 type sheet struct {
-	Title string
-	Nav   []tab
-	Who   string // has signed in; empty: nobody has to
-	Role  string
-	CSRF  string
-	Why   string // nothing can be changed here; empty: it can
-	Body  any
+	Title  string
+	Nav    []tab
+	Who    string // has signed in; empty: nobody has to
+	Role   string
+	CSRF   string
+	Notice string
+	Why    string // nothing can be changed here; empty: it can
+	Body   any
 }
 
 // tab is a link to one of the main pages.
@@ -126,6 +128,7 @@ func (v *visit) show(status int, look, title string, body any) error {
 	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
 	if v.session != nil {
 		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
+		s.Notice = v.pages.sessions.told(v.session)
 	}
 	if look == "sign-in" {
 		s.Nav, s.Why = nil, ""
@@ -146,7 +149,7 @@ func (v *visit) write(status int, look, part string, data any) error {
 
 func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
-	tabs := []tab{{Name: "Rules", Here: here == "" || here == "rules" || here == "rule"}}
+	tabs := []tab{{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history"}, here)}}
 	for i := range tabs {
 		tabs[i].Path = Home + tabs[i].Path
 	}
@@ -213,7 +216,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")
@@ -230,4 +233,13 @@ func readLooks() (map[string]*template.Template, error) {
 func cutPath(route string) (method, path string) {
 	method, path, _ = strings.Cut(route, " ")
 	return method, strings.TrimPrefix(path, "/")
+}
+
+// see sends the browser on to another page, to say this there.
+func (v *visit) see(path, notice string) error {
+	if v.session != nil {
+		v.pages.sessions.tell(v.session, notice)
+	}
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -60,6 +61,9 @@ type Options struct {
 	Book *offenders.Book
 	// Name is what to say in the place of a client's name.
 	Name func(string) string
+	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// nothing runs there.
+	Report func(domain string) *shadow.Report
 	// Explainer tells why.
 	Explainer Explainer
 	// Node is what to say of this node.
@@ -124,6 +128,14 @@ func (p *Pages) route() error {
 		"GET {$}":       p.domains,
 		"GET rules":     p.rules,
 		"GET rule":      p.rule,
+		"GET new":       p.newRule,
+		"POST look":     p.look,
+		"POST rule":     p.propose,
+		"POST step":     p.step,
+		"POST override": p.override,
+		"GET history":   p.history,
+		"GET domain":    p.newDomain,
+		"POST domain":   p.makeDomain,
 		"POST sign-out": p.signOut,
 		"GET /":         p.nowhere,
 	} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/webui"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
@@ -32,10 +33,10 @@ descriptors:
 
 // house is a page with all that is behind it.
 type house struct {
-	url    string
-	store  *rulestore.Store // nil: there is none
-	book   *offenders.Book
-	tokens map[string]rulestore.Actor
+	url   string
+	store *rulestore.Store // nil: there is none
+	book  *offenders.Book
+	board *board
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -45,7 +46,7 @@ func build(t *testing.T, database bool) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{book: offenders.NewBook(), tokens: map[string]rulestore.Actor{}}
+	h := &house{book: offenders.NewBook(), board: new(board)}
 	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
 	o := webui.Options{
 		Files: limiter.Set, Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
@@ -54,6 +55,7 @@ func build(t *testing.T, database bool) *house {
 			return host
 		},
 	}
+	o.Report = h.board.report
 	if database {
 		if h.store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
 			t.Fatal(err)
@@ -196,3 +198,8 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// board has a report that a test makes.
+type board struct{ now *shadow.Report }
+
+func (b *board) report(string) *shadow.Report { return b.now }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -30,16 +31,17 @@ type limitView struct {
 // maxPictures is how many limits of a rule have a picture.
 const maxPictures = 6
 
-// viewsOf describes rules, and with pictures draws them.
-func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures bool) []limitView {
+// viewsOf describes rules, and draws them; pictures is the beginning of their
+// names, of which a page has each once. Empty: it draws none.
+func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures string) []limitView {
 	views := make([]limitView, 0, len(all))
 	for i, r := range all {
 		c := counts[r.Name]
 		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
 		if !r.Unlimited {
 			v.Limit, v.Words, v.Most = r.Limit.String(), sentence(r.Limit.Describe()), most(r.Limit)
-			if pictures && i < maxPictures {
-				v.Picture = picture(fmt.Sprintf("limit-%d", i+1), r.Limit)
+			if pictures != "" && i < maxPictures {
+				v.Picture = picture(fmt.Sprintf("%s-%d", pictures, i+1), r.Limit)
 			}
 		}
 		views = append(views, v)
@@ -63,13 +65,47 @@ func most(l *weir.Limit) string {
 
 // sentence is words as one.
 func sentence(words string) string {
-	return strings.ToUpper(words[:1]) + words[1:] + "."
+	return upper(strings.TrimSuffix(words, ".")) + "."
 }
 
 // functions are those that pages call.
 func functions() template.FuncMap {
-	return template.FuncMap{"digits": digits, "plain": plain, "when": when}
+	return template.FuncMap{
+		"digits": digits, "plain": plain, "when": when, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+	}
 }
+
+// field is a field of a form.
+type field struct{ ID, Value, Fault string }
+
+func newField(id, value, fault string) field { return field{id, value, fault} }
+
+// stepping is the form on a rule's page for one step. What was sent and refused
+// is in it again.
+func stepping(page rulePage, to string, version int64, name, class string) map[string]any {
+	f := map[string]any{
+		"CSRF": page.CSRF, "Domain": page.Domain, "ID": page.ID, "Match": page.Rule.Revision, "Version": version, "To": to, "Class": class,
+		"Name": name, "Field": fmt.Sprintf("reason-%s-%d", to, version), "Reason": "", "Fault": "", "Held": false,
+	}
+	if version > 0 {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10)
+	}
+	if to == "shadow" {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10) + " in shadow"
+	}
+	if page.Step.To == to && page.Step.Version == version {
+		f["Reason"], f["Fault"], f["Held"] = page.Step.Reason, page.Step.Faults["reason"], page.Step.Held
+	}
+	return f
+}
+
+// clients is a list of them.
+type clients struct {
+	Title string
+	Rows  []shadow.Client
+}
+
+func titled(title string, rows []shadow.Client) clients { return clients{title, rows} }
 
 // digits is n in groups of three.
 func digits(n int64) string {

@@ -1,0 +1,180 @@
+package webui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+// editor is the form that proposes a version.
+type editor struct {
+	Domain, ID   string // no ID: a new rule
+	Text, Reason string
+	Match        int64 // Rule.Revision that was seen; 0: a new rule
+	CSRF         string
+	Preview      preview
+	Faults       map[string]string // what is wrong, by the field; of no field in particular: ""
+}
+
+// preview is what a text means.
+type preview struct {
+	reading
+
+	Limits []limitView
+	Empty  bool // there is no text
+}
+
+// Findings is what there is to say of the text.
+func (p preview) Findings() any { return p.findings }
+
+// Bad is whether the text is refused.
+func (p preview) Bad() bool { return p.bad }
+
+func (v *visit) newEditor(at place, text string, match int64) *editor {
+	return &editor{Domain: at.domain, ID: at.id, Text: text, Match: match, CSRF: v.csrf(), Preview: v.preview(at.domain, text)}
+}
+
+// preview reads a text as it would stand in the domain.
+func (v *visit) preview(domain, text string) preview {
+	if strings.TrimSpace(text) == "" {
+		return preview{Empty: true}
+	}
+	head := ""
+	if frame, err := v.store.Rule(v.r.Context(), domain, rulestore.Frame); err == nil {
+		head = frame.Text
+	}
+	read := readRule(domain, head, text)
+	return preview{reading: read, Limits: viewsOf(read.rules, nil, "draft")}
+}
+
+// look answers what the text of an editor means, while somebody writes it.
+func (p *Pages) look(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	return v.write(http.StatusOK, "rule", "preview", v.preview(v.r.PostFormValue("domain"), v.r.PostFormValue("text")))
+}
+
+// needStore refuses what can't be done without the rule database.
+func (v *visit) needStore() error {
+	if v.store == nil {
+		return &fault{http.StatusServiceUnavailable, v.readOnly()}
+	}
+	return nil
+}
+
+// newRule shows an empty editor for a domain.
+func (p *Pages) newRule(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	d, err := v.store.Domain(v.r.Context(), v.query("domain"))
+	if err != nil {
+		return err
+	}
+	const first = "- key: user\n  limits: [10/s burst 20]\n"
+	return v.show(http.StatusOK, "new", "New rule", v.newEditor(place{domain: d.Name}, first, 0))
+}
+
+// propose takes what was written in an editor.
+func (p *Pages) propose(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	text := strings.ReplaceAll(form("text"), "\r\n", "\n")
+	e := v.newEditor(place{form("domain"), form("rule")}, text, v.number("match"))
+	e.Reason = strings.ReplaceAll(form("reason"), "\r\n", "\n")
+	to := rulestore.State(form("to"))
+	if to == "check" {
+		return v.showEditor(http.StatusOK, e)
+	}
+	if to != rulestore.Draft && to != rulestore.Shadow {
+		return &fault{http.StatusBadRequest, "A version is saved as a draft or runs in shadow; send it from the rule's page."}
+	}
+	if e.Preview.Empty {
+		e.Faults = map[string]string{"text": "Write the rule. To take a rule away there is a form below it."}
+		return v.showEditor(http.StatusBadRequest, e)
+	}
+	made, err := v.store.Propose(v.r.Context(), v.actor, rulestore.Proposal{
+		Domain: e.Domain, Rule: e.ID, Text: e.Text, Match: e.Match, To: to, Reason: e.Reason,
+	})
+	if err != nil {
+		if e.Faults = faultsOf(err); e.Faults == nil {
+			return err
+		}
+		return v.showEditor(statusOf(err), e)
+	}
+	said := fmt.Sprintf("Version %d is saved as a draft.", made.Number)
+	if to == rulestore.Shadow {
+		said = fmt.Sprintf("Version %d runs in shadow: it is decided and reported, and denies nobody.", made.Number)
+	}
+	return v.see(place{made.Domain, made.Rule}.at("rule"), said)
+}
+
+func (v *visit) showEditor(status int, e *editor) error {
+	if e.ID == "" {
+		return v.show(status, "new", "New rule", e)
+	}
+	return v.showRule(status, place{e.Domain, e.ID}, forms{editor: e})
+}
+
+// faultsOf is what is wrong with a form, by the field; nil: it is not the form.
+func faultsOf(err error) map[string]string {
+	bad, ok := errors.AsType[*rulestore.Error](err)
+	if !ok || bad.Kind == rulestore.NotFound || bad.Kind == rulestore.Unknown {
+		return nil
+	}
+	switch {
+	case bad.Field == "text" && len(bad.Findings) > 0:
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	case bad.Field == "rule", bad.Field == "owner":
+		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
+	case bad.Field == "text", bad.Field == "reason", bad.Field == "percent", bad.Field == "until", bad.Field == "team":
+		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
+	}
+	return map[string]string{"": upper(bad.Text)}
+}
+
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// domainForm is the form that makes a domain.
+type domainForm struct {
+	CSRF, Name, Team, Reason string
+	Faults                   map[string]string
+}
+
+// makeDomain makes a domain without rules.
+func (p *Pages) makeDomain(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	f := domainForm{CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason")}
+	_, err := v.store.CreateDomain(v.r.Context(), v.actor, rulestore.Domain{Name: f.Name, Team: f.Team}, f.Reason)
+	if err != nil {
+		if f.Faults = faultsOf(err); f.Faults == nil {
+			return err
+		}
+		if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Field == "domain" {
+			f.Faults = map[string]string{"name": "The name " + bad.Text}
+		}
+		return v.show(statusOf(err), "new-domain", "New domain", f)
+	}
+	return v.see(Home+"rules?"+url.Values{"domain": {f.Name}}.Encode(), "The domain is there. Write its first rule.")
+}
+
+func (p *Pages) newDomain(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{CSRF: v.csrf()})
+}
+
+// versionName is how people call a version.
+func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

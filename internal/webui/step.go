@@ -1,0 +1,239 @@
+package webui
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
+)
+
+// stepForm is a form that takes a version a step, as it was sent.
+type stepForm struct {
+	To, Reason string
+	Version    int64
+	Faults     map[string]string
+	Held       bool // the guard refuses it; it can be forced
+}
+
+// removed is the step that takes a rule away.
+const removed = "removed"
+
+// step takes a version to another state, or a rule away.
+func (p *Pages) step(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	at := place{form("domain"), form("rule")}
+	sent := stepForm{To: form("to"), Reason: form("reason"), Version: v.number("version")}
+	s := rulestore.Step{
+		Domain: at.domain, Rule: at.id, Version: sent.Version, To: rulestore.State(sent.To),
+		Match: v.number("match"), Reason: sent.Reason, Forced: form("force") == "yes",
+	}
+	err := v.take(s)
+	if held, ok := err.(*heldUp); ok { //nolint:errorlint // made by guard, and by nobody who wraps
+		sent.Held, sent.Faults = true, map[string]string{"": held.why}
+		return v.showRule(http.StatusConflict, at, forms{step: sent})
+	}
+	if err != nil {
+		if sent.Faults = faultsOf(err); sent.Faults == nil {
+			return err
+		}
+		return v.showRule(statusOf(err), at, forms{step: sent})
+	}
+	said := map[string]string{
+		string(rulestore.Enforced): "is in force", string(rulestore.Shadow): "runs in shadow", string(rulestore.Withdrawn): "is withdrawn",
+		string(rulestore.Disabled): "is left out until it is enforced again", removed: "is taken away",
+	}[sent.To]
+	what := upper(versionName(sent.Version))
+	if sent.To == removed {
+		what = "The rule"
+	}
+	return v.see(at.at("rule"), what+" "+said+".")
+}
+
+// take does a step, if the guard lets it.
+func (v *visit) take(s rulestore.Step) error {
+	ctx := v.r.Context()
+	if s.To == removed {
+		_, err := v.store.Propose(ctx, v.actor, rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: rulestore.Enforced, Reason: s.Reason})
+		return err
+	}
+	if err := v.guard(s); err != nil {
+		return err
+	}
+	_, err := v.store.Move(ctx, v.actor, s)
+	return err
+}
+
+// heldUp is a step that the guard refuses.
+type heldUp struct{ why string }
+
+func (h *heldUp) Error() string { return h.why }
+
+// guard refuses to enforce what would deny more of the traffic than a change may,
+// or nobody knows how much, unless it is forced. What was in force before, and
+// what takes a rule away, is not held up. The refusal is in the audit.
+func (v *visit) guard(s rulestore.Step) error {
+	if s.To != rulestore.Enforced || s.Forced || v.actor.Role < rulestore.Publish {
+		return nil // the store says no, or audits that it was forced
+	}
+	x, err := v.store.Version(v.r.Context(), s.Domain, s.Rule, s.Version)
+	if err != nil {
+		return err
+	}
+	if x.Text == "" || x.State != rulestore.Draft && x.State != rulestore.Shadow {
+		return nil
+	}
+	verdict := v.judge(x)
+	if !verdict.Refused {
+		return nil
+	}
+	err = v.store.Refused(v.r.Context(), v.actor, rulestore.Event{
+		Action: "enforce", Domain: s.Domain, Rule: s.Rule, Version: s.Version, Reason: s.Reason, Refused: verdict.Why,
+	})
+	if err != nil {
+		return err
+	}
+	return &heldUp{sentence(verdict.Why)}
+}
+
+// judge is whether a version may come into force. One that does not run in shadow
+// was compared with nothing.
+func (v *visit) judge(x rulestore.Version) shadow.Verdict {
+	var report *shadow.Report
+	if x.State == rulestore.Shadow {
+		report = v.pages.options.Report(x.Domain)
+	}
+	return shadow.Judge(report, shadow.UsualShare, "")
+}
+
+// trial is a version in shadow, with what is known of it.
+type trial struct {
+	rulestore.Version
+
+	Limits  []limitView
+	Report  *shadow.Report // of all that is in shadow in the domain; nil: nothing is known yet
+	Verdict shadow.Verdict
+	Denied  []shadow.Client
+	Passed  []shadow.Client
+}
+
+func (v *visit) trial(x rulestore.Version) *trial {
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text).rules, nil, ""), Verdict: v.judge(x)}
+	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
+		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
+	}
+	return t
+}
+
+// named is clients as they may be told of.
+func (v *visit) named(clients []shadow.Client) []shadow.Client {
+	named := make([]shadow.Client, len(clients))
+	for i, c := range clients {
+		c.Key = v.pages.options.Name(c.Key)
+		named[i] = c
+	}
+	return named
+}
+
+// overrideForm is the form that opens or tightens a rule for a time, as it was
+// sent.
+type overrideForm struct {
+	Percent, Minutes int64
+	Reason           string
+	Faults           map[string]string
+}
+
+// span is for how long an override may hold.
+type span struct {
+	Minutes int64
+	Name    string
+}
+
+func spans() []span {
+	return []span{{15, "15 minutes"}, {60, "1 hour"}, {4 * 60, "4 hours"}, {24 * 60, "1 day"}, {7 * 24 * 60, "7 days"}}
+}
+
+// override opens or tightens a rule for a time, or ends that.
+func (p *Pages) override(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	at := place{form("domain"), form("rule")}
+	sent := overrideForm{Percent: v.number("percent"), Minutes: v.number("minutes"), Reason: form("reason")}
+	until := time.Now().Add(time.Duration(min(max(sent.Minutes, 0), 1<<20)) * time.Minute).Truncate(time.Second)
+	err := v.store.Override(v.r.Context(), v.actor, rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason})
+	if err != nil {
+		if sent.Faults = faultsOf(err); sent.Faults == nil {
+			return err
+		}
+		return v.showRule(statusOf(err), at, forms{override: sent})
+	}
+	said := "The limits hold again as they are written."
+	switch {
+	case sent.Minutes > 0 && sent.Percent == 0:
+		said = "The rule is open until " + when(until) + ": it is decided and reported, and denies nobody."
+	case sent.Minutes > 0:
+		said = fmt.Sprintf("The limits are tightened to %s %% until %s.", strconv.FormatInt(sent.Percent, 10), when(until))
+	}
+	return v.see(at.at("rule"), said)
+}
+
+// historyPage is what history.html shows.
+type historyPage struct {
+	Domain, ID string
+	CSRF       string
+	Match      int64
+	Publish    bool
+	Rows       []historyRow
+	Next       string
+}
+
+type historyRow struct {
+	rulestore.Version
+
+	Diff []diffLine // from the version that was in force when it was made
+	Back bool       // it was in force, and can be again
+}
+
+// historySize is how many versions a page of a history has.
+const historySize = 20
+
+// history shows what a rule was.
+func (p *Pages) history(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	ctx, at := v.r.Context(), place{v.query("domain"), v.query("rule")}
+	r, err := v.store.Rule(ctx, at.domain, at.id)
+	if err != nil {
+		return err
+	}
+	before, _ := strconv.ParseInt(v.query("before"), 10, 64) // none: from the newest
+	list, err := v.store.Versions(ctx, at.domain, at.id, before, historySize+1)
+	if err != nil {
+		return err
+	}
+	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: v.actor.Role >= rulestore.Publish}
+	if len(list) > historySize {
+		list = list[:historySize]
+		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)
+	}
+	for _, x := range list {
+		base := ""
+		if x.Base > 0 {
+			b, err := v.store.Version(ctx, at.domain, at.id, x.Base)
+			if err != nil {
+				return err
+			}
+			base = b.Text
+		}
+		page.Rows = append(page.Rows, historyRow{x, compare(base, x.Text), x.State == rulestore.Superseded})
+	}
+	return v.show(http.StatusOK, "history", "History of "+plain(at.id), page)
+}
