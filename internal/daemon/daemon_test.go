@@ -367,7 +367,7 @@ descriptors:
 	for path, want := range map[string]int{
 		"/debug/pprof/": 200, "/debug/pprof/heap": 200, "/debug/pprof/cmdline": 200, "/debug/pprof/symbol": 200,
 		"/v1/schema": 200,
-		"/":          404, "/v1/check": 404, "/debug/vars": 404,
+		"/":          200, "/v1/check": 404, "/debug/vars": 404,
 	} {
 		if status, _ := get(t, "http://"+r.admin+path); status != want {
 			t.Errorf("%s: %d, want %d", path, status, want)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ const shadowClients = 10
 func (d *Daemon) pages() (http.Handler, error) {
 	o := webui.Options{
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Files:  d.limiter.Set, Book: d.limiter.book, Name: d.name(), Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
+		Rules:  d.limiter.Set, Files: d.limiter.Set, Node: d.facts, Book: d.limiter.book, Name: d.name(), Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil {
 		o.SignIn = d.signIn
@@ -30,6 +31,25 @@ func (d *Daemon) pages() (http.Handler, error) {
 // shadowReport is how the candidate of a domain differs from the rules in force.
 func (d *Daemon) shadowReport(domain string) *shadow.Report {
 	return d.board.Report(domain, shadowClients, time.Now())
+}
+
+// facts is what a page says of this node.
+func (d *Daemon) facts() []webui.Fact {
+	domains, all := 0, 0
+	if set := d.limiter.Set(); set != nil {
+		domains, all = len(set.Domains()), len(set.Rules())
+	}
+	facts := []webui.Fact{
+		{Name: "Version", Value: d.config.Version},
+		{Name: "Counts are kept in", Value: d.storage.scheme},
+		{Name: "Rules in force", Value: fmt.Sprintf("%d of %d domains", all, domains)},
+		{Name: "HTTP door", Value: d.config.HTTP},
+		{Name: "gRPC door", Value: d.config.GRPC},
+	}
+	for line := range strings.Lines(d.detail()) {
+		facts = append(facts, webui.Fact{Name: "To be known", Value: strings.TrimSpace(line)})
+	}
+	return facts
 }
 
 // signIn is who holds a token.

@@ -3,11 +3,14 @@ package webui_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/weir-limit/weir/internal/browsertest"
+	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/shadow"
 )
 
 // TestLooks looks at every page on every screen.
@@ -16,6 +19,7 @@ func TestLooks(t *testing.T) {
 	b := browsertest.Start(t)
 	h := build(t, true)
 	fill(t, h)
+	h.load(t)
 	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
 	for _, view := range browsertest.Views() {
 		p := b.Open(t, view, h.url+"/ui/sign-in")
@@ -31,7 +35,7 @@ func TestLooks(t *testing.T) {
 
 // nameOf is a page's path as the name of a picture.
 func nameOf(path string) string {
-	return strings.NewReplacer("&", "-", "/ui/", "page-", "?", "-", "=", "-", "*", "", "/", "").Replace(path)
+	return strings.NewReplacer("&", "-", "/ui/", "page-", "?", "-", "=", "-", "*", "", "/", "", "%23", "-").Replace(path)
 }
 
 // fill puts rules of all states into a database.
@@ -62,5 +66,29 @@ descriptors:
 		if _, err := h.store.Propose(t.Context(), root(), p); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// load is traffic, of clients with hostile names among them, and a report.
+func (h *house) load(t *testing.T) {
+	t.Helper()
+	now := time.Now()
+	for step := range 300 {
+		for _, r := range h.limiter.Set().Rules() {
+			one := h.book.Open(offenders.ID{Domain: r.Domain, Rule: r.Name, Shadow: r.Shadow}, r.Limit, now.Add(-time.Hour))
+			for n := range 20 + step%37 + step%7*3 {
+				one.Pass()
+				if n%4 == 0 && step > 200 {
+					one.Deny([]byte([]string{"ann", "<b>bob</b>", "\u202eeve", "a long name of a client that has many words in it"}[(step+n)%4]))
+				}
+			}
+		}
+		h.book.Tick(now.Add(time.Duration(step-300) * offenders.Step))
+	}
+	h.board.now = &shadow.Report{
+		Domain: "shop", Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-10 * time.Minute), Period: time.Hour,
+		Counts:      shadow.Counts{BothPass: 120_345, OnlyCandidate: 1234, OnlyInForce: 0, BothDeny: 431},
+		Recent:      shadow.Counts{BothPass: 20_345, OnlyCandidate: 34, OnlyInForce: 0, BothDeny: 31},
+		NewlyDenied: []shadow.Client{{Rule: "shop/user#1", Key: "crawler-7", Requests: 1100, Error: 4}, {Rule: "shop/user#1", Key: "<i>eve</i>", Requests: 134}},
 	}
 }

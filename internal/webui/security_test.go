@@ -179,10 +179,11 @@ func allPages() []string {
 	return []string{
 		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
 		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
+		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/nodes", "/ui/audit", "/ui/backup",
 	}
 }
 
 // allForms is all that takes forms of who has signed in.
 func allForms() []string {
-	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain"}
+	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try"}
 }

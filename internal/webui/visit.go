@@ -149,8 +149,19 @@ func (v *visit) write(status int, look, part string, data any) error {
 
 func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
-	tabs := []tab{{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history"}, here)}}
+	tabs := []tab{
+		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history"}, here)},
+		{Name: "Try a request", Path: "try"},
+		{Name: "Traffic", Path: "traffic"},
+		{Name: "Nodes", Path: "nodes"},
+		{Name: "Audit", Path: "audit"},
+		{Name: "Backup", Path: "backup"},
+	}
+	if v.store == nil {
+		tabs = slices.DeleteFunc(tabs, func(t tab) bool { return t.Path == "audit" })
+	}
 	for i := range tabs {
+		tabs[i].Here = tabs[i].Here || here == tabs[i].Path
 		tabs[i].Path = Home + tabs[i].Path
 	}
 	return tabs
@@ -216,7 +227,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")

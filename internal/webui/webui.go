@@ -52,6 +52,8 @@ type Options struct {
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
 	// Client is whose attempts to sign in are counted together.
 	Client func(*http.Request) string
+	// Rules is all rules in force; nil: none are loaded yet.
+	Rules func() *rules.Set
 	// Files is the rules in force that come from files; nil: none do.
 	Files func() *rules.Set
 	// Store is the rule database, or nil while it was never reached. Nil: there is
@@ -125,19 +127,27 @@ func (p *Pages) route() error {
 	p.mux.HandleFunc("GET "+Home+"sign-in", p.anyone(p.signInPage))
 	p.mux.HandleFunc("POST "+Home+"sign-in", p.anyone(p.signIn))
 	for path, show := range map[string]func(*visit) error{
-		"GET {$}":       p.domains,
-		"GET rules":     p.rules,
-		"GET rule":      p.rule,
-		"GET new":       p.newRule,
-		"POST look":     p.look,
-		"POST rule":     p.propose,
-		"POST step":     p.step,
-		"POST override": p.override,
-		"GET history":   p.history,
-		"GET domain":    p.newDomain,
-		"POST domain":   p.makeDomain,
-		"POST sign-out": p.signOut,
-		"GET /":         p.nowhere,
+		"GET {$}":         p.domains,
+		"GET rules":       p.rules,
+		"GET rule":        p.rule,
+		"GET new":         p.newRule,
+		"POST look":       p.look,
+		"POST rule":       p.propose,
+		"POST step":       p.step,
+		"POST override":   p.override,
+		"GET history":     p.history,
+		"GET try":         p.try,
+		"POST try":        p.explain,
+		"GET traffic":     p.traffic,
+		"GET nodes":       p.node,
+		"GET audit":       p.audit,
+		"GET audit.jsonl": p.auditFile,
+		"GET backup":      p.backup,
+		"GET rules.yaml":  p.rulesFile,
+		"GET domain":      p.newDomain,
+		"POST domain":     p.makeDomain,
+		"POST sign-out":   p.signOut,
+		"GET /":           p.nowhere,
 	} {
 		method, path := cutPath(path)
 		p.mux.HandleFunc(method+" "+Home+path, p.known(show))

@@ -33,10 +33,11 @@ descriptors:
 
 // house is a page with all that is behind it.
 type house struct {
-	url   string
-	store *rulestore.Store // nil: there is none
-	book  *offenders.Book
-	board *board
+	url     string
+	store   *rulestore.Store // nil: there is none
+	book    *offenders.Book
+	board   *board
+	limiter *rules.Limiter
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -48,8 +49,14 @@ func build(t *testing.T, database bool) *house {
 	}
 	h := &house{book: offenders.NewBook(), board: new(board)}
 	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	h.limiter = limiter
+	if err := limiter.Remember(rules.NewDenials()); err != nil {
+		t.Fatal(err)
+	}
 	o := webui.Options{
-		Files: limiter.Set, Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
+		Files: limiter.Set, Rules: limiter.Set,
+		Node: func() []webui.Fact { return []webui.Fact{{Name: "Version", Value: "test"}} },
+		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
 		Client: func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)
 			return host

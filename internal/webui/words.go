@@ -72,6 +72,7 @@ func sentence(words string) string {
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"digits": digits, "plain": plain, "when": when, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+		"less": func(n, m int64) int64 { return n - m },
 	}
 }
 

@@ -1,0 +1,98 @@
+package webui_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// TestTry explains a request, and a denial by its id; neither is charged.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	h := build(t, false)
+	b := h.browser(t)
+	request := &rules.Request{Domain: "files", Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: "user", Value: "<b>ann"}}, Cost: 20}}}
+	for _, want := range []bool{true, false} {
+		a, err := h.limiter.Check(t.Context(), request)
+		if err != nil || a.Allowed != want {
+			t.Fatal(a, err)
+		}
+		if !want {
+			r, page := b.get(t, "/ui/try?id="+a.ID)
+			wants(t, r, page, http.StatusOK, "Denial "+a.ID, "denied", "&lt;b&gt;ann", "as things stood then")
+		}
+	}
+	for range 2 {
+		r, page := b.post(t, "/ui/try", url.Values{"domain": {"files"}, "entries": {"user=<b>ann\r\n"}, "cost": {"20"}})
+		wants(t, r, page, http.StatusOK, "denied", "It passes in", "files/user#1", "<dt>Used</dt><dd>20</dd>")
+	}
+	for _, c := range []struct {
+		domain, entries, cost, want string
+		status                      int
+	}{
+		{"files", "user=bob", "1", "allowed", http.StatusOK},
+		{"files", "user=bob", "-1", `id="cost-fault"`, http.StatusBadRequest},
+		{"files", "user=bob", "99999999999999999999", `id="cost-fault"`, http.StatusBadRequest},
+		{"files", "", "1", `id="entries-fault"`, http.StatusBadRequest},
+		{"", "user=bob", "1", `id="domain-fault"`, http.StatusBadRequest},
+		{"files", "user=" + strings.Repeat("x", 1<<13), "1", `id="entries-fault"`, http.StatusBadRequest},
+		{"none", "user=\x00\u202e", "1", `\u{202E}`, http.StatusOK},
+	} {
+		r, page := b.post(t, "/ui/try", url.Values{"domain": {c.domain}, "entries": {c.entries}, "cost": {c.cost}})
+		wants(t, r, page, c.status, c.want)
+	}
+	r, page := b.get(t, "/ui/try?id=0123456789abcdef")
+	wants(t, r, page, http.StatusNotFound, `id="id-fault"`)
+	r, page = b.get(t, "/ui/try?id=%3Cscript%3E")
+	wants(t, r, page, http.StatusBadRequest, `id="id-fault"`)
+}
+
+// TestTraffic shows whom a rule denied, by names that harm nobody.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	h := build(t, false)
+	h.load(t)
+	b := h.browser(t)
+	r, page := b.get(t, "/ui/traffic")
+	wants(t, r, page, http.StatusOK, "files/user#1", "files/path")
+	r, page = b.get(t, "/ui/traffic?domain=files&rule="+url.QueryEscape("files/user#1"))
+	wants(t, r, page, http.StatusOK, "<svg", "&lt;b&gt;bob&lt;/b&gt;", `\u{202E}eve`)
+	r, page = b.get(t, "/ui/traffic?domain=none")
+	wants(t, r, page, http.StatusOK, "No request has met a rule here.")
+}
+
+// TestFiles: what can be taken along is whole.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Read, "shop")
+	r, text := b.get(t, "/ui/rules.yaml")
+	if _, err := rules.ParseExport("backup", []byte(text)); err != nil || !strings.Contains(r.Header.Get("Content-Disposition"), "weir-rules.yaml") {
+		t.Error(err, r.Header)
+	}
+	_, text = b.get(t, "/ui/audit.jsonl")
+	list, err := h.store.Audit(t.Context(), rulestore.Audited{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != len(list) || len(list) < 5 {
+		t.Errorf("%d lines of %d", len(lines), len(list))
+	}
+	for _, line := range lines {
+		var e rulestore.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Seq == 0 {
+			t.Error(line, err)
+		}
+	}
+	r, page := b.get(t, "/ui/audit?domain=shop")
+	wants(t, r, page, http.StatusOK, "the first rules", "newsletter")
+	r, page = build(t, false).browser(t).get(t, "/ui/audit")
+	wants(t, r, page, http.StatusServiceUnavailable, "has no rule database")
+}

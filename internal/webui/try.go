@@ -1,0 +1,127 @@
+package webui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/rules"
+)
+
+// tryPage is what try.html shows.
+type tryPage struct {
+	CSRF    string
+	Domain  string
+	Entries string // KEY=VALUE, one a line
+	Cost    string
+	ID      string // of a denial
+	Faults  map[string]string
+	Answer  *explained // nil: nothing was asked yet
+}
+
+// explained is an explanation for people.
+type explained struct {
+	*rules.Explanation
+
+	When   string // it passes; empty: now
+	Limits []explainedLimit
+}
+
+type explainedLimit struct {
+	rules.LimitExplanation
+
+	Name, Limit, Outcome, When string
+	Decisive                   bool
+}
+
+// try shows the form, and why a request was denied whose id is asked for.
+func (p *Pages) try(v *visit) error {
+	page := tryPage{CSRF: v.csrf(), Domain: v.query("domain"), Entries: example(v.query("rule")), Cost: "1", ID: v.query("id")}
+	if page.ID == "" {
+		return v.show(http.StatusOK, "try", "Try a request", page)
+	}
+	x, err := p.options.Explainer.Recall(v.r.Context(), strings.TrimSpace(page.ID))
+	return v.showExplanation(page, "id", x, err)
+}
+
+// example is a request that meets a rule, as the form has it.
+func example(id string) string {
+	if id == "" || strings.Contains(id, "=") {
+		return strings.ReplaceAll(id, "*", "1")
+	}
+	return id + "=alice"
+}
+
+// explain tells what the rules would say of a request, and why. Nothing is
+// charged.
+func (p *Pages) explain(v *visit) error {
+	form := v.r.PostFormValue
+	page := tryPage{CSRF: v.csrf(), Domain: strings.TrimSpace(form("domain")), Entries: form("entries"), Cost: strings.TrimSpace(form("cost"))}
+	d := rules.Descriptor{}
+	for line := range strings.Lines(strings.ReplaceAll(page.Entries, "\r\n", "\n")) {
+		line = strings.TrimSuffix(line, "\n")
+		if key, value, _ := strings.Cut(line, "="); line != "" {
+			d.Entries = append(d.Entries, rules.Entry{Key: key, Value: value})
+		}
+	}
+	var err error
+	if d.Cost, err = strconv.ParseInt(page.Cost, 10, 64); err != nil || d.Cost < 0 || d.Cost > weir.MaxCount {
+		page.Faults = map[string]string{"cost": "Write a whole number from 0 to " + digits(weir.MaxCount) + "."}
+		return v.show(http.StatusBadRequest, "try", "Try a request", page)
+	}
+	x, err := p.options.Explainer.Explain(v.r.Context(), &rules.Request{Domain: page.Domain, Descriptors: []rules.Descriptor{d}})
+	return v.showExplanation(page, "entries", x, err)
+}
+
+// showExplanation shows an explanation, or beside a field why there is none.
+func (v *visit) showExplanation(page tryPage, field string, x *rules.Explanation, err error) error {
+	if err == nil {
+		page.Answer = explainedOf(x)
+		return v.show(http.StatusOK, "try", "Try a request", page)
+	}
+	status, text := http.StatusBadRequest, ""
+	switch bad, ok := errors.AsType[*rules.RequestError](err); {
+	case ok && bad.Field == "domain":
+		field, text = "domain", upper("the domain "+bad.Text)
+	case ok:
+		text = upper(bad.Error())
+	case errors.Is(err, rules.ErrForgotten):
+		status, text = http.StatusNotFound, upper(err.Error())+". A request can be tried as things stand now."
+	case errors.Is(err, rules.ErrNoLook):
+		status, text = http.StatusNotImplemented, "The store of this daemon can't be looked into, so nobody can say why."
+	case errors.Is(err, rules.ErrNoRules), errors.Is(err, weir.ErrAway), errors.Is(err, weir.ErrBusy):
+		status, text = http.StatusServiceUnavailable, upper(err.Error())+". Try again later."
+	default:
+		return err
+	}
+	page.Faults = map[string]string{field: text}
+	return v.show(status, "try", "Try a request", page)
+}
+
+func explainedOf(x *rules.Explanation) *explained {
+	e := &explained{Explanation: x, When: passes(x.Passing)}
+	for i, l := range x.Limits {
+		d := x.Answer.Decisions[i]
+		e.Limits = append(e.Limits, explainedLimit{
+			LimitExplanation: l, Name: d.Rule.Name, Limit: d.Rule.Limit.String(), Outcome: d.Outcome.String(),
+			When: passes(l.Passing), Decisive: x.Answer.Decisive == i && d.Outcome != weir.Allowed,
+		})
+	}
+	return e
+}
+
+// passes says when something passes; empty: now, or nobody knows.
+func passes(p rules.Passing) string {
+	switch p.When {
+	case rules.PassesLater:
+		return fmt.Sprintf("It passes in %v, if nobody else asks.", p.After.Round(time.Microsecond))
+	case rules.PassesNever:
+		return "It never passes: it is more than the limit gives at once."
+	case rules.PassesNow, rules.PassesUnknown:
+	}
+	return ""
+}
