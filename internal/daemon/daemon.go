@@ -30,25 +30,27 @@ import (
 
 // Daemon answers who may pass. It is made by New and run once.
 type Daemon struct {
-	config   Config
-	source   *source.Source // nil: no files
-	feed     *rulefeed.Feed // nil: no rule database
-	parts    parts
-	loaded   atomic.Pointer[loaded]
-	storage  *storage
-	limiter  *meter
-	denials  *rules.Denials
-	board    shadow.Board
-	metrics  *metrics
-	registry *prometheus.Registry
-	draining atomic.Bool
-	keys     keys
-	watcher  *overload.Watcher
-	httpGate overload.Gate
-	grpcGate overload.Gate
-	looking  sync.Mutex        // held to look at keys
-	traces   *tracing.Settings // nil: there are no traces
-	tracer   *tracing.Tracer   // likewise
+	config  Config
+	source  *source.Source // nil: no files
+	feed    *rulefeed.Feed // nil: no rule database
+	parts   parts
+	loaded  atomic.Pointer[loaded]
+	storage *storage
+	limiter *meter
+	denials *rules.Denials
+	board   shadow.Board
+	// clientName is what to say in the place of a client's name.
+	clientName func(string) string
+	metrics    *metrics
+	registry   *prometheus.Registry
+	draining   atomic.Bool
+	keys       keys
+	watcher    *overload.Watcher
+	httpGate   overload.Gate
+	grpcGate   overload.Gate
+	looking    sync.Mutex        // held to look at keys
+	traces     *tracing.Settings // nil: there are no traces
+	tracer     *tracing.Tracer   // likewise
 
 	candidates *source.Source // of rules that run beside those in force; nil: from nowhere
 	comparing  sync.Mutex     // held to change what is compared
@@ -69,7 +71,7 @@ func New(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{
-		config: c, denials: rules.NewDenials(),
+		config: c, clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
 	d.grpcGate.Standing = true

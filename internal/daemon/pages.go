@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/webui"
+	"github.com/weir-limit/weir/rules"
 )
 
 // shadowClients is how many clients of each kind a page tells of.
@@ -20,12 +21,22 @@ const shadowClients = 10
 func (d *Daemon) pages() (http.Handler, error) {
 	o := webui.Options{
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Rules:  d.limiter.Set, Files: d.limiter.Set, Node: d.facts, Book: d.limiter.book, Name: d.name(), Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
+		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.facts, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
-	if d.keys.tokens != nil {
+	if d.keys.tokens != nil || d.feed != nil {
 		o.SignIn = d.signIn
 	}
+	if d.feed != nil {
+		o.Store = d.feed.Store
+	}
 	return webui.New(o)
+}
+
+// fileRules is the rules in force that come from files.
+func (d *Daemon) fileRules() *rules.Set {
+	d.parts.mu.Lock()
+	defer d.parts.mu.Unlock()
+	return d.parts.files
 }
 
 // shadowReport is how the candidate of a domain differs from the rules in force.
@@ -52,12 +63,20 @@ func (d *Daemon) facts() []webui.Fact {
 	return facts
 }
 
-// signIn is who holds a token.
-func (d *Daemon) signIn(_ context.Context, token string) (rulestore.Actor, error) {
-	if d.keys.tokens.Has([]byte(token)) {
-		return rulestore.Actor{Name: "admin", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, nil
+// signIn is who holds a token: of the file that opens the door, or of the rule
+// database.
+func (d *Daemon) signIn(ctx context.Context, token string) (rulestore.Actor, error) {
+	if d.keys.tokens != nil && d.keys.tokens.Has([]byte(token)) {
+		return fileAdmin(), nil
 	}
-	return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unknown, Text: "the token is none of those in the file of --admin-token-file"}
+	if d.feed == nil {
+		return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unknown, Text: "the token is none of those in the file of --admin-token-file"}
+	}
+	store := d.feed.Store()
+	if store == nil {
+		return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unavailable, Text: "the rule database, which knows the tokens, can't be reached; sign in with one of the file of --admin-token-file"}
+	}
+	return store.Authenticate(ctx, token)
 }
 
 // isPage is whether a request is for the pages, which ask for a token themselves.

@@ -38,7 +38,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 // of the rule database what its role is for.
 func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 	if d.keys.tokens != nil && d.keys.tokens.Has(token) {
-		return ruleapi.As(r, rulestore.Actor{Name: "admin-token-file", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}), nil
+		return ruleapi.As(r, fileAdmin()), nil
 	}
 	if d.feed == nil {
 		return nil, errors.New("the token is none of those in the file of --admin-token-file; send one that is")
@@ -62,6 +62,11 @@ func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 		return r, nil
 	}
 	return nil, errors.New("this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String())
+}
+
+// fileAdmin is who holds a token of --admin-token-file.
+func fileAdmin() rulestore.Actor {
+	return rulestore.Actor{Name: "admin-token-file", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
 }
 
 // inFiles is whether a domain comes from files, so that the database can't have it.

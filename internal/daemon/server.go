@@ -123,7 +123,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	requests := httpapi.NewAdmin(d.limiter, o)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
-	name := d.name()
+	name := d.clientName
 	traffic := httpapi.NewTraffic(d.limiter.book, name, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)

@@ -25,9 +25,9 @@ func (d *Daemon) keepBook(ctx context.Context) error {
 	}
 }
 
-// name is what to say in the place of a client's name.
-func (d *Daemon) name() func(string) string {
-	if d.config.HashKeys {
+// namesOfClients is what to say in the place of a client's name.
+func namesOfClients(hashed bool) func(string) string {
+	if hashed {
 		return offenders.NewHider().Hide
 	}
 	return func(name string) string { return name }

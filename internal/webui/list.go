@@ -201,15 +201,24 @@ func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
 
 // counted puts the counts into rows.
 func (v *visit) counted(rows []ruleRow) []ruleRow {
-	domain, counts := "", map[string]offenders.Total(nil)
-	for i := range rows {
-		if counts == nil || rows[i].Domain != domain {
-			domain = rows[i].Domain
-			counts = v.counts(domain)
+	shown := map[place]bool{}
+	for _, r := range rows {
+		for _, l := range r.Limits {
+			shown[place{r.Domain, l.Name}] = true
 		}
+	}
+	name := func(domain, rule string) string { return domain + "\n" + rule }
+	totals := v.pages.options.Book.Totals(offenders.Filter{}, func(id offenders.ID) string {
+		if !shown[place{id.Domain, id.Rule}] {
+			return ""
+		}
+		return name(id.Domain, id.Rule)
+	})
+	for i := range rows {
 		for j := range rows[i].Limits {
 			l := &rows[i].Limits[j]
-			l.Passed, l.Denied = counts[l.Name].Passed, counts[l.Name].Denied
+			total := totals[name(rows[i].Domain, l.Name)]
+			l.Passed, l.Denied = total.Passed, total.Denied
 		}
 	}
 	return rows

@@ -2,11 +2,9 @@ package webui
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
@@ -27,7 +25,6 @@ type tryPage struct {
 type explained struct {
 	*rules.Explanation
 
-	When   string // it passes; empty: now
 	Limits []explainedLimit
 }
 
@@ -35,7 +32,6 @@ type explainedLimit struct {
 	rules.LimitExplanation
 
 	Name, Limit, Outcome, When string
-	Decisive                   bool
 }
 
 // try shows the form, and why a request was denied whose id is asked for.
@@ -103,12 +99,12 @@ func (v *visit) showExplanation(page tryPage, field string, x *rules.Explanation
 }
 
 func explainedOf(x *rules.Explanation) *explained {
-	e := &explained{Explanation: x, When: passes(x.Passing)}
+	e := &explained{Explanation: x}
 	for i, l := range x.Limits {
 		d := x.Answer.Decisions[i]
 		e.Limits = append(e.Limits, explainedLimit{
 			LimitExplanation: l, Name: d.Rule.Name, Limit: d.Rule.Limit.String(), Outcome: d.Outcome.String(),
-			When: passes(l.Passing), Decisive: x.Answer.Decisive == i && d.Outcome != weir.Allowed,
+			When: passes(l.Passing),
 		})
 	}
 	return e
@@ -118,7 +114,7 @@ func explainedOf(x *rules.Explanation) *explained {
 func passes(p rules.Passing) string {
 	switch p.When {
 	case rules.PassesLater:
-		return fmt.Sprintf("It passes in %v, if nobody else asks.", p.After.Round(time.Microsecond))
+		return "It passes in " + about(p.After) + ", if nobody else asks."
 	case rules.PassesNever:
 		return "It never passes: it is more than the limit gives at once."
 	case rules.PassesNow, rules.PassesUnknown:

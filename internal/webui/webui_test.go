@@ -41,7 +41,7 @@ type house struct {
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
-func build(t *testing.T, database bool) *house {
+func build(t testing.TB, database bool) *house {
 	t.Helper()
 	set, err := rules.Parse("rules.yaml", []byte(fileRules))
 	if err != nil {
@@ -90,7 +90,7 @@ func root() rulestore.Actor {
 }
 
 // token makes a token for somebody.
-func (h *house) token(t *testing.T, actor string, role rulestore.Role, teams ...string) (rulestore.Token, string) {
+func (h *house) token(t testing.TB, actor string, role rulestore.Role, teams ...string) (rulestore.Token, string) {
 	t.Helper()
 	token, text, err := h.store.CreateToken(t.Context(), root(), rulestore.Token{Actor: actor, Role: role, Teams: teams}, "a test")
 	if err != nil {
@@ -106,7 +106,7 @@ type browser struct {
 	token string // of forms, as the last page had it
 }
 
-func (h *house) browser(t *testing.T) *browser {
+func (h *house) browser(t testing.TB) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func (h *house) browser(t *testing.T) *browser {
 }
 
 // signedIn is a browser of somebody who has signed in.
-func (h *house) signedIn(t *testing.T, actor string, role rulestore.Role, teams ...string) *browser {
+func (h *house) signedIn(t testing.TB, actor string, role rulestore.Role, teams ...string) *browser {
 	t.Helper()
 	_, text := h.token(t, actor, role, teams...)
 	b := h.browser(t)
@@ -137,13 +137,13 @@ type reply struct {
 	Header     http.Header
 }
 
-func (b *browser) get(t *testing.T, path string) (*reply, string) {
+func (b *browser) get(t testing.TB, path string) (*reply, string) {
 	t.Helper()
 	return b.do(t, http.MethodGet, path, "")
 }
 
 // post sends a form, with the token of the last page unless it has one.
-func (b *browser) post(t *testing.T, path string, form url.Values) (*reply, string) {
+func (b *browser) post(t testing.TB, path string, form url.Values) (*reply, string) {
 	t.Helper()
 	if !form.Has("csrf") {
 		form.Set("csrf", b.token)
@@ -151,7 +151,7 @@ func (b *browser) post(t *testing.T, path string, form url.Values) (*reply, stri
 	return b.do(t, http.MethodPost, path, form.Encode())
 }
 
-func (b *browser) do(t *testing.T, method, path, body string) (*reply, string) {
+func (b *browser) do(t testing.TB, method, path, body string) (*reply, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(context.Background(), method, b.house.url+path, strings.NewReader(body))
 	if err != nil {

@@ -71,7 +71,7 @@ func sentence(words string) string {
 // functions are those that pages call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"digits": digits, "plain": plain, "when": when, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+		"digits": digits, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
 		"less": func(n, m int64) int64 { return n - m },
 	}
 }
@@ -123,6 +123,22 @@ func when(t time.Time) string {
 		return "never"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// about is a time as people need it: rounded up, so that who waits that long has
+// waited enough.
+func about(d time.Duration) string {
+	unit := time.Microsecond
+	switch {
+	case d >= time.Minute:
+		unit = time.Second
+	case d >= time.Second:
+		unit = time.Millisecond
+	}
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	return d.String()
 }
 
 // plain is text without anything that is not seen, or that turns what stands
