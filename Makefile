@@ -72,6 +72,14 @@ golden: ## Rewrite all files that tests compare with, vectors too; read the diff
 docs-pictures: ## Draw the pictures of docs/choosing.md again; look at them
 	$(GO) test ./cmd/weir -run 'DocsPictures|ChoosingPage' -count 1 -update
 
+.PHONY: docs-screenshots
+docs-screenshots: ## Take the pictures of docs/self-service.md again; look at them
+	@mkdir -p bin/screenshots
+	WEIR_TEST_SCREENSHOTS=$(CURDIR)/bin/screenshots $(GO) test ./internal/e2e -run 'TestPage/(axe|sqlite)' -count 1
+	cp bin/screenshots/page-2-editor-1280-light.png docs/pictures/self-service-editor.png
+	cp bin/screenshots/page-3-report-1280-light.png docs/pictures/self-service-report.png
+	cp bin/screenshots/page-4-explained-1280-light.png docs/pictures/self-service-denial.png
+
 bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
 	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
 	$(MAKE) bench-http BENCH="$(filter -short -json,$(BENCH))"
