@@ -19,7 +19,9 @@ const shadowClients = 10
 
 // pages is what the admin door shows to browsers.
 func (d *Daemon) pages() (http.Handler, error) {
+	traits := d.storage.traits
 	o := webui.Options{
+		Check:  func(set *rules.Set) error { return set.Fits(traits) },
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.facts, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}

@@ -48,7 +48,7 @@ func (v *visit) preview(domain, text string) preview {
 	if frame, err := v.store.Rule(v.r.Context(), domain, rulestore.Frame); err == nil {
 		head = frame.Text
 	}
-	read := readRule(domain, head, text)
+	read := readRule(domain, head, text, v.pages.options.Check)
 	return preview{reading: read, Limits: viewsOf(read.rules, nil, "draft")}
 }
 

@@ -193,7 +193,7 @@ func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
 	})
 	for i := range list {
 		r := &list[i]
-		read := readRule(r.Domain, "", r.Text)
+		read := readRule(r.Domain, "", r.Text, nil)
 		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marksOf(r), viewsOf(read.rules, nil, "")})
 	}
 	return rows, err

@@ -17,13 +17,16 @@ type reading struct {
 
 // readRule reads the text of a rule of a domain, as it stands below head: what
 // stands before the domain's first rule. An empty head is the least that is
-// needed.
-func readRule(domain, head, text string) reading {
+// needed. check refuses what can't be used here; nil: nothing.
+func readRule(domain, head, text string, check func(*rules.Set) error) reading {
 	if head == "" {
 		head = "domain: " + strconv.Quote(domain) + "\ndescriptors:\n"
 	}
 	above := strings.Count(head, "\n")
 	set, err := rules.Parse("rule", []byte(head+strings.ReplaceAll(text, "\r\n", "\n")))
+	if err == nil && check != nil {
+		err = check(set)
+	}
 	var read reading
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
 		read.findings, read.bad = bad.Findings, true

@@ -79,7 +79,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		Publish: v.actor.Role >= rulestore.Publish, Step: sent.step, Override: sent.override, Overrides: overridesOf(d.Overrides, at.id),
 	}
 	if r.Enforced > 0 && !r.Disabled {
-		page.Limits = viewsOf(readRule(r.Domain, "", r.Text).rules, v.counts(r.Domain), "in-force")
+		page.Limits = viewsOf(readRule(r.Domain, "", r.Text, nil).rules, v.counts(r.Domain), "in-force")
 	}
 	proposed := r.Text
 	for _, one := range []struct {

@@ -123,7 +123,7 @@ type trial struct {
 }
 
 func (v *visit) trial(x rulestore.Version) *trial {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text).rules, nil, ""), Verdict: v.judge(x)}
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.judge(x)}
 	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
 		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
 	}

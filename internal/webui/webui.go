@@ -59,6 +59,8 @@ type Options struct {
 	// Store is the rule database, or nil while it was never reached. Nil: there is
 	// none.
 	Store func() *rulestore.Store
+	// Check refuses rules by failing, such as rules.Set.Fits.
+	Check func(*rules.Set) error
 	// Book has what rules pass and deny.
 	Book *offenders.Book
 	// Name is what to say in the place of a client's name.

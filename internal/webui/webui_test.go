@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -48,12 +49,21 @@ func build(t testing.TB, database bool) *house {
 		t.Fatal(err)
 	}
 	h := &house{book: offenders.NewBook(), board: new(board)}
-	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	store := memstore.New(memstore.Options{})
+	traits := store.Traits()
+	traits.Unfit = func(l *weir.Limit) string {
+		if l.Algorithm() == weir.WarmUp {
+			return "it is tested with warm limits only"
+		}
+		return ""
+	}
+	limiter := rules.NewLimiter(store, set)
 	h.limiter = limiter
 	if err := limiter.Remember(rules.NewDenials()); err != nil {
 		t.Fatal(err)
 	}
 	o := webui.Options{
+		Check: func(set *rules.Set) error { return set.Fits(traits) },
 		Files: limiter.Set, Rules: limiter.Set,
 		Node: func() []webui.Fact { return []webui.Fact{{Name: "Version", Value: "test"}} },
 		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,

@@ -1,0 +1,46 @@
+package webui
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSessionsEnd: a session ends some time after it began, and sooner when
+// nothing is heard of it.
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	s, now := newSessions(), time.Unix(1_700_000_000, 0)
+	silent, busy := s.begin("a", now), s.begin("b", now)
+	for at := now; at.Before(now.Add(sessionLife)); at = at.Add(sessionIdle - time.Second) {
+		if s.find(busy, at) == nil {
+			t.Fatal("a session ends after", at.Sub(now))
+		}
+	}
+	if s.find(busy, now.Add(sessionLife)) != nil {
+		t.Error("a session never ends")
+	}
+	if s.find(silent, now.Add(sessionIdle)) != nil {
+		t.Error("a silent session goes on")
+	}
+	if len(s.byID) != 0 {
+		t.Error("sessions that are over are kept:", len(s.byID))
+	}
+}
+
+// TestSessionsAreBounded: one more ends the one that was silent the longest.
+func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s, now := newSessions(), time.Unix(1_700_000_000, 0)
+	first, second := s.begin("", now), s.begin("", now.Add(time.Second))
+	for i := range maxSessions - 2 {
+		s.begin("", now.Add(time.Minute+time.Duration(i)*time.Millisecond))
+	}
+	at := now.Add(2 * time.Minute)
+	if s.find(first, at) == nil {
+		t.Fatal("a session was ended though there was room")
+	}
+	s.begin("", at)
+	if s.find(first, at) == nil || s.find(second, at) != nil || len(s.byID) != maxSessions {
+		t.Error("another one than the silent one was ended, or none:", len(s.byID))
+	}
+}
