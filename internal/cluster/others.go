@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
@@ -34,6 +36,13 @@ func (o *others) agree(members []sharing.Member) {
 	defer o.mu.Unlock()
 	o.agreed = true
 	o.peers.Agree(o.store.now(), members, &o.fx)
+	o.deliver()
+}
+
+func (o *others) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.peers.Leave(o.store.now(), &o.fx)
 	o.deliver()
 }
 
@@ -73,6 +82,28 @@ func (o *others) deliver() {
 		o.view = v
 		o.store.show(v)
 	}
+}
+
+// leaveEvery is how often Leave looks whether all is handed over.
+const leaveEvery = 5 * time.Millisecond
+
+// Leave tells the other members that this one goes, and hands over to them what it owns.
+// It waits until they have it, and fails with ctx's error when that takes too long: then
+// they take what they did not get for used up. The node goes on to ask the others, and
+// is to be closed.
+func (s *Store) Leave(ctx context.Context) error {
+	s.others.leave()
+	s.hurry(0)
+	every := time.NewTicker(leaveEvery)
+	defer every.Stop()
+	for s.moving() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-every.C:
+		}
+	}
+	return nil
 }
 
 func (s *Store) show(v *sharing.View) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,54 @@ func TestKilled(t *testing.T) {
 		}
 		if passed == 0 || passed > 110 || asker.Owner(ask.State) == owner {
 			t.Errorf("%d passed in the second after %s was killed; %s is asked now", passed, owner, asker.Owner(ask.State))
+		}
+	})
+}
+
+// TestLeave holds a node that leaves to hand over what it owns, so that a limit of long
+// period goes on where it was.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 3)
+		var members []sharing.Member
+		for i, name := range n.names {
+			members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
+		}
+		for _, s := range n.nodes {
+			s.Found()
+			s.View(members)
+		}
+		time.Sleep(time.Second)
+		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
+		owner := n.nodes[0].Owner(ask.State)
+		var leaver, stays *Store
+		for _, s := range n.nodes {
+			if s.name == owner {
+				leaver = s
+			} else {
+				stays = s
+			}
+		}
+		take := func(times int) (passed int) {
+			for range times {
+				var out [1]weir.Decision
+				if stays.Take(t.Context(), []weir.Ask{ask}, out[:]) == nil && out[0].Outcome == weir.Allowed {
+					passed++
+				}
+				time.Sleep(time.Second)
+			}
+			return passed
+		}
+		if passed := take(60); passed != 60 {
+			t.Fatalf("%d of the first 60 passed", passed)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := leaver.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if passed := take(60); passed < 38 || passed > 40 {
+			t.Errorf("%d of the next 60 passed, 40 were left", passed)
 		}
 	})
 }

@@ -13,7 +13,6 @@ type Beat struct {
 	Incarnation uint64 // of the process
 	Members     uint64 // a digest of the names that it takes for members
 	Voters      uint64 // of those of them whose votes it counts
-	Count       int64  // how many these are
 	Active      bool   // all members have told it the same names: its vote counts
 	Leaving     bool   // it goes, and wants no votes any more
 	Clean       bool   // it has no ledgers that are another's now
@@ -61,13 +60,13 @@ type BeatTo struct {
 // sound is whether a process could have sent b at now, by the receiver's clock.
 func (b *Beat) sound(now weir.Instant) bool {
 	return b.Stamp > 0 && within(int64(b.Echo), 0, int64(now)) && within(int64(b.Vote), 0, int64(now)) &&
-		within(int64(b.Life), 0, int64(MaxLife)) && within(b.Count, 1, MaxMembers) && b.Lost >= 0
+		within(int64(b.Life), 0, int64(MaxLife)) && b.Lost >= 0
 }
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Beat) Append(bytes []byte) []byte {
 	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2)
-	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Count), uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
+	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
 	for _, o := range b.Others {
@@ -93,7 +92,7 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 	}
 	b.Active, b.Leaving, b.Clean = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0
 	r := reader{rest: body[3:]}
-	b.Incarnation, b.Members, b.Voters, b.Count = r.number(), r.number(), r.number(), int64(r.below(MaxMembers+1))
+	b.Incarnation, b.Members, b.Voters = r.number(), r.number(), r.number()
 	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {
 		*at = weir.Instant(r.below(1 << 62))
 	}

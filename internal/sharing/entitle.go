@@ -38,7 +38,7 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	}
 	g.place, g.first = p, p.owns && now >= g.owns
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
-	if g.has.of > 0 && had.less(has) {
+	if g.has.of > 0 && had.less(has) && !v.leaving {
 		g.yield(now, had, has)
 	}
 	g.has = has

@@ -58,8 +58,21 @@ func (w *window) take(incarnation, number uint64) bool {
 	return true
 }
 
-// Moving is whether there are ledgers that may be another node's now.
-func (n *Node) Moving() bool { return n.handing > 0 }
+// Moving is whether there are ledgers that may be another node's now. Those of a node that
+// leaves all are.
+func (n *Node) Moving() bool {
+	return n.handing > 0 || n.view.leaving && len(n.ledgers.rows) > 0 && len(n.view.members) > 1
+}
+
+// giveBack gives back leases, when the node leaves. While an answer is on its way, which
+// counts from when the lease began, it can't be told what is left.
+func (n *Node) giveBack(now weir.Instant, fx *Effects) {
+	for _, row := range n.holders.rows {
+		if h := row.of; h.lease != 0 && !h.asking && h.place.owner != "" && h.place.owner != n.settings.Name {
+			fx.send(h.place.owner, h.message(Release, now))
+		}
+	}
+}
 
 // hand hands over, after a change, the ledgers of keys that this node has no votes for any
 // more.

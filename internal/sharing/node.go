@@ -71,6 +71,9 @@ func NewNode(s Settings) (*Node, error) {
 // View tells what the node's process knows of the members.
 func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 	changed := v.version != n.view.version
+	if v.leaving && !n.view.leaving {
+		n.giveBack(now, fx)
+	}
 	n.view = v
 	if !changed {
 		return

@@ -58,6 +58,7 @@ type peer struct {
 	incarnation uint64
 
 	counts bool         // its vote does, whether it is heard or not
+	leaves weir.Instant // since it said so its vote is nobody's, but leases that it granted may go on
 	fresh  bool         // nobody has had its first vote before, as far as it is heard
 	heard  weir.Instant // last
 	stamp  weir.Instant // its last
@@ -188,7 +189,10 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Beat, fx *Effects) {
 	if b.Stamp <= x.stamp {
 		return // overtaken
 	}
-	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Count == x.last.Count && b.Run == x.last.Run && b.Voters == x.last.Voters && (b.Vote > 0) == (x.last.Vote > 0) && slices.Equal(b.Others, x.last.Others)
+	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Run == x.last.Run && b.Voters == x.last.Voters && (b.Vote > 0) == (x.last.Vote > 0) && slices.Equal(b.Others, x.last.Others)
+	if b.Leaving && x.leaves == 0 {
+		x.leaves, p.changed = now, now
+	}
 	x.counts = b.Active || x.counts && (x.stamp > 0 || p.voting)
 	if now >= x.heard+silence(p.count) && x.heard > 0 {
 		x.fresh = false
@@ -230,12 +234,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if !p.active && p.booted(now) && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
 		p.active, p.activated = true, now
 	}
-	voters, count := p.names(func(x *peer) bool {
-		if x == p.self {
-			return p.active && x.member && !p.leaving
-		}
-		return x.counts && x.member && !x.last.Leaving
-	})
+	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })
 	if voters != p.voters {
 		p.voters, p.count, p.changed, changed = voters, count, now, true
 	}
@@ -249,7 +248,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		p.voting, p.changed, changed = true, now, true
 	}
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
-		out := !x.member && x.shown == Out
+		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
 		if out {
 			p.lost = max(p.lost, x.gone)
 		}
@@ -271,6 +270,14 @@ func (p *Peers) calm(now weir.Instant) bool {
 		}
 	}
 	return p.clean && p.last == p.versions
+}
+
+// tallies is whether the vote of x counts: it is one of all votes, lent or not.
+func (p *Peers) tallies(now weir.Instant, x *peer) bool {
+	if x == p.self {
+		return p.active && x.member
+	}
+	return x.counts && (x.leaves == 0 && x.member || now < x.leaves+micros(Life+Margin))
 }
 
 // told is whether all members have told what is so. Those that leave have no say.
@@ -348,7 +355,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 			continue
 		}
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
-			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Count: max(p.count, 1), Active: p.active, Leaving: p.leaving,
+			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: p.clean && p.last == p.versions, Lost: lost,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
 		}})

@@ -47,9 +47,10 @@ func (p *Peers) show(now weir.Instant) *View {
 		v.changed = now
 	}
 	for i, x := range p.list {
-		s := seen{name: x.name, counts: x.member && x.counts && !x.last.Leaving, until: x.until}
+		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until}
 		if x == p.self {
-			v.self, s.until, s.counts, s.idle = i, 1<<63-1, x.member && p.active && !p.leaving, !v.voting
+			v.self, s.until = i, 1<<63-1
+			s.idle, s.leaves = !v.voting, p.leaving
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
@@ -58,11 +59,8 @@ func (p *Peers) show(now weir.Instant) *View {
 				s.until = 0
 			}
 			s.fresh = x.fresh && x.last.Run == 1
-			if now < s.until {
-				v.count = max(v.count, x.last.Count)
-			}
 		}
-		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts {
+		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts || s.leaves {
 			v.sure = 0
 		}
 		v.members = append(v.members, s)
@@ -163,7 +161,7 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 	p := place{version: v.version, count: v.count}
 	rank := v.rank(key)
 	for _, i := range rank {
-		if v.members[i].counts {
+		if v.members[i].counts && !v.members[i].leaves {
 			p.first, p.owns = v.members[i].name, i == v.self
 			break
 		}
@@ -185,14 +183,14 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 	}
 	for m := range v.members {
 		of := &v.members[m]
-		if of.leaves {
+		if of.leaves && !of.counts {
 			continue
 		}
 		if of.idle {
 			p.idle = append(p.idle, of.name)
 		}
 		if follows, kept := v.follows(m, rank, free); follows || kept {
-			p.voters = append(p.voters, voter{m, of.name, of.run, kept, of.fresh})
+			p.voters = append(p.voters, voter{m, of.name, of.run, kept || of.leaves, of.fresh})
 		}
 	}
 	return p

@@ -13,7 +13,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "run this seed of the swarm alone")
-	swarm = flag.Duration("swarm", 0, "how long TestSwarm runs; 0: 300 seeds")
+	swarm = flag.Duration("swarm", 0, "how long TestSwarm runs; 0: 200 seeds")
 )
 
 var limits = []string{
@@ -61,7 +61,7 @@ func run(t *testing.T, s Settings) Result {
 func TestSwarm(t *testing.T) {
 	begun := time.Now()
 	var simulated time.Duration
-	for n := *seed; *seed == 0 && (n < 300 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
+	for n := *seed; *seed == 0 && (n < 200 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
 		s := Swarm(n)
 		s.Limit = weir.MustParseLimit(limits[n%uint64(len(limits))])
 		r := run(t, s)
@@ -83,7 +83,7 @@ func TestMutants(t *testing.T) {
 		for ; runs < 400 && !caught; runs++ {
 			s := lure(m, runs)
 			if r := run(t, s); r.Over > 0 {
-				t.Fatalf("mutant %d: without it, %v", m, &r)
+				t.Fatalf("mutant %d: without it, seed %d, %+v: %v", m, runs, s, &r)
 			}
 			s.Mutant = m
 			caught = run(t, s).Over > 0
