@@ -247,6 +247,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
 	}
+	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
 		if out {
@@ -254,8 +255,9 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		}
 		return out
 	})
-	if changed {
+	if changed || len(p.list) < n {
 		p.versions++
+		changed = true
 	}
 	if changed || now >= p.view.made+pulse(p.count)/4 {
 		p.view = p.show(now)

@@ -29,7 +29,7 @@ var limits = []string{
 func least(l *weir.Limit, cost int64) int64 {
 	switch s := l.Spec(); {
 	case cost > 1:
-		return 70
+		return 60
 	case s.Algorithm == weir.SlidingWindow:
 		return 75
 	case s.Algorithm == weir.GCRA && s.Burst == 1:
