@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		default:
 			out[i].Degraded = weir.FallbackLocal
 			b := *a
-			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, a.Nodes)
+			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, cmp.Or(a.Nodes, g.nodes()))
 			local, at = append(local, b), append(at, i)
 		}
 	}

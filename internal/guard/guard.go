@@ -36,6 +36,15 @@ type Options struct {
 	// empty where the store is one.
 	Changed func(server string, away error)
 
+	// Near is for a store that has deadlines of its own and is never away as a whole,
+	// such as one that nodes keep together: it gets the caller's time, and fallbacks
+	// decide where it fails within that.
+	Near bool
+
+	// Nodes is how many processes share a limit whose ask does not say. Nil: this one
+	// alone.
+	Nodes func() int
+
 	// Uncountable is told why the store can't count a key that it was asked for,
 	// from the call that asked, each time. The store is there, and a fallback decides.
 	Uncountable func(err error)
@@ -46,6 +55,8 @@ type Options struct {
 // then names. It must be made by New.
 type Guard struct {
 	store   weir.Store
+	near    bool
+	nodes   func() int
 	home    homely // the same store; nil when it always has to ask
 	spread  spread // the same store; nil when it is one
 	servers []*server
@@ -67,7 +78,10 @@ func New(store weir.Store, o Options) *Guard {
 	if o.Uncountable == nil {
 		o.Uncountable = func(error) {}
 	}
-	g := &Guard{store: store, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
+	if o.Nodes == nil {
+		o.Nodes = func() int { return 1 }
+	}
+	g := &Guard{store: store, near: o.Near, nodes: o.Nodes, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
 	g.home, _ = store.(homely)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
@@ -166,6 +180,9 @@ func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision, 
 	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
 		return err
 	}
+	if g.near && ctx.Err() != nil {
+		return err // nobody waits any more, and the store may still decide
+	}
 	return g.fallBack(ctx, asks, out)
 }
 
@@ -189,8 +206,11 @@ func (g *Guard) serverOf(k weir.StateKey) *server {
 // Try is TakeSeen of asks of one server, without fallbacks: it fails when the store
 // can't be asked, and what was asked may then have been charged.
 func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	if len(asks) == 0 {
+	switch {
+	case len(asks) == 0:
 		return g.store.Take(ctx, asks, out)
+	case g.near:
+		return g.tryNear(ctx, asks, out, see)
 	}
 	s := g.serverOf(asks[0].State)
 	t := s.enter()
@@ -202,19 +222,24 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, func(ctx context.Context) error {
-		if err := g.pay(ctx, asks); err != nil {
-			return err
-		}
-		if w, ok := g.store.(weir.Witness); ok && see != nil {
-			return w.TakeSeen(ctx, asks, out, see)
-		}
-		return g.store.Take(ctx, asks, out)
+		return g.tryNear(ctx, asks, out, see)
 	})
 	if _, ok := errors.AsType[*record.CountError](err); ok {
 		g.uncounted.Add(1)
 		g.uncountable(err)
 	}
 	return err
+}
+
+// tryNear is Try in the caller's time.
+func (g *Guard) tryNear(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	if err := g.pay(ctx, asks); err != nil {
+		return err
+	}
+	if w, ok := g.store.(weir.Witness); ok && see != nil {
+		return w.TakeSeen(ctx, asks, out, see)
+	}
+	return g.store.Take(ctx, asks, out)
 }
 
 // probe asks a server that is away whether it is back, by a charge to a count that
@@ -271,7 +296,7 @@ func (g *Guard) keeper(k weir.StateKey) *server {
 func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
 	s := g.keeper(part[0].Receipt.State)
 	if s != nil {
-		return s.ask(ctx, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
+		return g.ask(ctx, s, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
 	}
 	if err := g.local.Settle(ctx, part); err != nil {
 		return err
@@ -290,7 +315,7 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var part []weir.StateKey
 		part, keys = record.Cut(keys, g.serverOf)
-		if err := g.serverOf(part[0]).ask(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
+		if err := g.ask(ctx, g.serverOf(part[0]), func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
 			return err
 		}
 		local := make([]weir.StateKey, len(part))
@@ -303,6 +328,14 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 		}
 	}
 	return nil
+}
+
+// ask is for what has no fallback: it fails with weir.ErrAway.
+func (g *Guard) ask(ctx context.Context, s *server, do func(context.Context) error) error {
+	if g.near {
+		return do(ctx)
+	}
+	return s.ask(ctx, do)
 }
 
 // Contact asks each server whether it is there, by ping, until that is known. It
@@ -361,7 +394,7 @@ func (g *Guard) look(ctx context.Context, looker weir.Looker, asks []weir.Ask) (
 	if len(asks) > 0 {
 		s = g.serverOf(asks[0].State)
 	}
-	err = s.ask(ctx, func(ctx context.Context) error {
+	err = g.ask(ctx, s, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
 		return err
 	})

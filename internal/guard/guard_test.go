@@ -512,3 +512,32 @@ func TestUnwritable(t *testing.T) {
 		}
 	})
 }
+
+// TestNear: a store with deadlines of its own gets the caller's time, and the
+// fallback, by the number of nodes, where it fails all the same.
+func TestNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		g := guard.New(r, guard.Options{Near: true, Nodes: func() int { return 4 }})
+		asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit("8/day"), Cost: 1}}
+		out := make([]weir.Decision, 1)
+		r.delay.Store(int64(time.Second))
+		if err := g.Take(t.Context(), asks, out); err != nil || out[0].Degraded != "" || out[0].Remaining != 7 {
+			t.Errorf("it was cut short: %+v, %v", out[0], err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := g.Take(ctx, asks, out); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beyond the caller's time: %+v, %v", out[0], err)
+		}
+		busy := weir.ErrBusy
+		r.broken.Store(&busy)
+		if err := g.Take(t.Context(), asks, out); err != nil || out[0].Degraded != weir.FallbackLocal || out[0].Remaining != 1 {
+			t.Errorf("a fourth of 8 less one: %+v, %v", out[0], err)
+		}
+		r.broken.Store(nil)
+		if err := g.Take(t.Context(), asks, out); err != nil || out[0].Degraded != "" || out[0].Remaining != 5 {
+			t.Errorf("it was not told of what the fallback let pass: %+v, %v", out[0], err)
+		}
+	})
+}
