@@ -321,3 +321,34 @@ func TestClient(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedKeys: the keys of a file are those written there, the first of them
+// first, and what is none is refused with what to write.
+func TestSharedKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	first, second := strings.Repeat("0a", 32), strings.Repeat("FF", 16)
+	for text, want := range map[string]string{
+		first + "\n" + second + "\r\n\n":     "",
+		"":                                   "there is nothing in it",
+		first + "\nsecret":                   "line 2 is no key; write 32, 48 or 64 hexadecimal digits",
+		first[2:]:                            "line 1 is no key",
+		strings.Repeat(first+"\n", 5):        "line 5 is one too many",
+		"# a comment\n" + first:              "line 1 is no key",
+		strings.Repeat("zz", 32) + "\n":      "line 1 is no key",
+		strings.Repeat("ab", 24) + " \n":     "line 1 is no key",
+		second + "\n" + strings.ToLower("A"): "line 2 is no key",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := OpenSharedKeys(never, File{"--cluster-key-file", path})
+		switch {
+		case want != "":
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), first) {
+				t.Errorf("%.20q: %v, want %q", text, err, want)
+			}
+		case err != nil || len(keys.Value()) != 2 || len(keys.Value()[0]) != 32 || len(keys.Value()[1]) != 16:
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}

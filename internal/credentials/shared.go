@@ -1,0 +1,50 @@
+package credentials
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// maxShared is how many shared keys a file may have: the old one, the new one, and
+// what is being tried.
+const maxShared = 4
+
+// SharedKeys are secret keys that several processes have. The first is used, the
+// others are known as well, so that one takes the place of another without a
+// break.
+type SharedKeys struct{ *Files[[][]byte] }
+
+// OpenSharedKeys reads a file of keys, one a line in hexadecimal digits: 16, 24 or 32
+// bytes each. It fails with an *Error.
+func OpenSharedKeys(now time.Time, file File) (*SharedKeys, error) {
+	f, err := open(now, readSharedKeys, file)
+	if err != nil {
+		return nil, err
+	}
+	return &SharedKeys{f}, nil
+}
+
+func readSharedKeys(texts [][]byte, _ time.Time) (keys [][]byte, err error) {
+	const should = "write 32, 48 or 64 hexadecimal digits, as from: openssl rand -hex 32"
+	for i, line := range bytes.Split(texts[0], []byte("\n")) {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) == 0 {
+			continue
+		}
+		key := make([]byte, hex.DecodedLen(len(line)))
+		_, err := hex.Decode(key, line)
+		switch {
+		case err != nil || len(key) != 16 && len(key) != 24 && len(key) != 32:
+			return nil, &fault{0, fmt.Sprintf("line %d is no key; %s", i+1, should)}
+		case len(keys) == maxShared:
+			return nil, &fault{0, fmt.Sprintf("line %d is one too many; keep the %d that are in use", i+1, maxShared)}
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, &fault{0, "there is nothing in it; " + should}
+	}
+	return keys, nil
+}
