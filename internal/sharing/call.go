@@ -33,7 +33,7 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) erro
 	}
 	record.Take(at, asks, records, out)
 	for i, g := range ledgers {
-		n.keep(g, &records[i])
+		g.keep(&records[i])
 		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
 			g.charge(now, g.tax(out[i].Cost))
 		}
@@ -68,9 +68,12 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 	if err != nil {
 		return err
 	}
+	for i, g := range ledgers {
+		records[i].Since = max(g.since, g.born)
+	}
 	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
-		n.keep(g, &records[i])
+		g.limit, g.state = records[i].Limit, records[i].State
 	}
 	return err
 }
@@ -85,13 +88,12 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey) error {
 		}
 		r := g.record(now)
 		r.Reset(g.at(now))
-		n.keep(g, &r)
+		g.keep(&r)
 		return nil
 	}
 	if n.Owner(key) != n.settings.Name {
 		return ErrElsewhere
 	}
-	n.since = max(n.since, now+1)
 	return nil
 }
 
@@ -140,7 +142,4 @@ func (g *ledger) record(now weir.Instant) record.Record {
 	return record.Record{Limit: g.limit, State: g.state, Since: g.since, Aside: aside}
 }
 
-func (n *Node) keep(g *ledger, r *record.Record) {
-	g.limit, g.state, g.since = r.Limit, r.State, r.Since
-	n.since = max(n.since, g.since)
-}
+func (g *ledger) keep(r *record.Record) { g.limit, g.state, g.since = r.Limit, r.State, r.Since }

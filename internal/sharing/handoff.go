@@ -222,6 +222,9 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		}
 		g.released = released
 		g.merge(now, m, limit, state, known)
+		if !known {
+			g.born = g.at(now) // the one before knows which receipts were used
+		}
 		if m.Closed && p.owns {
 			g.owns = now
 		}

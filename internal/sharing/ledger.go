@@ -17,6 +17,7 @@ import (
 type ledger struct {
 	limit    *weir.Limit
 	since    weir.Instant // when it was changed for another version, 0: never
+	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
 	state    weir.State
 	ahead    weir.Instant // the clock of the owner that began it is so much ahead
 	accounts []account    // of the nodes that ask

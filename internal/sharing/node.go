@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -26,9 +27,8 @@ type Settings struct {
 type Node struct {
 	settings Settings
 	view     *View
-	since    weir.Instant // the latest of all ledgers, also of those that are forgotten
-	leases   uint64       // given so far
-	asks     uint64       // sent so far
+	leases   uint64 // given so far
+	asks     uint64 // sent so far
 	holders  table[*holder]
 	ledgers  table[*ledger]
 	limits   limits
@@ -228,7 +228,6 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 		return Message{Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID, Wait: Pulse}, true
 	}
 	g.become(now, limit)
-	n.since = max(n.since, g.since)
 	n.see(now, m.State, g, m.Policy)
 	if answer, ok = g.ask(now, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
@@ -237,14 +236,21 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 	return answer, ok
 }
 
+// worthy is how long a limit that is taken for used recovers at most, so that it is done
+// while members change.
+const worthy = time.Second
+
 // open is a ledger for a key that has none, nil where this node may grant nothing of it
 // or keep no more.
 func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
-	g := &ledger{limit: l, policy: policy, since: n.since}
+	g := &ledger{limit: l}
 	if used := n.view.used; used > 0 {
 		g = newLedger(l, used)
-		g.policy, g.since = policy, max(n.since, used)
+		if _, recovers := l.Standing(g.state, used); n.view.passing && recovers > worthy {
+			return nil // soon more will be known of it, and a guess would stay for long
+		}
 	}
+	g.policy, g.born = policy, now
 	n.stand(now, key, g)
 	if n.entitlement(now, g).part == 0 || !n.ledgers.room(now) {
 		return nil

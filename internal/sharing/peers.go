@@ -44,6 +44,7 @@ type Peers struct {
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
 	last        uint64       // the version then
 	lost        weir.Instant // when ledgers were lost last, 0: never
+	blank       weir.Instant // the same, as long as nobody has told it; 0: somebody has
 	changed     weir.Instant // when the list of members did, or it became active
 	pulse       weir.Instant // when the next beats are due
 	view        *View
@@ -78,14 +79,14 @@ type peer struct {
 
 // NewPeers is what a process knows that starts now: nothing.
 func NewPeers(now weir.Instant, name string, incarnation uint64) *Peers {
-	p := &Peers{name: name, incarnation: incarnation, began: now, lost: now, pulse: now, view: &View{}}
+	p := &Peers{name: name, incarnation: incarnation, began: now, blank: now, pulse: now, view: &View{}}
 	p.look(now, true)
 	return p
 }
 
 // Found tells that no process of this cluster has been there before this one, so that no
 // votes were lent, and keys begin as never used. It is to be told before anything else.
-func (p *Peers) Found() { p.began, p.lost = p.began-settle(MaxMembers), 0 }
+func (p *Peers) Found() { p.began, p.blank = p.began-settle(MaxMembers), 0 }
 
 // pulse is how often a process of n members sends beats, and silence how long nothing
 // is heard of one that is silent.
@@ -246,6 +247,9 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	}
 	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
+	}
+	if p.blank > 0 && len(p.list) > 1 && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
+		p.blank = 0 // all have told what they know of
 	}
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {

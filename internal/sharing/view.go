@@ -13,6 +13,8 @@ type View struct {
 	version uint64 // others with the same differ in nothing but until
 	made    weir.Instant
 	changed weir.Instant // since then the version is this one
+	calm    bool
+	passing bool         // it is not calm, and will be soon: members have just changed
 	used    weir.Instant // a key that nothing is known of may have been used up until then; 0: it was not
 	members []seen       // by name
 	self    int          // -1: it is not among them
@@ -68,10 +70,11 @@ func (p *Peers) show(now weir.Instant) *View {
 	if v.self < 0 || !v.voting {
 		v.sure = 0
 	}
-	v.used = v.changed
-	if p.calm(now) {
-		v.used = p.lost
+	v.used, v.calm = v.changed, v.sure > 0 && p.calm(now)
+	if v.calm {
+		v.used = max(p.lost, p.blank)
 	}
+	v.passing = !v.calm && now < p.changed+2*settle(p.count)
 	return v
 }
 
@@ -104,6 +107,9 @@ func (p *Peers) stands(others []Other) []Stand {
 }
 
 func (v *View) has(name string) bool { return v.find(name) >= 0 }
+
+// Calm is whether this process lends votes, and all ledgers are where they belong.
+func (v *View) Calm() bool { return v.voting && v.calm }
 
 // find is the index of a member, -1 if there is none of that name.
 func (v *View) find(name string) int {

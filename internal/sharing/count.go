@@ -1,0 +1,34 @@
+package sharing
+
+import (
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// Counts is how much a node keeps.
+type Counts struct {
+	Asked  int // keys that it is asked about
+	Leases int // of these, with a lease that it may use
+	Owned  int // keys whose state it keeps
+}
+
+// Count looks at all that the node keeps.
+func (n *Node) Count(now weir.Instant) Counts {
+	c := Counts{Asked: len(n.holders.rows), Owned: len(n.ledgers.rows)}
+	for i := range n.holders.rows {
+		if n.holders.rows[i].of.left(now) > 0 {
+			c.Leases++
+		}
+	}
+	return c
+}
+
+// Look is the state of a key as the replica knows it, as limit would be given it.
+func (p *Replica) Look(now weir.Instant, limit *weir.Limit, key weir.StateKey) weir.State {
+	r, ok := p.tallies.get(key)
+	if !ok {
+		return nil
+	}
+	return limit.Adopt(slices.Clone(r.state), r.form.limit, now)
+}
