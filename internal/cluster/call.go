@@ -46,6 +46,12 @@ func (c *calls) end(id uint64) {
 	delete(c.waiting, id)
 }
 
+func (c *calls) len() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.waiting))
+}
+
 // hear hands an answer to who waits for it.
 func (c *calls) hear(b []byte) {
 	id, rest, ok := readUvarint(b)
@@ -64,11 +70,14 @@ func (c *calls) hear(b []byte) {
 // errSilent is why a question was not answered.
 var errSilent = errors.New("the owner of the key does not answer")
 
-// ask asks the owner of a key until it answers, for sharing.Patience at most. q has
+// ask asks the owner of a key until it answers, for as long as it waits. q has
 // the answer then.
 func (s *Store) ask(ctx context.Context, q *question) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sharing.Patience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.waits, errSilent)
 	defer cancel()
+	if s.Owner(q.place()) == "" {
+		return weir.ErrAway
+	}
 	id, answer, ok := s.calls.begin()
 	if !ok {
 		return weir.ErrBusy
@@ -101,14 +110,17 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return false
+	}
 	owner := sh.node.Owner(place)
-	if owner == s.name {
+	if owner == s.self.Name {
 		return sh.decide(q) == done
 	}
 	if owner != "" {
 		sh.packet = q.appendCall(sh.packet[:0], id)
-		s.counts.forwarded.Add(1)
-		s.send(owner, sh.packet)
+		s.counts.asked.Add(1)
+		s.self.Send(owner, sh.packet)
 	}
 	return false
 }
@@ -121,7 +133,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	err := s.ask(ctx, &q)
 	switch {
 	case errors.Is(err, errSilent):
-		s.counts.timeouts.Add(1)
+		s.counts.unanswered.Add(1)
 		for i := range asks {
 			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: sharing.Retry}
 		}
@@ -170,7 +182,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	done, failed := false, error(nil)
 	for len(settlements) > 0 {
 		var part []weir.Settlement
-		part, settlements = record.Cut(settlements, record.PlaceOf)
+		part, settlements = record.Cut(settlements, s.partOf)
 		switch err := s.settlePart(ctx, part); {
 		case err == nil:
 			done = true
@@ -189,6 +201,9 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 }
 
 func (s *Store) settlePart(ctx context.Context, part []weir.Settlement) error {
+	if r := s.marked(part[0].Receipt.State); r != nil {
+		return r.settle(part)
+	}
 	q := question{verb: settle}
 	for _, st := range part {
 		r := *st.Receipt
@@ -219,6 +234,9 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 		q := question{verb: reset}
 		for _, k := range part {
 			q.keys = append(q.keys, short(k))
+			for i := range s.replicas {
+				s.replicas[i].reset(short(k))
+			}
 		}
 		if err := s.tell(ctx, &q); err != nil {
 			return err
@@ -235,6 +253,10 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 	}
 	now, states = s.now(), make([]weir.State, len(asks))
 	for i := range asks {
+		if r := s.replica(asks[i].Sharing); r != nil {
+			now, states[i] = r.look(&asks[i])
+			continue
+		}
 		q := question{verb: look, asks: shortened(asks[i : i+1])}
 		if err := s.tell(ctx, &q); err != nil {
 			return 0, nil, err

@@ -11,6 +11,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -24,9 +25,9 @@ import (
 // The bounds of a node.
 const (
 	// DefaultKeys is how many keys a node asks about, and how many it owns, where
-	// Options say nothing. Newcomers beyond are denied until an old one is as never
-	// used.
-	DefaultKeys = 1 << 20
+	// Options say nothing: 430 MB of memory when full. Newcomers beyond are denied until
+	// an old one is as never used.
+	DefaultKeys = 1 << 18
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
 	MaxWaiting = 1 << 14
 	// shards is how many parts a node has, each with a lock of its own.
@@ -35,32 +36,43 @@ const (
 
 // Options of a Store.
 type Options struct {
+	// Keys is how many keys the node asks about, and how many it owns, at a time. 0:
+	// DefaultKeys.
+	Keys int
+	// now is the node's time; nil: its own clock. patience is how long a question
+	// waits for its owner; 0: sharing.Patience. Tests have their own.
+	now      func() weir.Instant
+	patience time.Duration
+}
+
+// Self is who a node is among the others.
+type Self struct {
 	// Name is the node's among the members.
 	Name string
 	// Incarnation is more than that of every process that had the name before.
 	Incarnation uint64
-	// Keys is how many keys the node asks about, and how many it owns, at a time. 0:
-	// DefaultKeys.
-	Keys int
 	// Send carries a message to a member, whose Store gets it by Receive. It keeps
 	// nothing of message, does not wait, and says whether it will try.
 	Send func(to string, message []byte) bool
-	// now is the node's time; nil: its own clock.
-	now func() weir.Instant
 }
 
 // Store is one node. It must be made by New and closed. Its methods may be called
 // from many goroutines.
 type Store struct {
-	name   string
+	self   Self
+	keys   int
 	now    func() weir.Instant
-	send   func(to string, message []byte) bool
+	waits  time.Duration // for owners
 	seed   maphash.Seed
 	shards [shards]shard
 	others others
-	calls  calls
-	texts  texts
-	counts counts
+	// replicas decide the asks of rules by which each node decides by itself.
+	replicas [len(replicated)]replica
+	calls    calls
+	texts    texts
+	counts   counts
+	born     weir.Instant // when it joined
+	ages     ages
 
 	waiting atomic.Int64
 	wake    chan struct{}
@@ -70,34 +82,50 @@ type Store struct {
 }
 
 type counts struct {
-	whole, timeouts, forwarded, served, unknown atomic.Int64
+	whole, unanswered, asked, served, unknown atomic.Int64
 }
 
-// New makes a node that starts now. It decides nothing until View has told it who
-// the members are, and for a while after that: what it lent before it was started
-// again may still be used.
-func New(o Options) (*Store, error) {
-	if o.Keys == 0 {
-		o.Keys = DefaultKeys
+// New makes a node that takes no part yet: until Join its takes fail with
+// weir.ErrAway.
+func New(o Options) *Store {
+	s := &Store{keys: o.Keys, now: o.now, waits: cmp.Or(o.patience, sharing.Patience), seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if s.keys == 0 {
+		s.keys = DefaultKeys
 	}
-	if o.now == nil {
-		o.now = newClock().now
-	}
-	s := &Store{
-		name: o.Name, now: o.now, send: o.Send, seed: maphash.MakeSeed(),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	if s.now == nil {
+		s.now = newClock().now
 	}
 	s.calls.init()
 	for i := range s.shards {
-		node, err := sharing.NewNode(sharing.Settings{Name: o.Name, Incarnation: o.Incarnation, Keys: max(o.Keys/shards, 1)})
-		if err != nil {
-			return nil, fmt.Errorf("cluster: %w", err)
-		}
-		s.shards[i].init(s, node)
+		s.shards[i].store, s.shards[i].waiting = s, map[uint64]chan weir.Decision{}
 	}
-	s.others.init(s, o.Name, o.Incarnation)
+	for i := range s.replicas {
+		s.replicas[i].store, s.replicas[i].sharing = s, replicated[i]
+	}
+	return s
+}
+
+// Join begins to take part, once. The node decides nothing until View has told it who
+// the members are, and for a while after that: what it lent before it was started
+// again may still be used.
+func (s *Store) Join(self Self) error {
+	s.self, s.born, s.ages.known = self, s.now(), map[string]time.Duration{}
+	s.others.init(s, self.Name, self.Incarnation)
+	for i := range s.shards {
+		node, err := sharing.NewNode(sharing.Settings{Name: self.Name, Incarnation: self.Incarnation, Keys: max(s.keys/shards, 1)})
+		if err != nil {
+			return fmt.Errorf("cluster: %w", err)
+		}
+		s.shards[i].open(node)
+	}
+	for i := range s.replicas {
+		o := sharing.ReplicaSettings{Name: self.Name, Incarnation: self.Incarnation, Sharing: replicated[i], Keys: max(s.keys/len(replicated), 1)}
+		if err := s.replicas[i].open(o); err != nil {
+			return fmt.Errorf("cluster: %w", err)
+		}
+	}
 	s.running.Go(s.run)
-	return s, nil
+	return nil
 }
 
 // Close ends the node without a word to the others. Takes that wait for owners fail
@@ -108,12 +136,15 @@ func (s *Store) Close() error {
 	for i := range s.shards {
 		s.shards[i].close()
 	}
+	for i := range s.replicas {
+		s.replicas[i].close()
+	}
 	return nil
 }
 
 // Traits are: the counts are those of all nodes; asks of one placement and key are
-// decided at one moment; each owner has its own clock.
-func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true} }
+// decided at one moment; a count goes by the clock of its owner, whoever asks.
+func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, OwnClock: true} }
 
 // View tells who the members are, in any order, this node among them.
 func (s *Store) View(members []sharing.Member) {
@@ -121,16 +152,15 @@ func (s *Store) View(members []sharing.Member) {
 	s.hurry(0)
 }
 
-// Found tells that no node has shared limits before this one began, so that keys
-// begin as never used. It is to be told before anything is decided.
-func (s *Store) Found() { s.others.found() }
-
 // Owner is who keeps the state of a key, as this node sees it; empty before View.
 func (s *Store) Owner(key weir.StateKey) string {
 	key = short(key)
 	sh := s.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return ""
+	}
 	return sh.node.Owner(key)
 }
 
@@ -158,6 +188,11 @@ func (s *Store) run() {
 		next := s.others.tick()
 		for i := range s.shards {
 			if at := s.shards[i].tick(); at > 0 && (next == 0 || at < next) {
+				next = at
+			}
+		}
+		for i := range s.replicas {
+			if at := s.replicas[i].tick(); at > 0 && (next == 0 || at < next) {
 				next = at
 			}
 		}

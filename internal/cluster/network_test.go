@@ -50,10 +50,9 @@ func newNetwork(t testing.TB, size int) *network {
 		n.names, n.lines[name] = append(n.names, name), make(chan letter, 1<<12)
 	}
 	for i, name := range n.names {
-		s, err := New(Options{Name: name, Incarnation: uint64(i + 1), Keys: 1 << 14, now: n.clock.now, Send: func(to string, message []byte) bool {
-			return n.carry(name, to, message)
-		}})
-		if err != nil {
+		s := New(Options{Keys: 1 << 14, now: n.clock.now, patience: time.Minute})
+		send := func(to string, message []byte) bool { return n.carry(name, to, message) }
+		if err := s.Join(Self{name, uint64(i + 1), send}); err != nil {
 			t.Fatal(err)
 		}
 		n.nodes = append(n.nodes, s)
@@ -81,7 +80,7 @@ func (n *network) view() {
 		members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
 	}
 	for _, s := range n.nodes {
-		s.show(sharing.Together(s.name, members))
+		s.show(sharing.Together(s.self.Name, members))
 	}
 }
 

@@ -42,8 +42,16 @@ func (o *others) agree(members []sharing.Member) {
 func (o *others) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.peers.Leave(o.store.now(), &o.fx)
-	o.deliver()
+	if o.agreed {
+		o.peers.Leave(o.store.now(), &o.fx)
+		o.deliver()
+	}
+}
+
+func (o *others) calm() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed && o.peers.View().Calm()
 }
 
 func (o *others) receive(from string, b *sharing.Beat) {
@@ -74,7 +82,7 @@ func (o *others) deliver() {
 	for i := range o.fx.Beats {
 		b := &o.fx.Beats[i]
 		o.packet = b.Append(append(o.packet[:0], shares))
-		o.store.send(b.Peer, o.packet)
+		o.store.self.Send(b.Peer, o.packet)
 	}
 	clear(o.fx.Beats)
 	o.fx.Beats = o.fx.Beats[:0]
@@ -109,6 +117,9 @@ func (s *Store) Leave(ctx context.Context) error {
 func (s *Store) show(v *sharing.View) {
 	for i := range s.shards {
 		s.shards[i].show(v)
+	}
+	for i := range s.replicas {
+		s.replicas[i].show(v)
 	}
 }
 

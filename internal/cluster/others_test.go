@@ -24,7 +24,7 @@ func TestKilled(t *testing.T) {
 			members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
 		}
 		for _, s := range n.nodes {
-			s.Found()
+			s.others.found()
 			s.View(members)
 		}
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/s"), Cost: 1}
@@ -36,7 +36,7 @@ func TestKilled(t *testing.T) {
 		owner := n.nodes[0].Owner(ask.State)
 		var asker *Store
 		for _, s := range n.nodes {
-			if s.name != owner {
+			if s.self.Name != owner {
 				asker = s
 			}
 		}
@@ -66,7 +66,7 @@ func TestLeave(t *testing.T) {
 			members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
 		}
 		for _, s := range n.nodes {
-			s.Found()
+			s.others.found()
 			s.View(members)
 		}
 		time.Sleep(time.Second)
@@ -74,7 +74,7 @@ func TestLeave(t *testing.T) {
 		owner := n.nodes[0].Owner(ask.State)
 		var leaver, stays *Store
 		for _, s := range n.nodes {
-			if s.name == owner {
+			if s.self.Name == owner {
 				leaver = s
 			} else {
 				stays = s

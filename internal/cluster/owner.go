@@ -25,6 +25,12 @@ func (s *Store) Receive(from string, message []byte) {
 		s.serve(from, rest)
 	case tells:
 		s.calls.hear(rest)
+	case posts:
+		s.hearPost(from, rest)
+	case howOld:
+		s.sayAge(from)
+	case soOld:
+		s.hearAge(from, rest)
 	default:
 		s.counts.unknown.Add(1)
 	}
@@ -57,8 +63,8 @@ func (s *Store) hear(from string, b []byte) {
 // serve answers a call, by the same answer when it comes again.
 func (s *Store) serve(from string, b []byte) {
 	id, q, err := parseCall(b, s.texts.get)
-	if err == nil && q.verb != reset {
-		err = record.Check("cluster", fits, q.asks, q.out)
+	if err == nil {
+		err = q.check()
 	}
 	if err != nil {
 		s.counts.unknown.Add(1)
@@ -68,6 +74,9 @@ func (s *Store) serve(from string, b []byte) {
 	sh := s.shard(q.place())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return
+	}
 	call := callID{from, id}
 	reply, again := sh.notes.replies[call]
 	if !again {
@@ -78,7 +87,7 @@ func (s *Store) serve(from string, b []byte) {
 			sh.notes.answer(call, reply)
 		}
 	}
-	s.send(from, reply)
+	s.self.Send(from, reply)
 }
 
 // decide answers a question as owner.

@@ -13,46 +13,47 @@ type shard struct {
 	store *Store
 
 	mu      sync.Mutex
-	node    *sharing.Node
+	node    *sharing.Node   // nil: it takes no part, or does not any more
 	fx      sharing.Effects // of one call; used again by the next
 	request sharing.Request // likewise
 	packet  []byte          // likewise
 	due     weir.Instant    // when the node is to be ticked, as run knows; 0: never
 	asks    uint64          // so far; their numbers tell them apart
 	waiting map[uint64]chan weir.Decision
-	closed  bool
 	limits  limits
 	notes   notes
 	_       [64]byte // the next one's lock is another line of the cache
 }
 
-func (sh *shard) init(s *Store, node *sharing.Node) {
-	sh.store, sh.node, sh.waiting = s, node, map[uint64]chan weir.Decision{}
+func (sh *shard) open(node *sharing.Node) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.node = node
 }
 
 // close lets those go that wait.
 func (sh *shard) close() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.closed = true
+	sh.node = nil
 	for _, done := range sh.waiting {
 		close(done)
 	}
 	clear(sh.waiting)
 }
 
-// take decides a plain ask, unless leases don't suit its limit: then it is not lent.
-func (sh *shard) take(ctx context.Context, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
+// take decides a plain ask about a key, unless leases don't suit its limit: then it is not lent.
+func (sh *shard) take(ctx context.Context, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
 	s := sh.store
 	sh.mu.Lock()
-	if sh.closed || !sh.limits.suit(a.Limit) {
+	if sh.node == nil || !sh.limits.suit(a.Limit) {
 		sh.mu.Unlock()
 		return false, nil
 	}
 	sh.asks++
 	id := sh.asks
 	sh.request = sharing.Request{
-		ID: id, State: short(a.State), Limit: a.Limit, Cost: a.Cost,
+		ID: id, State: key, Limit: a.Limit, Cost: a.Cost,
 		Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
 	}
 	sh.node.Ask(s.now(), &sh.request, &sh.fx)
@@ -112,7 +113,7 @@ func (sh *shard) post() {
 	for i := range sh.fx.Messages {
 		m := &sh.fx.Messages[i]
 		sh.packet = m.Append(append(sh.packet[:0], shares))
-		sh.store.send(m.Peer, sh.packet)
+		sh.store.self.Send(m.Peer, sh.packet)
 	}
 	clear(sh.fx.Messages)
 	sh.fx.Messages = sh.fx.Messages[:0]
@@ -121,6 +122,9 @@ func (sh *shard) post() {
 func (sh *shard) show(v *sharing.View) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return
+	}
 	sh.node.View(sh.store.now(), v, &sh.fx)
 	sh.deliver(0, nil)
 }
@@ -128,12 +132,15 @@ func (sh *shard) show(v *sharing.View) {
 func (sh *shard) moving() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.node.Moving()
+	return sh.node != nil && sh.node.Moving()
 }
 
 func (sh *shard) receive(from string, m *sharing.Message) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return
+	}
 	sh.node.Receive(sh.store.now(), from, m, &sh.fx)
 	sh.deliver(0, nil)
 }
@@ -142,7 +149,7 @@ func (sh *shard) receive(from string, m *sharing.Message) {
 func (sh *shard) tick() weir.Instant {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.due != 0 {
+	if sh.due != 0 && sh.node != nil {
 		sh.node.Tick(sh.store.now(), &sh.fx)
 		sh.deliver(0, nil)
 		sh.due = 0

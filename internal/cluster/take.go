@@ -15,18 +15,30 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 		return err
 	}
 	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
-		if lent, err := s.shard(short(asks[0].State)).take(ctx, &asks[0], &out[0]); lent {
+		if r := s.replica(asks[0].Sharing); r != nil {
+			return r.take(asks, out)
+		}
+		key := short(asks[0].State)
+		if lent, err := s.shard(key).take(ctx, key, &asks[0], &out[0]); lent {
 			return err
 		}
 	}
 	if err := record.Check("cluster", fits, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
+	if r := s.together(asks); r != nil {
+		return r.take(asks, out)
+	}
 	if !record.Groups(asks) {
 		return s.takeWhole(ctx, asks, out)
 	}
 	apart := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeWhole(ctx, asks, out) },
+		Take: func(asks []weir.Ask, out []weir.Decision) error {
+			if r := s.together(asks); r != nil {
+				return r.take(asks, out)
+			}
+			return s.takeWhole(ctx, asks, out)
+		},
 		Settle: s.Settle,
 	}
 	return apart.TakeAll(ctx, asks, out)

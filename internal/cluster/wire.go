@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
@@ -14,6 +15,9 @@ const (
 	shares = 1 // messages of package sharing
 	asks   = 2 // a call of an owner
 	tells  = 3 // its answer
+	howOld = 4 // asks how long a member has been there
+	soOld  = 5 // its answer
+	posts  = 6 // what a replica tells
 )
 
 // verb is what an owner is asked to do.
@@ -109,6 +113,31 @@ func parseCall(b []byte, limits storewire.Limits) (id uint64, q *question, err e
 	}
 	return id, q, err
 }
+
+// check says what no node would ask.
+func (q *question) check() error {
+	place := record.Place(q.place())
+	for i := range q.asks {
+		if !named(q.asks[i].State) || record.Place(q.asks[i].State) != place {
+			return errMalformed
+		}
+	}
+	for i := range q.settlements {
+		s, r := &q.settlements[i], q.settlements[i].Receipt
+		if !named(r.State) || record.Place(r.State) != place || min(r.Cost, s.Used, int64(r.Taken), int64(r.Expires)) < 0 || max(r.Cost, s.Used) > weir.MaxCost {
+			return errMalformed
+		}
+	}
+	for _, k := range q.keys {
+		if !named(k) || record.Place(k) != place {
+			return errMalformed
+		}
+	}
+	return record.Check("cluster", fits, q.asks, q.out)
+}
+
+// named is whether nodes know a count by this key.
+func named(k weir.StateKey) bool { return len(k.Rule) <= maxName && len(k.Key) <= maxName }
 
 // appendReply appends the answer to a question.
 func (q *question) appendReply(b []byte, id uint64, s status) []byte {

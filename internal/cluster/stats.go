@@ -1,0 +1,45 @@
+package cluster
+
+import "github.com/weir-limit/weir/internal/sharing"
+
+// Stats are counts of a Store since it was made, and how it stands.
+type Stats struct {
+	Whole      int64 // takes that owners decided whole
+	Unanswered int64 // of these, denied because the owner did not answer
+	Asked      int64 // questions sent to owners, those sent again included
+	Served     int64 // questions of others answered as owner
+	Unknown    int64 // messages that this version does not understand
+	Waiting    int64 // takes that wait for owners, now
+}
+
+// Stats are the node's counts.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	return Stats{
+		Whole: c.whole.Load(), Unanswered: c.unanswered.Load(), Asked: c.asked.Load(), Served: c.served.Load(),
+		Unknown: c.unknown.Load(), Waiting: s.waiting.Load() + s.calls.len(),
+	}
+}
+
+// Count looks at all keys of the node, one shard after the other.
+func (s *Store) Count() (all sharing.Counts) {
+	for i := range s.shards {
+		c := s.shards[i].count()
+		all.Asked += c.Asked
+		all.Leases += c.Leases
+		all.Owned += c.Owned
+	}
+	return all
+}
+
+func (sh *shard) count() sharing.Counts {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return sharing.Counts{}
+	}
+	return sh.node.Count(sh.store.now())
+}
+
+// Calm is whether the node decides, and all counts are with their owners.
+func (s *Store) Calm() bool { return s.others.calm() }
