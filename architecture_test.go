@@ -66,7 +66,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/internal/record -weir/internal/sharing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
 	{"weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/...", "it carries messages, and knows nothing of what is in them"},
-	{"weir/... -weir/internal/gossip", "github.com/hashicorp/...", "a dependency lives in one package"},
+	{"weir/... -weir/internal/gossip -weir/internal/daemon -weir/cmd/...", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/nat64", "interceptors are gRPC, limits and rules"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},

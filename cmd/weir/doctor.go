@@ -49,6 +49,9 @@ its work, 3 when nobody answers.`,
 		if strings.HasPrefix(url, "memory:") {
 			return usagef("--store %s: there is no server to examine; give the URL of one, as redis://host:port", url)
 		}
+		if strings.HasPrefix(url, "cluster:") {
+			return usagef("--store %s: the nodes themselves keep the counts; ask one: weir cluster status", url)
+		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 		defer cancel()
 		x, err := examine(ctx, url)

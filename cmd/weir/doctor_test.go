@@ -31,7 +31,7 @@ func TestDoctor(t *testing.T) {
 		{"memcached://" + cached.Addr + ",127.0.0.1:1", exitNo, "fault: 127.0.0.1:1: "},
 		{"memcached://127.0.0.1:1", exitFail, "is memcached running there?"},
 		{"memory:", exitUsage, "there is no server to examine"},
-		{"cluster:", exitFail, "not built yet"},
+		{"cluster:", exitUsage, "weir cluster status"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), []string{"doctor", "--store", c.url}, strings.NewReader(""), &stdout, &stderr)

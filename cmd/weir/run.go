@@ -103,7 +103,7 @@ bad input, 3 could not.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
-		serveCommand(), checkCommand(), explainCommand(), topCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), suggestCommand(), sizeCommand(), simulateCommand(), importEnvCommand(),
+		serveCommand(), checkCommand(), explainCommand(), topCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), suggestCommand(), sizeCommand(), simulateCommand(), importEnvCommand(), nodesCommand(),
 		versionCommand(),
 	)
 	return root

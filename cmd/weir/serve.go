@@ -38,6 +38,9 @@ redis+sentinel, redis+cluster and memcached are the others. It need not be there
 is away each rule's fallback decides, and log, /readyz and weir_store_away say
 so. weir doctor --store URL looks at its servers.
 
+With --store cluster: the daemons that --join each other share their counts
+without any server: see weir cluster.
+
 With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
 to an OpenTelemetry collector there.
 
@@ -73,8 +76,9 @@ memory.`,
 	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin door, one a line; needed off loopback (default: it needs none)")
 	f.BoolVar(&c.HashKeys, "hash-keys", false, "tell the most limited clients by hashes, under a key drawn at the start, in place of their names")
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
-	f.String("cluster", "127.0.0.1:8083", "`ADDR` for other nodes, TCP and UDP; used with --store cluster:")
-	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (not built yet; default none)")
+	f.StringVar(&c.Cluster, "cluster", daemon.DefaultCluster, "`ADDR` for other nodes, TCP and UDP, and this one's name; used with --store cluster:")
+	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (default none: it waits to be joined)")
+	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
 	f.StringVar(&c.File, "config", "", "configuration `FILE` (not built yet; default none)")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {

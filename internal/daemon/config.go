@@ -49,12 +49,20 @@ type Config struct {
 	// store is lent to, one a line. They are read again when they change. Empty: none
 	// is needed, but off loopback of the admin door and of such programs.
 	AdminTokenFile, RESPPasswordFile, GRPCStoreTokenFile string
+	// Cluster is the address for other nodes, TCP and UDP, where port 0 is any that is
+	// free. It is used when Store is "cluster:". Empty: DefaultCluster.
+	Cluster string
+	// Join is the addresses of other nodes, separated by commas. Its own is ignored.
+	// Empty: it waits to be joined.
+	Join string
+	// ClusterKeyFile has the keys that all nodes share, one a line. It is read again
+	// when it changes. Empty: none, which only loopback allows.
+	ClusterKeyFile string
 	// Data is a folder for the rule database, or the URL of a PostgreSQL database
 	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
 	Data string
-	// Join is the addresses of other nodes, File a configuration file. Empty: none.
-	// They are not built yet.
-	Join, File string
+	// File is a configuration file. Empty: none. It is not built yet.
+	File string
 
 	// LameDuck is how long a daemon that is told to stop says so at /readyz and
 	// in its gRPC health while it answers as before, so that load balancers send
@@ -110,6 +118,7 @@ func (c *Config) fill() {
 		{&c.GRPC, DefaultGRPC},
 		{&c.Admin, DefaultAdmin},
 		{&c.RESP, DefaultRESP},
+		{&c.Cluster, DefaultCluster},
 	} {
 		if *f.field == "" {
 			*f.field = f.missing
@@ -145,7 +154,7 @@ func (c *Config) check() error {
 		}
 	}
 	errs = append(errs, CheckStore(c.Store))
-	later(c.Join != "", "--join "+c.Join, "run one node, which decides by itself")
+	errs = append(errs, c.checkCluster()...)
 	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
 	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
 		if door.flag == "--resp" && door.address == DefaultRESP {

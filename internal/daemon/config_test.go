@@ -30,7 +30,13 @@ func TestConfig(t *testing.T) {
 		{"redis with a bad password", Config{Store: "redis://me:secret%zz@host:6379"}, bad, "--store: the address can't be read"},
 		{"redis without slashes", Config{Store: "redis:me:secret@host:6379"}, bad, "--store: "},
 		{"redis of no kind", Config{Store: "redis+magic://me:secret@host:6379"}, bad, "is no scheme of Redis"},
-		{"cluster", Config{Store: "cluster:"}, later, "memory:, redis:// or memcached://"},
+		{"cluster of hosts", Config{Store: "cluster:a:1,b:2"}, bad, "the nodes are for --join"},
+		{"cluster on all addresses without a key", Config{Store: "cluster:", Cluster: ":8083"}, bad, "give each --cluster-key-file FILE"},
+		{"cluster without a port", Config{Store: "cluster:", Cluster: "localhost"}, bad, "--cluster: "},
+		{"no such key file", Config{Store: "cluster:", ClusterKeyFile: "none"}, bad, "--cluster-key-file: none: no such file"},
+		{"a key that is none", Config{Store: "cluster:", ClusterKeyFile: certtest.File(t, "keys", []byte("s3cret"))}, bad, "line 1 is no key; write 32, 48 or 64 hexadecimal digits"},
+		{"a node to join without a port", Config{Store: "cluster:", Join: "a"}, bad, "--join: \"a\" is no node"},
+		{"a key without a cluster", Config{ClusterKeyFile: certtest.File(t, "keys", bytes.Repeat([]byte("ab"), 32))}, bad, "--cluster-key-file: it is for nodes that share limits"},
 		{"memcached with a password", Config{Store: "memcached://me:secret@host:11211"}, bad, "--store: users and passwords are not supported"},
 		{"snapshot without a file", Config{Store: "memory:?snapshot="}, bad, "memory:?snapshot=FILE"},
 		{"something else of memory", Config{Store: "memory:?keys=5"}, bad, "memory:?snapshot=FILE"},
@@ -39,7 +45,7 @@ func TestConfig(t *testing.T) {
 		{"no scheme", Config{Store: "memory"}, bad, "is no store"},
 		{"no URL", Config{Store: "secret@host"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
-		{"join", Config{Join: "a:1"}, later, "run one node"},
+		{"join without a cluster", Config{Join: "a:1"}, bad, "--join: it is for nodes that share limits; give --store cluster: too"},
 		{"config", Config{File: "weir.yaml"}, later, "use the flags"},
 		{"admin on all addresses", Config{Admin: ":8082"}, bad, "give --admin-token-file FILE"},
 		{"admin on 0.0.0.0", Config{Admin: "0.0.0.0:0"}, bad, "give --admin-token-file FILE"},
@@ -69,7 +75,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	_, err := New(Config{RESP: "on", Admin: ":1", Store: "cluster:", TLSCert: "none.pem"})
+	_, err := New(Config{RESP: "on", Admin: ":1", File: "weir.yaml", TLSCert: "none.pem"})
 	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("not all faults are told at once: %v", err)
 	}

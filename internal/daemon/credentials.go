@@ -19,9 +19,10 @@ const lookEvery = time.Second
 // keys are the credentials of the doors. Each is nil when it is not asked for.
 type keys struct {
 	tls       *credentials.Server
-	tokens    *credentials.Secrets // of the admin door
-	passwords *credentials.Secrets // of the Redis door
-	lending   *credentials.Secrets // of programs that the store is lent to
+	tokens    *credentials.Secrets    // of the admin door
+	passwords *credentials.Secrets    // of the Redis door
+	lending   *credentials.Secrets    // of programs that the store is lent to
+	shared    *credentials.SharedKeys // of the cluster
 
 	watched []watched
 	expired string // the certificate that was last told to have expired
@@ -77,6 +78,15 @@ func openKeys(c *Config) (keys, error) {
 		*s.to = secrets
 		k.watched = append(k.watched, watched{s.name, secrets})
 	}
+	if c.ClusterKeyFile != "" {
+		shared, err := credentials.OpenSharedKeys(now, credentials.File{Flag: "--cluster-key-file", Path: c.ClusterKeyFile})
+		if err != nil {
+			errs = append(errs, configError(err))
+		} else {
+			k.shared = shared
+			k.watched = append(k.watched, watched{"cluster-key", shared})
+		}
+	}
 	return k, errors.Join(errs...)
 }
 
@@ -131,6 +141,9 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 			d.config.Log.Error("credentials could not be reloaded; those before stay in force", "credentials", w.name, "error", err)
 		default:
 			d.config.Log.Info("credentials reloaded", "credentials", w.name)
+			if w.name == "cluster-key" {
+				d.rotate()
+			}
 		}
 	}
 	if text := d.keys.expiry(now); text != d.keys.expired {

@@ -166,6 +166,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.storage.remote != nil {
 		d.contact(ctx)
 	}
+	if d.storage.node != nil {
+		if err := d.join(ctx, o.httpAt.Addr()); err != nil {
+			d.closeTraces(ctx)
+			return errors.Join(err, o.close())
+		}
+	}
 	// Doors that are closed in order give no error.
 	g, broken := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
@@ -238,7 +244,7 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
 		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
-		Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
+		Owner: d.owners(), Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
 		return o, err
@@ -312,6 +318,16 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	return o, nil
 }
 
+// close closes doors at which nobody was answered.
+func (o *doors) close() (err error) {
+	for _, l := range []*bounded{o.httpAt, o.grpcAt, o.adminAt, o.respAt} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return err
+}
+
 // connections is how many each door for callers may have.
 func (d *Daemon) connections() int {
 	doors := 2
@@ -374,6 +390,9 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 		d.config.Log.Warn("calls were cut off: they took longer than draining may", "error", err)
 	}
 	d.closeTraces(limit)
+	if d.storage.node != nil {
+		d.leaveCluster(limit)
+	}
 	if err := closeServer(limit, o.admin); err != nil {
 		d.config.Log.Warn("admin calls were cut off", "error", err)
 	}

@@ -128,6 +128,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
 	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, o))
+	d.clusterRoutes(mux)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

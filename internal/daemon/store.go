@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
@@ -36,8 +37,9 @@ type storage struct {
 	scheme string
 	store  weir.Store // which all doors ask: in memory, or what decides at home where it may, and else asks the guard
 	traits weir.Traits
-	guard  *guard.Guard // around remote; nil in memory
-	remote *remote      // nil in memory
+	guard  *guard.Guard // around remote or node; nil in memory
+	remote *remote      // nil but for a store outside of the process
+	node   *node        // this daemon's in a cluster; nil where there is none
 	meters []prometheus.Collector
 
 	snapshots *snapshots // nil when there are none
@@ -63,6 +65,9 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	if scheme == "memory" {
 		m := memstore.New(memstore.Options{})
 		return &storage{scheme: scheme, store: m, traits: m.Traits(), meters: []prometheus.Collector{newMemoryMetrics(m)}}, nil
+	}
+	if scheme == "cluster" {
+		return openNode(told), nil
 	}
 	r, err := openRemote(scheme, url)
 	if err != nil {
@@ -167,7 +172,10 @@ func CheckStore(url string) error {
 	case isRedis(scheme):
 		return storeError(redisstore.CheckURL(url))
 	case scheme == "cluster":
-		return fmt.Errorf("--store %s: %w; counts are kept with memory:, redis:// or memcached://", scheme, ErrNotBuilt)
+		if url != "cluster:" && !clusterTCP(url) {
+			return &ConfigError{"--store", "write cluster:, or cluster:?transport=tcp where the network drops UDP; the nodes are for --join"}
+		}
+		return nil
 	case isMemcached(scheme):
 		s, err := memcachestore.Open(url, memcachestore.Options{}) // which connects to nobody
 		if err == nil {
@@ -189,6 +197,8 @@ func StoreTraits(url string) (weir.Traits, error) {
 		return redisstore.TraitsOf(scheme == "redis+cluster"), nil
 	case isMemcached(scheme):
 		return (&memcachestore.Store{}).Traits(), nil
+	case scheme == "cluster":
+		return (&cluster.Store{}).Traits(), nil
 	}
 	return memstore.New(memstore.Options{}).Traits(), nil
 }
@@ -246,6 +256,9 @@ func (d *Daemon) keepContact(ctx context.Context) {
 
 // away is what /readyz says of a store that is away.
 func (d *Daemon) away() string {
+	if d.storage.node != nil {
+		return d.storage.node.silent()
+	}
 	if d.storage.guard == nil {
 		return ""
 	}
@@ -259,10 +272,14 @@ func (d *Daemon) away() string {
 }
 
 func (d *Daemon) closeStorage() {
-	if d.storage.remote == nil {
-		return
+	leave := func() error { return nil }
+	switch {
+	case d.storage.remote != nil:
+		leave = d.storage.remote.close
+	case d.storage.node != nil:
+		leave = d.storage.node.close
 	}
-	if err := d.storage.remote.close(); err != nil {
+	if err := leave(); err != nil {
 		d.config.Log.Warn("the store could not be left in order", "error", err)
 	}
 }

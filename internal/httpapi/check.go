@@ -57,6 +57,9 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 	if err := readCheck(string(s.body), &s.request); err != nil {
 		return a.fail(w, r, err)
 	}
+	if status, ok := a.redirected(w, r, &s.request); ok {
+		return status
+	}
 	answer, err := a.limiter.Check(r.Context(), &s.request)
 	if err != nil {
 		return a.fail(w, r, err)

@@ -47,6 +47,9 @@ type Options struct {
 	// may give the call a context. What it returns is called afterwards, unless it
 	// is nil. Nil: nobody traces.
 	Trace func(r *http.Request, route string) (traced *http.Request, end func(status int))
+	// Owner is the node of a cluster that keeps the count of the first rule that a
+	// request meets; ok is false when that is nobody's. Nil: there is no cluster.
+	Owner func(*rules.Request) (o Owner, ok bool)
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }

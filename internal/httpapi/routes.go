@@ -17,7 +17,7 @@ type route struct {
 
 // table is all routes of the HTTP door.
 func (a *API) table() map[string]route {
-	return routes(
+	table := routes(
 		route{method: http.MethodPost, path: "/v1/check", serve: a.check},
 		route{method: http.MethodPost, path: "/v1/settle", serve: a.settle, always: true},
 		route{method: http.MethodPost, path: "/json", serve: a.envoyJSON},
@@ -26,6 +26,10 @@ func (a *API) table() map[string]route {
 		route{method: http.MethodGet, path: "/healthcheck", serve: alive, always: true, anyone: true},
 		route{method: http.MethodGet, path: "/readyz", serve: a.ready, always: true, anyone: true},
 	)
+	if a.options.Owner != nil {
+		table["/v1/route"] = route{method: http.MethodGet, path: "/v1/route", serve: a.route}
+	}
+	return table
 }
 
 // routes is all, by path.

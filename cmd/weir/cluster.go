@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/table"
+)
+
+func nodesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look at a cluster, and take out of it what is gone",
+		Long: `Look at the daemons that share limits without a server (weir serve --store cluster:),
+and take out of them what is gone. --addr is the admin door of any of them.`,
+		Example: `  weir cluster status
+  weir cluster route --addr http://127.0.0.1:8080 demo client_id=alice`,
+	}
+	cmd.AddCommand(clusterStatusCommand(), clusterForgetCommand(), clusterRouteCommand())
+	return cmd
+}
+
+// adminAt is the admin door that is asked where nothing is said.
+const adminAt = "http://" + daemon.DefaultAdmin
+
+// rateOver is over how long weir cluster status counts messages.
+const rateOver = time.Second
+
+func clusterStatusCommand() *cobra.Command {
+	var at address
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Tell who is a member, who is silent, and what a node does",
+		Long: `Tell who is a member of the cluster and who is silent, as one node knows it, how many
+keys it is asked about and owns, and how much it says to the others in a second.
+
+It exits 1 when a member is silent.`,
+		Example: `  weir cluster status
+  weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
+		Args: cobra.NoArgs,
+	}
+	at.flags(cmd.Flags(), "the admin door of a node (default "+adminAt+")")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster tells")
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		at.orElse(adminAt)
+		first, text, err := askStatus(cmd.Context(), &at)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
+		} else {
+			err = printStatus(cmd, &at, first)
+		}
+		if err == nil && slices.ContainsFunc(first.Members, func(m daemon.ClusterMember) bool { return m.State == "silent" }) {
+			return &failure{code: exitNo}
+		}
+		return err
+	})
+	return cmd
+}
+
+// orElse asks there where nothing was said.
+func (a *address) orElse(place string) {
+	if a.url == "" {
+		a.url = place
+	}
+}
+
+func askStatus(ctx context.Context, at *address) (s daemon.ClusterStatus, text []byte, err error) {
+	d, err := at.at("/v1/cluster", "the admin door")
+	if err != nil {
+		return s, nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.target, nil)
+	if err != nil {
+		return s, nil, err
+	}
+	if text, err = d.do(r); err != nil {
+		return s, nil, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, nil, fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	return s, text, nil
+}
+
+// printStatus asks once more, for how much is said in a second.
+func printStatus(cmd *cobra.Command, at *address, first daemon.ClusterStatus) error {
+	select {
+	case <-cmd.Context().Done():
+		return cmd.Context().Err()
+	case <-time.After(rateOver):
+	}
+	s, _, err := askStatus(cmd.Context(), at)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), statusText(&first, &s))
+	return err
+}
+
+// statusText is s for people, with what went to and fro since first.
+func statusText(first, s *daemon.ClusterStatus) string {
+	var b strings.Builder
+	rows := [][]string{{"node", "state", "http", "version", "started"}}
+	for _, m := range s.Members {
+		state := m.State
+		if m.State == "silent" {
+			state = fmt.Sprintf("silent for %.1f s", m.SilentSeconds)
+			if m.GivenUpSeconds > 0 {
+				state += fmt.Sprintf(", given up in %.0f s", m.GivenUpSeconds)
+			}
+		}
+		rows = append(rows, []string{m.Name, state, m.HTTP, m.Version, m.Started.Format(time.RFC3339)})
+	}
+	(&table.Table{Rows: rows}).Write(&b)
+	if !s.Settled {
+		b.WriteString("members have changed, and not all counts are with their owners yet\n")
+	}
+	fmt.Fprintf(&b, "\nkeys asked about here %d, with leases %d, owned %d\n", s.Keys.Asked, s.Keys.Leases, s.Keys.Owned)
+	fmt.Fprintf(&b, "takes decided by owners %d, unanswered and denied %d, waiting %d\n", s.Takes.Whole, s.Takes.Unanswered, s.Takes.Waiting)
+	for _, way := range []struct {
+		name        string
+		before, now *daemon.ClusterTraffic
+	}{{"in", &first.In, &s.In}, {"out", &first.Out, &s.Out}} {
+		fmt.Fprintf(&b, "%-3s a second: %d messages, %d packets, %d bytes\n",
+			way.name, way.now.Messages-way.before.Messages, way.now.Packets-way.before.Packets, way.now.Bytes-way.before.Bytes)
+		for _, why := range slices.Sorted(maps.Keys(way.now.Dropped)) {
+			fmt.Fprintf(&b, "    dropped since the start: %d %s\n", way.now.Dropped[why], why)
+		}
+	}
+	return b.String()
+}
+
+func clusterForgetCommand() *cobra.Command {
+	var at address
+	cmd := &cobra.Command{
+		Use:   "forget NAME",
+		Short: "Say that a silent node is gone for good",
+		Long: `Say that a silent node is gone for good: the others share its part of the limits at once,
+instead of 30 seconds after they stopped to reach it. If it lives and is only cut off,
+more passes than the limits let until it is back.`,
+		Example: "  weir cluster forget 10.0.0.7:8083",
+		Args:    cobra.ExactArgs(1),
+	}
+	at.flags(cmd.Flags(), "the admin door of a node (default "+adminAt+")")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		at.orElse(adminAt)
+		d, err := at.at("/v1/cluster/forget", "the admin door")
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(map[string]string{"name": args[0]})
+		if err != nil {
+			return err
+		}
+		r, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, d.target, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if _, err := d.do(r); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more\n", args[0])
+		return err
+	})
+	return cmd
+}
+
+func clusterRouteCommand() *cobra.Command {
+	var at address
+	cmd := &cobra.Command{
+		Use:   "route DOMAIN key=value …",
+		Short: "Tell which node owns a count",
+		Long: `Tell which node owns the count that a request asks about, as the HTTP door of a
+node tells balancers (GET /v1/route).`,
+		Example: "  weir cluster route demo client_id=alice",
+		Args:    cobra.MinimumNArgs(2),
+	}
+	at.flags(cmd.Flags(), "the HTTP door of a node (default http://"+daemon.DefaultHTTP+")")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		at.orElse("http://" + daemon.DefaultHTTP)
+		d, err := at.at("/v1/route", "the HTTP door of a node")
+		if err != nil {
+			return err
+		}
+		q := url.Values{"domain": args[:1], "e": args[1:]}
+		r, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, d.target+"?"+q.Encode(), nil)
+		if err != nil {
+			return err
+		}
+		answer, err := d.do(r)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer)
+		return err
+	})
+	return cmd
+}

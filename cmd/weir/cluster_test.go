@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cluster is daemons that share limits, as they are shipped.
+type cluster struct {
+	binary, rules, key string
+
+	at    []string // their --cluster
+	nodes []*process
+}
+
+// clusterRules are limits that do not come back within a test, and one that does.
+const clusterRules = `domain: demo
+descriptors:
+  - {key: day, limits: [30/day]}
+  - {key: second, limits: [50/s]}
+  - {key: mesh, sharing: mesh, limits: [30/day]}
+  - {key: gossip, sharing: gossip, limits: [30/day]}
+  - {key: divided, sharing: divided, limits: [30/day]}
+  - {key: sticky, sharing: sticky, limits: [30/day]}
+`
+
+func newCluster(t *testing.T, size int) *cluster {
+	t.Helper()
+	dir := t.TempDir()
+	c := &cluster{binary: build(t), rules: filepath.Join(dir, "rules.yaml"), key: filepath.Join(dir, "key")}
+	err := errors.Join(
+		os.WriteFile(c.rules, []byte(clusterRules), 0o600),
+		os.WriteFile(c.key, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range size {
+		c.at = append(c.at, freeDoor(t))
+	}
+	c.nodes = make([]*process, size)
+	return c
+}
+
+// freeDoor is an address whose port nobody has, of TCP nor UDP.
+func freeDoor(t *testing.T) string {
+	t.Helper()
+	var config net.ListenConfig
+	for range 20 {
+		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := config.ListenPacket(t.Context(), "udp", l.Addr().String())
+		if err == nil {
+			err = u.Close()
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err == nil {
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free of both TCP and UDP")
+	return ""
+}
+
+// start starts a node, which joins all others.
+func (c *cluster) start(t *testing.T, i int) {
+	t.Helper()
+	c.nodes[i] = serve(t, c.binary, "--store", "cluster:", "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key)
+}
+
+func (c *cluster) stop(t *testing.T, i int) {
+	t.Helper()
+	p := c.nodes[i]
+	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+		t.Errorf("node %d: %v\n%s", i, err, p.stderr)
+	}
+	c.nodes[i] = nil
+}
+
+func (c *cluster) kill(t *testing.T, i int) {
+	t.Helper()
+	p := c.nodes[i]
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait() // it was killed
+	c.nodes[i] = nil
+}
+
+// meet waits until each node that runs hears so many.
+func (c *cluster) meet(t *testing.T, members int) {
+	t.Helper()
+	for i, p := range c.nodes {
+		want := fmt.Sprintf("weir_cluster_members{state=\"heard\"} %d\n", members)
+		for deadline := time.Now().Add(10 * time.Second); p != nil; time.Sleep(20 * time.Millisecond) {
+			text := fetch(t, "http://"+p.admin+"/metrics")
+			if strings.Contains(text, want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("node %d does not hear %d members\n%s", i, members, p.stderr)
+			}
+		}
+	}
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	_, err = text.ReadFrom(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// passes asks the nodes that run by turns about a key, and counts what passes.
+func (c *cluster) passes(t *testing.T, times int, key, value string) (passed int) {
+	t.Helper()
+	for n := range times {
+		p := c.nodes[n%len(c.nodes)]
+		if p == nil {
+			continue
+		}
+		status, err := post(t, "http://"+p.http+"/v1/check", `{"domain":"demo","descriptors":[{"entries":[{"key":"`+key+`","value":"`+value+`"}]}]}`)
+		switch {
+		case err != nil || status != http.StatusOK && status != http.StatusTooManyRequests:
+			t.Errorf("node %d: status %d, %v", n%len(c.nodes), status, err)
+		case status == http.StatusOK:
+			passed++
+		}
+	}
+	return passed
+}
+
+// TestCluster: three daemons, asked at any of them, keep a limit to the event, and go
+// on while one of them is killed, comes back, or leaves.
+func TestCluster(t *testing.T) {
+	const count, keys = 30, 8
+	c := newCluster(t, 3)
+	for i := range c.nodes {
+		c.start(t, i)
+	}
+	c.meet(t, 3)
+	defer func() {
+		for i, p := range c.nodes {
+			if p != nil {
+				c.stop(t, i)
+			}
+		}
+	}()
+
+	for n := range keys {
+		if passed := c.passes(t, 2*count, "day", fmt.Sprint("exact", n)); passed != count {
+			t.Errorf("%d of %d passed", passed, count)
+		}
+	}
+	used := map[string]int{}
+	for n := range keys {
+		key := fmt.Sprint("some", n)
+		used[key] = c.passes(t, count/2, "day", key)
+	}
+
+	c.asked(t)
+	c.ways(t)
+
+	c.kill(t, 1)
+	killed, decided := time.Now(), map[string]bool{}
+	for len(decided) < keys {
+		for n := range keys {
+			if key := fmt.Sprint("alive", n); c.passes(t, 3, "second", key) > 0 {
+				decided[key] = true
+			}
+		}
+		if took := time.Since(killed); took > 10*time.Second {
+			t.Fatalf("%d of %d keys pass %v after a node was killed", len(decided), keys, took)
+		}
+	}
+	t.Logf("all keys pass again %v after a node was killed", time.Since(killed))
+	c.within(t, used, count)
+
+	c.start(t, 1)
+	c.meet(t, 3)
+	c.within(t, used, count)
+	c.flows(t, "back")
+
+	c.stop(t, 2)
+	c.meet(t, 2)
+	c.within(t, used, count)
+	c.flows(t, "left")
+}
+
+// asked holds the commands about a cluster, and what balancers ask, to what is so.
+func (c *cluster) asked(t *testing.T) {
+	t.Helper()
+	admin := "http://" + c.nodes[0].admin
+	if text, code := command(t, "cluster", "status", "--addr", admin); code != exitYes || strings.Count(text, "heard") != 2 || !strings.Contains(text, c.at[0]+"  self") {
+		t.Errorf("exit %d of status\n%s", code, text)
+	}
+	if text, code := command(t, "cluster", "forget", "--addr", admin, c.at[1]); code != exitFail || !strings.Contains(text, "is heard of") {
+		t.Errorf("exit %d of forgetting who lives\n%s", code, text)
+	}
+	owners := map[string]bool{}
+	for n := range 30 {
+		key := fmt.Sprint(n)
+		text, code := command(t, "cluster", "route", "--addr", "http://"+c.nodes[n%3].http, "demo", "day="+key)
+		var said struct{ Owner, HTTP string }
+		if err := json.Unmarshal([]byte(text), &said); err != nil || code != exitYes || !slices.Contains(c.at, said.Owner) {
+			t.Fatalf("exit %d of route\n%s", code, text)
+		}
+		owners[said.Owner] = true
+		body := `{"domain":"demo","descriptors":[{"entries":[{"key":"day","value":"` + key + `"}]}]}`
+		at := c.nodes[(n+1)%3].http
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+at+"/v1/check?redirect=true", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if here := said.HTTP == at; here != (response.StatusCode == http.StatusOK) || !here && response.Header.Get("Location") != "http://"+said.HTTP+"/v1/check" {
+			t.Errorf("%s says %d, %q; the owner is %s", at, response.StatusCode, response.Header.Get("Location"), said.HTTP)
+		}
+	}
+	if len(owners) != 3 {
+		t.Errorf("30 keys are of %d nodes", len(owners))
+	}
+}
+
+// ways asks by rules with each way to share. Asks come slowly enough for nodes that
+// tell each other each 100 ms.
+func (c *cluster) ways(t *testing.T) {
+	t.Helper()
+	for _, way := range []string{"mesh", "gossip", "divided", "sticky"} {
+		passed := 0
+		for range 12 {
+			passed += c.passes(t, 3, way, "one")
+			time.Sleep(30 * time.Millisecond)
+		}
+		time.Sleep(500 * time.Millisecond)
+		late := c.passes(t, 9, way, "one")
+		most := 30
+		if way == "mesh" || way == "gossip" {
+			most = 36 // what passes before the others hear of it
+		}
+		if passed < 28 || passed > most || late > 30-min(passed, 30) {
+			t.Errorf("%s: %d of 30 passed, and %d later", way, passed, late)
+		}
+	}
+}
+
+// command runs a command, and gives all that it says.
+func command(t *testing.T, args ...string) (text string, code int) {
+	t.Helper()
+	var out bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &out)
+	return out.String(), code
+}
+
+// flows waits until a limit of 50/s lets pass what all nodes together may.
+func (c *cluster) flows(t *testing.T, value string) {
+	t.Helper()
+	const most = 40
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Second) {
+		passed := c.passes(t, most, "second", value)
+		if passed >= most/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d pass of a limit of 50/s", passed, most)
+		}
+	}
+}
+
+// within goes on asking about keys of which some was used.
+func (c *cluster) within(t *testing.T, used map[string]int, count int) {
+	t.Helper()
+	for key := range used {
+		if used[key] += c.passes(t, 3, "day", key); used[key] > count {
+			t.Errorf("%d passed of %d", used[key], count)
+		}
+	}
+}
+
+// TestClusterOfStrangers: a node with another key is none of the cluster, and decides
+// by itself.
+func TestClusterOfStrangers(t *testing.T) {
+	c := newCluster(t, 3)
+	c.start(t, 0)
+	c.start(t, 1)
+	other := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(other, []byte(strings.Repeat("a5", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.key = other
+	c.start(t, 2)
+	stranger := c.nodes[2]
+	c.nodes[2] = nil
+	c.meet(t, 2)
+	c.nodes = []*process{stranger}
+	c.meet(t, 1)
+	if passed := c.passes(t, 40, "day", "mine"); passed != 30 {
+		t.Errorf("%d of 30 passed at the stranger", passed)
+	}
+	if text := fetch(t, "http://"+stranger.admin+"/metrics"); !strings.Contains(text, `weir_cluster_dropped_total{direction="in",reason=`) {
+		t.Error("it does not tell what it dropped")
+	}
+}

@@ -1,0 +1,268 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster"
+	"github.com/weir-limit/weir/internal/gossip"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/rules"
+)
+
+// DefaultCluster is where other nodes reach a daemon.
+const DefaultCluster = "127.0.0.1:8083"
+
+// node is this daemon's part in a cluster.
+type node struct {
+	store *cluster.Store
+	// gossip is nil before the door for other nodes is open.
+	gossip atomic.Pointer[gossip.Gossip]
+}
+
+// about is what a node tells the others of itself.
+type about struct {
+	Version string `json:"version,omitempty"`
+	HTTP    string `json:"http,omitempty"` // HOST:PORT of its HTTP door
+}
+
+// openNode makes the store of a cluster, which is not taken part in yet.
+func openNode(told guard.Options) *storage {
+	n := &node{store: cluster.New(cluster.Options{})}
+	told.Near, told.Nodes = true, n.size
+	g := guard.New(n.store, told)
+	return &storage{
+		scheme: "cluster", store: g, traits: n.store.Traits(), guard: g, node: n,
+		meters: append(newNodeMetrics(n), newGuardMetrics(g)),
+	}
+}
+
+// size is how many members there are.
+func (n *node) size() int {
+	if g := n.gossip.Load(); g != nil {
+		return len(g.Members())
+	}
+	return 1
+}
+
+// join opens the door for other nodes, and takes part. It does not wait for them.
+func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
+	n := d.storage.node
+	o := gossip.Options{
+		Name: d.config.Cluster, Bind: d.config.Cluster, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
+		Incarnation: uint64(time.Now().UnixMicro()), Log: d.config.Log, Received: n.store.Receive, Changed: n.changed,
+	}
+	if d.keys.shared != nil {
+		o.Keys = d.keys.shared.Value()
+	}
+	var err error
+	if o.Meta, err = json.Marshal(d.about(httpAt)); err != nil {
+		return err
+	}
+	g, err := gossip.Open(ctx, o)
+	if err != nil {
+		if errors.Is(err, gossip.ErrOpen) {
+			return &ConfigError{"--cluster", err.Error()}
+		}
+		return err
+	}
+	self := cluster.Self{Name: g.Name(), Incarnation: n.incarnation(g, o.Incarnation), Send: g.Send}
+	if err := n.store.Join(self); err != nil {
+		return errors.Join(err, g.Close())
+	}
+	n.gossip.Store(g)
+	n.changed(g.Members())
+	d.config.Log.Info("part of the cluster", "node", g.Name(), "join", d.config.Join)
+	n.store.Begin(ctx, n.names)
+	return nil
+}
+
+// incarnation is this process's: the others may know a later one of its name.
+func (n *node) incarnation(g *gossip.Gossip, least uint64) uint64 {
+	for _, m := range g.Members() {
+		if m.Name == g.Name() {
+			return max(m.Incarnation, least)
+		}
+	}
+	return least
+}
+
+// about is what others are told. A door on all addresses is told by the one that
+// they reach.
+func (d *Daemon) about(httpAt net.Addr) about {
+	a := about{Version: d.config.Version}
+	if tcp, ok := httpAt.(*net.TCPAddr); ok {
+		a.HTTP = tcp.String()
+		if host, _, err := net.SplitHostPort(d.config.Cluster); err == nil && tcp.IP.IsUnspecified() {
+			a.HTTP = net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+		}
+	}
+	a.Version = a.Version[:min(len(a.Version), 100)]
+	return a
+}
+
+// changed is told the members.
+func (n *node) changed(members []gossip.Member) {
+	if n.gossip.Load() == nil {
+		return
+	}
+	all := make([]sharing.Member, len(members))
+	for i, m := range members {
+		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
+	}
+	n.store.View(all)
+}
+
+// names are the members, this node among them.
+func (n *node) names() (names []string) {
+	for _, m := range n.gossip.Load().Members() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// silent is what /readyz says of members that are not heard.
+func (n *node) silent() string {
+	g := n.gossip.Load()
+	if g == nil {
+		return ""
+	}
+	var names []string
+	members := g.Members()
+	for _, m := range members {
+		if m.Silent {
+			names = append(names, m.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
+}
+
+// maxNamed is how many silent nodes /readyz names.
+const maxNamed = 5
+
+// leaveCluster takes leave of the others in order.
+func (d *Daemon) leaveCluster(ctx context.Context) {
+	n := d.storage.node
+	g := n.gossip.Load()
+	if g == nil {
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, handover)
+	defer cancel()
+	err := n.store.Leave(within)
+	if err = errors.Join(err, g.Leave(ctx)); err != nil {
+		d.config.Log.Warn("the cluster could not be left in order", "error", err)
+	}
+}
+
+// handover is how long a node that leaves has to hand over what it owns.
+const handover = 2 * time.Second
+
+// close ends the part in the cluster.
+func (n *node) close() error {
+	err := n.store.Close()
+	if g := n.gossip.Load(); g != nil {
+		err = errors.Join(err, g.Close())
+	}
+	return err
+}
+
+// rotate goes on with the keys of the file, which have changed.
+func (d *Daemon) rotate() {
+	if d.storage.node == nil || d.keys.shared == nil {
+		return
+	}
+	if g := d.storage.node.gossip.Load(); g != nil {
+		if err := g.Rotate(d.keys.shared.Value()); err != nil {
+			d.config.Log.Error("the cluster's keys could not be changed", "error", err)
+		}
+	}
+}
+
+// joins are the addresses of --join.
+func (c *Config) joins() (all []string) {
+	for one := range strings.SplitSeq(c.Join, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// clusterTCP is whether nodes are to speak by TCP alone.
+func clusterTCP(url string) bool { return strings.HasSuffix(url, "?transport=tcp") }
+
+// checkCluster finds what can't be meant of a cluster.
+func (c *Config) checkCluster() (errs []error) {
+	if schemeOf(c.Store) != "cluster" {
+		for flag, value := range map[string]string{"--join": c.Join, "--cluster-key-file": c.ClusterKeyFile} {
+			if value != "" {
+				errs = append(errs, &ConfigError{flag, "it is for nodes that share limits; give --store cluster: too"})
+			}
+		}
+		return errs
+	}
+	address, err := net.ResolveUDPAddr("udp", c.Cluster)
+	switch {
+	case err != nil:
+		return append(errs, &ConfigError{"--cluster", err.Error() + "; write HOST:PORT, as " + DefaultCluster})
+	case !address.IP.IsLoopback() && c.ClusterKeyFile == "":
+		return append(errs, clusterNeedsKey(c.Cluster))
+	}
+	for _, join := range c.joins() {
+		if _, port, err := net.SplitHostPort(join); err != nil || port == "" || port == "0" {
+			errs = append(errs, &ConfigError{"--join", fmt.Sprintf("%q is no node; write HOST:PORT of its --cluster, several with commas", join)})
+		}
+	}
+	return errs
+}
+
+func clusterNeedsKey(address string) error {
+	return &ConfigError{"--cluster", address + " can be reached from elsewhere, where nodes need a shared key; " +
+		"give each --cluster-key-file FILE with the same key, as from openssl rand -hex 32, or write a loopback address, as " + DefaultCluster}
+}
+
+// owners is who keeps the counts that requests ask about; nil where there is no
+// cluster.
+func (d *Daemon) owners() func(*rules.Request) (httpapi.Owner, bool) {
+	if d.storage.node == nil {
+		return nil
+	}
+	return func(q *rules.Request) (httpapi.Owner, bool) {
+		set, g := d.limiter.Set(), d.storage.node.gossip.Load()
+		if set == nil || g == nil {
+			return httpapi.Owner{}, false
+		}
+		for i := range q.Descriptors {
+			found, key := set.Match(q.Domain, &q.Descriptors[i])
+			if len(found) == 0 || found[0].Unlimited {
+				continue
+			}
+			return d.storage.node.owner(g, found[0].State(key))
+		}
+		return httpapi.Owner{}, false
+	}
+}
+
+func (n *node) owner(g *gossip.Gossip, key weir.StateKey) (httpapi.Owner, bool) {
+	o := httpapi.Owner{Node: n.store.Owner(key)}
+	for _, m := range g.Members() {
+		if m.Name == o.Node {
+			o.HTTP, o.Here = aboutOf(&m).HTTP, m.Name == g.Name()
+			return o, true
+		}
+	}
+	return o, false
+}

@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/internal/gossip"
+)
+
+// ClusterStatus is what GET /v1/cluster of the admin door tells.
+type ClusterStatus struct {
+	Node string `json:"node"`
+	// Settled is whether the node decides, and all counts are with their owners.
+	Settled bool            `json:"settled"`
+	Members []ClusterMember `json:"members"`
+	Keys    ClusterKeys     `json:"keys"`
+	Takes   ClusterTakes    `json:"takes"`
+	In      ClusterTraffic  `json:"in"`
+	Out     ClusterTraffic  `json:"out"`
+}
+
+// ClusterMember is a node as this one knows it.
+type ClusterMember struct {
+	Name    string `json:"name"`
+	State   string `json:"state"` // self, heard or silent
+	Address string `json:"address"`
+	Version string `json:"version,omitempty"`
+	HTTP    string `json:"http,omitempty"`
+	// Started is when its process did, by its own clock.
+	Started       time.Time `json:"started"`
+	SilentSeconds float64   `json:"silent_seconds,omitempty"`
+	// GivenUpSeconds is when it is a member no more if it stays silent.
+	GivenUpSeconds float64 `json:"given_up_after_seconds,omitempty"`
+}
+
+// ClusterKeys are counts of keys now.
+type ClusterKeys struct {
+	Asked  int `json:"asked"`  // that this node is asked about
+	Leases int `json:"leases"` // of these, with events that it may let pass by itself
+	Owned  int `json:"owned"`  // whose counts it keeps
+}
+
+// ClusterTakes are counts since the start.
+type ClusterTakes struct {
+	Whole      int64 `json:"whole"`      // decided by owners
+	Unanswered int64 `json:"unanswered"` // denied because the owner did not answer
+	Waiting    int64 `json:"waiting"`    // now
+}
+
+// ClusterTraffic is what went one way since the start.
+type ClusterTraffic struct {
+	Packets  uint64            `json:"packets"`
+	Bytes    uint64            `json:"bytes"`
+	Messages uint64            `json:"messages"`
+	Dropped  map[string]uint64 `json:"dropped,omitempty"` // by reason
+}
+
+// status is how the node stands.
+func (n *node) status(g *gossip.Gossip) ClusterStatus {
+	keys, takes, traffic := n.store.Count(), n.store.Stats(), g.Stats()
+	s := ClusterStatus{
+		Node: g.Name(), Settled: n.store.Calm(),
+		Keys:  ClusterKeys{keys.Asked, keys.Leases, keys.Owned},
+		Takes: ClusterTakes{takes.Whole, takes.Unanswered, takes.Waiting},
+		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
+	}
+	for _, m := range g.Members() {
+		s.Members = append(s.Members, memberOf(&m, m.Name == g.Name()))
+	}
+	slices.SortFunc(s.Members, func(a, b ClusterMember) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+func memberOf(m *gossip.Member, self bool) ClusterMember {
+	c := ClusterMember{Name: m.Name, Address: m.Address, State: "heard", Started: time.UnixMicro(int64(m.Incarnation)).UTC()}
+	a := aboutOf(m)
+	c.Version, c.HTTP = a.Version, a.HTTP
+	switch {
+	case self:
+		c.State = "self"
+	case m.Silent:
+		c.State, c.SilentSeconds = "silent", m.SilentFor.Seconds()
+		if m.DeadFor > 0 {
+			c.GivenUpSeconds = max(gossip.Confirm-m.DeadFor, 0).Seconds()
+		}
+	}
+	return c
+}
+
+// aboutOf is what a member tells of itself; a later version may tell it otherwise.
+func aboutOf(m *gossip.Member) (a about) {
+	if json.Unmarshal(m.Meta, &a) != nil {
+		return about{}
+	}
+	return a
+}
+
+func trafficOf(t *gossip.Traffic) ClusterTraffic {
+	c := ClusterTraffic{Packets: t.Packets, Bytes: t.Bytes, Messages: t.Messages}
+	for _, why := range gossip.Reasons() {
+		if n := t.Dropped[why]; n > 0 {
+			if c.Dropped == nil {
+				c.Dropped = map[string]uint64{}
+			}
+			c.Dropped[why.String()] = n
+		}
+	}
+	return c
+}
+
+// clusterRoutes are those of the admin door that are about the cluster.
+func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/cluster", d.inCluster(func(w http.ResponseWriter, _ *http.Request, g *gossip.Gossip) {
+		sendJSON(w, d.storage.node.status(g))
+	}))
+	mux.HandleFunc("POST /v1/cluster/forget", d.inCluster(d.forget))
+}
+
+// inCluster answers by f where there is a cluster.
+func (d *Daemon) inCluster(f func(http.ResponseWriter, *http.Request, *gossip.Gossip)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if d.storage.node == nil {
+			sendProblem(w, http.StatusConflict, "this daemon is in no cluster; start it with --store cluster:")
+			return
+		}
+		g := d.storage.node.gossip.Load()
+		if g == nil {
+			sendProblem(w, http.StatusServiceUnavailable, "this daemon has not begun to take part in the cluster; ask again")
+			return
+		}
+		f(w, r, g)
+	}
+}
+
+// maxForget is how long the body of a forget may be.
+const maxForget = 4 << 10
+
+// forget is POST /v1/cluster/forget {"name": NAME}: a silent member is gone for good.
+func (d *Daemon) forget(w http.ResponseWriter, r *http.Request, g *gossip.Gossip) {
+	var q struct {
+		Name string `json:"name"`
+	}
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForget))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&q); err != nil || q.Name == "" {
+		sendProblem(w, http.StatusBadRequest, `write {"name":"HOST:PORT"}, the name of the node that is gone`)
+		return
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		sendProblem(w, http.StatusBadRequest, "there is more behind the name; leave it out")
+		return
+	}
+	if err := g.Forget(q.Name); err != nil {
+		sendProblem(w, http.StatusConflict, err.Error())
+		return
+	}
+	d.config.Log.Warn("a node was given up by hand", "member", q.Name)
+	sendJSON(w, d.storage.node.status(g))
+}
+
+func sendJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+}
+
+func sendProblem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail}) // the client may be gone
+}

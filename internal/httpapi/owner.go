@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/weir-limit/weir/rules"
+)
+
+// Owner is the node of a cluster that keeps the count which a request asks about.
+type Owner struct {
+	Node string // its name
+	HTTP string // HOST:PORT of its HTTP door; empty: not known
+	Here bool   // it is this one
+}
+
+// ownerHeader names the HTTP door of the owner.
+const ownerHeader = "Weir-Owner"
+
+// route is GET /v1/route?domain=D&e=KEY=VALUE…, for balancers: whose the count of a
+// descriptor is.
+func (a *API) route(w http.ResponseWriter, r *http.Request) int {
+	q, deny, err := readAuth(r)
+	if err == nil && deny != http.StatusTooManyRequests {
+		err = faultf("deny: this asks who decides, and nothing is decided; leave it out")
+	}
+	if err != nil {
+		return a.fail(w, r, err)
+	}
+	o, ok := a.options.Owner(q)
+	if !ok {
+		return send(w, &problem{http.StatusNotFound, "no rule meets this, or no node is known to own it; ask any node"})
+	}
+	b := append([]byte(nil), `{"owner":`...)
+	b = appendString(b, o.Node)
+	b = append(b, `,"http":`...)
+	b = appendString(b, o.HTTP)
+	b = append(b, `,"here":`...)
+	if o.Here {
+		b = append(b, "true}"...)
+	} else {
+		b = append(b, "false}"...)
+	}
+	if o.HTTP != "" {
+		w.Header().Set(ownerHeader, o.HTTP)
+	}
+	return sendAnswer(w, b)
+}
+
+// redirected sends who asks for it (?redirect=true) to the node that owns the count,
+// unless that is this one. The owner redirects nobody further.
+func (a *API) redirected(w http.ResponseWriter, r *http.Request, q *rules.Request) (status int, ok bool) {
+	if a.options.Owner == nil || r.URL.RawQuery != "redirect=true" {
+		return 0, false
+	}
+	o, known := a.options.Owner(q)
+	if !known || o.Here || o.HTTP == "" {
+		return 0, false
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	h := w.Header()
+	h.Set(ownerHeader, o.HTTP)
+	h.Set("Location", scheme+o.HTTP+r.URL.Path)
+	h["Cache-Control"] = noStore
+	w.WriteHeader(http.StatusTemporaryRedirect)
+	return http.StatusTemporaryRedirect, true
+}
