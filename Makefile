@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-smoke race-memory
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-rules bench-smoke race-memory
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes
 
 bench-replay: build ## Measure how fast weir replay reads logs; 2 minutes; BENCH=-short takes 10 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-replay ./replay && ../bin/bench-replay $(BENCH)
+
+bench-rules: ## Measure 100,000 rules of a rule database in 1,000 domains; 2 minutes, alone on the machine
+	WEIR_BENCH_DOMAINS=1000 $(GO) test -run '^$$' -bench ManyRules -benchtime 30x -v ./internal/daemon
 
 bench-smoke: ## Run each benchmark shortly, to see that it works
 	$(GO) test -short -run '^$$' -bench . -benchtime 10ms $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)

@@ -114,6 +114,9 @@ func (d *Daemon) openParts() (err error) {
 	d.keys.register(d.registry)
 	d.registry.MustRegister(newDenialMetrics(d.denials))
 	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
+	if d.feed != nil {
+		d.registry.MustRegister(d.databaseMetric())
+	}
 	d.registry.MustRegister(newTrafficMetrics(d.limiter.book), newShadowMetrics(&d.board))
 	if err := d.limiter.Remember(d.denials); err != nil {
 		d.closeStorage()

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -88,6 +90,18 @@ func (d *Daemon) published(n rulefeed.News) {
 	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))
 }
 
+// databaseMetric tells which revision is in force.
+func (d *Daemon) databaseMetric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_rules_database_revision", Help: "The revision of the rule database that is in force here; 0 when it is a copy.",
+	}, func() float64 {
+		d.parts.mu.Lock()
+		defer d.parts.mu.Unlock()
+		return float64(d.parts.revision)
+	})
+}
+
+// databaseResult is the result of a reload as metrics have it.
 func databaseResult(err error) string {
 	bad, away := errors.AsType[*rulestore.Error](err)
 	switch {

@@ -76,6 +76,9 @@ func TestDatabase(t *testing.T) {
 		t.Error("a changed rule has forgotten, or is not in force", status)
 	}
 	log.until(t, `msg="rules of the database in force" revision=2`)
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, "\nweir_rules_database_revision 2\n") {
+		t.Error("no metric tells the revision")
+	}
 	r.stop()
 	if err := <-r.done; err != nil {
 		t.Error(err)

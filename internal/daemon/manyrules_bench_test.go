@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,9 +60,16 @@ func BenchmarkManyRules(b *testing.B) {
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
 	began := time.Now()
 	d, admin := startBench(b, Config{Data: data, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Admin: "127.0.0.1:0", LameDuck: time.Millisecond})
-	b.Logf("%d rules, started in %v", len(d.limiter.Set().Rules()), time.Since(began).Round(time.Millisecond))
+	took := time.Since(began).Round(time.Millisecond)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	n := uint64(len(d.limiter.Set().Rules()))
+	b.Logf("%d rules, started in %v, %d bytes of memory a rule", n, took, (after.HeapAlloc-before.HeapAlloc)/n)
 	_, token, err := d.feed.Store().CreateToken(b.Context(), root(), rulestore.Token{Actor: "ann", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, "a benchmark")
 	if err != nil {
 		b.Fatal(err)
