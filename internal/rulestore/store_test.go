@@ -34,7 +34,7 @@ func TestStores(t *testing.T) {
 	tests := []struct {
 		name string
 		test func(*testing.T, *Store)
-	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}, {"overrides", testOverrides}}
+	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}, {"overrides", testOverrides}, {"rights", testRights}, {"quota", testQuota}, {"disabled", testDisabled}}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) { test.test(t, shop(t, t.TempDir())) })
