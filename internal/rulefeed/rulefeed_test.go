@@ -2,6 +2,7 @@ package rulefeed
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -190,5 +191,47 @@ func TestCopy(t *testing.T) {
 	}
 	if _, err := Open(dir, Options{Copy: file}).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "the rule database:") || !strings.Contains(err.Error(), "can't be read") {
 		t.Error(err)
+	}
+}
+
+// TestRestored: when an older state of the database is put back under a node, that
+// is what comes into force.
+func TestRestored(t *testing.T) {
+	dir := t.TempDir()
+	w := watch(t, dir, Options{})
+	defer w.end()
+	enforce(t, w.Feed, "shop", "1/s")
+	old := backup(t, dir)
+	enforce(t, w.Feed, "shop", "2/s")
+	enforce(t, w.Feed, "later", "3/s")
+	w.until(t, "later/user 3/s shadow=false\nshop/user 2/s shadow=false\n")
+	old()
+	w.until(t, "shop/user 1/s shadow=false\n")
+}
+
+// backup keeps the tables of a database as they are, and gives what puts them back.
+func backup(t *testing.T, dir string) func() {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "backup.db")
+	run := func(statements ...string) {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, rulestore.File)+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		for _, s := range statements {
+			if _, err := db.ExecContext(t.Context(), s); err != nil {
+				t.Fatal(s, err)
+			}
+		}
+	}
+	run("VACUUM INTO '" + copied + "'")
+	return func() {
+		statements := []string{"ATTACH '" + copied + "' AS old", "BEGIN IMMEDIATE"}
+		for _, table := range []string{"counters", "teams", "domains", "rules", "versions", "overrides", "tokens", "audit"} {
+			statements = append(statements, "DELETE FROM main."+table, "INSERT INTO main."+table+" SELECT * FROM old."+table)
+		}
+		run(append(statements, "COMMIT")...)
 	}
 }
