@@ -11,7 +11,9 @@ import (
 type Import struct {
 	// Text is the file. Rules with the text that they have in force stay as they
 	// are, and what is proposed for them too; disabled ones that it lacks stay
-	// disabled; all others that it lacks are taken away.
+	// disabled; all others that it lacks are taken away. A version that is proposed
+	// with the text of the file goes on from where it is, so that the same file can
+	// be imported again, and further.
 	Text string
 	// Team owns the domain if there is none yet. Empty: then the import is refused.
 	Team string
@@ -152,19 +154,43 @@ func (m *merge) put(ctx context.Context, t *tx, it item, before string, place in
 	if err != nil {
 		return err
 	}
-	v := Version{Text: it.text, Team: teamOf(&m.domain, &r, &it), place: place}
-	if err := t.add(ctx, &m.domain, &r, v); err != nil {
-		return named(err, it.id)
-	}
 	to := m.to
 	if it.id == Frame && to == Shadow {
 		to = Draft
 	}
-	if err := t.step(ctx, &m.domain, &r, r.Latest, to, m.forced); err != nil {
+	v, err := t.proposed(ctx, &r, it.text, place)
+	switch {
+	case err != nil:
+		return err
+	case v.Number == 0:
+		v = Version{Text: it.text, Team: teamOf(&m.domain, &r, &it), place: place}
+		if err := t.add(ctx, &m.domain, &r, v); err != nil {
+			return named(err, it.id)
+		}
+		v.Number = r.Latest
+	case to == v.State, to == Draft, to == "":
+		return nil
+	}
+	if err := t.step(ctx, &m.domain, &r, v.Number, to, m.forced); err != nil {
 		return named(err, it.id)
 	}
-	m.changes = append(m.changes, Changed{Rule: it.id, Version: r.Latest, Before: before, After: it.text})
+	m.changes = append(m.changes, Changed{Rule: it.id, Version: v.Number, Before: before, After: it.text})
 	return nil
+}
+
+// proposed is the version in shadow, else the draft, that has this text at this
+// place; without a number when there is none.
+func (t *tx) proposed(ctx context.Context, r *Rule, text string, place int64) (Version, error) {
+	for _, number := range []int64{r.Shadow, r.Draft} {
+		if number == 0 {
+			continue
+		}
+		v, err := findVersion(ctx, t, r.Domain, r.ID, number)
+		if err != nil || v.Text == text && v.place == place {
+			return v, err
+		}
+	}
+	return Version{}, nil
 }
 
 // named says which rule of a file an error is about.
