@@ -267,26 +267,42 @@ func putFile(c *call) (answer, error) {
 	if err := c.fits(name, text); err != nil {
 		return answer{}, err
 	}
-	do := c.store.Import
-	switch {
-	case q["dry_run"] == "true":
-		do = c.store.Plan
-	case rulestore.State(q["to"]) == rulestore.Enforced:
-		if err := c.guard(guarded{domain: name, force: q["force"] == "true", reason: q["reason"]}); err != nil {
+	return c.imports(rulestore.Import{
+		Text: string(text), Team: q["team"], Match: match, To: rulestore.State(q["to"]), Reason: q["reason"], Forced: q["force"] == "true",
+	}, name, q["dry_run"] == "true")
+}
+
+// imports makes an import into a domain, or with dry tells what it would do, and
+// whether the guard would refuse it.
+func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, error) {
+	d, changes, err := c.store.Plan(c.r.Context(), c.by, p)
+	if err != nil && dry {
+		return answer{}, err
+	}
+	g := guarded{domain: domain, force: p.Forced, reason: p.Reason}
+	why := ""
+	if err == nil && p.To == rulestore.Enforced {
+		if why, err = c.judgeFile(g, changes); err != nil {
 			return answer{}, err
 		}
 	}
-	d, changes, err := do(c.r.Context(), c.by, rulestore.Import{
-		Text: string(text), Team: q["team"], Match: match, To: rulestore.State(q["to"]), Reason: q["reason"], Forced: q["force"] == "true",
-	})
-	if err != nil {
-		return answer{}, err
+	if !dry { // what the plan was refused for, the import is, and the audit has it
+		if why != "" {
+			return answer{}, c.hold(g, why)
+		}
+		if d, changes, err = c.store.Import(c.r.Context(), c.by, p); err != nil {
+			return answer{}, err
+		}
 	}
 	list := []changeJSON{}
 	for _, ch := range changes {
 		list = append(list, changeJSON{ch.Rule, ch.Version, actionOf(ch), compare(ch.Before, ch.After)})
 	}
-	return answer{body: map[string]any{"domain": domainOf(d), "changes": list}, revision: d.Revision}, nil
+	body := map[string]any{"domain": domainOf(d), "changes": list}
+	if why != "" {
+		body["refused"] = why
+	}
+	return answer{body: body, revision: d.Revision}, nil
 }
 
 func actionOf(c rulestore.Changed) string {

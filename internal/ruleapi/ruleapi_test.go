@@ -251,7 +251,7 @@ func TestRefused(t *testing.T) {
 		"two rules":              {bob, "POST", "/v1/rules", rule("- key: a\n  limits: [1/s]\n- key: b\n  limits: [1/s]\n"), "", 400, "text", "is not one rule"},
 		"no rule":                {bob, "POST", "/v1/rules", rule(""), "", 400, "text", "is empty"},
 		"not tried":              {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `","to":"enforced","reason":"x"}`, etag, 409, "force", "run it in shadow first"},
-		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors: []\n", domain, 409, "force", "run it in shadow first"},
+		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors:\n  - {key: ip, limits: [1/s]}\n", domain, 409, "force", "run it in shadow first"},
 		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced","force":true}`, "", 400, "reason", "say why"},
 		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 412, "If-Match", "was changed since"},
 		"of files":               {h.admin, "POST", "/v1/domains", `{"name":"demo","team":"shop","reason":"x"}`, "", 409, "domain", "comes from the files"},
