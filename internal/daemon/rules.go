@@ -25,12 +25,15 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+ruleapi.DocumentPath, api.Document)
+	mux.Handle("/", other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ruleapi.Handles(r.URL.Path) {
 			api.ServeHTTP(w, r)
 			return
 		}
-		other.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	}), nil
 }
 

@@ -56,7 +56,9 @@ type Options struct {
 type API struct {
 	options Options
 	mux     *http.ServeMux
-	changes *weir.Limiter // of each actor
+
+	document []byte        // OpenAPI, in JSON
+	changes  *weir.Limiter // of each actor
 }
 
 // New makes the API. A gate belongs before it, that tells by As who asks; it may
@@ -69,6 +71,9 @@ func New(o Options) (*API, error) {
 	a := &API{
 		options: o, mux: http.NewServeMux(),
 		changes: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxActors}), "changes", limit),
+	}
+	if a.document, err = document(); err != nil {
+		return nil, err
 	}
 	for _, r := range routes() {
 		a.mux.Handle(r.method+" "+r.path, a.route(r))

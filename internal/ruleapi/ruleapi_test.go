@@ -31,6 +31,8 @@ type house struct {
 	admin string // a token
 
 	report *shadow.Report // of any domain
+
+	document *document // that all answers are held to
 }
 
 func newHouse(t testing.TB) *house { return houseAt(t, t.TempDir()) }
@@ -42,7 +44,7 @@ func houseAt(t testing.TB, place string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, store: s}
+	h := &house{t: t, store: s, document: readDocument(t)}
 	if h.admin, err = s.FirstToken(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +103,7 @@ func (h *house) ask(token, method, path, body string, fields ...string) said {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.document.holds(h.t, r, body, response, text)
 	s := said{status: response.StatusCode, etag: response.Header.Get("ETag"), text: string(text)}
 	if kind := response.Header.Get("Content-Type"); strings.HasSuffix(kind, "json") {
 		if err := json.Unmarshal(text, &s.json); err != nil && !strings.Contains(kind, "ndjson") {
