@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,6 +26,10 @@ import (
 const (
 	askTimeout = 10 * time.Second
 	maxAnswer  = 16 << 20 // bytes
+	// adminDoor is what people call the door that takes tokens.
+	adminDoor = "the admin door"
+	// tokenVariable is the environment variable with a token for it.
+	tokenVariable = "WEIR_TOKEN"
 )
 
 // address is where a daemon is, and what to show it.
@@ -59,6 +64,7 @@ type daemonAt struct {
 	target string
 	door   string // which it is, for people
 	client *http.Client
+	token  string // of the environment; empty: the one of --token-file, or none
 	// nameless is whether it speaks TLS and is shown no certificate.
 	nameless bool
 }
@@ -87,7 +93,26 @@ func (a *address) at(path, door string) (*daemonAt, error) {
 		Timeout:       askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &daemonAt{u.JoinPath(path).String(), door, client, u.Scheme == "https" && a.show.Certificate.Path == ""}, nil
+	d := &daemonAt{target: u.JoinPath(path).String(), door: door, client: client, nameless: u.Scheme == "https" && a.show.Certificate.Path == ""}
+	if door == adminDoor && a.show.Token.Path == "" {
+		d.token = os.Getenv(tokenVariable)
+	}
+	if strings.ContainsFunc(d.token, func(c rune) bool { return c < '!' || c > '~' }) {
+		return nil, usagef("%s has a space or a character that is not ASCII; give it the token alone, as weir token create prints it", tokenVariable)
+	}
+	return d, nil
+}
+
+// send sends a request with what it has to show.
+func (d *daemonAt) send(r *http.Request) (*http.Response, error) {
+	if d.token != "" {
+		r.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	response, err := d.client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon: %w%s", err, d.advice(err))
+	}
+	return response, nil
 }
 
 // host is where the daemon is.
@@ -122,7 +147,7 @@ func (a *address) ask(path, door string) (checker, error) {
 
 // askDenial asks the daemon why it denied what it gave this id.
 func (a *address) askDenial(ctx context.Context, id string) ([]byte, error) {
-	d, err := a.at("/v1/explain", "the admin door")
+	d, err := a.at("/v1/explain", adminDoor)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +159,9 @@ func (a *address) askDenial(ctx context.Context, id string) ([]byte, error) {
 }
 
 func (d *daemonAt) do(r *http.Request) ([]byte, error) {
-	response, err := d.client.Do(r)
+	response, err := d.send(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask the daemon: %w%s", err, d.advice(err))
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

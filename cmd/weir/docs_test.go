@@ -75,8 +75,9 @@ func testPage(t *testing.T, name string, atLeast int) {
 	}
 }
 
-// session runs the commands of a session again. One may end in >FILE.
-func session(t *testing.T, text string) string {
+// session runs the commands of a session again, with more arguments. One may end
+// in >FILE.
+func session(t *testing.T, text string, more ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	for line := range strings.SplitSeq(text, "\n") {
@@ -90,6 +91,7 @@ func session(t *testing.T, text string) string {
 		for _, word := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(command, -1) {
 			args = append(args, strings.Trim(word, `"`))
 		}
+		args = append(args, more...)
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code == exitUsage || code == exitFail {
 			t.Errorf("%s: exit %d", line, code)

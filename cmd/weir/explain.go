@@ -60,7 +60,7 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
 		if err != nil {
 			return err
 		}
-		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/explain", "the admin door", explainRules)
+		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/explain", adminDoor, explainRules)
 		if err != nil {
 			return err
 		}

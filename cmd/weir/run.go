@@ -105,6 +105,7 @@ bad input, 3 could not.`,
 	root.AddCommand(
 		serveCommand(), checkCommand(), explainCommand(), topCommand(), lintCommand(), doctorCommand(), schemaCommand(), replayCommand(), suggestCommand(), sizeCommand(), simulateCommand(), importEnvCommand(), nodesCommand(),
 		versionCommand(),
+		rulesCommand(), tokenCommand(),
 	)
 	return root
 }
@@ -124,6 +125,14 @@ func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 		}
 		return &failure{codeOf(err), err}
 	}
+}
+
+// exitCode is the exit code of an error that may be a failure.
+func exitCode(err error) int {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
+	}
+	return codeOf(err)
 }
 
 // noEmptyFlag refuses flags that were given and say nothing: a variable that was

@@ -79,7 +79,7 @@ With --json it prints what GET /v1/top answers, one a line.`,
 		if o.addr.url == "" {
 			o.addr.url = "http://" + daemon.DefaultAdmin
 		}
-		d, err := o.addr.at("/v1/top", "the admin door")
+		d, err := o.addr.at("/v1/top", adminDoor)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weir-limit/weir/internal/daemon"
+)
+
+const (
+	// rulesTimeout is for one call: a domain may have ten thousand rules.
+	rulesTimeout = 2 * time.Minute
+	// maxRulesAnswer is in bytes: what changes in a file of 8 MiB, twice, in JSON.
+	maxRulesAnswer = 64 << 20
+)
+
+// rulesFlags adds the flags of commands that change rules.
+func (a *address) rulesFlags(f *pflag.FlagSet) {
+	a.flags(f, "the admin door of a daemon (default: http://"+daemon.DefaultAdmin+")")
+}
+
+// ruleAPI is the part of a daemon's admin door that rules are changed by.
+type ruleAPI struct{ *daemonAt }
+
+// rules is the rule API at the address.
+func (a *address) rules() (*ruleAPI, error) {
+	if a.url == "" {
+		a.url = "http://" + daemon.DefaultAdmin
+	}
+	d, err := a.at("/v1", adminDoor)
+	if err != nil {
+		return nil, err
+	}
+	d.client.Timeout = rulesTimeout
+	return &ruleAPI{d}, nil
+}
+
+// ruleCall is a call of the API.
+type ruleCall struct {
+	method string
+	path   []string // below /v1; each may be any text
+	query  url.Values
+	body   []byte
+	yaml   bool   // body is a file; else it is JSON
+	match  string // If-Match; empty: there is none
+	fresh  bool   // what is made must not be there yet
+}
+
+// ruleAnswer is its answer.
+type ruleAnswer struct {
+	body []byte
+	etag string
+}
+
+// into reads a JSON answer.
+func (a *ruleAnswer) into(v any) error {
+	if err := json.Unmarshal(a.body, v); err != nil {
+		return fmt.Errorf("read what the daemon says: %w", err)
+	}
+	return nil
+}
+
+// ruleProblem is an error as the API writes it.
+type ruleProblem struct {
+	Status   int
+	Detail   string
+	Findings []struct {
+		Line, Column         int
+		Severity, Text, Rule string
+	}
+	file string // that was sent; empty: none was
+}
+
+func (p *ruleProblem) Error() string {
+	if len(p.Findings) == 0 {
+		return "the daemon says: " + p.Detail
+	}
+	file := p.file
+	if file == "" {
+		file = "text"
+	}
+	var lines []string
+	for _, f := range p.Findings {
+		line := fmt.Sprintf("%s:%d:%d: %s: %s", file, f.Line, f.Column, f.Severity, f.Text)
+		if f.Rule != "" {
+			line += " (rule " + f.Rule + ")"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// code is the exit code: whether the caller can do better, or could not.
+func (p *ruleProblem) code() int {
+	switch p.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge:
+		return exitUsage
+	}
+	return exitFail
+}
+
+// segment is text as one part of a path, whatever it is.
+func segment(text string) string {
+	if text == "." || text == ".." { // they would be walked
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
+
+// call makes a call. It fails with a *failure around a *ruleProblem when the
+// daemon refuses.
+func (d *ruleAPI) call(ctx context.Context, c ruleCall) (*ruleAnswer, error) {
+	r, err := d.request(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	response, err := d.daemonAt.send(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, c.unknown(err))
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRulesAnswer+1))
+	if err == nil && len(body) > maxRulesAnswer {
+		err = fmt.Errorf("the answer has over %d bytes", maxRulesAnswer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon: %w%s", err, c.unknown(err))
+	}
+	if response.StatusCode < 300 {
+		return &ruleAnswer{body, response.Header.Get("ETag")}, nil
+	}
+	return nil, d.refused(response, body)
+}
+
+// unknown is what to say when the answer of a call was lost.
+func (c *ruleCall) unknown(err error) string {
+	dial, _ := errors.AsType[*net.OpError](err)
+	if c.method == http.MethodGet || c.query.Get("dry_run") != "" || dial != nil && dial.Op == "dial" {
+		return ""
+	}
+	return "; whether the change was made is not known: look before you try again"
+}
+
+func (d *ruleAPI) request(ctx context.Context, c ruleCall) (*http.Request, error) {
+	parts := []string{d.target}
+	for _, part := range c.path {
+		parts = append(parts, segment(part))
+	}
+	target := strings.Join(parts, "/")
+	if len(c.query) > 0 {
+		target += "?" + c.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, c.method, target, bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.yaml:
+		r.Header.Set("Content-Type", "application/yaml")
+	case c.body != nil:
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.match != "" {
+		r.Header.Set("If-Match", c.match)
+	}
+	if c.fresh {
+		r.Header.Set("If-None-Match", "*")
+	}
+	return r, nil
+}
+
+// refused is the error of an answer that is none.
+func (d *ruleAPI) refused(response *http.Response, body []byte) error {
+	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	p := new(ruleProblem)
+	switch {
+	case kind == "application/problem+json" && json.Unmarshal(body, p) == nil:
+		p.Status = response.StatusCode
+		return &failure{p.code(), p}
+	case response.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s has no rule database; start it with weir serve --data DIR, and ask its admin door", d.host())
+	}
+	_, err := readAnswer(response, body, d.door)
+	if err == nil {
+		err = fmt.Errorf("%s answers %s", response.Request.URL, response.Status)
+	}
+	return err
+}
+
+// problem is what the daemon said when it refused, or nil.
+func problem(err error) *ruleProblem {
+	p, _ := errors.AsType[*ruleProblem](err)
+	return p
+}
+
+// post makes a POST with a JSON body.
+func (d *ruleAPI) post(ctx context.Context, c ruleCall, body any) (*ruleAnswer, error) {
+	var err error
+	c.method = http.MethodPost
+	if c.body, err = json.Marshal(body); err != nil {
+		return nil, err
+	}
+	return d.call(ctx, c)
+}
+
+// pages calls each with every page of a list.
+func (d *ruleAPI) pages(ctx context.Context, c ruleCall, cursor string, each func(*ruleAnswer) error) error {
+	for {
+		answer, err := d.call(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := each(answer); err != nil {
+			return err
+		}
+		var page struct{ Next string }
+		if err := answer.into(&page); err != nil || page.Next == "" {
+			return err
+		}
+		c.query.Set(cursor, page.Next)
+	}
+}

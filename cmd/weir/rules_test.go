@@ -1,0 +1,423 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// desk is a daemon with a rule database and, from a file, the domain demo; and a
+// folder of rule files.
+type desk struct {
+	t     *testing.T
+	http  string // the doors
+	admin string
+	data  string
+	files string
+	close func() // ends the daemon
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	binary, err := exec.LookPath("weir") // this test, by TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t: t, data: filepath.Join(t.TempDir(), "data"), files: t.TempDir()}
+	demo := filepath.Join(t.TempDir(), "demo.yaml")
+	write(t, demo, "domain: demo\ndescriptors:\n  - {key: client_id, limits: [1/s]}\n  - {key: ip, limits: [1/s]}\n")
+	token := strings.TrimSpace(d.at("", "token", "create", "--data", d.data, "--actor", "ops", "--role", "admin", "--team", "*", "--reason", "the first"))
+	t.Setenv("WEIR_TOKEN", token)
+	p := serve(t, binary, "--rules", demo, "--data", d.data)
+	d.close = func() {
+		if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil || strings.Contains(p.stderr.String(), token) {
+			t.Errorf("%v\n%s", err, p.stderr)
+		}
+	}
+	d.http, d.admin = p.http, p.admin
+	return d
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shop writes a rule file of the domain shop.
+func (d *desk) shop(rules string) {
+	d.t.Helper()
+	write(d.t, filepath.Join(d.files, "shop.yaml"), "domain: shop\ndescriptors:\n"+rules)
+}
+
+// runs runs a command at the daemon.
+func (d *desk) runs(args ...string) (code int, stdout, stderr string) {
+	d.t.Helper()
+	var out, told bytes.Buffer
+	code = run(d.t.Context(), append(args, "--addr", d.admin), strings.NewReader(""), &out, &told)
+	return code, out.String(), told.String()
+}
+
+// at runs a command elsewhere, or at the daemon, that has to succeed, and gives
+// what it prints; times become TIME and the folder of files DIR.
+func (d *desk) at(addr string, args ...string) string {
+	d.t.Helper()
+	if addr != "" {
+		args = append(args, "--addr", addr)
+	}
+	var out, told bytes.Buffer
+	if code := run(d.t.Context(), args, strings.NewReader(""), &out, &told); code != exitYes {
+		d.t.Fatalf("%q: exit %d: %s%s", args, code, out.String(), told.String())
+	}
+	return d.plain(out.String())
+}
+
+func (d *desk) plain(text string) string {
+	text = strings.ReplaceAll(text, d.files+string(filepath.Separator), "DIR/")
+	return regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`).ReplaceAllString(text, "TIME")
+}
+
+const firstRules = `  # People.
+  - key: user
+    limits: [10/s burst 20]
+  - key: path
+    value: /export
+    limits: [5/h fixed-window]
+`
+
+const nextRules = `  # People.
+  - key: user
+    limits: [8/s]
+  - key: ip
+    limits: [1/s]
+`
+
+// TestRulesWalk: a repository makes a domain, changes it, and what it did is
+// published, rolled back, opened and tightened rule by rule.
+func TestRulesWalk(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	d.shop(firstRules)
+	for _, step := range []struct {
+		name  string
+		files string // written before
+		args  string // DIR is the folder of rule files; words are cut at spaces
+		code  int
+		want  string
+	}{
+		{"plan", "", "rules plan --team shop DIR", exitNo, `domain shop: to be made for team shop, 2 changes (DIR/shop.yaml)
+  create user
+    @@ -0,0 +1,3 @@
+    +# People.
+    +- key: user
+    +  limits: [10/s burst 20]
+  create path=/export
+    @@ -0,0 +1,3 @@
+    +- key: path
+    +  value: /export
+    +  limits: [5/h fixed-window]
+`},
+		{"apply", "", "rules apply --to enforced --force --team shop --reason first DIR", exitYes, "domain shop: 2 changes, in force at revision 1 (DIR/shop.yaml)\n  create user: version 1\n  create path=/export: version 1\n"},
+		{"plan of nothing", "", "rules plan DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
+		{"apply of nothing", "", "rules apply --reason again DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
+		{"plan of less", nextRules, "rules plan DIR", exitNo, `domain shop: 3 changes (DIR/shop.yaml)
+  replace user
+    @@ -1,3 +1,3 @@
+     # People.
+     - key: user
+    -  limits: [10/s burst 20]
+    +  limits: [8/s]
+  create ip
+    @@ -0,0 +1,2 @@
+    +- key: ip
+    +  limits: [1/s]
+  delete path=/export
+    @@ -1,3 +0,0 @@
+    -- key: path
+    -  value: /export
+    -  limits: [5/h fixed-window]
+`},
+		{"shadow", "", "rules apply --reason try DIR", exitYes, `domain shop: 3 changes, in shadow beside the rules in force at revision 2 (DIR/shop.yaml)
+  replace user: version 2
+  create ip: version 1
+  delete path=/export: version 2
+`},
+		{"shadow again", "", "rules apply --reason try DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
+		{"list", "", "rules list shop", exitYes, `shop  ip            shop  proposed  shadow 1
+shop  path=/export  shop  enforced  enforced 1, shadow 2
+shop  user          shop  enforced  enforced 1, shadow 2
+`},
+		{"list of none", "", "rules list --state disabled", exitYes, ""},
+		{"diff", "", "rules diff shop user", exitYes, "--- version 1\n+++ version 2\n@@ -1,3 +1,3 @@\n # People.\n - key: user\n-  limits: [10/s burst 20]\n+  limits: [8/s]\n"},
+		{"publish", "", "rules publish --force --reason good shop user", exitYes, "rule user of domain shop: version 2 is in force, before it was version 1; revision 3\n"},
+		{"publish a removal", "", "rules publish --reason good shop path=/export", exitYes, "rule path=/export of domain shop: it is not there any more, before it was version 1; revision 4\n"},
+		{"diff with nothing proposed", "", "rules diff shop user", exitYes, "--- version 1\n+++ version 2\n@@ -1,3 +1,3 @@\n # People.\n - key: user\n-  limits: [10/s burst 20]\n+  limits: [8/s]\n"},
+		{"rollback", "", "rules rollback --reason oops shop user", exitYes, "rule user of domain shop: version 1 is in force, before it was version 2; revision 5\n"},
+		{"the same twice", "", "rules diff --from 1 --to 1 shop user", exitYes, "rule user of domain shop: versions 1 and 1 are the same\n"},
+		{"history", "", "rules history shop user", exitYes, `version 2  superseded  TIME  ops  try
+version 1  enforced    TIME  ops  first
+
+TIME  ops  enforce version 1         oops
+TIME  ops  enforce.forced version 2  good
+TIME  ops  shadow version 2          try
+TIME  ops  enforce.forced version 1  first
+`},
+		{"get a domain", "", "rules get shop", exitYes, "domain: shop\ndescriptors:\n  # People.\n  - key: user\n    limits: [10/s burst 20]\n"},
+		{"get a rule", "", "rules get shop user", exitYes, "# People.\n- key: user\n  limits: [10/s burst 20]\n"},
+		{"get a version", "", "rules get --version 2 shop user", exitYes, "# People.\n- key: user\n  limits: [8/s]\n"},
+		{"tighten", "", "rules tighten --percent 50 --for 1h --reason slow shop", exitYes, "domain shop: tightened to 50 % until TIME\n"},
+		{"get what is in force", "", "rules get --in-force shop", exitYes, "domain: shop\ndescriptors:\n  # People.\n  - key: user\n    limits: [5/s burst 10]\n"},
+		{"end", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written\n"},
+		{"open", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
+		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 9\n"},
+		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, in force at revision 10 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
+		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":10},"changes":[]}` + "\n"},
+	} {
+		if step.files != "" {
+			d.shop(step.files)
+		}
+		code, out, told := d.runs(strings.Fields(strings.ReplaceAll(step.args, "DIR", d.files))...)
+		if diff := cmp.Diff(step.want, d.plain(out)); code != step.code || diff != "" || told != "" {
+			t.Fatalf("%s: exit %d, %s\n%s", step.name, code, told, diff)
+		}
+	}
+}
+
+// TestRulesRefused: what a daemon refuses is told with the file and the line, and
+// of several files none is applied.
+func TestRulesRefused(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	d.shop(firstRules)
+	d.at(d.admin, "rules", "apply", "--to", "enforced", "--force", "--team", "shop", "--reason", "first", d.files)
+	d.shop(nextRules)
+	before := d.at(d.admin, "rules", "get", "shop")
+	for name, c := range map[string]struct {
+		file, args string
+		code       int
+		says       string
+	}{
+		"a look-alike":            {"domain: stock\ndescriptors:\n  - {key: us\u0435r, limits: [1/s]}\n", "rules apply --team stock --reason x DIR", exitUsage, "stock.yaml: the daemon says: rule: "},
+		"a domain of files":       {"domain: demo\ndescriptors:\n  - {key: user, limits: [1/s]}\n", "rules apply --reason x DIR", exitFail, `stock.yaml: the daemon says: domain: "demo" comes from the files of --rules`},
+		"a domain of nobody":      {"domain: stock\ndescriptors:\n  - {key: user, limits: [1/s]}\n", "rules apply --reason x DIR", exitUsage, "stock.yaml: there is no domain stock yet; say which team it belongs to: --team TEAM"},
+		"what was not tried":      {"", "rules apply --to enforced --reason x DIR", exitFail, "shop.yaml: refused: no candidate of this domain runs in shadow"},
+		"no such rule":            {"", "rules get shop nobody", exitUsage, "the daemon says: there is no rule nobody in domain shop"},
+		"no such domain":          {"", "rules get nobody", exitUsage, "the daemon says: there is no domain nobody"},
+		"a rule that walks":       {"", "rules get .. ..", exitUsage, "the daemon says: there is no rule .. in domain .."},
+		"no such version":         {"", "rules rollback --version 9 --reason x shop user", exitUsage, "has no version 9"},
+		"nothing before":          {"", "rules rollback --reason x shop user", exitUsage, "no older version was in force"},
+		"nothing proposed":        {"", "rules publish --reason x shop user", exitUsage, "has nothing in shadow or draft"},
+		"no such state":           {"", "rules list --state live", exitUsage, `state: "live"`},
+		"no such token":           {"", "token revoke --reason x nobody", exitUsage, "there is no token nobody"},
+		"a token without a role":  {"", "token create --actor ann --role god --team shop --reason x", exitUsage, `role: "god" is none`},
+		"a reason without letter": {"", "rules open --for 1h --reason \u202e shop", exitUsage, "reason: has the character"},
+	} {
+		stock := filepath.Join(d.files, "stock.yaml")
+		if c.file != "" {
+			write(t, stock, c.file)
+		}
+		code, out, told := d.runs(strings.Fields(strings.ReplaceAll(c.args, "DIR", d.files))...)
+		if code != c.code || out != "" || !strings.Contains(told, c.says) {
+			t.Errorf("%s: exit %d, %s%s", name, code, out, told)
+		}
+		if err := os.Remove(stock); err != nil && c.file != "" {
+			t.Fatal(err)
+		}
+	}
+	if after := d.at(d.admin, "rules", "get", "shop"); after != before {
+		t.Errorf("what was refused changed rules:\n%s", after)
+	}
+}
+
+// TestTokens: what a token may not do is refused by the daemon, with what to do.
+func TestTokens(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	d.shop(firstRules)
+	d.at(d.admin, "rules", "apply", "--to", "enforced", "--force", "--team", "shop", "--reason", "first", d.files)
+	d.shop(nextRules)
+	create := func(actor, role, team string) string {
+		return strings.TrimSpace(d.at(d.admin, "token", "create", "--actor", actor, "--role", role, "--team", team, "--reason", "x"))
+	}
+	propose, other, gone := create("ann", "propose", "shop"), create("eve", "admin", "stock"), create("bob", "publish", "shop")
+	id := strings.Split(gone, "_")[1]
+	if out := d.at(d.admin, "token", "revoke", "--reason", "he has left", id); out != "token "+id+": revoked\n" {
+		t.Error(out)
+	}
+	plan, apply := []string{"rules", "plan", d.files}, []string{"rules", "apply", "--to", "enforced", "--reason", "x", d.files}
+	for name, c := range map[string]struct {
+		token string
+		args  []string
+		code  int
+		says  string
+	}{
+		"no token":                {"", plan, exitFail, "this door needs a token"},
+		"a wrong token":           {"weir_aaaaaaaaaa_BBBBBBBBBBBBBBBBBBBBBBBBBB", plan, exitFail, "no such token; ask an administrator"},
+		"a revoked token":         {gone, plan, exitFail, "the token was revoked at "},
+		"a role that is too low":  {propose, apply, exitFail, "takes the role publish; ann has propose"},
+		"a plan with that role":   {propose, plan, exitNo, ""},
+		"another team":            {other, apply, exitFail, "one must stand for team shop; eve stands for [stock]"},
+		"tokens of another team":  {other, []string{"token", "create", "--actor", "x", "--role", "read", "--team", "shop", "--reason", "x"}, exitFail, "stand for team shop"},
+		"a list that is too much": {propose, []string{"token", "list"}, exitFail, "to list tokens takes the role admin"},
+	} {
+		t.Setenv("WEIR_TOKEN", c.token)
+		if code, _, told := d.runs(c.args...); code != c.code || !strings.Contains(told, c.says) {
+			t.Errorf("%s: exit %d, %s", name, code, told)
+		}
+	}
+	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.admin+"/v1/openapi.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, err := http.DefaultClient.Do(ask) // what the API is, anybody here may read
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer described.Body.Close()
+	if text, err := io.ReadAll(described.Body); err != nil || described.StatusCode != http.StatusOK || !strings.Contains(string(text), `"openapi":"3.1`) {
+		t.Errorf("%s %.200s %v", described.Status, text, err)
+	}
+	t.Setenv("WEIR_TOKEN", "weir_aaaaaaaaaa_BBBBBBBBBBBBBBBBBBBBBBBBBB") // the file goes before
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, other+"\n")
+	if code, out, told := d.runs("token", "list", "--token-file", file); code != exitYes || !strings.Contains(d.plain(out), "  eve  admin  stock  until TIME\n") || strings.Contains(out, "ann") {
+		t.Errorf("exit %d, %s%s", code, out, told)
+	}
+}
+
+// TestRulesPage runs the sessions of docs/rules-api.md, on the files that it shows:
+// each prints what stands there, but for times and tokens.
+func TestRulesPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rules-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t)
+	defer d.close()
+	t.Chdir(t.TempDir())
+	token := regexp.MustCompile(`weir_[a-z2-7]+_[A-Z2-7]+|token [a-z2-7]{10}`)
+	sessions := 0
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+		kind, text := m[1], m[2]
+		if file := regexp.MustCompile(`^# (rules/\S+)\n`).FindStringSubmatch(text); file != nil {
+			if err := os.MkdirAll("rules", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, file[1], text)
+		}
+		if kind != "console" {
+			continue
+		}
+		more := []string{"--addr", d.admin}
+		if strings.Contains(text, "--data") {
+			more = nil
+		}
+		sessions++
+		if diff := cmp.Diff(token.ReplaceAllString(d.plain(text), "TOKEN"), token.ReplaceAllString(d.plain(session(t, text, more...)), "TOKEN")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if sessions < 5 {
+		t.Errorf("found %d sessions", sessions)
+	}
+}
+
+// TestLostAnswer: when the answer to a change is lost, nobody says that it was not
+// made; when it can't have been, nothing is said.
+func TestLostAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"shadow":1}`)) // the client tells if it is lost
+			return
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	addr := server.URL
+	args := []string{"rules", "publish", "--addr", addr, "--reason", "x", "shop", "user"}
+	const lost = "whether the change was made is not known: look before you try again"
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != exitFail || !strings.Contains(stderr.String(), lost) {
+		t.Errorf("exit %d, %s", code, stderr.String())
+	}
+	server.Close()
+	stderr.Reset()
+	if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != exitFail || strings.Contains(stderr.String(), lost) || stdout.Len() > 0 {
+		t.Errorf("exit %d, %s", code, stderr.String())
+	}
+}
+
+// TestNoRuleDatabase: a daemon without one, and a door that is another, are told
+// apart from a rule that is not there.
+func TestNoRuleDatabase(t *testing.T) {
+	binary, err := exec.LookPath("weir") // this test, by TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, binary)
+	defer func() {
+		if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+			t.Errorf("%v\n%s", err, p.stderr)
+		}
+	}()
+	for addr, says := range map[string]string{p.admin: "start it with weir serve --data DIR", p.http: "there is no \"/v1/rules\""} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), []string{"rules", "list", "--addr", addr}, strings.NewReader(""), &stdout, &stderr); code == exitYes || !strings.Contains(stderr.String(), says) {
+			t.Errorf("exit %d, %s", code, stderr.String())
+		}
+	}
+}
+
+// TestRulesTried: a folder runs in shadow while requests come, and is enforced
+// without force when they would have passed, not when many would be denied.
+func TestRulesTried(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	request := func(times string) {
+		d.at(d.http, "check", "--times", times, "shop", "user=ann")
+	}
+	d.shop("  - {key: user, limits: [1000000/h]}\n")
+	d.at(d.admin, "rules", "apply", "--team", "shop", "--reason", "try", d.files)
+	plan := func(says string) (code int, out string) {
+		for range 200 { // until the node has the change
+			request("50")
+			if code, out, _ = d.runs("rules", "plan", "--to", "enforced", d.files); strings.Contains(out, says) {
+				return code, out
+			}
+		}
+		t.Fatalf("exit %d, %s", code, out)
+		return 0, ""
+	}
+	for n := 0; ; n++ {
+		request("50")
+		code, out, told := d.runs("rules", "apply", "--to", "enforced", "--reason", "it denies nobody", d.files)
+		if code == exitYes && strings.Contains(out, "in force at revision") {
+			break
+		}
+		if n == 200 || code != exitFail || !strings.Contains(told, "refused: ") {
+			t.Fatalf("exit %d, %s%s", code, out, told)
+		}
+	}
+	d.shop("  - {key: user, limits: [1/h]}\n")
+	d.at(d.admin, "rules", "apply", "--reason", "try", d.files)
+	if code, _ := plan(" % of the requests since "); code != exitNo {
+		t.Errorf("exit %d", code)
+	}
+	code, out, told := d.runs("rules", "publish", "--reason", "x", "shop", "user")
+	if code != exitFail || out != "" || !strings.Contains(told, "would be denied that pass now, and 1 % may be") {
+		t.Errorf("exit %d, %s%s", code, out, told)
+	}
+}

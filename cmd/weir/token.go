@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/rulestore"
+)
+
+func tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens that change rules",
+		Long: `Make, list and revoke the tokens that change rules, at a daemon's admin door as an
+administrator. With --data DIR the rule database is asked directly: who may write
+it needs no token, so that the first one can be made, also while a daemon runs.
+
+The database keeps hashes: what create prints can't be read again.`,
+		Example: `  weir token create --data /var/lib/weir --actor ops --role admin --team '*' --reason "the first"
+  weir token create --actor ann --role publish --team shop --reason "she is of the shop"
+  weir token list
+  weir token revoke --reason "she has left" qkzbxhnvyd`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
+	return cmd
+}
+
+// storedToken is a token as the API gives it, without its text but when it was
+// just made.
+type storedToken struct {
+	ID      string     `json:"id"`
+	Actor   string     `json:"actor"`
+	Role    string     `json:"role"`
+	Teams   []string   `json:"teams"`
+	Made    time.Time  `json:"made"`
+	Expires *time.Time `json:"expires,omitempty"`
+	Revoked *time.Time `json:"revoked,omitempty"`
+	Author  string     `json:"author"`
+	Token   string     `json:"token,omitempty"`
+}
+
+// wantedToken is a token to be made, as the API takes it.
+type wantedToken struct {
+	Actor   string   `json:"actor"`
+	Role    string   `json:"role"`
+	Teams   []string `json:"teams"`
+	Seconds int64    `json:"seconds"` // that it lives; 0: until it is revoked
+	Reason  string   `json:"reason"`
+}
+
+// tokenKeeper is where tokens are: a daemon, or its database.
+type tokenKeeper interface {
+	create(context.Context, wantedToken) (storedToken, error)
+	list(context.Context, func(storedToken) error) error
+	revoke(ctx context.Context, id, reason string) error
+	Close() error
+}
+
+// tokenPlace is which keeper a command asks.
+type tokenPlace struct {
+	addr   address
+	data   string
+	asJSON bool
+}
+
+func (o *tokenPlace) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	o.addr.rulesFlags(f)
+	f.StringVar(&o.data, "data", "", "`DIR` or URL of a rule database, as of weir serve --data, to be asked without a daemon")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON, an object for each token")
+	for _, flag := range []string{"addr", "token-file", "ca", "cert", "key"} {
+		cmd.MarkFlagsMutuallyExclusive("data", flag)
+	}
+}
+
+// with opens the keeper for one use. fresh is whether a database may be made.
+func (o *tokenPlace) with(cmd *cobra.Command, fresh bool, use func(tokenKeeper) error) error {
+	keeper, err := o.open(cmd, fresh)
+	if err != nil {
+		return refusedByStore(err)
+	}
+	return refusedByStore(errors.Join(use(keeper), keeper.Close()))
+}
+
+func (o *tokenPlace) open(cmd *cobra.Command, fresh bool) (tokenKeeper, error) {
+	if o.data == "" {
+		api, err := o.addr.rules()
+		return apiTokens{api}, err
+	}
+	if !rulestore.IsPostgres(o.data) {
+		_, err := os.Stat(filepath.Join(o.data, rulestore.File))
+		switch {
+		case errors.Is(err, os.ErrNotExist) && !fresh:
+			return nil, usagef("--data %s: there is no rule database; name the folder of weir serve --data", o.data)
+		case errors.Is(err, os.ErrNotExist):
+			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s has no rule database yet; it is made\n", o.data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	store, err := rulestore.Open(cmd.Context(), o.data)
+	return databaseTokens{store}, err
+}
+
+// refusedByStore gives errors of the rule database their exit code.
+func refusedByStore(err error) error {
+	if rulestore.IsKind(err, rulestore.Invalid) || rulestore.IsKind(err, rulestore.NotFound) {
+		return &failure{exitUsage, err}
+	}
+	return err
+}
+
+func tokenCreateCommand() *cobra.Command {
+	var o tokenPlace
+	var want wantedToken
+	var days int64
+	cmd := &cobra.Command{
+		Use:   "create --actor NAME --role ROLE --team TEAM --reason TEXT",
+		Short: "Make a token, and print it this once",
+		Long: `Make a token for a person or program, and print it this once: whoever has it may
+do what its role says, for the rules of its teams.
+
+  read     see rules, history and reports of all teams
+  propose  make versions, and run them in shadow
+  publish  enforce, disable, take away, roll back, open and tighten
+  admin    make domains and tokens, change quotas and owners`,
+		Example: `  weir token create --actor ann --role publish --team shop --reason "she is of the shop"
+  weir token create --actor ci-shop --role propose --team shop --days 365 --reason "plans of pull requests" > token`,
+		Args: cobra.NoArgs,
+	}
+	o.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&want.Actor, "actor", "", "`NAME` of who holds it; history names it")
+	f.StringVar(&want.Role, "role", "", "`ROLE`: read, propose, publish or admin")
+	f.StringSliceVar(&want.Teams, "team", nil, "`TEAM` it stands for; several with commas, '*' for all")
+	f.Int64Var(&days, "days", 90, "`N` days that it lives; 0: until it is revoked")
+	needReason(cmd, &want.Reason)
+	needFlags(cmd, "actor", "role", "team")
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		if days < 0 || days > maxTokenDays {
+			return usagef("--days %d: write how many days it lives, from 1 to %d, or 0: until it is revoked", days, maxTokenDays)
+		}
+		want.Seconds = days * 24 * 60 * 60
+		return o.with(cmd, true, func(k tokenKeeper) error {
+			made, err := k.create(cmd.Context(), want)
+			if err != nil {
+				return err
+			}
+			return o.printMade(cmd, made)
+		})
+	})
+	return cmd
+}
+
+// maxTokenDays is ten years.
+const maxTokenDays = 3660
+
+// printMade prints a token for a file or a variable, and about it for people.
+func (o *tokenPlace) printMade(cmd *cobra.Command, made storedToken) error {
+	if o.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(made)
+	}
+	life := "until it is revoked"
+	if made.Expires != nil {
+		life = "until " + made.Expires.Format(time.RFC3339)
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; it is shown this once\n",
+		made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life)
+	_, lost := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+	return errors.Join(err, lost)
+}
+
+func tokenListCommand() *cobra.Command {
+	var o tokenPlace
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List tokens: their IDs, who holds them, and how long they live",
+		Example: `  weir token list --data /var/lib/weir`,
+		Args:    cobra.NoArgs,
+	}
+	o.flags(cmd)
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		return o.with(cmd, false, func(k tokenKeeper) error {
+			return o.printList(cmd.Context(), cmd.OutOrStdout(), k)
+		})
+	})
+	return cmd
+}
+
+func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	lines := json.NewEncoder(out)
+	err := k.list(ctx, func(t storedToken) error {
+		if o.asJSON {
+			return lines.Encode(t)
+		}
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.ID, shown(t.Actor), t.Role, shown(strings.Join(t.Teams, ",")), t.life(time.Now()))
+		return err
+	})
+	return errors.Join(err, table.Flush())
+}
+
+// life says how long a token counts.
+func (t *storedToken) life(now time.Time) string {
+	switch {
+	case t.Revoked != nil:
+		return "revoked " + t.Revoked.Format(time.RFC3339)
+	case t.Expires == nil:
+		return "until it is revoked"
+	case !now.Before(*t.Expires):
+		return "expired " + t.Expires.Format(time.RFC3339)
+	}
+	return "until " + t.Expires.Format(time.RFC3339)
+}
+
+func tokenRevokeCommand() *cobra.Command {
+	var o tokenPlace
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "revoke ID --reason TEXT",
+		Short:   "End a token",
+		Example: `  weir token revoke --reason "she has left" qkzbxhnvyd`,
+		Args:    cobra.ExactArgs(1),
+	}
+	o.flags(cmd)
+	needReason(cmd, &reason)
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		return o.with(cmd, false, func(k tokenKeeper) error {
+			if err := k.revoke(cmd.Context(), args[0], reason); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "token %s: revoked\n", shown(args[0]))
+			return err
+		})
+	})
+	return cmd
+}
+
+// databaseTokens are those of a database, for whoever may write it.
+type databaseTokens struct{ *rulestore.Store }
+
+// localActor is who asks a database directly: all may be done, and the audit has
+// the name of the user.
+func localActor() rulestore.Actor {
+	name := "local"
+	if u, err := user.Current(); err == nil {
+		name += "/" + strings.Map(func(r rune) rune {
+			if r > ' ' && r <= '~' && !strings.ContainsRune(`"\`, r) {
+				return r
+			}
+			return '_'
+		}, u.Username)
+	}
+	return rulestore.Actor{Name: name, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+}
+
+func (d databaseTokens) create(ctx context.Context, want wantedToken) (storedToken, error) {
+	role, err := rulestore.ParseRole(want.Role)
+	if err != nil {
+		return storedToken{}, err
+	}
+	k := rulestore.Token{Actor: want.Actor, Role: role, Teams: want.Teams}
+	if want.Seconds > 0 {
+		k.Expires = time.Now().Add(time.Duration(want.Seconds) * time.Second)
+	}
+	k, text, err := d.CreateToken(ctx, localActor(), k, want.Reason)
+	if err != nil {
+		return storedToken{}, err
+	}
+	made := tokenOf(k)
+	made.Token = text
+	return made, nil
+}
+
+func tokenOf(k rulestore.Token) storedToken {
+	t := storedToken{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author}
+	if !k.Expires.IsZero() {
+		t.Expires = &k.Expires
+	}
+	if !k.Revoked.IsZero() {
+		t.Revoked = &k.Revoked
+	}
+	return t
+}
+
+func (d databaseTokens) list(ctx context.Context, each func(storedToken) error) error {
+	for behind := ""; ; {
+		page, next, err := d.Tokens(ctx, localActor(), behind, 0)
+		if err != nil {
+			return err
+		}
+		for _, k := range page {
+			if err := each(tokenOf(k)); err != nil {
+				return err
+			}
+		}
+		if behind = next; behind == "" {
+			return nil
+		}
+	}
+}
+
+func (d databaseTokens) revoke(ctx context.Context, id, reason string) error {
+	return d.RevokeToken(ctx, localActor(), id, reason)
+}
