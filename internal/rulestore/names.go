@@ -41,8 +41,8 @@ func checkName(field, name string) error {
 // another: with characters that are not seen, or letters of two scripts that
 // look alike in one word.
 func checkText(field, text string) error {
-	if !utf8.ValidString(text) {
-		return invalid(field, "is not UTF-8")
+	if !utf8.ValidString(text) || strings.Contains(text, lost) {
+		return invalid(field, "is not UTF-8, or was read as what it is not; write it again")
 	}
 	var seen *unicode.RangeTable
 	for _, r := range text {
@@ -119,14 +119,13 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+// lost stands for what is no character. No name has it, so that what is asked for
+// by other bytes is not there.
+const lost = "\uFFFD"
+
 // printable is text that any database keeps, of at most most bytes.
 func printable(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		if r == 0 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, lost), "\x00", lost)
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")
 	}
