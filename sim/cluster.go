@@ -135,17 +135,21 @@ func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
 	case w.settings.tries > 1:
 		return inputf("requests to a cluster are made once; leave out tries=%d", w.settings.tries)
 	}
-	why := o.Sharing.Unfit(l, o.Nodes)
-	if owned := o.Sharing == weir.SharingLease || o.Sharing == weir.SharingSticky; why == "" && owned {
-		why = sharing.Unfit(l)
+	if err := unfit(l); err != nil {
+		return err
 	}
-	if why == "" && l.Algorithm() == weir.Concurrent {
-		return unfit(l)
-	}
-	if why != "" {
-		return inputf("%s can't be simulated with sharing %s: %s", l, o.Sharing, why)
+	if why := o.Unfit(l); why != "" {
+		return inputf("%s can't be shared by %s: %s", l, o.Sharing, why)
 	}
 	return nil
+}
+
+// Unfit says why such nodes can't share l, and what to take instead; empty when they can.
+func (o *ClusterOptions) Unfit(l *weir.Limit) string {
+	if why := o.Sharing.Unfit(l, o.Nodes); why != "" || o.Sharing != weir.SharingLease && o.Sharing != weir.SharingSticky {
+		return why
+	}
+	return sharing.Unfit(l)
 }
 
 // run sends all requests, and returns the largest cost.

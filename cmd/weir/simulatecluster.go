@@ -42,6 +42,7 @@ type clusterCell struct {
 	load    int64  // times the limit's pace; 0 with a workload of one's own
 	traffic string // the workload
 	figures sim.ClusterFigures
+	unfit   string // why nodes can't share the limit so; figures are of none then
 }
 
 func clusterCommand() *cobra.Command {
@@ -124,11 +125,15 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 				}
 				o := k.options
 				o.Nodes, o.Sharing, o.Partition = n, weir.Sharing(how), weir.Partition(k.partition)
-				f, err := sim.RunCluster(ctx, w, l, o)
-				if err != nil {
-					return nil, err
+				cell := clusterCell{load: load, traffic: w.String(), figures: sim.ClusterFigures{Nodes: n, Sharing: o.Sharing}}
+				if cell.unfit = o.Unfit(l); cell.unfit == "" {
+					f, err := sim.RunCluster(ctx, w, l, o)
+					if err != nil {
+						return nil, err
+					}
+					cell.figures = *f
 				}
-				cells = append(cells, clusterCell{load, w.String(), *f})
+				cells = append(cells, cell)
 			}
 		}
 	}
@@ -199,6 +204,13 @@ func (k *clusters) print(to io.Writer, cells []clusterCell) error {
 	}
 	b.WriteString("\npassed: more or less than one node would let pass; the most events in use beyond the limit, of how many it can be by proof.\n" +
 		"messages: each node sends a second, and bytes of them.\n")
+	said := map[string]bool{}
+	for i := range cells {
+		if c := &cells[i]; c.unfit != "" && !said[c.unfit] {
+			said[c.unfit] = true
+			fmt.Fprintf(&b, "- where %s can't be shared by %s: %s.\n", k.limit, c.figures.Sharing, c.unfit)
+		}
+	}
 	_, err := io.WriteString(to, b.String())
 	return err
 }
@@ -212,8 +224,11 @@ func (k *clusters) table(name string, cells []clusterCell, text func(f *sim.Clus
 		if i%len(k.nodes) == 0 {
 			t.Rows = append(t.Rows, []string{string(cells[i].figures.Sharing)})
 		}
-		last := &t.Rows[len(t.Rows)-1]
-		*last = append(*last, text(&cells[i].figures))
+		last, cell := &t.Rows[len(t.Rows)-1], "-"
+		if cells[i].unfit == "" {
+			cell = text(&cells[i].figures)
+		}
+		*last = append(*last, cell)
 	}
 	return t
 }
@@ -273,7 +288,11 @@ func (k *clusters) draw(cells []clusterCell) error {
 			g.Rows = append(g.Rows, plot.MatrixRow{Name: string(c.figures.Sharing)})
 		}
 		r := &g.Rows[len(g.Rows)-1]
-		r.Cells = append(r.Cells, plot.Cell{Text: apart(&c.figures), Share: c.figures.Over * 1_000_000 / max(count, 1)})
+		cell := plot.Cell{Text: "-"}
+		if c.unfit == "" {
+			cell = plot.Cell{Text: apart(&c.figures), Share: c.figures.Over * 1_000_000 / max(count, 1)}
+		}
+		r.Cells = append(r.Cells, cell)
 	}
 	p := plot.Picture{
 		Name: "cluster", Title: k.limit + ": how much more or less nodes let pass together than one would", Command: k.command,
@@ -302,6 +321,7 @@ type clusterJSON struct {
 	Bytes    int64  `json:"bytes"`
 	Beats    int64  `json:"beats"`
 	Workload string `json:"workload"`
+	Unfit    string `json:"unfit,omitempty"` // why nodes can't share the limit so; the numbers are 0 then
 }
 
 func printClusterJSON(to io.Writer, cells []clusterCell) error {
@@ -310,9 +330,9 @@ func printClusterJSON(to io.Writer, cells []clusterCell) error {
 		f := &cells[i].figures
 		j := clusterJSON{
 			Sharing: string(f.Sharing), Nodes: f.Nodes, Asked: f.Asked, Passed: f.Passed, Ideal: f.Ideal, Over: f.Over,
-			Messages: f.Messages, Bytes: f.Bytes, Beats: f.Beats, Workload: cells[i].traffic,
+			Messages: f.Messages, Bytes: f.Bytes, Beats: f.Beats, Workload: cells[i].traffic, Unfit: cells[i].unfit,
 		}
-		if f.Ahead >= 0 {
+		if f.Ahead >= 0 && j.Unfit == "" {
 			j.Ahead = &f.Ahead
 		}
 		if err := e.Encode(j); err != nil {
