@@ -118,7 +118,8 @@ func TestGone(t *testing.T) {
 	e := edge{lookup: net.DefaultResolver.LookupNetIP, confirm: time.Second}
 	one := beginAt(t, Options{}, e)
 	two := beginAt(t, Options{Join: []string{one.Name()}}, e)
-	one.sees(t, one, two)
+	three := beginAt(t, Options{Join: []string{one.Name()}}, e)
+	one.sees(t, one, two, three)
 	if err := two.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestGone(t *testing.T) {
 		m, ok := one.find(two.Name())
 		return ok && m.Silent && m.DeadFor > 0
 	})
-	one.sees(t, one)
+	one.sees(t, one, three)
 }
 
 // behind begins a node that others reach through a relay.
@@ -162,7 +163,8 @@ func TestOneWayIsCut(t *testing.T) {
 	two.gets(t, one, "healed")
 }
 
-// TestHealing cuts two nodes off each other until each takes the other for gone.
+// TestHealing cuts two nodes off each other until the first of them takes the other
+// for gone, and the other does not, for both would have all then.
 // When they can reach each other again they do, though nobody starts anything.
 func TestHealing(t *testing.T) {
 	t.Parallel()
@@ -174,8 +176,19 @@ func TestHealing(t *testing.T) {
 	for _, r := range []*relay{toOne, toTwo} {
 		r.set(func() { r.cut = true })
 	}
-	one.sees(t, one)
-	two.sees(t, two)
+	first, second := one, two
+	if two.Name() < one.Name() {
+		first, second = two, one
+	}
+	first.sees(t, first)
+	second.until(t, "has heard from memberlist that the other is dead", func() bool {
+		m, ok := second.find(first.Name())
+		return ok && m.Silent && m.DeadFor > 0
+	})
+	time.Sleep(2 * e.confirm)
+	if _, ok := second.find(first.Name()); !ok {
+		t.Error("both take the other for gone")
+	}
 	for _, r := range []*relay{toOne, toTwo} {
 		r.set(func() { r.cut = false })
 	}

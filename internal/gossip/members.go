@@ -15,7 +15,7 @@ const (
 	// The one that went first makes place.
 	maxGone = 1024
 	// Confirm is how long memberlist has to call a silent member dead until it is
-	// taken for gone, and the others share what was its part.
+	// taken for gone, and the others share what was its part, if they are the most.
 	Confirm = 30 * time.Second
 	// settledAfter is how long after it has met the others a process may still take a
 	// later incarnation, when its name had a later one.
@@ -130,13 +130,15 @@ func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) b
 	return true
 }
 
-// tick confirms as gone who is silent and dead for long. Who was taken for gone
-// and is reached all the same is a member again.
+// tick confirms as gone who is silent and dead for long, on the side that most are
+// on: of a network that is cut, only one side may take what was the other's. Who was
+// taken for gone and is reached all the same is a member again.
 func (t *table) tick(now time.Duration, silent func(id uint64) bool, confirm time.Duration) {
+	most := t.most(silent)
 	for id, e := range t.entries {
 		age := now - e.since
 		switch {
-		case e.standing == agreed && !e.alive && age >= confirm && silent(id):
+		case e.standing == agreed && !e.alive && age >= confirm && most && silent(id):
 			t.depart(now, id, gone, false)
 		case e.standing == gone && e.alive && age >= confirm && t.admits(id):
 			e.standing, e.since = agreed, now
@@ -147,6 +149,26 @@ func (t *table) tick(now time.Duration, silent func(id uint64) bool, confirm tim
 			t.version++
 		}
 	}
+}
+
+// most is whether the members that are heard, with this one, are more than half of
+// all, or half of them with the first by name.
+func (t *table) most(silent func(id uint64) bool) bool {
+	heard, all, first, with := 1, 1, t.me.name, true
+	for id, e := range t.entries {
+		if e.standing != agreed {
+			continue
+		}
+		all++
+		hears := !silent(id)
+		if hears {
+			heard++
+		}
+		if e.name < first {
+			first, with = e.name, hears
+		}
+	}
+	return 2*heard > all || 2*heard == all && with
 }
 
 // settle leaves a name to the latest of the processes that have it. It may be

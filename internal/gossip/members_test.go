@@ -50,11 +50,14 @@ func TestMembership(t *testing.T) {
 	m.want(t, "a 10", "b 20", "c 30")
 
 	m.die(1*time.Second, 2)
-	m.tick(30*time.Second, silentAll, Confirm)
+	silent := func(id uint64) bool { return id == 2 }
+	m.tick(30*time.Second, silent, Confirm)
 	m.want(t, "a 10", "b 20", "c 30") // memberlist has called it dead for 29 s
 	m.tick(31*time.Second, func(uint64) bool { return false }, Confirm)
 	m.want(t, "a 10", "b 20", "c 30") // it is heard of
 	m.tick(31*time.Second, silentAll, Confirm)
+	m.want(t, "a 10", "b 20", "c 30") // the others may be the most
+	m.tick(31*time.Second, silent, Confirm)
 	m.want(t, "a 10", "c 30")
 
 	m.merge(32*time.Second, []entry{{process: run(2, "b", 20), since: 0}}, silentAll)
@@ -92,15 +95,63 @@ func TestDeadMembersAreToldOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := newTable(run(3, "c", 30))
+	fresh.join(0, run(4, "d", 40))
+	silent := func(id uint64) bool { return id == 2 }
 	for i := range told {
 		told[i].since += 100 * time.Second // its own clock
 	}
-	fresh.merge(100*time.Second, told, silentAll)
-	fresh.want(t, "b 20", "c 30")
-	fresh.tick(119*time.Second, silentAll, Confirm)
-	fresh.want(t, "b 20", "c 30") // dead for 29 s
-	fresh.tick(120*time.Second, silentAll, Confirm)
-	fresh.want(t, "c 30")
+	fresh.merge(100*time.Second, told, silent)
+	fresh.want(t, "b 20", "c 30", "d 40")
+	fresh.tick(119*time.Second, silent, Confirm)
+	fresh.want(t, "b 20", "c 30", "d 40") // dead for 29 s
+	fresh.tick(120*time.Second, silent, Confirm)
+	fresh.want(t, "c 30", "d 40")
+}
+
+// TestOneSideTakes cuts any members into any two sides. When both have waited, at most
+// one has taken the other for gone; and one has.
+func TestOneSideTakes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		nodes := rapid.Uint64Range(2, 9).Draw(r, "nodes")
+		side := map[uint64]bool{}
+		var tables []*table
+		for i := range nodes {
+			side[i+1] = rapid.Bool().Draw(r, "side")
+			tables = append(tables, newTable(run(i+1, fmt.Sprint("n", i), 1)))
+		}
+		takes := map[bool]int{}
+		for _, m := range tables {
+			for _, n := range tables {
+				m.join(0, n.me)
+			}
+			silent := func(id uint64) bool { return side[id] != side[m.me.id] }
+			cut := false
+			for _, n := range tables {
+				if silent(n.me.id) {
+					m.die(0, n.me.id)
+					cut = true
+				}
+			}
+			if m.tick(Confirm, silent, Confirm); cut && m.count() < int(nodes) {
+				takes[side[m.me.id]]++
+			}
+		}
+		on := map[bool]int{}
+		for _, s := range side {
+			on[s]++
+		}
+		if len(on) < 2 {
+			return
+		}
+		for s, n := range on {
+			if takes[s] != 0 && takes[s] != n {
+				t.Fatalf("of %d on one side %d took the others for gone", n, takes[s])
+			}
+		}
+		if len(takes) != 1 {
+			t.Fatalf("sides of %v: took the other for gone: %v", on, takes)
+		}
+	})
 }
 
 // TestNames lets two processes of one name meet, whichever began with the later
@@ -225,8 +276,18 @@ func TestAgreement(t *testing.T) {
 				t.Fatalf("they differ: %s", diff)
 			}
 		}
+		dead := map[uint64]bool{}
+		for _, o := range others {
+			dead[o.id] = !o.alive
+		}
+		sure := true
 		for _, m := range tables {
-			m.tick(time.Second+Confirm, silentAll, Confirm)
+			silent := func(id uint64) bool { return dead[id] }
+			sure = sure && m.most(silent)
+			m.tick(time.Second+Confirm, silent, Confirm)
+		}
+		if !sure {
+			return
 		}
 		latest := map[string]uint64{}
 		for _, o := range others {
