@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -39,18 +40,33 @@ func checkShop(t *testing.T, r *running, user string) int {
 func TestCandidate(t *testing.T) {
 	for _, store := range []string{"memory:", "redis://" + redistest.Start(t).Addr} {
 		inForce, candidate := rulesFile(t, fmt.Sprintf(shopUsers, "5/day fixed-window")), rulesFile(t, fmt.Sprintf(shopUsers, "3/day fixed-window"))
-		log, logger := newLog()
-		r := start(t, Config{Rules: inForce, Candidate: candidate, Store: store, Log: logger, rulesPoll: 20 * time.Millisecond})
-		for i := range 7 {
-			if status := checkShop(t, r, "ann"); (status == http.StatusOK) != (i < 5) {
-				t.Errorf("%s: request %d: %d", store, i, status)
+		var log *logged
+		var r *running
+		var got httpapi.ShadowReport
+		var user string
+		for attempt := range 10 { // where the machine stands still, fallbacks decide, and nothing is known
+			var logger *slog.Logger
+			log, logger = newLog()
+			r = start(t, Config{Rules: inForce, Candidate: candidate, Store: store, Log: logger, rulesPoll: 20 * time.Millisecond})
+			user = fmt.Sprint("ann", attempt)
+			passed := 0
+			for range 7 {
+				if checkShop(t, r, user) == http.StatusOK {
+					passed++
+				}
 			}
+			if got = reported(t, r, "shop"); got.Whole.Unknown > 0 {
+				continue
+			}
+			if passed != 5 {
+				t.Errorf("%s: %d of 7 pass", store, passed)
+			}
+			break
 		}
-		got := reported(t, r, "shop")
 		if d := cmp.Diff(httpapi.ShadowCounts{BothPass: 3, BothDeny: 2, OnlyCandidate: 2}, got.Whole); d != "" {
 			t.Error(store, d)
 		}
-		if d := cmp.Diff([]httpapi.ShadowOf{{Rule: "shop/user", Key: "ann", Requests: 2}}, got.Denied); d != "" || len(got.Passed) != 0 {
+		if d := cmp.Diff([]httpapi.ShadowOf{{Rule: "shop/user", Key: user, Requests: 2}}, got.Denied); d != "" || len(got.Passed) != 0 {
 			t.Error(store, d, got.Passed)
 		}
 		if !got.Verdict.Refused || !strings.Contains(got.Verdict.Why, "only 7 requests") {
@@ -67,7 +83,7 @@ func TestCandidate(t *testing.T) {
 		log.until(t, `msg="candidates reloaded" domains=1 rules=1`)
 		var anew httpapi.ShadowCounts
 		for range 20 { // where the machine stands still, a fallback decides, and nothing is known
-			checkShop(t, r, "ann")
+			checkShop(t, r, user)
 			if anew = reported(t, r, "shop").Whole; anew.OnlyInForce > 0 {
 				break
 			}
@@ -79,7 +95,7 @@ func TestCandidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.until(t, "candidates could not be reloaded; those before go on")
-		checkShop(t, r, "ann")
+		checkShop(t, r, user)
 		if got := reported(t, r, "shop"); got.Whole.Unknown+got.Whole.BothDeny+got.Whole.OnlyInForce != anew.Unknown+2 {
 			t.Errorf("%s: %+v", store, got)
 		}
