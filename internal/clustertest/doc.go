@@ -1,0 +1,9 @@
+// Package clustertest holds clusters of weir as it is shipped, a process and a network
+// namespace a node, to what they promise while networks and processes fail. It is
+// tests only.
+//
+// A node's only way to the others is a device whose packets the test itself carries: it
+// delays them, loses them and cuts ways off, in each direction for itself. So nothing of the
+// kernel is needed but namespaces and TUN devices, and nothing is left behind when the
+// test is killed: both go with the process that opened them.
+package clustertest
