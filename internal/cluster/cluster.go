@@ -60,6 +60,7 @@ type Self struct {
 // from many goroutines.
 type Store struct {
 	self   Self
+	joined atomic.Bool // set when all of the node is there
 	keys   int
 	now    func() weir.Instant
 	waits  time.Duration // for owners
@@ -124,6 +125,7 @@ func (s *Store) Join(self Self) error {
 			return fmt.Errorf("cluster: %w", err)
 		}
 	}
+	s.joined.Store(true)
 	s.running.Go(s.run)
 	return nil
 }

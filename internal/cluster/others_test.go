@@ -103,3 +103,22 @@ func TestLeave(t *testing.T) {
 		}
 	})
 }
+
+// TestBeforeJoin: others reach a node's port before it takes part, with all that nodes
+// say.
+func TestBeforeJoin(t *testing.T) {
+	n := newNetwork(t, 1)
+	heard := 0
+	s := New(Options{now: n.clock.now})
+	for kind := range byte(20) {
+		s.Receive("n0:1", []byte{kind, 0})
+	}
+	if err := s.Join(Self{"n1:1", 2, func(string, []byte) bool { heard++; return true }}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Receive("n0:1", []byte{howOld})
+	if heard != 1 {
+		t.Errorf("%d answers to who asks how long the node has been there", heard)
+	}
+}

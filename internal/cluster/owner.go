@@ -12,9 +12,10 @@ import (
 )
 
 // Receive is told a message of a member. One that no node would send does nothing.
-// It keeps nothing of message, and waits for no other message.
+// It keeps nothing of message, and waits for no other message. What comes before the
+// node takes part is dropped: who said it has a timer, and says it again.
 func (s *Store) Receive(from string, message []byte) {
-	if len(message) == 0 {
+	if len(message) == 0 || !s.joined.Load() {
 		return
 	}
 	kind, rest := message[0], message[1:]
