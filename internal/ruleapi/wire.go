@@ -90,7 +90,13 @@ func (c *call) decode(v any) error {
 
 func bodyError(err error) *problem {
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if bad.Field == "" { // the whole body
+			return badRequest("body", "is a JSON "+bad.Value+"; send a JSON object")
+		}
 		return badRequest(strings.ToLower(bad.Field), "is a JSON "+bad.Value+"; it must be a "+bad.Type.String())
+	}
+	if errors.Is(err, io.EOF) {
+		return badRequest("body", "is empty; send a JSON object")
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if field, ok := strings.CutPrefix(text, "unknown field "); ok {
@@ -111,12 +117,31 @@ func (c *call) query(known ...string) (map[string]string, error) {
 		if len(values[key]) > 1 {
 			return nil, badRequest(key, "stands twice; give it once")
 		}
+		if err := checkChoice(key, out[key]); err != nil {
+			return nil, err
+		}
 		delete(values, key)
 	}
 	for key := range values {
 		return nil, badRequest(key, "is no parameter here; there are "+strings.Join(known, ", "))
 	}
 	return out, nil
+}
+
+// checkChoice refuses a value of a parameter that has few: dry_run=1 must not be
+// taken for no, and change what was to be looked at.
+func checkChoice(key, value string) error {
+	switch key {
+	case "dry_run", "force", "in_force", "changes", "gone":
+		if value != "" && value != "true" && value != "false" {
+			return badRequest(key, quote(value)+" is neither true nor false; write one of them")
+		}
+	case "format":
+		if value != "" && value != "jsonl" {
+			return badRequest(key, quote(value)+" is no format; write jsonl, or leave it out")
+		}
+	}
+	return nil
 }
 
 // number reads a whole number of a query; empty is 0.
