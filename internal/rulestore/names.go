@@ -26,6 +26,9 @@ func checkName(field, name string) error {
 	if name == "" {
 		return invalid(field, "is empty; write a name")
 	}
+	if err := checkSegment(field, name); err != nil {
+		return err
+	}
 	if len(name) > MaxName {
 		return invalid(field, "has %d bytes; a name may have %d", len(name), MaxName)
 	}
@@ -99,7 +102,19 @@ func checkID(id string) error {
 	if len(id) > MaxID {
 		return invalid("rule", "its key and value have %d bytes; they may have %d", len(id), MaxID)
 	}
+	if err := checkSegment("rule", id); err != nil {
+		return err
+	}
 	return checkText("rule", id)
+}
+
+// checkSegment refuses what can be no segment of a URL's path: browsers and
+// other clients take . and .. out of it, escaped or not.
+func checkSegment(field, name string) error {
+	if name == "." || name == ".." {
+		return invalid(field, "is %s, which no URL can name; write another name", name)
+	}
+	return nil
 }
 
 // show is a character as people can read and look it up.
