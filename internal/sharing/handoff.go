@@ -238,6 +238,9 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state weir.State, known bool) {
 	gave := entitlement{m.Part, m.Of}
 	theirs := ledger{limit: limit, state: state, ahead: m.At - now}
+	if limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= second {
+		theirs.keepTime(now)
+	}
 	left := theirs.free(now) - m.Spent
 	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
 		g.limit, g.state, g.ahead, g.has = limit, state, theirs.ahead, gave
@@ -246,6 +249,17 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 		g.taxed += m.Spent
 		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + micros(m.Life)})
 	}
+}
+
+// second is how far clocks of nodes may be apart, and a ledger be on its way.
+const second = weir.Instant(time.Second / time.Microsecond)
+
+// keepTime makes windows go by this node's clock, where it is about that of the owner
+// before: else each move would shift them. What is left does not grow by that.
+func (g *ledger) keepTime(now weir.Instant) {
+	left := g.free(now)
+	g.ahead = 0
+	g.charge(now, g.free(now)-left)
 }
 
 // taken hears that a ledger has arrived.

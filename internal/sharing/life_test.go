@@ -34,8 +34,8 @@ const (
 	ownerName  = "owner"
 	holderName = "holder"
 
-	begin  = weir.Instant(1_000_000)
-	second = weir.Instant(1_000_000)
+	begin = weir.Instant(1_000_000)
+
 	life   = weir.Instant(Life / 1000)
 	margin = weir.Instant(Margin / 1000)
 )
