@@ -179,6 +179,9 @@ func TestSIGTERM(t *testing.T) {
 	if err := p.Wait(); err != nil || rest != "<nil>" {
 		t.Errorf("%v, stdout goes on %q\n%s", err, rest, p.stderr)
 	}
+	if strings.Contains(p.stderr.String(), "cut off") {
+		t.Errorf("it says that calls were cut off, and none was: %s", p.stderr.String())
+	}
 	if !strings.Contains(p.stderr.String(), "msg=drained") || calls.Load() < 500 {
 		t.Errorf("%d calls\n%s", calls.Load(), p.stderr)
 	}

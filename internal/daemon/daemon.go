@@ -404,8 +404,8 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 
 func closeServer(ctx context.Context, s *http.Server) error {
 	err := s.Shutdown(ctx)
-	if err != nil {
-		return errors.Join(err, s.Close())
+	if err == nil || errors.Is(err, net.ErrClosed) { // its listener was closed before it
+		return nil
 	}
-	return nil
+	return errors.Join(err, s.Close())
 }
