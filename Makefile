@@ -11,7 +11,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-rules bench-smoke race-memory
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-cluster bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-rules bench-smoke race-memory
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ bench-check: ## Build, vet and test the measurements of bench/, modules of their
 
 bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
+
+bench-cluster: build ## Measure three nodes beside a server that decides nothing; 1 minute; BENCH=-short takes 10 s, BENCH=-json prints JSON
+	cd bench && $(GO) build -trimpath -o ../bin/bench-cluster ./cluster && ../bin/bench-cluster $(BENCH)
 
 bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes a minute
 	cd bench && $(GO) build -trimpath -o ../bin/bench-overload ./overload && ../bin/bench-overload $(BENCH)

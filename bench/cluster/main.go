@@ -1,0 +1,92 @@
+// Command cluster measures three nodes that share limits, on one machine, beside a
+// server that decides nothing, in one run: make bench-cluster.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/bench/internal/server"
+	"github.com/weir-limit/weir/bench/internal/table"
+	"github.com/weir-limit/weir/bench/internal/traffic"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "noop" {
+		fail(server.Noop())
+	}
+	b := bench{table: table.New(), rounds: 15, last: 2 * time.Second}
+	weir := flag.String("weir", "../bin/weir", "the daemon's program")
+	asJSON := flag.Bool("json", false, "print one JSON object")
+	short := flag.Bool("short", false, "take a few seconds")
+	flag.Parse()
+	if *short {
+		b.rounds, b.last = 3, 500*time.Millisecond
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := b.start(ctx, *weir)
+	if err == nil {
+		err = b.run()
+	}
+	b.stop()
+	fail(err)
+	fail(b.table.Print(os.Stdout, *asJSON))
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+// start runs a no-op server and the nodes, and waits until these hear each other.
+func (b *bench) start(ctx context.Context, weir string) error {
+	dir, err := os.MkdirTemp("", "weir-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // rules are read at the start
+	rules := filepath.Join(dir, "bench.yaml")
+	if err := os.WriteFile(rules, []byte(traffic.Rules), 0o600); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	noop, err := server.Start(ctx, -1, nil, self, "noop")
+	if err != nil {
+		return err
+	}
+	b.noop = side{noop}
+	addresses := make([]string, nodes)
+	for i := range addresses {
+		if addresses[i], err = freePort(); err != nil {
+			return err
+		}
+	}
+	const any = "127.0.0.1:0"
+	for _, at := range addresses {
+		p, err := server.Start(ctx, -1, nil, weir, "serve", "--store", "cluster:", "--cluster", at, "--join", strings.Join(addresses, ","),
+			"--rules", rules, "--http", any, "--grpc", any, "--admin", any)
+		if err != nil {
+			return err
+		}
+		b.nodes = append(b.nodes, p)
+	}
+	return b.settled(ctx)
+}
+
+func (b *bench) stop() {
+	for _, p := range append(b.nodes, b.noop...) {
+		_ = p.Stop() // all was measured
+	}
+}
