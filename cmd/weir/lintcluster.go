@@ -29,10 +29,6 @@ func lintStore(flags *pflag.FlagSet, url string, nodes int) (*lintedStore, error
 	case flags.Changed("nodes") && (nodes < 1 || nodes > sharing.MaxMembers):
 		return nil, usagef("--nodes is %d; it must be 1…%d", nodes, sharing.MaxMembers)
 	}
-	if in.cluster {
-		in.traits = weir.Traits{Shared: true}
-		return in, nil
-	}
 	var err error
 	in.traits, err = daemon.StoreTraits(url)
 	return in, err
