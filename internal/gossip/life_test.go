@@ -98,6 +98,7 @@ func TestJoinAfterADeath(t *testing.T) {
 	one := begin(t, Options{})
 	two := begin(t, Options{Join: []string{one.Name()}})
 	one.sees(t, one, two)
+	closed := sinceBoot()
 	if err := two.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +107,15 @@ func TestJoinAfterADeath(t *testing.T) {
 		return m.DeadFor > 0
 	})
 	three := begin(t, Options{Join: []string{one.Name()}})
+	var silentFor time.Duration
 	three.until(t, "has heard of the dead one", func() bool {
 		m, ok := three.find(two.Name())
+		silentFor = m.SilentFor
 		return ok && m.Silent && m.DeadFor > 0 && len(three.members) == 3
 	})
+	if since := sinceBoot() - closed; silentFor > since {
+		t.Errorf("it is silent for %v, and was closed %v ago", silentFor, since)
+	}
 }
 
 // TestGone waits until a dead member is confirmed as gone.
