@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -20,12 +22,14 @@ import (
 // desk is a daemon with a rule database and, from a file, the domain demo; and a
 // folder of rule files.
 type desk struct {
-	t     *testing.T
-	http  string // the doors
-	admin string
-	data  string
-	files string
-	close func() // ends the daemon
+	t       *testing.T
+	http    string // the doors
+	admin   string
+	data    string
+	files   string
+	demo    string // the file of the domain demo
+	close   func() // ends the daemon
+	process *process
 }
 
 func newDesk(t *testing.T) *desk {
@@ -45,7 +49,7 @@ func newDesk(t *testing.T) *desk {
 			t.Errorf("%v\n%s", err, p.stderr)
 		}
 	}
-	d.http, d.admin = p.http, p.admin
+	d.http, d.admin, d.demo, d.process = p.http, p.admin, demo, p
 	return d
 }
 
@@ -238,6 +242,42 @@ func TestRulesRefused(t *testing.T) {
 	}
 	if after := d.at(d.admin, "rules", "get", "shop"); after != before {
 		t.Errorf("what was refused changed rules:\n%s", after)
+	}
+}
+
+// TestOneServes: of two daemons at one folder the second is refused and told what
+// to do; commands may use it beside the first, and who comes after it was killed
+// has all that it had.
+func TestOneServes(t *testing.T) {
+	d := newDesk(t)
+	d.shop(firstRules)
+	d.at(d.admin, "rules", "apply", "--team", "shop", "--reason", "first", d.files)
+	binary, err := exec.LookPath("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patient, stop := context.WithTimeout(t.Context(), time.Minute) // if it serves, this ends it
+	defer stop()
+	second := exec.CommandContext(patient, binary, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", d.data)
+	out, err := second.CombinedOutput()
+	want := "weir: --data: another weir serve has it open in " + d.data + "; end that one, name another folder, or let nodes share PostgreSQL: --data postgres://USER@HOST/DATABASE\n"
+	if second.ProcessState.ExitCode() != exitFail || string(out) != want {
+		t.Errorf("%v %s", err, out)
+	}
+	d.at("", "token", "create", "--data", d.data, "--actor", "ann", "--role", "read", "--team", "shop", "--reason", "x")
+	if got := d.at(d.admin, "token", "list"); !strings.Contains(got, "  ann  read ") {
+		t.Error(got)
+	}
+	if err := d.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.process.Wait() // it was killed
+	next := serve(t, binary, "--rules", d.demo, "--data", d.data)
+	if got := d.at(next.admin, "rules", "list", "shop"); !strings.Contains(got, "user") {
+		t.Error(got)
+	}
+	if err := errors.Join(next.Process.Signal(syscall.SIGTERM), next.Wait()); err != nil {
+		t.Error(err, next.stderr)
 	}
 }
 

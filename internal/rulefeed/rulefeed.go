@@ -96,11 +96,14 @@ func (f *Feed) Close() error {
 }
 
 // Load gives the rules to begin with: those of the database, or with News.Err
-// the copy. It fails when there is neither.
+// the copy. It fails when there is neither, or another node serves the database.
 func (f *Feed) Load(ctx context.Context) (News, error) {
 	err := f.read(ctx)
 	if err == nil {
 		return f.news(nil), nil
+	}
+	if errors.Is(err, rulestore.ErrClaimed) {
+		return News{}, err
 	}
 	f.away = err
 	c, bad := readCopy(f.options.Copy)
@@ -156,6 +159,9 @@ func (f *Feed) reach(ctx context.Context) (*rulestore.Store, error) {
 	s, err := rulestore.Open(ctx, f.place)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.Claim(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	f.store.Store(s)
 	return s, nil

@@ -36,7 +36,7 @@ func openSQLite(ctx context.Context, dir string) (*Store, error) {
 	if err := f.Close(); err != nil {
 		return nil, unavailable(err, "look after the disk")
 	}
-	s := &Store{dialect: sqliteDialect(), told: newBell()}
+	s := &Store{dialect: sqliteDialect(), told: newBell(), dir: dir}
 	// One connection changes, so that changes of this process wait in line
 	// instead of for the file.
 	if s.write, err = openDB(path, 1, "_txlock=immediate"); err != nil {
@@ -53,15 +53,20 @@ func openSQLite(ctx context.Context, dir string) (*Store, error) {
 
 func openDB(path string, most int, more string) (*sql.DB, error) {
 	// synchronous=full: what was answered is there after a power cut, too.
-	name := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: fmt.Sprintf(
-		"_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(1)&%s", busyMillis, more)}
-	db, err := sql.Open("sqlite", name.String())
+	db, err := sql.Open("sqlite", fileURL(path, fmt.Sprintf(
+		"_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(1)&%s", busyMillis, more)))
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
 	return db, nil
+}
+
+// fileURL names a file to SQLite.
+func fileURL(path, query string) string {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query}
+	return u.String()
 }
 
 // sound refuses a damaged file.

@@ -15,6 +15,8 @@ type Store struct {
 	dialect
 	write, read *sql.DB
 	told        *bell
+	dir         string  // of SQLite; empty: it is PostgreSQL
+	claim       *sql.DB // that holds the lock of Claim, or nil
 }
 
 // dialect is where SQLite and PostgreSQL differ.
@@ -57,8 +59,10 @@ func IsPostgres(place string) bool {
 // Close ends the store. What was answered is kept.
 func (s *Store) Close() error {
 	var errs []error
-	for _, db := range []*sql.DB{s.write, s.read} { // twice the same, in PostgreSQL
-		errs = append(errs, db.Close())
+	for _, db := range []*sql.DB{s.write, s.read, s.claim} { // twice the same, in PostgreSQL
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
