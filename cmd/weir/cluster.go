@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,13 +23,14 @@ import (
 func nodesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Look at a cluster, and take out of it what is gone",
+		Short: "Look at a cluster, take out of it what is gone, and make its key",
 		Long: `Look at the daemons that share limits without a server (weir serve --store cluster:),
-and take out of them what is gone. --addr is the admin door of any of them.`,
+take out of them what is gone, and make the key that they share. --addr is the admin door
+of any of them.`,
 		Example: `  weir cluster status
   weir cluster route --addr http://127.0.0.1:8080 demo client_id=alice`,
 	}
-	cmd.AddCommand(clusterStatusCommand(), clusterForgetCommand(), clusterRouteCommand())
+	cmd.AddCommand(clusterStatusCommand(), clusterForgetCommand(), clusterRouteCommand(), clusterKeygenCommand())
 	return cmd
 }
 
@@ -209,6 +211,26 @@ node tells balancers (GET /v1/route).`,
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer)
+		return err
+	})
+	return cmd
+}
+
+func clusterKeygenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keygen",
+		Short: "Print a new key that nodes can share",
+		Long: `Print a new key for --cluster-key-file of weir serve, at random. All nodes have the same
+file. To change the key without a break, add a new one as the last line on all nodes,
+then make it the first on all, then take the old one out.`,
+		Example: `  (umask 077; weir cluster keygen >cluster.key)
+  weir cluster keygen >>cluster.key`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		var key [32]byte
+		_, _ = rand.Read(key[:]) // never fails
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%x\n", key)
 		return err
 	})
 	return cmd

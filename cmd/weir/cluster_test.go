@@ -39,18 +39,27 @@ func newCluster(t *testing.T, size int) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cluster{binary: build(t), rules: filepath.Join(dir, "rules.yaml"), key: filepath.Join(dir, "key")}
-	err := errors.Join(
-		os.WriteFile(c.rules, []byte(clusterRules), 0o600),
-		os.WriteFile(c.key, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
-	)
-	if err != nil {
+	if err := os.WriteFile(c.rules, []byte(clusterRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	keygen(t, c.key)
 	for range size {
 		c.at = append(c.at, freeDoor(t))
 	}
 	c.nodes = make([]*process, size)
 	return c
+}
+
+// keygen writes a new key to a file.
+func keygen(t *testing.T, file string) {
+	t.Helper()
+	text, code := command(t, "cluster", "keygen")
+	if code != exitYes {
+		t.Fatalf("exit %d: %s", code, text)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // freeDoor is an address whose port nobody has, of TCP nor UDP.
@@ -350,11 +359,8 @@ func TestClusterOfStrangers(t *testing.T) {
 	c := newCluster(t, 3)
 	c.start(t, 0)
 	c.start(t, 1)
-	other := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(other, []byte(strings.Repeat("a5", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.key = other
+	c.key = filepath.Join(t.TempDir(), "key")
+	keygen(t, c.key)
 	c.start(t, 2)
 	stranger := c.nodes[2]
 	c.nodes[2] = nil

@@ -27,7 +27,7 @@ func OpenSharedKeys(now time.Time, file File) (*SharedKeys, error) {
 }
 
 func readSharedKeys(texts [][]byte, _ time.Time) (keys [][]byte, err error) {
-	const should = "write 32, 48 or 64 hexadecimal digits, as from: openssl rand -hex 32"
+	const should = "write 32, 48 or 64 hexadecimal digits, as from: weir cluster keygen"
 	for i, line := range bytes.Split(texts[0], []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		if len(line) == 0 {

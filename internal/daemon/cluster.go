@@ -231,7 +231,7 @@ func (c *Config) checkCluster() (errs []error) {
 
 func clusterNeedsKey(address string) error {
 	return &ConfigError{"--cluster", address + " can be reached from elsewhere, where nodes need a shared key; " +
-		"give each --cluster-key-file FILE with the same key, as from openssl rand -hex 32, or write a loopback address, as " + DefaultCluster}
+		"give each --cluster-key-file FILE with the same key, as from weir cluster keygen, or write a loopback address, as " + DefaultCluster}
 }
 
 // owners is who keeps the counts that requests ask about; nil where there is no
