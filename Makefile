@@ -149,7 +149,7 @@ simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m);
 	$(GO) test ./internal/sharing/sharingtest -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
 
 .PHONY: test-cluster
-test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 8 minutes; needs root on Linux
+test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 10 minutes; needs root on Linux
 	$(GO) test ./internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
 
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s

@@ -34,7 +34,7 @@ func TestHost(t *testing.T) {
 	}
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "grpc.sock")
-	daemon := exec.CommandContext(t.Context(), build(t, dir), "serve", "--grpc-store", "--grpc", "unix://"+socket, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	daemon := exec.CommandContext(t.Context(), build(t), "serve", "--grpc-store", "--grpc", "unix://"+socket, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	out, err := daemon.StdoutPipe()
 	if err == nil {
 		err = daemon.Start()

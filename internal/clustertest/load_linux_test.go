@@ -74,11 +74,20 @@ func (h *history) add(d decision) {
 }
 
 // of is what passed of a key, and was asked for within a span.
-func (h *history) of(k key, within span) (events []passed) {
+func (h *history) of(k key, within span) []passed {
+	return h.passed(func(d *decision) bool { return d.key == k && d.sent >= within.from && d.sent < within.to })
+}
+
+// at is what a node let pass of a key.
+func (h *history) at(k key, node int) []passed {
+	return h.passed(func(d *decision) bool { return d.key == k && d.node == node })
+}
+
+func (h *history) passed(which func(*decision) bool) (events []passed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.decisions {
-		if d := &h.decisions[i]; d.key == k && d.allowed() && d.sent >= within.from && d.sent < within.to {
+		if d := &h.decisions[i]; d.allowed() && which(d) {
 			events = append(events, passed{d.sent, d.received})
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ type cluster struct {
 	t       *testing.T
 	network *network
 	nodes   []*node
+	named   int // keys
 	rules   string
 	args    []string // of each
 }
@@ -33,8 +36,27 @@ type node struct {
 	name      string // its --cluster
 	namespace *namespace
 	web       *http.Client // of its doors, from within
+	args      []string     // beside the cluster's
 	process   *exec.Cmd    // nil: it does not run
-	log       bytes.Buffer
+	log       log
+}
+
+// log is what a node has said, also while it runs.
+type log struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.Write(b)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.String()
 }
 
 // The doors of each node, in its namespace.
@@ -43,7 +65,8 @@ const (
 	adminDoor = "http://127.0.0.1:8082"
 )
 
-func newCluster(t *testing.T, size int, rules string) *cluster {
+// newCluster makes nodes, which do not run yet. more are arguments of each.
+func newCluster(t *testing.T, size int, rules string, more ...string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "rules.yaml")
@@ -51,7 +74,7 @@ func newCluster(t *testing.T, size int, rules string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := build(t, dir)
+	binary := build(t)
 	c := &cluster{t: t, network: newNetwork(t, size), rules: file}
 	var names []string
 	for i, space := range c.network.nodes {
@@ -64,18 +87,38 @@ func newCluster(t *testing.T, size int, rules string) *cluster {
 		binary, "serve", "--store", "cluster:", "--join", strings.Join(names, ","), "--cluster-key-file", key, "--rules", file,
 		"--http", strings.TrimPrefix(httpDoor, "http://"), "--admin", strings.TrimPrefix(adminDoor, "http://"), "--grpc", "127.0.0.1:8081",
 	}
+	c.args = append(c.args, more...)
 	t.Cleanup(c.close)
 	return c
 }
 
-// build makes weir, in a directory.
-func build(t *testing.T, dir string) string {
+// TestMain takes away what tests have built.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(filepath.Dir(built)) // it is temporary
+	}
+	os.Exit(code)
+}
+
+// built is weir, once a test has needed it.
+var built string
+
+// build makes weir, once.
+func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(dir, "weir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/weir").CombinedOutput(); err != nil {
+	if built != "" {
+		return built
+	}
+	dir, err := os.MkdirTemp("", "clustertest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built = filepath.Join(dir, "weir")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built, "../../cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return binary
+	return built
 }
 
 // close ends all nodes, those that stand still, too.
@@ -100,7 +143,8 @@ func (c *cluster) start(nodes ...int) {
 	outs := make([]io.Reader, len(c.nodes))
 	for _, i := range nodes {
 		n := c.nodes[i]
-		n.process = exec.CommandContext(context.WithoutCancel(c.t.Context()), c.args[0], append(c.args[1:len(c.args):len(c.args)], "--cluster", n.name)...)
+		args := slices.Concat(c.args[1:], []string{"--cluster", n.name}, n.args)
+		n.process = exec.CommandContext(context.WithoutCancel(c.t.Context()), c.args[0], args...)
 		n.process.Stderr = &n.log
 		n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := n.process.StdoutPipe()
@@ -141,6 +185,41 @@ func (c *cluster) signal(i int, s syscall.Signal) {
 	c.t.Helper()
 	if err := c.nodes[i].process.Process.Signal(s); err != nil {
 		c.t.Error(err)
+	}
+}
+
+// forget has the i-th node forget one that is silent, or soon will be.
+func (c *cluster) forget(i, silent int) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		var said bytes.Buffer
+		forget := exec.CommandContext(c.t.Context(), c.args[0], "cluster", "forget", "--addr", adminDoor, c.nodes[silent].name)
+		forget.Stdout, forget.Stderr = &said, &said
+		err := c.nodes[i].namespace.within(forget.Start)
+		if err == nil {
+			err = forget.Wait()
+		}
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%v: %s", err, &said)
+		}
+	}
+}
+
+// members waits until a node counts so many members.
+func (c *cluster) members(i, want int) {
+	c.t.Helper()
+	for end := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+		var s status
+		err := c.nodes[i].get(c.t.Context(), adminDoor+"/v1/cluster", &s)
+		if err == nil && len(s.Members) == want {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("node %d does not count %d members: %+v, %v", i, want, s, err)
+		}
 	}
 }
 
@@ -215,7 +294,7 @@ func (c *cluster) owner(k key) int {
 	return 0
 }
 
-// keys are three of a rule. The first three nodes own one each.
+// keys are three of a rule that nobody has asked about. The first three nodes own one each.
 func (c *cluster) keys(rule string) []key {
 	c.t.Helper()
 	keys, found := make([]key, 3), 0
@@ -223,11 +302,17 @@ func (c *cluster) keys(rule string) []key {
 		if n == 1000 {
 			c.t.Fatalf("of %d keys the first three nodes own %v", n, keys)
 		}
-		k := key{rule, fmt.Sprint(n)}
+		k := c.key(rule)
 		if i := c.owner(k); i < len(keys) && keys[i].rule == "" {
 			keys[i] = k
 			found++
 		}
 	}
 	return keys
+}
+
+// key is one of a rule that nobody has asked about.
+func (c *cluster) key(rule string) key {
+	c.named++
+	return key{rule, fmt.Sprint(c.named)}
 }
