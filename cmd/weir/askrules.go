@@ -184,12 +184,9 @@ func (d *ruleAPI) request(ctx context.Context, c ruleCall) (*http.Request, error
 func (d *ruleAPI) refused(response *http.Response, body []byte) error {
 	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	p := new(ruleProblem)
-	switch {
-	case kind == "application/problem+json" && json.Unmarshal(body, p) == nil:
+	if kind == "application/problem+json" && json.Unmarshal(body, p) == nil {
 		p.Status = response.StatusCode
 		return &failure{p.code(), p}
-	case response.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%s has no rule database; start it with weir serve --data DIR, and ask its admin door", d.host())
 	}
 	_, err := readAnswer(response, body, d.door)
 	if err == nil {

@@ -44,6 +44,38 @@ func knock(t *testing.T, r *running, path string, change func(*http.Request)) in
 	return response.StatusCode
 }
 
+// TestAdminRefuses: what the admin door has not is told as a problem that says what
+// to ask instead; a name that is none is not taken for one without traffic.
+func TestAdminRefuses(t *testing.T) {
+	r := start(t, Config{Rules: rulesFile(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}, {key: vip, rate_limit: {unlimited: true}}]\n")})
+	for _, c := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{http.MethodGet, "/v1/nope", 404, `there is no \"/v1/nope\" at the admin door`},
+		{http.MethodGet, "/" + strings.Repeat("x", 5000), 404, "xxx…"},
+		{http.MethodGet, "/a%00%E2%80%AE", 404, `\"/a\\x00\\u202e\"`},
+		{http.MethodPost, "/metrics", 405, "use GET /metrics"},
+		{http.MethodDelete, "/v1/cluster/forget", 405, "use POST /v1/cluster/forget"},
+		{http.MethodGet, "/v1/rules", 409, "start it with weir serve --data DIR"},
+		{http.MethodGet, "/v1/openapi.json", 409, "start it with weir serve --data DIR"},
+		{http.MethodGet, "/v1/shadow?domain=nope", 404, `no domain \"nope\" in force`},
+		{http.MethodGet, "/v1/top?domain=nope", 404, `no domain \"nope\" in force`},
+		{http.MethodGet, "/v1/series?domain=shop&rule=user", 404, `no rule \"user\" of domain \"shop\" in force`},
+	} {
+		status, body := do(t, c.method, "http://"+r.admin+c.path, "")
+		if status != c.status || !strings.Contains(body, `{"detail":`) && !strings.Contains(body, `{"title":`) || !strings.Contains(body, c.says) || len(body) > 1000 {
+			t.Errorf("%s %.100s: %d %.1000s", c.method, c.path, status, body)
+		}
+	}
+	for _, path := range []string{"/v1/shadow?domain=shop", "/v1/top?domain=shop", "/v1/series?domain=shop&rule=shop/user", "/v1/top?rule=shop/vip"} {
+		if status, body := get(t, "http://"+r.admin+path); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
 func bearer(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/webui"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -18,12 +19,24 @@ func (d *Daemon) sayReady(o doors) {
 	}
 	_, err := fmt.Fprintf(
 		d.config.Stdout, "weir ready http=%s grpc=%s admin=%s resp=%s store=%s domains=%d rules=%d\ntry: %s\n",
-		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryIt(o.httpAt.Addr(), set),
+		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryThis(o, set),
 	)
 	if err != nil {
 		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
 	}
 	d.config.Log.Info("ready", "http", httpAt, "grpc", grpcAt, "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
+}
+
+// tryThis is what to do first: ask, or where there are no rules, make one.
+func (d *Daemon) tryThis(o doors, set *rules.Set) string {
+	if d.feed == nil || len(set.Domains()) > 0 {
+		return d.tryIt(o.httpAt.Addr(), set)
+	}
+	scheme, place := "http", reachable(o.adminAt.Addr())
+	if d.keys.tls != nil {
+		scheme = "https"
+	}
+	return "open " + scheme + "://" + place + webui.Home + " in a browser, sign in with a token, and make a domain; or by files: weir rules apply --team TEAM --reason TEXT DIR"
 }
 
 // asFlag is an address as a flag would have it.

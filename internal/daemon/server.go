@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,9 +114,34 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	}), nil
 }
 
+// notThere answers for what a mux of the admin door has not, or not by this method.
+func notThere(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); strings.HasPrefix(pattern, method+" ") {
+				w.Header().Set("Allow", method)
+				sendProblem(w, http.StatusMethodNotAllowed, "use "+pattern)
+				return
+			}
+		}
+		if ruleapi.Handles(path) || path == ruleapi.DocumentPath {
+			sendProblem(w, http.StatusConflict, "this daemon has no rule database; start it with weir serve --data DIR")
+			return
+		}
+		if most := 128; len(path) > most {
+			path = strings.ToValidUTF8(path[:most], "") + "…"
+		}
+		sendProblem(w, http.StatusNotFound, "there is no "+strconv.QuoteToGraphic(path)+" at the admin door; docs/operating.md tells what there is")
+	}
+}
+
 // adminHandler is all that the admin door answers.
 func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
+	mux.Handle("/", notThere(mux))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
 	mux.HandleFunc("GET /v1/schema", schema)
@@ -124,10 +150,10 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName
-	traffic := httpapi.NewTraffic(d.limiter.book, name, o)
+	traffic := httpapi.NewTraffic(d.limiter.book, name, d.known, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
-	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, o))
+	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, d.known, o))
 	d.clusterRoutes(mux)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

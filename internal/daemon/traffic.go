@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
 )
 
 // keepBook writes down what rules have passed and denied, and how candidates
@@ -23,6 +25,26 @@ func (d *Daemon) keepBook(ctx context.Context) error {
 			d.board.Tick(now)
 		}
 	}
+}
+
+// known is whether there are such rules here, in force or as candidates.
+func (d *Daemon) known(f offenders.Filter) bool {
+	set := d.limiter.Set()
+	if set == nil {
+		return true // nobody knows yet
+	}
+	if f.Domain != "" && !slices.Contains(set.Domains(), f.Domain) && !slices.Contains(d.board.Domains(), f.Domain) {
+		return false
+	}
+	if f.Rule == "" {
+		return true
+	}
+	if top, _ := d.limiter.book.Top(f, 1); len(top) > 0 { // overrides, too
+		return true
+	}
+	return slices.ContainsFunc(set.Rules(), func(r *rules.Rule) bool {
+		return r.Name == f.Rule && (f.Domain == "" || r.Domain == f.Domain)
+	})
 }
 
 // namesOfClients is what to say in the place of a client's name.

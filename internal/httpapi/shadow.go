@@ -4,16 +4,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/shadow"
 )
 
 // NewShadow makes the part of the admin door that tells how candidates differ
-// from the rules in force: GET /v1/shadow. name is what to say in the place of a
-// client's name. A Gate belongs before it.
-func NewShadow(b *shadow.Board, name func(string) string, o Options) http.Handler {
+// from the rules in force: GET /v1/shadow. name and known are as of NewTraffic. A
+// Gate belongs before it.
+func NewShadow(b *shadow.Board, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/shadow"}
-	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(func(q trafficQuery) any { return shadowOf(b, q, name) })})
+	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(q trafficQuery) any { return shadowOf(b, q, name) })})
 	return a
 }
 

@@ -22,23 +22,28 @@ const (
 
 // NewTraffic makes the part of the admin door that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
-// the place of a client's name. A Gate belongs before it.
-func NewTraffic(b *offenders.Book, name func(string) string, o Options) http.Handler {
+// the place of a client's name, known whether there are such rules here. A Gate
+// belongs before it.
+func NewTraffic(b *offenders.Book, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(func(q trafficQuery) any { return topOf(b, q, name) })},
-		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(func(q trafficQuery) any { return seriesOf(b, q) })},
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(q trafficQuery) any { return topOf(b, q, name) })},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(q trafficQuery) any { return seriesOf(b, q) })},
 	)
 	return a
 }
 
-// telling answers with what make makes of the query.
-func (a *API) telling(make func(trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
+// telling answers with what make makes of the query. Rules that are not known are
+// no rules without traffic.
+func (a *API) telling(known func(offenders.Filter) bool, make func(trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
 	return func(w http.ResponseWriter, r *http.Request) int {
 		q, err := readTraffic(r)
 		if err != nil {
 			return a.fail(w, r, err)
+		}
+		if !known(q.filter) {
+			return send(w, unknownRules(q.filter))
 		}
 		text, err := json.Marshal(make(q))
 		if err != nil {
@@ -46,6 +51,17 @@ func (a *API) telling(make func(trafficQuery) any) func(http.ResponseWriter, *ht
 		}
 		return sendAnswer(w, text)
 	}
+}
+
+func unknownRules(f offenders.Filter) *problem {
+	what := "domain " + quote(f.Domain)
+	switch {
+	case f.Domain == "":
+		what = "rule " + quote(f.Rule)
+	case f.Rule != "":
+		what = "rule " + quote(f.Rule) + " of " + what
+	}
+	return &problem{http.StatusNotFound, "there is no " + what + " in force here; GET /v1/export has what there is"}
 }
 
 // trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.

@@ -18,6 +18,9 @@ import (
 
 func plain(name string) string { return name }
 
+// known is all rules but those that are named none.
+func known(f offenders.Filter) bool { return f.Domain != "none" && !strings.HasPrefix(f.Rule, "none") }
+
 func getTraffic(t *testing.T, door http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -39,14 +42,14 @@ func TestTraffic(t *testing.T) {
 		user.Deny([]byte("bob"))
 		time.Sleep(9 * time.Second)
 		b.Tick(time.Now())
-		door := NewTraffic(b, plain, Options{})
+		door := NewTraffic(b, plain, known, Options{})
 		for path, want := range map[string]string{
 			"/v1/top?n=1": `{"at":"2000-01-01T00:00:10Z","rules":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"since":"2000-01-01T00:00:00Z","passed":1,"denied":4,` +
 				`"clients":{"since":"2000-01-01T00:00:01Z","denied":4,"missed":0,"others_at_most":0,"top":[{"key":"a\u003cnn\u0000\ufffd","denied":3,"error":0}]}},` +
 				`{"domain":"shop","rule":"shop#override","shadow":true,"since":"2000-01-01T00:00:00Z","passed":1,"denied":0,` +
 				`"clients":{"denied":0,"missed":0,"others_at_most":0,"top":[]}}],"omitted":0}`,
-			"/v1/top?rule=none": `{"at":"2000-01-01T00:00:10Z","rules":[],"omitted":0}`,
+			"/v1/top?rule=new": `{"at":"2000-01-01T00:00:10Z","rules":[],"omitted":0}`,
 			"/v1/series?rule=shop/user&domain=shop": `{"at":"2000-01-01T00:00:10Z","step_seconds":10,"series":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"from":"2000-01-01T00:00:00Z",` +
 				`"points":[{"to":"2000-01-01T00:00:10Z","passed":1,"denied":4}]}],"omitted":0}`,
@@ -66,7 +69,7 @@ func TestTrafficHides(t *testing.T) {
 	user := b.Open(offenders.ID{Domain: "shop", Rule: "shop/user"}, nil, time.Now())
 	user.Deny([]byte("ann-at-home"))
 	h := offenders.NewHider()
-	w := getTraffic(t, NewTraffic(b, h.Hide, Options{}), "/v1/top")
+	w := getTraffic(t, NewTraffic(b, h.Hide, known, Options{}), "/v1/top")
 	if body := w.Body.String(); strings.Contains(body, "ann") || !strings.Contains(body, h.Hide("ann-at-home")) {
 		t.Error(body)
 	}
@@ -78,7 +81,7 @@ func TestTrafficBounds(t *testing.T) {
 	for i := range maxTop + 3 {
 		b.Open(offenders.ID{Domain: "shop", Rule: fmt.Sprint(i)}, nil, time.Now())
 	}
-	door := NewTraffic(b, plain, Options{})
+	door := NewTraffic(b, plain, known, Options{})
 	for _, path := range []string{"/v1/top", "/v1/series"} {
 		var answer struct {
 			Rules, Series []any
@@ -94,7 +97,7 @@ func TestTrafficBounds(t *testing.T) {
 }
 
 func TestTrafficRefuses(t *testing.T) {
-	door := NewTraffic(offenders.NewBook(), plain, Options{})
+	door := NewTraffic(offenders.NewBook(), plain, known, Options{})
 	for path, says := range map[string]string{
 		"/v1/top?n=":                            "from 0 to 100",
 		"/v1/top?n=-1":                          "from 0 to 100",
@@ -115,6 +118,16 @@ func TestTrafficRefuses(t *testing.T) {
 		}
 		if len(w.Body.String()) > 1000 {
 			t.Errorf("%d bytes", w.Body.Len())
+		}
+	}
+	for path, says := range map[string]string{
+		"/v1/top?domain=none":                 `no domain \"none\" in force`,
+		"/v1/series?rule=none":                `no rule \"none\" in force`,
+		"/v1/top?domain=shop&rule=none":       `no rule \"none\" of domain \"shop\" in force`,
+		"/v1/top?rule=none%00%E2%80%AE\u202e": `\\x00\\u202e`,
+	} {
+		if w := getTraffic(t, door, path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), says) {
+			t.Error(path, w.Code, w.Body)
 		}
 	}
 	w := httptest.NewRecorder()

@@ -63,22 +63,18 @@ func whoami(c *call) (answer, error) {
 
 // listDomains lists the domains of the database and of files, by name.
 func listDomains(c *call) (answer, error) {
-	q, err := c.query("team", "after", "limit")
-	if err != nil {
-		return answer{}, err
-	}
-	most, err := limit(q)
+	most, err := c.limit()
 	if err != nil {
 		return answer{}, err
 	}
 	if most == 0 {
 		most = rulestore.MaxPage
 	}
-	found, err := c.store.Domains(c.r.Context(), q["team"], q["after"], most)
+	found, err := c.store.Domains(c.r.Context(), c.query["team"], c.query["after"], most)
 	if err != nil {
 		return answer{}, err
 	}
-	list := c.fromFiles(q["team"], q["after"])
+	list := c.fromFiles(c.query["team"], c.query["after"])
 	for _, d := range found {
 		if !c.options.InFiles(d.Name) {
 			list = append(list, domainOf(d))
@@ -204,11 +200,7 @@ func deleteDomain(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q, err := c.query("reason")
-	if err != nil {
-		return answer{}, err
-	}
-	if err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), match, q["reason"]); err != nil {
+	if err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), match, c.query["reason"]); err != nil {
 		return answer{}, err
 	}
 	return answer{body: map[string]bool{"deleted": true}}, nil
@@ -219,16 +211,12 @@ const yamlType = "application/yaml"
 // getFile gives a domain's file as it was written. With ?in_force=true limits are
 // as overrides make them at present.
 func getFile(c *call) (answer, error) {
-	q, err := c.query("in_force")
-	if err != nil {
-		return answer{}, err
-	}
 	d, err := c.store.Document(c.r.Context(), c.r.PathValue("domain"))
 	if err != nil {
 		return answer{}, err
 	}
 	text := d.File
-	if q["in_force"] == "true" {
+	if c.query["in_force"] == "true" {
 		if text, _, err = d.InForce(time.Now()); err != nil {
 			return answer{}, err
 		}
@@ -252,10 +240,6 @@ func putFile(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q, err := c.query("to", "reason", "team", "dry_run", "force")
-	if err != nil {
-		return answer{}, err
-	}
 	name := c.r.PathValue("domain")
 	if err := c.free(name); err != nil {
 		return answer{}, err
@@ -268,8 +252,8 @@ func putFile(c *call) (answer, error) {
 		return answer{}, err
 	}
 	return c.imports(rulestore.Import{
-		Text: string(text), Team: q["team"], Match: match, To: rulestore.State(q["to"]), Reason: q["reason"], Forced: q["force"] == "true",
-	}, name, q["dry_run"] == "true")
+		Text: string(text), Team: c.query["team"], Match: match, To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
+	}, name, c.query["dry_run"] == "true")
 }
 
 // imports makes an import into a domain, or with dry tells what it would do, and

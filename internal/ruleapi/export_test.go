@@ -1,9 +1,12 @@
 package ruleapi
 
-// Routes is all calls, as METHOD PATH.
-func Routes() (list []string) {
+import "strings"
+
+// Routes is the parameters of all calls, by METHOD PATH.
+func Routes() map[string][]string {
+	all := map[string][]string{}
 	for _, r := range routes() {
-		list = append(list, r.method+" "+r.path)
+		all[r.method+" "+r.path] = strings.Fields(r.parameters)
 	}
-	return list
+	return all
 }

@@ -100,7 +100,7 @@ func hostilePaths(t *testing.T, h *house) {
 			t.Errorf("%s: %d %s", body, s.status, s.text)
 		}
 	}
-	for _, query := range []string{"after=x%2F%00", "after=x%00%2F", "search=%27%20OR%201=1--", "team=%FF", "domain=" + strings.Repeat("x", 5000), "search=" + url.QueryEscape("%_")} {
+	for _, query := range []string{"after=x%2F%00", "after=x%00%2F", "search=%27%20OR%201=1--", "team=%FF", "search=" + url.QueryEscape("%_")} {
 		if s := h.must(h.admin, "GET", "/v1/rules?"+query, ""); len(s.json["rules"].([]any)) != 0 {
 			t.Errorf("%.100s: %s", query, s.text)
 		}

@@ -18,15 +18,11 @@ type teamJSON struct {
 }
 
 func listTeams(c *call) (answer, error) {
-	q, err := c.query("after", "limit")
+	most, err := c.limit()
 	if err != nil {
 		return answer{}, err
 	}
-	most, err := limit(q)
-	if err != nil {
-		return answer{}, err
-	}
-	found, err := c.store.Teams(c.r.Context(), q["after"], most)
+	found, err := c.store.Teams(c.r.Context(), c.query["after"], most)
 	if err != nil {
 		return answer{}, err
 	}
@@ -84,15 +80,11 @@ func tokenOf(k rulestore.Token) tokenJSON {
 }
 
 func listTokens(c *call) (answer, error) {
-	q, err := c.query("after", "limit")
+	most, err := c.limit()
 	if err != nil {
 		return answer{}, err
 	}
-	most, err := limit(q)
-	if err != nil {
-		return answer{}, err
-	}
-	found, next, err := c.store.Tokens(c.r.Context(), c.by, q["after"], most)
+	found, next, err := c.store.Tokens(c.r.Context(), c.by, c.query["after"], most)
 	if err != nil {
 		return answer{}, err
 	}
@@ -136,11 +128,7 @@ func createToken(c *call) (answer, error) {
 }
 
 func revokeToken(c *call) (answer, error) {
-	q, err := c.query("reason")
-	if err != nil {
-		return answer{}, err
-	}
-	if err := c.store.RevokeToken(c.r.Context(), c.by, c.r.PathValue("token"), q["reason"]); err != nil {
+	if err := c.store.RevokeToken(c.r.Context(), c.by, c.r.PathValue("token"), c.query["reason"]); err != nil {
 		return answer{}, err
 	}
 	return answer{body: map[string]bool{"revoked": true}}, nil
@@ -173,18 +161,15 @@ func eventsOf(list []rulestore.Event) []eventJSON {
 // audit lists what was done and refused, the oldest first behind after, or the
 // newest first under before. format=jsonl is for programs that keep it elsewhere.
 func audit(c *call) (answer, error) {
-	q, err := c.query("after", "before", "domain", "rule", "changes", "limit", "format")
-	if err != nil {
+	var err error
+	a := rulestore.Audited{Domain: c.query["domain"], Rule: c.query["rule"], Changes: c.query["changes"] == "true"}
+	if a.Limit, err = c.limit(); err != nil {
 		return answer{}, err
 	}
-	a := rulestore.Audited{Domain: q["domain"], Rule: q["rule"], Changes: q["changes"] == "true"}
-	if a.Limit, err = limit(q); err != nil {
+	if a.Behind, err = c.number("after"); err != nil {
 		return answer{}, err
 	}
-	if a.Behind, err = number(q, "after"); err != nil {
-		return answer{}, err
-	}
-	if a.Before, err = number(q, "before"); err != nil {
+	if a.Before, err = c.number("before"); err != nil {
 		return answer{}, err
 	}
 	events, err := c.store.Audit(c.r.Context(), a)
@@ -196,7 +181,7 @@ func audit(c *call) (answer, error) {
 	if n := len(events); n > 0 && (n == a.Limit || n == rulestore.MaxPage) {
 		next = strconv.FormatInt(events[n-1].Seq, 10)
 	}
-	if q["format"] != "jsonl" {
+	if c.query["format"] != "jsonl" {
 		return answer{body: page("events", list, next)}, nil
 	}
 	var lines bytes.Buffer

@@ -103,15 +103,20 @@ func problemOf(err error) *problem {
 	return p
 }
 
+// badRequest is about a field, whose name may be the client's.
 func badRequest(field, detail string) *problem {
+	field = short(field)
 	return &problem{Status: http.StatusBadRequest, Field: field, Detail: field + ": " + detail}
 }
 
 // quote is text of a client as messages show it.
-func quote(text string) string {
+func quote(text string) string { return strconv.QuoteToGraphic(short(text)) }
+
+// short is text of a client that may be long.
+func short(text string) string {
 	const most = 128
 	if len(text) > most {
-		text = text[:most] + "…"
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	return strconv.QuoteToGraphic(text)
+	return text
 }

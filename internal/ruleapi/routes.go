@@ -6,6 +6,7 @@ import "net/http"
 type route struct {
 	method, path string
 	serve        func(*call) (answer, error)
+	parameters   string // of the query, separated by spaces; there are no others
 }
 
 // routes is all that the API answers.
@@ -16,32 +17,32 @@ func routes() []route {
 		rule                          = "/v1/rules/{domain}/{rule}"
 	)
 	return []route{
-		{get, "/v1/whoami", whoami},
-		{get, "/v1/domains", listDomains},
-		{post, "/v1/domains", createDomain},
-		{get, domain, getDomain},
-		{patch, domain, updateDomain},
-		{remove, domain, deleteDomain},
-		{get, domain + "/file", getFile},
-		{put, domain + "/file", putFile},
-		{post, domain + "/override", override},
-		{get, "/v1/rules", listRules},
-		{post, "/v1/rules", createRule},
-		{get, rule, getRule},
-		{put, rule, replaceRule},
-		{remove, rule, deleteRule},
-		{post, rule + "/state", moveRule},
-		{post, rule + "/rollback", rollBack},
-		{post, rule + "/override", override},
-		{get, rule + "/history", history},
-		{get, rule + "/versions/{version}", getVersion},
-		{get, rule + "/diff", diffVersions},
-		{post, "/v1/validate", validate},
-		{get, "/v1/teams", listTeams},
-		{put, "/v1/teams/{team}", setQuota},
-		{get, "/v1/tokens", listTokens},
-		{post, "/v1/tokens", createToken},
-		{remove, "/v1/tokens/{token}", revokeToken},
-		{get, "/v1/audit", audit},
+		{get, "/v1/whoami", whoami, ""},
+		{get, "/v1/domains", listDomains, "team after limit"},
+		{post, "/v1/domains", createDomain, ""},
+		{get, domain, getDomain, ""},
+		{patch, domain, updateDomain, ""},
+		{remove, domain, deleteDomain, "reason"},
+		{get, domain + "/file", getFile, "in_force"},
+		{put, domain + "/file", putFile, "to reason team dry_run force"},
+		{post, domain + "/override", override, ""},
+		{get, "/v1/rules", listRules, "domain team state search gone after limit"},
+		{post, "/v1/rules", createRule, ""},
+		{get, rule, getRule, ""},
+		{put, rule, replaceRule, ""},
+		{remove, rule, deleteRule, "to reason force"},
+		{post, rule + "/state", moveRule, ""},
+		{post, rule + "/rollback", rollBack, ""},
+		{post, rule + "/override", override, ""},
+		{get, rule + "/history", history, "before limit"},
+		{get, rule + "/versions/{version}", getVersion, ""},
+		{get, rule + "/diff", diffVersions, "from to"},
+		{post, "/v1/validate", validate, "domain"},
+		{get, "/v1/teams", listTeams, "after limit"},
+		{put, "/v1/teams/{team}", setQuota, ""},
+		{get, "/v1/tokens", listTokens, "after limit"},
+		{post, "/v1/tokens", createToken, ""},
+		{remove, "/v1/tokens/{token}", revokeToken, "reason"},
+		{get, "/v1/audit", audit, "after before domain rule changes limit format"},
 	}
 }

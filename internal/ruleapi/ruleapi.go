@@ -110,6 +110,7 @@ type call struct {
 	r     *http.Request
 	by    rulestore.Actor
 	store *rulestore.Store
+	query map[string]string // the parameters that are given
 }
 
 // route makes a handler that knows who asks and finds the database. Whatever
@@ -144,7 +145,7 @@ func (a *API) route(t route) http.Handler {
 	})
 }
 
-// admit finds who asks and the database, and counts what changes.
+// admit finds who asks, the database and the query, and counts what changes.
 func (c *call) admit(t route) error {
 	if c.store = c.options.Store(); c.store == nil {
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database can't be reached yet; /readyz says why, and the rules in force stay"}
@@ -154,6 +155,10 @@ func (c *call) admit(t route) error {
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database, which knows the tokens, can't be asked at present; try again"}
 	}
 	c.by = by
+	var err error
+	if c.query, err = readQuery(c.r, strings.Fields(t.parameters)); err != nil {
+		return err
+	}
 	if t.method == http.MethodGet {
 		return nil
 	}

@@ -142,6 +142,13 @@ func TestWalk(t *testing.T) {
 	h := newHouse(t)
 	h.shop()
 	ann, bob := h.token("ann", "propose"), h.token("bob", "publish")
+	if s := h.must(ann, "GET", "/v1/rules?domain=shop", ""); len(s.json["rules"].([]any)) != 0 {
+		t.Error(s.text)
+	}
+	made := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"cat","role":"read","teams":["shop"],"seconds":3600,"reason":"x"}`)
+	if s := h.must(h.admin, "GET", "/v1/tokens", ""); !strings.Contains(s.text, fmt.Sprintf(`"made":%q,"expires":%q`, made.json["made"], made.json["expires"])) {
+		t.Errorf("what was made, %s, is listed as %s", made.text, s.text)
+	}
 	if s := h.must(ann, "GET", "/v1/whoami", ""); s.json["actor"] != "ann" || s.json["role"] != "propose" {
 		t.Error(s.text)
 	}
@@ -186,9 +193,9 @@ func TestWalk(t *testing.T) {
 	}
 	whole := strings.Replace(file.text, "[5/s]", "[7/s]", 1) + "  - key: more\n    limits: [1/s]\n"
 	plan := h.must(bob, "PUT", "/v1/domains/shop/file?dry_run=true&to=enforced&reason=all", whole, "If-Match", domain.etag)
-	made := h.must(bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=all", whole, "If-Match", domain.etag)
-	if diff := cmp.Diff(plan.json["changes"], made.json["changes"]); diff != "" || strings.Count(made.text, `"action"`) != 2 {
-		t.Error(diff, made.text)
+	applied := h.must(bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=all", whole, "If-Match", domain.etag)
+	if diff := cmp.Diff(plan.json["changes"], applied.json["changes"]); diff != "" || strings.Count(applied.text, `"action"`) != 2 {
+		t.Error(diff, applied.text)
 	}
 	r = h.must(ann, "GET", "/v1/rules/shop/more", "")
 	h.must(bob, "DELETE", "/v1/rules/shop/more?to=enforced&reason=not+needed", "", "If-Match", r.etag)
@@ -237,6 +244,18 @@ func TestRefused(t *testing.T) {
 		"another team":           {other, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `"}`, etag, 403, "", "stand for team shop"},
 		"another team's domain":  {other, "DELETE", "/v1/domains/shop?reason=x", "", domain, 403, "", "stand for team shop"},
 		"a token for all":        {other, "POST", "/v1/tokens", `{"actor":"x","role":"read","teams":["*"],"reason":"x"}`, "", 403, "", "all teams"},
+		"the same twice":         {bob, "POST", "/v1/rules", `{"domain":"shop","reason":"x","domain":"stock"}`, "", 400, "domain", "stands twice"},
+		"the same, larger":       {bob, "POST", "/v1/rules", `{"domain":"shop","Domain":"stock"}`, "", 400, "Domain", "leave it out"},
+		"the same, alike":        {bob, "POST", "/v1/rules", `{"rea\u017fon":"x"}`, "", 400, "rea\u017fon", "leave it out"},
+		"rules of no domain":     {bob, "GET", "/v1/rules?domain=nope", "", "", 404, "domain", "domain: there is no domain nope"},
+		"of a look-alike":        {bob, "GET", "/v1/rules?domain=sh%D0%BEp", "", "", 404, "domain", "there is no domain"},
+		"of a long name":         {bob, "GET", "/v1/rules?domain=" + strings.Repeat("x", 5000), "", "", 404, "domain", "there is no domain xxx"},
+		"rules of files":         {bob, "GET", "/v1/rules?domain=demo", "", "", 404, "domain", "comes from the files"},
+		"a parameter of none":    {bob, "GET", "/v1/whoami?who=me", "", "", 400, "who", "there are none"},
+		"dry_run of a rule":      {bob, "POST", "/v1/rules?dry_run=true", rule("- {key: a, limits: [1/s]}"), "", 400, "dry_run", "there are none"},
+		"a parameter twice":      {bob, "GET", "/v1/rules?team=a&team=b", "", "", 400, "team", "stands twice"},
+		"a query of no kind":     {bob, "GET", "/v1/rules?%zz", "", "", 400, "query", "escape what"},
+		"a long unknown field":   {bob, "POST", "/v1/rules", `{"` + strings.Repeat("x", 1<<19) + `":1}`, "", 400, strings.Repeat("x", 128) + "…", "leave it out"},
 		"no role":                {h.admin, "POST", "/v1/tokens", `{"actor":"x","role":"god","teams":["*"],"reason":"x"}`, "", 400, "role", "read, propose"},
 		"unknown field":          {bob, "POST", "/v1/rules", `{"domain":"shop","texts":"x"}`, "", 400, "texts", "leave it out"},
 		"wrong type":             {bob, "POST", "/v1/rules", `{"domain":7}`, "", 400, "domain", "must be a string"},

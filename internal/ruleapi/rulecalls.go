@@ -1,6 +1,7 @@
 package ruleapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -63,20 +64,22 @@ func versionOf(v rulestore.Version) versionJSON {
 // listRules lists rules of the database. after is DOMAIN/ID, each escaped as in
 // a path.
 func listRules(c *call) (answer, error) {
-	q, err := c.query("domain", "team", "state", "search", "gone", "after", "limit")
-	if err != nil {
+	var err error
+	l := rulestore.Listing{Domain: c.query["domain"], Team: c.query["team"], State: rulestore.State(c.query["state"]), Search: c.query["search"], Gone: c.query["gone"] == "true"}
+	if l.Limit, err = c.limit(); err != nil {
 		return answer{}, err
 	}
-	l := rulestore.Listing{Domain: q["domain"], Team: q["team"], State: rulestore.State(q["state"]), Search: q["search"], Gone: q["gone"] == "true"}
-	if l.Limit, err = limit(q); err != nil {
-		return answer{}, err
-	}
-	if domain, id, ok := strings.Cut(q["after"], "/"); ok {
+	if domain, id, ok := strings.Cut(c.query["after"], "/"); ok {
 		l.BehindDomain, l.Behind = unescaped(domain), unescaped(id)
 	}
 	found, err := c.store.Rules(c.r.Context(), l)
 	if err != nil {
 		return answer{}, err
+	}
+	if len(found) == 0 && l.Domain != "" {
+		if err := c.there(l.Domain); err != nil {
+			return answer{}, err
+		}
 	}
 	list := []ruleJSON{}
 	for _, r := range found {
@@ -87,6 +90,22 @@ func listRules(c *call) (answer, error) {
 		next = url.PathEscape(found[n-1].Domain) + "/" + url.PathEscape(found[n-1].ID)
 	}
 	return answer{body: page("rules", list, next)}, nil
+}
+
+// there refuses a domain that is not in the database, so that nobody takes a wrong
+// name for a domain without rules.
+func (c *call) there(domain string) error {
+	if c.options.InFiles(domain) {
+		return &problem{
+			Status: http.StatusNotFound, Field: "domain",
+			Detail: "domain: " + quote(domain) + " comes from the files of --rules, and has no rules in the database; GET /v1/export has what is in force",
+		}
+	}
+	_, err := c.store.Domain(c.r.Context(), domain)
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Kind == rulestore.NotFound {
+		bad.Field = "domain"
+	}
+	return err
 }
 
 // unescaped is a part of a path; what is no escape stays as it is.
@@ -177,13 +196,9 @@ func deleteRule(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q, err := c.query("to", "reason", "force")
-	if err != nil {
-		return answer{}, err
-	}
 	v, err := c.store.Propose(c.r.Context(), c.by, rulestore.Proposal{
 		Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Match: match,
-		To: rulestore.State(q["to"]), Reason: q["reason"], Forced: q["force"] == "true",
+		To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
 	})
 	if err != nil {
 		return answer{}, err
@@ -277,15 +292,11 @@ func (c *call) before(r rulestore.Rule) (int64, error) {
 
 // history lists versions, the newest first, with what was done to the rule.
 func history(c *call) (answer, error) {
-	q, err := c.query("before", "limit")
+	most, err := c.limit()
 	if err != nil {
 		return answer{}, err
 	}
-	most, err := limit(q)
-	if err != nil {
-		return answer{}, err
-	}
-	before, err := number(q, "before")
+	before, err := c.number("before")
 	if err != nil {
 		return answer{}, err
 	}
@@ -326,13 +337,9 @@ func getVersion(c *call) (answer, error) {
 
 // diffVersions compares two versions, line by line.
 func diffVersions(c *call) (answer, error) {
-	q, err := c.query("from", "to")
-	if err != nil {
-		return answer{}, err
-	}
 	var texts [2]string
 	for i, key := range []string{"from", "to"} {
-		n, err := number(q, key)
+		n, err := c.number(key)
 		if err != nil {
 			return answer{}, err
 		}

@@ -24,18 +24,14 @@ type limitJSON struct {
 // validate tells what a file or a single rule would mean, or what is wrong with
 // it. It changes nothing.
 func validate(c *call) (answer, error) {
-	q, err := c.query("domain")
-	if err != nil {
-		return answer{}, err
-	}
 	body, err := c.read(rulestore.MaxFile)
 	if err != nil {
 		return answer{}, err
 	}
 	text, before := string(body), 0
-	if q["domain"] != "" && !strings.Contains("\n"+text, "\ndomain:") {
+	if c.query["domain"] != "" && !strings.Contains("\n"+text, "\ndomain:") {
 		before = 2 // lines
-		text = fmt.Sprintf("domain: %q\ndescriptors:\n%s", q["domain"], text)
+		text = fmt.Sprintf("domain: %q\ndescriptors:\n%s", c.query["domain"], text)
 	}
 	set, err := rules.Parse("text", []byte(text))
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,6 +78,9 @@ func (c *call) decode(v any) error {
 	if err != nil {
 		return err
 	}
+	if err := plainMembers(body); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
@@ -84,6 +88,36 @@ func (c *call) decode(v any) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return badRequest("body", "something follows the JSON object; send one")
+	}
+	return nil
+}
+
+// plainMembers refuses an object with two members of a name, of which the decoder
+// would take the last, and names that it would take for those of fields: they are
+// written in small letters. What is no object, the decoder tells better.
+func plainMembers(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil //nolint:nilerr // as above
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return nil //nolint:nilerr // as above
+		}
+		switch {
+		case seen[name]:
+			return badRequest(name, "stands twice; give it once")
+		case strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "":
+			return badRequest(name, "is no field here; leave it out")
+		}
+		seen[name] = true
+		var skipped json.RawMessage
+		if err := d.Decode(&skipped); err != nil {
+			return nil //nolint:nilerr // as above
+		}
 	}
 	return nil
 }
@@ -105,25 +139,26 @@ func bodyError(err error) *problem {
 	return badRequest("body", text+"; send a JSON object")
 }
 
-// query reads the query, which may have only these keys, each once.
-func (c *call) query(known ...string) (map[string]string, error) {
-	values, err := url.ParseQuery(c.r.URL.RawQuery)
+// readQuery reads the query, which may have only these keys, each once.
+func readQuery(r *http.Request, known []string) (map[string]string, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, badRequest("query", err.Error())
+		return nil, badRequest("query", err.Error()+"; escape what is not a letter or digit as %XX")
 	}
 	out := map[string]string{}
-	for _, key := range known {
-		out[key] = values.Get(key)
-		if len(values[key]) > 1 {
+	for key, all := range values {
+		switch {
+		case !slices.Contains(known, key) && len(known) == 0:
+			return nil, badRequest(key, "is no parameter here; there are none")
+		case !slices.Contains(known, key):
+			return nil, badRequest(key, "is no parameter here; there are "+strings.Join(known, ", "))
+		case len(all) > 1:
 			return nil, badRequest(key, "stands twice; give it once")
 		}
-		if err := checkChoice(key, out[key]); err != nil {
+		if err := checkChoice(key, all[0]); err != nil {
 			return nil, err
 		}
-		delete(values, key)
-	}
-	for key := range values {
-		return nil, badRequest(key, "is no parameter here; there are "+strings.Join(known, ", "))
+		out[key] = all[0]
 	}
 	return out, nil
 }
@@ -145,20 +180,21 @@ func checkChoice(key, value string) error {
 }
 
 // number reads a whole number of a query; empty is 0.
-func number(q map[string]string, key string) (int64, error) {
-	if q[key] == "" {
+func (c *call) number(key string) (int64, error) {
+	text := c.query[key]
+	if text == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseInt(q[key], 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, badRequest(key, quote(q[key])+" is no whole number")
+		return 0, badRequest(key, quote(text)+" is no whole number")
 	}
 	return n, nil
 }
 
 // limit reads how many things to list.
-func limit(q map[string]string) (int, error) {
-	n, err := number(q, "limit")
+func (c *call) limit() (int, error) {
+	n, err := c.number("limit")
 	if err != nil || n <= rulestore.MaxPage {
 		return int(n), err
 	}

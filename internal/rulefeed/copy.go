@@ -29,7 +29,7 @@ func readCopy(path string) (k kept, err error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return k, err
+		return k, fmt.Errorf("the copy of the rules can't be read: %w; let this user read it, or remove it", err)
 	}
 	defer f.Close() // nothing was written, so there is nothing to lose
 	if err := json.NewDecoder(io.LimitReader(f, maxCopy)).Decode(&k); err != nil {

@@ -102,16 +102,16 @@ func (f *Feed) Load(ctx context.Context) (News, error) {
 	if err == nil {
 		return f.news(nil), nil
 	}
-	if errors.Is(err, rulestore.ErrClaimed) {
+	if errors.Is(err, rulestore.ErrClaimed) || rulestore.IsKind(err, rulestore.Invalid) {
 		return News{}, err
 	}
 	f.away = err
 	c, bad := readCopy(f.options.Copy)
+	if errors.Is(bad, fs.ErrNotExist) {
+		return News{}, fmt.Errorf("%w; this node has no copy of its rules yet, and can't begin without it", err)
+	}
 	if bad != nil {
-		if !errors.Is(bad, fs.ErrNotExist) {
-			err = errors.Join(err, bad)
-		}
-		return News{}, err
+		return News{}, errors.Join(err, bad)
 	}
 	now := time.Now()
 	for _, d := range c.Documents {

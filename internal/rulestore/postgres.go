@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func listen(ctx context.Context, db *sql.DB, look func(*sql.Conn) (done bool, er
 // explainPostgres says what to do about an error of PostgreSQL.
 func explainPostgres(err error) error {
 	bad, ok := errors.AsType[*pgconn.PgError](err)
+	if away, is := errors.AsType[*pgconn.ConnectError](err); is && !ok {
+		return unavailable(oneLine{away}, "see that it runs and can be reached")
+	}
 	if !ok {
 		return unavailable(err, "see that it runs and can be reached; a change that was under way may have been made: look at the history")
 	}
@@ -104,3 +108,20 @@ func explainPostgres(err error) error {
 	}
 	return unavailable(err, "look after the database")
 }
+
+// oneLine is an error whose lines, for each address that was tried, stand in one,
+// none twice.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	var lines []string
+	for line := range strings.Lines(e.error.Error()) {
+		line = strings.TrimSpace(line)
+		if !slices.ContainsFunc(lines, func(said string) bool { return strings.HasSuffix(said, line) }) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
+}
+
+func (e oneLine) Unwrap() error { return e.error }

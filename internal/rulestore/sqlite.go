@@ -25,6 +25,9 @@ const (
 // openSQLite opens the database in dir, and makes both when they are missing.
 // Only this user may read them.
 func openSQLite(ctx context.Context, dir string) (*Store, error) {
+	if at, err := os.Stat(dir); err == nil && !at.IsDir() {
+		return nil, invalid("data", "%s is a file; name the folder that has, or gets, %s", dir, File)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, unavailable(err, "make the folder, or name one that can be made")
 	}

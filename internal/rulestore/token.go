@@ -63,6 +63,7 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 		expires := int64(0)
 		if !k.Expires.IsZero() {
 			expires = k.Expires.UnixMicro()
+			k.Expires = moment(expires) // as it will be read
 		}
 		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8)`,
 			k.ID, hash(secret), k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author)
