@@ -25,7 +25,7 @@ import (
 // The bounds of a node.
 const (
 	// DefaultKeys is how many keys a node asks about, and how many it owns, where
-	// Options say nothing: 430 MB of memory when full. Newcomers beyond are denied until
+	// Options say nothing: 310 MB of memory when full. Newcomers beyond are denied until
 	// an old one is as never used.
 	DefaultKeys = 1 << 18
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
@@ -166,10 +166,14 @@ func (s *Store) Owner(key weir.StateKey) string {
 	return sh.node.Owner(key)
 }
 
-// shard is the part of the node that has a key. Keys of one placement are in one.
+// shard is the part of the node that has a key. All counts of one Key are in one, so
+// those of one placement, too; those without go by their placement.
 func (s *Store) shard(key weir.StateKey) *shard {
-	key.Rule = key.Placement()
-	return &s.shards[maphash.Comparable(s.seed, key)%shards]
+	by := key.Key
+	if by == "" {
+		by = key.Placement()
+	}
+	return &s.shards[maphash.String(s.seed, by)%shards]
 }
 
 // tickEvery is how close to each other the node looks at what is due.
@@ -187,9 +191,9 @@ func (s *Store) run() {
 		case <-timer.C:
 		}
 		s.armed.Store(0) // whoever has something due meanwhile wakes us
-		next := s.others.tick()
+		next, now := s.others.tick(), s.now()
 		for i := range s.shards {
-			if at := s.shards[i].tick(); at > 0 && (next == 0 || at < next) {
+			if at := s.shards[i].tick(now); at > 0 && (next == 0 || at < next) {
 				next = at
 			}
 		}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
@@ -15,9 +16,8 @@ type shard struct {
 	mu      sync.Mutex
 	node    *sharing.Node   // nil: it takes no part, or does not any more
 	fx      sharing.Effects // of one call; used again by the next
-	request sharing.Request // likewise
 	packet  []byte          // likewise
-	due     weir.Instant    // when the node is to be ticked, as run knows; 0: never
+	due     atomic.Int64    // when the node is to be ticked, as run knows, an Instant; 0: never
 	asks    uint64          // so far; their numbers tell them apart
 	waiting map[uint64]chan weir.Decision
 	limits  limits
@@ -46,17 +46,27 @@ func (sh *shard) close() {
 func (sh *shard) take(ctx context.Context, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
 	s := sh.store
 	sh.mu.Lock()
-	if sh.node == nil || !sh.limits.suit(a.Limit) {
+	if sh.node == nil {
+		sh.mu.Unlock()
+		return false, nil
+	}
+	now := s.now()
+	r := want(key, a)
+	if sh.node.Spend(now, &r, d, &sh.fx) {
+		if len(sh.fx.Messages) > 0 {
+			sh.deliver(0, nil)
+		}
+		sh.mu.Unlock()
+		return true, nil
+	}
+	if !sh.limits.suit(a.Limit) {
 		sh.mu.Unlock()
 		return false, nil
 	}
 	sh.asks++
 	id := sh.asks
-	sh.request = sharing.Request{
-		ID: id, State: key, Limit: a.Limit, Cost: a.Cost,
-		Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
-	}
-	sh.node.Ask(s.now(), &sh.request, &sh.fx)
+	r.ID = id
+	sh.node.Ask(now, &r, &sh.fx)
 	if sh.deliver(id, d) {
 		sh.mu.Unlock()
 		return true, nil
@@ -85,6 +95,14 @@ func (sh *shard) take(ctx context.Context, key weir.StateKey, a *weir.Ask, d *we
 	}
 }
 
+// want is a plain ask as its node gets it.
+func want(key weir.StateKey, a *weir.Ask) sharing.Request {
+	return sharing.Request{
+		State: key, Limit: a.Limit, Cost: a.Cost,
+		Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
+	}
+}
+
 // deliver does what the node wants done. It is whether that has the answer to an
 // ask, and writes it to d.
 func (sh *shard) deliver(id uint64, d *weir.Decision) (mine bool) {
@@ -101,9 +119,11 @@ func (sh *shard) deliver(id uint64, d *weir.Decision) (mine bool) {
 	if len(sh.fx.Messages) > 0 {
 		sh.post()
 	}
-	if at, ok := sh.node.Next(); ok && (sh.due == 0 || at < sh.due) {
-		sh.due = at
-		sh.store.hurry(at)
+	if at, ok := sh.node.Next(); ok {
+		if due := weir.Instant(sh.due.Load()); due == 0 || at < due {
+			sh.due.Store(int64(at))
+			sh.store.hurry(at)
+		}
 	}
 	return mine
 }
@@ -146,16 +166,18 @@ func (sh *shard) receive(from string, m *sharing.Message) {
 }
 
 // tick does what is due, and says when there is more; 0: never.
-func (sh *shard) tick() weir.Instant {
+func (sh *shard) tick(now weir.Instant) weir.Instant {
+	if due := weir.Instant(sh.due.Load()); due == 0 || now < due {
+		return due
+	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.due != 0 && sh.node != nil {
-		sh.node.Tick(sh.store.now(), &sh.fx)
-		sh.deliver(0, nil)
-		sh.due = 0
-		if at, ok := sh.node.Next(); ok {
-			sh.due = at
-		}
+	if sh.node == nil {
+		return 0
 	}
-	return sh.due
+	sh.node.Tick(sh.store.now(), &sh.fx)
+	sh.deliver(0, nil)
+	at, _ := sh.node.Next()
+	sh.due.Store(int64(at))
+	return at
 }

@@ -9,37 +9,52 @@ import (
 // holder is what a node keeps of a key that it is asked about: its lease, its ask
 // under way, and the requests that wait for it.
 type holder struct {
-	state weir.StateKey
-	limit *weir.Limit
-	all   int64 // the most that passes at once
-	pace  int64
-	tight bool // the limit is not more than what passes in a Horizon: others wait for each report
-
-	incarnation uint64  // of this node
-	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
-	place       place
-
-	epoch          uint64 // of who gave the lease
-	lease          uint64
-	granted, spent int64 // since the lease began
+	// What a decision by the lease reads comes first: two lines of a processor's cache.
+	limit          *weir.Limit
+	all            int64 // the most that passes at once
+	granted, spent int64 // under the lease, since it began
 	expires        weir.Instant
 	free           int64        // which the owner has for anybody, as it said last
 	fresh          weir.Instant // when the limit is as never used, as it said last
+	place          asked
+	demand         meter
+	used           weir.Instant // last
+	sticky         bool         // the last request was, and had
+	policy         Policy       // this one
+	tight          bool         // the limit is not more than what passes in a Horizon: others wait for each report
+	asking         bool
+	waiting        []waiting
 
+	state       weir.StateKey
+	pace        int64
+	incarnation uint64  // of this node
+	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
+
+	epoch   uint64 // of who gave the lease
+	lease   uint64
 	asked   uint64 // the last ask
-	asking  bool
-	pending Message
+	pending sent
 	first   weir.Instant // when the ask was first sent
 	again   weir.Instant // when it is to be sent again
 	denied  weir.Instant // until then asking is of no use
 
-	demand  meter
-	used    weir.Instant // last
-	sticky  bool         // the last request was, and had
-	policy  Policy       // this one
-	waiting []waiting
-	due     weir.Instant // when tick has something to do; 0: never
-	timed   weir.Instant // when the earliest timer for it is; 0: there is none
+	due   weir.Instant // when tick has something to do; 0: never
+	timed weir.Instant // when its timer is; 0: there is none
+	slot  int          // of the timer
+}
+
+// asked is who is to be asked about a key, in one view; see place.
+type asked struct {
+	version      uint64
+	owner, first string
+}
+
+// sent is what an ask that is under way says, for when it is sent again.
+type sent struct {
+	epoch, lease        uint64
+	spent               int64
+	least, want, demand int64
+	closed              bool
 }
 
 type waiting struct {
@@ -67,7 +82,7 @@ func (h *holder) become(l *weir.Limit) {
 
 // follow asks the owner that p tells from now on. It keeps a lease of the one before,
 // who holds it for as long.
-func (h *holder) follow(p place) {
+func (h *holder) follow(p asked) {
 	if h.place.owner != p.owner {
 		h.asking, h.denied = false, 0
 	}
@@ -76,16 +91,16 @@ func (h *holder) follow(p place) {
 
 // take decides about a request, or lets it wait for the owner.
 func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
-	h.demand.count(now, r.Cost)
-	h.used, h.sticky, h.policy = now, r.Sticky, r.Policy
-	switch left := h.left(now); {
+	if h.covers(now, r.Cost) {
+		var d weir.Decision
+		h.spend(now, r, &d, fx)
+		fx.answer(r.ID, d)
+		return
+	}
+	h.notice(now, r)
+	switch {
 	case r.Cost > h.all:
 		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
-	case left >= r.Cost && len(h.waiting) == 0:
-		h.allow(now, r.ID, r.Cost, fx)
-		if (left-r.Cost)*4 < h.demand.events(now) && h.leases(now) {
-			h.ask(now, fx)
-		}
 	case !h.hears():
 		h.alone(r, fx)
 	case now < h.denied:
@@ -96,6 +111,26 @@ func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
 		h.waiting = append(h.waiting, waiting{r.ID, r.Cost, now})
 		h.ask(now, fx)
 	}
+}
+
+// covers is whether the lease answers a request of that cost.
+func (h *holder) covers(now weir.Instant, cost int64) bool {
+	return cost >= 1 && cost <= min(h.all, h.left(now)) && len(h.waiting) == 0
+}
+
+// spend lets a request pass that the lease covers, and asks for more when little is left.
+func (h *holder) spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) {
+	h.notice(now, r)
+	h.allow(now, r.Cost, d)
+	if h.left(now)*4 < h.demand.events(now) && h.leases(now) {
+		h.ask(now, fx)
+	}
+}
+
+// notice is what the holder learns of each request.
+func (h *holder) notice(now weir.Instant, r *Request) {
+	h.demand.count(now, r.Cost)
+	h.used, h.sticky, h.policy = now, r.Sticky, r.Policy
 }
 
 // hears is whether there is somebody to ask, as the policy wants.
@@ -115,9 +150,9 @@ func (h *holder) alone(r *Request, fx *Effects) {
 	fx.answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: Silence, Degraded: weir.FallbackClosed})
 }
 
-func (h *holder) allow(now weir.Instant, id uint64, cost int64, fx *Effects) {
+func (h *holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
 	h.spent += cost
-	fx.answer(id, weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
+	*d = weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)}
 }
 
 func (h *holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *Effects) {
@@ -157,9 +192,8 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	}
 	*h.asks++
 	h.asked = *h.asks
-	h.pending = h.message(Ask, now)
-	h.pending.ID, h.pending.Limit, h.pending.Policy = h.asked, h.limit.String(), h.policy
-	h.pending.Least, h.pending.Want, h.pending.Demand = least, min(max(want, least), weir.MaxCount), demand
+	m := h.message(Ask, now)
+	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, m.Closed}
 	h.asking, h.first = true, now
 	h.send(now, fx)
 }
@@ -167,7 +201,11 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 func (h *holder) send(now weir.Instant, fx *Effects) {
 	h.again = now + micros(Retry)
 	h.due = h.again
-	fx.send(h.place.owner, h.pending)
+	p := &h.pending
+	fx.send(h.place.owner, Message{
+		Kind: Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
+		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Policy: h.policy,
+	})
 }
 
 // message is a message that reports. A lease whose time is over is closed by it.
@@ -200,7 +238,9 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 			h.deny(now, i, fx)
 			return
 		}
-		h.allow(now, w.id, w.cost, fx)
+		var d weir.Decision
+		h.allow(now, w.cost, &d)
+		fx.answer(w.id, d)
 	}
 	h.waiting = h.waiting[:0]
 	if h.tight && h.left(now) == 0 && h.lease != 0 {

@@ -45,7 +45,26 @@ type account struct {
 	expires     weir.Instant
 	asked       weir.Instant
 	demand      int64
-	answered    Message // the answer to the last ask, for when it is asked again
+	answered    reply // the answer to the last ask, for when it is asked again
+}
+
+// reply is what the answer to an ask says beside what its account does.
+type reply struct {
+	id      uint64
+	lease   uint64
+	granted int64
+	free    int64
+	wait    time.Duration
+	fresh   time.Duration
+}
+
+// answer is the answer to m, as it was told.
+func (a *account) answer(m *Message) Message {
+	t := &a.answered
+	return Message{
+		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
+		Lease: t.lease, Granted: t.granted, Life: Life, Wait: t.wait, Free: t.free, Fresh: t.fresh,
+	}
 }
 
 // newLedger is a ledger of a key that nothing is known of. What was let pass before
@@ -163,10 +182,10 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	}
 	g.report(now, from, m)
 	switch {
-	case m.ID < a.answered.ID:
+	case m.ID < a.answered.id:
 		return Message{}, false
-	case m.ID == a.answered.ID:
-		return a.answered, true
+	case m.ID == a.answered.id:
+		return a.answer(m), true
 	}
 	if m.Lease != a.lease { // which its node doesn't know, or has let go
 		g.burn(now, a)
@@ -179,12 +198,8 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
 	_, fresh := g.limit.Standing(g.state, g.at(now))
-	a.answered = Message{
-		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
-		Lease: a.lease, Granted: a.granted, Life: Life, Wait: wait,
-		Free: max(g.room(g.free(now)), 0), Fresh: fresh,
-	}
-	return a.answered, true
+	a.answered = reply{m.ID, a.lease, a.granted, max(g.room(g.free(now)), 0), wait, fresh}
+	return a.answer(m), true
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.

@@ -3,6 +3,7 @@ package sharing
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -114,48 +115,64 @@ var (
 // Append adds m to b as it goes over the wire. Texts longer than MaxText have no such
 // form: the node denies their requests before.
 func (m *Message) Append(b []byte) []byte {
-	body := make([]byte, 0, 256)
-	body = append(body, version, byte(m.Kind))
-	for _, text := range m.texts() {
-		body = append(binary.AppendUvarint(body, uint64(len(*text))), *text...)
+	start := len(b)
+	b = append(b, 0, version, byte(m.Kind))
+	texts, all := m.texts()
+	for _, text := range texts[:all] {
+		b = append(binary.AppendUvarint(b, uint64(len(*text))), *text...)
 	}
-	for _, n := range []uint64{m.Incarnation, m.Epoch, m.ID, m.Lease} {
-		body = binary.AppendUvarint(body, n)
+	for _, n := range [...]uint64{m.Incarnation, m.Epoch, m.ID, m.Lease} {
+		b = binary.AppendUvarint(b, n)
 	}
-	for _, n := range m.numbers() {
-		body = binary.AppendUvarint(body, uint64(*n))
+	numbers, all := m.numbers()
+	for _, n := range numbers[:all] {
+		b = binary.AppendUvarint(b, uint64(*n))
 	}
 	if m.Kind != Grant {
-		body = append(body, flag(m.Closed)|byte(m.Policy)<<1)
+		b = append(b, flag(m.Closed)|byte(m.Policy)<<1)
 	}
-	return append(binary.AppendUvarint(b, uint64(len(body))), body...)
+	return measured(b, start)
 }
 
-// texts is the texts of a message of this kind.
-func (m *Message) texts() []*string {
+// measured puts the length of what follows into the byte at start, and more where one
+// byte has no room for it.
+func measured(b []byte, start int) []byte {
+	size := len(b) - start - 1
+	if size < 1<<7 {
+		b[start] = byte(size)
+		return b
+	}
+	var length [binary.MaxVarintLen64]byte
+	return slices.Replace(b, start, start+1, length[:binary.PutUvarint(length[:], uint64(size))]...)
+}
+
+// texts is the texts of a message of this kind, and how many these are.
+func (m *Message) texts() ([4]*string, int) {
+	all := [...]*string{&m.State.Rule, &m.State.Key, &m.Limit, &m.Words}
 	switch m.Kind {
 	case Ask:
-		return []*string{&m.State.Rule, &m.State.Key, &m.Limit}
+		return all, 3
 	case Handoff:
-		return []*string{&m.State.Rule, &m.State.Key, &m.Limit, &m.Words}
+		return all, 4
 	default:
-		return []*string{&m.State.Rule, &m.State.Key}
+		return all, 2
 	}
 }
 
-// numbers is what a message of this kind has beside what all have.
-func (m *Message) numbers() []*int64 {
+// numbers is what a message of this kind has beside what all have, and how many these
+// are.
+func (m *Message) numbers() ([6]*int64, int) {
 	switch m.Kind {
 	case Ask:
-		return []*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}
+		return [6]*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}, 4
 	case Grant:
-		return []*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh)}
+		return [6]*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh)}, 5
 	case Handoff:
-		return []*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}
+		return [6]*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}, 6
 	case Release:
-		return []*int64{&m.Spent}
+		return [6]*int64{&m.Spent}, 1
 	default:
-		return nil
+		return [6]*int64{}, 0
 	}
 }
 
@@ -178,13 +195,15 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	}
 	m.Kind = Kind(body[1])
 	r := reader{rest: body[2:]}
-	for _, text := range m.texts() {
+	texts, all := m.texts()
+	for _, text := range texts[:all] {
 		*text = r.text(MaxMessage)
 	}
-	for _, n := range []*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
+	for _, n := range [...]*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
 		*n = r.number()
 	}
-	for _, n := range m.numbers() {
+	numbers, all := m.numbers()
+	for _, n := range numbers[:all] {
 		*n = int64(r.below(1 << 62))
 	}
 	if m.Kind != Grant {

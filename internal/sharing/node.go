@@ -99,6 +99,20 @@ func (n *Node) Ask(now weir.Instant, r *Request, fx *Effects) {
 	n.settle(now, h, before, fx)
 }
 
+// Spend answers a request as Ask does, if a lease that is held covers it. Else it does
+// nothing, and is false.
+func (n *Node) Spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) bool {
+	h, ok := n.holders.get(r.State)
+	if !ok || !n.knows(h, r) || !h.covers(now, r.Cost) {
+		return false
+	}
+	before := len(fx.Messages)
+	if h.spend(now, r, d, fx); len(fx.Messages) > before {
+		n.settle(now, h, before, fx)
+	}
+	return true
+}
+
 // Receive hears a message of a peer. One that no node would send does nothing.
 func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 	if !m.sound() {
@@ -126,7 +140,7 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 // Next is when Tick is to be called, if nothing happens before; ok is false if never.
 func (n *Node) Next() (at weir.Instant, ok bool) {
 	if len(n.timers) > 0 {
-		at, ok = n.timers[0].at, true
+		at, ok = n.timers[0].timed, true
 	}
 	if n.handing > 0 && (!ok || n.handing < at) {
 		at, ok = n.handing, true
@@ -139,8 +153,8 @@ func (n *Node) Tick(now weir.Instant, fx *Effects) {
 	if n.handing > 0 && now >= n.handing {
 		n.hand(now, fx)
 	}
-	for len(n.timers) > 0 && n.timers[0].at <= now {
-		h := heap.Pop(&n.timers).(timer).holder
+	for len(n.timers) > 0 && n.timers[0].timed <= now {
+		h := heap.Pop(&n.timers).(*holder)
 		h.timed = 0
 		n.follow(now, h)
 		before := len(fx.Messages)
@@ -165,9 +179,14 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 			h.receive(now, &answer, fx)
 		}
 	}
-	if h.due != 0 && (h.timed == 0 || h.due < h.timed) {
+	switch {
+	case h.due == 0:
+	case h.timed == 0:
 		h.timed = h.due
-		heap.Push(&n.timers, timer{h.due, h})
+		heap.Push(&n.timers, h)
+	case h.due < h.timed:
+		h.timed = h.due
+		heap.Fix(&n.timers, h.slot)
 	}
 }
 
@@ -175,7 +194,7 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 // keep no more, or nodes can't share its limit.
 func (n *Node) holder(now weir.Instant, r *Request) *holder {
 	h, ok := n.holders.get(r.State)
-	if ok && h.limit == r.Limit && h.place.version == n.view.version {
+	if ok && n.knows(h, r) {
 		return h
 	}
 	if Unfit(r.Limit) != "" || max(len(r.State.Rule), len(r.State.Key)) > MaxText {
@@ -194,10 +213,16 @@ func (n *Node) holder(now weir.Instant, r *Request) *holder {
 	return h
 }
 
+// knows is whether h is of the request's limit, and of the view.
+func (n *Node) knows(h *holder, r *Request) bool {
+	return h.limit == r.Limit && h.place.version == n.view.version
+}
+
 // follow sees whom h is to ask.
 func (n *Node) follow(now weir.Instant, h *holder) {
 	if h.place.version != n.view.version {
-		h.follow(n.view.place(now, h.state, nil))
+		p := n.view.place(now, h.state, nil)
+		h.follow(asked{p.version, p.owner, p.first})
 	}
 }
 
@@ -293,22 +318,27 @@ func (n *Node) entitlement(now weir.Instant, g *ledger) entitlement {
 	return entitled(g.policy, votes, n.view.count, n.view.voting && g.first)
 }
 
-// timer is when a holder has something to do.
-type timer struct {
-	at     weir.Instant
-	holder *holder
-}
-
-// timers is a heap, the first on top.
-type timers []timer
+// timers is a heap of holders by when they have something to do, the first on top.
+type timers []*holder
 
 func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
-func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)        { *t = append(*t, x.(timer)) }
+func (t timers) Less(i, j int) bool { return t[i].timed < t[j].timed }
+
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].slot, t[j].slot = i, j
+}
+
+func (t *timers) Push(x any) {
+	h := x.(*holder)
+	h.slot = len(*t)
+	*t = append(*t, h)
+}
+
 func (t *timers) Pop() any {
 	last := len(*t) - 1
-	x := (*t)[last]
+	h := (*t)[last]
+	(*t)[last] = nil
 	*t = (*t)[:last]
-	return x
+	return h
 }

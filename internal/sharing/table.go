@@ -5,7 +5,7 @@ import "github.com/weir-limit/weir"
 // table keeps what a node knows of its keys, a bounded number of them.
 type table[T interface{ idle(now weir.Instant) bool }] struct {
 	most int
-	at   map[weir.StateKey]int
+	at   map[weir.StateKey]T
 	rows []row[T]
 	hand int // where room looks next
 }
@@ -19,19 +19,16 @@ type row[T any] struct {
 const looks = 16
 
 func newTable[T interface{ idle(now weir.Instant) bool }](most int) table[T] {
-	return table[T]{most: most, at: map[weir.StateKey]int{}}
+	return table[T]{most: most, at: map[weir.StateKey]T{}}
 }
 
 func (t *table[T]) get(key weir.StateKey) (of T, ok bool) {
-	i, ok := t.at[key]
-	if !ok {
-		return of, false
-	}
-	return t.rows[i].of, true
+	of, ok = t.at[key]
+	return of, ok
 }
 
 func (t *table[T]) add(key weir.StateKey, of T) {
-	t.at[key] = len(t.rows)
+	t.at[key] = of
 	t.rows = append(t.rows, row[T]{key, of})
 }
 
@@ -53,10 +50,7 @@ func (t *table[T]) room(now weir.Instant) bool {
 func (t *table[T]) remove(i int) {
 	last := len(t.rows) - 1
 	delete(t.at, t.rows[i].key)
-	if i != last {
-		t.rows[i] = t.rows[last]
-		t.at[t.rows[i].key] = i
-	}
+	t.rows[i] = t.rows[last]
 	t.rows[last] = row[T]{}
 	t.rows = t.rows[:last]
 }
