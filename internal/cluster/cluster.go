@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,23 +112,50 @@ func New(o Options) *Store {
 // again may still be used.
 func (s *Store) Join(self Self) error {
 	s.self, s.born, s.ages.known = self, s.now(), map[string]time.Duration{}
-	s.others.init(s, self.Name, self.Incarnation)
+	if err := s.open(self.Incarnation); err != nil {
+		return err
+	}
+	s.joined.Store(true)
+	s.running.Go(s.run)
+	return nil
+}
+
+// Rejoin goes on after Join with a later incarnation, as if the process had been started
+// again: others who know of a later one than its own believe nothing of what it says.
+func (s *Store) Rejoin(incarnation uint64) error {
+	s.part()
+	return s.open(incarnation)
+}
+
+// open makes the node, which knows nothing yet.
+func (s *Store) open(incarnation uint64) error {
+	name := s.self.Name
+	s.others.init(s, name, incarnation)
 	for i := range s.shards {
-		node, err := sharing.NewNode(sharing.Settings{Name: self.Name, Incarnation: self.Incarnation, Keys: max(s.keys/shards, 1)})
+		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Keys: max(s.keys/shards, 1)})
 		if err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
 		s.shards[i].open(node)
 	}
 	for i := range s.replicas {
-		o := sharing.ReplicaSettings{Name: self.Name, Incarnation: self.Incarnation, Sharing: replicated[i], Keys: max(s.keys/len(replicated), 1)}
+		o := sharing.ReplicaSettings{Name: name, Incarnation: incarnation, Sharing: replicated[i], Keys: max(s.keys/len(replicated), 1)}
 		if err := s.replicas[i].open(o); err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
 	}
-	s.joined.Store(true)
-	s.running.Go(s.run)
 	return nil
+}
+
+// part ends what the node is to the others, without a word to them.
+func (s *Store) part() {
+	s.others.part()
+	for i := range s.shards {
+		s.shards[i].close()
+	}
+	for i := range s.replicas {
+		s.replicas[i].close()
+	}
 }
 
 // Close ends the node without a word to the others. Takes that wait for owners fail
@@ -135,12 +163,7 @@ func (s *Store) Join(self Self) error {
 func (s *Store) Close() error {
 	close(s.done)
 	s.running.Wait()
-	for i := range s.shards {
-		s.shards[i].close()
-	}
-	for i := range s.replicas {
-		s.replicas[i].close()
-	}
+	s.part()
 	return nil
 }
 
@@ -148,8 +171,13 @@ func (s *Store) Close() error {
 // decided at one moment; a count goes by the clock of its owner, whoever asks.
 func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, OwnClock: true} }
 
-// View tells who the members are, in any order, this node among them.
+// View tells who the members are, in any order. A node that is not one of them, because
+// another has its name, takes no part any more: its takes fail with weir.ErrAway.
 func (s *Store) View(members []sharing.Member) {
+	if !slices.ContainsFunc(members, func(m sharing.Member) bool { return m.Name == s.self.Name }) {
+		s.part()
+		return
+	}
 	s.others.agree(members)
 	s.hurry(0)
 }

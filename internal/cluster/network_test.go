@@ -75,13 +75,29 @@ func newNetwork(t testing.TB, size int) *network {
 
 // view tells all nodes of all, and that all hear each other.
 func (n *network) view() {
-	var members []sharing.Member
+	for _, s := range n.nodes {
+		s.show(sharing.Together(s.self.Name, n.members()))
+	}
+}
+
+// members are all nodes.
+func (n *network) members() (members []sharing.Member) {
 	for i, name := range n.names {
 		members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
 	}
-	for _, s := range n.nodes {
-		s.show(sharing.Together(s.self.Name, members))
+	return members
+}
+
+// ownedBy is a key of rule "api" that the i-th node owns.
+func (n *network) ownedBy(t *testing.T, i int) string {
+	t.Helper()
+	for k := range 1000 {
+		if key := fmt.Sprint("k", k); n.nodes[1].Owner(weir.StateKey{Rule: "api", Key: key}) == n.names[i] {
+			return key
+		}
 	}
+	t.Fatalf("%s owns nothing", n.names[i])
+	return ""
 }
 
 func (n *network) carry(from, to string, message []byte) bool {

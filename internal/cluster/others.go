@@ -22,7 +22,16 @@ type others struct {
 }
 
 func (o *others) init(s *Store, name string, incarnation uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
+}
+
+// part has the node say nothing, and hear nobody, until it is told who the members are.
+func (o *others) part() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.agreed = false
 }
 
 func (o *others) found() {

@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // TestKilled holds the others to decide again within a second about the keys of a node
@@ -19,10 +19,7 @@ func TestKilled(t *testing.T) {
 		var dead atomic.Value
 		dead.Store("")
 		n.lose = func(from, to string, _ []byte) bool { return from == dead.Load() || to == dead.Load() }
-		var members []sharing.Member
-		for i, name := range n.names {
-			members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
-		}
+		members := n.members()
 		for _, s := range n.nodes {
 			s.others.found()
 			s.View(members)
@@ -61,10 +58,7 @@ func TestKilled(t *testing.T) {
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		var members []sharing.Member
-		for i, name := range n.names {
-			members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
-		}
+		members := n.members()
 		for _, s := range n.nodes {
 			s.others.found()
 			s.View(members)
@@ -100,6 +94,69 @@ func TestLeave(t *testing.T) {
 		}
 		if passed := take(60); passed < 38 || passed > 40 {
 			t.Errorf("%d of the next 60 passed, 40 were left", passed)
+		}
+	})
+}
+
+// TestLostName: a node that is no member any more decides nothing, and who waits at it is let go.
+// When it joins again, as a later process, it is one of the cluster as before.
+func TestLostName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 3)
+		var lost atomic.Bool
+		n.lose = func(string, string, []byte) bool { return lost.Load() }
+		members := n.members()
+		for _, s := range n.nodes {
+			s.others.found()
+			s.View(members)
+		}
+		time.Sleep(time.Second)
+		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/s"), Cost: 1}
+		mesh := ask
+		mesh.Sharing = weir.SharingMesh
+		take := func(s *Store, ask weir.Ask) (weir.Outcome, error) {
+			var out [1]weir.Decision
+			err := s.Take(t.Context(), []weir.Ask{ask}, out[:])
+			return out[0].Outcome, err
+		}
+		twin := n.nodes[0]
+		if outcome, err := take(twin, ask); outcome != weir.Allowed || err != nil {
+			t.Fatal(outcome, err)
+		}
+		lost.Store(true)
+		waits := make(chan error)
+		go func() {
+			held := ask
+			held.State.Key, held.Cost = n.ownedBy(t, 1), 100
+			_, err := take(twin, held)
+			waits <- err
+		}()
+		synctest.Wait()
+		twin.View(members[1:])
+		if err := <-waits; !errors.Is(err, weir.ErrAway) {
+			t.Errorf("who waited got %v", err)
+		}
+		for _, a := range []weir.Ask{ask, mesh} {
+			if outcome, err := take(twin, a); !errors.Is(err, weir.ErrAway) {
+				t.Errorf("sharing %q: %v, %v at a node that is no member", a.Sharing, outcome, err)
+			}
+		}
+		lost.Store(false)
+		members[0].Incarnation += 10
+		if err := twin.Rejoin(members[0].Incarnation); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range n.nodes {
+			s.View(members)
+		}
+		time.Sleep(3 * time.Second)
+		for i, s := range n.nodes {
+			ask.State.Key = n.ownedBy(t, i)
+			for _, a := range []weir.Ask{ask, mesh} {
+				if outcome, err := take(twin, a); outcome != weir.Allowed || err != nil || !s.Calm() {
+					t.Errorf("sharing %q: %v, %v of a key of node %d; calm: %v", a.Sharing, outcome, err, i, s.Calm())
+				}
+			}
 		}
 	})
 }

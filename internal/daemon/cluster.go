@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +27,13 @@ const DefaultCluster = "127.0.0.1:8083"
 // node is this daemon's part in a cluster.
 type node struct {
 	store *cluster.Store
+	log   *slog.Logger
 	// gossip is nil before the door for other nodes is open.
-	gossip atomic.Pointer[gossip.Gossip]
+	gossip  atomic.Pointer[gossip.Gossip]
+	members atomic.Int64 // how many there were when this node was one of them
+
+	mu          sync.Mutex // held while members are told
+	incarnation uint64     // by which the store takes part
 }
 
 // about is what a node tells the others of itself.
@@ -46,13 +53,8 @@ func openNode(told guard.Options) *storage {
 	}
 }
 
-// size is how many members there are.
-func (n *node) size() int {
-	if g := n.gossip.Load(); g != nil {
-		return len(g.Members())
-	}
-	return 1
-}
+// size is how many members there are. A node that is none any more keeps to its part.
+func (n *node) size() int { return int(max(n.members.Load(), 1)) }
 
 // join opens the door for other nodes, and takes part. It does not wait for them.
 func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
@@ -75,8 +77,8 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 		}
 		return err
 	}
-	self := cluster.Self{Name: g.Name(), Incarnation: n.incarnation(g, o.Incarnation), Send: g.Send}
-	if err := n.store.Join(self); err != nil {
+	n.log, n.incarnation = d.config.Log, incarnation(g, o.Incarnation)
+	if err := n.store.Join(cluster.Self{Name: g.Name(), Incarnation: n.incarnation, Send: g.Send}); err != nil {
 		return errors.Join(err, g.Close())
 	}
 	n.gossip.Store(g)
@@ -87,7 +89,7 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 }
 
 // incarnation is this process's: the others may know a later one of its name.
-func (n *node) incarnation(g *gossip.Gossip, least uint64) uint64 {
+func incarnation(g *gossip.Gossip, least uint64) uint64 {
 	for _, m := range g.Members() {
 		if m.Name == g.Name() {
 			return max(m.Incarnation, least)
@@ -110,14 +112,27 @@ func (d *Daemon) about(httpAt net.Addr) about {
 	return a
 }
 
-// changed is told the members.
-func (n *node) changed(members []gossip.Member) {
-	if n.gossip.Load() == nil {
+// changed is told that members have. Who they are now is asked, for two may be told at once.
+func (n *node) changed([]gossip.Member) {
+	g := n.gossip.Load()
+	if g == nil {
 		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	members := g.Members()
 	all := make([]sharing.Member, len(members))
 	for i, m := range members {
 		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
+	}
+	if now := incarnation(g, n.incarnation); now > n.incarnation {
+		n.incarnation = now
+		if err := n.store.Rejoin(now); err != nil {
+			n.log.Error("this node could not begin anew", "error", err)
+		}
+	}
+	if len(all) > 0 {
+		n.members.Store(int64(len(all)))
 	}
 	n.store.View(all)
 }
@@ -143,7 +158,10 @@ func (n *node) silent() string {
 			names = append(names, m.Name)
 		}
 	}
-	if len(names) == 0 {
+	switch {
+	case len(members) == 0:
+		return fmt.Sprintf("another node has the name %s, and this one is no member any more: give it a --cluster of its own, and start it again; the fallbacks of rules decide", g.Name())
+	case len(names) == 0:
 		return ""
 	}
 	return fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
