@@ -40,8 +40,9 @@ func (c *settable) now() weir.Instant {
 
 const wall = 1 << 62
 
-// newNetwork makes a cluster that was founded an hour ago.
-func newNetwork(t testing.TB, size int) *network {
+// newNetwork makes a cluster that was founded an hour ago. ahead is how far the clocks of its
+// nodes are ahead.
+func newNetwork(t testing.TB, size int, ahead ...time.Duration) *network {
 	t.Helper()
 	n := &network{clock: new(settable), lines: map[string]chan letter{}, stop: make(chan struct{})}
 	n.clock.at.Store(int64(-time.Hour / time.Microsecond))
@@ -50,7 +51,11 @@ func newNetwork(t testing.TB, size int) *network {
 		n.names, n.lines[name] = append(n.names, name), make(chan letter, 1<<12)
 	}
 	for i, name := range n.names {
-		s := New(Options{Keys: 1 << 14, now: n.clock.now, patience: time.Minute})
+		now := n.clock.now
+		if i < len(ahead) {
+			now = func() weir.Instant { return n.clock.now() + weir.Instant(ahead[i]/time.Microsecond) }
+		}
+		s := New(Options{Keys: 1 << 14, now: now, patience: time.Minute})
 		send := func(to string, message []byte) bool { return n.carry(name, to, message) }
 		if err := s.Join(Self{name, uint64(i + 1), send}); err != nil {
 			t.Fatal(err)
