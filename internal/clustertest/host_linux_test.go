@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,21 +21,72 @@ import (
 	"github.com/weir-limit/weir/client"
 )
 
-// programOf names the daemon in the environment of a program that TestHost starts.
-const programOf = "WEIR_TEST_PROGRAM_OF"
+// programOf names the daemon in the environment of a program that a test starts, and
+// programsOf how many there are.
+const (
+	programOf  = "WEIR_TEST_PROGRAM_OF"
+	programsOf = "WEIR_TEST_PROGRAMS"
+)
 
-// programs is how many share a daemon.
-const programs = 3
+// TestProgram is such a program, and no test by itself.
+func TestProgram(t *testing.T) {
+	url := os.Getenv(programOf)
+	if url == "" {
+		t.Skip("other tests start it")
+	}
+	all, err := strconv.Atoi(os.Getenv(programsOf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(t, url, all)
+}
+
+// programs share limits by daemons on sockets.
+type programs struct {
+	t       *testing.T
+	running []*exec.Cmd
+	ends    []io.Closer
+	said    []*bytes.Buffer
+}
+
+// runPrograms starts programs, one for each socket.
+func runPrograms(t *testing.T, sockets ...string) *programs {
+	t.Helper()
+	p := &programs{t: t}
+	for _, socket := range sockets {
+		said := new(bytes.Buffer)
+		one := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestProgram$", "-test.v")
+		one.Env = append(os.Environ(), programOf+"=grpc+unix://"+socket, programsOf+"="+strconv.Itoa(len(sockets)))
+		one.Stdout = said
+		end, err := one.StdinPipe()
+		if err == nil {
+			err = one.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.running, p.ends, p.said = append(p.running, one), append(p.ends, end), append(p.said, said)
+	}
+	return p
+}
+
+// end ends all programs. It is what passed at each by a daemon, and without.
+func (p *programs) end() (by, alone [][]passed) {
+	p.t.Helper()
+	for i, one := range p.running {
+		if err := errors.Join(p.ends[i].Close(), one.Wait()); err != nil {
+			p.t.Errorf("%v\n%s", err, p.said[i])
+		}
+		by, alone = append(by, events(p.t, p.said[i].String(), "daemon")), append(alone, events(p.t, p.said[i].String(), "alone"))
+	}
+	return by, alone
+}
 
 // TestHost: programs of one machine share a limit by a daemon on a socket. When
 // that is killed each goes on with its part, so that once more a burst may pass.
 func TestHost(t *testing.T) {
-	if url := os.Getenv(programOf); url != "" {
-		program(t, url)
-		return
-	}
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "grpc.sock")
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "grpc.sock")
 	daemon := exec.CommandContext(t.Context(), build(t), "serve", "--grpc-store", "--grpc", "unix://"+socket, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	out, err := daemon.StdoutPipe()
 	if err == nil {
@@ -45,53 +98,68 @@ func TestHost(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v", line, err)
 	}
-	running := make([]*exec.Cmd, programs)
-	ends := make([]io.Closer, programs)
-	said := make([]bytes.Buffer, programs)
-	for i := range running {
-		p := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHost$", "-test.v")
-		p.Env = append(os.Environ(), programOf+"=grpc+unix://"+socket)
-		p.Stdout = &said[i]
-		end, err := p.StdinPipe()
-		if err == nil {
-			err = p.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		running[i], ends[i] = p, end
-	}
+	p := runPrograms(t, socket, socket, socket)
 	time.Sleep(2 * time.Second)
 	if err := daemon.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = daemon.Wait() // it was killed
 	time.Sleep(2 * time.Second)
-	var by, alone []passed
-	for i, p := range running {
-		if err := errors.Join(ends[i].Close(), p.Wait()); err != nil {
-			t.Errorf("%v\n%s", err, &said[i])
-		}
-		own := events(t, said[i].String(), "alone")
-		if len(own) == 0 {
-			t.Errorf("nothing passes at program %d without the daemon", i)
-		}
-		alone = append(alone, own...)
-		by = append(by, events(t, said[i].String(), "daemon")...)
+	by, alone := p.end()
+	keep(t, by, alone, 3)
+}
+
+// TestHosts: programs share a limit by the daemons of their machines, which are a cluster. When one
+// of these is killed, its programs go on with their part, and those of the others as before.
+func TestHosts(t *testing.T) {
+	needs(t)
+	t.Parallel()
+	c := newCluster(t, 3, faultRules, "--grpc-store")
+	dir, sockets := t.TempDir(), []string(nil)
+	for i, n := range c.nodes {
+		socket := filepath.Join(dir, fmt.Sprint(i))
+		n.args = []string{"--grpc", "unix://" + socket}
+		sockets = append(sockets, socket, socket)
 	}
-	with, without := excess(by, limit, limit), excess(alone, limit, limit)
-	t.Logf("the daemon let %d pass, %.2f too many; programs %d by themselves, %.2f too many", len(by), with, len(alone), without)
-	if len(by) < limit || with > tolerance {
-		t.Errorf("%d passed at the daemon, %.2f too many", len(by), with)
+	c.start(0, 1, 2)
+	c.meet(0, 1, 2)
+	p := runPrograms(t, sockets...)
+	time.Sleep(2 * time.Second)
+	c.kill(2)
+	killed := monotonic(t)
+	time.Sleep(3 * time.Second)
+	by, alone := p.end()
+	keep(t, by, alone[4:], 2)
+	after := slices.DeleteFunc(slices.Concat(by[:4]...), func(e passed) bool { return e.sent < killed })
+	t.Logf("%d passed at the other daemons after one was killed, %d without them", len(after), len(slices.Concat(alone[:4]...)))
+	if len(after) == 0 {
+		t.Error("nothing passes at the daemons that are left")
 	}
-	if without > programs { // each passes whole events of its part
+}
+
+// keep holds what passed to the limit, and what the last few programs let pass without their
+// daemon to their parts of it.
+func keep(t *testing.T, by, alone [][]passed, last int) {
+	t.Helper()
+	all, part := slices.Concat(by...), float64(limit*last)/float64(len(by))
+	for i := range alone {
+		if len(alone[i]) == 0 {
+			t.Errorf("nothing passes at program %d without its daemon", len(by)-last+i)
+		}
+	}
+	with, without := excess(all, limit, limit), excess(slices.Concat(alone...), part, part)
+	t.Logf("daemons let %d pass, %.2f too many; programs %d by themselves, %.2f too many", len(all), with, len(slices.Concat(alone...)), without)
+	if len(all) < limit || with > tolerance {
+		t.Errorf("%d passed at daemons, %.2f too many", len(all), with)
+	}
+	if without > float64(last) { // each passes whole events of its part
 		t.Errorf("%.2f too many passed without the daemon", without)
 	}
 }
 
 // program asks the daemon for ten times its part of the limit, until nobody holds its
 // stdin, and prints when it asked and was answered of what passed.
-func program(t *testing.T, url string) {
+func program(t *testing.T, url string, programs int) {
 	store, err := client.Open(url, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +167,7 @@ func program(t *testing.T, url string) {
 	defer store.Close()
 	asks := []weir.Ask{{State: weir.StateKey{Rule: "host", Key: "k"}, Limit: weir.MustParseLimit("20/s burst 20"), Cost: 1, Nodes: programs}}
 	out := make([]weir.Decision, 1)
-	tick := time.NewTicker(time.Second * programs / (limit * overload))
+	tick := time.NewTicker(time.Second * time.Duration(programs) / (limit * overload))
 	defer tick.Stop()
 	end := make(chan error, 1)
 	go func() { _, err := io.Copy(io.Discard, os.Stdin); end <- err }()

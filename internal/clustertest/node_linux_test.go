@@ -95,30 +95,37 @@ func newCluster(t *testing.T, size int, rules string, more ...string) *cluster {
 // TestMain takes away what tests have built.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(filepath.Dir(built)) // it is temporary
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // it is temporary
 	}
 	os.Exit(code)
 }
 
-// built is weir, once a test has needed it.
-var built string
+// built is where weir is, once a test has needed it.
+var built struct {
+	sync.Mutex
+
+	dir string
+}
 
 // build makes weir, once.
 func build(t *testing.T) string {
 	t.Helper()
-	if built != "" {
-		return built
+	built.Lock()
+	defer built.Unlock()
+	if built.dir != "" {
+		return filepath.Join(built.dir, "weir")
 	}
 	dir, err := os.MkdirTemp("", "clustertest")
 	if err != nil {
 		t.Fatal(err)
 	}
-	built = filepath.Join(dir, "weir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built, "../../cmd/weir").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary := filepath.Join(dir, "weir")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/weir").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", errors.Join(err, os.RemoveAll(dir)), out)
 	}
-	return built
+	built.dir = dir
+	return binary
 }
 
 // close ends all nodes, those that stand still, too.
