@@ -50,6 +50,8 @@ type storedToken struct {
 	Revoked *time.Time `json:"revoked,omitempty"`
 	Author  string     `json:"author"`
 	Token   string     `json:"token,omitempty"`
+
+	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it
 }
 
 // wantedToken is a token to be made, as the API takes it.
@@ -59,6 +61,8 @@ type wantedToken struct {
 	Teams   []string `json:"teams"`
 	Seconds int64    `json:"seconds"` // that it lives; 0: until it is revoked
 	Reason  string   `json:"reason"`
+
+	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it; empty: it gets a text
 }
 
 // tokenKeeper is where tokens are: a daemon, or its database.
@@ -131,14 +135,17 @@ func tokenCreateCommand() *cobra.Command {
 		Use:   "create --actor NAME --role ROLE --team TEAM --reason TEXT",
 		Short: "Make a token, and print it this once",
 		Long: `Make a token for a person or program, and print it this once: whoever has it may
-do what its role says, for the rules of its teams.
+do what its role says, for the rules of its teams. With --certificate nothing is
+printed: who shows the daemon a certificate with this URI, from the CA of its
+--tls-client-ca, needs no token.
 
   read     see rules, history and reports of all teams
   propose  make versions, and run them in shadow
   publish  enforce, disable, take away, roll back, open and tighten
   admin    make domains and tokens, change quotas and owners`,
 		Example: `  weir token create --actor ann --role publish --team shop --reason "she is of the shop"
-  weir token create --actor ci-shop --role propose --team shop --days 365 --reason "plans of pull requests" > token`,
+  weir token create --actor ci-shop --role propose --team shop --days 365 --reason "plans of pull requests" > token
+  weir token create --actor ci-shop --role propose --team shop --days 0 --certificate spiffe://example.org/ci/shop --reason "plans of pull requests"`,
 		Args: cobra.NoArgs,
 	}
 	o.flags(cmd)
@@ -146,6 +153,7 @@ do what its role says, for the rules of its teams.
 	f.StringVar(&want.Actor, "actor", "", "`NAME` of who holds it; history names it")
 	f.StringVar(&want.Role, "role", "", "`ROLE`: read, propose, publish or admin")
 	f.StringSliceVar(&want.Teams, "team", nil, "`TEAM` it stands for; several with commas, '*' for all")
+	f.StringVar(&want.Certificate, "certificate", "", "`URI` among the subject alternative names of a certificate that stands for it, as spiffe://example.org/ci")
 	f.Int64Var(&days, "days", 90, "`N` days that it lives; 0: until it is revoked")
 	needReason(cmd, &want.Reason)
 	needFlags(cmd, "actor", "role", "team")
@@ -177,6 +185,11 @@ func (o *tokenPlace) printMade(cmd *cobra.Command, made storedToken) error {
 	if made.Expires != nil {
 		life = "until " + made.Expires.Format(time.RFC3339)
 	}
+	if made.Certificate != "" {
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; who shows the certificate %s holds it\n",
+			made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life, made.Certificate)
+		return err
+	}
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; it is shown this once\n",
 		made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life)
 	_, lost := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
@@ -207,7 +220,7 @@ func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper
 		if o.asJSON {
 			return lines.Encode(t)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.ID, shown(t.Actor), t.Role, shown(strings.Join(t.Teams, ",")), t.life(time.Now()))
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, shown(t.Actor), t.Role, shown(strings.Join(t.Teams, ",")), t.life(time.Now()), t.by())
 		return err
 	})
 	return errors.Join(err, table.Flush())
@@ -224,6 +237,14 @@ func (t *storedToken) life(now time.Time) string {
 		return "expired " + t.Expires.Format(time.RFC3339)
 	}
 	return "until " + t.Expires.Format(time.RFC3339)
+}
+
+// by is the certificate that stands for it, if any.
+func (t *storedToken) by() string {
+	if t.Certificate == "" {
+		return ""
+	}
+	return "  " + shown(t.Certificate)
 }
 
 func tokenRevokeCommand() *cobra.Command {
@@ -272,7 +293,7 @@ func (d databaseTokens) create(ctx context.Context, want wantedToken) (storedTok
 	if err != nil {
 		return storedToken{}, err
 	}
-	k := rulestore.Token{Actor: want.Actor, Role: role, Teams: want.Teams}
+	k := rulestore.Token{Actor: want.Actor, Role: role, Teams: want.Teams, Certificate: want.Certificate}
 	if want.Seconds > 0 {
 		k.Expires = time.Now().Add(time.Duration(want.Seconds) * time.Second)
 	}
@@ -286,7 +307,7 @@ func (d databaseTokens) create(ctx context.Context, want wantedToken) (storedTok
 }
 
 func tokenOf(k rulestore.Token) storedToken {
-	t := storedToken{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author}
+	t := storedToken{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author, Certificate: k.Certificate}
 	if !k.Expires.IsZero() {
 		t.Expires = &k.Expires
 	}

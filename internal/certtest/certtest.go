@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,16 +63,34 @@ func (ca *CA) Issue(t testing.TB, names ...string) Pair {
 // IssueFrom is Issue for another time.
 func (ca *CA) IssueFrom(t testing.TB, from time.Time, good time.Duration, names ...string) Pair {
 	t.Helper()
+	return ca.issue(t, &x509.Certificate{NotBefore: from, NotAfter: from.Add(good), DNSNames: names})
+}
+
+// IssueURIs is Issue for a client that is named by URIs.
+func (ca *CA) IssueURIs(t testing.TB, uris ...string) Pair {
+	t.Helper()
+	template := &x509.Certificate{NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour)}
+	for _, uri := range uris {
+		u, err := url.Parse(uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.URIs = append(template.URIs, u)
+	}
+	return ca.issue(t, template)
+}
+
+func (ca *CA) issue(t testing.TB, template *x509.Certificate) Pair {
+	t.Helper()
 	key := newKey(t)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
 		t.Fatal(err)
 	}
-	der := sign(t, &x509.Certificate{
-		SerialNumber: serial, NotBefore: from, NotAfter: from.Add(good),
-		DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, ca.certificate, key, ca.key)
+	template.SerialNumber = serial
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	der := sign(t, template, ca.certificate, key, ca.key)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)

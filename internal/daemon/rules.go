@@ -54,6 +54,29 @@ func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 		return nil, errors.New("the rule database, which knows the tokens, can't be reached; send one of the file of --admin-token-file")
 	}
 	by, err := store.Authenticate(r.Context(), string(token))
+	return opened(r, by, err)
+}
+
+// certified finds for whom the certificate of a request stands; nil: for nobody by
+// its form. A certificate that is of more than one name is of none.
+func (d *Daemon) certified(r *http.Request) (*http.Request, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates[0].URIs) != 1 {
+		return nil, nil
+	}
+	store := d.feed.Store()
+	if store == nil && ruleapi.Handles(r.URL.Path) {
+		return r, nil // the API says that the database is away
+	}
+	if store == nil {
+		return nil, errors.New("for whom the certificate stands, the rule database knows, which can't be reached")
+	}
+	by, err := store.AuthenticateCertificate(r.Context(), r.TLS.PeerCertificates[0].URIs[0].String())
+	return opened(r, by, err)
+}
+
+// opened is a request that somebody makes who was found in the rule database, if
+// the role opens what is asked for; err is why nobody was.
+func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, error) {
 	switch {
 	case err != nil && rulestore.IsKind(err, rulestore.Unavailable) && ruleapi.Handles(r.URL.Path):
 		return r, nil // likewise

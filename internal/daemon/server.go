@@ -92,6 +92,9 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	if d.keys.tokens != nil || d.feed != nil {
 		o.Token = d.holder
 	}
+	if d.feed != nil && d.config.TLSClientCA != "" {
+		o.Certificate = d.certified
+	}
 	if d.keys.tokens == nil && d.config.adminLocal() {
 		o.Needless = func(r *http.Request) bool { return !ruleapi.Handles(r.URL.Path) }
 	}
@@ -103,7 +106,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		return nil, err
 	}
 	withToken := httpapi.Gate(door, o)
-	o.Token = nil
+	o.Token, o.Certificate = nil, nil
 	without := httpapi.Gate(pages, o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPage(r) {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/rulestore"
 )
 
 // safely is a Config with all doors open and TLS by a certificate of ca.
@@ -543,5 +545,78 @@ func TestRedisCLIWithTLS(t *testing.T) {
 	}
 	if out, _ := exec.CommandContext(t.Context(), path, "-p", port, "--tls", "--cacert", authorities, "PING").CombinedOutput(); strings.Contains(string(out), "PONG") {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestCertificateActs: a certificate that stands for somebody opens the rule API
+// without a token, for as much as that one may do; no other certificate does.
+func TestCertificateActs(t *testing.T) {
+	const ci = "spiffe://example.org/ci"
+	ca, clients := certtest.NewCA(t), certtest.NewCA(t)
+	c := safely(t, ca)
+	c.TLSClientCA, c.Data = certtest.File(t, "ca.pem", clients.PEM), t.TempDir()
+	r := start(t, c)
+	store := r.daemon.feed.Store()
+	enforceRules(t, store, domainText("shop", "1/h"))
+	k, _, err := store.CreateToken(t.Context(), root(), rulestore.Token{Actor: "ci-shop", Role: rulestore.Propose, Teams: []string{"shop"}, Certificate: ci}, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := token(t, r, rulestore.Admin, rulestore.AllTeams)
+	ask := func(pair certtest.Pair, method, path, body string, fields ...string) (int, string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, "https://"+r.admin+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			q.Header.Set(fields[i], fields[i+1])
+		}
+		response, err := caller(t, &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{pair.TLS(t)}}).Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	mine := clients.IssueURIs(t, ci)
+	const draft, enforced = `{"domain":"shop","text":"- {key: ip, limits: [1/s]}","reason":"x"}`, `{"domain":"shop","text":"- {key: path, limits: [1/s]}","to":"enforced","force":true,"reason":"x"}`
+	for name, c := range map[string]struct {
+		pair               certtest.Pair
+		method, path, body string
+		fields             []string
+		status             int
+		says               string
+	}{
+		"who it is":          {mine, "GET", "/v1/whoami", "", nil, 200, `{"actor":"ci-shop","role":"propose","teams":["shop"],"token":"` + k.ID + `"}`},
+		"what it may do":     {mine, "POST", "/v1/rules", draft, nil, 201, `"author":"ci-shop"`},
+		"what it may not":    {mine, "POST", "/v1/rules", enforced, nil, 403, "takes the role publish; ci-shop has propose"},
+		"a token goes first": {mine, "GET", "/v1/whoami", "", []string{"Authorization", "Bearer " + admin}, 200, `"actor":"ann","role":"admin"`},
+		"a wrong token, too": {mine, "GET", "/v1/whoami", "", []string{"Authorization", "Bearer weir_aaaaaaaaaa_b"}, 401, "no such token"},
+		"a page elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Sec-Fetch-Site", "cross-site"}, 403, "a page of another origin"},
+		"a form elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Origin", "https://evil.example"}, 403, "a page of another origin"},
+		"nobody's":           {clients.IssueURIs(t, ci+"/other"), "GET", "/v1/whoami", "", nil, 401, "the certificate " + ci + "/other stands for nobody"},
+		"of two names":       {clients.IssueURIs(t, ci+"/other", ci), "GET", "/v1/whoami", "", nil, 401, "this door needs a token; send"},
+		"of another kind":    {clients.Issue(t, "spiffe", "ci-shop", "example.org"), "GET", "/v1/whoami", "", nil, 401, "this door needs a token; send"},
+	} {
+		if status, body := ask(c.pair, c.method, c.path, c.body, c.fields...); status != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	if err := store.RevokeToken(t.Context(), root(), k.ID, "over"); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := ask(mine, "GET", "/v1/whoami", ""); status != 401 || !strings.Contains(body, "the token was revoked") {
+		t.Error(status, body)
+	}
+	events, err := store.Audit(t.Context(), rulestore.Audited{Domain: "shop"})
+	if err != nil || !slices.ContainsFunc(events, func(e rulestore.Event) bool {
+		return e.Actor == "ci-shop" && e.Token == k.ID && strings.Contains(e.Refused, "takes the role publish")
+	}) {
+		t.Error(events, err)
 	}
 }

@@ -38,6 +38,9 @@ type GateOptions struct {
 	// Token gives the request as next should have it, with who holds the token, or
 	// says why the token does not open. Nil: none is needed.
 	Token func(*http.Request, []byte) (*http.Request, error)
+	// Certificate is Token for the certificate of a request that shows no token; nil
+	// and no error: it has none that matters. Nil: none does.
+	Certificate func(*http.Request) (*http.Request, error)
 	// Needless is whether a request needs no token, though there is a Token. Nil:
 	// all need one.
 	Needless func(*http.Request) bool
@@ -137,8 +140,7 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 	}
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-		g.refuse(w, RefusedMissing, &problem{http.StatusUnauthorized, "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"})
+		g.certificate(w, r)
 		return
 	}
 	known, wrong := g.options.Token(r, []byte(strings.TrimSpace(token)))
@@ -155,6 +157,24 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 	default:
 		g.next.ServeHTTP(w, known)
 	}
+}
+
+// certificate lets requests in whose certificate stands for somebody. Nobody
+// guesses one, so that those that do not are not counted.
+func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
+	why := "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"
+	if g.options.Certificate != nil {
+		known, err := g.options.Certificate(r)
+		switch {
+		case err != nil:
+			why += "; " + err.Error()
+		case known != nil:
+			g.next.ServeHTTP(w, known)
+			return
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+	g.refuse(w, RefusedMissing, &problem{http.StatusUnauthorized, why})
 }
 
 // attempt charges the address for a wrong token, and only asks for a right one.

@@ -266,6 +266,7 @@ func TestDocumentedCalls(t *testing.T) {
 	h.must(h.admin, "POST", "/v1/rules/shop/user/override", `{"mode":"tighten","percent":50,"seconds":60,"reason":"x"}`)
 	h.must(h.admin, "POST", "/v1/domains/shop/override", `{"mode":"open","seconds":60,"reason":"x"}`)
 	token := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ann","role":"propose","teams":["shop"],"seconds":60,"reason":"x"}`).json["id"].(string)
+	h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ci","role":"propose","teams":["shop"],"certificate":"spiffe://example.org/ci","reason":"x"}`)
 	h.must(h.admin, "PUT", "/v1/teams/shop", `{"quota":10,"reason":"x"}`)
 	for _, path := range []string{
 		"/v1/whoami", "/v1/domains?team=shop&after=a&limit=5", "/v1/domains", "/v1/domains/shop", "/v1/domains/demo", "/v1/domains/shop/file?in_force=true",

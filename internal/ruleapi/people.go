@@ -66,10 +66,12 @@ type tokenJSON struct {
 	Revoked *time.Time `json:"revoked,omitempty"`
 	Author  string     `json:"author"`
 	Token   string     `json:"token,omitempty"`
+
+	Certificate string `json:"certificate,omitempty"`
 }
 
 func tokenOf(k rulestore.Token) tokenJSON {
-	out := tokenJSON{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author}
+	out := tokenJSON{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author, Certificate: k.Certificate}
 	if !k.Expires.IsZero() {
 		out.Expires = &k.Expires
 	}
@@ -101,6 +103,7 @@ const longestToken = 10 * 366 * 24 * 60 * 60
 func createToken(c *call) (answer, error) {
 	var in struct {
 		Actor, Role, Reason string
+		Certificate         string // that stands for it; empty: it gets a text
 		Teams               []string
 		Seconds             int64 // that it lives; 0: until it is revoked
 	}
@@ -111,7 +114,7 @@ func createToken(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	k := rulestore.Token{Actor: in.Actor, Role: role, Teams: in.Teams}
+	k := rulestore.Token{Actor: in.Actor, Role: role, Teams: in.Teams, Certificate: in.Certificate}
 	if in.Seconds < 0 || in.Seconds > longestToken {
 		return answer{}, badRequest("seconds", "how long the token lives, must be 0…"+strconv.Itoa(longestToken))
 	}

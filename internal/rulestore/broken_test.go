@@ -1,6 +1,7 @@
 package rulestore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,6 +53,36 @@ func TestNewerSchema(t *testing.T) {
 		if _, err := Open(t.Context(), place); !IsKind(err, Unavailable) || !strings.Contains(err.Error(), "schema 99, of a newer Weir") {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOlderSchema: a database that an older Weir made is brought up to date, with
+// all that is in it.
+func TestOlderSchema(t *testing.T) {
+	url := postgrestest.Start(t).Database(t)
+	for _, place := range []string{t.TempDir(), url} {
+		s := open(t, place)
+		ctx := t.Context()
+		var all strings.Builder
+		for _, table := range []string{"counters", "teams", "domains", "rules", "versions", "overrides", "tokens", "audit"} {
+			all.WriteString("DROP TABLE " + table + ";\n")
+		}
+		tx, err := s.write.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(run(ctx, tx, all.String()), run(ctx, tx, s.types.Replace(migrations()[0])), run(ctx, tx, `
+INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ('abcdefghij', '`+hash("secret")+`', 'ann', 'propose', 'shop', 1, 0, 0, 'root');
+UPDATE weir_schema SET version = 1;
+`), tx.Commit()); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, place)
+		if by, err := again.Authenticate(ctx, "weir_abcdefghij_secret"); err != nil || by.Name != "ann" {
+			t.Error(by, err)
+		}
+		put(t, shop(t, place), rule("user", "1/s"))
+		refusedAs(t, second(again.AuthenticateCertificate(ctx, "")), Unknown)
 	}
 }
 

@@ -100,6 +100,9 @@ CREATE TABLE audit (
 	refused  TEXT NOT NULL -- why; empty: it was done
 );
 CREATE INDEX audit_domain ON audit (domain, rule, seq);
+`, `
+ALTER TABLE tokens ADD COLUMN certificate TEXT NOT NULL DEFAULT '';
+CREATE INDEX tokens_certificate ON tokens (certificate) WHERE certificate <> '';
 `}
 }
 

@@ -34,7 +34,7 @@ func TestStores(t *testing.T) {
 	tests := []struct {
 		name string
 		test func(*testing.T, *Store)
-	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}, {"overrides", testOverrides}, {"rights", testRights}, {"quota", testQuota}, {"disabled", testDisabled}}
+	}{{"life", testLife}, {"editors", testEditors}, {"wait", testWait}, {"tokens", testTokens}, {"certificates", testCertificates}, {"overrides", testOverrides}, {"rights", testRights}, {"quota", testQuota}, {"disabled", testDisabled}}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) { test.test(t, shop(t, t.TempDir())) })
@@ -286,6 +286,73 @@ func testWait(t *testing.T, s *Store) {
 }
 
 // testTokens: who shows a token is who it was made for, until it ends.
+// testCertificates: a certificate stands for one token at a time, which has no text,
+// for as long as that counts.
+func testCertificates(t *testing.T, s *Store) {
+	ctx := t.Context()
+	const ci = "spiffe://example.org/ci"
+	create := func(actor, uri string, expires time.Time) (Token, error) {
+		k, text, err := s.CreateToken(ctx, root(), Token{Actor: actor, Role: Propose, Teams: []string{"shop"}, Certificate: uri, Expires: expires}, "a test")
+		if text != "" && uri != "" {
+			t.Error("a certificate's token has a text")
+		}
+		return k, err
+	}
+	k, err := create("ci", ci, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := s.AuthenticateCertificate(ctx, ci); err != nil || by.Name != "ci" || by.Role != Propose || by.Token != k.ID || by.Teams[0] != "shop" {
+		t.Error(by, err)
+	}
+	list, _, err := s.Tokens(ctx, root(), "", 0)
+	if err != nil || len(list) != 1 || list[0].Certificate != ci {
+		t.Error(list, err)
+	}
+	for _, text := range []string{"weir_" + k.ID + "_", "weir_" + k.ID + "_x", ci} {
+		refusedAs(t, second(s.Authenticate(ctx, text)), Unknown)
+	}
+	_, err = create("eve", ci, time.Time{})
+	refusedAs(t, err, Invalid)
+	if !strings.Contains(err.Error(), "stands for ci already, by token "+k.ID) {
+		t.Error(err)
+	}
+	for _, uri := range []string{"ci", "/ci", "spiffe:", "spiffe://", "spiffe://ex ample/ci", "spiffe://example.org/c\u0456", "spiffe://example.org/%zz", "spiffe://example.org/ci\x00", "SPIFFE://example.org/ci", "spiffe://example.org/" + strings.Repeat("x", 2048)} {
+		_, err := create("ci", uri, time.Time{})
+		refusedAs(t, err, Invalid)
+	}
+	for _, uri := range []string{"", "spiffe://example.org/", ci + "/", "spiffe://example.org/CI", "spiffe://example.org/c%69", strings.Repeat("x", 5000)} {
+		refusedAs(t, second(s.AuthenticateCertificate(ctx, uri)), Unknown)
+	}
+	if err := s.RevokeToken(ctx, root(), k.ID, "over"); err != nil {
+		t.Error(err)
+	}
+	if _, err = s.AuthenticateCertificate(ctx, ci); !IsKind(err, Unknown) || !strings.Contains(err.Error(), "was revoked") {
+		t.Error(err)
+	}
+	next, err := create("ci2", ci, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := s.AuthenticateCertificate(ctx, ci); err != nil || by.Token != next.ID {
+		t.Error(by, err)
+	}
+	if _, err := s.write.ExecContext(ctx, `UPDATE tokens SET expires = $1 WHERE id = $2`, time.Now().Add(-time.Second).UnixMicro(), next.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.AuthenticateCertificate(ctx, ci); !IsKind(err, Unknown) || !strings.Contains(err.Error(), "has expired") {
+		t.Error(err)
+	}
+	if _, err := create("ci3", ci, time.Time{}); err != nil {
+		t.Error("one that has expired is in the way:", err)
+	}
+	// A token without a certificate is nobody's by an empty one.
+	if _, err := create("ann", "", time.Time{}); err != nil {
+		t.Error(err)
+	}
+	refusedAs(t, second(s.AuthenticateCertificate(ctx, "")), Unknown)
+}
+
 func testTokens(t *testing.T, s *Store) {
 	ctx := t.Context()
 	first, err := s.FirstToken(ctx)

@@ -8,13 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Token lets who shows its text act. The text is known to its holder alone: the
-// database has a hash of it.
+// Token lets who shows its text act, or who shows a certificate in its place. The
+// text is known to its holder alone: the database has a hash of it.
 type Token struct {
 	ID      string // names it in lists and in the audit
 	Actor   string // who holds it
@@ -24,16 +25,22 @@ type Token struct {
 	Expires time.Time // zero: never
 	Revoked time.Time // zero: it was not
 	Author  string    // who made it
+	// Certificate is the URI in the certificate that stands for it, as
+	// spiffe://example.org/ci; empty: it has a text.
+	Certificate string
 }
 
 // MaxTokens is how many tokens there may be that are not revoked.
 const MaxTokens = 10_000
 
+// maxURI is how long a Token.Certificate may be, in bytes: a SPIFFE ID.
+const maxURI = 2048
+
 // maxTeams is how many teams a token may name.
 const maxTeams = 100
 
-// CreateToken makes a token and gives its text, which nobody can read again. It
-// takes the role Admin for all its teams.
+// CreateToken makes a token and gives its text, which nobody can read again; that
+// of a certificate has none. It takes the role Admin for all its teams.
 func (s *Store) CreateToken(ctx context.Context, by Actor, k Token, reason string) (Token, string, error) {
 	return s.createToken(ctx, by, k, reason, false)
 }
@@ -45,6 +52,10 @@ var errSecond = errors.New("there is a token already")
 func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason string, first bool) (Token, string, error) {
 	k.ID, k.Author = strings.ToLower(rand.Text()[:10]), by.Name
 	secret := rand.Text() // 128 bits, which nobody guesses, so that one SHA-256 is enough
+	hashed, text, holder := hash(secret), "weir_"+k.ID+"_"+secret, k.Actor
+	if k.Certificate != "" {
+		hashed, text, holder = "", "", k.Actor+" by the certificate "+printable(k.Certificate, maxURI)
+	}
 	err := s.change(ctx, by, attempt{action: "token.create", reason: reason, people: true}, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {
 			return err
@@ -65,15 +76,15 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 			expires = k.Expires.UnixMicro()
 			k.Expires = moment(expires) // as it will be read
 		}
-		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8)`,
-			k.ID, hash(secret), k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author)
-		t.done = append(t.done, Event{Action: "token.create", Reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, k.Actor, k.Role, k.Teams, reason)})
+		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author, certificate) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9)`,
+			k.ID, hashed, k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author, k.Certificate)
+		t.done = append(t.done, Event{Action: "token.create", Reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, holder, k.Role, k.Teams, reason)})
 		return err
 	})
 	if err != nil {
 		return Token{}, "", err
 	}
-	return k, "weir_" + k.ID + "_" + secret, nil
+	return k, text, nil
 }
 
 func hash(secret string) string {
@@ -93,6 +104,9 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 		return invalid("teams", "there are %d; name 1…%d, or %s for all", len(k.Teams), maxTeams, AllTeams)
 	case !k.Expires.IsZero() && k.Expires.UnixMicro() <= t.at:
 		return invalid("expires", "is over already")
+	}
+	if err := t.free(ctx, k.Certificate); err != nil {
+		return err
 	}
 	for _, team := range k.Teams {
 		if team == AllTeams {
@@ -118,6 +132,31 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 	return nil
 }
 
+// free refuses a certificate that can't be meant, or stands for a token that
+// counts.
+func (t *tx) free(ctx context.Context, certificate string) error {
+	if certificate == "" {
+		return nil
+	}
+	u, err := url.Parse(certificate)
+	if err != nil || u.Scheme == "" || u.Host == "" && u.Opaque == "" || u.String() != certificate ||
+		strings.ContainsFunc(certificate, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return invalid("certificate", "%q is no URI as certificates have it; write that of its subject alternative names, as spiffe://example.org/ci", clip(certificate))
+	}
+	if len(certificate) > maxURI {
+		return invalid("certificate", "has %d bytes; it may have %d", len(certificate), maxURI)
+	}
+	var id, actor string
+	err = t.QueryRowContext(ctx, `SELECT id, actor FROM tokens WHERE certificate = $1 AND revoked = 0 AND (expires = 0 OR expires > $2)`, certificate, t.at).Scan(&id, &actor)
+	if isNone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return invalid("certificate", "%s stands for %s already, by token %s; revoke that one first", clip(certificate), actor, id)
+}
+
 // FirstToken makes a token for everything when there is no token yet, and gives
 // its text; empty: there was one.
 func (s *Store) FirstToken(ctx context.Context) (string, error) {
@@ -133,12 +172,12 @@ func (s *Store) FirstToken(ctx context.Context) (string, error) {
 	return text, err
 }
 
-const tokenColumns = `id, actor, role, teams, made, expires, revoked, author`
+const tokenColumns = `id, actor, role, teams, made, expires, revoked, author, certificate`
 
 func scanToken(row interface{ Scan(...any) error }, more ...any) (k Token, err error) {
 	var role, teams string
 	var made, expires, revoked int64
-	err = row.Scan(append([]any{&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author}, more...)...)
+	err = row.Scan(append([]any{&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author, &k.Certificate}, more...)...)
 	if err != nil {
 		return k, err
 	}
@@ -167,9 +206,30 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 	if err != nil && !isNone(err) {
 		return Actor{}, s.failed(err)
 	}
-	switch now := time.Now(); {
-	case subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(want)) == 0:
+	if subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(want)) == 0 {
 		return Actor{}, unknown
+	}
+	return k.holder(time.Now())
+}
+
+// AuthenticateCertificate is the actor that a certificate with this URI stands
+// for, which somebody has verified. It fails as Authenticate does.
+func (s *Store) AuthenticateCertificate(ctx context.Context, uri string) (Actor, error) {
+	// The last one that was made: there is none beside one that counts.
+	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens
+		WHERE certificate = $1 AND certificate <> '' ORDER BY made DESC, id LIMIT 1`, printable(uri, maxURI+1)))
+	if isNone(err) {
+		return Actor{}, &Error{Kind: Unknown, Text: "the certificate " + clip(uri) + " stands for nobody; an administrator lets it by weir token create --certificate"}
+	}
+	if err != nil {
+		return Actor{}, s.failed(err)
+	}
+	return k.holder(time.Now())
+}
+
+// holder is who holds the token, if it counts at now.
+func (k *Token) holder(now time.Time) (Actor, error) {
+	switch {
 	case !k.Revoked.IsZero():
 		return Actor{}, &Error{Kind: Unknown, Text: "the token was revoked at " + k.Revoked.Format(time.RFC3339) + "; ask an administrator for another"}
 	case !k.Expires.IsZero() && !now.Before(k.Expires):
