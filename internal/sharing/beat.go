@@ -38,6 +38,7 @@ type Beat struct {
 type Other struct {
 	Member uint64 // the hash of its name
 	Stand  Stand
+	Order  uint64 // the beats that the process had sent when the member might have its votes
 }
 
 // Stand is how a process stands to a member: whether the member may have its votes.
@@ -71,6 +72,7 @@ func (b *Beat) Append(bytes []byte) []byte {
 	}
 	for _, o := range b.Others {
 		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand))
+		body = binary.AppendUvarint(body, o.Order)
 	}
 	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
 }
@@ -99,12 +101,14 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 	b.Life = time.Duration(r.below(1 << 62))
 	b.Run, b.Lost = r.number(), time.Duration(r.below(1<<62))
 	others := r.below(MaxMembers + 1)
-	if r.bad || uint64(len(r.rest)) < 9*others {
-		return Beat{}, nil, ErrMessage
+	for i := uint64(0); i < others && len(r.rest) >= 9; i++ {
+		o := Other{Member: binary.LittleEndian.Uint64(r.rest), Stand: min(Stand(r.rest[8]), Out)}
+		r.rest = r.rest[9:]
+		o.Order = r.number()
+		b.Others = append(b.Others, o)
 	}
-	for i := range others {
-		one := r.rest[9*i:]
-		b.Others = append(b.Others, Other{binary.LittleEndian.Uint64(one), min(Stand(one[8]), Out)})
+	if r.bad || uint64(len(b.Others)) < others {
+		return Beat{}, nil, ErrMessage
 	}
 	return b, rest, nil
 }

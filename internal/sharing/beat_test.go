@@ -21,7 +21,7 @@ func drawBeat(t *rapid.T) Beat {
 		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "others") {
-		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand"))})
+		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order")})
 	}
 	return b
 }
@@ -44,7 +44,7 @@ func TestBeat(t *testing.T) {
 }
 
 func FuzzParseBeat(f *testing.F) {
-	b := Beat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out}}}
+	b := Beat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out, 3}}}
 	f.Add(b.Append(nil))
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		b, rest, err := ParseBeat(bytes)
@@ -118,4 +118,37 @@ func countTwice(seed uint64, hasty bool) string {
 		}
 	}
 	return ""
+}
+
+// TestOrder holds a vote that has gone from c to a and b, who were heard again, to count for
+// the first of the key's rank once c has let go of it, unless b might have had it before.
+func TestOrder(t *testing.T) {
+	members := []string{"a", "b", "c"}
+	key := weir.StateKey{Rule: "api"}
+	for key.Key = "0"; !slices.IsSorted(ranked(key, members)); key.Key += "0" {
+	}
+	for _, row := range []struct {
+		a, b     uint64 // after how many beats c began with them
+		released string
+		follows  bool
+	}{
+		{3, 3, "c", true}, {3, 4, "c", true}, {3, 3, "b", false}, {4, 3, "c", false},
+	} {
+		v := Together("a", named(members...))
+		v.members[2].stands = []Other{{Stand: Entering, Order: row.a}, {Stand: Entering, Order: row.b}, {}}
+		p := v.place(begin, key, []release{{by: row.released, until: begin + 1}})
+		if got := slices.ContainsFunc(p.voters, func(by voter) bool { return by.name == "c" }); got != row.follows {
+			t.Errorf("c lends its vote to a after %d beats, to b after %d, and %s has let go: a counts on it: %v", row.a, row.b, row.released, got)
+		}
+	}
+}
+
+// ranked is the members in the order of the key.
+func ranked(key weir.StateKey, members []string) (names []string) {
+	for left := slices.Clone(members); len(left) > 0; {
+		next := Owner(key, left)
+		names = append(names, next)
+		left = slices.DeleteFunc(left, func(m string) bool { return m == next })
+	}
+	return names
 }

@@ -49,6 +49,7 @@ type Peers struct {
 	pulse       weir.Instant // when the next beats are due
 	view        *View
 	versions    uint64
+	sent        uint64 // beats to each member
 }
 
 // peer is what is known of one member.
@@ -69,6 +70,8 @@ type peer struct {
 
 	// How this process stands to it.
 	since  weir.Instant // it may have votes since then, 0: it may not
+	order  uint64       // the beats that had been sent then
+	back   weir.Instant // when it could have had them first, 0: it could not
 	run    uint64       // counts how often it began to
 	relied weir.Instant // when it was lent votes last
 	left   weir.Instant // from then on it can't count on votes any more, 0: it may have them
@@ -140,7 +143,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 	}
 	p.lost = now
 	if before.since != 0 {
-		x.since, x.left = before.since, now+micros(Life+Margin)
+		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)
 	}
 }
 
@@ -301,9 +304,10 @@ func (p *Peers) told(so func(*Beat) bool) bool {
 func (p *Peers) see(now weir.Instant, x *peer) {
 	wanted := p.wanted(now, x)
 	switch {
+	case wanted && x.since == 0 && p.voting && p.gathers(now, x):
 	case wanted && x.since == 0 && p.voting:
-		x.gone = 0 // it was cut off, and has lost nothing
-		x.since, x.run = now, max(x.run, 1)+1
+		x.gone, x.back = 0, 0 // it was cut off, and has lost nothing
+		x.since, x.order, x.run = now, p.sent, max(x.run, 1)+1
 	case wanted && x.since == 0:
 		x.since, x.run = now-settle(MaxMembers), max(x.run, 1)
 	case wanted:
@@ -314,12 +318,26 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 			x.left = max(now, x.relied+settle(p.count))
 		}
 	}
+	if !wanted {
+		x.back = 0
+	}
 	if x.left > 0 && now >= x.left {
 		if !x.last.Leaving {
 			x.gone = now
 		}
 		x.since, x.left, x.relied = 0, 0, 0
 	}
+}
+
+// gathers is whether x, which is heard again, has to wait a moment for others that soon will
+// be: who may have votes by the same beat need not wait for each other.
+func (p *Peers) gathers(now weir.Instant, x *peer) bool {
+	if x.back == 0 {
+		x.back = now
+	}
+	return now < x.back+2*pulse(p.count) && slices.ContainsFunc(p.list, func(y *peer) bool {
+		return y.member && y.last.Active && !y.last.Leaving && now < y.heard+silence(p.count) && now >= y.mutual+silence(p.count)
+	})
 }
 
 func (x *peer) stand(now weir.Instant, n int64) Stand {
@@ -352,6 +370,7 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 
 // beat tells all others.
 func (p *Peers) beat(now weir.Instant, fx *Effects) {
+	p.sent++
 	others, lost := p.others(), time.Duration(0)
 	if p.lost > 0 {
 		lost = max((now - p.lost).Duration(), time.Microsecond)
@@ -373,7 +392,7 @@ func (p *Peers) others() []Other {
 	var others []Other
 	for _, x := range p.list {
 		if x.shown != Settled {
-			others = append(others, Other{x.id, x.shown})
+			others = append(others, Other{x.id, x.shown, x.order})
 		}
 	}
 	return others

@@ -34,7 +34,7 @@ type seen struct {
 	idle   bool         // it lends nothing yet
 	leaves bool         // it lends nothing any more
 	fresh  bool         // nobody has had its first vote before
-	stands []Stand      // to each member; nil: all are settled
+	stands []Other      // to each member; nil: all are settled
 }
 
 // View is what is known now.
@@ -91,17 +91,17 @@ func Together(self string, members []Member) *View {
 }
 
 // stands are how a process stands to each of the list, nil if it is settled with all.
-func (p *Peers) stands(others []Other) []Stand {
-	var stands []Stand
+func (p *Peers) stands(others []Other) []Other {
+	var stands []Other
 	for _, o := range others {
 		i := slices.IndexFunc(p.list, func(x *peer) bool { return x.id == o.Member })
 		if i < 0 {
 			continue // which has left
 		}
 		if stands == nil {
-			stands = make([]Stand, len(p.list))
+			stands = make([]Other, len(p.list))
 		}
-		stands[i] = o.Stand
+		stands[i] = o
 	}
 	return stands
 }
@@ -202,22 +202,26 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 	return p
 }
 
-func (s *seen) stand(i int) Stand {
+func (s *seen) stand(i int) Stand { return s.to(i).Stand }
+
+func (s *seen) to(i int) Other {
 	if s.stands == nil {
-		return Settled
+		return Other{}
 	}
 	return s.stands[i]
 }
 
 // follows is whether the m-th member lends this node its vote, and no other member can
 // count on it, except those that have released the key: neither the one that it followed
-// until it was settled with this node, nor any before that in the rank that it has just
-// begun to follow, or let go. kept tells that it did follow, and nobody else can count on
-// its vote yet.
+// until it was settled with this node, nor any before that in the rank that it has begun to
+// follow before this node, or let go. Who it has begun to follow later, or with the same
+// beat, has never heard that it might without hearing that this node comes first. kept tells
+// that it did follow, and nobody else can count on its vote yet.
 func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
 	if v.members[m].idle {
 		return false, false
 	}
+	order := v.members[m].to(v.self).Order
 	for _, i := range rank {
 		stand := v.members[m].stand(i)
 		switch {
@@ -230,6 +234,7 @@ func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) 
 			follows = true
 		case stand == Settled:
 			return follows && released[i], false
+		case stand == Entering && follows && order <= v.members[m].to(i).Order:
 		case stand == Entering && !follows, !released[i]:
 			return false, false
 		}
