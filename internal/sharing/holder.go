@@ -30,7 +30,8 @@ type holder struct {
 	incarnation uint64  // of this node
 	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
 
-	epoch   uint64 // of who gave the lease
+	lender  string // who gave the lease
+	epoch   uint64 // of its process
 	lease   uint64
 	asked   uint64 // the last ask
 	pending sent
@@ -135,8 +136,12 @@ func (h *holder) notice(now weir.Instant, r *Request) {
 
 // hears is whether there is somebody to ask, as the policy wants.
 func (h *holder) hears() bool {
-	if h.policy == Closed || h.policy == Open {
+	switch h.policy {
+	case Closed:
+		return h.place.owner != "" && h.place.owner == h.place.first && h.place.most
+	case Open:
 		return h.place.owner != "" && h.place.owner == h.place.first
+	case Proportional, Reserve, Share, policies:
 	}
 	return h.place.owner != ""
 }
@@ -210,7 +215,10 @@ func (h *holder) send(now weir.Instant, fx *Effects) {
 
 // message is a message that reports. A lease whose time is over is closed by it.
 func (h *holder) message(kind Kind, now weir.Instant) Message {
-	m := Message{Kind: kind, State: h.state, Incarnation: h.incarnation, Epoch: h.epoch, Lease: h.lease, Spent: h.spent}
+	m := Message{Kind: kind, State: h.state, Incarnation: h.incarnation}
+	if h.lender == h.place.owner { // another knows nothing of it
+		m.Epoch, m.Lease, m.Spent = h.epoch, h.lease, h.spent
+	}
 	if kind == Release || now >= h.expires {
 		m.Closed = true
 		h.lease, h.granted, h.spent = 0, 0, 0
@@ -225,8 +233,8 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		return
 	}
 	h.asking = false
-	if m.Epoch != h.epoch || m.Lease != h.lease {
-		h.epoch, h.lease, h.spent = m.Epoch, m.Lease, 0
+	if h.lender != h.place.owner || m.Epoch != h.epoch || m.Lease != h.lease {
+		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
 	}
 	h.granted = m.Granted
 	h.expires = h.first + micros(m.Life)
