@@ -31,12 +31,13 @@ func (g *ledger) lose(now weir.Instant, v *View) {
 // else could use. What is left does not grow with the entitlement: who had the votes
 // before has used it. The fraction of an event that a bucket has beside is charged, too.
 func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
-	if !p.owns {
+	owns := g.policy.owns(&p)
+	if !owns {
 		g.owns = 0
 	} else if g.owns == 0 {
 		g.owns = v.owning
 	}
-	g.place, g.first = p, p.owns && now >= g.owns
+	g.place, g.first = p, owns && now >= g.owns
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
 	if g.has.of > 0 && had.less(has) && !v.leaving {
 		g.yield(now, had, has)

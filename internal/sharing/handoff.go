@@ -210,7 +210,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r release) bool { return r.by == from }), release{from, now + settle(n.view.count)})
 	p := n.view.place(now, m.State, released)
 	gave := entitlement{m.Part, m.Of}
-	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && p.owns); has.less(gave) && m.Wait < patience {
+	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && m.Policy.owns(&p)); has.less(gave) && m.Wait < patience {
 		return // votes of the one before are on their way
 	}
 	if w := n.windows[from]; w == nil {
@@ -225,7 +225,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		if !known {
 			g.born = g.at(now) // the one before knows which receipts were used
 		}
-		if m.Closed && p.owns {
+		if m.Closed && m.Policy.owns(&p) {
 			g.owns = now
 		}
 		g.stand(now, n.view, p, g.has)

@@ -48,6 +48,7 @@ type holder struct {
 type asked struct {
 	version      uint64
 	owner, first string
+	most         bool
 }
 
 // sent is what an ask that is under way says, for when it is sent again.

@@ -222,7 +222,7 @@ func (n *Node) knows(h *holder, r *Request) bool {
 func (n *Node) follow(now weir.Instant, h *holder) {
 	if h.place.version != n.view.version {
 		p := n.view.place(now, h.state, nil)
-		h.follow(asked{p.version, p.owner, p.first})
+		h.follow(asked{p.version, p.owner, p.first, p.most})
 	}
 }
 
@@ -300,10 +300,10 @@ func (n *Node) stand(now weir.Instant, key weir.StateKey, g *ledger) {
 		return
 	}
 	p := n.view.place(now, key, g.released)
-	first := g.first && p.owns
+	first := g.first && g.policy.owns(&p)
 	votes, all := n.view.lasting(&p, &g.place)
 	had := entitled(g.policy, votes, all, first)
-	if g.less(&p) || n.view.leaving || g.first && !p.owns {
+	if g.less(&p) || n.view.leaving || g.first && !first {
 		g.lose(now, n.view)
 	}
 	g.stand(now, n.view, p, had)
@@ -315,7 +315,8 @@ func (n *Node) entitlement(now weir.Instant, g *ledger) entitlement {
 	if now >= n.view.sure || !g.place.owns {
 		votes = n.view.votes(now, &g.place)
 	}
-	return entitled(g.policy, votes, n.view.count, n.view.voting && g.first)
+	most := now < n.view.quorum || g.policy == Open
+	return entitled(g.policy, votes, n.view.count, n.view.voting && g.first && most)
 }
 
 // timers is a heap of holders by when they have something to do, the first on top.

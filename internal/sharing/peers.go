@@ -17,6 +17,10 @@ const (
 	// Silence is how long two processes don't hear each other until each takes the
 	// other for silent.
 	Silence = 300 * time.Millisecond
+	// Quorum is for how long a process that does not hear most of the members goes on with what
+	// belongs to the first of them alone. When it is over, most of them may take the
+	// silent ones for gone.
+	Quorum = 25 * time.Second
 )
 
 // Peers is what a process knows of the members: who hears it, and whose votes it has.
@@ -47,6 +51,8 @@ type Peers struct {
 	blank       weir.Instant // the same, as long as nobody has told it; 0: somebody has
 	changed     weir.Instant // when the list of members did, or it became active
 	pulse       weir.Instant // when the next beats are due
+	quorate     weir.Instant // when it heard most of the members last
+	minority    bool         // that was longer than a Quorum ago, and it has not heard from all since
 	view        *View
 	versions    uint64
 	sent        uint64 // beats to each member
@@ -82,7 +88,7 @@ type peer struct {
 
 // NewPeers is what a process knows that starts now: nothing.
 func NewPeers(now weir.Instant, name string, incarnation uint64) *Peers {
-	p := &Peers{name: name, incarnation: incarnation, began: now, blank: now, pulse: now, view: &View{}}
+	p := &Peers{name: name, incarnation: incarnation, began: now, blank: now, pulse: now, quorate: now, view: &View{}}
 	p.look(now, true)
 	return p
 }
@@ -254,6 +260,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if p.blank > 0 && len(p.list) > 1 && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
 		p.blank = 0 // all have told what they know of
 	}
+	changed = p.poll(now) || changed
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
@@ -269,6 +276,51 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if changed || now >= p.view.made+pulse(p.count)/4 {
 		p.view = p.show(now)
 	}
+}
+
+// poll sees whether this process is on the side of the members that most are on, and is
+// whether that has changed. Who was not has to wait until all know of each other: until
+// then some may be the first of members among whom it is not.
+func (p *Peers) poll(now weir.Instant) (changed bool) {
+	if p.most(now) {
+		p.quorate = now
+	}
+	before := p.minority
+	switch {
+	case now >= p.quorate+micros(Quorum):
+		p.minority = true
+	case p.minority && p.told(func(b *Beat) bool { return b.Members == p.digest }) && p.hears(now):
+		p.minority = false
+	}
+	if p.minority == before {
+		return false
+	}
+	p.changed = now
+	return true
+}
+
+// most is whether this process hears most of the members, itself among them, or half of
+// them with the first by name.
+func (p *Peers) most(now weir.Instant) bool {
+	heard, all, first := 0, 0, false
+	for _, x := range p.list {
+		if !x.member {
+			continue
+		}
+		hears := x == p.self || now < x.mutual+silence(p.count)
+		if all++; hears {
+			heard++
+		}
+		if all == 1 {
+			first = hears
+		}
+	}
+	return 2*heard > all || 2*heard == all && first
+}
+
+// hears is whether this process hears all members.
+func (p *Peers) hears(now weir.Instant) bool {
+	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x.member && x != p.self && now >= x.mutual+silence(p.count) })
 }
 
 // calm is whether every member is heard, and has no ledgers that are another's.

@@ -38,6 +38,9 @@ func PolicyOf(p weir.Partition) Policy {
 	return Proportional
 }
 
+// owns is whether a node is the first of all members by the policy.
+func (p Policy) owns(at *place) bool { return at.owns && (at.most || p == Open) }
+
 // entitlement is the part of a limit that a ledger may grant.
 type entitlement struct{ part, of int64 }
 

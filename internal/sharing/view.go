@@ -21,6 +21,7 @@ type View struct {
 	count   int64        // how many votes there are
 	voting  bool
 	leaving bool
+	quorum  weir.Instant // until then this process may be the first of all members
 	sure    weir.Instant // until then all lend their votes to the first of the key's rank
 	owning  weir.Instant // from then on nobody counts on being the first of an older list
 }
@@ -44,6 +45,9 @@ func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
 		version: p.versions, made: now, changed: p.view.changed, self: -1, count: p.count, voting: p.voting && !p.leaving, leaving: p.leaving,
 		sure: 1<<63 - 1, owning: p.changed + micros(Life+Margin),
+	}
+	if !p.minority {
+		v.quorum = p.quorate + micros(Quorum)
 	}
 	if p.versions != p.view.version {
 		v.changed = now
@@ -81,7 +85,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all hear each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
@@ -110,6 +114,10 @@ func (v *View) has(name string) bool { return v.find(name) >= 0 }
 
 // Calm is whether this process lends votes, and all ledgers are where they belong.
 func (v *View) Calm() bool { return v.voting && v.calm }
+
+// Minority is whether the process has not heard most of the members for a Quorum: then
+// it may not be the first of them.
+func (v *View) Minority() bool { return v.quorum == 0 && v.voting }
 
 // find is the index of a member, -1 if there is none of that name.
 func (v *View) find(name string) int {
@@ -141,7 +149,8 @@ type place struct {
 	version uint64
 	owner   string   // who is asked, none if nobody may be
 	first   string   // who is the first of all members
-	owns    bool     // this node is
+	owns    bool     // this node is, and uses votes
+	most    bool     // it may be: its process is where most of the members are
 	voters  []voter  // who lends its vote to this node
 	count   int64    // of how many votes
 	idle    []string // who lends no votes yet
@@ -164,11 +173,11 @@ type release struct {
 
 // place finds out what this node is to the key, when these have released it.
 func (v *View) place(now weir.Instant, key weir.StateKey, released []release) place {
-	p := place{version: v.version, count: v.count}
+	p := place{version: v.version, count: v.count, most: v.quorum > 0}
 	rank := v.rank(key)
 	for _, i := range rank {
 		if v.members[i].counts && !v.members[i].leaves {
-			p.first, p.owns = v.members[i].name, i == v.self
+			p.first, p.owns = v.members[i].name, i == v.self && v.voting
 			break
 		}
 	}

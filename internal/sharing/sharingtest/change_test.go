@@ -86,6 +86,31 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestMinority holds a cut that lasts until most members take the others for gone to let
+// nothing pass beyond the limit by closed: those that are fewer have stopped by then. By the
+// others more may pass, as much as the part of those that are fewer.
+func TestMinority(t *testing.T) {
+	const nodes, from, to = 5, 2 * time.Second, 45 * time.Second
+	for _, policy := range []sharing.Policy{sharing.Closed, sharing.Reserve, sharing.Share, sharing.Proportional} {
+		for _, owner := range []bool{true, false} {
+			off := apart(nodes, 2, owner)
+			s := Settings{Seed: 6, Nodes: nodes, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 10, For: 50 * time.Second, Found: true, GiveUp: 30 * time.Second}
+			s.Parts = []Part{{From: from, To: to, Deaf: func(from, to int) bool { return off(from) != off(to) }}}
+			r := run(t, s)
+			net := func(from, to time.Duration) float64 {
+				s := r.Between(from, to)
+				return 100 * float64(s.Passed) / float64(s.Ideal)
+			}
+			before, between, after, healed := net(from+time.Second, from+24*time.Second), net(from+26*time.Second, from+30*time.Second), net(36*time.Second, to), net(to+time.Second, 50*time.Second)
+			t.Logf("policy %d, cut off with the owner %v: over %d; %.0f %%, then the fewer stop: %.0f %%, then the others have all: %.0f %%, after it %.0f %%", policy, owner, r.Over, before, between, after, healed)
+			most := map[sharing.Policy]float64{sharing.Closed: 100.5, sharing.Reserve: 105, sharing.Share: 141, sharing.Proportional: 141}[policy]
+			if policy == sharing.Closed && r.Over > 0 || after < 94 || after > most || healed < 95 || healed > 101 {
+				t.Errorf("policy %d, cut off with the owner %v: want nothing over by closed, at most %.0f %% by this one, and all again after it", policy, owner, most)
+			}
+		}
+	}
+}
+
 // TestKilled holds keys to be decided again within a second after their owner was killed,
 // with the votes of the others, and nothing to pass beyond the limit.
 func TestKilled(t *testing.T) {

@@ -197,5 +197,25 @@ func Swarm(seed uint64) Settings {
 	if s.Faults.Change > 0 {
 		s.Spare = r.IntN(4)
 	}
+	if seed%longEvery == longEvery-1 {
+		s.long(r)
+	}
 	return s
+}
+
+// longEvery is how often a seed of the swarm has a cut that outlasts what most wait until they
+// take who is silent for gone.
+const longEvery = 50
+
+// long makes s such a run. Only by closed may nothing more pass then. Nobody joins or leaves
+// meanwhile: the simulation tells all of it at once, which no cut lets through.
+func (s *Settings) long(r *rand.Rand) {
+	s.Policy, s.Load, s.GiveUp, s.For, s.Nodes = sharing.Closed, 1+r.Int64N(4), 30*time.Second, 70*time.Second, max(s.Nodes, 3)
+	s.Spare, s.Faults.Change = 0, 0
+	side := make([]bool, s.Nodes+s.Spare)
+	for i := range side {
+		side[i] = r.IntN(3) == 0
+	}
+	from, long, oneWay := time.Duration(2+r.IntN(8))*time.Second, time.Duration(24+r.IntN(20))*time.Second, r.IntN(3) == 0
+	s.Parts = []Part{{From: from, To: from + long, Deaf: func(from, to int) bool { return side[from] != side[to] && (side[from] || !oneWay) }}}
 }

@@ -40,6 +40,7 @@ func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m := s.machines[i]
 	m.incarnation++
 	m.tick, m.away, m.view = 0, 0, nil
+	s.watchers.begin(now, i)
 	var err error
 	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
 		return err
@@ -81,8 +82,8 @@ func (s *simulation) tell(now weir.Instant, i int) {
 		return
 	}
 	var members []sharing.Member
-	for _, m := range s.machines {
-		if m.member {
+	for j, m := range s.machines {
+		if m.member && !s.watchers.gone[i][j] {
 			members = append(members, sharing.Member{Name: m.name, Incarnation: m.incarnation})
 		}
 	}

@@ -31,6 +31,7 @@ type Settings struct {
 	Faults Faults
 	Parts  []Part
 	Acts   []Act
+	GiveUp time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
 	Calm   time.Duration // in the end, nothing goes wrong for so long
 	Mutant Mutant
 }
@@ -96,6 +97,7 @@ type simulation struct {
 	names    []string
 	numbers  map[string]int   // by their names
 	cut      [][]weir.Instant // [from][to]: nothing arrives until then
+	watchers watchers
 	events   events
 	planted  event
 	seq      uint64
@@ -148,6 +150,7 @@ func Run(s Settings) (Result, error) {
 		}
 		sim.machines = append(sim.machines, m)
 	}
+	sim.watch()
 	for i := range s.Nodes {
 		if err := sim.boot(start, i, s.Found); err != nil {
 			return Result{}, err
