@@ -130,15 +130,15 @@ func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) b
 	return true
 }
 
-// tick confirms as gone who is silent and dead for long, on the side that most are
+// tick confirms as gone who is dead and silent for all of confirm, on the side that most are
 // on: of a network that is cut, only one side may take what was the other's. Who was
 // taken for gone and is reached all the same is a member again.
-func (t *table) tick(now time.Duration, silent func(id uint64) bool, confirm time.Duration) {
+func (t *table) tick(now time.Duration, silent, long func(id uint64) bool, confirm time.Duration) {
 	most := t.most(silent)
 	for id, e := range t.entries {
 		age := now - e.since
 		switch {
-		case e.standing == agreed && !e.alive && age >= confirm && most && silent(id):
+		case e.standing == agreed && !e.alive && age >= confirm && most && silent(id) && long(id):
 			t.depart(now, id, gone, false)
 		case e.standing == gone && e.alive && age >= confirm && t.admits(id):
 			e.standing, e.since = agreed, now

@@ -51,13 +51,15 @@ func TestMembership(t *testing.T) {
 
 	m.die(1*time.Second, 2)
 	silent := func(id uint64) bool { return id == 2 }
-	m.tick(30*time.Second, silent, Confirm)
+	m.tick(30*time.Second, silent, silent, Confirm)
 	m.want(t, "a 10", "b 20", "c 30") // memberlist has called it dead for 29 s
-	m.tick(31*time.Second, func(uint64) bool { return false }, Confirm)
+	m.tick(31*time.Second, func(uint64) bool { return false }, func(uint64) bool { return false }, Confirm)
 	m.want(t, "a 10", "b 20", "c 30") // it is heard of
-	m.tick(31*time.Second, silentAll, Confirm)
+	m.tick(31*time.Second, silent, func(uint64) bool { return false }, Confirm)
+	m.want(t, "a 10", "b 20", "c 30") // it was heard while memberlist called it dead
+	m.tick(31*time.Second, silentAll, silentAll, Confirm)
 	m.want(t, "a 10", "b 20", "c 30") // the others may be the most
-	m.tick(31*time.Second, silent, Confirm)
+	m.tick(31*time.Second, silent, silent, Confirm)
 	m.want(t, "a 10", "c 30")
 
 	m.merge(32*time.Second, []entry{{process: run(2, "b", 20), since: 0}}, silentAll)
@@ -79,7 +81,7 @@ func TestMembership(t *testing.T) {
 	m.want(t, "a 10", "b 21") // an operator forgets who is heard of
 	m.depart(39*time.Second, 4, gone, false)
 	m.want(t, "a 10")
-	m.tick(70*time.Second, silentAll, Confirm)
+	m.tick(70*time.Second, silentAll, silentAll, Confirm)
 	m.want(t, "a 10", "b 21") // memberlist has reached it all the time
 }
 
@@ -102,9 +104,9 @@ func TestDeadMembersAreToldOn(t *testing.T) {
 	}
 	fresh.merge(100*time.Second, told, silent)
 	fresh.want(t, "b 20", "c 30", "d 40")
-	fresh.tick(119*time.Second, silent, Confirm)
+	fresh.tick(119*time.Second, silent, silent, Confirm)
 	fresh.want(t, "b 20", "c 30", "d 40") // dead for 29 s
-	fresh.tick(120*time.Second, silent, Confirm)
+	fresh.tick(120*time.Second, silent, silent, Confirm)
 	fresh.want(t, "c 30", "d 40")
 }
 
@@ -132,7 +134,7 @@ func TestOneSideTakes(t *testing.T) {
 					cut = true
 				}
 			}
-			if m.tick(Confirm, silent, Confirm); cut && m.count() < int(nodes) {
+			if m.tick(Confirm, silent, silent, Confirm); cut && m.count() < int(nodes) {
 				takes[side[m.me.id]]++
 			}
 		}
@@ -284,7 +286,7 @@ func TestAgreement(t *testing.T) {
 		for _, m := range tables {
 			silent := func(id uint64) bool { return dead[id] }
 			sure = sure && m.most(silent)
-			m.tick(time.Second+Confirm, silent, Confirm)
+			m.tick(time.Second+Confirm, silent, silent, Confirm)
 		}
 		if !sure {
 			return

@@ -79,7 +79,7 @@ func (g *Gossip) beats(now time.Duration) {
 func (g *Gossip) noticed(now time.Duration) (news bool) {
 	g.mu.Lock()
 	before := g.table.version
-	g.table.tick(now, g.unheard(now), g.confirm)
+	g.table.tick(now, g.unheard(now), g.unheardFor(now, g.confirm), g.confirm)
 	if g.table.version != before {
 		g.publish()
 		news = true
@@ -108,6 +108,18 @@ func (g *Gossip) unheard(now time.Duration) func(id uint64) bool {
 		}
 		_, silent := p.quiet(now, limit)
 		return silent
+	}
+}
+
+// unheardFor tells which processes were not heard for so long. g.mu is held.
+func (g *Gossip) unheardFor(now, long time.Duration) func(id uint64) bool {
+	return func(id uint64) bool {
+		p := g.peers[id]
+		if p == nil {
+			return true
+		}
+		quiet, _ := p.quiet(now, long)
+		return quiet >= long
 	}
 }
 
