@@ -130,6 +130,9 @@ func statusText(first, s *daemon.ClusterStatus) string {
 		rows = append(rows, []string{m.Name, state, m.HTTP, m.Version, m.Started.Format(time.RFC3339)})
 	}
 	(&table.Table{Rows: rows}).Write(&b)
+	if s.Minority {
+		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
+	}
 	if !s.Settled {
 		b.WriteString("members have changed, and not all counts are with their owners yet\n")
 	}

@@ -63,6 +63,12 @@ func (o *others) calm() bool {
 	return o.agreed && o.peers.View().Calm()
 }
 
+func (o *others) minority() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed && o.peers.View().Minority()
+}
+
 func (o *others) receive(from string, b *sharing.Beat) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

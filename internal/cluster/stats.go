@@ -41,5 +41,9 @@ func (sh *shard) count() sharing.Counts {
 	return sh.node.Count(sh.store.now())
 }
 
+// Minority is whether the node has not heard most of the members for so long that it
+// gives nothing by rules that are closed.
+func (s *Store) Minority() bool { return s.others.minority() }
+
 // Calm is whether the node decides, and all counts are with their owners.
 func (s *Store) Calm() bool { return s.others.calm() }

@@ -164,8 +164,16 @@ func (n *node) silent() string {
 	case len(names) == 0:
 		return ""
 	}
-	return fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
+	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
+	if n.store.Minority() {
+		detail += "; most of them for so long that rules that are closed pass nothing here: if they are gone for good, weir cluster forget NAME"
+	}
+	return detail
 }
+
+// A node that hears too few of the others has stopped what is closed before these take it
+// for gone.
+const _ = uint(gossip.Confirm - sharing.Quorum - time.Second)
 
 // maxNamed is how many silent nodes /readyz names.
 const maxNamed = 5

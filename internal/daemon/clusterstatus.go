@@ -16,7 +16,10 @@ import (
 type ClusterStatus struct {
 	Node string `json:"node"`
 	// Settled is whether the node decides, and all counts are with their owners.
-	Settled bool            `json:"settled"`
+	Settled bool `json:"settled"`
+	// Minority is whether it has not heard most of the members for so long that it gives nothing by
+	// rules that are closed.
+	Minority bool            `json:"minority,omitempty"`
 	Members []ClusterMember `json:"members"`
 	Keys    ClusterKeys     `json:"keys"`
 	Takes   ClusterTakes    `json:"takes"`
@@ -64,7 +67,7 @@ type ClusterTraffic struct {
 func (n *node) status(g *gossip.Gossip) ClusterStatus {
 	keys, takes, traffic := n.store.Count(), n.store.Stats(), g.Stats()
 	s := ClusterStatus{
-		Node: g.Name(), Settled: n.store.Calm(),
+		Node: g.Name(), Settled: n.store.Calm(), Minority: n.store.Minority(),
 		Keys:  ClusterKeys{keys.Asked, keys.Leases, keys.Owned},
 		Takes: ClusterTakes{takes.Whole, takes.Unanswered, takes.Waiting},
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
