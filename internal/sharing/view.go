@@ -251,16 +251,23 @@ func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) 
 	return follows, false
 }
 
-// votes is how many votes a node may count on now.
+// votes is how many votes a node may count on now. Those of members that leave go to nobody
+// else: who has all others has them, too.
 func (v *View) votes(now weir.Instant, p *place) int64 {
 	if !v.voting {
 		return 0
 	}
-	n := int64(0)
+	n, last := int64(0), int64(0)
 	for _, by := range p.voters {
-		if !by.kept && now < v.members[by.member].until {
+		switch of := &v.members[by.member]; {
+		case of.leaves:
+			last++
+		case !by.kept && now < of.until:
 			n++
 		}
+	}
+	if n+last == p.count {
+		return p.count
 	}
 	return n
 }
