@@ -301,6 +301,8 @@ func (h *holder) forget(now weir.Instant, fx *Effects) {
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]
 }
 
+// idle is whether the holder may be forgotten. While a timer is set for it, it would not be
+// gone.
 func (h *holder) idle(now weir.Instant) bool {
-	return !h.asking && len(h.waiting) == 0 && h.lease == 0 && now >= h.denied
+	return !h.asking && len(h.waiting) == 0 && h.lease == 0 && h.timed == 0 && now >= h.denied
 }

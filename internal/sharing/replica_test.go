@@ -217,7 +217,7 @@ func TestMerge(t *testing.T) {
 }
 
 // TestReplicasAgree holds a group of replicas, once all is told, to have in use what
-// one limiter would have, and to lose nothing that they heard of when nodes start
+// one limiter would have, and to lose nothing that they heard of (I4) when nodes start
 // again or the view changes.
 func TestReplicasAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
