@@ -20,11 +20,11 @@ type ClusterStatus struct {
 	// Minority is whether it has not heard most of the members for so long that it gives nothing by
 	// rules that are closed.
 	Minority bool            `json:"minority,omitempty"`
-	Members []ClusterMember `json:"members"`
-	Keys    ClusterKeys     `json:"keys"`
-	Takes   ClusterTakes    `json:"takes"`
-	In      ClusterTraffic  `json:"in"`
-	Out     ClusterTraffic  `json:"out"`
+	Members  []ClusterMember `json:"members"`
+	Keys     ClusterKeys     `json:"keys"`
+	Takes    ClusterTakes    `json:"takes"`
+	In       ClusterTraffic  `json:"in"`
+	Out      ClusterTraffic  `json:"out"`
 }
 
 // ClusterMember is a node as this one knows it.
