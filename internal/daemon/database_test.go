@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"database/sql"
+	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -239,5 +242,91 @@ func TestRolesAtTheDoor(t *testing.T) {
 		if status := knock(t, r, path, bearer(admin)); status == http.StatusUnauthorized {
 			t.Errorf("%s of an administrator: %d", path, status)
 		}
+	}
+}
+
+// TestTokensEnd: a token that has expired or was revoked opens nothing, and its
+// holder is told why and what to do.
+func TestTokensEnd(t *testing.T) {
+	r := start(t, Config{Data: t.TempDir()})
+	store := r.daemon.feed.Store()
+	create := func(expires time.Time) (rulestore.Token, string) {
+		t.Helper()
+		k, text, err := store.CreateToken(t.Context(), root(), rulestore.Token{Actor: "ann", Role: rulestore.Publish, Teams: []string{"shop"}, Expires: expires}, "a test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k, text
+	}
+	gone, revoked := create(time.Time{})
+	if err := store.RevokeToken(t.Context(), root(), gone.ID, "she left"); err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().Add(50 * time.Millisecond)
+	_, expired := create(ends)
+	time.Sleep(time.Until(ends) + time.Millisecond)
+	for token, says := range map[string]string{revoked: "the token was revoked at ", expired: "the token has expired at "} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			q, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.admin+"/v1/rules", strings.NewReader(`{"domain":"shop"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bearer(token)(q)
+			response, err := http.DefaultClient.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			if err := errors.Join(err, response.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != http.StatusUnauthorized || response.Header.Get("Content-Type") != "application/problem+json" ||
+				!strings.Contains(string(text), says) || !strings.Contains(string(text), "ask an administrator for another") {
+				t.Errorf("%s: %d %s", method, response.StatusCode, text)
+			}
+		}
+	}
+}
+
+// TestNewerDatabase: a database that a newer Weir has brought up to date is left
+// alone: a node that knows its rules keeps them and says why nothing can be
+// changed, and one that does not know them tells that it can't begin.
+func TestNewerDatabase(t *testing.T) {
+	data := t.TempDir()
+	r := start(t, Config{Data: data})
+	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "5/h"))
+	untilExport(t, r, "limits: [5/h]")
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+	db, err := sql.Open("sqlite", filepath.Join(data, rulestore.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), `UPDATE weir_schema SET version = 99`)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const why = "the rule database has schema 99, of a newer Weir"
+	old := start(t, Config{Data: data})
+	untilExport(t, old, "limits: [5/h]")
+	if status, body := get(t, "http://"+old.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, why) {
+		t.Error(status, body)
+	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+old.admin+"/v1/rules", strings.NewReader(`{"domain":"shop"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer("weir_aaaaaaaaaa_b")(q)
+	if status, body := answered(t, q); status != http.StatusServiceUnavailable || !strings.Contains(body, "the rule database can't be reached yet; /readyz says why") {
+		t.Error(status, body)
+	}
+	if err := os.Remove(filepath.Join(data, "rules.copy")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Data: data}); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "can't begin without it") {
+		t.Error(err)
 	}
 }

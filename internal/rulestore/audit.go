@@ -2,6 +2,7 @@ package rulestore
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 	"time"
@@ -48,16 +49,10 @@ func (t *tx) audit(ctx context.Context, e Event) error {
 func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
 	e.Action, e.Domain, e.Rule, e.Reason = printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID), printable(e.Reason, MaxReason)
 	e.Refused, by.Name = printable(e.Refused, maxRefused), printable(by.Name, MaxName)
-	raw, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return s.failed(err)
-	}
-	defer func() { _ = raw.Rollback() }() // it does nothing behind a commit
-	t := &tx{Tx: raw, by: by, at: time.Now().UnixMicro()}
-	if err := t.audit(ctx, e); err != nil {
-		return s.failed(err)
-	}
-	return s.failed(raw.Commit())
+	return s.failed(transact(ctx, s.write, func(raw *sql.Tx) error {
+		t := &tx{Tx: raw, by: by, at: time.Now().UnixMicro()}
+		return t.audit(ctx, e)
+	}))
 }
 
 // Audited asks for lines of the audit.

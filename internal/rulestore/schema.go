@@ -112,35 +112,30 @@ func migrate(ctx context.Context, db *sql.DB, d dialect) error {
 	if version, err := schemaOf(ctx, db); err == nil && version >= len(migrations()) {
 		return tooNew(version)
 	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // it does nothing behind a commit
-	if d.lock != "" {
-		if _, err := tx.ExecContext(ctx, d.lock); err != nil {
+	return transact(ctx, db, func(tx *sql.Tx) error {
+		if d.lock != "" {
+			if _, err := tx.ExecContext(ctx, d.lock); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS weir_schema (only_row BIGINT PRIMARY KEY CHECK (only_row = 1), version BIGINT NOT NULL)`); err != nil {
 			return err
 		}
-	}
-	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS weir_schema (only_row BIGINT PRIMARY KEY CHECK (only_row = 1), version BIGINT NOT NULL)`); err != nil {
-		return err
-	}
-	version, err := schemaOf(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if err := tooNew(version); err != nil {
-		return err
-	}
-	for i, step := range migrations()[version:] {
-		if err := run(ctx, tx, d.types.Replace(step)); err != nil {
-			return fmt.Errorf("make schema %d: %w", version+i+1, err)
+		version, err := schemaOf(ctx, tx)
+		if err != nil {
+			return err
 		}
-	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(migrations())); err != nil {
+		if err := tooNew(version); err != nil {
+			return err
+		}
+		for i, step := range migrations()[version:] {
+			if err := run(ctx, tx, d.types.Replace(step)); err != nil {
+				return fmt.Errorf("make schema %d: %w", version+i+1, err)
+			}
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(migrations()))
 		return err
-	}
-	return tx.Commit()
+	})
 }
 
 // schemaOf is the version of a database's schema; 0: it has none.

@@ -3,6 +3,7 @@ package rulestore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -123,38 +124,57 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 	if err := checkName("actor", by.Name); err != nil {
 		return err
 	}
-	raw, err := s.write.BeginTx(ctx, nil)
+	return transact(ctx, s.write, func(raw *sql.Tx) error {
+		t := &tx{Tx: raw, by: by, reason: a.reason}
+		// Who has changed this row is alone until the end: the next one waits here.
+		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
+		if err != nil {
+			return err
+		}
+		if a.people {
+			t.revision = 0
+		}
+		t.at = time.Now().UnixMicro()
+		if err := do(t); err != nil {
+			return err
+		}
+		if len(t.done) == 0 {
+			t.done = append(t.done, a.event(""))
+		}
+		for _, e := range t.done {
+			if err := t.audit(ctx, e); err != nil {
+				return err
+			}
+		}
+		if s.notify != "" {
+			_, err = raw.ExecContext(ctx, s.notify)
+		}
+		return err
+	})
+}
+
+// transact makes all that do does, or nothing when it or the end of it fails.
+func transact(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // it goes back to the pool, or is broken
+	raw, err := c.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = raw.Rollback() }() // it does nothing behind a commit
-	t := &tx{Tx: raw, by: by, reason: a.reason}
-	// Who has changed this row is alone until the end: the next one waits here.
-	err = raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
-	if err != nil {
+	if err := do(raw); err != nil {
 		return err
 	}
-	if a.people {
-		t.revision = 0
-	}
-	t.at = time.Now().UnixMicro()
-	if err := do(t); err != nil {
+	if err := raw.Commit(); err != nil {
+		// SQLite is in the transaction still, and the next one could not begin: this
+		// connection is not used again.
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // it gives that back
 		return err
 	}
-	if len(t.done) == 0 {
-		t.done = append(t.done, a.event(""))
-	}
-	for _, e := range t.done {
-		if err := t.audit(ctx, e); err != nil {
-			return err
-		}
-	}
-	if s.notify != "" {
-		if _, err := raw.ExecContext(ctx, s.notify); err != nil {
-			return err
-		}
-	}
-	return raw.Commit()
+	return nil
 }
 
 // look reads at one moment, however many queries it takes.
