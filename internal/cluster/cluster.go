@@ -26,7 +26,7 @@ import (
 // The bounds of a node.
 const (
 	// DefaultKeys is how many keys a node asks about, and how many it owns, where
-	// Options say nothing: 310 MB of memory when full. Newcomers beyond are denied until
+	// Options say nothing: 300 MB of memory when full. Newcomers beyond are denied until
 	// an old one is as never used.
 	DefaultKeys = 1 << 18
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
@@ -132,7 +132,7 @@ func (s *Store) open(incarnation uint64) error {
 	name := s.self.Name
 	s.others.init(s, name, incarnation)
 	for i := range s.shards {
-		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Keys: max(s.keys/shards, 1)})
+		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Keys: max(s.keys/shards, 1), Seed: s.seed})
 		if err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
@@ -194,14 +194,10 @@ func (s *Store) Owner(key weir.StateKey) string {
 	return sh.node.Owner(key)
 }
 
-// shard is the part of the node that has a key. All counts of one Key are in one, so
-// those of one placement, too; those without go by their placement.
+// shard is the part of the node that has a key. Keys of one placement are in one.
 func (s *Store) shard(key weir.StateKey) *shard {
-	by := key.Key
-	if by == "" {
-		by = key.Placement()
-	}
-	return &s.shards[maphash.String(s.seed, by)%shards]
+	_, place := sharing.Hash(s.seed, key)
+	return &s.shards[place%shards]
 }
 
 // tickEvery is how close to each other the node looks at what is due.

@@ -43,7 +43,7 @@ func (sh *shard) close() {
 }
 
 // take decides a plain ask about a key, unless leases don't suit its limit: then it is not lent.
-func (sh *shard) take(ctx context.Context, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
+func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
 	s := sh.store
 	sh.mu.Lock()
 	if sh.node == nil {
@@ -52,7 +52,7 @@ func (sh *shard) take(ctx context.Context, key weir.StateKey, a *weir.Ask, d *we
 	}
 	now := s.now()
 	r := want(key, a)
-	if sh.node.Spend(now, &r, d, &sh.fx) {
+	if sh.node.Spend(now, hash, &r, d, &sh.fx) {
 		if len(sh.fx.Messages) > 0 {
 			sh.deliver(0, nil)
 		}

@@ -19,7 +19,8 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 			return r.take(asks, out)
 		}
 		key := short(asks[0].State)
-		if lent, err := s.shard(key).take(ctx, key, &asks[0], &out[0]); lent {
+		hash, place := sharing.Hash(s.seed, key)
+		if lent, err := s.shards[place%shards].take(ctx, hash, key, &asks[0], &out[0]); lent {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ type holder struct {
 	expires        weir.Instant
 	free           int64        // which the owner has for anybody, as it said last
 	fresh          weir.Instant // when the limit is as never used, as it said last
-	place          asked
 	demand         meter
 	used           weir.Instant // last
 	sticky         bool         // the last request was, and had
@@ -24,6 +23,7 @@ type holder struct {
 	tight          bool         // the limit is not more than what passes in a Horizon: others wait for each report
 	asking         bool
 	waiting        []waiting
+	place          asked
 
 	state       weir.StateKey
 	pace        int64

@@ -1,6 +1,10 @@
 package sharing
 
-import "github.com/weir-limit/weir"
+import (
+	"strings"
+
+	"github.com/weir-limit/weir"
+)
 
 // MaxLimits is how many limits of other nodes are remembered by their text. When
 // there are more, all are read anew.
@@ -25,4 +29,21 @@ func (l limits) parse(text string) *weir.Limit {
 	}
 	l[text] = limit
 	return limit
+}
+
+// rules are texts that many keys have in common, each once in memory. When there are
+// more than MaxLimits, they begin anew.
+type rules map[string]string
+
+// clone is text, which may be part of something large.
+func (r rules) clone(text string) string {
+	one, ok := r[text]
+	if !ok {
+		if len(r) >= MaxLimits {
+			clear(r)
+		}
+		one = strings.Clone(text)
+		r[one] = one
+	}
+	return one
 }

@@ -3,6 +3,7 @@ package sharing
 import (
 	"container/heap"
 	"errors"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ type Settings struct {
 	// Keys is how many keys a node asks about, and how many it owns, at a time.
 	// Requests for more are denied. At least 1.
 	Keys int
+	// Seed is that of Hash, by which whoever asks finds a key before. Zero: one of its
+	// own.
+	Seed maphash.Seed
 }
 
 // Node is one of the nodes that share limits. Its methods are told the time of one
@@ -32,6 +36,7 @@ type Node struct {
 	holders  table[*holder]
 	ledgers  table[*ledger]
 	limits   limits
+	rules    rules
 	timers   timers
 
 	movers  []*mover           // one for each member at most
@@ -61,9 +66,12 @@ func NewNode(s Settings) (*Node, error) {
 	if s.Name == "" || s.Keys < 1 {
 		return nil, errors.New("a node needs a name, and a bound for its keys")
 	}
+	if s.Seed == (maphash.Seed{}) {
+		s.Seed = maphash.MakeSeed()
+	}
 	return &Node{
-		settings: s, view: &View{}, limits: newLimits(),
-		holders: newTable[*holder](s.Keys), ledgers: newTable[*ledger](s.Keys),
+		settings: s, view: &View{}, limits: newLimits(), rules: rules{},
+		holders: newTable[*holder](s.Keys, s.Seed), ledgers: newTable[*ledger](s.Keys, s.Seed),
 		windows: map[string]*window{},
 	}, nil
 }
@@ -100,9 +108,9 @@ func (n *Node) Ask(now weir.Instant, r *Request, fx *Effects) {
 }
 
 // Spend answers a request as Ask does, if a lease that is held covers it. Else it does
-// nothing, and is false.
-func (n *Node) Spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) bool {
-	h, ok := n.holders.get(r.State)
+// nothing, and is false. hash is that of its key.
+func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision, fx *Effects) bool {
+	h, ok := n.holders.find(hash, r.State)
 	if !ok || !n.knows(h, r) || !h.covers(now, r.Cost) {
 		return false
 	}
@@ -204,9 +212,14 @@ func (n *Node) holder(now weir.Instant, r *Request) *holder {
 		if !n.holders.room(now) {
 			return nil
 		}
-		key := weir.StateKey{Rule: strings.Clone(r.State.Rule), Key: strings.Clone(r.State.Key)}
-		h = &holder{state: key, incarnation: n.settings.Incarnation, asks: &n.asks}
-		n.holders.add(key, h)
+		key := weir.StateKey{Rule: n.rules.clone(r.State.Rule), Key: strings.Clone(r.State.Key)}
+		x := &struct { // side by side: a decision reads both
+			row row[*holder]
+			of  holder
+		}{of: holder{state: key, incarnation: n.settings.Incarnation, asks: &n.asks}}
+		h = &x.of
+		x.row.key, x.row.of = key, h
+		n.holders.put(&x.row)
 	}
 	h.become(r.Limit)
 	n.follow(now, h)

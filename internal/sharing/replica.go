@@ -3,6 +3,7 @@ package sharing
 import (
 	"fmt"
 	"hash/fnv"
+	"hash/maphash"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -100,7 +101,7 @@ func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
 	_, _ = h.Write([]byte(s.Name))
 	p := &Replica{
 		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, h.Sum64())),
-		ids: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys),
+		ids: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys, maphash.MakeSeed()),
 		view: view{members: 1, heard: 1, at: now}, synced: now - micros(Sync), swept: now, lost: now - micros(weir.MaxPeriod),
 	}
 	p.id(now, s.Name)
