@@ -217,12 +217,12 @@ func (s *Store) run() {
 		s.armed.Store(0) // whoever has something due meanwhile wakes us
 		next, now := s.others.tick(), s.now()
 		for i := range s.shards {
-			if at := s.shards[i].tick(now); at > 0 && (next == 0 || at < next) {
+			if at := s.shards[i].tick(now); at != 0 && (next == 0 || at < next) {
 				next = at
 			}
 		}
 		for i := range s.replicas {
-			if at := s.replicas[i].tick(); at > 0 && (next == 0 || at < next) {
+			if at := s.replicas[i].tick(); at != 0 && (next == 0 || at < next) {
 				next = at
 			}
 		}

@@ -19,6 +19,7 @@ type network struct {
 	names []string
 	lines map[string]chan letter
 	lose  func(from, to string, message []byte) bool // nil: nothing
+	cut   atomic.Bool                                // all is lost
 	stop  chan struct{}
 	done  sync.WaitGroup
 }
@@ -107,7 +108,7 @@ func (n *network) ownedBy(t *testing.T, i int) string {
 
 func (n *network) carry(from, to string, message []byte) bool {
 	line, ok := n.lines[to]
-	if !ok || n.lose != nil && n.lose(from, to, message) {
+	if !ok || n.cut.Load() || n.lose != nil && n.lose(from, to, message) {
 		return ok
 	}
 	select {

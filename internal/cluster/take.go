@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
-// Take decides the asks: one plain ask by a lease, all others by the owners of their
-// keys.
+// Take decides the asks: plain ones by leases, all others by the owners of their keys.
+// Several plain ones go to the owners, too, unless leases that are held cover all.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -24,11 +24,17 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 			return err
 		}
 	}
+	if len(asks) > 1 && s.spend(asks, out) {
+		return nil
+	}
 	if err := record.Check("cluster", fits, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
 	if r := s.together(asks); r != nil {
 		return r.take(asks, out)
+	}
+	if len(asks) > 1 {
+		s.expect(asks)
 	}
 	if !record.Groups(asks) {
 		return s.takeWhole(ctx, asks, out)

@@ -124,6 +124,11 @@ func (h *holder) covers(now weir.Instant, cost int64) bool {
 func (h *holder) spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) {
 	h.notice(now, r)
 	h.allow(now, r.Cost, d)
+	h.renew(now, fx)
+}
+
+// renew asks for more when little is left.
+func (h *holder) renew(now weir.Instant, fx *Effects) {
 	if h.left(now)*4 < h.demand.events(now) && h.leases(now) {
 		h.ask(now, fx)
 	}

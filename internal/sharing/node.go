@@ -121,6 +121,25 @@ func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision
 	return true
 }
 
+// Covers is whether Spend would answer the request now.
+func (n *Node) Covers(now weir.Instant, hash uint64, r *Request) bool {
+	h, ok := n.holders.find(hash, r.State)
+	return ok && n.knows(h, r) && h.covers(now, r.Cost)
+}
+
+// Expect notes a request that is not for this node to decide, and asks the owner for a
+// lease ahead where one would be used.
+func (n *Node) Expect(now weir.Instant, r *Request, fx *Effects) {
+	h := n.holder(now, r)
+	if h == nil || r.Cost < 1 || r.Cost > weir.MaxCount {
+		return
+	}
+	before := len(fx.Messages)
+	h.notice(now, r)
+	h.renew(now, fx)
+	n.settle(now, h, before, fx)
+}
+
 // Receive hears a message of a peer. One that no node would send does nothing.
 func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 	if !m.sound() {
