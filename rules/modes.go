@@ -68,3 +68,58 @@ func (r *Rule) apart() string {
 	}
 	return ""
 }
+
+// Together says in words what so many nodes of a cluster let pass together, beyond what the
+// limit lets one pass, and what more while they don't hear each other; nodes is 0 when it
+// is not known. exact is whether that is nothing.
+func (r *Rule) Together(nodes int) (words string, exact bool) {
+	if r.Nodes > 0 {
+		nodes = r.Nodes
+	}
+	words = "nothing more, on any number of nodes"
+	switch r.Sharing {
+	case weir.SharingDivided:
+		words = "divided: each node passes its part of it by the number of members"
+		if nodes > 0 {
+			words = fmt.Sprintf("divided: each of %d nodes passes 1/%d of it; each node more would add as much", nodes, nodes)
+		}
+		return words, false
+	case weir.SharingMesh, weir.SharingGossip:
+		words = r.late(nodes)
+	case weir.SharingLease, weir.SharingSticky:
+	}
+	more := r.whileCut(nodes)
+	if more != "" {
+		words += "; " + more
+	}
+	return words, more == "" && r.Sharing != weir.SharingMesh && r.Sharing != weir.SharingGossip
+}
+
+// late says what more nodes pass because they hear late of each other.
+func (r *Rule) late(nodes int) string {
+	period, known := r.Limit.Spec().Period, max(nodes, 2)
+	delay := r.Sharing.Delay(known, messageTime)
+	more := r.Limit.BoundShared(r.Sharing, known, delay, period, 1) - r.Limit.Bound(period, 1)
+	if nodes == 0 {
+		return fmt.Sprintf("%s: at most %d more for each other node; write nodes: N for the sum", r.Sharing, more)
+	}
+	return fmt.Sprintf("%s: at most %d more, for each of %d nodes hears of the others up to %v late", r.Sharing, more, nodes, delay)
+}
+
+// whileCut says what passes while nodes don't hear each other, where that is more.
+func (r *Rule) whileCut(nodes int) string {
+	replicated := r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip
+	switch {
+	case replicated && r.Partition == weir.PartitionOpen:
+		return "as much on each side while nodes don't hear each other"
+	case replicated:
+		return ""
+	case r.Partition == weir.PartitionOpen:
+		return "all while a key's owner is not heard"
+	case r.Partition == weir.PartitionShare && nodes > 0:
+		return fmt.Sprintf("while a key's owner is not heard each node passes 1/%d of it beside that", nodes)
+	case r.Partition == weir.PartitionShare:
+		return "while a key's owner is not heard each node passes its part of it beside that"
+	}
+	return ""
+}

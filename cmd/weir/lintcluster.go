@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -65,60 +64,8 @@ func (in *lintedStore) unshared(set *rules.Set) []rules.Finding {
 // words says what may pass beyond what the rule's limit promises.
 func (in *lintedStore) words(r *rules.Rule) string {
 	if in.cluster {
-		return together(r, in.nodes) + cut(r, in.nodes)
+		words, _ := r.Together(in.nodes)
+		return "; " + words
 	}
 	return loose(r.Limit, in.traits) + ahead(r) + without(r, in.traits)
-}
-
-// lintDelay is how long messages between nodes are taken to travel.
-const lintDelay = 10 * time.Millisecond
-
-// together says in words what nodes let pass together beyond what one lets pass. nodes
-// is how many there are where the rule does not say it; 0: not known.
-func together(r *rules.Rule, nodes int) string {
-	if r.Nodes > 0 {
-		nodes = r.Nodes
-	}
-	switch r.Sharing {
-	case weir.SharingDivided:
-		if nodes == 0 {
-			return "; divided: each node passes its part of it by the number of members"
-		}
-		return fmt.Sprintf("; divided: each of %d nodes passes 1/%d of it; each node more would add as much", nodes, nodes)
-	case weir.SharingMesh, weir.SharingGossip:
-	default:
-		return "; nothing more, on any number of nodes"
-	}
-	period, known := r.Limit.Spec().Period, max(nodes, 2)
-	delay := r.Sharing.Delay(known, lintDelay)
-	more := r.Limit.BoundShared(r.Sharing, known, delay, period, 1) - r.Limit.Bound(period, 1)
-	if nodes == 0 {
-		return fmt.Sprintf("; %s: at most %d more for each other node; write nodes: N for the sum", r.Sharing, more)
-	}
-	return fmt.Sprintf("; %s: at most %d more, for each of %d nodes hears of the others up to %v late", r.Sharing, more, nodes, delay)
-}
-
-// cut says in words what passes while nodes don't hear each other, where that is more.
-func cut(r *rules.Rule, nodes int) string {
-	if r.Nodes > 0 {
-		nodes = r.Nodes
-	}
-	of := "each node passes its part of it beside that"
-	if nodes > 0 {
-		of = fmt.Sprintf("each node passes 1/%d of it beside that", nodes)
-	}
-	switch {
-	case r.Sharing == weir.SharingDivided:
-		return ""
-	case r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip:
-		if r.Partition == weir.PartitionOpen {
-			return "; as much on each side while nodes don't hear each other"
-		}
-		return ""
-	case r.Partition == weir.PartitionOpen:
-		return "; all while a key's owner is not heard"
-	case r.Partition == weir.PartitionShare:
-		return "; while a key's owner is not heard " + of
-	}
-	return ""
 }
