@@ -47,7 +47,8 @@ func clusterStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Tell who is a member, who is silent, and what a node does",
 		Long: `Tell who is a member of the cluster and who is silent, as one node knows it, how many
-keys it is asked about and owns, and how much it says to the others in a second.
+keys it is asked about and owns, how much it says to the others in a second, and which rules
+may let pass more than their limit on so many nodes.
 
 It exits 1 when a member is silent.`,
 		Example: `  weir cluster status
@@ -136,7 +137,10 @@ func statusText(first, s *daemon.ClusterStatus) string {
 	if !s.Settled {
 		b.WriteString("members have changed, and not all counts are with their owners yet\n")
 	}
-	fmt.Fprintf(&b, "\nkeys asked about here %d, with leases %d, owned %d\n", s.Keys.Asked, s.Keys.Leases, s.Keys.Owned)
+	if len(s.Members) == 0 {
+		fmt.Fprintf(&b, "another node has the name %s, and this one is no member any more: give it a --cluster of its own, and start it again\n", s.Node)
+	}
+	fmt.Fprintf(&b, "\nkeys asked about here %d, with leases %d, owned %d; of asked and owned %d at most\n", s.Keys.Asked, s.Keys.Leases, s.Keys.Owned, s.Keys.Most)
 	fmt.Fprintf(&b, "takes decided by owners %d, unanswered and denied %d, waiting %d\n", s.Takes.Whole, s.Takes.Unanswered, s.Takes.Waiting)
 	for _, way := range []struct {
 		name        string
@@ -148,7 +152,24 @@ func statusText(first, s *daemon.ClusterStatus) string {
 			fmt.Fprintf(&b, "    dropped since the start: %d %s\n", way.now.Dropped[why], why)
 		}
 	}
+	boundsText(&b, &s.Bounds)
 	return b.String()
+}
+
+// boundsText says what may pass beyond the limits of rules.
+func boundsText(b *strings.Builder, bounds *daemon.ClusterBounds) {
+	fmt.Fprintf(b, "\nrules whose limit is that of all nodes together %d, others %d\n", bounds.Exact, len(bounds.Others)+bounds.Omitted)
+	if len(bounds.Others) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, r := range bounds.Others {
+		rows = append(rows, []string{"    " + r.Rule, r.Limit, r.Bound})
+	}
+	(&table.Table{Rows: rows}).Write(b)
+	if bounds.Omitted > 0 {
+		fmt.Fprintf(b, "    and %d more\n", bounds.Omitted)
+	}
 }
 
 func clusterForgetCommand() *cobra.Command {

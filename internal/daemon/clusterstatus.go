@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/gossip"
+	"github.com/weir-limit/weir/rules"
 )
 
 // ClusterStatus is what GET /v1/cluster of the admin door tells.
@@ -25,6 +27,48 @@ type ClusterStatus struct {
 	Takes    ClusterTakes    `json:"takes"`
 	In       ClusterTraffic  `json:"in"`
 	Out      ClusterTraffic  `json:"out"`
+	Bounds   ClusterBounds   `json:"bounds"`
+}
+
+// ClusterBounds is what may pass beyond the limits of the rules in force, on as many nodes
+// as there are members.
+type ClusterBounds struct {
+	// Exact is how many rules let all nodes together pass what their limit lets one pass.
+	Exact int `json:"exact"`
+	// Others are those that may let pass more, maxBounds at most; Omitted is how many more
+	// there are.
+	Others  []ClusterBound `json:"others,omitempty"`
+	Omitted int            `json:"omitted,omitempty"`
+}
+
+// ClusterBound is how much more a rule may let pass.
+type ClusterBound struct {
+	Rule  string `json:"rule"`
+	Limit string `json:"limit"`
+	Bound string `json:"bound"` // in words
+}
+
+// maxBounds is how many rules ClusterBounds names.
+const maxBounds = 100
+
+func boundsOf(set *rules.Set, nodes int) (b ClusterBounds) {
+	if set == nil {
+		return b
+	}
+	for _, r := range set.Rules() {
+		if r.Unlimited {
+			continue
+		}
+		switch words, exact := r.Together(nodes); {
+		case exact:
+			b.Exact++
+		case len(b.Others) == maxBounds:
+			b.Omitted++
+		default:
+			b.Others = append(b.Others, ClusterBound{r.Name, r.Limit.String(), words})
+		}
+	}
+	return b
 }
 
 // ClusterMember is a node as this one knows it.
@@ -46,6 +90,7 @@ type ClusterKeys struct {
 	Asked  int `json:"asked"`  // that this node is asked about
 	Leases int `json:"leases"` // of these, with events that it may let pass by itself
 	Owned  int `json:"owned"`  // whose counts it keeps
+	Most   int `json:"most"`   // how many Asked and Owned may be
 }
 
 // ClusterTakes are counts since the start.
@@ -68,7 +113,7 @@ func (n *node) status(g *gossip.Gossip) ClusterStatus {
 	keys, takes, traffic := n.store.Count(), n.store.Stats(), g.Stats()
 	s := ClusterStatus{
 		Node: g.Name(), Settled: n.store.Calm(), Minority: n.store.Minority(),
-		Keys:  ClusterKeys{keys.Asked, keys.Leases, keys.Owned},
+		Keys:  ClusterKeys{keys.Asked, keys.Leases, keys.Owned, cluster.DefaultKeys},
 		Takes: ClusterTakes{takes.Whole, takes.Unanswered, takes.Waiting},
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
 	}
@@ -119,7 +164,9 @@ func trafficOf(t *gossip.Traffic) ClusterTraffic {
 // clusterRoutes are those of the admin door that are about the cluster.
 func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/cluster", d.inCluster(func(w http.ResponseWriter, _ *http.Request, g *gossip.Gossip) {
-		sendJSON(w, d.storage.node.status(g))
+		s := d.storage.node.status(g)
+		s.Bounds = boundsOf(d.limiter.Set(), len(s.Members))
+		sendJSON(w, s)
 	}))
 	mux.HandleFunc("POST /v1/cluster/forget", d.inCluster(d.forget))
 }
