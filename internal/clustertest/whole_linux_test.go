@@ -68,23 +68,26 @@ func wholePolicies(t *testing.T) []string {
 	return c.table([]string{"reserve", "share", "open"}, cuts, 0, 1, 2)
 }
 
-// wholeLong has cuts after which one side takes the other for gone. Each policy then lets
-// more pass: the other side's part, or all of the keys that it owns.
+// wholeLong has cuts after which one side takes the other for gone. The other side then passes its
+// part, and under closed and reserve what belongs to the owner, until that has not heard most of
+// the members for long.
 func wholeLong(t *testing.T) []string {
 	c := newCluster(t, 3, faultRules)
 	c.start(0, 1, 2)
 	c.meet(0, 1, 2)
 	cutOff := cut([]int{0, 1}, []int{2})
-	most := func(k key, owner int) float64 {
-		owns := 0.0 // the side that is cut off
-		if owner == 2 {
-			owns = 1
+	most := func(late bool) func(k key, owner int) float64 {
+		return func(k key, owner int) float64 {
+			owns := 0.0 // the side that is cut off
+			if owner == 2 && !late {
+				owns = 1
+			}
+			return map[string]float64{"closed": 1 + owns, "proportional": 1 + 1.0/3, "reserve": 1 + 0.9*owns + 0.1/3}[k.rule]
 		}
-		return map[string]float64{"closed": 1 + owns, "proportional": 1 + 1.0/3, "reserve": 1 + 0.9*owns + 0.1/3}[k.rule]
 	}
 	return c.table([]string{"closed", "proportional", "reserve"}, []fault{
-		{name: "one of three cut off, and forgotten", begin: func(c *cluster) func() { heal := cutOff(c); c.forget(0, 2); return heal }, most: most},
-		{name: "one of three cut off, and given up", first: func(c *cluster) { cutOff(c); c.members(0, 2) }, begin: cutOff, most: most},
+		{name: "one of three cut off, and forgotten", begin: func(c *cluster) func() { heal := cutOff(c); c.forget(0, 2); return heal }, most: most(false)},
+		{name: "one of three cut off, and given up", first: func(c *cluster) { cutOff(c); c.members(0, 2) }, begin: cutOff, most: most(true)},
 	}, 0, 1, 2)
 }
 
