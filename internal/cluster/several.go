@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
@@ -30,10 +31,8 @@ func (s *Store) gather(asks []weir.Ask, all *several) bool {
 		}
 		key := short(a.State)
 		hash, place := sharing.Hash(s.seed, key)
-		for _, other := range all.hashes[:i] {
-			if hash == other {
-				return false
-			}
+		if slices.Contains(all.hashes[:i], hash) {
+			return false
 		}
 		all.asks[i], all.hashes[i], all.shards[i] = want(key, a), hash, uint8(place%shards)
 		all.locks |= 1 << all.shards[i]
