@@ -73,17 +73,18 @@ var errSilent = errors.New("the owner of the key does not answer")
 // ask asks the owner of a key until it answers, for as long as it waits. q has
 // the answer then.
 func (s *Store) ask(ctx context.Context, q *question) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.waits, errSilent)
-	defer cancel()
-	if s.Owner(q.place()) == "" {
+	sh, place := s.shard(q.place()), q.place()
+	owner, far := sh.owner(place)
+	if owner == "" {
 		return weir.ErrAway
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, max(s.waits, far.Patience()), errSilent)
+	defer cancel()
 	id, answer, ok := s.calls.begin()
 	if !ok {
 		return weir.ErrBusy
 	}
 	defer s.calls.end(id)
-	sh, place := s.shard(q.place()), q.place()
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -101,7 +102,7 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			if s.askOnce(sh, place, q, id) {
 				return nil
 			}
-			again.Reset(sharing.Retry)
+			again.Reset(far.Retry())
 		}
 	}
 }

@@ -185,13 +185,8 @@ func (s *Store) View(members []sharing.Member) {
 // Owner is who keeps the state of a key, as this node sees it; empty before View.
 func (s *Store) Owner(key weir.StateKey) string {
 	key = short(key)
-	sh := s.shard(key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.node == nil {
-		return ""
-	}
-	return sh.node.Owner(key)
+	name, _ := s.shard(key).owner(key)
+	return name
 }
 
 // shard is the part of the node that has a key. Keys of one placement are in one.

@@ -20,6 +20,7 @@ type network struct {
 	lines map[string]chan letter
 	lose  func(from, to string, message []byte) bool // nil: nothing
 	cut   atomic.Bool                                // all is lost
+	took  atomic.Int64                               // by a message, a time.Duration
 	stop  chan struct{}
 	done  sync.WaitGroup
 }
@@ -27,6 +28,7 @@ type network struct {
 type letter struct {
 	from    string
 	message []byte
+	due     time.Time
 }
 
 // settable is a clock that a test sets; 0: it is the wall's.
@@ -68,6 +70,7 @@ func newNetwork(t testing.TB, size int, ahead ...time.Duration) *network {
 				case <-n.stop:
 					return
 				case l := <-n.lines[name]:
+					time.Sleep(time.Until(l.due))
 					s.Receive(l.from, l.message)
 				}
 			}
@@ -112,7 +115,7 @@ func (n *network) carry(from, to string, message []byte) bool {
 		return ok
 	}
 	select {
-	case line <- letter{from, append([]byte(nil), message...)}:
+	case line <- letter{from, append([]byte(nil), message...), time.Now().Add(time.Duration(n.took.Load()))}:
 		return true
 	default:
 		return false

@@ -19,11 +19,15 @@ type others struct {
 	fx     sharing.Effects
 	packet []byte
 	agreed bool // it has been told who the members are
+	beats  int  // rounds of them
+	far    map[string]sharing.Distance
+	told   map[string]sharing.Distance // to the shards
 }
 
 func (o *others) init(s *Store, name string, incarnation uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.far, o.told = map[string]sharing.Distance{}, nil
 	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
 }
 
@@ -98,6 +102,12 @@ func (o *others) deliver() {
 		b := &o.fx.Beats[i]
 		o.packet = b.Append(append(o.packet[:0], shares))
 		o.store.self.Send(b.Peer, o.packet)
+		if o.beats%pingEvery == 0 {
+			o.ping(b.Peer)
+		}
+	}
+	if len(o.fx.Beats) > 0 {
+		o.beats++
 	}
 	clear(o.fx.Beats)
 	o.fx.Beats = o.fx.Beats[:0]

@@ -28,6 +28,10 @@ func (s *Store) Receive(from string, message []byte) {
 		s.calls.hear(rest)
 	case posts:
 		s.hearPost(from, rest)
+	case pings:
+		s.self.Send(from, append([]byte{pongs}, rest[:min(len(rest), binary.MaxVarintLen64)]...))
+	case pongs:
+		s.others.hearPong(from, rest)
 	case howOld:
 		s.sayAge(from)
 	case soOld:

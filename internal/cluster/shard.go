@@ -149,6 +149,17 @@ func (sh *shard) show(v *sharing.View) {
 	sh.deliver(0, nil)
 }
 
+// owner is who keeps the state of a key, and how far away.
+func (sh *shard) owner(key weir.StateKey) (name string, far sharing.Distance) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return "", 0
+	}
+	name = sh.node.Owner(key)
+	return name, sh.node.Distance(name)
+}
+
 func (sh *shard) moving() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -18,6 +18,8 @@ const (
 	howOld = 4 // asks how long a member has been there
 	soOld  = 5 // its answer
 	posts  = 6 // what a replica tells
+	pings  = 7 // asks to be answered at once
+	pongs  = 8 // its answer, with what was asked
 )
 
 // verb is what an owner is asked to do.

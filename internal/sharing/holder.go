@@ -49,6 +49,7 @@ type asked struct {
 	version      uint64
 	owner, first string
 	most         bool
+	far          Distance // of the owner
 }
 
 // sent is what an ask that is under way says, for when it is sent again.
@@ -129,7 +130,8 @@ func (h *holder) spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effec
 
 // renew asks for more when little is left.
 func (h *holder) renew(now weir.Instant, fx *Effects) {
-	if h.left(now)*4 < h.demand.events(now) && h.leases(now) {
+	demand := h.demand.events(now)
+	if (h.left(now)-h.place.far.during(demand))*4 < demand && h.leases(now) {
 		h.ask(now, fx)
 	}
 }
@@ -179,10 +181,10 @@ func (h *holder) remaining(now weir.Instant) int64 { return min(h.left(now)+h.fr
 
 func (h *holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh-now, 0).Duration() }
 
-// leases is whether asking for each request would cost more than AskBudget: an ask
-// and an answer for each that passes.
+// leases is whether asking for each request would cost more than AskBudget: an ask and an
+// answer for each that passes. From an owner that is far away, so few come in time.
 func (h *holder) leases(now weir.Instant) bool {
-	return !h.sticky && 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget
+	return !h.sticky && (h.place.far.far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget)
 }
 
 // ask asks the owner, if it is not asked already and would not deny.
@@ -199,7 +201,7 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	}
 	demand := h.demand.events(now)
 	if h.leases(now) {
-		want = max(want, demand-h.left(now))
+		want = max(want, demand+h.place.far.during(demand)-h.left(now))
 	}
 	*h.asks++
 	h.asked = *h.asks
@@ -210,13 +212,22 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 }
 
 func (h *holder) send(now weir.Instant, fx *Effects) {
-	h.again = now + micros(Retry)
-	h.due = h.again
+	h.again = now + micros(h.place.far.Retry())
+	h.plan()
 	p := &h.pending
 	fx.send(h.place.owner, Message{
 		Kind: Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
 		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Policy: h.policy,
 	})
+}
+
+// plan says when an ask that is under way, or somebody who waits for it, is to be looked
+// after.
+func (h *holder) plan() {
+	h.due = min(h.again, h.first+micros(h.place.far.asks()))
+	if len(h.waiting) > 0 {
+		h.due = min(h.due, h.waiting[0].since+micros(h.place.far.Patience()))
+	}
 }
 
 // message is a message that reports. A lease whose time is over is closed by it.
@@ -273,14 +284,16 @@ func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
 // tick does what is due.
 func (h *holder) tick(now weir.Instant, fx *Effects) {
 	switch {
-	case h.asking && now >= h.first+micros(Life)/2:
+	case h.asking && now >= h.first+micros(h.place.far.asks()):
 		h.asking = false
 		h.denied = now
 		h.deny(now, 0, fx)
 		h.due = now + micros(Idle)
 	case h.asking:
-		h.forget(now, fx)
-		h.send(now, fx)
+		if h.forget(now, fx); now >= h.again {
+			h.send(now, fx)
+		}
+		h.plan()
 	case len(h.waiting) > 0: // for an owner that is not asked any more
 		h.denied = now
 		if h.ask(now, fx); !h.asking {
@@ -299,7 +312,7 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 // forget denies the requests that have waited too long.
 func (h *holder) forget(now weir.Instant, fx *Effects) {
 	n := 0
-	for n < len(h.waiting) && now-h.waiting[n].since >= micros(Patience) {
+	for n < len(h.waiting) && now-h.waiting[n].since >= micros(h.place.far.Patience()) {
 		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, Retry, fx)
 		n++
 	}

@@ -37,6 +37,7 @@ type Node struct {
 	ledgers  table[*ledger]
 	limits   limits
 	rules    rules
+	far      map[string]Distance
 	timers   timers
 
 	movers  []*mover           // one for each member at most
@@ -254,7 +255,7 @@ func (n *Node) knows(h *holder, r *Request) bool {
 func (n *Node) follow(now weir.Instant, h *holder) {
 	if h.place.version != n.view.version {
 		p := n.view.place(now, h.state, nil)
-		h.follow(asked{p.version, p.owner, p.first, p.most})
+		h.follow(asked{p.version, p.owner, p.first, p.most, n.far[p.owner]})
 	}
 }
 

@@ -45,6 +45,11 @@ func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
 		return err
 	}
+	far := map[string]sharing.Distance{}
+	for _, other := range s.machines {
+		far[other.name] = sharing.Distance(s.Faults.Delay) // each way half of that, on the mean
+	}
+	m.node.Distances(far)
 	m.peers = sharing.NewPeers(m.clock(now), m.name, m.incarnation)
 	if found {
 		m.peers.Found()
