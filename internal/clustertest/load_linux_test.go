@@ -94,8 +94,9 @@ func (h *history) passed(which func(*decision) bool) (events []passed) {
 	return events
 }
 
-// askers is how many requests a node has at a time, at most.
-const askers = 4
+// askers is how many requests a node has at a time, at most: enough to go on asking while
+// requests wait half a second for owners that are far away.
+const askers = 32
 
 // load asks nodes about keys, each so many times a second about each, until stop is
 // called. A node that doesn't answer, or doesn't run, is asked less.
