@@ -348,7 +348,7 @@ func (d *Daemon) connections() int {
 func (d *Daemon) redisDoor() *resp.Server {
 	return resp.New(d.limiter, d.storage.store, resp.Options{
 		Version: d.config.Version, Log: d.config.Log,
-		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled(),
+		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled,
 		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
 		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"),
 	})

@@ -1,74 +1,139 @@
 package daemon
 
 import (
+	"maps"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-limit/weir"
 )
 
 // decisionMetrics are of what rules decide. Labels come from the rule files,
 // and from requests only where a rule says so.
+//
+// The numbers of a rule are made into metrics when they are collected: kept as
+// metrics, they would take 5 KB a rule, three quarters of all its memory.
 type decisionMetrics struct {
-	decisions, cost, near, values *prometheus.CounterVec
-	unknown                       prometheus.Counter
+	decisions, cost, near *prometheus.Desc
+	values                *prometheus.CounterVec
+	unknown               prometheus.Counter
+	throttled             [3]atomic.Uint64 // by weir.Outcome: what CL.THROTTLE decides, as a rule of no domain
+
+	mu   sync.Mutex
+	sums map[labels]*sums // of rules in force
 }
 
-func newDecisionMetrics() decisionMetrics {
-	vector := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, slices.Concat([]string{"domain", "rule", "shadow"}, more))
-	}
-	return decisionMetrics{
-		decisions: vector("weir_decisions_total", "What the limit of a rule alone said; peeks are not counted. A shadow rule is not enforced.", "outcome"),
-		cost:      vector("weir_cost_total", "The events that the requests of weir_decisions_total asked for.", "outcome"),
-		near:      vector("weir_near_limit_total", "Decisions that allowed a request, and left over 80 % of what may pass at once used."),
-		values: vector("weir_value_decisions_total", "The decisions of a rule with detailed_metric or value_to_metric, by what its first 100 values are; "+
-			"all beyond are other.", "value", "outcome"),
+// sums are the numbers of one rule, or of several with the same labels. Like
+// those of Prometheus, they begin again at 0 behind the largest.
+type sums struct {
+	decisions, cost [3]atomic.Uint64 // by weir.Outcome
+	nearLimit       atomic.Uint64
+}
+
+func newDecisionMetrics() *decisionMetrics {
+	names := func(more ...string) []string { return slices.Concat([]string{"domain", "rule", "shadow"}, more) }
+	return &decisionMetrics{
+		decisions: prometheus.NewDesc("weir_decisions_total", "What the limit of a rule alone said; peeks are not counted. A shadow rule is not enforced.", names("outcome"), nil),
+		cost:      prometheus.NewDesc("weir_cost_total", "The events that the requests of weir_decisions_total asked for.", names("outcome"), nil),
+		near:      prometheus.NewDesc("weir_near_limit_total", "Decisions that allowed a request, and left over 80 % of what may pass at once used.", names(), nil),
+		values: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_value_decisions_total",
+			Help: "The decisions of a rule with detailed_metric or value_to_metric, by what its first 100 values are; all beyond are other.",
+		}, names("value", "outcome")),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unknown_domain_total", Help: "Requests about domains that have no rules.",
 		}),
+		sums: map[labels]*sums{},
 	}
 }
 
 func (m *decisionMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.cost, m.near, m.values, m.unknown}
+	return []prometheus.Collector{m, m.values, m.unknown}
+}
+
+// of is the sums of a rule, from now on or as they were before.
+func (m *decisionMetrics) of(l labels) *sums {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sums[l]
+	if s == nil {
+		s = new(sums)
+		m.sums[l] = s
+	}
+	return s
+}
+
+// drop forgets the sums of a rule.
+func (m *decisionMetrics) drop(l labels) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sums, l)
+}
+
+// Describe sends the descriptions, for prometheus.Collector.
+func (m *decisionMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.decisions
+	to <- m.cost
+	to <- m.near
+}
+
+// Collect sends the sums, for prometheus.Collector.
+func (m *decisionMetrics) Collect(to chan<- prometheus.Metric) {
+	var outcomes [3]*dto.LabelPair
+	for i := range outcomes {
+		outcomes[i] = label("outcome", weir.Outcome(i).String())
+	}
+	shadow := map[bool]*dto.LabelPair{false: label("shadow", "false"), true: label("shadow", "true")}
+	for i := range m.throttled {
+		to <- sumOf(m.decisions, &m.throttled[i], label("domain", ""), outcomes[i], label("rule", "CL.THROTTLE"), shadow[false])
+	}
+	for l, s := range m.all() {
+		domain, rule := label("domain", l.domain), label("rule", l.rule)
+		for i, outcome := range outcomes {
+			decisions := sumOf(m.decisions, &s.decisions[i], domain, outcome, rule, shadow[l.shadow])
+			to <- decisions
+			to <- sumOf(m.cost, &s.cost[i], decisions.labels...)
+		}
+		to <- sumOf(m.near, &s.nearLimit, domain, rule, shadow[l.shadow])
+	}
+}
+
+// sum is a metric that is collected. There are seven of each rule: they share
+// their labels, which those of package prometheus would each make anew.
+type sum struct {
+	desc   *prometheus.Desc
+	n      float64
+	labels []*dto.LabelPair // by name
+}
+
+func sumOf(desc *prometheus.Desc, n *atomic.Uint64, labels ...*dto.LabelPair) *sum {
+	return &sum{desc, float64(n.Load()), labels}
+}
+
+func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
+
+// Desc is for prometheus.Metric.
+func (s *sum) Desc() *prometheus.Desc { return s.desc }
+
+// Write is for prometheus.Metric.
+func (s *sum) Write(to *dto.Metric) error {
+	to.Label, to.Counter = s.labels, &dto.Counter{Value: &s.n}
+	return nil
+}
+
+// all is the sums of all rules: whoever collects them may be slow.
+func (m *decisionMetrics) all() map[labels]*sums {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.sums)
 }
 
 // values are label values in the order of newDecisionMetrics.
 func (l labels) values(more ...string) []string {
 	return append([]string{l.domain, l.rule, strconv.FormatBool(l.shadow)}, more...)
-}
-
-// countersBy looks up the counters of all outcomes.
-func countersBy(vector *prometheus.CounterVec, values func(weir.Outcome) []string) *outcomes {
-	all := new(outcomes)
-	for i := range all {
-		all[i] = vector.WithLabelValues(values(weir.Outcome(i))...)
-	}
-	return all
-}
-
-func (m *decisionMetrics) tally(l labels) *tally {
-	byOutcome := func(o weir.Outcome) []string { return l.values(o.String()) }
-	return &tally{
-		decisions: *countersBy(m.decisions, byOutcome),
-		cost:      *countersBy(m.cost, byOutcome),
-		nearLimit: m.near.WithLabelValues(l.values()...),
-	}
-}
-
-// drop takes the counters of a rule out of the metrics; a meter's changing is
-// held.
-func (m *decisionMetrics) drop(l labels, t *tally) {
-	for i := range len(outcomes{}) {
-		o := weir.Outcome(i).String()
-		m.decisions.DeleteLabelValues(l.values(o)...)
-		m.cost.DeleteLabelValues(l.values(o)...)
-	}
-	m.near.DeleteLabelValues(l.values()...)
-	if t.values != nil {
-		t.values.drop()
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/rules"
@@ -17,7 +15,7 @@ import (
 type meter struct {
 	*rules.Limiter
 
-	metrics  decisionMetrics
+	metrics  *decisionMetrics
 	book     *offenders.Book
 	counters atomic.Pointer[counters]
 	changing sync.Mutex // held to make and drop counters
@@ -53,7 +51,7 @@ type counters struct {
 	overrides sync.Map
 }
 
-func newMeter(l *rules.Limiter, metrics decisionMetrics) *meter {
+func newMeter(l *rules.Limiter, metrics *decisionMetrics) *meter {
 	m := &meter{Limiter: l, metrics: metrics, book: offenders.NewBook()}
 	m.counters.Store(&counters{})
 	return m
@@ -120,14 +118,15 @@ func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
 
 // tally is what counts for a rule; limit is nil when each request brings its own.
 func (m *meter) tally(l labels, limit *weir.Limit) *tally {
-	t := m.metrics.tally(l)
-	t.traffic = m.book.Open(l.id(), limit, time.Now())
-	return t
+	return &tally{sums: m.metrics.of(l), traffic: m.book.Open(l.id(), limit, time.Now())}
 }
 
 // drop forgets what counted for a rule; changing is held.
 func (m *meter) drop(l labels, t *tally) {
-	m.metrics.drop(l, t)
+	m.metrics.drop(l)
+	if t.values != nil {
+		t.values.drop()
+	}
 	m.book.Close(l.id())
 }
 
@@ -162,10 +161,10 @@ func (m *meter) count(r *rules.Request, a *rules.Answer) {
 		if by.tally == nil {
 			continue
 		}
-		by.decisions[d.Outcome].Inc()
-		by.cost[d.Outcome].Add(float64(d.Cost))
+		by.decisions[d.Outcome].Add(1)
+		by.cost[d.Outcome].Add(uint64(d.Cost))
 		if d.Outcome == weir.Allowed && d.Remaining < by.near {
-			by.nearLimit.Inc()
+			by.nearLimit.Add(1)
 		}
 		entries := r.Descriptors[d.Descriptor].Entries
 		if d.Outcome == weir.Allowed {
@@ -208,13 +207,10 @@ func (m *meter) override(c *counters, l labels) *tally {
 	return t.(*tally)
 }
 
-// outcomes are counters by weir.Outcome.
-type outcomes [3]prometheus.Counter
-
-// tally is the counters of one rule, or of several with the same labels.
+// tally is what counts for one rule, or for several with the same labels.
 type tally struct {
-	decisions, cost outcomes
-	nearLimit       prometheus.Counter
-	traffic         *offenders.Traffic
-	values          *values // nil when the rule does not count values
+	*sums
+
+	traffic *offenders.Traffic
+	values  *values // nil when the rule does not count values
 }

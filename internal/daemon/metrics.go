@@ -19,7 +19,7 @@ import (
 // metrics are what the daemon tells of itself. Their labels come from the rule
 // files and from this program, and from requests only where a rule asks for it.
 type metrics struct {
-	decided  decisionMetrics
+	decided  *decisionMetrics
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	httpTime prometheus.Observer
@@ -167,14 +167,8 @@ func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) 
 	}
 }
 
-// throttled counts what CL.THROTTLE decides, as a rule of no domain.
-func (m *metrics) throttled() func(weir.Outcome) {
-	var counts outcomes
-	for i := range counts {
-		counts[i] = m.decided.decisions.WithLabelValues("", "CL.THROTTLE", "false", weir.Outcome(i).String())
-	}
-	return func(o weir.Outcome) { counts[o].Inc() }
-}
+// throttled counts what CL.THROTTLE decides.
+func (m *metrics) throttled(o weir.Outcome) { m.decided.throttled[o].Add(1) }
 
 func (m *metrics) respBounds() func(resp.Bound) {
 	for _, b := range resp.Bounds() {

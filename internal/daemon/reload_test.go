@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -444,7 +445,7 @@ func TestMetricsOfVanishedRules(t *testing.T) {
 		t.Errorf("%d series of a rule and an override", n)
 	}
 	for _, rule := range []string{"a/k0", "a#override"} {
-		if n := testutil.ToFloat64(d.metrics.decided.decisions.WithLabelValues("a", rule, "false", "allowed")); n != 2 {
+		if n := d.metrics.decided.of(labels{"a", rule, false}).decisions[weir.Allowed].Load(); n != 2 {
 			t.Errorf("%s has counted %v", rule, n)
 		}
 	}

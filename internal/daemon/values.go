@@ -19,6 +19,9 @@ const (
 	otherValues = "other"
 )
 
+// outcomes are counters by weir.Outcome.
+type outcomes [3]prometheus.Counter
+
 // values counts the first values that a rule meets, each by itself.
 type values struct {
 	labels  labels
@@ -37,7 +40,11 @@ func newValues(l labels, vector *prometheus.CounterVec, adding *sync.Mutex) *val
 }
 
 func (v *values) counters(value string) *outcomes {
-	return countersBy(v.vector, func(o weir.Outcome) []string { return v.labels.values(value, o.String()) })
+	all := new(outcomes)
+	for i := range all {
+		all[i] = v.vector.WithLabelValues(v.labels.values(value, weir.Outcome(i).String())...)
+	}
+	return all
 }
 
 func (v *values) count(r *rules.Rule, entries []rules.Entry, o weir.Outcome) {
