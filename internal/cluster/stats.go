@@ -23,8 +23,12 @@ func (s *Store) Stats() Stats {
 
 // Count looks at all keys of the node, one shard after the other.
 func (s *Store) Count() (all sharing.Counts) {
+	all.By = map[string]int{}
 	for i := range s.shards {
 		c := s.shards[i].count()
+		for owner, n := range c.By {
+			all.By[owner] += n
+		}
 		all.Asked += c.Asked
 		all.Leases += c.Leases
 		all.Owned += c.Owned

@@ -83,6 +83,9 @@ type ClusterMember struct {
 	SilentSeconds float64   `json:"silent_seconds,omitempty"`
 	// GivenUpSeconds is when it is a member no more if it stays silent.
 	GivenUpSeconds float64 `json:"given_up_after_seconds,omitempty"`
+	// Keys is how many of the keys that the node tells of is asked about this
+	// member owns.
+	Keys int `json:"keys"`
 }
 
 // ClusterKeys are counts of keys now.
@@ -118,7 +121,9 @@ func (n *node) status(g *gossip.Gossip) ClusterStatus {
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
 	}
 	for _, m := range g.Members() {
-		s.Members = append(s.Members, memberOf(&m, m.Name == g.Name()))
+		member := memberOf(&m, m.Name == g.Name())
+		member.Keys = keys.By[m.Name]
+		s.Members = append(s.Members, member)
 	}
 	slices.SortFunc(s.Members, func(a, b ClusterMember) int { return strings.Compare(a.Name, b.Name) })
 	return s

@@ -44,6 +44,8 @@ type Daemon struct {
 	metrics    *metrics
 	registry   *prometheus.Registry
 	draining   atomic.Bool
+	started    time.Time
+	opened     atomic.Pointer[doors] // nil before they are open
 	keys       keys
 	watcher    *overload.Watcher
 	httpGate   overload.Gate
@@ -71,7 +73,7 @@ func New(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{
-		config: c, clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
+		config: c, started: time.Now(), clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
 	}
 	d.grpcGate.Standing = true
@@ -163,6 +165,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.closeTraces(ctx)
 		return err
 	}
+	d.opened.Store(&o)
 	if !d.config.adminLocal() && d.keys.tls == nil {
 		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
 	}
@@ -208,6 +211,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return d.keepBook(broken) })
+	if d.storage.node != nil {
+		g.Go(func() error {
+			d.storage.node.keepMeasuring(broken)
+			return nil
+		})
+	}
 	if d.storage.remote != nil {
 		g.Go(func() error {
 			d.keepContact(broken)

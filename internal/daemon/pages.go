@@ -23,7 +23,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 	o := webui.Options{
 		Check:  func(set *rules.Set) error { return set.Fits(traits) },
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.facts, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
+		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
 		o.SignIn = d.signIn
@@ -46,21 +46,100 @@ func (d *Daemon) shadowReport(domain string) *shadow.Report {
 	return d.board.Report(domain, shadowClients, time.Now())
 }
 
-// facts is what a page says of this node.
-func (d *Daemon) facts() []webui.Fact {
+// describe is what a page says of this node, and of the others of its cluster.
+func (d *Daemon) describe(ctx context.Context) webui.Node {
+	n := webui.Node{Facts: d.facts(ctx)}
+	for line := range strings.Lines(d.detail()) {
+		n.Faults = append(n.Faults, strings.TrimSpace(line))
+	}
+	if d.storage.node == nil {
+		return n
+	}
+	g := d.storage.node.gossip.Load()
+	if g == nil {
+		return n
+	}
+	s := d.storage.node.status(g)
+	n.Settled = s.Settled
+	for _, m := range s.Members {
+		n.Members = append(n.Members, webui.Member{
+			Name: m.Name, State: m.State, Silent: inSeconds(m.SilentSeconds), GivenUp: inSeconds(m.GivenUpSeconds),
+			HTTP: m.HTTP, Version: m.Version, Started: m.Started, Keys: m.Keys,
+		})
+	}
+	n.Cluster = append([]webui.Fact{
+		{Name: "Keys that it is asked about", Value: fmt.Sprintf("%d, and leases on %d", s.Keys.Asked, s.Keys.Leases)},
+		{Name: "Keys whose counts it keeps", Value: fmt.Sprint(s.Keys.Owned)},
+		{Name: "Takes that owners decided", Value: fmt.Sprintf("%d, and %d were denied for want of an answer", s.Takes.Whole, s.Takes.Unanswered)},
+		{Name: "Takes that wait for an owner", Value: fmt.Sprint(s.Takes.Waiting)},
+	}, d.storage.node.said()...)
+	return n
+}
+
+func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// said is how much the node hears and says.
+func (n *node) said() []webui.Fact {
+	in, out := "not measured yet", "not measured yet"
+	if f := n.flow.Load(); f != nil && f.rateIn >= 0 {
+		in, out = fmt.Sprint(f.rateIn), fmt.Sprint(f.rateOut)
+	}
+	return []webui.Fact{{Name: "Messages heard in a second", Value: in}, {Name: "Messages sent in a second", Value: out}}
+}
+
+// facts are those of this node by itself.
+func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 	domains, all := 0, 0
 	if set := d.limiter.Set(); set != nil {
 		domains, all = len(set.Domains()), len(set.Rules())
 	}
 	facts := []webui.Fact{
 		{Name: "Version", Value: d.config.Version},
+		{Name: "Started", Value: d.started.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Counts are kept in", Value: d.storage.scheme},
 		{Name: "Rules in force", Value: fmt.Sprintf("%d of %d domains", all, domains)},
-		{Name: "HTTP door", Value: d.config.HTTP},
-		{Name: "gRPC door", Value: d.config.GRPC},
 	}
-	for line := range strings.Lines(d.detail()) {
-		facts = append(facts, webui.Fact{Name: "To be known", Value: strings.TrimSpace(line)})
+	if d.feed != nil {
+		facts = append(facts, webui.Fact{Name: "Rule database", Value: d.revision(ctx)})
+	}
+	return append(facts, d.doorsOpen()...)
+}
+
+// revision says how far the rules in force here are behind the database.
+func (d *Daemon) revision(ctx context.Context) string {
+	d.parts.mu.Lock()
+	here := d.parts.revision
+	d.parts.mu.Unlock()
+	said := fmt.Sprintf("revision %d is in force here", here)
+	if here == 0 {
+		said = "a copy is in force here"
+	}
+	store := d.feed.Store()
+	if store == nil {
+		return said + "; the database was not reached yet"
+	}
+	switch now, err := store.Revision(ctx); {
+	case err != nil:
+		return said + "; the database can't be asked"
+	case now != here:
+		return said + fmt.Sprintf("; the database is at %d", now)
+	}
+	return said + ", the last there is"
+}
+
+// doorsOpen is where the daemon is reached.
+func (d *Daemon) doorsOpen() (facts []webui.Fact) {
+	o := d.opened.Load()
+	if o == nil {
+		return nil
+	}
+	for _, door := range []struct {
+		name string
+		at   *bounded
+	}{{"HTTP door", o.httpAt}, {"gRPC door", o.grpcAt}, {"Admin door", o.adminAt}, {"Redis door", o.respAt}} {
+		if door.at != nil {
+			facts = append(facts, webui.Fact{Name: door.name, Value: asFlag(door.at.Addr())})
+		}
 	}
 	return facts
 }

@@ -11,12 +11,15 @@ type Counts struct {
 	Asked  int // keys that it is asked about
 	Leases int // of these, with a lease that it may use
 	Owned  int // keys whose state it keeps
+	// By is Asked by who owns the keys, as the node knows; "" is nobody.
+	By map[string]int
 }
 
 // Count looks at all that the node keeps.
 func (n *Node) Count(now weir.Instant) Counts {
-	c := Counts{Asked: len(n.holders.rows), Owned: len(n.ledgers.rows)}
+	c := Counts{Asked: len(n.holders.rows), Owned: len(n.ledgers.rows), By: map[string]int{}}
 	for i := range n.holders.rows {
+		c.By[n.holders.rows[i].of.place.owner]++
 		if n.holders.rows[i].of.left(now) > 0 {
 			c.Leases++
 		}

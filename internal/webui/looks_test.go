@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
+	"github.com/weir-limit/weir/internal/webui"
 )
 
 // TestLooks looks at every page on every screen.
@@ -20,6 +21,7 @@ func TestLooks(t *testing.T) {
 	h := build(t, true)
 	fill(t, h)
 	h.load(t)
+	h.join()
 	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
 	for _, view := range browsertest.Views() {
 		p := b.Open(t, view, h.url+"/ui/sign-in")
@@ -66,6 +68,38 @@ descriptors:
 		if _, err := h.store.Propose(t.Context(), root(), p); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// join makes the node part of a cluster, in which not all is well.
+func (h *house) join() {
+	at := time.Date(2026, 11, 22, 3, 58, 59, 0, time.UTC)
+	h.node = webui.Node{
+		Facts: []webui.Fact{
+			{Name: "Version", Value: "v0.1.0"},
+			{Name: "Started", Value: "2026-11-22 03:58:59 UTC"},
+			{Name: "Counts are kept in", Value: "cluster"},
+			{Name: "Rules in force", Value: "5 of 2 domains"},
+			{Name: "Rule database", Value: "revision 17 is in force here, the last there is"},
+			{Name: "HTTP door", Value: "10.0.0.5:8080"},
+			{Name: "gRPC door", Value: "10.0.0.5:8081"},
+			{Name: "Admin door", Value: "127.0.0.1:8082"},
+		},
+		Faults: []string{"1 of 3 nodes of the cluster are silent: 10.0.0.7:8083; rules go by their partition"},
+		Members: []webui.Member{
+			{Name: "10.0.0.5:8083", State: "self", HTTP: "10.0.0.5:8080", Version: "v0.1.0", Started: at, Keys: 1204},
+			{Name: "10.0.0.6:8083", State: "heard", HTTP: "10.0.0.6:8080", Version: "v0.1.0", Started: at.Add(time.Second), Keys: 1187},
+			{Name: "10.0.0.7:8083", State: "silent", Silent: 3 * time.Second, GivenUp: 27 * time.Second, HTTP: "10.0.0.7:8080", Version: "v0.1.0", Started: at.Add(2 * time.Second), Keys: 1230},
+		},
+		Settled: true,
+		Cluster: []webui.Fact{
+			{Name: "Keys that it is asked about", Value: "3621, and leases on 212"},
+			{Name: "Keys whose counts it keeps", Value: "1199"},
+			{Name: "Takes that owners decided", Value: "45120, and 12 were denied for want of an answer"},
+			{Name: "Takes that wait for an owner", Value: "0"},
+			{Name: "Messages heard in a second", Value: "212"},
+			{Name: "Messages sent in a second", Value: "198"},
+		},
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/webui"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -95,4 +97,27 @@ func TestFiles(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "the first rules", "newsletter")
 	r, page = build(t, false).browser(t).get(t, "/ui/audit")
 	wants(t, r, page, http.StatusServiceUnavailable, "has no rule database")
+}
+
+// TestNodes tells of a cluster, by names that harm nobody.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	h := build(t, false)
+	b := h.browser(t)
+	r, page := b.get(t, "/ui/nodes")
+	wants(t, r, page, http.StatusOK, "It is in no cluster.", "Version")
+	h.node.Faults = []string{"the store is away <b>"}
+	h.node.Settled = true
+	h.node.Members = []webui.Member{{Name: "a:1", State: "self"}}
+	r, page = b.get(t, "/ui/nodes")
+	wants(t, r, page, http.StatusOK, "This node alone.", "the store is away &lt;b&gt;", ">this node<", "not told")
+	h.node.Members = append(h.node.Members,
+		webui.Member{Name: "<i>b:2", State: "silent", Silent: 3 * time.Second, GivenUp: 27 * time.Second, Version: "\u202ev1", HTTP: `"><script>`, Keys: 1234},
+		webui.Member{Name: "c:3", State: "heard", Started: time.Unix(1_700_000_000, 0)})
+	r, page = b.get(t, "/ui/nodes")
+	wants(t, r, page, http.StatusOK, "3 nodes, of which 1 is silent", "&lt;i&gt;b:2", "silent for 3 s, given up in 27 s", `\u{202E}v1`, "&#34;&gt;&lt;script&gt;", "1\u202f234", "2023-11-14 22:13:20 UTC")
+	h.node.Settled = false
+	h.node.Members = h.node.Members[:1]
+	r, page = b.get(t, "/ui/nodes")
+	wants(t, r, page, http.StatusOK, "not all counts are with their owners yet")
 }

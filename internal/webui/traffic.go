@@ -79,8 +79,3 @@ func timeline(s offenders.Series, now time.Time) template.HTML {
 	}
 	return template.HTML(picture.Inline()) //nolint:gosec // plot escapes all texts
 }
-
-// node shows this node, and what it knows of others.
-func (p *Pages) node(v *visit) error {
-	return v.show(http.StatusOK, "nodes", "Nodes", p.options.Node())
-}

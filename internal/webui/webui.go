@@ -70,14 +70,11 @@ type Options struct {
 	Report func(domain string) *shadow.Report
 	// Explainer tells why.
 	Explainer Explainer
-	// Node is what to say of this node.
-	Node func() []Fact
+	// Node is what to say of this node, and of others.
+	Node func(context.Context) Node
 	// Log gets the errors that are the daemon's own.
 	Log *slog.Logger
 }
-
-// Fact is something to say of a node.
-type Fact struct{ Name, Value string }
 
 //go:embed pages
 var files embed.FS
@@ -141,7 +138,7 @@ func (p *Pages) route() error {
 		"GET try":         p.try,
 		"POST try":        p.explain,
 		"GET traffic":     p.traffic,
-		"GET nodes":       p.node,
+		"GET nodes":       p.nodes,
 		"GET audit":       p.audit,
 		"GET audit.jsonl": p.auditFile,
 		"GET backup":      p.backup,

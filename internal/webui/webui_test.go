@@ -39,6 +39,7 @@ type house struct {
 	book    *offenders.Book
 	board   *board
 	limiter *rules.Limiter
+	node    webui.Node
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -48,7 +49,7 @@ func build(t testing.TB, database bool) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{book: offenders.NewBook(), board: new(board)}
+	h := &house{book: offenders.NewBook(), board: new(board), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
 	store := memstore.New(memstore.Options{})
 	traits := store.Traits()
 	traits.Unfit = func(l *weir.Limit) string {
@@ -65,7 +66,7 @@ func build(t testing.TB, database bool) *house {
 	o := webui.Options{
 		Check: func(set *rules.Set) error { return set.Fits(traits) },
 		Files: limiter.Set, Rules: limiter.Set,
-		Node: func() []webui.Fact { return []webui.Fact{{Name: "Version", Value: "test"}} },
+		Node: func(context.Context) webui.Node { return h.node },
 		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
 		Client: func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)

@@ -71,7 +71,7 @@ func sentence(words string) string {
 // functions are those that pages call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"digits": digits, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
 		"less": func(n, m int64) int64 { return n - m },
 	}
 }

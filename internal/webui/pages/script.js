@@ -10,10 +10,10 @@
     const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const now = new Map([...page.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e.textContent]));
+    const now = new Map([...page.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e]));
     for (const e of live()) {
-      const text = now.get(e.dataset.live);
-      if (text !== undefined && text !== e.textContent) e.textContent = text;
+      const next = now.get(e.dataset.live);
+      if (next && !next.isEqualNode(e)) e.replaceWith(next);
     }
   };
   if (live().length > 0) setInterval(() => refresh().catch(() => {}), beat);

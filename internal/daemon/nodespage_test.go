@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// nodesPage waits until the page of a node says all of the words.
+func nodesPage(t *testing.T, r *running, words ...string) {
+	t.Helper()
+	page, missing := "", ""
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		status, text := get(t, "http://"+r.admin+"/ui/nodes")
+		if status != http.StatusOK {
+			t.Fatal(status, text)
+		}
+		page, missing = text, ""
+		for _, w := range words {
+			if !strings.Contains(page, w) {
+				missing = w
+			}
+		}
+		if missing == "" {
+			return
+		}
+	}
+	t.Fatalf("the page lacks %q:\n%s", missing, page)
+}
+
+// TestNodesPage: each node shows the other, with its state, door and version, and how
+// much they say to each other.
+func TestNodesPage(t *testing.T) {
+	rules := rulesFile(t, domainText("shop", "100/h"))
+	node := func(version string, join ...string) *running {
+		return start(t, Config{Rules: rules, Store: "cluster:", Cluster: "127.0.0.1:0", Join: strings.Join(join, ","), Version: version})
+	}
+	first := node("v1.0-first")
+	name := func(r *running) string { return r.daemon.storage.node.gossip.Load().Name() }
+	second := node("v1.0-second", name(first))
+	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC door", first.grpc, "Messages heard in a second")
+	nodesPage(t, second, name(first), first.http, "v1.0-first")
+
+	for _, r := range []*running{first, second} { // some keys are of each
+		for i := range 50 {
+			body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"%d"}]}]}`, i)
+			if status, text := do(t, http.MethodPost, "http://"+r.http+"/v1/check", body); status != http.StatusOK && status != http.StatusTooManyRequests {
+				t.Fatal(status, text)
+			}
+		}
+	}
+	n := first.daemon.storage.node
+	s := n.status(n.gossip.Load())
+	if s.Members[0].Keys+s.Members[1].Keys != s.Keys.Asked || s.Members[0].Keys == 0 || s.Members[1].Keys == 0 {
+		t.Errorf("of %d keys the members own %d and %d", s.Keys.Asked, s.Members[0].Keys, s.Members[1].Keys)
+	}
+}
+
+// TestFlow: rates are of the time between two looks.
+func TestFlow(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	var f *flow
+	for _, c := range []struct {
+		after           time.Duration
+		in, out         uint64
+		wantIn, wantOut int64
+	}{{0, 100, 10, -1, -1}, {10 * time.Second, 125, 10, 3, 0}, {0, 130, 10, -1, -1}, {500 * time.Millisecond, 180, 11, 100, 2}} {
+		at = at.Add(c.after)
+		if f = f.next(at, c.in, c.out); f.rateIn != c.wantIn || f.rateOut != c.wantOut {
+			t.Errorf("after %v: %d and %d a second, not %d and %d", c.after, f.rateIn, f.rateOut, c.wantIn, c.wantOut)
+		}
+	}
+}
+
+// TestNodesPageRevision: the page says which revision of the rule database is in force.
+func TestNodesPageRevision(t *testing.T) {
+	r := start(t, Config{Data: t.TempDir()})
+	d := r.daemon
+	for _, limit := range []string{"1/h", "2/h"} {
+		enforceRules(t, d.feed.Store(), domainText("shop", limit))
+	}
+	untilExport(t, r, "limits: [2/h]")
+	if said := d.revision(t.Context()); said != "revision 2 is in force here, the last there is" {
+		t.Error(said)
+	}
+	d.update(func(p *parts) { p.revision = 1 })
+	if said := d.revision(t.Context()); said != "revision 1 is in force here; the database is at 2" {
+		t.Error(said)
+	}
+	d.update(func(p *parts) { p.revision = 0 })
+	if said := d.revision(t.Context()); said != "a copy is in force here; the database is at 2" {
+		t.Error(said)
+	}
+}
