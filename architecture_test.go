@@ -78,10 +78,11 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/offenders", "what a change would do is counted and judged, whoever asks"},
 	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
 	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... weir/... -weir -weir/rules", "rules are kept without a door around them"},
+	{"weir/internal/changes", "net/http log/... weir/internal/ruleapi weir/internal/webui", "what a change must pass does not depend on the door it comes by"},
 	{"weir/internal/ruleapi", "weir/internal/httpapi weir/internal/rls weir/internal/resp", "a door can be left out without the others noticing"},
 	{"weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/internal/rulestore", "it brings rules to a node, and serves nobody"},
 	{
-		"weir/... -weir/internal/rulestore -weir/internal/rulefeed -weir/internal/ruleapi -weir/internal/webui -weir/internal/daemon -weir/cmd/...", "database/... modernc.org/... github.com/jackc/...",
+		"weir/... -weir/internal/rulestore -weir/internal/rulefeed -weir/internal/changes -weir/internal/ruleapi -weir/internal/webui -weir/internal/daemon -weir/cmd/...", "database/... modernc.org/... github.com/jackc/...",
 		"only who keeps rules knows databases",
 	},
 	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},

@@ -30,7 +30,7 @@ type node struct {
 	log   *slog.Logger
 	// gossip is nil before the door for other nodes is open.
 	gossip  atomic.Pointer[gossip.Gossip]
-	members atomic.Int64 // how many there were when this node was one of them
+	members atomic.Int64         // how many there were when this node was one of them
 	flow    atomic.Pointer[flow] // nil before it was measured
 
 	mu          sync.Mutex // held while members are told

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/overload"
@@ -33,6 +34,7 @@ type Daemon struct {
 	config  Config
 	source  *source.Source // nil: no files
 	feed    *rulefeed.Feed // nil: no rule database
+	changes *changes.Gate  // likewise
 	parts   parts
 	loaded  atomic.Pointer[loaded]
 	storage *storage
@@ -118,6 +120,10 @@ func (d *Daemon) openParts() (err error) {
 	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
 	if d.feed != nil {
 		d.registry.MustRegister(d.databaseMetric())
+		if err := d.openChanges(); err != nil {
+			d.closeStorage()
+			return err
+		}
 	}
 	d.registry.MustRegister(newTrafficMetrics(d.limiter.book), newShadowMetrics(&d.board))
 	if err := d.limiter.Remember(d.denials); err != nil {

@@ -29,7 +29,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 		o.SignIn = d.signIn
 	}
 	if d.feed != nil {
-		o.Store = d.feed.Store
+		o.Store, o.Changes = d.feed.Store, d.changes
 	}
 	return webui.New(o)
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -18,8 +21,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	traits := d.storage.traits
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
-		Check:   func(set *rules.Set) error { return set.Fits(traits) },
-		Report:  func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
+		Check: func(set *rules.Set) error { return set.Fits(traits) }, Changes: d.changes,
 		Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {
@@ -35,6 +37,23 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 		}
 		mux.ServeHTTP(w, r)
 	}), nil
+}
+
+// openChanges makes what changes of the rule database pass, by whichever door they
+// come.
+func (d *Daemon) openChanges() (err error) {
+	limited := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_rules_changes_limited_total",
+		Help: "Changes of rules, and other calls and forms that are counted with them, that were refused because a token had asked for too many.",
+	})
+	d.registry.MustRegister(limited)
+	traits := d.storage.traits
+	d.changes, err = changes.New(changes.Options{
+		InFiles: d.inFiles, Check: func(set *rules.Set) error { return set.Fits(traits) },
+		Report:  func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
+		Limited: limited.Inc,
+	})
+	return err
 }
 
 // holder finds who holds a token at the admin door: one of its file opens all, one

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/rulestore"
-	"github.com/weir-limit/weir/rules"
 )
 
 // domainJSON is a domain. Those of files have a name, a source and rules.
@@ -127,25 +126,11 @@ func createDomain(c *call) (answer, error) {
 	if err := c.decode(&in); err != nil {
 		return answer{}, err
 	}
-	if err := c.free(in.Name); err != nil {
-		return answer{}, err
-	}
-	d, err := c.store.CreateDomain(c.r.Context(), c.by, rulestore.Domain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
+	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.Domain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
 	if err != nil {
 		return answer{}, err
 	}
 	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, nil
-}
-
-// free refuses a domain that comes from files.
-func (c *call) free(domain string) error {
-	if c.options.InFiles(domain) {
-		return &problem{
-			Status: http.StatusConflict, Field: "domain",
-			Detail: "domain: " + quote(domain) + " comes from the files of --rules; change it there, or take it out of them first",
-		}
-	}
-	return nil
 }
 
 func getDomain(c *call) (answer, error) {
@@ -241,14 +226,8 @@ func putFile(c *call) (answer, error) {
 		return answer{}, err
 	}
 	name := c.r.PathValue("domain")
-	if err := c.free(name); err != nil {
-		return answer{}, err
-	}
 	text, err := c.read(rulestore.MaxFile)
 	if err != nil {
-		return answer{}, err
-	}
-	if err := c.fits(name, text); err != nil {
 		return answer{}, err
 	}
 	return c.imports(rulestore.Import{
@@ -259,34 +238,23 @@ func putFile(c *call) (answer, error) {
 // imports makes an import into a domain, or with dry tells what it would do, and
 // whether the guard would refuse it.
 func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, error) {
-	d, changes, err := c.store.Plan(c.r.Context(), c.by, p)
-	if err != nil && dry {
+	do := c.options.Changes.Import
+	if dry {
+		do = c.options.Changes.Plan
+	}
+	planned, err := do(c.r.Context(), c.store, c.by, domain, p)
+	if err != nil {
 		return answer{}, err
 	}
-	g := guarded{domain: domain, force: p.Forced, reason: p.Reason}
-	why := ""
-	if err == nil && p.To == rulestore.Enforced {
-		if why, err = c.judgeFile(g, changes); err != nil {
-			return answer{}, err
-		}
-	}
-	if !dry { // what the plan was refused for, the import is, and the audit has it
-		if why != "" {
-			return answer{}, c.hold(g, why)
-		}
-		if d, changes, err = c.store.Import(c.r.Context(), c.by, p); err != nil {
-			return answer{}, err
-		}
-	}
 	list := []changeJSON{}
-	for _, ch := range changes {
+	for _, ch := range planned.Changes {
 		list = append(list, changeJSON{ch.Rule, ch.Version, actionOf(ch), compare(ch.Before, ch.After)})
 	}
-	body := map[string]any{"domain": domainOf(d), "changes": list}
-	if why != "" {
-		body["refused"] = why
+	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
+	if planned.Held != "" {
+		body["refused"] = planned.Held
 	}
-	return answer{body: body, revision: d.Revision}, nil
+	return answer{body: body, revision: planned.Domain.Revision}, nil
 }
 
 func actionOf(c rulestore.Changed) string {
@@ -299,22 +267,6 @@ func actionOf(c rulestore.Changed) string {
 		return "move"
 	}
 	return "replace"
-}
-
-// fits refuses a file that package rules or the store of the counts refuses, or of
-// another domain.
-func (c *call) fits(domain string, text []byte) error {
-	set, err := rules.Parse("file", text)
-	if err == nil {
-		err = c.options.Check(set)
-	}
-	if err != nil {
-		return err
-	}
-	if is := set.Domains()[0]; is != domain {
-		return badRequest("domain", "the file is of domain "+quote(is)+", and was sent to "+quote(domain))
-	}
-	return nil
 }
 
 // override opens or tightens a domain or a rule for some time, or ends that.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -59,6 +60,9 @@ func send(w http.ResponseWriter, p *problem) int {
 // fail answers a call that went wrong. What is the daemon's own fault is logged.
 func (c *call) fail(err error) int {
 	p := problemOf(err)
+	if many, ok := errors.AsType[*changes.Limited](err); ok {
+		c.w.Header().Set("Retry-After", strconv.FormatInt(many.Seconds(), 10))
+	}
 	if p.Status >= http.StatusInternalServerError && c.r.Context().Err() == nil {
 		c.options.Log.Error("a call about rules failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
@@ -68,6 +72,15 @@ func (c *call) fail(err error) int {
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
+	}
+	if held, ok := errors.AsType[*changes.Held](err); ok {
+		return &problem{Status: http.StatusConflict, Field: "force", Detail: held.Why}
+	}
+	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return &problem{Status: http.StatusConflict, Field: "domain", Detail: "domain: " + files.Error()}
+	}
+	if many, ok := errors.AsType[*changes.Limited](err); ok {
+		return &problem{Status: http.StatusTooManyRequests, Detail: many.Error()}
 	}
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
 		detail, _, _ := strings.Cut(bad.Error(), "\n")

@@ -12,23 +12,13 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
-	"github.com/weir-limit/weir/internal/shadow"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
-
-// changesAllowed is how many changes who shows a token may ask for: so many at
-// once, and then some each second. Beyond, the answer is 429.
-const changesAllowed = "20/s burst 500"
-
-// maxActors is how many of them are told apart.
-const maxActors = 16 << 10
 
 // Options are what the API stands on.
 type Options struct {
@@ -41,9 +31,8 @@ type Options struct {
 	InFiles func(domain string) bool
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
-	// Report is how the candidate of a domain differs from what is in force; nil:
-	// none runs.
-	Report func(domain string) *shadow.Report
+	// Changes is what changes pass, those of other doors too.
+	Changes *changes.Gate
 	// Observe is told of each answer. Nil: nobody is.
 	Observe func(route string, status int, took time.Duration)
 	// Panicked is called when a call panicked, which is a bug. Nil: nobody is told.
@@ -57,21 +46,14 @@ type API struct {
 	options Options
 	mux     *http.ServeMux
 
-	document []byte        // OpenAPI, in JSON
-	changes  *weir.Limiter // of each actor
+	document []byte // OpenAPI, in JSON
 }
 
 // New makes the API. A gate belongs before it, that tells by As who asks; it may
 // leave that out only when the database can't be asked.
 func New(o Options) (*API, error) {
-	limit, err := weir.ParseLimit(changesAllowed)
-	if err != nil {
-		return nil, err
-	}
-	a := &API{
-		options: o, mux: http.NewServeMux(),
-		changes: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxActors}), "changes", limit),
-	}
+	a := &API{options: o, mux: http.NewServeMux()}
+	var err error
 	if a.document, err = document(); err != nil {
 		return nil, err
 	}
@@ -162,13 +144,5 @@ func (c *call) admit(t route) error {
 	if t.method == http.MethodGet {
 		return nil
 	}
-	answer, err := c.changes.Ask(c.r.Context(), weir.Request{Key: by.Token + " " + by.Name, Cost: 1})
-	if err != nil {
-		return err
-	}
-	if answer.Outcome != weir.Allowed {
-		c.w.Header().Set("Retry-After", strconv.FormatInt(int64(answer.RetryAfter/time.Second)+1, 10))
-		return &problem{Status: http.StatusTooManyRequests, Detail: by.Name + " asks for more than " + changesAllowed + " changes; wait, or give whole files"}
-	}
-	return nil
+	return c.options.Changes.Admit(c.r.Context(), by)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -49,11 +50,18 @@ func houseAt(t testing.TB, place string) *house {
 		t.Fatal(err)
 	}
 	files := rules.Demo()
+	gate, err := changes.New(changes.Options{
+		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
+		Report: func(string) *shadow.Report { return h.report },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: func() *rulestore.Store { return s }, InForce: func() *rules.Set { return files },
 		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
-		Report: func(string) *shadow.Report { return h.report },
-		Log:    slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
+		Changes: gate,
+		Log:     slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
 	})
 	if err != nil {
 		t.Fatal(err)

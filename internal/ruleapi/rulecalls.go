@@ -2,7 +2,6 @@ package ruleapi
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/rulestore"
-	"github.com/weir-limit/weir/rules"
 )
 
 // ruleJSON is a rule with the numbers of its versions; none is left out.
@@ -131,9 +129,6 @@ func createRule(c *call) (answer, error) {
 	if err := c.decode(&in); err != nil {
 		return answer{}, err
 	}
-	if err := c.free(in.Domain); err != nil {
-		return answer{}, err
-	}
 	if strings.TrimSpace(in.Text) == "" {
 		return answer{}, badRequest("text", "is empty; write a rule, as - key: NAME and its limits")
 	}
@@ -170,25 +165,7 @@ func replaceRule(c *call) (answer, error) {
 
 func (c *call) propose(p rulestore.Proposal, in ruleInput) (rulestore.Version, error) {
 	p.Text, p.Before, p.To, p.Reason, p.Forced = in.Text, in.Before, rulestore.State(in.To), in.Reason, in.Force
-	if err := c.ruleFits(p.Domain, p.Text); err != nil {
-		return rulestore.Version{}, err
-	}
-	if p.To == rulestore.Enforced {
-		if err := c.guard(guarded{domain: p.Domain, rule: p.Rule, force: in.Force, reason: in.Reason}); err != nil {
-			return rulestore.Version{}, err
-		}
-	}
-	return c.store.Propose(c.r.Context(), c.by, p)
-}
-
-// ruleFits refuses a rule that the store of the counts can't keep. What is no
-// rule at all, the rule store tells better.
-func (c *call) ruleFits(domain, text string) error {
-	set, err := rules.Parse("rule", fmt.Appendf(nil, "domain: %q\ndescriptors:\n%s", domain, text))
-	if err != nil {
-		return nil //nolint:nilerr // as above
-	}
-	return c.options.Check(set)
+	return c.options.Changes.Propose(c.r.Context(), c.store, c.by, p)
 }
 
 func deleteRule(c *call) (answer, error) {
@@ -196,7 +173,7 @@ func deleteRule(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v, err := c.store.Propose(c.r.Context(), c.by, rulestore.Proposal{
+	v, err := c.options.Changes.Propose(c.r.Context(), c.store, c.by, rulestore.Proposal{
 		Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Match: match,
 		To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
 	})
@@ -233,10 +210,7 @@ func moveRule(c *call) (answer, error) {
 
 func (c *call) move(s rulestore.Step) (answer, error) {
 	s.Domain, s.Rule = c.r.PathValue("domain"), c.r.PathValue("rule")
-	if err := c.guardVersion(s); err != nil {
-		return answer{}, err
-	}
-	r, err := c.store.Move(c.r.Context(), c.by, s)
+	r, err := c.options.Changes.Move(c.r.Context(), c.store, c.by, s)
 	if err != nil {
 		return answer{}, err
 	}

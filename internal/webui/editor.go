@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
 )
 
 // editor is the form that proposes a version.
@@ -101,7 +103,7 @@ func (p *Pages) propose(v *visit) error {
 		e.Faults = map[string]string{"text": "Write the rule. To take a rule away there is a form below it."}
 		return v.showEditor(http.StatusBadRequest, e)
 	}
-	made, err := v.store.Propose(v.r.Context(), v.actor, rulestore.Proposal{
+	made, err := p.options.Changes.Propose(v.r.Context(), v.store, v.actor, rulestore.Proposal{
 		Domain: e.Domain, Rule: e.ID, Text: e.Text, Match: e.Match, To: to, Reason: e.Reason,
 	})
 	if err != nil {
@@ -126,6 +128,12 @@ func (v *visit) showEditor(status int, e *editor) error {
 
 // faultsOf is what is wrong with a form, by the field; nil: it is not the form.
 func faultsOf(err error) map[string]string {
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	}
+	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return map[string]string{"": "The domain " + files.Error()}
+	}
 	bad, ok := errors.AsType[*rulestore.Error](err)
 	if !ok || bad.Kind == rulestore.NotFound || bad.Kind == rulestore.Unknown {
 		return nil
@@ -156,7 +164,7 @@ func (p *Pages) makeDomain(v *visit) error {
 	}
 	form := v.r.PostFormValue
 	f := domainForm{CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason")}
-	_, err := v.store.CreateDomain(v.r.Context(), v.actor, rulestore.Domain{Name: f.Name, Team: f.Team}, f.Reason)
+	_, err := p.options.Changes.CreateDomain(v.r.Context(), v.store, v.actor, rulestore.Domain{Name: f.Name, Team: f.Team}, f.Reason)
 	if err != nil {
 		if f.Faults = faultsOf(err); f.Faults == nil {
 			return err

@@ -187,3 +187,30 @@ func allPages() []string {
 func allForms() []string {
 	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try"}
 }
+
+// TestPace: forms are counted with all that a token asks for; one too many is told
+// when to come again, and signing out is always possible.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	token, text := h.token(t, "ann", rulestore.Propose, "shop")
+	b := h.browser(t)
+	b.post(t, "/ui/sign-in", url.Values{"token": {text}})
+	b.get(t, "/ui/")
+	for { // until no time has passed between
+		for h.changes.Admit(t.Context(), rulestore.Actor{Name: "ann", Token: token.ID}) == nil {
+		}
+		r, page := b.post(t, "/ui/look", url.Values{"domain": {"shop"}, "text": {"- key: a\n"}})
+		if r.StatusCode != http.StatusTooManyRequests {
+			continue
+		}
+		wants(t, r, page, http.StatusTooManyRequests, "ann has asked for too many changes", "wait 1 s")
+		if r.Header.Get("Retry-After") != "1" {
+			t.Error(r.Header)
+		}
+		break
+	}
+	if r, _ := b.post(t, "/ui/sign-out", url.Values{}); r.StatusCode != http.StatusSeeOther {
+		t.Error(r.Status)
+	}
+}

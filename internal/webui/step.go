@@ -1,11 +1,13 @@
 package webui
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
 )
@@ -34,8 +36,8 @@ func (p *Pages) step(v *visit) error {
 		Match: v.number("match"), Reason: sent.Reason, Forced: form("force") == "yes",
 	}
 	err := v.take(s)
-	if held, ok := err.(*heldUp); ok { //nolint:errorlint // made by guard, and by nobody who wraps
-		sent.Held, sent.Faults = true, map[string]string{"": held.why}
+	if held, ok := errors.AsType[*changes.Held](err); ok {
+		sent.Held, sent.Faults = true, map[string]string{"": sentence(held.Why)}
 		return v.showRule(http.StatusConflict, at, forms{step: sent})
 	}
 	if err != nil {
@@ -57,58 +59,13 @@ func (p *Pages) step(v *visit) error {
 
 // take does a step, if the guard lets it.
 func (v *visit) take(s rulestore.Step) error {
-	ctx := v.r.Context()
+	ctx, gate := v.r.Context(), v.pages.options.Changes
 	if s.To == removed {
-		_, err := v.store.Propose(ctx, v.actor, rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: rulestore.Enforced, Reason: s.Reason})
+		_, err := gate.Propose(ctx, v.store, v.actor, rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: rulestore.Enforced, Reason: s.Reason})
 		return err
 	}
-	if err := v.guard(s); err != nil {
-		return err
-	}
-	_, err := v.store.Move(ctx, v.actor, s)
+	_, err := gate.Move(ctx, v.store, v.actor, s)
 	return err
-}
-
-// heldUp is a step that the guard refuses.
-type heldUp struct{ why string }
-
-func (h *heldUp) Error() string { return h.why }
-
-// guard refuses to enforce what would deny more of the traffic than a change may,
-// or nobody knows how much, unless it is forced. What was in force before, and
-// what takes a rule away, is not held up. The refusal is in the audit.
-func (v *visit) guard(s rulestore.Step) error {
-	if s.To != rulestore.Enforced || s.Forced || v.actor.Role < rulestore.Publish {
-		return nil // the store says no, or audits that it was forced
-	}
-	x, err := v.store.Version(v.r.Context(), s.Domain, s.Rule, s.Version)
-	if err != nil {
-		return err
-	}
-	if x.Text == "" || x.State != rulestore.Draft && x.State != rulestore.Shadow {
-		return nil
-	}
-	verdict := v.judge(x)
-	if !verdict.Refused {
-		return nil
-	}
-	err = v.store.Refused(v.r.Context(), v.actor, rulestore.Event{
-		Action: "enforce", Domain: s.Domain, Rule: s.Rule, Version: s.Version, Reason: s.Reason, Refused: verdict.Why,
-	})
-	if err != nil {
-		return err
-	}
-	return &heldUp{sentence(verdict.Why)}
-}
-
-// judge is whether a version may come into force. One that does not run in shadow
-// was compared with nothing.
-func (v *visit) judge(x rulestore.Version) shadow.Verdict {
-	var report *shadow.Report
-	if x.State == rulestore.Shadow {
-		report = v.pages.options.Report(x.Domain)
-	}
-	return shadow.Judge(report, shadow.UsualShare, "")
 }
 
 // trial is a version in shadow, with what is known of it.
@@ -123,7 +80,7 @@ type trial struct {
 }
 
 func (v *visit) trial(x rulestore.Version) *trial {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.judge(x)}
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(x)}
 	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
 		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
 	}

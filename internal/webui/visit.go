@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
 )
 
 // visit is one request of somebody.
@@ -50,7 +53,7 @@ func (p *Pages) anyone(show func(*visit) error) http.HandlerFunc {
 }
 
 // known answers who has signed in, and sends others to do so. What changes
-// something must come from a page of the same session.
+// something must come from a page of the same session, and counts as a change.
 func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 	return p.anyone(func(v *visit) error {
 		if p.options.SignIn == nil {
@@ -72,6 +75,11 @@ func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 		v.actor = actor
 		if v.r.Method == http.MethodPost && !v.session.ours(v.r.PostFormValue("csrf")) {
 			return &fault{http.StatusForbidden, "This form is not of your session: it was opened before you signed in, or comes from elsewhere. Go back, load the page again, and send it anew."}
+		}
+		if v.r.Method == http.MethodPost && v.store != nil && v.r.URL.Path != Home+"sign-out" {
+			if err := p.options.Changes.Admit(v.r.Context(), v.actor); err != nil {
+				return err
+			}
 		}
 		return show(v)
 	})
@@ -187,6 +195,10 @@ func (p *Pages) nowhere(*visit) error {
 // fail says what is wrong.
 func (v *visit) fail(err error) {
 	status, text := statusOf(err), err.Error()
+	if many, ok := errors.AsType[*changes.Limited](err); ok {
+		v.w.Header().Set("Retry-After", strconv.FormatInt(many.Seconds(), 10))
+		text = fmt.Sprintf("%s has asked for too many changes (%s). Go back, wait %d s, and send it again.", many.Actor, changes.Pace, many.Seconds())
+	}
 	if status == http.StatusInternalServerError {
 		v.pages.options.Log.Error("a page failed", "path", v.r.URL.Path, "error", err)
 		text = "This is a bug of the daemon; its log says more."
@@ -209,6 +221,15 @@ func kindOf(err error) rulestore.Kind {
 func statusOf(err error) int {
 	if bad, ok := errors.AsType[*fault](err); ok {
 		return bad.status
+	}
+	if _, ok := errors.AsType[*changes.Limited](err); ok {
+		return http.StatusTooManyRequests
+	}
+	if _, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return http.StatusConflict
+	}
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return http.StatusBadRequest
 	}
 	if _, ok := errors.AsType[*rulestore.Error](err); !ok {
 		return http.StatusInternalServerError

@@ -15,6 +15,7 @@ import (
 	"net/http"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -59,6 +60,9 @@ type Options struct {
 	// Store is the rule database, or nil while it was never reached. Nil: there is
 	// none.
 	Store func() *rulestore.Store
+	// Changes is what changes pass, those of other doors too. Nil: there is no rule
+	// database.
+	Changes *changes.Gate
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
 	// Book has what rules pass and deny.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -40,6 +41,7 @@ type house struct {
 	board   *board
 	limiter *rules.Limiter
 	node    webui.Node
+	changes *changes.Gate // nil: likewise
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -84,6 +86,13 @@ func build(t testing.TB, database bool) *house {
 			}
 		})
 		o.Store = func() *rulestore.Store { return h.store }
+		h.changes, err = changes.New(changes.Options{
+			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Report: o.Report,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Changes = h.changes
 		o.SignIn = h.store.Authenticate
 	}
 	pages, err := webui.New(o)
