@@ -50,7 +50,7 @@ func clusterStatusCommand() *cobra.Command {
 keys it is asked about and owns, how much it says to the others in a second, and which rules
 may let pass more than their limit on so many nodes.
 
-It exits 1 when a member is silent.`,
+It exits 1 when a member is silent, and when another node has this one's name.`,
 		Example: `  weir cluster status
   weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
 		Args: cobra.NoArgs,
@@ -68,7 +68,8 @@ It exits 1 when a member is silent.`,
 		} else {
 			err = printStatus(cmd, &at, first)
 		}
-		if err == nil && slices.ContainsFunc(first.Members, func(m daemon.ClusterMember) bool { return m.State == "silent" }) {
+		silent := slices.ContainsFunc(first.Members, func(m daemon.ClusterMember) bool { return m.State == "silent" })
+		if err == nil && (silent || len(first.Members) == 0) {
 			return &failure{code: exitNo}
 		}
 		return err
@@ -134,11 +135,11 @@ func statusText(first, s *daemon.ClusterStatus) string {
 	if s.Minority {
 		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
 	}
-	if !s.Settled {
-		b.WriteString("members have changed, and not all counts are with their owners yet\n")
-	}
-	if len(s.Members) == 0 {
+	switch {
+	case len(s.Members) == 0:
 		fmt.Fprintf(&b, "another node has the name %s, and this one is no member any more: give it a --cluster of its own, and start it again\n", s.Node)
+	case !s.Settled:
+		b.WriteString("members have changed, and not all counts are with their owners yet\n")
 	}
 	fmt.Fprintf(&b, "\nkeys asked about here %d, with leases %d, owned %d; of asked and owned %d at most\n", s.Keys.Asked, s.Keys.Leases, s.Keys.Owned, s.Keys.Most)
 	fmt.Fprintf(&b, "takes decided by owners %d, unanswered and denied %d, waiting %d\n", s.Takes.Whole, s.Takes.Unanswered, s.Takes.Waiting)

@@ -29,6 +29,9 @@ func TestOneName(t *testing.T) {
 	c.start(second)
 	c.meet(0, 1, second)
 	c.says(first, "two nodes have one name")
+	if said, err := c.weir(first, "cluster", "status", "--addr", adminDoor); err == nil || !strings.Contains(said, "another node has the name twin:8083") {
+		t.Errorf("the status of who has lost its name: %v\n%s", err, said)
+	}
 	c.flow(h, keys)
 	time.Sleep(2 * time.Second)
 	stop()

@@ -195,22 +195,29 @@ func (c *cluster) signal(i int, s syscall.Signal) {
 	}
 }
 
+// weir runs a command in a node's namespace, and gives all that it says.
+func (c *cluster) weir(i int, args ...string) (string, error) {
+	c.t.Helper()
+	var said bytes.Buffer
+	command := exec.CommandContext(c.t.Context(), c.args[0], args...)
+	command.Stdout, command.Stderr = &said, &said
+	err := c.nodes[i].namespace.within(command.Start)
+	if err == nil {
+		err = command.Wait()
+	}
+	return said.String(), err
+}
+
 // forget has the i-th node forget one that is silent, or soon will be.
 func (c *cluster) forget(i, silent int) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		var said bytes.Buffer
-		forget := exec.CommandContext(c.t.Context(), c.args[0], "cluster", "forget", "--addr", adminDoor, c.nodes[silent].name)
-		forget.Stdout, forget.Stderr = &said, &said
-		err := c.nodes[i].namespace.within(forget.Start)
-		if err == nil {
-			err = forget.Wait()
-		}
+		said, err := c.weir(i, "cluster", "forget", "--addr", adminDoor, c.nodes[silent].name)
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			c.t.Fatalf("%v: %s", err, &said)
+			c.t.Fatalf("%v: %s", err, said)
 		}
 	}
 }
