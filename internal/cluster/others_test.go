@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +15,6 @@ import (
 func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		var dead atomic.Value
-		dead.Store("")
-		n.lose = func(from, to string, _ []byte) bool { return from == dead.Load() || to == dead.Load() }
 		members := n.members()
 		for _, s := range n.nodes {
 			s.others.found()
@@ -40,7 +36,7 @@ func TestKilled(t *testing.T) {
 		if !passes(asker) {
 			t.Fatal("nothing passes while all is well")
 		}
-		dead.Store(owner)
+		n.away.Store(owner)
 		killed, passed := time.Now(), 0
 		for time.Since(killed) < time.Second {
 			if time.Sleep(10 * time.Millisecond); passes(asker) {
@@ -103,8 +99,6 @@ func TestLeave(t *testing.T) {
 func TestLostName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		var lost atomic.Bool
-		n.lose = func(string, string, []byte) bool { return lost.Load() }
 		members := n.members()
 		for _, s := range n.nodes {
 			s.others.found()
@@ -123,7 +117,7 @@ func TestLostName(t *testing.T) {
 		if outcome, err := take(twin, ask); outcome != weir.Allowed || err != nil {
 			t.Fatal(outcome, err)
 		}
-		lost.Store(true)
+		n.away.Store(all)
 		waits := make(chan error)
 		go func() {
 			held := ask
@@ -141,7 +135,7 @@ func TestLostName(t *testing.T) {
 				t.Errorf("sharing %q: %v, %v at a node that is no member", a.Sharing, outcome, err)
 			}
 		}
-		lost.Store(false)
+		n.away.Store("")
 		members[0].Incarnation += 10
 		if err := twin.Rejoin(members[0].Incarnation); err != nil {
 			t.Fatal(err)

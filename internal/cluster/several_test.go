@@ -35,7 +35,7 @@ func holding(t testing.TB, keys int) (*Store, []weir.Ask) {
 			}
 		}
 	}
-	n.cut.Store(true)
+	n.away.Store(all)
 	return s, asks
 }
 
