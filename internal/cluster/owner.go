@@ -100,7 +100,7 @@ func (sh *shard) decide(q *question) status {
 	now := sh.store.now()
 	switch q.verb {
 	case take:
-		q.err = sh.decideTake(now, q.asks, q.out)
+		q.err = sh.decideTake(now, q)
 	case settle:
 		q.err = sh.settle(now, q.settlements)
 	case reset:
@@ -122,19 +122,20 @@ func (sh *shard) decide(q *question) status {
 	return done
 }
 
-func (sh *shard) decideTake(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	if !asks[0].Once || asks[0].Peek {
-		return sh.node.Take(now, asks, out)
+func (sh *shard) decideTake(now weir.Instant, q *question) (err error) {
+	first := &q.asks[0]
+	once, id := first.Once && !first.Peek, receiptID{}
+	if once {
+		id = sh.store.receiptID(first.Receipt, first.State)
+		if again, err := sh.notes.once.answered(now, id, q.out); again || err != nil {
+			return err
+		}
 	}
-	id := sh.store.receiptID(asks[0].Receipt, asks[0].State)
-	if again, err := sh.notes.once.answered(now, id, out); again || err != nil {
-		return err
+	q.now, q.states, err = sh.node.Take(now, q.asks, q.out)
+	if err == nil && once {
+		sh.notes.once.remember(id, q.out)
 	}
-	if err := sh.node.Take(now, asks, out); err != nil {
-		return err
-	}
-	sh.notes.once.remember(id, out)
-	return nil
+	return err
 }
 
 // settle settles receipts of one placement and key, once.

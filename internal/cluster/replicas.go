@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -64,8 +65,8 @@ func (s *Store) together(asks []weir.Ask) *replica {
 	return r
 }
 
-// take decides asks that were checked.
-func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
+// take decides asks that were checked, and tells see, if any, what a denial stood on.
+func (r *replica) take(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node == nil {
@@ -78,7 +79,13 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 			return err
 		}
 	}
-	r.node.Take(now, shortened(asks), out)
+	short := shortened(asks)
+	r.node.Take(now, short, out)
+	if see != nil && !weir.Resolve(asks, slices.Clone(out)) {
+		for i := range short {
+			see(now, r.node.Look(now, short[i].Limit, short[i].State))
+		}
+	}
 	for i := range out {
 		if d := &out[i]; d.Receipt != nil {
 			own(d, &asks[i])

@@ -95,6 +95,20 @@ func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *we
 	}
 }
 
+// witness tells what a denial of a key stood on, if that is known.
+func (sh *shard) witness(hash uint64, key weir.StateKey, see func(weir.Instant, weir.State)) {
+	sh.mu.Lock()
+	if sh.node == nil {
+		sh.mu.Unlock()
+		return
+	}
+	at, state, ok := sh.node.Sight(sh.store.now(), hash, key)
+	sh.mu.Unlock()
+	if ok {
+		see(at, state)
+	}
+}
+
 // want is a plain ask as its node gets it.
 func want(key weir.StateKey, a *weir.Ask) sharing.Request {
 	return sharing.Request{

@@ -48,7 +48,7 @@ type question struct {
 	out         []weir.Decision
 	settlements []weir.Settlement
 	keys        []weir.StateKey
-	now         weir.Instant // of the owner, when it looked
+	now         weir.Instant // of the owner, when it looked, or denied
 	states      []weir.State
 	err         error // of the answer
 }
@@ -149,8 +149,11 @@ func (q *question) appendReply(b []byte, id uint64, s status) []byte {
 	}
 	switch q.verb {
 	case take:
-		r := storewire.TakeResponse{Answers: []storewire.Answer{{Decisions: q.out, Err: q.err}}}
-		b = r.Append(b)
+		answer := storewire.Answer{Decisions: q.out, Err: q.err}
+		if q.now > 0 && words(q.states) <= storewire.MaxWords {
+			answer.Now, answer.States = q.now, q.states
+		}
+		b = (&storewire.TakeResponse{Answers: []storewire.Answer{answer}}).Append(b)
 	case settle, reset:
 		b = (&storewire.FaultResponse{Err: q.err}).Append(b)
 	case look:
@@ -165,6 +168,14 @@ func (q *question) appendReply(b []byte, id uint64, s status) []byte {
 	return b
 }
 
+// words is how many these are in all.
+func words(states []weir.State) (n int) {
+	for _, s := range states {
+		n += len(s)
+	}
+	return n
+}
+
 // parseReply reads what follows the status of an answer with done.
 func (q *question) parseReply(b []byte, limits storewire.Limits) error {
 	switch q.verb {
@@ -177,7 +188,7 @@ func (q *question) parseReply(b []byte, limits storewire.Limits) error {
 			return errMalformed
 		}
 		copy(q.out, r.Answers[0].Decisions)
-		q.err = r.Answers[0].Err
+		q.err, q.now, q.states = r.Answers[0].Err, r.Answers[0].Now, r.Answers[0].States
 	case settle, reset:
 		r := storewire.FaultResponse{}
 		if err := r.Parse(b); err != nil {

@@ -25,11 +25,15 @@ func (n *Node) Owner(key weir.StateKey) string { return n.view.place(0, key, nil
 
 // Take decides whole asks of one placement and key, which this node has to own, by
 // the rules of weir.Store. It fails with ErrElsewhere, ErrNotYet, or weir.ErrFull when
-// it can keep no more keys; then it has decided nothing.
-func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+// it can keep no more keys; then it has decided nothing. Else seen are the states
+// before, at the moment at.
+func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) (at weir.Instant, seen []weir.State, err error) {
 	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
-		return err
+		return 0, nil, err
+	}
+	for i := range records {
+		seen = append(seen, records[i].View(asks[i].Limit, at))
 	}
 	record.Take(at, asks, records, out)
 	for i, g := range ledgers {
@@ -38,7 +42,7 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) erro
 			g.charge(now, g.tax(out[i].Cost))
 		}
 	}
-	return nil
+	return at, seen, nil
 }
 
 // Look is the states of asks of one placement and key, which this node has to own,

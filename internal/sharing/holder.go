@@ -38,6 +38,7 @@ type holder struct {
 	first   weir.Instant // when the ask was first sent
 	again   weir.Instant // when it is to be sent again
 	denied  weir.Instant // until then asking is of no use
+	seen    *sight       // why; nil: not known
 
 	due   weir.Instant // when tick has something to do; 0: never
 	timed weir.Instant // when its timer is; 0: there is none
@@ -257,6 +258,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	h.expires = h.first + micros(m.Life)
 	h.free, h.fresh = m.Free, now+micros(m.Fresh)
 	h.denied = now + micros(min(m.Wait, MaxDeny))
+	h.see(m)
 	h.due = now + micros(Idle)
 	for i, w := range h.waiting {
 		if h.left(now) < w.cost {

@@ -199,7 +199,11 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	a.expires = now + micros(Life+Margin)
 	_, fresh := g.limit.Standing(g.state, g.at(now))
 	a.answered = reply{m.ID, a.lease, a.granted, max(g.room(g.free(now)), 0), wait, fresh}
-	return a.answer(m), true
+	answer = a.answer(m)
+	if wait > 0 {
+		answer.Words, answer.At = g.sight(now)
+	}
+	return answer, true
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.

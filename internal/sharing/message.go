@@ -54,8 +54,10 @@ type Message struct {
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
 
-	Words string       // Handoff: the state, each word in eight bytes, the lowest first
-	At    weir.Instant // Handoff: the moment of it, by the clock that its windows go by
+	// Words are of a Handoff the state, and of a Grant that lets wait the one that it
+	// stands on, with what is outstanding: each word in eight bytes, the lowest first.
+	Words string
+	At    weir.Instant // of it, by the clock that its windows go by
 	Part  int64        // Handoff: how much of the limit its owner was entitled to: Part/Of
 	Of    int64
 }
@@ -76,7 +78,7 @@ func (m *Message) sound() bool {
 		return m.ID > 0 && len(m.Limit) <= MaxText && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount) && m.Policy < policies
 	case Grant:
 		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) &&
-			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0
+			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && len(m.Words)%8 == 0
 	case Release:
 		return m.Spent >= 0
 	case Handoff:
@@ -128,8 +130,12 @@ func (m *Message) Append(b []byte) []byte {
 	for _, n := range numbers[:all] {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
-	if m.Kind != Grant {
+	switch {
+	case m.Kind != Grant:
 		b = append(b, flag(m.Closed)|byte(m.Policy)<<1)
+	case m.Words != "":
+		b = append(binary.AppendUvarint(b, uint64(len(m.Words))), m.Words...)
+		b = binary.AppendUvarint(b, uint64(m.At))
 	}
 	return measured(b, start)
 }
@@ -206,7 +212,14 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	for _, n := range numbers[:all] {
 		*n = int64(r.below(1 << 62))
 	}
-	if m.Kind != Grant {
+	if m.Kind == Grant {
+		if seen := (reader{rest: r.rest}); len(seen.rest) > 0 {
+			m.Words, m.At = seen.text(8*maxSight), weir.Instant(seen.below(1<<62))
+			if seen.bad {
+				m.Words, m.At = "", 0 // another version's
+			}
+		}
+	} else {
 		flags := r.below(2 * uint64(policies))
 		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
 	}

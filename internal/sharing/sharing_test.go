@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func TestLedger(t *testing.T) {
 				continue
 			}
 			again, _ := g.ask(now, from, &m, next+1)
+			again.Words, again.At = answer.Words, answer.At // what it stands on is told once
 			if diff := cmp.Diff(answer, again); diff != "" || g.free(now)-g.takes(0) != free-outstanding {
 				t.Fatalf("asked again: %s, %d left and %d outstanding; before %d and %d", diff, g.free(now), g.takes(0), free, outstanding)
 			}
@@ -120,6 +122,10 @@ func TestMessage(t *testing.T) {
 		numbers, all := m.numbers()
 		for _, n := range numbers[:all] {
 			*n = rapid.Int64Range(0, 1<<62-1).Draw(t, "number")
+		}
+		if m.Kind == Grant && rapid.Bool().Draw(t, "seen") {
+			m.Words = strings.Repeat("8 bytes ", rapid.IntRange(1, maxSight).Draw(t, "words"))
+			m.At = weir.Instant(rapid.Int64Range(0, 1<<62-1).Draw(t, "at"))
 		}
 		if m.Kind != Grant {
 			m.Closed, m.Policy = rapid.Bool().Draw(t, "closed"), Policy(rapid.IntRange(0, 4).Draw(t, "policy"))

@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weir-limit/weir"
+)
+
+// TestSeen: what is told of a denial denies by itself, whoever decided, at each node.
+func TestSeen(t *testing.T) {
+	limit := weir.MustParseLimit("2/h")
+	for name, ask := range map[string]weir.Ask{
+		"lease": {}, "whole": {Receipt: 7}, "peek": {Peek: true}, "mesh": {Sharing: weir.SharingMesh},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, 3)
+			ask.State, ask.Limit, ask.Cost = weir.StateKey{Rule: "r", Key: "k"}, limit, 1
+			charge := ask
+			charge.Peek = false
+			out := make([]weir.Decision, 1)
+			for _, s := range n.nodes {
+				for range 3 { // the third is denied anywhere
+					if err := s.Take(t.Context(), []weir.Ask{charge}, out); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen := 0
+				see := func(now weir.Instant, state weir.State) {
+					seen++
+					if d := limit.Decide(state, now, &ask); d.Outcome != weir.Denied {
+						t.Errorf("%s: what was seen decides %+v", s.self.Name, d)
+					}
+				}
+				if err := s.TakeSeen(t.Context(), []weir.Ask{ask}, out, see); err != nil || out[0].Outcome != weir.Denied || seen != 1 {
+					t.Errorf("%s: %+v, %v; %d states were seen; want 1", s.self.Name, out[0], err, seen)
+				}
+			}
+		})
+	}
+}
