@@ -37,14 +37,9 @@ const maxPatience = 500 * time.Millisecond
 // that has little of its Life left.
 func (d Distance) asks() time.Duration { return min(max(Life/2, 2*time.Duration(d)), Life*3/4) }
 
-// Distances tells how far the members are. All is not changed any more.
-func (n *Node) Distances(all map[string]Distance) {
-	n.far = all
-	for _, row := range n.holders.rows {
-		p := &row.of.place
-		p.far = all[p.owner]
-	}
-}
+// Distances tells how far the members are, for asks from now on. All is not changed any
+// more.
+func (n *Node) Distances(all map[string]Distance) { n.far = all }
 
 // Distance is how far a member is.
 func (n *Node) Distance(name string) Distance { return n.far[name] }

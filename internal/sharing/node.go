@@ -223,6 +223,7 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 func (n *Node) holder(now weir.Instant, r *Request) *holder {
 	h, ok := n.holders.get(r.State)
 	if ok && n.knows(h, r) {
+		n.follow(now, h)
 		return h
 	}
 	if Unfit(r.Limit) != "" || max(len(r.State.Rule), len(r.State.Key)) > MaxText {
@@ -251,12 +252,13 @@ func (n *Node) knows(h *holder, r *Request) bool {
 	return h.limit == r.Limit && h.place.version == n.view.version
 }
 
-// follow sees whom h is to ask.
+// follow sees whom h is to ask, and how far that is.
 func (n *Node) follow(now weir.Instant, h *holder) {
 	if h.place.version != n.view.version {
 		p := n.view.place(now, h.state, nil)
-		h.follow(asked{p.version, p.owner, p.first, p.most, n.far[p.owner]})
+		h.follow(asked{version: p.version, owner: p.owner, first: p.first, most: p.most})
 	}
+	h.place.far = n.far[h.place.owner]
 }
 
 // serve hears, as owner, what a holder says.
