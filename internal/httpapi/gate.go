@@ -130,9 +130,9 @@ func Loopback(host, name string) bool {
 	return strings.EqualFold(host, "localhost") || strings.EqualFold(host, name)
 }
 
-// token lets requests in that have a token, from addresses that have not shown
-// too many wrong ones: such a one gets no answer about its tokens, right or
-// wrong, until it has waited.
+// token lets requests in that have a token. Wrong ones are counted by address, and
+// beyond the limit they are told to wait; a right one comes in all the same, for it
+// can't be guessed, and others may share the address of who sends wrong ones.
 func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 	if g.options.Token == nil || g.options.Needless != nil && g.options.Needless(r) {
 		g.next.ServeHTTP(w, r)
@@ -144,18 +144,20 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	known, wrong := g.options.Token(r, []byte(strings.TrimSpace(token)))
-	switch answer, err := g.attempt(r.Context(), r.RemoteAddr, wrong == nil); {
+	if wrong == nil {
+		g.next.ServeHTTP(w, known)
+		return
+	}
+	switch answer, err := g.attempt(r.Context(), r.RemoteAddr); {
 	case err != nil:
 		g.options.Log.Error("wrong tokens could not be counted", "error", err)
 		send(w, &problem{http.StatusServiceUnavailable, "the daemon could not count your attempts; its log says why"})
 	case answer.Outcome != weir.Allowed:
 		w.Header().Set("Retry-After", strconv.FormatInt(fields.RetryAfter(answer.RetryAfter), 10))
 		g.refuse(w, RefusedLimit, &problem{http.StatusTooManyRequests, "too many wrong tokens came from your address; wait, and send the right one"})
-	case wrong != nil:
+	default:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir", error="invalid_token"`)
 		g.refuse(w, RefusedWrong, &problem{http.StatusUnauthorized, wrong.Error()})
-	default:
-		g.next.ServeHTTP(w, known)
 	}
 }
 
@@ -177,9 +179,9 @@ func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
 	g.refuse(w, RefusedMissing, &problem{http.StatusUnauthorized, why})
 }
 
-// attempt charges the address for a wrong token, and only asks for a right one.
-func (g *gate) attempt(ctx context.Context, address string, right bool) (weir.Answer, error) {
-	return g.options.Attempts.Ask(ctx, weir.Request{Key: Neighbourhood(address), Cost: 1, Peek: right})
+// attempt charges the address for a wrong token.
+func (g *gate) attempt(ctx context.Context, address string) (weir.Answer, error) {
+	return g.options.Attempts.Ask(ctx, weir.Request{Key: Neighbourhood(address), Cost: 1})
 }
 
 // Neighbourhood is what one client can choose its addresses from: an IPv4

@@ -36,24 +36,30 @@ func (p *Pages) signIn(v *visit) error {
 		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{to, "Paste a token: it is what weir token create printed, or the first start of the daemon."})
 	}
 	_, wrong := p.options.SignIn(v.r.Context(), token)
-	if wrong != nil && kindOf(wrong) != rulestore.Unknown {
+	switch {
+	case kindOf(wrong) == rulestore.Unknown:
+		return p.signInRefused(v, to)
+	case wrong != nil:
 		return wrong
 	}
-	answer, err := p.attempts.Ask(v.r.Context(), weir.Request{Key: p.options.Client(v.r), Cost: 1, Peek: wrong == nil})
+	p.sessions.end(sessionID(v.r))
+	http.SetCookie(v.w, cookie(v.r, p.sessions.begin(token, time.Now())))
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+// signInRefused tells that a token is wrong, and charges the address for it.
+func (p *Pages) signInRefused(v *visit, to string) error {
+	answer, err := p.attempts.Ask(v.r.Context(), weir.Request{Key: p.options.Client(v.r), Cost: 1})
 	switch {
 	case err != nil:
 		return err
 	case answer.Outcome != weir.Allowed:
 		wait := int64(answer.RetryAfter/time.Second) + 1
 		v.w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{to, "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s."})
-	case wrong != nil:
-		return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{to, "This token is not known, has expired, or was revoked. Ask an administrator for another."})
+		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{to, "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
 	}
-	p.sessions.end(sessionID(v.r))
-	http.SetCookie(v.w, cookie(v.r, p.sessions.begin(token, time.Now())))
-	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
-	return nil
+	return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{to, "This token is not known, has expired, or was revoked. Ask an administrator for another."})
 }
 
 func (p *Pages) signOut(v *visit) error {
