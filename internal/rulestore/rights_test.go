@@ -1,6 +1,7 @@
 package rulestore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,10 +57,16 @@ func testRights(t *testing.T, s *Store) {
 	}
 	refusedAs(t, move(ann, Enforced, 1), Invalid) // it is already
 	refusedAs(t, move(ann, Withdrawn, 1), Invalid)
-	// A team that gives its rule away needs the other's consent, or the domain's.
-	_, err = s.Propose(ctx, web, Proposal{Domain: "shop", Rule: r.ID, Text: "- key: of-web\n  owner: other\n  limits: [1/s]\n", Match: r.Revision})
-	refusedAs(t, err, Forbidden)
-	if v, err := s.Propose(ctx, bob, Proposal{Domain: "shop", Rule: r.ID, Text: "- key: of-web\n  owner: other\n  limits: [1/s]\n", Match: r.Revision}); err != nil || v.Team != "other" {
+	// A rule is given away by who stands for the other team: it counts there.
+	toOther := Proposal{Domain: "shop", Rule: r.ID, Text: "- key: of-web\n  owner: other\n  limits: [1/s]\n", Match: r.Revision}
+	for _, by := range []Actor{web, bob} {
+		_, err := s.Propose(ctx, by, toOther)
+		refusedAs(t, err, Forbidden)
+		if bad, ok := errors.AsType[*Error](err); !ok || bad.Field != "owner" && by.Name == "bob" {
+			t.Error(err)
+		}
+	}
+	if v, err := s.Propose(ctx, as("bob", Publish, "shop", "other"), toOther); err != nil || v.Team != "other" {
 		t.Error(v, err)
 	}
 	refusedAs(t, s.SetQuota(ctx, as("eve", Admin, "shop"), "shop", 5, "more"), Forbidden)
@@ -83,6 +90,10 @@ func testQuota(t *testing.T, s *Store) {
 	}
 	_, _, err = s.Import(ctx, root(), Import{Text: text.String(), Match: file(t, s).Revision, To: Draft, Reason: "a test"})
 	refusedAs(t, err, Quota)
+	// Nor does it have them as those of others, whether there are such or not.
+	ghosts := strings.ReplaceAll(text.String(), "limits", "owner: ghost, limits")
+	_, _, err = s.Import(ctx, as("ann", Publish, "shop"), Import{Text: ghosts, Match: file(t, s).Revision, To: Draft, Reason: "a test"})
+	refusedAs(t, err, Forbidden)
 	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Rule: "b", Match: b.Revision, To: Enforced, Reason: "away"}); err != nil {
 		t.Fatal(err)
 	}

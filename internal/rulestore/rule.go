@@ -262,15 +262,24 @@ func (t *tx) add(ctx context.Context, d *Domain, r *Rule, v Version) error {
 
 // mayPropose is whether the actor may give a rule a version that makes it team's.
 func (t *tx) mayPropose(d *Domain, r *Rule, team string) error {
-	if r.Gone && !d.Shared {
-		return t.by.need(Propose, "add a rule to domain "+d.Name, d.Team)
-	}
-	if !r.Gone {
+	switch {
+	case !r.Gone:
 		if err := t.by.need(Propose, "change rule "+nameOf(r.ID), r.Team, d.Team); err != nil {
 			return err
 		}
+		if team == r.Team {
+			return nil
+		}
+	case !d.Shared:
+		if err := t.by.need(Propose, "add a rule to domain "+d.Name, d.Team); err != nil {
+			return err
+		}
 	}
-	return t.by.need(Propose, "make a rule of team "+team, team, d.Team)
+	// The rule counts against the quota of its team.
+	if err := t.by.need(Propose, "make a rule of team "+team, team); err != nil {
+		return &Error{Kind: Forbidden, Field: "owner", Text: err.Error() + "; leave owner out, or let that team propose it"}
+	}
+	return nil
 }
 
 // placeFor is where a rule stands: where it stood, before another, or last.
