@@ -183,11 +183,15 @@ TIME  ops  enforce.forced version 1  first
 		{"get a version", "", "rules get --version 2 shop user", exitYes, "# People.\n- key: user\n  limits: [8/s]\n"},
 		{"tighten", "", "rules tighten --percent 50 --for 1h --reason slow shop", exitYes, "domain shop: tightened to 50 % until TIME\n"},
 		{"get what is in force", "", "rules get --in-force shop", exitYes, "domain: shop\ndescriptors:\n  # People.\n  - key: user\n    limits: [5/s burst 10]\n"},
-		{"end", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written\n"},
 		{"open", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
-		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 9\n"},
-		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, in force at revision 10 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
-		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":10},"changes":[]}` + "\n"},
+		{"end of the domain's", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written, but for rule user, open until TIME\n"},
+		{"all and one", "", "rules tighten --percent 50 --for 1h --reason slow shop", exitYes, "domain shop: tightened to 50 % until TIME, but for rule user, open until TIME\n"},
+		{"end of the rule's", "", "rules end --reason over shop user", exitYes, "rule user of domain shop: tightened to 50 % until TIME, as the whole domain is; weir rules end of the domain ends that\n"},
+		{"end", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written\n"},
+		{"open again", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
+		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 13\n"},
+		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, in force at revision 14 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
+		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":14},"changes":[]}` + "\n"},
 	} {
 		if step.files != "" {
 			d.shop(step.files)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -208,7 +209,7 @@ on every node, or with weir rules end before.`,
 	o.flags(cmd)
 	o.forFlag(cmd)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		return o.run(cmd, target(args), "open", "open")
+		return o.run(cmd, target(args), "open")
 	})
 	return cmd
 }
@@ -231,7 +232,7 @@ every node, or with weir rules end before.`,
 		if o.percent < 1 || o.percent > 99 {
 			return usagef("--percent %d: write how much of each limit still passes, from 1 to 99; to let all pass, weir rules open", o.percent)
 		}
-		return o.run(cmd, target(args), "tighten", fmt.Sprintf("tightened to %d %%", o.percent))
+		return o.run(cmd, target(args), "tighten")
 	})
 	return cmd
 }
@@ -239,14 +240,16 @@ every node, or with weir rules end before.`,
 func rulesEndCommand() *cobra.Command {
 	var o ruleOverride
 	cmd := &cobra.Command{
-		Use:     "end DOMAIN [RULE] --reason TEXT",
-		Short:   "End what open or tighten began before its time",
+		Use:   "end DOMAIN [RULE] --reason TEXT",
+		Short: "End what open or tighten began before its time",
+		Long: `End what open or tighten began for a domain, or for one rule. What was begun for
+single rules goes on when that of their domain ends; the answer names them.`,
 		Example: `  weir rules end --reason "the incident is over" shop`,
 		Args:    anyTarget,
 	}
 	o.flags(cmd)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		return o.run(cmd, target(args), "end", "")
+		return o.run(cmd, target(args), "end")
 	})
 	return cmd
 }
@@ -254,7 +257,7 @@ func rulesEndCommand() *cobra.Command {
 // maxOverride is how long an override may hold.
 const maxOverride = 7 * 24 * time.Hour
 
-func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode, words string) error {
+func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode string) error {
 	body := map[string]any{"mode": mode, "reason": o.reason}
 	if mode != "end" {
 		if o.long < time.Second || o.long > maxOverride {
@@ -277,29 +280,46 @@ func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode, words string)
 		_, err := cmd.OutOrStdout().Write(answer.body)
 		return err
 	}
-	return o.print(cmd.OutOrStdout(), t, words, answer)
+	return o.print(cmd.OutOrStdout(), t, answer)
 }
 
-func (o *ruleOverride) print(out io.Writer, t ruleTarget, words string, answer *ruleAnswer) error {
+func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) error {
 	var domain struct {
 		Overrides []storedOverride
 	}
 	if err := answer.into(&domain); err != nil {
 		return err
 	}
+	text := "limits as they are written"
+	var others []string // rules of the domain, with overrides of their own
 	for _, held := range domain.Overrides {
-		if held.Rule == t.rule {
-			_, err := fmt.Fprintf(out, "%s: %s until %s\n", t, words, held.Until.Format(time.RFC3339))
-			return err
+		switch {
+		case held.Rule == t.rule:
+			text = held.words()
+		case held.Rule == "" && !slices.ContainsFunc(domain.Overrides, func(o storedOverride) bool { return o.Rule == t.rule }):
+			text = held.words() + ", as the whole domain is; weir rules end of the domain ends that"
+		case t.rule == "":
+			others = append(others, "rule "+held.Rule+", "+held.words())
 		}
 	}
-	_, err := fmt.Fprintf(out, "%s: limits as they are written\n", t)
+	if len(others) > 0 {
+		text += ", but for " + strings.Join(others, "; ")
+	}
+	_, err := fmt.Fprintf(out, "%s: %s\n", t, text)
 	return err
 }
 
 // storedOverride is what holds for a time, as the API gives it.
 type storedOverride struct {
-	Rule   string
-	Until  time.Time
-	Author string
+	Rule    string
+	Percent int64 // 0: open
+	Until   time.Time
+}
+
+func (o *storedOverride) words() string {
+	what := "open"
+	if o.Percent > 0 {
+		what = fmt.Sprintf("tightened to %d %%", o.Percent)
+	}
+	return what + " until " + o.Until.Format(time.RFC3339)
 }
