@@ -72,6 +72,13 @@ func (m *meter) replace(set *rules.Set) {
 		}
 		return true
 	})
+	for l, t := range old.labels {
+		// A rule that is opened, or no more, keeps what was counted before: that is
+		// asked for in an incident.
+		if c.labels[l] == nil && c.labels[labels{l.domain, l.rule, !l.shadow}] != nil {
+			c.labels[l] = t
+		}
+	}
 	m.counters.Store(c)
 	m.Limiter.Replace(set)
 	for l, t := range old.labels {

@@ -63,6 +63,32 @@ func TestTrafficOfRules(t *testing.T) {
 	}
 }
 
+// TestTrafficOfOpened: a rule that is opened, and closed again, keeps what was
+// counted before; when it goes, all of it goes.
+func TestTrafficOfOpened(t *testing.T) {
+	const enforced = "domain: d\ndescriptors: [{key: user, limits: [1/day]}]\n"
+	const opened = "domain: d\ndescriptors: [{key: user, limits: [1/day], shadow_mode: true}]\n"
+	m := testMeter(t, enforced)
+	ann := rules.Entry{Key: "user", Value: "ann"}
+	for _, text := range []string{enforced, opened, enforced, opened, enforced} {
+		m.replace(parsed(t, text))
+		asks(t, m, "d", 1, nil, ann)
+		asks(t, m, "d", 1, nil, ann)
+	}
+	got := map[bool]string{}
+	top, _ := m.book.Top(offenders.Filter{}, 9)
+	for _, one := range top {
+		got[one.Shadow] = fmt.Sprint(one.Passed, " ", one.Denied, " ", one.Clients.Top(9))
+	}
+	if got[false] != "1 5 [{ann 5 0}]" || got[true] != "0 4 [{ann 4 0}]" || len(top) != 2 {
+		t.Error(got, len(top))
+	}
+	m.replace(parsed(t, "domain: d\ndescriptors: [{key: other, limits: [1/day]}]\n"))
+	if top, _ := m.book.Top(offenders.Filter{}, 9); len(top) != 1 || len(m.counters.Load().labels) != 1 {
+		t.Errorf("%+v", top)
+	}
+}
+
 func TestKeepBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Daemon{limiter: testMeter(t, "domain: d\ndescriptors: [{key: user, limits: [1/day]}]\n")}
