@@ -119,6 +119,9 @@ func (g *Gate) fileFits(domain, text string) error {
 	if err := g.free(domain); err != nil {
 		return err
 	}
+	if err := rulestore.CheckSize(text); err != nil {
+		return err
+	}
 	set, err := rules.Parse("file", []byte(text))
 	if err == nil {
 		err = g.options.Check(set)

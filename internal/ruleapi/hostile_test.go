@@ -47,8 +47,10 @@ func TestHostileFiles(t *testing.T) {
 	}{
 		"a million rules":             {manyRules(1_000_000), http.StatusRequestEntityTooLarge, "over 8388608 bytes"},
 		"a rule too many":             {manyRules(rulestore.MaxRules + 1), http.StatusBadRequest, "there are 10001 rules; a domain may have 10000"},
-		"a million empty lines":       {head + strings.Repeat("\n", 1_000_000) + user, http.StatusBadRequest, "stand before the first rule"},
-		"a million comments":          {head + user + strings.Repeat("  #\n", 1_000_000) + "  - {key: ip, limits: [1/s]}\n", http.StatusBadRequest, "a rule may have 65536"},
+		"230,000 rules":               {manyRules(230_000), http.StatusBadRequest, "may have 400000, and 10000 rules"},
+		"a million empty lines":       {head + strings.Repeat("\n", 1_000_000) + user, http.StatusBadRequest, "may have 400000"},
+		"many empty lines":            {head + strings.Repeat("\n", 300_000) + user, http.StatusBadRequest, "stand before the first rule"},
+		"many comments":               {head + user + strings.Repeat("  #\n", 300_000) + "  - {key: ip, limits: [1/s]}\n", http.StatusBadRequest, "a rule may have 65536"},
 		"a million brackets":          {head + "  - key: " + strings.Repeat("[", 1_000_000), http.StatusBadRequest, ""},
 		"a million dashes":            {head + "  " + strings.Repeat("- ", 1_000_000), http.StatusBadRequest, ""},
 		"too many levels":             {head + "  - " + strings.Repeat("{key: a, descriptors: [", 100_000), http.StatusBadRequest, ""},
@@ -63,6 +65,7 @@ func TestHostileFiles(t *testing.T) {
 		"a rule that replaces itself": {head + "  - key: a\n    rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: n}]}\n", http.StatusBadRequest, "replaces"},
 		"a look-alike of a rule":      {head + user + "  - {key: us\u0435r, limits: [1/s]}\n", http.StatusBadRequest, "look alike"},
 		"a look-alike of the domain":  {"domain: sh\u043ep\ndescriptors: []\n", http.StatusBadRequest, ""},
+		"a look-alike further in":     {head + "  - {key: user, descriptors: [{key: ip, value: \"ﬁle\", limits: [1/s]}]}\n", http.StatusBadRequest, "write \\\"file\\\""},
 		"a name of another width":     {head + "  - {key: \"\uff55ser\u200d\", limits: [1/s]}\n", http.StatusBadRequest, "nobody sees"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,11 @@ type limitJSON struct {
 // validate tells what a file or a single rule would mean, or what is wrong with
 // it. It changes nothing.
 func validate(c *call) (answer, error) {
-	body, err := c.read(rulestore.MaxFile)
+	body, err := c.read(maxBody)
 	if err != nil {
+		return answer{}, err
+	}
+	if err := rulestore.CheckSize(string(body)); err != nil {
 		return answer{}, err
 	}
 	text, before := string(body), 0

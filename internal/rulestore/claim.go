@@ -29,7 +29,11 @@ func (s *Store) Claim(ctx context.Context) error {
 	if s.dir == "" || s.claim != nil {
 		return nil
 	}
-	db, err := sql.Open("sqlite", fileURL(filepath.Join(s.dir, claimFile), ""))
+	path := filepath.Join(s.dir, claimFile)
+	if err := private(path); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", fileURL(path, ""))
 	if err != nil {
 		return s.failed(err)
 	}

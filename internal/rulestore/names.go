@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // The bounds of what a store keeps. What is over one is refused.
@@ -15,6 +17,7 @@ const (
 	MaxFile   = 8 << 20  // bytes of a domain's file
 	MaxReason = 2000     // bytes of a reason
 	MaxRules  = 10_000   // rules of a domain
+	maxParts  = 400_000  // lines, keys and list items of its file: 40 a rule
 	// MaxDomains is how many domains there may be: as many as package rules
 	// reads documents of.
 	MaxDomains = 10_000
@@ -40,9 +43,9 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// checkText refuses a name or value of a rule that people would take for
-// another: with characters that are not seen, or letters of two scripts that
-// look alike in one word.
+// checkText refuses a key or value of a rule that people would take for another:
+// with characters that are not seen, that are written in two ways, or of another
+// script than they look like.
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, lost) {
 		return invalid(field, "is not UTF-8, or was read as what it is not; write it again")
@@ -62,7 +65,54 @@ func checkText(field, text string) error {
 			seen = script
 		}
 	}
+	if plain := strings.TrimSpace(text); plain != text {
+		return invalid(field, "%q begins or ends with a blank, which nobody sees; write %q", clip(text), clip(plain))
+	}
+	if plain := norm.NFKC.String(text); plain != text {
+		return invalid(field, "%q has characters that are taken for others, such as wide letters, ligatures, or accents by themselves; write %q", clip(text), clip(plain))
+	}
+	if plain := asLatin(text); plain != "" {
+		return invalid(field, "%q has letters of another script that all look Latin; write %q", clip(text), clip(plain))
+	}
 	return nil
+}
+
+// asLatin is a text in the Latin letters that it looks like, if it has letters and
+// all of them are of another script and look Latin; else empty. A word with one
+// letter of its own script shows what it is.
+func asLatin(text string) string {
+	found := false
+	var b strings.Builder
+	for _, r := range text {
+		like, ok := looksLatin(r)
+		switch {
+		case ok:
+			found, r = true, like
+		case unicode.IsLetter(r):
+			return ""
+		}
+		b.WriteRune(r)
+	}
+	if !found {
+		return ""
+	}
+	return b.String()
+}
+
+// looksLatin is the Latin letter that one of another script looks like in most
+// typefaces, as Unicode's confusables have it (UTS #39).
+func looksLatin(r rune) (like rune, ok bool) {
+	for _, pair := range [][2]string{
+		{"асԁеһіјӏорԛѕԝхуүѵАВСԌЕНІЈКМОРԚЅТԜХУҮѴ", "acdehijlopqswxyyvABCGEHIJKMOPQSTWXYYV"}, // Cyrillic
+		{"αγικνορυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ayiknopuABEZHIKMNOPTYX"},                               // Greek
+		{"ցհոօզսՍՏՕ", "ghnoquUSO"}, // Armenian
+		{"ᎠᎡᎢᎪᎫᎬᎳᎷᎻᎽᏀᏃᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴ", "DRTAJEWMHYGZRWSVSLCPKB"}, // Cherokee
+	} {
+		if at := strings.IndexRune(pair[0], r); at >= 0 {
+			return rune(pair[1][utf8.RuneCountInString(pair[0][:at])]), true
+		}
+	}
+	return 0, false
 }
 
 // alike is the scripts whose letters are taken for each other's.
@@ -102,10 +152,7 @@ func checkID(id string) error {
 	if len(id) > MaxID {
 		return invalid("rule", "its key and value have %d bytes; they may have %d", len(id), MaxID)
 	}
-	if err := checkSegment("rule", id); err != nil {
-		return err
-	}
-	return checkText("rule", id)
+	return checkSegment("rule", id)
 }
 
 // checkSegment refuses what can be no segment of a URL's path: browsers and

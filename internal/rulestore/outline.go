@@ -53,10 +53,10 @@ func writeIndented(b *strings.Builder, text string, indent int) {
 // cutFile cuts a file of a domain. It refuses what package rules refuses, and
 // files that can't be cut. name is what findings call it.
 func cutFile(name, text string) (*outline, error) {
-	if len(text) > MaxFile {
-		return nil, invalid("text", "has %d bytes; the file of a domain may have %d", len(text), MaxFile)
-	}
 	text = normal(text)
+	if err := CheckSize(text); err != nil {
+		return nil, err
+	}
 	set, err := rules.Parse(name, []byte(text))
 	if err == nil {
 		err = set.Complete()
@@ -93,11 +93,34 @@ func cutFile(name, text string) (*outline, error) {
 	return o, o.check(set)
 }
 
+// CheckSize refuses a file of a domain that is too long or has too many rules,
+// before anything is made of them: that takes seconds for what fits into MaxFile.
+// What is no file at all, others tell better.
+func CheckSize(text string) error {
+	if len(text) > MaxFile {
+		return invalid("text", "has %d bytes; the file of a domain may have %d", len(text), MaxFile)
+	}
+	parts := 0
+	for _, mark := range []string{"\n", ",", "[", "{", ": ", "- "} {
+		parts += strings.Count(text, mark)
+	}
+	if parts > maxParts {
+		return invalid("text", "has about %d lines, keys and list items; the file of a domain may have %d, and %d rules: begin another domain", parts, maxParts, MaxRules)
+	}
+	root, err := document(text)
+	if err != nil || root.Kind != yaml.MappingNode {
+		return nil //nolint:nilerr // as above
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if n := len(root.Content[i+1].Content); root.Content[i].Value == "descriptors" && n > MaxRules {
+			return invalid("text", "there are %d rules; a domain may have %d", n, MaxRules)
+		}
+	}
+	return nil
+}
+
 // check refuses rules that can't stand alone, and a cut that changed anything.
 func (o *outline) check(set *rules.Set) error {
-	if len(o.items) > MaxRules {
-		return invalid("text", "there are %d rules; a domain may have %d", len(o.items), MaxRules)
-	}
 	for i, it := range o.items {
 		read, err := readItem(o.domain, it.text)
 		if bad, ok := errors.AsType[*Error](err); ok {
@@ -159,8 +182,15 @@ func readItem(domain, text string) (item, error) {
 		said.Key, said.Value = made[0].Path[0].Key, made[0].Path[0].Value
 	}
 	it := item{id: idOf(said.Key, said.Value), owner: said.Owner, text: text}
-	if err := checkID(it.id); err != nil {
+	if err := errors.Join(checkText("rule", said.Key), checkText("rule", said.Value), checkID(it.id)); err != nil {
 		return item{}, err
+	}
+	for _, r := range set.Rules() {
+		for _, at := range r.Path[1:] {
+			if err := errors.Join(checkText("text", at.Key), checkText("text", at.Value)); err != nil {
+				return item{}, err
+			}
+		}
 	}
 	if it.owner != "" {
 		return it, checkName("owner", it.owner)
@@ -278,7 +308,10 @@ func document(text string) (*yaml.Node, error) {
 	if err := loader.Load(&more); !errors.Is(err, io.EOF) {
 		return nil, invalid("text", "there is a second document; give one domain at a time")
 	}
-	return doc.Content[0], nil // package rules has read it as a mapping
+	if len(doc.Content) == 0 {
+		return nil, invalid("text", "is empty; write domain: NAME and descriptors")
+	}
+	return doc.Content[0], nil
 }
 
 // lastMember is the value of the last key of a mapping, which must be key.

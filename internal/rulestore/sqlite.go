@@ -32,12 +32,9 @@ func openSQLite(ctx context.Context, dir string) (*Store, error) {
 		return nil, unavailable(err, "make the folder, or name one that can be made")
 	}
 	path := filepath.Join(dir, File)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	err := private(path)
 	if err != nil {
-		return nil, unavailable(err, "let this user write there")
-	}
-	if err := f.Close(); err != nil {
-		return nil, unavailable(err, "look after the disk")
+		return nil, err
 	}
 	s := &Store{dialect: sqliteDialect(), told: newBell(), dir: dir}
 	// One connection changes, so that changes of this process wait in line
@@ -52,6 +49,18 @@ func openSQLite(ctx context.Context, dir string) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// private makes a file that only this user may read, unless it is there.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return unavailable(err, "let this user write there")
+	}
+	if err := f.Close(); err != nil {
+		return unavailable(err, "look after the disk")
+	}
+	return nil
 }
 
 func openDB(path string, most int, more string) (*sql.DB, error) {

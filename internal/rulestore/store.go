@@ -38,9 +38,13 @@ type dialect struct {
 func Open(ctx context.Context, place string) (*Store, error) {
 	var s *Store
 	var err error
-	if IsPostgres(place) {
+	scheme, _, isURL := strings.Cut(place, "://")
+	switch {
+	case IsPostgres(place):
 		s, err = openPostgres(place)
-	} else {
+	case isURL:
+		err = invalid("data", "%s:// is no database that rules can be kept in; name a folder DIR, for SQLite, or postgres://USER@HOST/DATABASE", clip(scheme))
+	default:
 		s, err = openSQLite(ctx, place)
 	}
 	if err != nil {
