@@ -65,3 +65,43 @@ func TestSecure(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
+
+// TestCertificateHoldsToken: commands that show a certificate which stands for a
+// token need no other, and may do what it says and no more.
+func TestCertificateHoldsToken(t *testing.T) {
+	ca := certtest.NewCA(t)
+	authorities := certtest.File(t, "ca.pem", ca.PEM)
+	certificate, key := ca.Issue(t, "weir.test").Files(t)
+	mine, myKey := ca.IssueURIs(t, "spiffe://example.org/ci").Files(t)
+	other, otherKey := ca.IssueURIs(t, "spiffe://example.org/other").Files(t)
+	binary, err := exec.LookPath("weir") // this test, by TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WEIR_TOKEN", "")
+	data := filepath.Join(t.TempDir(), "data")
+	if out, code := runs(t, binary, "token", "create", "--data", data, "--actor", "ci", "--role", "read", "--team", "shop", "--certificate", "spiffe://example.org/ci", "--reason", "x"); code != exitYes {
+		t.Fatal(out)
+	}
+	demo := certtest.File(t, "demo.yaml", []byte("domain: demo\ndescriptors: []\n"))
+	p := serve(t, binary, "--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", authorities, "--data", data, "--rules", demo)
+	defer func() {
+		if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+			t.Errorf("%v\n%s", err, p.stderr)
+		}
+	}()
+	at := []string{"--addr", p.admin, "--ca", authorities}
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitYes, "", []string{"rules", "list", "--cert", mine, "--key", myKey}},
+		{exitFail, "to list tokens takes the role admin; ci has read", []string{"token", "list", "--cert", mine, "--key", myKey}},
+		{exitFail, "the certificate spiffe://example.org/other stands for nobody", []string{"rules", "list", "--cert", other, "--key", otherKey}},
+	} {
+		if out, code := runs(t, binary, append(c.args, at...)...); code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%s: exit %d: %s", c.args[:2], code, out)
+		}
+	}
+}

@@ -291,6 +291,56 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
+// TestReadOnlyFolder: a node that may not write its folder keeps the rules that it
+// knows and says what to do, and goes on when it may.
+func TestReadOnlyFolder(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("SKIPPED ALOUD: root may write everything")
+	}
+	data := t.TempDir()
+	r := start(t, Config{Data: data})
+	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "5/h"))
+	untilExport(t, r, "limits: [5/h]")
+	admin := token(t, r, rulestore.Admin, rulestore.AllTeams)
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+	may := func(file, dir os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.Chmod(data, 0o700), os.Chmod(filepath.Join(data, rulestore.File), file), os.Chmod(data, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	may(0o400, 0o500)
+	defer may(0o600, 0o700)
+	r = start(t, Config{Data: data})
+	untilExport(t, r, "limits: [5/h]")
+	if status, body := get(t, "http://"+r.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, "let this user write the file and its folder") {
+		t.Error(status, body)
+	}
+	change := func() (int, string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.admin+"/v1/rules", strings.NewReader(`{"domain":"shop","text":"- {key: ip, limits: [1/s]}"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer(admin)(q)
+		return answered(t, q)
+	}
+	if status, body := change(); status != http.StatusServiceUnavailable || !strings.Contains(body, "/readyz says why") {
+		t.Error(status, body)
+	}
+	may(0o600, 0o700)
+	for end := time.Now().Add(patience); r.daemon.feed.Store() == nil && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if status, body := change(); status != http.StatusCreated {
+		t.Error(status, body)
+	}
+}
+
 // TestNewerDatabase: a database that a newer Weir has brought up to date is left
 // alone: a node that knows its rules keeps them and says why nothing can be
 // changed, and one that does not know them tells that it can't begin.

@@ -55,6 +55,7 @@ func TestHostileFiles(t *testing.T) {
 		"a million dashes":            {head + "  " + strings.Repeat("- ", 1_000_000), http.StatusBadRequest, ""},
 		"too many levels":             {head + "  - " + strings.Repeat("{key: a, descriptors: [", 100_000), http.StatusBadRequest, ""},
 		"a key of 8 MiB":              {head + "  - {key: " + strings.Repeat("k", 8_000_000) + ", limits: [1/s]}\n", http.StatusBadRequest, ""},
+		"a limit of 1 MiB":            {head + "  - {key: a, limits: [" + strings.Repeat("1", 1<<20) + "/s]}\n", http.StatusBadRequest, "file"},
 		"aliases of aliases":          {aliases.String() + head + "  - {key: *a29, limits: [1/s]}\n", http.StatusBadRequest, ""},
 		"two documents":               {head + user + "---\n" + head + user, http.StatusBadRequest, ""},
 		"two domains":                 {"domain: stock\n" + head + user, http.StatusBadRequest, ""},
@@ -72,6 +73,9 @@ func TestHostileFiles(t *testing.T) {
 			s := put(c.file)
 			if s.status != c.status || !strings.Contains(s.text, c.says) {
 				t.Errorf("%d %.500s", s.status, s.text)
+			}
+			if len(s.text) > 64<<10 {
+				t.Errorf("the answer has %d bytes: %.500s", len(s.text), s.text)
 			}
 			if now := h.must(h.admin, "GET", "/v1/domains/shop/file", "").text; now != head+user {
 				t.Errorf("it changed the file: %.500s", now)
