@@ -90,8 +90,66 @@ func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertes
 	p.open(t, "/ui/try?id="+denied)
 	p.sees(t, "Denial "+denied)
 	p.look(t, "4-explained")
+	p.incident(t)
+	p.people(t)
+	p.files(t)
 	p.rollBack(t)
 	return p
+}
+
+// incident tightens all rules of the domain, and ends that.
+func (p *person) incident(t *testing.T) {
+	t.Helper()
+	p.open(t, "/ui/rules?domain=shop")
+	p.fill(t, "#percent", "50")
+	p.fill(t, "#override-reason", "the database is slow")
+	p.press(t, "Do it")
+	p.sees(t, "All rules of the domain are tightened to 50 %")
+	p.click(t, "main details:has(#end-reason) > summary")
+	p.look(t, "incident")
+	p.fill(t, "#end-reason", "it is not")
+	p.press(t, "End it")
+	p.sees(t, "The limits hold again as they are written.")
+}
+
+// files puts a file in force, after what it would change was shown.
+func (p *person) files(t *testing.T) {
+	t.Helper()
+	p.open(t, "/ui/import?domain=shop")
+	p.fill(t, "#text", "domain: shop\ndescriptors:\n  - key: user\n    limits: [5/h]\n  - key: basket\n    limits: [100/min]\n")
+	p.press(t, "Show what it would change")
+	p.sees(t, "To put it in force would be held up")
+	p.look(t, "plan")
+	p.fill(t, "#reason", "from the repository")
+	p.press(t, "Put in force")
+	p.sees(t, "Put it in force all the same.")
+	p.click(t, "input[name=force]")
+	p.press(t, "Put in force")
+	p.sees(t, "1 change of the file in force.")
+}
+
+// people makes a token, revokes it, and gives a team more rules.
+func (p *person) people(t *testing.T) {
+	t.Helper()
+	p.open(t, "/ui/tokens")
+	p.fill(t, "#actor", "ann")
+	p.fill(t, "#teams", "shop")
+	p.fill(t, "#reason", "she is of the shop")
+	p.press(t, "Make it")
+	p.sees(t, "it is shown this once")
+	const open = `(() => { [...document.querySelectorAll("main summary")].find((e) => e.textContent.includes("of ann")).click(); return true; })()`
+	browsertest.Do(t, p.Page, chromedp.Evaluate[bool](open))
+	p.look(t, "token")
+	p.fill(t, `main details[open] input[name=reason]`, "only a test")
+	p.click(t, "main details[open] button")
+	p.sees(t, "is revoked. Its sessions have ended.")
+	p.open(t, "/ui/teams")
+	p.click(t, "main summary")
+	p.look(t, "quota")
+	p.fill(t, "#quota-shop", "2000")
+	p.fill(t, "#reason-shop", "it grows")
+	p.press(t, "Change it")
+	p.sees(t, "Team shop may have 2000 rules.")
 }
 
 // rollBack publishes a second version, against the guard, and takes it back.
@@ -121,7 +179,7 @@ func (p *person) tour(t *testing.T, b *browsertest.Browser) {
 	pages := map[string]string{
 		"domains": "/ui/", "rules": "/ui/rules?domain=shop", "rule": "/ui/rule?domain=shop&rule=user", "5-history": "/ui/history?domain=shop&rule=user",
 		"try": "/ui/try?domain=shop&rule=user", "traffic": "/ui/traffic", "top": "/ui/traffic?domain=shop&rule=" + url.QueryEscape("shop/user"),
-		"nodes": "/ui/nodes", "audit": "/ui/audit", "backup": "/ui/backup", "domain": "/ui/domain",
+		"nodes": "/ui/nodes", "audit": "/ui/audit", "backup": "/ui/backup", "domain": "/ui/domain", "tokens": "/ui/tokens", "teams": "/ui/teams", "import": "/ui/import?domain=shop",
 	}
 	for _, view := range browsertest.Views() {
 		other := *p
@@ -250,7 +308,7 @@ func (p *person) sees(t *testing.T, words string) {
 	t.Helper()
 	text := ""
 	eventually(t, "the page does not say "+words, func() bool {
-		text = browsertest.Do(t, p.Page, chromedp.Evaluate[string](`document.body.innerText`))
+		text = browsertest.Do(t, p.Page, chromedp.Evaluate[string](`document.body?.innerText ?? ""`))
 		return strings.Contains(text, words)
 	})
 }

@@ -167,8 +167,8 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 	case Enforced:
 		return invalid("version", "%d is in force already", version)
 	case Draft, Shadow:
-		// What was in force before had its second person then.
-		if d.Review && v.Author == t.by.Name {
+		// What was in force before had its second person then. Ann is ann.
+		if d.Review && strings.EqualFold(v.Author, t.by.Name) {
 			return forbidden("domain %s wants a second person: %s wrote version %d, so somebody else must enforce it", d.Name, v.Author, version)
 		}
 	case Disabled, Superseded:

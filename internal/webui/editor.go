@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,48 +141,17 @@ func faultsOf(err error) map[string]string {
 	switch {
 	case bad.Field == "text" && len(bad.Findings) > 0:
 		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	case bad.Field == "expires":
+		return map[string]string{"expires": "When the token ends " + bad.Text}
 	case bad.Field == "rule", bad.Field == "owner":
 		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
-	case bad.Field == "text", bad.Field == "reason", bad.Field == "percent", bad.Field == "until", bad.Field == "team":
+	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota"}, bad.Field):
 		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
 	}
 	return map[string]string{"": upper(bad.Text)}
 }
 
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
-
-// domainForm is the form that makes a domain.
-type domainForm struct {
-	CSRF, Name, Team, Reason string
-	Faults                   map[string]string
-}
-
-// makeDomain makes a domain without rules.
-func (p *Pages) makeDomain(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
-	form := v.r.PostFormValue
-	f := domainForm{CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason")}
-	_, err := p.options.Changes.CreateDomain(v.r.Context(), v.store, v.actor, rulestore.Domain{Name: f.Name, Team: f.Team}, f.Reason)
-	if err != nil {
-		if f.Faults = faultsOf(err); f.Faults == nil {
-			return err
-		}
-		if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Field == "domain" {
-			f.Faults = map[string]string{"name": "The name " + bad.Text}
-		}
-		return v.show(statusOf(err), "new-domain", "New domain", f)
-	}
-	return v.see(Home+"rules?"+url.Values{"domain": {f.Name}}.Encode(), "The domain is there. Write its first rule.")
-}
-
-func (p *Pages) newDomain(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
-	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{CSRF: v.csrf()})
-}
 
 // versionName is how people call a version.
 func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

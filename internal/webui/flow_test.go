@@ -99,6 +99,24 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestNotice: what a form has done is said on the next page that somebody looks at,
+// though an open page asks for its counts before.
+func TestNotice(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page := b.post(t, "/ui/step", b.form(t, "to", "disabled", "version", "1", "reason", "a test"))
+	wants(t, r, page, http.StatusSeeOther)
+	b.fields = http.Header{"Weir-Refresh": {"1"}}
+	if _, page = b.get(t, userRule); strings.Contains(page, "Version 1 is left out") {
+		t.Error("a notice is said to nobody")
+	}
+	b.fields = nil
+	r, page = b.get(t, userRule)
+	wants(t, r, page, http.StatusOK, "Version 1 is left out")
+}
+
 // TestIncident opens a rule for a time, and ends that; disables it and takes it
 // away.
 func TestIncident(t *testing.T) {
@@ -109,12 +127,16 @@ func TestIncident(t *testing.T) {
 	r, page := b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "60", "reason", "a flood"))
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, userRule)
-	wants(t, r, page, http.StatusOK, "Tightened to 25 % of its limits", "a flood", "end it now")
+	wants(t, r, page, http.StatusOK, "user: tightened to 25 %", "a flood", "End it now")
 	r, page = b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "99999", "reason", "a flood"))
 	wants(t, r, page, http.StatusBadRequest, "role=\"alert\"", "7 days")
-	r, page = b.post(t, "/ui/override", b.form(t, "minutes", "0", "reason", "it is over"))
+	for _, bad := range [][]string{{"percent", "", "minutes", "60"}, {"percent", "5 %", "minutes", "60"}, {"percent", "50", "minutes", ""}, {"percent", "50", "minutes", "-5"}, {"percent", "-1", "minutes", "60"}, {"end", "no"}} {
+		r, page = b.post(t, "/ui/override", b.form(t, append(bad, "reason", "a slip")...))
+		wants(t, r, page, http.StatusBadRequest, "role=\"alert\"", "tightened to 25 %")
+	}
+	r, page = b.post(t, "/ui/override", b.form(t, "end", "yes", "reason", "it is over"))
 	wants(t, r, page, http.StatusSeeOther)
-	if _, page = b.get(t, userRule); strings.Contains(page, "Tightened") {
+	if _, page = b.get(t, userRule); strings.Contains(page, "tightened to 25 %</strong>") {
 		t.Error("the override goes on")
 	}
 	for _, step := range []struct{ to, version, then string }{

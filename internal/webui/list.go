@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -139,13 +138,27 @@ type rulesPage struct {
 	Rows   []ruleRow
 	Next   string // of the next page; empty: this is the last
 	May    bool   // propose one
-	Open   []rulestore.Override
+
+	// The rest is there for a domain of the database.
+	Foreign  bool // it is of a team that this actor does not stand for
+	Review   bool // it wants a second person
+	Incident incident
+	Settings settingsForm
+}
+
+// domainForms are those of a domain's page as they were sent, to be mended.
+type domainForms struct {
+	override overrideForm
+	settings settingsForm
 }
 
 // rules lists rules: of a domain, or all that are searched for.
 func (p *Pages) rules(v *visit) error {
-	page := rulesPage{Domain: v.query("domain"), Search: v.query("search"), State: v.query("state")}
-	rows, err := v.databaseRules(&page)
+	return v.showRules(http.StatusOK, rulesPage{Domain: v.query("domain"), Search: v.query("search"), State: v.query("state")}, domainForms{})
+}
+
+func (v *visit) showRules(status int, page rulesPage, sent domainForms) error {
+	rows, err := v.databaseRules(&page, sent)
 	if err != nil {
 		return err
 	}
@@ -168,11 +181,11 @@ func (p *Pages) rules(v *visit) error {
 	if page.Domain != "" {
 		title = plain(page.Domain)
 	}
-	return v.show(http.StatusOK, "rules", title, page)
+	return v.show(status, "rules", title, page)
 }
 
 // databaseRules is a page of rules of the database, and one more.
-func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
+func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow, err error) {
 	if v.store == nil {
 		return nil, nil
 	}
@@ -184,8 +197,11 @@ func (v *visit) databaseRules(page *rulesPage) (rows []ruleRow, err error) {
 		if err != nil {
 			return nil, err
 		}
-		page.Team, page.Source, page.Open = d.Team, fromDatabase, holding(d.Overrides)
-		page.May = v.actor.Role >= rulestore.Propose
+		page.Team, page.Source, page.Review = d.Team, fromDatabase, d.Review
+		page.May = v.may(rulestore.Propose, d.Team) || d.Shared && v.actor.Role >= rulestore.Propose
+		page.Foreign = !v.may(rulestore.Read, d.Team)
+		page.Incident = v.incident(place{domain: d.Name}, d.Overrides, sent.override, d.Team)
+		page.Settings = v.settings(d.Domain, sent.settings)
 	}
 	list, err := v.store.Rules(v.r.Context(), rulestore.Listing{
 		Domain: page.Domain, State: rulestore.State(page.State), Search: page.Search,
@@ -266,9 +282,4 @@ func (v *visit) fileRules(page *rulesPage) (rows []ruleRow) {
 		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, viewsOf(all, nil, "")})
 	}
 	return rows
-}
-
-// holding is the overrides that have not ended.
-func holding(all []rulestore.Override) []rulestore.Override {
-	return slices.DeleteFunc(slices.Clone(all), func(o rulestore.Override) bool { return !o.Until.After(time.Now()) })
 }

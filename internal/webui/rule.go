@@ -3,6 +3,7 @@ package webui
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -19,15 +20,14 @@ type rulePage struct {
 	CSRF       string
 
 	// The rest is there for rules of the database.
-	Rule      rulestore.Rule
-	Trial     *trial
-	Draft     *rulestore.Version
-	Overrides []rulestore.Override // that hold
-	Editor    *editor              // nil: this actor may propose nothing
-	Publish   bool                 // this actor may
-	Step      stepForm
-	Override  overrideForm
-	Spans     []span // for how long it can hold
+	Rule     rulestore.Rule
+	Trial    *trial
+	Draft    *rulestore.Version
+	Editor   *editor // nil: this actor may propose nothing
+	Publish  bool    // this actor may
+	Foreign  bool    // it is of a team that this actor does not stand for
+	Step     stepForm
+	Incident incident
 }
 
 // at is the address of the page of a rule.
@@ -75,8 +75,9 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		return err
 	}
 	page := rulePage{
-		Domain: at.domain, ID: at.id, Team: r.Team, Marks: marksOf(&r), Rule: r, Spans: spans(), CSRF: v.csrf(),
-		Publish: v.actor.Role >= rulestore.Publish, Step: sent.step, Override: sent.override, Overrides: overridesOf(d.Overrides, at.id),
+		Domain: at.domain, ID: at.id, Team: r.Team, Marks: marksOf(&r), Rule: r, CSRF: v.csrf(),
+		Publish: v.may(rulestore.Publish, r.Team, d.Team), Foreign: !v.may(rulestore.Read, r.Team, d.Team), Step: sent.step,
+		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
 	}
 	if r.Enforced > 0 && !r.Disabled {
 		page.Limits = viewsOf(readRule(r.Domain, "", r.Text, nil).rules, v.counts(r.Domain), "in-force")
@@ -99,7 +100,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		one.show(x)
 		proposed = x.Text
 	}
-	if v.actor.Role >= rulestore.Propose {
+	if v.may(rulestore.Propose, r.Team, d.Team) {
 		if page.Editor = sent.editor; page.Editor == nil {
 			page.Editor = v.newEditor(at, proposed, r.Revision)
 		}
@@ -107,14 +108,11 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 	return v.show(status, "rule", plain(at.id), page)
 }
 
-// overridesOf is those that hold for a rule.
-func overridesOf(all []rulestore.Override, id string) (mine []rulestore.Override) {
-	for _, o := range holding(all) {
-		if o.Rule == id || o.Rule == "" {
-			mine = append(mine, o)
-		}
-	}
-	return mine
+// may is whether the actor has a role for one of the teams; without teams, for all.
+// The store has the last word: this is for what a page offers.
+func (v *visit) may(role rulestore.Role, teams ...string) bool {
+	return v.store != nil && v.actor.Role >= role && (slices.Contains(v.actor.Teams, rulestore.AllTeams) ||
+		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(v.actor.Teams, team) }))
 }
 
 // csrf is the word that forms of this session bring along.

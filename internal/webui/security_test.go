@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir/internal/rulestore"
 )
@@ -181,13 +182,13 @@ func allPages() []string {
 	return []string{
 		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
 		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
-		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/nodes", "/ui/audit", "/ui/backup",
+		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/nodes", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/import?domain=shop",
 	}
 }
 
 // allForms is all that takes forms of who has signed in.
 func allForms() []string {
-	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try"}
+	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try", "/ui/settings", "/ui/import", "/ui/teams", "/ui/tokens", "/ui/tokens/revoke"}
 }
 
 // TestPace: forms are counted with all that a token asks for; one too many is told
@@ -214,5 +215,81 @@ func TestPace(t *testing.T) {
 	}
 	if r, _ := b.post(t, "/ui/sign-out", url.Values{}); r.StatusCode != http.StatusSeeOther {
 		t.Error(r.Status)
+	}
+}
+
+// TestExpired: a token that expires ends its sessions, and opens no more.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	for life := 200 * time.Millisecond; ; life *= 2 { // until there is time to sign in
+		k := rulestore.Token{Actor: "ann", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}, Expires: time.Now().Add(life)}
+		_, text, err := h.store.CreateToken(t.Context(), root(), k, "a test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := h.browser(t)
+		if r, _ := b.post(t, "/ui/sign-in", url.Values{"token": {text}}); r.StatusCode != http.StatusSeeOther {
+			continue
+		}
+		if r, _ := b.get(t, "/ui/"); r.StatusCode != http.StatusOK {
+			continue
+		}
+		for time.Now().Before(k.Expires) {
+			time.Sleep(time.Until(k.Expires))
+		}
+		if r, page := b.get(t, "/ui/tokens"); r.StatusCode != http.StatusSeeOther || strings.Contains(page, "ann") {
+			t.Error("its session goes on:", r.Status)
+		}
+		r, page := b.post(t, "/ui/domain", url.Values{"name": {"mine"}, "team": {"mine"}, "reason": {"mine"}})
+		wants(t, r, page, http.StatusSeeOther)
+		if _, err := h.store.Domain(t.Context(), "mine"); !rulestore.IsKind(err, rulestore.NotFound) {
+			t.Error("its forms count:", err)
+		}
+		r, page = b.post(t, "/ui/sign-in", url.Values{"token": {text}})
+		wants(t, r, page, http.StatusUnauthorized, "has expired")
+		return
+	}
+}
+
+// TestUnreadForms: who has not signed in is sent to do so before a form of theirs is
+// read, however long it is.
+func TestUnreadForms(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	for _, path := range allForms() {
+		if r, page := h.browser(t).post(t, path, url.Values{"text": {strings.Repeat("a", 300<<10)}}); r.StatusCode != http.StatusSeeOther {
+			t.Error(path, r.Status, page)
+		}
+	}
+}
+
+// TestLongFields: whatever the field, a form with too much in it is refused, and the
+// page lives.
+func TestLongFields(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	for path, fields := range map[string][]string{
+		"/ui/rule": {"domain", "rule", "text", "reason", "to", "match"}, "/ui/step": {"domain", "rule", "version", "to", "reason", "force"},
+		"/ui/override": {"domain", "rule", "percent", "minutes", "reason"}, "/ui/domain": {"name", "team", "reason"},
+		"/ui/settings": {"domain", "team", "match", "reason"}, "/ui/import": {"text", "team", "reason", "to"},
+		"/ui/teams": {"team", "quota", "reason"}, "/ui/tokens": {"actor", "role", "teams", "days", "reason"}, "/ui/tokens/revoke": {"token", "reason"},
+		"/ui/try": {"domain", "entries", "cost"}, "/ui/look": {"domain", "text"},
+	} {
+		for _, field := range fields {
+			for _, text := range []string{strings.Repeat("x", 200<<10), strings.Repeat("\u202e", 60<<10), strings.Repeat("x", 1<<20)} {
+				form := url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"15"}, "rule": {"user"}, "match": {"2"}, "reason": {"x"}, "to": {"shadow"}, field: {text}}
+				r, page := b.post(t, path, form)
+				if r.StatusCode < 400 && path != "/ui/look" || r.StatusCode >= 500 {
+					t.Errorf("%s with a long %s: %s\n%.2000s", path, field, r.Status, page)
+				}
+				if len(page) > 3<<20 {
+					t.Errorf("%s with a long %s answers %d bytes", path, field, len(page))
+				}
+			}
+			b.get(t, "/ui/")
+		}
 	}
 }

@@ -2,10 +2,8 @@ package webui
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -97,50 +95,6 @@ func (v *visit) named(clients []shadow.Client) []shadow.Client {
 	return named
 }
 
-// overrideForm is the form that opens or tightens a rule for a time, as it was
-// sent.
-type overrideForm struct {
-	Percent, Minutes int64
-	Reason           string
-	Faults           map[string]string
-}
-
-// span is for how long an override may hold.
-type span struct {
-	Minutes int64
-	Name    string
-}
-
-func spans() []span {
-	return []span{{15, "15 minutes"}, {60, "1 hour"}, {4 * 60, "4 hours"}, {24 * 60, "1 day"}, {7 * 24 * 60, "7 days"}}
-}
-
-// override opens or tightens a rule for a time, or ends that.
-func (p *Pages) override(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
-	form := v.r.PostFormValue
-	at := place{form("domain"), form("rule")}
-	sent := overrideForm{Percent: v.number("percent"), Minutes: v.number("minutes"), Reason: form("reason")}
-	until := time.Now().Add(time.Duration(min(max(sent.Minutes, 0), 1<<20)) * time.Minute).Truncate(time.Second)
-	err := v.store.Override(v.r.Context(), v.actor, rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason})
-	if err != nil {
-		if sent.Faults = faultsOf(err); sent.Faults == nil {
-			return err
-		}
-		return v.showRule(statusOf(err), at, forms{override: sent})
-	}
-	said := "The limits hold again as they are written."
-	switch {
-	case sent.Minutes > 0 && sent.Percent == 0:
-		said = "The rule is open until " + when(until) + ": it is decided and reported, and denies nobody."
-	case sent.Minutes > 0:
-		said = fmt.Sprintf("The limits are tightened to %s %% until %s.", strconv.FormatInt(sent.Percent, 10), when(until))
-	}
-	return v.see(at.at("rule"), said)
-}
-
 // historyPage is what history.html shows.
 type historyPage struct {
 	Domain, ID string
@@ -171,12 +125,16 @@ func (p *Pages) history(v *visit) error {
 	if err != nil {
 		return err
 	}
+	d, err := v.store.Domain(ctx, at.domain)
+	if err != nil {
+		return err
+	}
 	before, _ := strconv.ParseInt(v.query("before"), 10, 64) // none: from the newest
 	list, err := v.store.Versions(ctx, at.domain, at.id, before, historySize+1)
 	if err != nil {
 		return err
 	}
-	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: v.actor.Role >= rulestore.Publish}
+	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: v.may(rulestore.Publish, r.Team, d.Team)}
 	if len(list) > historySize {
 		list = list[:historySize]
 		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func (p *Pages) explain(v *visit) error {
 	}
 	var err error
 	if d.Cost, err = strconv.ParseInt(page.Cost, 10, 64); err != nil || d.Cost < 0 || d.Cost > weir.MaxCount {
-		page.Faults = map[string]string{"cost": "Write a whole number from 0 to " + digits(weir.MaxCount) + "."}
+		page.Faults = map[string]string{"cost": fmt.Sprintf("Write a whole number from 0 to %d.", int64(weir.MaxCount))}
 		return v.show(http.StatusBadRequest, "try", "Try a request", page)
 	}
 	x, err := p.options.Explainer.Explain(v.r.Context(), &rules.Request{Domain: page.Domain, Descriptors: []rules.Descriptor{d}})

@@ -37,28 +37,34 @@ func (f *fault) Error() string { return f.text }
 
 // anyone answers everybody.
 func (p *Pages) anyone(show func(*visit) error) http.HandlerFunc {
+	return p.visited(func(v *visit) error {
+		if err := v.readForm(); err != nil {
+			return err
+		}
+		return show(v)
+	})
+}
+
+func (p *Pages) visited(show func(*visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{pages: p, w: w, r: r}
 		if p.options.Store != nil {
 			v.store = p.options.Store()
 		}
-		err := v.readForm()
-		if err == nil {
-			err = show(v)
-		}
-		if err != nil {
+		if err := show(v); err != nil {
 			v.fail(err)
 		}
 	}
 }
 
-// known answers who has signed in, and sends others to do so. What changes
-// something must come from a page of the same session, and counts as a change.
+// known answers who has signed in, and sends others to do so, of whom no form is read.
+// What changes something must come from a page of the same session, and counts as a
+// change.
 func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
-	return p.anyone(func(v *visit) error {
-		if p.options.SignIn == nil {
-			return show(v)
-		}
+	if p.options.SignIn == nil {
+		return p.anyone(show)
+	}
+	return p.visited(func(v *visit) error {
 		v.session = p.sessions.find(sessionID(v.r), time.Now())
 		if v.session == nil {
 			return v.askToSignIn()
@@ -73,16 +79,27 @@ func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 			return err
 		}
 		v.actor = actor
-		if v.r.Method == http.MethodPost && !v.session.ours(v.r.PostFormValue("csrf")) {
-			return &fault{http.StatusForbidden, "This form is not of your session: it was opened before you signed in, or comes from elsewhere. Go back, load the page again, and send it anew."}
-		}
-		if v.r.Method == http.MethodPost && v.store != nil && v.r.URL.Path != Home+"sign-out" {
-			if err := p.options.Changes.Admit(v.r.Context(), v.actor); err != nil {
+		if v.r.Method == http.MethodPost {
+			if err := v.admit(); err != nil {
 				return err
 			}
 		}
 		return show(v)
 	})
+}
+
+// admit reads a form, if it is of this session and not one too many.
+func (v *visit) admit() error {
+	if err := v.readForm(); err != nil {
+		return err
+	}
+	if !v.session.ours(v.r.PostFormValue("csrf")) {
+		return &fault{http.StatusForbidden, "This form is not of your session: it was opened before you signed in, or comes from elsewhere. Go back, load the page again, and send it anew."}
+	}
+	if v.store == nil || v.r.URL.Path == Home+"sign-out" {
+		return nil
+	}
+	return v.pages.options.Changes.Admit(v.r.Context(), v.actor)
 }
 
 // askToSignIn remembers where somebody wanted to go, if that is a page.
@@ -99,10 +116,17 @@ func (v *visit) readForm() error {
 	if v.r.Method != http.MethodPost {
 		return nil
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	err := v.r.ParseForm()
+	most, read := int64(maxForm), v.r.ParseForm
+	if v.r.URL.Path == Home+"import" {
+		most, read = maxImport, func() error { return v.r.ParseMultipartForm(maxImport) } // none of it in files
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+	err := read()
+	if errors.Is(err, http.ErrNotMultipart) { // it was read as it is
+		err = nil
+	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large; a rule may have %d bytes.", rulestore.MaxText)}
+		return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large; a rule may have %d bytes, and a file %d.", rulestore.MaxText, rulestore.MaxFile)}
 	}
 	if err != nil {
 		return &fault{http.StatusBadRequest, "The form can't be read: " + err.Error()}
@@ -131,12 +155,18 @@ type tab struct {
 	Here       bool
 }
 
+// refresh is the field of requests by which an open page follows the counts. One that
+// comes between a form and the page after it must not take away what that is to say.
+const refresh = "Weir-Refresh"
+
 // show writes a page. It is whole, or not there.
 func (v *visit) show(status int, look, title string, body any) error {
 	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
 	if v.session != nil {
 		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
-		s.Notice = v.pages.sessions.told(v.session)
+		if v.r.Header.Get(refresh) == "" { // nobody would read it
+			s.Notice = v.pages.sessions.told(v.session)
+		}
 	}
 	if look == "sign-in" {
 		s.Nav, s.Why = nil, ""
@@ -158,16 +188,19 @@ func (v *visit) write(status int, look, part string, data any) error {
 func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
 	tabs := []tab{
-		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history"}, here)},
+		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history", "import"}, here)},
 		{Name: "Try a request", Path: "try"},
 		{Name: "Traffic", Path: "traffic"},
 		{Name: "Nodes", Path: "nodes"},
 		{Name: "Audit", Path: "audit"},
+		{Name: "Teams", Path: "teams"},
+		{Name: "Tokens", Path: "tokens"},
 		{Name: "Backup", Path: "backup"},
 	}
-	if v.store == nil {
-		tabs = slices.DeleteFunc(tabs, func(t tab) bool { return t.Path == "audit" })
-	}
+	tabs = slices.DeleteFunc(tabs, func(t tab) bool {
+		needs := slices.Contains([]string{"audit", "teams", "tokens"}, t.Path)
+		return needs && v.store == nil || t.Path == "tokens" && v.actor.Role < rulestore.Admin
+	})
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Here || here == tabs[i].Path
 		tabs[i].Path = Home + tabs[i].Path
@@ -248,7 +281,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup", "import", "teams", "tokens"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")

@@ -3,6 +3,7 @@ package webui_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -124,6 +125,8 @@ type browser struct {
 	http.Client
 	house *house
 	token string // of forms, as the last page had it
+	// fields are sent with each request.
+	fields http.Header
 }
 
 func (h *house) browser(t testing.TB) *browser {
@@ -173,12 +176,19 @@ func (b *browser) post(t testing.TB, path string, form url.Values) (*reply, stri
 
 func (b *browser) do(t testing.TB, method, path, body string) (*reply, string) {
 	t.Helper()
+	return b.send(t, method, path, body, "application/x-www-form-urlencoded")
+}
+
+// send sends a body of a kind; empty: none.
+func (b *browser) send(t testing.TB, method, path, body, kind string) (*reply, string) {
+	t.Helper()
 	q, err := http.NewRequestWithContext(context.Background(), method, b.house.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.Copy(q.Header, b.fields)
 	if body != "" {
-		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		q.Header.Set("Content-Type", kind)
 	}
 	r, err := b.Do(q)
 	if err != nil {

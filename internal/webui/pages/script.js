@@ -7,7 +7,7 @@
   const live = () => document.querySelectorAll("[data-live]");
   const refresh = async () => {
     if (document.hidden) return;
-    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error", headers: { "Weir-Refresh": "1" } });
     if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const now = new Map([...page.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e]));
