@@ -3,6 +3,8 @@ package shadow
 import (
 	"fmt"
 	"math/bits"
+	"strings"
+	"time"
 )
 
 // Share is a part of traffic, in millionths.
@@ -73,7 +75,7 @@ func judge(r *Report, most Share) Verdict {
 		v.Why += "; loosen the limit, let the clients know first, or force it with a reason"
 	}
 	if ran := r.At.Sub(r.Since); ran < r.Period {
-		v.Why += fmt.Sprintf(". It has run for less than %v, the longest period of its limits: it may deny more once it knows of a whole one", r.Period)
+		v.Why += fmt.Sprintf(". It has run for less than %s, the longest period of its limits: it may deny more once it knows of a whole one", short(r.Period))
 	}
 	return v
 }
@@ -86,4 +88,16 @@ func share(part, all int64) Share {
 		quotient++
 	}
 	return Share(quotient)
+}
+
+// short is a time without the parts that are none, as 1h.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

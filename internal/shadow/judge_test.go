@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	}
 	young := report(Counts{BothPass: Enough}, Counts{})
 	young.Period = 24 * time.Hour
-	if v := Judge(young, UsualShare, ""); v.Refused || !strings.Contains(v.Why, "less than 24h0m0s, the longest period") {
+	if v := Judge(young, UsualShare, ""); v.Refused || !strings.Contains(v.Why, "less than 24h, the longest period") {
 		t.Errorf("%+v", v)
 	}
 }

@@ -44,3 +44,16 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Error("another one than the silent one was ended, or none:", len(s.byID))
 	}
 }
+
+// TestAbout: times are told in the units of people, rounded up.
+func TestAbout(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 3 * time.Nanosecond: "1 µs", 1500 * time.Microsecond: "1.5 ms", 1500*time.Millisecond + 1: "1.501 s", time.Minute: "1 min",
+		12*time.Minute - 40*time.Millisecond: "12 min", 90 * time.Minute: "1 h 30 min", 26*time.Hour + 3*time.Second: "1 d 2 h 3 s",
+	} {
+		if got := about(d); got != want {
+			t.Errorf("%v is told as %q, not %q", d, got, want)
+		}
+	}
+}

@@ -138,7 +138,20 @@ func about(d time.Duration) string {
 	if rest := d % unit; rest > 0 {
 		d += unit - rest
 	}
-	return d.String()
+	if d < time.Minute {
+		return strings.NewReplacer("µs", " µs", "ms", " ms", "s", " s").Replace(d.String())
+	}
+	var words []string
+	for _, u := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if n := d / u.of; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, u.name))
+			d %= u.of
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // plain is text without anything that is not seen, or that turns what stands
