@@ -47,7 +47,7 @@ func clusterStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Tell who is a member, who is silent, and what a node does",
 		Long: `Tell who is a member of the cluster and who is silent, as one node knows it, how many
-keys it is asked about and owns, how much it says to the others in a second, and which rules
+keys it is asked about and who owns these, how much it says to the others in a second, and which rules
 may let pass more than their limit on so many nodes.
 
 It exits 1 when a member is silent, and when another node has this one's name.`,
@@ -120,7 +120,7 @@ func printStatus(cmd *cobra.Command, at *address, first daemon.ClusterStatus) er
 // statusText is s for people, with what went to and fro since first.
 func statusText(first, s *daemon.ClusterStatus) string {
 	var b strings.Builder
-	rows := [][]string{{"node", "state", "http", "version", "started"}}
+	rows := [][]string{{"node", "state", "owns", "http", "version", "started"}}
 	for _, m := range s.Members {
 		state := m.State
 		if m.State == "silent" {
@@ -129,9 +129,9 @@ func statusText(first, s *daemon.ClusterStatus) string {
 				state += fmt.Sprintf(", given up in %.0f s", m.GivenUpSeconds)
 			}
 		}
-		rows = append(rows, []string{m.Name, state, m.HTTP, m.Version, m.Started.Format(time.RFC3339)})
+		rows = append(rows, []string{m.Name, state, fmt.Sprint(m.Keys), m.HTTP, m.Version, m.Started.Format(time.RFC3339)})
 	}
-	(&table.Table{Rows: rows}).Write(&b)
+	(&table.Table{Rows: rows, From: 2, To: 3}).Write(&b)
 	if s.Minority {
 		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
 	}

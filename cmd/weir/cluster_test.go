@@ -257,7 +257,7 @@ func (c *cluster) asked(t *testing.T) {
 		return code == exitYes && strings.Count(text, "heard") == 2 && strings.Contains(text, c.at[0]+"  self")
 	})
 	text, _ := command(t, "cluster", "status", "--addr", admin)
-	for _, want := range []string{"all nodes together 3, others 3", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
+	for _, want := range []string{"owns  http", "all nodes together 3, others 3", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status does not say %q\n%s", want, text)
 		}
