@@ -65,14 +65,16 @@ func private(path string) error {
 
 func openDB(path string, most int, more string) (*sql.DB, error) {
 	// synchronous=full: what was answered is there after a power cut, too.
-	db, err := sql.Open("sqlite", fileURL(path, fmt.Sprintf(
-		"_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(1)&%s", busyMillis, more)))
+	name := fileURL(path, fmt.Sprintf(
+		"_pragma=busy_timeout(%d)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(1)&%s", busyMillis, more))
+	plain, err := sql.Open("sqlite", name) // which has not connected yet
 	if err != nil {
 		return nil, err
 	}
+	db := sql.OpenDB(&whole{name, plain.Driver()})
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
-	return db, nil
+	return db, plain.Close()
 }
 
 // fileURL names a file to SQLite.
