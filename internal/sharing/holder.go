@@ -39,6 +39,9 @@ type holder struct {
 	again   weir.Instant // when it is to be sent again
 	denied  weir.Instant // until then asking is of no use
 	seen    *sight       // why; nil: not known
+	least   int64        // for that many events, or more
+	retry   weir.Instant // when so many pass if nobody else asks, as the owner said last
+	next    weir.Instant // when one does
 
 	due   weir.Instant // when tick has something to do; 0: never
 	timed weir.Instant // when its timer is; 0: there is none
@@ -107,8 +110,8 @@ func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
 		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
 	case !h.hears():
 		h.alone(r, fx)
-	case now < h.denied:
-		h.refuse(now, r.ID, r.Cost, (h.denied - now).Duration(), fx)
+	case now < h.denied && r.Cost >= h.least:
+		h.refuse(now, r.ID, r.Cost, h.wait(now, r.Cost), fx)
 	case len(h.waiting) >= MaxWaiting:
 		h.refuse(now, r.ID, r.Cost, Retry, fx)
 	default:
@@ -167,14 +170,44 @@ func (h *holder) alone(r *Request, fx *Effects) {
 func (h *holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
 	h.spent += cost
 	*d = weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)}
+	if d.Remaining == 0 {
+		d.NextAfter = max(h.next-now, 0).Duration()
+	}
 }
 
 func (h *holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *Effects) {
 	d := weir.Decision{Cost: cost, Remaining: h.remaining(now), RetryAfter: after, ResetAfter: max(h.resetAfter(now), after)}
 	if d.Remaining = min(d.Remaining, cost-1); d.Remaining == 0 {
-		d.NextAfter = after
+		d.NextAfter = min(after, h.wait(now, 1))
 	}
 	fx.answer(id, d)
+}
+
+// wait is how long it takes until a request of that cost passes if nobody else asks.
+func (h *holder) wait(now weir.Instant, cost int64) time.Duration {
+	at := h.passes(cost)
+	if cost >= h.least {
+		at = max(at, h.denied)
+	}
+	if at > now {
+		return (at - now).Duration()
+	}
+	return time.Millisecond // another has what the owner gave
+}
+
+// passes is when the limit passes a request of that cost, as far as the owner said: not
+// sooner.
+func (h *holder) passes(cost int64) weir.Instant {
+	switch {
+	case cost == 1:
+		return h.next
+	case cost <= h.least || h.limit.Algorithm() == weir.FixedWindow:
+		return h.retry
+	}
+	if us, _, of := h.limit.Span(cost - h.least); of > 0 {
+		return h.retry + weir.Instant(us) + 1
+	}
+	return max(h.retry, h.fresh)
 }
 
 // remaining is how many events would still pass, as far as known.
@@ -190,15 +223,16 @@ func (h *holder) leases(now weir.Instant) bool {
 
 // ask asks the owner, if it is not asked already and would not deny.
 func (h *holder) ask(now weir.Instant, fx *Effects) {
-	if h.asking || now < h.denied || !h.hears() {
-		return
-	}
 	least, want := int64(1), int64(0)
 	for i, w := range h.waiting {
 		if i == 0 {
 			least = w.cost
 		}
 		want += w.cost
+	}
+	denied := now < h.denied && (len(h.waiting) == 0 || least >= h.least)
+	if h.asking || denied || !h.hears() {
+		return
 	}
 	demand := h.demand.events(now)
 	if h.leases(now) {
@@ -257,12 +291,13 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	h.granted = m.Granted
 	h.expires = h.first + micros(m.Life)
 	h.free, h.fresh = m.Free, now+micros(m.Fresh)
-	h.denied = now + micros(min(m.Wait, MaxDeny))
+	h.denied, h.least = now+micros(min(m.Wait, MaxDeny)), h.pending.least
+	h.retry, h.next = now+micros(m.Retry), now+micros(m.Next)
 	h.see(m)
 	h.due = now + micros(Idle)
 	for i, w := range h.waiting {
 		if h.left(now) < w.cost {
-			h.deny(now, i, fx)
+			h.short(now, i, m.Wait, fx)
 			return
 		}
 		var d weir.Decision
@@ -275,10 +310,22 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	}
 }
 
+// short does without enough for the requests that wait, from the i-th. Those that came
+// while the owner was asked for others ask for themselves.
+func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects) {
+	h.waiting = h.waiting[:copy(h.waiting, h.waiting[i:])]
+	if i > 0 && wait == 0 {
+		h.ask(now, fx)
+	}
+	if !h.asking {
+		h.deny(now, 0, fx)
+	}
+}
+
 // deny denies the requests that wait, from the i-th.
 func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
 	for _, w := range h.waiting[i:] {
-		h.refuse(now, w.id, w.cost, max((h.denied-now).Duration(), time.Millisecond), fx)
+		h.refuse(now, w.id, w.cost, h.wait(now, w.cost), fx)
 	}
 	h.waiting = h.waiting[:0]
 }

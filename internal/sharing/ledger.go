@@ -55,15 +55,19 @@ type reply struct {
 	granted int64
 	free    int64
 	wait    time.Duration
-	fresh   time.Duration
+	standing
 }
+
+// standing is when a limit passes events if nobody else asks, with all that is outstanding
+// taken for used.
+type standing struct{ fresh, retry, next time.Duration }
 
 // answer is the answer to m, as it was told.
 func (a *account) answer(m *Message) Message {
 	t := &a.answered
 	return Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
-		Lease: t.lease, Granted: t.granted, Life: Life, Wait: t.wait, Free: t.free, Fresh: t.fresh,
+		Lease: t.lease, Granted: t.granted, Life: Life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
 	}
 }
 
@@ -197,13 +201,33 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	}
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
-	_, fresh := g.limit.Standing(g.state, g.at(now))
-	a.answered = reply{m.ID, a.lease, a.granted, max(g.room(g.free(now)), 0), wait, fresh}
+	free := max(g.room(g.free(now)), 0)
+	a.answered = reply{m.ID, a.lease, a.granted, free, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
 	answer = a.answer(m)
 	if wait > 0 {
 		answer.Words, answer.At = g.sight(now)
 	}
 	return answer, true
+}
+
+// standing tells how long it takes until the limit is as never used, and where something
+// has to wait, until so many events pass, and one.
+func (g *ledger) standing(now weir.Instant, least int64, waits bool) (s standing) {
+	used := ledger{limit: g.limit, state: g.state, ahead: g.ahead}
+	if out := g.takes(0); out > 0 {
+		used.state = slices.Clone(g.state)
+		used.charge(now, out)
+	}
+	_, s.fresh = used.limit.Standing(used.state, used.at(now))
+	if waits {
+		s.retry, s.next = used.passes(now, g.takes(least)-g.takes(0)), used.passes(now, g.takes(1)-g.takes(0))
+	}
+	return s
+}
+
+// passes is how long until so many events pass, 0 where that is not known.
+func (g *ledger) passes(now weir.Instant, events int64) time.Duration {
+	return g.limit.Decide(g.state, g.at(now), &weir.Ask{Limit: g.limit, Cost: events, Peek: true}).RetryAfter
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.
@@ -240,6 +264,9 @@ func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision)
 	if d.Outcome == weir.Impossible { // as long as others hold so much
 		span, _, _ := g.limit.Span(1)
 		free = now + min(weir.Instant(span)+1, horizon/4)
+	}
+	if all <= a.demand { // nobody else comes for it
+		return (free - now).Duration()
 	}
 	turn := min(max(g.turn, free), now+micros(MaxDeny))
 	span, _, _ := g.limit.Span(max(1, part(g.pace(), a.demand, all)))

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -112,6 +113,18 @@ func (p *pair) hear(m *Message) []Answer {
 	return fx.Answers
 }
 
+// exchange has an ask answered, and those that follow it at once, and is what that answers.
+func (p *pair) exchange(ask Message) (answers []Answer) {
+	fx := Effects{Messages: []Envelope{{Message: ask}}}
+	for len(fx.Messages) > 0 {
+		m := p.serve(fx.Messages[0].Message)
+		fx = Effects{}
+		p.holder.Receive(p.now, ownerName, m, &fx)
+		answers = append(answers, fx.Answers...)
+	}
+	return answers
+}
+
 // passes is how many of so many requests pass at once.
 func (p *pair) passes(requests int) int {
 	var fx Effects
@@ -160,7 +173,7 @@ func TestLife(t *testing.T) {
 	lease := func() *pair {
 		p := newPair(t, "100/s")
 		p.until(asked - 20_000)
-		p.hear(p.serve(p.ask(20)))
+		p.exchange(p.ask(20))
 		p.until(asked)
 		answer := p.serve(p.ask(1))
 		if answer == nil || answer.Granted < 10 {
@@ -223,7 +236,7 @@ func TestDecision(t *testing.T) {
 	p := newPair(t, "10/s")
 	p.until(10 * second)
 	answers := p.hear(p.serve(p.ask(1)))
-	want := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1, Remaining: 9}
+	want := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1, Remaining: 9, ResetAfter: 100 * time.Millisecond}
 	if len(answers) != 1 || answers[0].Decision != want {
 		t.Errorf("the first of ten: %+v, want %+v", answers, want)
 	}
@@ -231,7 +244,7 @@ func TestDecision(t *testing.T) {
 	r := p.request(2)
 	r.Cost = 11
 	p.holder.Ask(p.now, r, &fx)
-	if want := (weir.Decision{Outcome: weir.Impossible, Cost: 11, Remaining: 9}); fx.Answers[0].Decision != want {
+	if want := (weir.Decision{Outcome: weir.Impossible, Cost: 11, Remaining: 9, ResetAfter: 100 * time.Millisecond}); fx.Answers[0].Decision != want {
 		t.Errorf("eleven of ten at once: %+v, want %+v", fx.Answers[0].Decision, want)
 	}
 }

@@ -53,6 +53,8 @@ type Message struct {
 	Wait    time.Duration // Grant: asking sooner is of no use
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
+	Retry   time.Duration // Grant: how long until Least more pass, if nobody else asks; 0: not known, or now
+	Next    time.Duration // Grant: the same of one event
 
 	// Words are of a Handoff the state, and of a Grant that lets wait the one that it
 	// stands on, with what is outstanding: each word in eight bytes, the lowest first.
@@ -78,7 +80,7 @@ func (m *Message) sound() bool {
 		return m.ID > 0 && len(m.Limit) <= MaxText && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount) && m.Policy < policies
 	case Grant:
 		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) &&
-			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && len(m.Words)%8 == 0
+			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && m.Retry >= 0 && m.Next >= 0 && len(m.Words)%8 == 0
 	case Release:
 		return m.Spent >= 0
 	case Handoff:
@@ -152,6 +154,9 @@ func measured(b []byte, start int) []byte {
 	return slices.Replace(b, start, start+1, length[:binary.PutUvarint(length[:], uint64(size))]...)
 }
 
+// granted is how many numbers a Grant has at least: the first version had no more.
+const granted = 5
+
 // texts is the texts of a message of this kind, and how many these are.
 func (m *Message) texts() ([4]*string, int) {
 	all := [...]*string{&m.State.Rule, &m.State.Key, &m.Limit, &m.Words}
@@ -167,18 +172,18 @@ func (m *Message) texts() ([4]*string, int) {
 
 // numbers is what a message of this kind has beside what all have, and how many these
 // are.
-func (m *Message) numbers() ([6]*int64, int) {
+func (m *Message) numbers() ([7]*int64, int) {
 	switch m.Kind {
 	case Ask:
-		return [6]*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}, 4
+		return [7]*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}, 4
 	case Grant:
-		return [6]*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh)}, 5
+		return [7]*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh), (*int64)(&m.Retry), (*int64)(&m.Next)}, 7
 	case Handoff:
-		return [6]*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}, 6
+		return [7]*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}, 6
 	case Release:
-		return [6]*int64{&m.Spent}, 1
+		return [7]*int64{&m.Spent}, 1
 	default:
-		return [6]*int64{}, 0
+		return [7]*int64{}, 0
 	}
 }
 
@@ -209,7 +214,10 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 		*n = r.number()
 	}
 	numbers, all := m.numbers()
-	for _, n := range numbers[:all] {
+	for i, n := range numbers[:all] {
+		if m.Kind == Grant && i >= granted && len(r.rest) == 0 {
+			break
+		}
 		*n = int64(r.below(1 << 62))
 	}
 	if m.Kind == Grant {

@@ -141,6 +141,15 @@ func (s *simulation) leave(now weir.Instant, i int) {
 	})
 }
 
+// spoke notes that a node has asked about a key, or reported.
+func (s *simulation) spoke(i int, key weir.StateKey) {
+	for k := range s.keys {
+		if s.keys[k].state == key {
+			delete(s.alone, asker{i, k})
+		}
+	}
+}
+
 // effects does what the i-th process wants done.
 func (s *simulation) effects(now weir.Instant, i int) {
 	m := s.machines[i]
@@ -154,6 +163,7 @@ func (s *simulation) effects(now weir.Instant, i int) {
 	for k := range s.fx.Messages {
 		e := &s.fx.Messages[k]
 		s.Messages++
+		s.spoke(i, e.State)
 		s.post(now, letter{from: i, to: s.numbers[e.Peer], message: e.Message})
 	}
 	for k := range s.fx.Beats {

@@ -66,8 +66,8 @@ type Result struct {
 	Last, LastIdeal int64 // the same as Passed and Ideal, in the second half of Calm
 	Over            int64 // the most events of a key beyond the limit
 	Messages, Beats int64
-	Dropped         int64 // of a kind that was not known
-	LongestDeny     time.Duration
+	Dropped         int64         // of a kind that was not known
+	LongestDeny     time.Duration // how long a node denied by itself, without asking the owner
 	Series          []Step
 }
 
@@ -105,6 +105,7 @@ type simulation struct {
 	fx       sharing.Effects
 	keys     []subject
 	requests map[uint64]asked
+	alone    map[asker]weir.Instant // since when it denies by itself, by its clock
 	end      weir.Instant
 	id       uint64
 	again    uint64
@@ -124,6 +125,9 @@ type asked struct {
 	cost int64
 }
 
+// asker is a machine, and a key that it is asked about.
+type asker struct{ machine, key int }
+
 const (
 	start = weir.Instant(1_000_000_000)
 	// settling is how long it takes until processes that start have votes.
@@ -134,7 +138,7 @@ const (
 func Run(s Settings) (Result, error) {
 	s.Keys, s.Cost = max(s.Keys, 1), max(s.Cost, 1)
 	end := start + weir.Instant(s.For/time.Microsecond)
-	sim := &simulation{end: end, Settings: s, random: rand.New(rand.NewPCG(s.Seed, 1)), numbers: map[string]int{}, requests: map[uint64]asked{}}
+	sim := &simulation{end: end, Settings: s, random: rand.New(rand.NewPCG(s.Seed, 1)), numbers: map[string]int{}, requests: map[uint64]asked{}, alone: map[asker]weir.Instant{}}
 	sim.Series = make([]Step, s.For/StepLength+1)
 	for i := range s.Keys {
 		sim.keys = append(sim.keys, subject{state: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, audit: audit(s.Limit, int64(s.Faults.Drift))})
@@ -236,6 +240,7 @@ func (s *simulation) request(now weir.Instant, i int) {
 	s.id++
 	s.requests[s.id] = ask
 	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
+	s.notice(m.clock(now), asker{i, ask.key})
 	s.effects(now, i)
 }
 
@@ -257,10 +262,25 @@ func (s *simulation) pick(now weir.Instant) int {
 	return up
 }
 
+// notice sees for how long a node denies by itself what another owns.
+func (s *simulation) notice(now weir.Instant, by asker) {
+	m, key := s.machines[by.machine], s.keys[by.key].state
+	denies := len(s.fx.Messages) == 0 && len(s.fx.Answers) == 1 && s.fx.Answers[0].Decision.Outcome == weir.Denied && s.fx.Answers[0].Decision.Degraded == ""
+	if owner := m.node.Owner(key); !denies || owner == m.name || owner == "" {
+		delete(s.alone, by)
+		return
+	}
+	since, ok := s.alone[by]
+	if !ok {
+		since = now
+		s.alone[by] = now
+	}
+	s.LongestDeny = max(s.LongestDeny, (now - since).Duration())
+}
+
 func (s *simulation) answered(now weir.Instant, a *sharing.Answer) {
 	ask := s.requests[a.ID]
 	delete(s.requests, a.ID)
-	s.LongestDeny = max(s.LongestDeny, a.Decision.RetryAfter)
 	if a.Decision.Outcome != weir.Allowed {
 		return
 	}
