@@ -105,10 +105,11 @@ func (sh *shard) decide(q *question) status {
 		q.err = sh.settle(now, q.settlements)
 	case reset:
 		for _, k := range q.keys {
-			if q.err = sh.node.Reset(now, k); q.err != nil {
+			if q.err = sh.node.Reset(now, k, &sh.fx); q.err != nil {
 				break
 			}
 		}
+		sh.deliver(0, nil)
 	case look:
 		q.now = now
 		q.states, q.err = sh.node.Look(now, q.asks)

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -31,6 +32,9 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) (at 
 	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
 		return 0, nil, err
+	}
+	if slices.ContainsFunc(ledgers, func(g *ledger) bool { return g.resets }) {
+		return 0, nil, ErrNotYet
 	}
 	for i := range records {
 		seen = append(seen, records[i].View(asks[i].Limit, at))
@@ -82,23 +86,40 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 	return err
 }
 
-// Reset forgets what was used of a key, which this node has to own. What is
-// outstanding stays so. It fails as Take.
-func (n *Node) Reset(now weir.Instant, key weir.StateKey) error {
+// Reset forgets what was used of a key, which this node has to own, and calls back what is
+// lent of it. Until that is back or over, in a Life and Margin at most, nothing is granted.
+// It fails as Take.
+func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 	if g, ok := n.ledgers.get(key); ok {
 		n.see(now, key, g, g.policy)
 		if g.may.part == 0 {
 			return n.refusal(key)
 		}
-		r := g.record(now)
-		r.Reset(g.at(now))
-		g.keep(&r)
+		g.reset(now)
+		n.callBack(now, key, g, fx)
 		return nil
 	}
 	if n.Owner(key) != n.settings.Name {
 		return ErrElsewhere
 	}
 	return nil
+}
+
+// callBack tells all that have asked for a key that what they know of it is over: their
+// leases, and that they were denied.
+func (n *Node) callBack(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
+	for i := range g.accounts {
+		a := &g.accounts[i]
+		m := a.answer(&Message{State: key, Incarnation: a.incarnation, ID: a.answered.id})
+		m.Epoch = n.settings.Incarnation
+		if a.name != n.settings.Name {
+			fx.send(a.name, m)
+		} else if h, ok := n.holders.get(key); ok {
+			before := len(fx.Messages)
+			h.receive(now, &m, fx)
+			n.settle(now, h, before, fx)
+		}
+	}
 }
 
 // refusal is why this node decides nothing about a key now.

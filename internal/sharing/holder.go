@@ -281,6 +281,9 @@ func (h *holder) message(kind Kind, now weir.Instant) Message {
 // receive hears the owner's answer. One to another ask than the one under way is of no
 // use.
 func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
+	if m.ID == h.asked && !h.asking && m.Life == 0 {
+		h.called(now, fx)
+	}
 	if !h.asking || m.ID != h.asked {
 		return
 	}
@@ -310,11 +313,20 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	}
 }
 
+// called ends the lease, which the owner wants back, and what it knows of a denial.
+func (h *holder) called(now weir.Instant, fx *Effects) {
+	h.denied, h.expires = min(h.denied, now), min(h.expires, now)
+	if h.lease != 0 && h.lender == h.place.owner {
+		fx.send(h.place.owner, h.message(Release, now))
+	}
+}
+
 // short does without enough for the requests that wait, from the i-th. Those that came
-// while the owner was asked for others ask for themselves.
+// while the owner was asked for others ask for themselves, unless leases will be ahead of
+// them soon.
 func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects) {
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[i:])]
-	if i > 0 && wait == 0 {
+	if i > 0 && wait == 0 && !h.leases(now) {
 		h.ask(now, fx)
 	}
 	if !h.asking {

@@ -33,6 +33,7 @@ type ledger struct {
 	released []release
 	credit   int64 // charged too much by rounding, in parts of an event, may.part each
 	taxed    int64 // of what is outstanding, what was charged for others already
+	resets   bool  // it was, and what was outstanding then may still be reported
 }
 
 // account is the lease of one node, as the owner sees it.
@@ -54,6 +55,7 @@ type reply struct {
 	lease   uint64
 	granted int64
 	free    int64
+	life    time.Duration
 	wait    time.Duration
 	standing
 }
@@ -67,7 +69,7 @@ func (a *account) answer(m *Message) Message {
 	t := &a.answered
 	return Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
-		Lease: t.lease, Granted: t.granted, Life: Life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
+		Lease: t.lease, Granted: t.granted, Life: t.life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
 	}
 }
 
@@ -146,6 +148,30 @@ func (g *ledger) expire(now weir.Instant) {
 			g.burn(now, a)
 		}
 	}
+	g.forgotten(now)
+}
+
+// reset forgets what was used. Nodes that hold leases may still let pass what was lent
+// before, and report it: the leases are called back, and until none is outstanding,
+// nothing is granted, and what is charged is forgotten in the end.
+func (g *ledger) reset(now weir.Instant) {
+	for i := range g.accounts {
+		a := &g.accounts[i]
+		a.answered.life, a.answered.wait, a.answered.standing = 0, 0, standing{}
+	}
+	g.resets = true
+	g.forgotten(now)
+}
+
+// forgotten ends a reset when nothing from before is outstanding any more.
+func (g *ledger) forgotten(now weir.Instant) {
+	if !g.resets || g.outstanding() > 0 {
+		return
+	}
+	r := g.record(now)
+	r.Reset(g.at(now))
+	g.keep(&r)
+	g.resets = false
 }
 
 func (g *ledger) burn(now weir.Instant, a *account) {
@@ -170,6 +196,7 @@ func (g *ledger) report(now weir.Instant, from string, m *Message) {
 		a.close()
 		g.taxed = min(g.taxed, g.outstanding())
 	}
+	g.forgotten(now)
 }
 
 // ask answers a node that wants events. next is the number of a lease that was
@@ -195,6 +222,10 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 		g.burn(now, a)
 	}
 	a.asked, a.demand = now, max(m.Demand, 1)
+	if g.resets {
+		a.answered = reply{id: m.ID, lease: a.lease, granted: a.granted, wait: Retry}
+		return a.answer(m), true
+	}
 	granted, wait := g.grant(now, a, m.Least, m.Want)
 	if a.lease == 0 && granted > 0 {
 		a.lease = next
@@ -202,7 +233,7 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
 	free := max(g.room(g.free(now)), 0)
-	a.answered = reply{m.ID, a.lease, a.granted, free, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
+	a.answered = reply{m.ID, a.lease, a.granted, free, Life, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
 	answer = a.answer(m)
 	if wait > 0 {
 		answer.Words, answer.At = g.sight(now)
