@@ -193,7 +193,7 @@ func readAnswer(response *http.Response, body []byte, door string) ([]byte, erro
 	var problem struct{ Detail string }
 	told := kind == "application/problem+json" && json.Unmarshal(body, &problem) == nil
 	switch {
-	case response.StatusCode == http.StatusNotFound && !strings.HasPrefix(problem.Detail, rules.ErrForgotten.Error()):
+	case response.StatusCode == http.StatusNotFound && !strings.HasPrefix(problem.Detail, rules.ErrForgotten.Error()) && !strings.HasPrefix(problem.Detail, httpapi.NoOwner):
 		return nil, fmt.Errorf("%s is not there; is it %s of a daemon?", response.Request.URL, door)
 	case response.StatusCode == http.StatusBadRequest && bytes.HasSuffix(bytes.TrimSpace(body), []byte("HTTPS server.")): // net/http says so
 		return nil, usagef("%s speaks TLS; write https://", response.Request.URL.Host)

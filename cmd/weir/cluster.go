@@ -29,6 +29,8 @@ take out of them what is gone, and make the key that they share. --addr is the a
 of any of them.`,
 		Example: `  weir cluster status
   weir cluster route --addr http://127.0.0.1:8080 demo client_id=alice`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(clusterStatusCommand(), clusterForgetCommand(), clusterRouteCommand(), clusterKeygenCommand())
 	return cmd

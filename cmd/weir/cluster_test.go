@@ -265,6 +265,11 @@ func (c *cluster) asked(t *testing.T) {
 	if text, code := command(t, "cluster", "forget", "--addr", admin, "127.0.0.1:1"); code != exitFail || !strings.Contains(text, "127.0.0.1:1") {
 		t.Errorf("exit %d of forgetting who is no member\n%s", code, text)
 	}
+	for what, want := range map[string]string{"mesh=k": "by sharing: mesh each node decides by itself", "none=k": "no rule meets it"} {
+		if text, code := command(t, "cluster", "route", "--addr", "http://"+c.nodes[0].http, "demo", what); code != exitFail || !strings.Contains(text, want) {
+			t.Errorf("route of %s: exit %d, %s; want %s", what, code, text, want)
+		}
+	}
 	owners := map[string]bool{}
 	until(t, "each node owns some keys, and the others send there", func(value string) bool {
 		for n := range 10 {

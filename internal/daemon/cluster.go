@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -249,7 +250,8 @@ func (c *Config) checkCluster() (errs []error) {
 		return append(errs, clusterNeedsKey(c.Cluster))
 	}
 	for _, join := range c.joins() {
-		if _, port, err := net.SplitHostPort(join); err != nil || port == "" || port == "0" {
+		_, port, err := net.SplitHostPort(join)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
 			errs = append(errs, &ConfigError{"--join", fmt.Sprintf("%q is no node; write HOST:PORT of its --cluster, several with commas", join)})
 		}
 	}
@@ -263,33 +265,38 @@ func clusterNeedsKey(address string) error {
 
 // owners is who keeps the counts that requests ask about; nil where there is no
 // cluster.
-func (d *Daemon) owners() func(*rules.Request) (httpapi.Owner, bool) {
+func (d *Daemon) owners() func(*rules.Request) httpapi.Owner {
 	if d.storage.node == nil {
 		return nil
 	}
-	return func(q *rules.Request) (httpapi.Owner, bool) {
+	return func(q *rules.Request) httpapi.Owner {
 		set, g := d.limiter.Set(), d.storage.node.gossip.Load()
 		if set == nil || g == nil {
-			return httpapi.Owner{}, false
+			return httpapi.Owner{None: "this node has no rules, or has not joined yet"}
 		}
 		for i := range q.Descriptors {
 			found, key := set.Match(q.Domain, &q.Descriptors[i])
 			if len(found) == 0 || found[0].Unlimited {
 				continue
 			}
+			switch how := found[0].Sharing; how {
+			case weir.SharingMesh, weir.SharingGossip, weir.SharingDivided:
+				return httpapi.Owner{None: fmt.Sprintf("by sharing: %s each node decides by itself; ask any", how)}
+			case weir.SharingLease, weir.SharingSticky:
+			}
 			return d.storage.node.owner(g, found[0].State(key))
 		}
-		return httpapi.Owner{}, false
+		return httpapi.Owner{None: "no rule meets it, or one that is unlimited"}
 	}
 }
 
-func (n *node) owner(g *gossip.Gossip, key weir.StateKey) (httpapi.Owner, bool) {
+func (n *node) owner(g *gossip.Gossip, key weir.StateKey) httpapi.Owner {
 	o := httpapi.Owner{Node: n.store.Owner(key)}
 	for _, m := range g.Members() {
 		if m.Name == o.Node {
 			o.HTTP, o.Here = aboutOf(&m).HTTP, m.Name == g.Name()
-			return o, true
+			return o
 		}
 	}
-	return o, false
+	return httpapi.Owner{None: "this node hears too few of the others now; ask any node, and again soon"}
 }

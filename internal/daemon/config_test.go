@@ -35,6 +35,7 @@ func TestConfig(t *testing.T) {
 		{"cluster without a port", Config{Store: "cluster:", Cluster: "localhost"}, bad, "--cluster: "},
 		{"no such key file", Config{Store: "cluster:", ClusterKeyFile: "none"}, bad, "--cluster-key-file: none: no such file"},
 		{"a key that is none", Config{Store: "cluster:", ClusterKeyFile: certtest.File(t, "keys", []byte("s3cret"))}, bad, "line 1 is no key; write 32, 48 or 64 hexadecimal digits"},
+		{"a node to join at no port", Config{Store: "cluster:", Join: "127.0.0.1:70000"}, bad, "--join: \"127.0.0.1:70000\" is no node"},
 		{"a node to join without a port", Config{Store: "cluster:", Join: "a"}, bad, "--join: \"a\" is no node"},
 		{"a key without a cluster", Config{ClusterKeyFile: certtest.File(t, "keys", bytes.Repeat([]byte("ab"), 32))}, bad, "--cluster-key-file: it is for nodes that share limits"},
 		{"memcached with a password", Config{Store: "memcached://me:secret@host:11211"}, bad, "--store: users and passwords are not supported"},

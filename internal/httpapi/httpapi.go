@@ -48,8 +48,8 @@ type Options struct {
 	// is nil. Nil: nobody traces.
 	Trace func(r *http.Request, route string) (traced *http.Request, end func(status int))
 	// Owner is the node of a cluster that keeps the count of the first rule that a
-	// request meets; ok is false when that is nobody's. Nil: there is no cluster.
-	Owner func(*rules.Request) (o Owner, ok bool)
+	// request meets, or tells why that is nobody's. Nil: there is no cluster.
+	Owner func(*rules.Request) Owner
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }

@@ -11,7 +11,11 @@ type Owner struct {
 	Node string // its name
 	HTTP string // HOST:PORT of its HTTP door; empty: not known
 	Here bool   // it is this one
+	None string // why there is no owner, else empty
 }
+
+// NoOwner begins what is said where nobody owns what was asked about.
+const NoOwner = "nobody owns this count: "
 
 // ownerHeader names the HTTP door of the owner.
 const ownerHeader = "Weir-Owner"
@@ -26,9 +30,9 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) int {
 	if err != nil {
 		return a.fail(w, r, err)
 	}
-	o, ok := a.options.Owner(q)
-	if !ok {
-		return send(w, &problem{http.StatusNotFound, "no rule meets this, or no node is known to own it; ask any node"})
+	o := a.options.Owner(q)
+	if o.None != "" {
+		return send(w, &problem{http.StatusNotFound, NoOwner + o.None})
 	}
 	b := append([]byte(nil), `{"owner":`...)
 	b = appendString(b, o.Node)
@@ -49,11 +53,18 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) int {
 // redirected sends who asks for it (?redirect=true) to the node that owns the count,
 // unless that is this one. The owner redirects nobody further.
 func (a *API) redirected(w http.ResponseWriter, r *http.Request, q *rules.Request) (status int, ok bool) {
-	if a.options.Owner == nil || r.URL.RawQuery != "redirect=true" {
+	switch r.URL.RawQuery {
+	case "", "redirect=false":
+		return 0, false
+	case "redirect=true":
+	default:
+		return a.fail(w, r, faultf("the query may be redirect=true or redirect=false, and nothing else")), true
+	}
+	if a.options.Owner == nil {
 		return 0, false
 	}
-	o, known := a.options.Owner(q)
-	if !known || o.Here || o.HTTP == "" {
+	o := a.options.Owner(q)
+	if o.None != "" || o.Here || o.HTTP == "" {
 		return 0, false
 	}
 	scheme := "http://"

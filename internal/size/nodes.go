@@ -25,18 +25,19 @@ type Share struct {
 // What messages between nodes are made of. Keys are as long as an IPv4 address, rules
 // as shop/user.
 const (
-	askBudget    = 25   // asks a second of a node about a key; above, it takes leases: sharing.AskBudget
-	callBytes    = 60   // an ask, an answer, or a report
-	entryBytes   = 18   // a key in a message of replicas
-	lineBytes    = 10   // what one process has let pass of it
-	headBytes    = 30   // a rule and its limit, once in a message
-	nameBytes    = 25   // a process, once in a message
-	postBytes    = 1200 // a message, unless it has one key only: sharing.MaxPost
-	postsAtOnce  = 64   // in weir.TellEvery: sharing.MaxPosts
-	leaseMemory  = 1200 // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
-	tallyMemory  = 470  // the same, with what one other node has let pass
-	lineMemory   = 80   // of each more
-	maxShare     = 1024 // nodes of a cluster: sharing.MaxMembers
+	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: sharing.AskBudget
+	callBytes    = 60      // an ask, an answer, or a report
+	entryBytes   = 18      // a key in a message of replicas
+	lineBytes    = 10      // what one process has let pass of it
+	headBytes    = 30      // a rule and its limit, once in a message
+	nameBytes    = 25      // a process, once in a message
+	postBytes    = 1200    // a message, unless it has one key only: sharing.MaxPost
+	postsAtOnce  = 64      // in weir.TellEvery: sharing.MaxPosts
+	leaseMemory  = 1200    // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
+	tallyMemory  = 470     // the same, with what one other node has let pass
+	lineMemory   = 80      // of each more
+	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
+	maxShare     = 1024    // nodes of a cluster: sharing.MaxMembers
 	messageDelay = 10 * time.Millisecond
 )
 
@@ -121,6 +122,10 @@ func (s *Share) posts(keys, rate, others, processes int64) {
 // writeShares writes what each way takes, for people.
 func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 	fmt.Fprintf(b, "with %s, on each of %s\n", Nodes, many(n.Nodes, "node"))
+	if keys := times(n.Keys, n.Limits); keys > mostKeys {
+		wrap(b, "but", fmt.Sprintf("a node is asked about %s keys at most, and denies newcomers beyond them: send each key to its owner (GET /v1/route, redirect=true) on %s or more, or take redis",
+			Count(mostKeys), many(up(keys, mostKeys), "node")))
+	}
 	for i := range shares {
 		s := &shares[i]
 		if s.Unfit != "" {
