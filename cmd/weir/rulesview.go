@@ -30,7 +30,7 @@ func rulesListCommand() *cobra.Command {
 	f := cmd.Flags()
 	addr.rulesFlags(f)
 	f.StringVar(&team, "team", "", "rules of this `TEAM` only")
-	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: draft, shadow, enforced or disabled")
+	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: draft, shadow, enforced or disabled; proposed: none was in force")
 	f.StringVar(&search, "search", "", "rules whose ID or domain has this `TEXT` in it only")
 	f.BoolVar(&gone, "gone", false, "also rules that were taken away")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object for each rule, one a line")

@@ -108,7 +108,7 @@ func problemOf(err error) *problem {
 		p.Status = http.StatusUnauthorized
 	case rulestore.Forbidden:
 		p.Status = http.StatusForbidden
-	case rulestore.Quota:
+	case rulestore.Quota, rulestore.Exists:
 		p.Status = http.StatusConflict
 	case rulestore.Unavailable:
 		p.Status = http.StatusServiceUnavailable

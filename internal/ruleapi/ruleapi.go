@@ -61,9 +61,26 @@ func New(o Options) (*API, error) {
 		a.mux.Handle(r.method+" "+r.path, a.route(r))
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if allowed := a.methods(r); len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			send(w, &problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " can't be done with " + quote(r.URL.Path) + "; it takes " + strings.Join(allowed, ", ")})
+			return
+		}
 		send(w, &problem{Status: http.StatusNotFound, Detail: "there is no " + r.Method + " " + quote(r.URL.Path) + "; docs/self-service.md lists what there is"})
 	})
 	return a, nil
+}
+
+// methods is by which methods the path of a request can be called.
+func (a *API) methods(r *http.Request) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := a.mux.Handler(other); strings.HasPrefix(pattern, method+" ") {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
 }
 
 // ServeHTTP answers one call.

@@ -285,7 +285,7 @@ func TestRefused(t *testing.T) {
 		"not tried":              {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `","to":"enforced","reason":"x"}`, etag, 409, "force", "run it in shadow first"},
 		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors:\n  - {key: ip, limits: [1/s]}\n", domain, 409, "force", "run it in shadow first"},
 		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced","force":true}`, "", 400, "reason", "say why"},
-		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 412, "If-Match", "was changed since"},
+		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 409, "rule", "there is a rule user in domain shop; change that one"},
 		"of files":               {h.admin, "POST", "/v1/domains", `{"name":"demo","team":"shop","reason":"x"}`, "", 409, "domain", "comes from the files"},
 		"a rule of files":        {h.admin, "POST", "/v1/rules", strings.Replace(rule("- {key: a, limits: [1/s]}"), "shop", "demo", 1), "", 409, "domain", "comes from the files"},
 		"no domain":              {bob, "POST", "/v1/rules", strings.Replace(rule("- {key: a, limits: [1/s]}"), "shop", "none", 1), "", 404, "", "no domain none"},
@@ -303,6 +303,8 @@ func TestRefused(t *testing.T) {
 		"limit too large":        {bob, "GET", "/v1/rules?limit=1000000", "", "", 400, "limit", "ask for pages"},
 		"no such path":           {bob, "GET", "/v1/rules/shop/user/colour", "", "", 404, "", "there is no GET"},
 		"an unknown token":       {"weir_aaaaaaaaaa_BBBB", "GET", "/v1/rules", "", "", 503, "", "tokens"},
+		"a wrong method":         {bob, "DELETE", "/v1/rules", "", "", 405, "", "it takes GET, POST"},
+		"rules of that state":    {bob, "GET", "/v1/rules?state=superseded", "", "", 400, "state", "write proposed"},
 		"a quota for others":     {bob, "PUT", "/v1/teams/shop", `{"quota":5,"reason":"x"}`, "", 403, "", "role admin"},
 		"a quota below nothing":  {h.admin, "PUT", "/v1/teams/shop", `{"quota":-5,"reason":"x"}`, "", 400, "quota", "0…"},
 		"a reason too long":      {bob, "POST", "/v1/domains/shop/override", `{"mode":"end","reason":"` + strings.Repeat("x", 3000) + `"}`, "", 400, "reason", "2000"},
@@ -322,6 +324,24 @@ func TestRefused(t *testing.T) {
 	}
 	if after := h.must(bob, "GET", "/v1/domains/shop/file", "").text; after != before {
 		t.Error(cmp.Diff(before, after))
+	}
+}
+
+// TestNotJSON: a body that says that it is no JSON is not taken for it; what curl
+// says by itself is.
+func TestNotJSON(t *testing.T) {
+	h := newHouse(t)
+	h.shop()
+	for kind, status := range map[string]int{
+		"text/plain": 415, "application/yaml": 415, "json": 415, ";": 415,
+		"": 400, "application/json": 400, "Application/JSON; charset=utf-8": 400, "application/x-www-form-urlencoded": 400,
+	} {
+		if s := h.ask(h.admin, "POST", "/v1/rules", "{}", "Content-Type", kind); s.status != status {
+			t.Errorf("%q: %d %s", kind, s.status, s.text)
+		}
+	}
+	if s := h.ask(h.admin, "GET", "/v1/rules?state=proposed", ""); s.status != http.StatusOK {
+		t.Error(s.text)
 	}
 }
 

@@ -2,9 +2,11 @@ package ruleapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +19,8 @@ import (
 // maxBody is how long a JSON body may be, in bytes. A file in YAML may have
 // rulestore.MaxFile.
 const maxBody = 1 << 20
+
+const jsonType = "application/json"
 
 // answer is what a call gives back.
 type answer struct {
@@ -43,7 +47,7 @@ func (c *call) answer(a answer) int {
 	}
 	body := []byte(a.text)
 	if a.kind == "" {
-		a.kind = "application/json"
+		a.kind = jsonType
 		var err error
 		if body, err = json.Marshal(a.body); err != nil {
 			return c.fail(err)
@@ -74,6 +78,10 @@ func (c *call) read(most int64) ([]byte, error) {
 
 // decode reads a JSON body into v. What v does not know is refused.
 func (c *call) decode(v any) error {
+	kind, _, err := mime.ParseMediaType(cmp.Or(c.r.Header.Get("Content-Type"), jsonType))
+	if err != nil || kind != jsonType && kind != "application/x-www-form-urlencoded" { // which curl -d says of all
+		return &problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is " + quote(c.r.Header.Get("Content-Type")) + "; send JSON, with Content-Type: " + jsonType}
+	}
 	body, err := c.read(maxBody)
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ const (
 	Invalid Kind = iota
 	// NotFound is a domain, rule, version or token that is not there.
 	NotFound
+	// Exists is something to be made that is there.
+	Exists
 	// Stale is a change of something that was changed since it was seen.
 	Stale
 	// Unknown is an actor whose token is none, or counts no more.

@@ -45,6 +45,9 @@ func (d *Document) InForce(now time.Time) (file string, until time.Time, err err
 	return o.file(), until, nil
 }
 
+// Applied is the text of a rule as the override makes it.
+func (o *Override) Applied(text string) (string, error) { return overridden(text, o.Percent) }
+
 // overridden is a rule with each limit at so many percent, or open at 0. It
 // fails when a limit can't be found in the text, as behind an anchor in metadata.
 func overridden(text string, percent int64) (string, error) {

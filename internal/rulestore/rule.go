@@ -19,6 +19,9 @@ const (
 	Withdrawn  State = "withdrawn"  // was never in force, and will not be
 )
 
+// proposed is for Listing.State: rules of which no version was in force.
+const proposed = "proposed"
+
 // Rule is an item of a domain's descriptors, with numbers of its versions; 0 is
 // none.
 type Rule struct {
@@ -233,7 +236,7 @@ func teamOf(d *Domain, r *Rule, it *item) string {
 	return d.Team
 }
 
-// ruleAt is a rule that was not changed since match, or one that is to come.
+// ruleAt is a rule that was not changed since match, or at 0 one that is to come.
 func (t *tx) ruleAt(ctx context.Context, d *Domain, id string, match int64) (Rule, error) {
 	r, err := t.rule(ctx, d.Name, id)
 	switch {
@@ -243,6 +246,9 @@ func (t *tx) ruleAt(ctx context.Context, d *Domain, id string, match int64) (Rul
 		return r, nil
 	case r.Revision == 0:
 		return r, notFound("there is no rule %s in domain %s", nameOf(id), d.Name)
+	}
+	if match == 0 {
+		return r, &Error{Kind: Exists, Field: "rule", Text: fmt.Sprintf("there is a rule %s in domain %s; change that one, at revision %d", nameOf(id), d.Name, r.Revision)}
 	}
 	return r, stale(fmt.Sprintf("rule %s of domain %s", nameOf(id), d.Name), r.Revision)
 }

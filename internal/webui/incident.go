@@ -112,7 +112,7 @@ func (f *overrideForm) done(at place, until time.Time) string {
 	}
 	switch {
 	case f.End:
-		return "The limits hold again as they are written."
+		return "It has ended. What else holds for a time is named below."
 	case f.Percent == 0:
 		return what + " open until " + when(until) + ": requests are decided and reported, and nobody is denied."
 	}

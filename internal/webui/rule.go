@@ -1,10 +1,12 @@
 package webui
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
@@ -16,6 +18,8 @@ type rulePage struct {
 	Team       string
 	Marks      []mark
 	Limits     []limitView // in force; of a rule that is not, none
+	Written    []limitView // as they are written, while an override holds
+	Until      time.Time   // when it ends
 	FromFiles  bool
 	CSRF       string
 
@@ -80,7 +84,14 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
 	}
 	if r.Enforced > 0 && !r.Disabled {
-		page.Limits = viewsOf(readRule(r.Domain, "", r.Text, nil).rules, v.counts(r.Domain), "in-force")
+		text := r.Text
+		if hold := holdOf(page.Incident.Holds); hold != nil {
+			if text, err = hold.Applied(r.Text); err != nil {
+				return err
+			}
+			page.Until, page.Written = hold.Until, viewsOf(readRule(r.Domain, "", r.Text, nil).rules, nil, "")
+		}
+		page.Limits = viewsOf(readRule(r.Domain, "", text, nil).rules, v.counts(r.Domain), "in-force")
 	}
 	proposed := r.Text
 	for _, one := range []struct {
@@ -98,7 +109,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 			return err
 		}
 		one.show(x)
-		proposed = x.Text
+		proposed = cmp.Or(x.Text, proposed) // one to take the rule away is nothing to edit
 	}
 	if v.may(rulestore.Propose, r.Team, d.Team) {
 		if page.Editor = sent.editor; page.Editor == nil {
@@ -113,6 +124,20 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 func (v *visit) may(role rulestore.Role, teams ...string) bool {
 	return v.store != nil && v.actor.Role >= role && (slices.Contains(v.actor.Teams, rulestore.AllTeams) ||
 		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(v.actor.Teams, team) }))
+}
+
+// holdOf is which of the overrides that hold for a rule does: its own goes before
+// that of its domain.
+func holdOf(mine []rulestore.Override) *rulestore.Override {
+	for i := range mine {
+		if mine[i].Rule != "" {
+			return &mine[i]
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	return &mine[0]
 }
 
 // csrf is the word that forms of this session bring along.

@@ -268,7 +268,7 @@ func statusOf(err error) int {
 		return http.StatusInternalServerError
 	}
 	return map[rulestore.Kind]int{
-		rulestore.Invalid: http.StatusBadRequest, rulestore.NotFound: http.StatusNotFound, rulestore.Stale: http.StatusConflict,
+		rulestore.Invalid: http.StatusBadRequest, rulestore.NotFound: http.StatusNotFound, rulestore.Stale: http.StatusConflict, rulestore.Exists: http.StatusConflict,
 		rulestore.Unknown: http.StatusUnauthorized, rulestore.Forbidden: http.StatusForbidden, rulestore.Quota: http.StatusForbidden,
 		rulestore.Unavailable: http.StatusServiceUnavailable,
 	}[kindOf(err)]
