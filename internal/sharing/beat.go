@@ -16,9 +16,10 @@ type Beat struct {
 	Active      bool   // all members have told it the same names: its vote counts
 	Leaving     bool   // it goes, and wants no votes any more
 	Clean       bool   // it has no ledgers that are another's now
-	// Lost is how long ago ledgers were lost last, as it knows: an owner was gone without
-	// a word. 0: never.
-	Lost time.Duration
+	// Age is for how long its vote counts, 0: it does not.
+	Age time.Duration
+	// Losses are the processes that it knows to have gone without a word.
+	Losses []Loss
 
 	Stamp weir.Instant // the time of sending, by the sender's clock
 	Echo  weir.Instant // the last stamp that it has heard of the receiver, 0: none
@@ -61,18 +62,25 @@ type BeatTo struct {
 // sound is whether a process could have sent b at now, by the receiver's clock.
 func (b *Beat) sound(now weir.Instant) bool {
 	return b.Stamp > 0 && within(int64(b.Echo), 0, int64(now)) && within(int64(b.Vote), 0, int64(now)) &&
-		within(int64(b.Life), 0, int64(MaxLife)) && b.Lost >= 0
+		within(int64(b.Life), 0, int64(MaxLife)) && b.Age >= 0
 }
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Beat) Append(bytes []byte) []byte {
 	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2)
-	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Lost), uint64(len(b.Others))} {
+	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Age), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
 	for _, o := range b.Others {
 		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand))
 		body = binary.AppendUvarint(body, o.Order)
+	}
+	body = binary.AppendUvarint(body, uint64(len(b.Losses)))
+	for _, l := range b.Losses {
+		body = append(binary.AppendUvarint(body, uint64(len(l.Member))), l.Member...)
+		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone)), uint64(l.Of)} {
+			body = binary.AppendUvarint(body, n)
+		}
 	}
 	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
 }
@@ -99,13 +107,19 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 		*at = weir.Instant(r.below(1 << 62))
 	}
 	b.Life = time.Duration(r.below(1 << 62))
-	b.Run, b.Lost = r.number(), time.Duration(r.below(1<<62))
+	b.Run, b.Age = r.number(), time.Duration(r.below(1<<62))
 	others := r.below(MaxMembers + 1)
 	for i := uint64(0); i < others && len(r.rest) >= 9; i++ {
 		o := Other{Member: binary.LittleEndian.Uint64(r.rest), Stand: min(Stand(r.rest[8]), Out)}
 		r.rest = r.rest[9:]
 		o.Order = r.number()
 		b.Others = append(b.Others, o)
+	}
+	losses := r.below(MaxLosses + 1)
+	for i := uint64(0); i < losses && !r.bad; i++ {
+		b.Losses = append(b.Losses, Loss{
+			r.text(MaxText), r.number(), time.Duration(r.below(1 << 62)), r.below(2) == 1, int64(r.below(MaxMembers + 1)),
+		})
 	}
 	if r.bad || uint64(len(b.Others)) < others {
 		return Beat{}, nil, ErrMessage

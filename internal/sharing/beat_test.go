@@ -16,12 +16,18 @@ func drawBeat(t *rapid.T) Beat {
 	b := Beat{
 		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Voters: rapid.Uint64().Draw(t, "voters"),
 		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"),
-		Lost:  time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "lost")),
+		Age:   time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "age")),
 		Stamp: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "stamp")), Echo: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "echo")),
 		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "others") {
 		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order")})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "losses") {
+		b.Losses = append(b.Losses, Loss{
+			rapid.StringN(0, 9, 30).Draw(t, "lost"), rapid.Uint64().Draw(t, "its incarnation"), time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "ago")),
+			rapid.Bool().Draw(t, "alone"), rapid.Int64Range(0, 1024).Draw(t, "of"),
+		})
 	}
 	return b
 }

@@ -73,12 +73,12 @@ func (a *account) answer(m *Message) Message {
 	}
 }
 
-// newLedger is a ledger of a key that nothing is known of. What was let pass before
-// this owner began is not known either, so all of the limit is in use then.
-func newLedger(l *weir.Limit, began weir.Instant) *ledger {
-	all, _ := l.Standing(nil, began)
+// newLedger is a ledger of a key that nothing is known of, but what others may have let pass.
+func newLedger(l *weir.Limit, used []charge) *ledger {
 	g := &ledger{limit: l}
-	g.charge(began, all)
+	for _, c := range used {
+		g.charge(c.at, c.events)
+	}
 	return g
 }
 

@@ -252,7 +252,7 @@ func TestDecision(t *testing.T) {
 // TestTwoVersions holds an owner that is asked for two versions of a limit by turns not
 // to forget at each turn what was used.
 func TestTwoVersions(t *testing.T) {
-	g := newLedger(weir.MustParseLimit("100/min"), 0)
+	g := newLedger(weir.MustParseLimit("100/min"), []charge{{0, 100}})
 	small := weir.MustParseLimit("10/min")
 	if g.become(second, small); g.limit != small {
 		t.Fatalf("the limit is %s, want %s", g.limit, small)

@@ -303,12 +303,12 @@ const worthy = time.Second
 // open is a ledger for a key that has none, nil where this node may grant nothing of it
 // or keep no more.
 func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
-	g := &ledger{limit: l}
-	if used := n.view.used; used > 0 {
-		g = newLedger(l, used)
-		if _, recovers := l.Standing(g.state, used); n.view.passing && recovers > worthy {
-			return nil // soon more will be known of it, and a guess would stay for long
-		}
+	all, _ := l.Standing(nil, now)
+	at := n.view.place(now, key, nil)
+	used, guess := n.view.used(key, &at, policy, all)
+	g := newLedger(l, used)
+	if _, recovers := l.Standing(g.state, now); guess && recovers > worthy {
+		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now
 	n.stand(now, key, g)

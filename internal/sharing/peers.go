@@ -47,8 +47,11 @@ type Peers struct {
 	leaving     bool
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
 	last        uint64       // the version then
-	lost        weir.Instant // when ledgers were lost last, 0: never
-	blank       weir.Instant // the same, as long as nobody has told it; 0: somebody has
+	losses      []loss       // who went with their ledgers, the first first
+	blank       weir.Instant // until then anybody may have, as long as nobody has told; 0: somebody has
+	known       bool         // all was well once
+	trouble     bool         // not all were settled since all was well last
+	suspects    []string     // who of them alone may be why
 	changed     weir.Instant // when the list of members did, or it became active
 	pulse       weir.Instant // when the next beats are due
 	quorate     weir.Instant // when it heard most of the members last
@@ -68,6 +71,7 @@ type peer struct {
 	counts bool         // its vote does, whether it is heard or not
 	leaves weir.Instant // since it said so its vote is nobody's, but leases that it granted may go on
 	fresh  bool         // nobody has had its first vote before, as far as it is heard
+	active weir.Instant // its vote counts since then, or earlier; 0: it does not
 	heard  weir.Instant // last
 	stamp  weir.Instant // its last
 	mutual weir.Instant // the last of ours that it has echoed
@@ -83,12 +87,14 @@ type peer struct {
 	left   weir.Instant // from then on it can't count on votes any more, 0: it may have them
 	vote   weir.Instant // the stamp of its own that it may count on
 	gone   weir.Instant // when it was out without a word, 0: it is not
+	of     int64        // how many votes there were then
+	calm   [2]uint64    // the run of its votes when all was well last
 	shown  Stand        // what the last view and beats say
 }
 
 // NewPeers is what a process knows that starts now: nothing.
 func NewPeers(now weir.Instant, name string, incarnation uint64) *Peers {
-	p := &Peers{name: name, incarnation: incarnation, began: now, blank: now, pulse: now, quorate: now, view: &View{}}
+	p := &Peers{name: name, incarnation: incarnation, began: now, blank: now, trouble: true, pulse: now, quorate: now, view: &View{}}
 	p.look(now, true)
 	return p
 }
@@ -147,7 +153,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		x.fresh = before.fresh
 		return
 	}
-	p.lost = now
+	p.remember(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
 	if before.since != 0 {
 		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)
 	}
@@ -213,9 +219,11 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Beat, fx *Effects) {
 	if b.Vote > 0 {
 		x.until = b.Vote + micros(b.Life)
 	}
-	if b.Lost > 0 && (p.lost == 0 || p.lost < now-micros(b.Lost)) {
-		p.lost = max(now-micros(b.Lost), 1)
+	x.active = 0
+	if b.Age > 0 {
+		x.active = now - micros(b.Age)
 	}
+	p.hear(now, b.Losses)
 	if p.lends(now, x) {
 		x.vote, x.relied = x.stamp, now
 	}
@@ -261,11 +269,12 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		p.blank = 0 // all have told what they know of
 	}
 	changed = p.poll(now) || changed
+	p.suspect()
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
 		if out {
-			p.lost = max(p.lost, x.gone)
+			p.forget(x)
 		}
 		return out
 	})
@@ -375,7 +384,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	}
 	if x.left > 0 && now >= x.left {
 		if !x.last.Leaving {
-			x.gone = now
+			x.gone, x.of = now, p.count
 		}
 		x.since, x.left, x.relied = 0, 0, 0
 	}
@@ -423,9 +432,9 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 // beat tells all others.
 func (p *Peers) beat(now weir.Instant, fx *Effects) {
 	p.sent++
-	others, lost := p.others(), time.Duration(0)
-	if p.lost > 0 {
-		lost = max((now - p.lost).Duration(), time.Microsecond)
+	others, losses, age := p.others(), p.tell(now), time.Duration(0)
+	if p.active {
+		age = max((now - p.activated).Duration(), time.Microsecond)
 	}
 	for _, x := range p.list {
 		if x == p.self {
@@ -433,7 +442,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 		}
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
-			Clean: p.clean && p.last == p.versions, Lost: lost,
+			Clean: p.clean && p.last == p.versions, Losses: losses, Age: age,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
 		}})
 	}

@@ -77,7 +77,9 @@ func TestLedger(t *testing.T) {
 		weir.MustParseLimit("50/s sliding-log"), weir.MustParseLimit("50/s sliding-window 4"),
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		g := newLedger(rapid.SampledFrom(limits).Draw(t, "limit"), 0)
+		limit := rapid.SampledFrom(limits).Draw(t, "limit")
+		all, _ := limit.Standing(nil, 0)
+		g := newLedger(limit, []charge{{0, all}})
 		now, next, number := weir.Instant(0), uint64(0), rapid.Int64Range(0, 200)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += weir.Instant(rapid.Int64Range(0, 300_000).Draw(t, "since"))

@@ -14,11 +14,12 @@ type View struct {
 	made    weir.Instant
 	changed weir.Instant // since then the version is this one
 	calm    bool
-	passing bool         // it is not calm, and will be soon: members have just changed
-	used    weir.Instant // a key that nothing is known of may have been used up until then; 0: it was not
-	members []seen       // by name
-	self    int          // -1: it is not among them
-	count   int64        // how many votes there are
+	passing bool   // it is not calm, and will be soon: members have just changed
+	losses  []loss // who has taken ledgers along
+	known   bool   // all was well once: what this process knows is all
+	members []seen // by name
+	self    int    // -1: it is not among them
+	count   int64  // how many votes there are
 	voting  bool
 	leaving bool
 	quorum  weir.Instant // until then this process may be the first of all members
@@ -35,6 +36,8 @@ type seen struct {
 	idle   bool         // it lends nothing yet
 	leaves bool         // it lends nothing any more
 	fresh  bool         // nobody has had its first vote before
+	since  weir.Instant // its vote counts since then; 0: it does not
+	moved  bool         // its votes may have been another's since all was well last
 	stands []Other      // to each member; nil: all are settled
 }
 
@@ -57,6 +60,9 @@ func (p *Peers) show(now weir.Instant) *View {
 		if x == p.self {
 			v.self, s.until = i, 1<<63-1
 			s.idle, s.leaves = !v.voting, p.leaving
+			if p.active {
+				s.since = p.activated
+			}
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
@@ -64,7 +70,7 @@ func (p *Peers) show(now weir.Instant) *View {
 			if s.idle || s.leaves {
 				s.until = 0
 			}
-			s.fresh = x.fresh && x.last.Run == 1
+			s.fresh, s.since, s.moved = x.fresh && x.last.Run == 1, x.active, s.run != x.calm
 		}
 		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts || s.leaves {
 			v.sure = 0
@@ -74,18 +80,21 @@ func (p *Peers) show(now weir.Instant) *View {
 	if v.self < 0 || !v.voting {
 		v.sure = 0
 	}
-	v.used, v.calm = v.changed, v.sure > 0 && p.calm(now)
-	if v.calm {
-		v.used = max(p.lost, p.blank)
+	if v.calm = v.sure > 0 && p.calm(now); v.calm {
+		p.settled()
 	}
 	v.passing = !v.calm && now < p.changed+2*settle(p.count)
+	v.losses, v.known = slices.Clone(p.losses), p.known
+	if p.blank > 0 {
+		v.losses = append(v.losses, loss{at: p.blank})
+	}
 	return v
 }
 
 // Together is a View of members that all hear each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, quorum: 1<<63 - 1, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, calm: true, known: true, quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}

@@ -134,6 +134,58 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestFresh holds keys that nobody has asked about before to pass after a node was killed that
+// did not own them: all but its part.
+func TestFresh(t *testing.T) {
+	for _, limit := range []string{"50/h", "50/h fixed-window", "50/h sliding-log", "50/h sliding-window 6"} {
+		s := Settings{
+			Seed: 8, Nodes: 3, Keys: 200, Turn: 400 * time.Millisecond, Limit: weir.MustParseLimit(limit), Load: 20_000, For: 50 * time.Second, Found: true,
+			GiveUp: 30 * time.Second, Acts: []Act{{At: 5 * time.Second, What: Kill, Node: 1}},
+		}
+		r := run(t, s)
+		part := func(from, to time.Duration) float64 {
+			s := r.Between(from, to)
+			return float64(s.Passed) / float64(s.Ideal)
+		}
+		before, dead, gone := part(2*time.Second, 4800*time.Millisecond), part(7*time.Second, 30*time.Second), part(41*time.Second, 50*time.Second)
+		t.Logf("%s: %d over; of fresh keys %.2f pass, after a kill %.2f, after it was given up %.2f", limit, r.Over, before, dead, gone)
+		if r.Over > 0 || before < 0.9 || dead < 0.4 || gone < 0.4 {
+			t.Errorf("%s: want nothing over, and at least 0.9, 0.4 and 0.4", limit)
+		}
+	}
+}
+
+// TestUnknown holds what the owner of some keys let pass to count after it was killed, though nobody
+// else knows how much that was.
+func TestUnknown(t *testing.T) {
+	const from, to, again = 3 * time.Second, 3500 * time.Millisecond, 6 * time.Second
+	owner := first(3)
+	for what, acts := range map[string][]Act{
+		"killed":                 {{At: to, What: Kill, Node: owner}},
+		"killed, and back":       {{At: to, What: Kill, Node: owner}, {At: to + 100*time.Millisecond, What: Join, Node: owner}},
+		"killed, back and gone":  {{At: to, What: Kill, Node: owner}, {At: to + 100*time.Millisecond, What: Join, Node: owner}, {At: 5 * time.Second, What: Leave, Node: owner}},
+		"killed, one more joins": {{At: to, What: Kill, Node: owner}, {At: to + 100*time.Millisecond, What: Join, Node: owner}, {At: 4500 * time.Millisecond, What: Join, Node: 3}},
+	} {
+		s := Settings{
+			Seed: 9, Nodes: 3, Spare: 1, Keys: 12, Limit: weir.MustParseLimit("1/s burst 300"), Load: 2000, For: 12 * time.Second, Found: true, Acts: acts,
+			Where: func(since time.Duration) int {
+				switch {
+				case since > from && since < to:
+					return int(since/time.Microsecond) % 3
+				case since > again:
+					return (owner + 1) % 3
+				}
+				return -1
+			},
+		}
+		r := run(t, s)
+		t.Logf("%s: %d over, %d of %d pass", what, r.Over, r.Passed, r.Ideal)
+		if r.Over > 0 || r.Passed < 12*290 {
+			t.Errorf("%s: %d over, and %d pass; want none, and at least 290 of each key", what, r.Over, r.Passed)
+		}
+	}
+}
+
 // TestScale is what it costs that nodes join and leave in order under load.
 func TestScale(t *testing.T) {
 	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed} {

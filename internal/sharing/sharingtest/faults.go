@@ -194,6 +194,9 @@ func Swarm(seed uint64) Settings {
 		Loss: pick(500), Double: pick(200), Newer: pick(100), Drift: pick(500), Delay: often(50),
 		Crash: often(2000), Pause: often(2000), Cut: often(2000), Split: often(3000), Change: often(3000),
 	}
+	if r.IntN(3) == 0 {
+		s.Turn, s.Keys = time.Duration(100+r.IntN(900))*time.Millisecond, 1+r.IntN(60)
+	}
 	if s.Faults.Change > 0 {
 		s.Spare = r.IntN(4)
 	}

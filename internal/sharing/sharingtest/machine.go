@@ -42,7 +42,7 @@ func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m.tick, m.away, m.view = 0, 0, nil
 	s.watchers.begin(now, i)
 	var err error
-	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 16}); err != nil {
+	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 1 << 10}); err != nil {
 		return err
 	}
 	far := map[string]sharing.Distance{}

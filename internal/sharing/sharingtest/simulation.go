@@ -24,6 +24,7 @@ type Settings struct {
 	Load   int64         // events asked for per event that passes at the limit's pace, of each key
 	Cost   int64         // requests cost from 1 to this; 0: 1
 	Wave   time.Duration // Load for so long, then a fifth of the pace for as long, by turns; 0: always Load
+	Turn   time.Duration // one key is asked about for so long, then the next; 0: all are, always
 	Skewed bool          // some nodes get more than others, in each wave others
 	For    time.Duration
 	Found  bool                          // no process was there before the first ones
@@ -174,7 +175,7 @@ func Run(s Settings) (Result, error) {
 // run makes requests, and lets happen before each what is due.
 func (s *simulation) run() {
 	spec := s.Limit.Spec()
-	pace := float64(spec.Period.Microseconds()) / float64(spec.Count) / float64(s.Keys) * float64(s.Cost+1) / 2
+	pace := float64(spec.Period.Microseconds()) / float64(spec.Count) / float64(s.asked()) * float64(s.Cost+1) / 2
 	begin := start + weir.Instant(settling/time.Microsecond)
 	all, _ := s.Limit.Standing(nil, begin)
 	for i := range s.keys {
@@ -221,7 +222,7 @@ func (s *simulation) step(now weir.Instant) *Step {
 }
 
 func (s *simulation) request(now weir.Instant, i int) {
-	ask := asked{s.random.IntN(s.Keys), 1 + s.random.Int64N(s.Cost)}
+	ask := asked{s.subject(now), 1 + s.random.Int64N(s.Cost)}
 	key := &s.keys[ask.key]
 	var d weir.Decision
 	key.ideal = s.Limit.Take(key.ideal, now, ask.cost, &d)
@@ -242,6 +243,27 @@ func (s *simulation) request(now weir.Instant, i int) {
 	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
 	s.notice(m.clock(now), asker{i, ask.key})
 	s.effects(now, i)
+}
+
+// asked is how many keys are asked about at a time.
+func (s *simulation) asked() int {
+	if s.Turn > 0 {
+		return 1
+	}
+	return s.Keys
+}
+
+// subject is the key that is asked about: of keys that take turns, now and then one whose turn
+// was before.
+func (s *simulation) subject(now weir.Instant) int {
+	if s.Turn == 0 {
+		return s.random.IntN(s.Keys)
+	}
+	turn := int((now - start).Duration() / s.Turn)
+	if s.random.IntN(20) == 0 {
+		turn = s.random.IntN(turn + 1)
+	}
+	return turn % s.Keys
 }
 
 // pick is the machine that gets the next request, -1 if there is none.

@@ -1,0 +1,181 @@
+package sharing
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// MaxLosses is how many processes are remembered that went without a word, and took their
+// ledgers along. The two that went first become one that may have owned every key.
+const MaxLosses = 8
+
+// loss is a process that is gone, and what it may have let pass that nobody knows of: all of
+// the keys that it owned, and of others as much as its own vote is worth, where nobody but
+// it was cut off before.
+type loss struct {
+	name        string // of its node; empty: one that may have owned every key
+	incarnation uint64
+	at          weir.Instant // what it let pass was before
+	alone       bool         // nobody else was cut off
+	of          int64        // how many votes there were
+}
+
+// Loss is a loss as beats tell it.
+type Loss struct {
+	Member      string
+	Incarnation uint64
+	Ago         time.Duration
+	Alone       bool
+	Of          int64
+}
+
+// remember adds a loss. What is known already stays as it was: its time would grow with each
+// time that it is told.
+func (p *Peers) remember(l loss) {
+	if slices.ContainsFunc(p.losses, func(k loss) bool { return k.name == l.name && k.incarnation == l.incarnation }) {
+		return
+	}
+	all := append(slices.Clone(p.losses), l)
+	slices.SortFunc(all, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
+	if len(all) > MaxLosses {
+		all[1].name, all[1].alone = "", false
+		all = all[1:]
+	}
+	p.losses = all
+}
+
+// hear remembers what another has told.
+func (p *Peers) hear(now weir.Instant, told []Loss) {
+	for _, l := range told {
+		p.remember(loss{l.Member, l.Incarnation, now - micros(l.Ago), l.Alone, max(l.Of, 1)})
+	}
+}
+
+// tell is the losses as they go with beats.
+func (p *Peers) tell(now weir.Instant) (told []Loss) {
+	for _, l := range p.losses {
+		told = append(told, Loss{l.name, l.incarnation, max((now - l.at).Duration(), 0), l.alone, l.of})
+	}
+	return told
+}
+
+// suspect narrows down who is cut off since all was well last: each pair of members that are
+// not settled with each other has one of them. known tells whether it can be said.
+func (p *Peers) suspect() {
+	pair := func(a, b string) {
+		if !p.trouble {
+			p.trouble, p.suspects = true, []string{a, b}
+			return
+		}
+		p.suspects = slices.DeleteFunc(p.suspects, func(s string) bool { return s != a && s != b })
+	}
+	for _, x := range p.list {
+		if x == p.self {
+			continue
+		}
+		if x.shown != Settled {
+			pair(p.name, x.name)
+		}
+		for _, o := range x.last.Others {
+			other := slices.IndexFunc(p.list, func(y *peer) bool { return y.id == o.Member })
+			if other < 0 {
+				continue // who has left
+			}
+			if p.list[other] != x {
+				pair(x.name, p.list[other].name)
+			}
+		}
+	}
+}
+
+// forget remembers what went with a member that is none any more, unless it left in order.
+func (p *Peers) forget(x *peer) {
+	if x.gone > 0 {
+		p.remember(loss{x.name, x.incarnation, x.gone, p.suspected(x.name), max(x.of, 1)})
+	}
+}
+
+// settled forgets who was suspected: all is well.
+func (p *Peers) settled() {
+	p.known, p.trouble, p.suspects = true, false, nil
+	for _, x := range p.list {
+		x.calm = [2]uint64{x.incarnation, x.last.Run}
+	}
+}
+
+// suspected is whether nobody but a member can have been cut off.
+func (p *Peers) suspected(name string) bool {
+	return !p.trouble || slices.Contains(p.suspects, name)
+}
+
+// used is what may have been let pass, of all, of a key that nothing is known of, for which
+// this node's place is at. guess is whether more will be known soon.
+//
+// Whoever is the first of all members, and was when all was well last, knows of all that was
+// let pass until then. Since then others had only votes that are not this node's, or that
+// have moved.
+func (v *View) used(key weir.StateKey, at *place, policy Policy, all int64) (charges []charge, guess bool) {
+	for _, l := range v.losses {
+		events := all
+		if l.alone && !v.owned(key, &l) {
+			events = share(policy, 1, l.of, all)
+		}
+		charges = append(charges, charge{l.at, events})
+	}
+	switch {
+	case v.calm:
+	case !v.known || !v.leads(key):
+		charges, guess = append(charges, charge{v.changed, all}), v.passing
+	default:
+		moved := int64(0)
+		for _, by := range at.voters {
+			moved += int64(flag(v.members[by.member].moved))
+		}
+		charges = append(charges, charge{v.changed, share(policy, moved, at.count, all)})
+	}
+	slices.SortStableFunc(charges, func(a, b charge) int { return cmp.Compare(a.at, b.at) })
+	return charges, guess
+}
+
+// share is how much of all who has so many votes may let pass, rounded up.
+func share(policy Policy, votes, of, all int64) int64 {
+	if votes == 0 {
+		return 0
+	}
+	e := entitled(policy, votes, max(of, votes), false)
+	return min(part(all, e.part, e.of)+min(e.part, 1), all)
+}
+
+// leads is whether this node comes first in the rank of the key, whoever is heard.
+func (v *View) leads(key weir.StateKey) bool {
+	if v.self < 0 {
+		return false
+	}
+	own, name := score(key, v.members[v.self].name), v.members[v.self].name
+	return !slices.ContainsFunc(v.members, func(m seen) bool {
+		s := score(key, m.name)
+		return s > own || s == own && m.name < name
+	})
+}
+
+// charge is events that may have passed at a time.
+type charge struct {
+	at     weir.Instant
+	events int64
+}
+
+// owned is whether the lost process may have owned the key: no member that was one then comes
+// before it in the rank of the key.
+func (v *View) owned(key weir.StateKey, l *loss) bool {
+	if l.name == "" {
+		return true
+	}
+	lost := score(key, l.name)
+	return !slices.ContainsFunc(v.members, func(m seen) bool {
+		s := score(key, m.name)
+		return m.name != l.name && m.since > 0 && m.since < l.at && (s > lost || s == lost && m.name < l.name)
+	})
+}
