@@ -43,7 +43,8 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) (at 
 	for i, g := range ledgers {
 		g.keep(&records[i])
 		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
-			g.charge(now, g.tax(out[i].Cost))
+			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
+			g.count(now, g.tax(out[i].Cost))
 		}
 	}
 	return at, seen, nil

@@ -75,7 +75,13 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 func (g *ledger) pass(now weir.Instant, events int64) {
 	taxed := min(events, g.taxed)
 	g.taxed -= taxed
-	g.charge(now, events+g.tax(events-taxed))
+	g.count(now, events+g.tax(events-taxed))
+}
+
+// count charges events that this node, or one with a lease of it, has let pass.
+func (g *ledger) count(now weir.Instant, events int64) {
+	g.passed = min(g.passed+events, weir.MaxCount)
+	g.charge(now, events)
 }
 
 // tax is how many events to charge beside so many that pass, for those who have the

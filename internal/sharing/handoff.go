@@ -233,6 +233,15 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	fx.send(from, Message{Kind: Taken, State: m.State, Incarnation: m.Incarnation, ID: m.ID})
 }
 
+// both is what has passed by this ledger that counts for another's, too: where the two have
+// more than all of the limit together, they have had some of it both.
+func (g *ledger) both(gave entitlement) int64 {
+	if g.has.part*gave.of+gave.part*g.has.of <= g.has.of*gave.of {
+		return 0
+	}
+	return g.passed
+}
+
 // merge goes on with what another owner has handed over. Of two states the one by which
 // more is left counts, and what is outstanding of both.
 func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state weir.State, known bool) {
@@ -241,9 +250,10 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 	if limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= second {
 		theirs.keepTime(now)
 	}
+	theirs.charge(now, g.both(gave))
 	left := theirs.free(now) - m.Spent
 	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
-		g.limit, g.state, g.ahead, g.has = limit, state, theirs.ahead, gave
+		g.limit, g.state, g.ahead, g.has = limit, theirs.state, theirs.ahead, gave
 	}
 	if m.Spent > 0 {
 		g.taxed += m.Spent

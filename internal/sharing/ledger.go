@@ -34,6 +34,7 @@ type ledger struct {
 	credit   int64 // charged too much by rounding, in parts of an event, may.part each
 	taxed    int64 // of what is outstanding, what was charged for others already
 	resets   bool  // it was, and what was outstanding then may still be reported
+	passed   int64 // charged because it passed, since the ledger began here
 }
 
 // account is the lease of one node, as the owner sees it.

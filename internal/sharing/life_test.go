@@ -266,3 +266,23 @@ func TestTwoVersions(t *testing.T) {
 		t.Errorf("a minute later the limit is still %s", g.limit)
 	}
 }
+
+// TestLateHandoff is of a ledger that began with what a node could know, and let some pass, until
+// that of the owner before came.
+func TestLateHandoff(t *testing.T) {
+	limit := weir.MustParseLimit("1/h burst 100")
+	for _, row := range []struct {
+		of         int64 // the part of the limit that the owner before had, and this one
+		left, want int64 // of what the one before had left
+	}{{1, 90, 60}, {1, 20, 10}, {2, 90, 90}} {
+		g := newLedger(limit, []charge{{begin, 60}})
+		g.has = entitlement{1, row.of}
+		g.pass(begin, 30)
+		before := newLedger(limit, []charge{{begin, 100 - row.left}})
+		m := Message{At: begin, Part: 1, Of: row.of}
+		g.merge(begin, &m, limit, before.state, true)
+		if got := g.free(begin); got != row.want {
+			t.Errorf("with 10 left after 30 passed, 1/%d of %d left are taken over: %d left, want %d", row.of, row.left, got, row.want)
+		}
+	}
+}

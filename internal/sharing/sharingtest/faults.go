@@ -34,7 +34,6 @@ const (
 	CapIgnores        // what is outstanding does not count
 	Credits           // what a holder has not reported until its lease ends is credited back
 	Overstays         // holders use leases whose time is over
-	Twice             // a ledger that was handed over comes again later
 	Inherits          // after a partition, votes count as if nobody else had had them
 	Mutants
 )
@@ -56,13 +55,6 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 	case Credits:
 		if m.Closed && m.Kind != sharing.Handoff {
 			m.Spent = 0
-		}
-	case Twice:
-		if m.Kind == sharing.Handoff && m.ID < 1<<40 {
-			s.again++
-			again := *l
-			again.message.ID = 1<<40 + s.again
-			s.at(now+1_500_000, func(now weir.Instant) { s.post(now, again) })
 		}
 	case NoMutant, StartsFull, Mutants:
 	}

@@ -102,14 +102,6 @@ func lure(m Mutant, seed uint64) Settings {
 	switch m {
 	case StartsFull:
 		s.Faults.Crash = time.Second
-	case Twice:
-		s.Spare, s.Acts = 1, []Act{{At: 2 * time.Second, What: Join, Node: 2}}
-		s.Where = func(since time.Duration) int {
-			if since < 3500*time.Millisecond && since%(100*time.Millisecond) > time.Millisecond {
-				return -1
-			}
-			return int(since/time.Microsecond) % 2
-		}
 	case Inherits:
 		const heals = 16 * time.Second
 		s.Nodes, s.Keys, s.For = 4, 1, 20*time.Second
