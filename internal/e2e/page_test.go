@@ -109,7 +109,7 @@ func (p *person) incident(t *testing.T) {
 	p.look(t, "incident")
 	p.fill(t, "#end-reason", "it is not")
 	p.press(t, "End it")
-	p.sees(t, "The limits hold again as they are written.")
+	p.sees(t, "It has ended.")
 }
 
 // files puts a file in force, after what it would change was shown.
