@@ -182,11 +182,7 @@ func (g *ledger) handoff(now weir.Instant) Message {
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
 		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of,
 	}
-	words := make([]byte, 0, 8*len(g.state))
-	for _, w := range g.state {
-		words = binary.LittleEndian.AppendUint64(words, w)
-	}
-	m.Words = string(words)
+	m.Words = text(g.state)
 	for i := range g.accounts {
 		m.Life = max(m.Life, (g.accounts[i].expires - now).Duration())
 	}
@@ -280,6 +276,15 @@ func (n *Node) taken(from string, m *Message) {
 	}
 	by := n.movers[i]
 	by.pending = slices.DeleteFunc(by.pending, func(p move) bool { return p.message.ID == m.ID && p.message.State == m.State })
+}
+
+// text is a state as messages carry it, and words what they carry.
+func text(state weir.State) string {
+	b := make([]byte, 0, 8*len(state))
+	for _, w := range state {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return string(b)
 }
 
 func words(s string) weir.State {

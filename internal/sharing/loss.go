@@ -111,13 +111,13 @@ func (p *Peers) suspected(name string) bool {
 	return !p.trouble || slices.Contains(p.suspects, name)
 }
 
-// used is what may have been let pass, of all, of a key that nothing is known of, for which
-// this node's place is at. guess is whether more will be known soon.
+// used is what may have been let pass, of all, of a key that nothing is known of. guess is
+// whether more will be known soon.
 //
 // Whoever is the first of all members, and was when all was well last, knows of all that was
 // let pass until then. Since then others had only votes that are not this node's, or that
 // have moved.
-func (v *View) used(key weir.StateKey, at *place, policy Policy, all int64) (charges []charge, guess bool) {
+func (v *View) used(now weir.Instant, key weir.StateKey, policy Policy, all int64) (charges []charge, guess bool) {
 	for _, l := range v.losses {
 		events := all
 		if l.alone && !v.owned(key, &l) {
@@ -130,7 +130,7 @@ func (v *View) used(key weir.StateKey, at *place, policy Policy, all int64) (cha
 	case !v.known || !v.leads(key):
 		charges, guess = append(charges, charge{v.changed, all}), v.passing
 	default:
-		moved := int64(0)
+		at, moved := v.place(now, key, nil), int64(0)
 		for _, by := range at.voters {
 			moved += int64(flag(v.members[by.member].moved))
 		}

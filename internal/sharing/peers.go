@@ -238,7 +238,7 @@ func (p *Peers) wanted(now weir.Instant, x *peer) bool {
 	if x == p.self {
 		return p.active && !p.leaving
 	}
-	return x.member && x.last.Active && !x.last.Leaving && now < x.mutual+silence(p.count)
+	return x.member && x.last.Active && !x.last.Leaving && p.hears(now, x)
 }
 
 // lends is whether x is lent votes now.
@@ -298,7 +298,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	switch {
 	case now >= p.quorate+micros(Quorum):
 		p.minority = true
-	case p.minority && p.told(func(b *Beat) bool { return b.Members == p.digest }) && p.hears(now):
+	case p.minority && p.told(func(b *Beat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
 	}
 	if p.minority == before {
@@ -316,7 +316,7 @@ func (p *Peers) most(now weir.Instant) bool {
 		if !x.member {
 			continue
 		}
-		hears := x == p.self || now < x.mutual+silence(p.count)
+		hears := x == p.self || p.hears(now, x)
 		if all++; hears {
 			heard++
 		}
@@ -327,9 +327,12 @@ func (p *Peers) most(now weir.Instant) bool {
 	return 2*heard > all || 2*heard == all && first
 }
 
-// hears is whether this process hears all members.
-func (p *Peers) hears(now weir.Instant) bool {
-	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x.member && x != p.self && now >= x.mutual+silence(p.count) })
+// hears is whether this process and x hear each other.
+func (p *Peers) hears(now weir.Instant, x *peer) bool { return now < x.mutual+silence(p.count) }
+
+// hearsAll is whether this process hears all members.
+func (p *Peers) hearsAll(now weir.Instant) bool {
+	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x.member && x != p.self && !p.hears(now, x) })
 }
 
 // calm is whether every member is heard, and has no ledgers that are another's.
@@ -397,7 +400,7 @@ func (p *Peers) gathers(now weir.Instant, x *peer) bool {
 		x.back = now
 	}
 	return now < x.back+2*pulse(p.count) && slices.ContainsFunc(p.list, func(y *peer) bool {
-		return y.member && y.last.Active && !y.last.Leaving && now < y.heard+silence(p.count) && now >= y.mutual+silence(p.count)
+		return y.member && y.last.Active && !y.last.Leaving && now < y.heard+silence(p.count) && !p.hears(now, y)
 	})
 }
 

@@ -1,10 +1,6 @@
 package sharing
 
-import (
-	"encoding/binary"
-
-	"github.com/weir-limit/weir"
-)
+import "github.com/weir-limit/weir"
 
 // maxSight is how many words a state has at most that an owner tells with a denial.
 const maxSight = 64
@@ -26,11 +22,7 @@ func (g *ledger) sight(now weir.Instant) (words string, at weir.Instant) {
 	if len(state) > maxSight {
 		return "", 0
 	}
-	b := make([]byte, 0, 8*len(state))
-	for _, word := range state {
-		b = binary.LittleEndian.AppendUint64(b, word)
-	}
-	return string(b), at
+	return text(state), at
 }
 
 // see remembers what the owner has told.
