@@ -52,7 +52,8 @@ func clusterStatusCommand() *cobra.Command {
 keys it is asked about and who owns these, how much it says to the others in a second, and which rules
 may let pass more than their limit on so many nodes.
 
-It exits 1 when a member is silent, and when another node has this one's name.`,
+It exits 1 when a member is silent, when another node has this one's name, when a node
+has another cluster key, and when none of --join has been joined.`,
 		Example: `  weir cluster status
   weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
 		Args: cobra.NoArgs,
@@ -71,7 +72,7 @@ It exits 1 when a member is silent, and when another node has this one's name.`,
 			err = printStatus(cmd, &at, first)
 		}
 		silent := slices.ContainsFunc(first.Members, func(m daemon.ClusterMember) bool { return m.State == "silent" })
-		if err == nil && (silent || len(first.Members) == 0) {
+		if err == nil && (silent || len(first.Members) == 0 || len(first.Apart) > 0) {
 			return &failure{code: exitNo}
 		}
 		return err
@@ -134,6 +135,13 @@ func statusText(first, s *daemon.ClusterStatus) string {
 		rows = append(rows, []string{m.Name, state, fmt.Sprint(m.Keys), m.HTTP, m.Version, m.Started.Format(time.RFC3339)})
 	}
 	(&table.Table{Rows: rows, From: 2, To: 3}).Write(&b)
+	for _, a := range s.Apart {
+		if a.OtherKey {
+			fmt.Fprintf(&b, "%s has another cluster key than this node, or one of them has none: it decides apart\n", a.Address)
+		} else {
+			fmt.Fprintf(&b, "%s could not be joined: %s\n", a.Address, a.Why)
+		}
+	}
 	if s.Minority {
 		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
 	}

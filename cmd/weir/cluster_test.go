@@ -365,7 +365,7 @@ func (c *cluster) within(t *testing.T, used map[string]int, count int) {
 }
 
 // TestClusterOfStrangers: a node with another key is none of the cluster, and decides
-// by itself.
+// by itself. Both sides count what they refuse and say so, and it knows why it is alone.
 func TestClusterOfStrangers(t *testing.T) {
 	c := newCluster(t, 3)
 	c.start(t, 0)
@@ -373,7 +373,7 @@ func TestClusterOfStrangers(t *testing.T) {
 	c.key = filepath.Join(t.TempDir(), "key")
 	keygen(t, c.key)
 	c.start(t, 2)
-	stranger := c.nodes[2]
+	one, stranger := c.nodes[0], c.nodes[2]
 	c.nodes[2] = nil
 	c.meet(t, 2)
 	c.nodes = []*process{stranger}
@@ -381,7 +381,50 @@ func TestClusterOfStrangers(t *testing.T) {
 	if passed := c.passes(t, 40, "day", "mine"); passed != 30 {
 		t.Errorf("%d of 30 passed at the stranger", passed)
 	}
-	if text := fetch(t, "http://"+stranger.admin+"/metrics"); !strings.Contains(text, `weir_cluster_dropped_total{direction="in",reason=`) {
-		t.Error("it does not tell what it dropped")
+	other := c.at[0] + " has another cluster key"
+	until(t, "all is told", func(string) bool {
+		text, code := command(t, "cluster", "status", "--addr", "http://"+stranger.admin)
+		return strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), "no other node has been joined, and this one decides by itself: ") &&
+			strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), other) &&
+			code == exitNo && strings.Contains(text, other) && refuses(t, one) && refuses(t, stranger)
+	})
+	for p, says := range map[*process]string{one: "what a node sends is refused", stranger: "a node to join has another cluster key"} {
+		if !strings.Contains(p.stderr.String(), says) {
+			t.Errorf("the log does not say %q\n%s", says, p.stderr)
+		}
+	}
+}
+
+// refuses is whether a node counts what came with another key.
+func refuses(t *testing.T, p *process) bool {
+	t.Helper()
+	const counter = `weir_cluster_dropped_total{direction="in",reason="unknown-key"} `
+	_, rest, _ := strings.Cut(fetch(t, "http://"+p.admin+"/metrics"), counter)
+	return rest != "" && rest[0] != '0'
+}
+
+// TestClusterStops: all nodes are stopped at one moment. None waits for the others, which
+// have gone, too, and none says that it could not leave.
+func TestClusterStops(t *testing.T) {
+	c := newCluster(t, 3)
+	for i := range c.nodes {
+		c.start(t, i)
+	}
+	c.meet(t, 3)
+	for n := range 12 { // so that each owns some
+		c.passes(t, 3, "day", fmt.Sprint("some", n))
+	}
+	for _, p := range c.nodes {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range c.nodes {
+		err := p.Wait()
+		if log := p.stderr.String(); err != nil || strings.Contains(log, "could not be left in order") || !strings.Contains(log, "msg=drained") {
+			t.Errorf("node %d: %v\n%s", i, err, log)
+		}
+		_, took, _ := strings.Cut(p.stderr.String(), "msg=drained took=")
+		t.Logf("node %d took %s", i, took)
 	}
 }

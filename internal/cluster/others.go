@@ -67,6 +67,12 @@ func (o *others) calm() bool {
 	return o.agreed && o.peers.View().Calm()
 }
 
+func (o *others) last() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.peers.View().Last()
+}
+
 func (o *others) minority() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,15 +127,15 @@ func (o *others) deliver() {
 const leaveEvery = 5 * time.Millisecond
 
 // Leave tells the other members that this one goes, and hands over to them what it owns.
-// It waits until they have it, and fails with ctx's error when that takes too long: then
-// they take what they did not get for used up. The node goes on to ask the others, and
-// is to be closed.
+// It waits until they have it, but for those that leave, too, and fails with ctx's error when
+// that takes too long: then they take what they did not get for used up. The node goes on to
+// ask the others, and is to be closed.
 func (s *Store) Leave(ctx context.Context) error {
 	s.others.leave()
 	s.hurry(0)
 	every := time.NewTicker(leaveEvery)
 	defer every.Stop()
-	for s.moving() {
+	for s.moving() && !s.others.last() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

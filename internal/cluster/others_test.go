@@ -94,6 +94,43 @@ func TestLeave(t *testing.T) {
 	})
 }
 
+// TestAllLeave: nodes that leave at one moment don't wait for each other to take what they own.
+func TestAllLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 3)
+		members := n.members()
+		for _, s := range n.nodes {
+			s.others.found()
+			s.View(members)
+		}
+		time.Sleep(time.Second)
+		for i, s := range n.nodes {
+			ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: n.ownedBy(t, i)}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
+			var out [1]weir.Decision
+			if err := s.Take(t.Context(), []weir.Ask{ask}, out[:]); err != nil || out[0].Outcome != weir.Allowed {
+				t.Fatal(err, out)
+			}
+		}
+		began := time.Now()
+		left := make(chan error)
+		for _, s := range n.nodes {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				left <- s.Leave(ctx)
+			}()
+		}
+		for range n.nodes {
+			if err := <-left; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > time.Second { // of virtual time
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // TestLostName: a node that is no member any more decides nothing, and who waits at it is let go.
 // When it joins again, as a later process, it is one of the cluster as before.
 func TestLostName(t *testing.T) {

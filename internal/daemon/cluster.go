@@ -85,9 +85,18 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 	}
 	n.gossip.Store(g)
 	n.changed(g.Members())
-	d.config.Log.Info("part of the cluster", "node", g.Name(), "join", d.config.Join)
+	d.sayJoined(g)
 	n.store.Begin(ctx, n.names)
 	return nil
+}
+
+func (d *Daemon) sayJoined(g *gossip.Gossip) {
+	members := g.Members()
+	if len(members) == 1 && len(g.Unjoined()) > 0 {
+		d.config.Log.Warn("no other node has been joined; this one decides by itself until it meets some", "node", g.Name(), "join", d.config.Join)
+		return
+	}
+	d.config.Log.Info("part of the cluster", "node", g.Name(), "join", d.config.Join, "members", len(members))
 }
 
 // incarnation is this process's: the others may know a later one of its name.
@@ -147,38 +156,9 @@ func (n *node) names() (names []string) {
 	return names
 }
 
-// silent is what /readyz says of members that are not heard.
-func (n *node) silent() string {
-	g := n.gossip.Load()
-	if g == nil {
-		return ""
-	}
-	var names []string
-	members := g.Members()
-	for _, m := range members {
-		if m.Silent {
-			names = append(names, m.Name)
-		}
-	}
-	switch {
-	case len(members) == 0:
-		return fmt.Sprintf("another node has the name %s, and this one is no member any more: give it a --cluster of its own, and start it again; the fallbacks of rules decide", g.Name())
-	case len(names) == 0:
-		return ""
-	}
-	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
-	if n.store.Minority() {
-		detail += "; most of them for so long that rules that are closed pass nothing here: if they are gone for good, weir cluster forget NAME"
-	}
-	return detail
-}
-
 // A node that hears too few of the others has stopped what is closed before these take it
 // for gone.
 const _ = uint(gossip.Confirm - sharing.Quorum - time.Second)
-
-// maxNamed is how many silent nodes /readyz names.
-const maxNamed = 5
 
 // leaveCluster takes leave of the others in order.
 func (d *Daemon) leaveCluster(ctx context.Context) {
@@ -190,12 +170,13 @@ func (d *Daemon) leaveCluster(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, handover)
 	defer cancel()
 	err := n.store.Leave(within)
-	if err = errors.Join(err, g.Leave(ctx)); err != nil {
+	if err = errors.Join(err, g.Leave(within)); err != nil {
 		d.config.Log.Warn("the cluster could not be left in order", "error", err)
 	}
 }
 
-// handover is how long a node that leaves has to hand over what it owns.
+// handover is how long a node that leaves has to hand over what it owns, and to tell that it
+// goes.
 const handover = 2 * time.Second
 
 // close ends the part in the cluster.

@@ -23,11 +23,21 @@ type ClusterStatus struct {
 	// rules that are closed.
 	Minority bool            `json:"minority,omitempty"`
 	Members  []ClusterMember `json:"members"`
-	Keys     ClusterKeys     `json:"keys"`
-	Takes    ClusterTakes    `json:"takes"`
-	In       ClusterTraffic  `json:"in"`
-	Out      ClusterTraffic  `json:"out"`
-	Bounds   ClusterBounds   `json:"bounds"`
+	// Apart are nodes that decide apart from this one, because they have another key; and those
+	// that could not be joined, while none is.
+	Apart  []ClusterApart `json:"apart,omitempty"`
+	Keys   ClusterKeys    `json:"keys"`
+	Takes  ClusterTakes   `json:"takes"`
+	In     ClusterTraffic `json:"in"`
+	Out    ClusterTraffic `json:"out"`
+	Bounds ClusterBounds  `json:"bounds"`
+}
+
+// ClusterApart is an address at which no node could be joined when it was tried last.
+type ClusterApart struct {
+	Address  string `json:"address"`
+	OtherKey bool   `json:"other_key,omitempty"` // a node is there, and has another cluster key
+	Why      string `json:"why"`
 }
 
 // ClusterBounds is what may pass beyond the limits of the rules in force, on as many nodes
@@ -124,6 +134,9 @@ func (n *node) status(g *gossip.Gossip) ClusterStatus {
 		member := memberOf(&m, m.Name == g.Name())
 		member.Keys = keys.By[m.Name]
 		s.Members = append(s.Members, member)
+	}
+	for _, u := range apart(len(s.Members), g.Unjoined()) {
+		s.Apart = append(s.Apart, ClusterApart(u))
 	}
 	slices.SortFunc(s.Members, func(a, b ClusterMember) int { return strings.Compare(a.Name, b.Name) })
 	return s

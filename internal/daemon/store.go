@@ -254,10 +254,11 @@ func (d *Daemon) keepContact(ctx context.Context) {
 	}
 }
 
-// away is what /readyz says of a store that is away.
+// away is what /readyz says of a store that is away, and of a cluster in which not all is
+// well.
 func (d *Daemon) away() string {
 	if d.storage.node != nil {
-		return d.storage.node.silent()
+		return d.storage.node.trouble()
 	}
 	if d.storage.guard == nil {
 		return ""

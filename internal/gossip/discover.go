@@ -2,12 +2,12 @@ package gossip
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,13 +70,14 @@ func (g *Gossip) pause() time.Duration {
 }
 
 // candidates are addresses at which there may be members whom memberlist does not
-// reach, and at which of them there was one before.
-func (g *Gossip) candidates(ctx context.Context) (found []netip.AddrPort, before map[netip.AddrPort]bool) {
+// reach, and at which of them there was one before. failed are names that stand for none.
+func (g *Gossip) candidates(ctx context.Context) (found []netip.AddrPort, before map[netip.AddrPort]bool, failed []Unjoined) {
 	before = map[netip.AddrPort]bool{}
 	for _, address := range g.joins {
 		at, err := resolve(ctx, g.lookup, address)
-		if err != nil {
-			g.complain("cannot look up a node to join", address, err)
+		if err != nil && ctx.Err() == nil {
+			g.complain("cannot look up a node to join", address, err.Error())
+			failed = append(failed, Unjoined{Address: address, Why: oneLine(err.Error())})
 		}
 		found = append(found, at...)
 	}
@@ -94,7 +95,7 @@ func (g *Gossip) candidates(ctx context.Context) (found []netip.AddrPort, before
 	}
 	slices.SortFunc(found, netip.AddrPort.Compare)
 	found = slices.Compact(found)
-	return slices.DeleteFunc(found, func(a netip.AddrPort) bool { return reached[a] }), before
+	return slices.DeleteFunc(found, func(a netip.AddrPort) bool { return reached[a] }), before, failed
 }
 
 // lookup is net.Resolver.LookupNetIP.
@@ -135,43 +136,55 @@ func splitAddress(address string) (host string, port uint16, err error) {
 // join has memberlist ask each candidate for its members. Of those where a member
 // was before it is known already that they do not answer.
 func (g *Gossip) join(ctx context.Context) {
-	addresses, before := g.candidates(ctx)
+	addresses, before, failed := g.candidates(ctx)
 	var joins errgroup.Group
 	joins.SetLimit(joinsAtOnce)
+	var mu sync.Mutex // held for failed
 	for _, a := range addresses {
 		if ctx.Err() != nil {
 			break
 		}
 		joins.Go(func() error {
-			if _, err := g.list.Join([]string{a.String()}); err != nil && !before[a] {
-				g.complain("cannot join a node; does it run, and with the same key?", a.String(), err)
+			_, err := g.list.Join([]string{a.String()})
+			if err == nil || ctx.Err() != nil {
+				return nil
+			}
+			u := g.refused(a.String(), before[a], err)
+			mu.Lock()
+			defer mu.Unlock()
+			if u.OtherKey { // which matters most
+				failed = slices.Insert(failed, 0, u)
+			} else {
+				failed = append(failed, u)
 			}
 			return nil
 		})
 	}
 	_ = joins.Wait() // each has told of its own
+	failed = failed[:min(len(failed), maxUnjoined)]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unjoined = slices.Clip(failed)
 }
 
 // complainEvery is how often the log says that an address does not answer.
 const complainEvery = time.Minute
 
 // complain logs what is wrong with an address, not each time.
-func (g *Gossip) complain(what, address string, err error) {
-	if errors.Is(err, context.Canceled) {
-		return
-	}
+func (g *Gossip) complain(what, address, why string) {
+	complaint := [2]string{what, address}
 	g.mu.Lock()
 	now := time.Now()
-	often := now.Sub(g.complained[address]) < complainEvery
+	often := now.Sub(g.complained[complaint]) < complainEvery
 	if !often {
 		if len(g.complained) > MaxMembers {
 			clear(g.complained)
 		}
-		g.complained[address] = now
+		g.complained[complaint] = now
 	}
 	g.mu.Unlock()
 	if !often {
-		//nolint:sloglint // what is one of two constants
-		g.log.Warn(what, "address", address, "error", err)
+		//nolint:sloglint // what is one of three constants
+		g.log.Warn(what, "address", address, "error", why)
 	}
 }

@@ -88,8 +88,9 @@ func (g *Gossip) spread(about string, message []byte, finished func()) {
 }
 
 // sayFarewell tells all that this process is no member any more: those whom a
-// datagram reaches at once, the others by each other.
-func (g *Gossip) sayFarewell(lost bool) {
+// datagram reaches at once, the others by each other. told is closed when it was told on
+// as often as memberlist does.
+func (g *Gossip) sayFarewell(lost bool) (told <-chan struct{}) {
 	now := sinceBoot()
 	g.mu.Lock()
 	e := entry{process: g.table.me, standing: left, since: now, lost: lost}
@@ -100,17 +101,19 @@ func (g *Gossip) sayFarewell(lost bool) {
 	if g.tcp {
 		send = g.list.SendReliable
 	}
-	var told errgroup.Group
-	told.SetLimit(joinsAtOnce)
+	var sends errgroup.Group
+	sends.SetLimit(joinsAtOnce)
 	for _, n := range g.list.Members() {
 		if n.Name != g.me.memberlistName() {
-			told.Go(func() error { return send(n, message) })
+			sends.Go(func() error { return send(n, message) })
 		}
 	}
-	if err := told.Wait(); err != nil {
+	if err := sends.Wait(); err != nil {
 		g.log.Debug("a member was not told that this node leaves; it hears of it from the others", "error", err)
 	}
-	g.spread(fmt.Sprintf("%016x", e.id), message, nil)
+	on := make(chan struct{})
+	g.spread(fmt.Sprintf("%016x", e.id), message, func() { close(on) })
+	return on
 }
 
 // announce tells memberlist what is new of this process: that it has a later

@@ -105,9 +105,10 @@ type Gossip struct {
 	keys       [][]byte
 	closed     bool
 	leaving    bool
-	yielded    bool   // all were told that this process has lost its name
-	announced  uint64 // the incarnation that memberlist was told of
-	complained map[string]time.Time
+	yielded    bool                    // all were told that this process has lost its name
+	announced  uint64                  // the incarnation that memberlist was told of
+	complained map[[2]string]time.Time // what, and of which address
+	unjoined   []Unjoined              // never changed
 
 	telling sync.Mutex // held to call changed
 	told    []Member
@@ -210,7 +211,7 @@ func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 	g := &Gossip{
 		me:  identity{id: binary.BigEndian.Uint64(number[:]), name: nameOf(o.Name, port.advertise)},
 		tcp: o.TCP, joins: o.Join, received: o.Received, changed: o.Changed, log: o.Log,
-		port: port, peers: map[uint64]*peer{}, keys: o.Keys, complained: map[string]time.Time{}, announced: o.Incarnation,
+		port: port, peers: map[uint64]*peer{}, keys: o.Keys, complained: map[[2]string]time.Time{}, announced: o.Incarnation,
 		due: make(chan *peer, 2*(MaxMembers+maxGone)), nudged: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
 		searched: make(chan struct{}), done: make(chan struct{}), lookup: e.lookup, confirm: e.confirm,
 	}
@@ -246,7 +247,7 @@ func (g *Gossip) membership() error {
 	c.Label = label
 	c.Transport = g.port
 	c.Delegate, c.Events, c.Alive = delegate{g}, delegate{g}, delegate{g}
-	c.LogOutput = &grumbles{log: g.log}
+	c.LogOutput = &grumbles{log: g.log, stranger: func() { g.in.drop(UnknownKey) }}
 	c.EnableCompression = false // what is told is short
 	c.TCPTimeout = 5 * time.Second
 	c.GossipInterval = 100 * time.Millisecond
@@ -306,8 +307,8 @@ func (g *Gossip) Stats() Stats {
 }
 
 // Leave tells the others that this node goes, and takes it out of membership. It
-// waits until some were told, at most until the context is done. The node's
-// messages are not taken from then on. Close it afterwards.
+// waits until some were told, at most until the context is done, and not for others
+// that leave, too. The node's messages are not taken from then on. Close it afterwards.
 func (g *Gossip) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	first := !g.leaving && !g.closed
@@ -316,15 +317,33 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	g.sayFarewell(false)
-	wait := 5 * time.Second
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = max(time.Until(deadline), time.Millisecond)
-	}
-	if err := g.list.Leave(wait); err != nil {
-		return fmt.Errorf("leave the cluster: %w; the others take this node for silent until %v have passed", err, Confirm)
+	told := g.sayFarewell(false)
+	// It would wait for those who leave, too. What it has to tell goes with the farewell.
+	_ = g.list.Leave(time.Nanosecond)
+	every := time.NewTicker(watchEvery)
+	defer every.Stop()
+	for g.reaches() {
+		select {
+		case <-told:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("leave the cluster: %w; the others take this node for silent until %v have passed", ctx.Err(), Confirm)
+		case <-every.C:
+		}
 	}
 	return nil
+}
+
+// reaches is whether there are other members that memberlist reaches.
+func (g *Gossip) reaches() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.table.entries {
+		if e.alive && e.standing == agreed {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends all, and waits until nothing runs. To the others the node is silent

@@ -286,7 +286,7 @@ func TestDNS(t *testing.T) {
 		})
 	}
 	set("127.0.0.2")
-	if own, _ := nodes[1].candidates(t.Context()); len(own) > 0 {
+	if own, _, _ := nodes[1].candidates(t.Context()); len(own) > 0 {
 		t.Errorf("it looks for itself at %v", own)
 	}
 	set("127.0.0.1", "127.0.0.2", "127.0.0.3")

@@ -76,6 +76,22 @@ func TestTenNodes(t *testing.T) {
 	}
 }
 
+// TestAllLeave has nodes leave at one moment. None waits for another that leaves, too.
+func TestAllLeave(t *testing.T) {
+	nodes := cluster(t, 3, Options{Keys: [][]byte{testKey}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	left := make(chan error)
+	for _, n := range nodes {
+		go func() { left <- n.Leave(ctx) }()
+	}
+	for range nodes {
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestForgetRefuses names what can't be forgotten.
 func TestForgetRefuses(t *testing.T) {
 	nodes := cluster(t, 2, Options{})
@@ -321,7 +337,7 @@ func TestRotation(t *testing.T) {
 		n.sees(t, append(nodes, late)...)
 	}
 	old := begin(t, Options{Keys: keys[:1], Join: []string{nodes[1].Name()}})
-	old.until(t, "says that it cannot join", func() bool { return strings.Contains(old.log.String(), "same key?") })
+	old.until(t, "says that it cannot join", func() bool { return strings.Contains(old.log.String(), "a node to join has another cluster key") })
 	nodes[0].sees(t, append(nodes, late)...)
 }
 

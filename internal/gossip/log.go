@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,9 +14,15 @@ const grumbleEvery = 10 * time.Second
 
 // grumbles is where memberlist logs to: lines such as "[WARN] memberlist: text".
 type grumbles struct {
-	log *slog.Logger
+	log      *slog.Logger
+	stranger func() // something came that was not sealed with a key of this cluster
 
-	mu      sync.Mutex
+	mu            sync.Mutex
+	others, alien seldom // of strangers, which would drown in others, or drown them
+}
+
+// seldom says of what happens often that it did, now and then.
+type seldom struct {
 	told    time.Time
 	leftOut int
 }
@@ -31,23 +38,31 @@ func (w *grumbles) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(text, unexpected) {
 		level = nil
 	}
-	if !ok || bytes.HasSuffix(level, []byte("[WARN")) || bytes.HasSuffix(level, []byte("[ERR")) {
-		w.warn(string(text))
-	} else {
+	switch warns := !ok || bytes.HasSuffix(level, []byte("[WARN")) || bytes.HasSuffix(level, []byte("[ERR")); {
+	case warns && strange(string(text)):
+		w.stranger()
+		w.warn(&w.alien, "another cluster key, or none: what a node sends is refused; give all nodes of a cluster the same", string(text))
+	case warns:
+		w.warn(&w.others, "memberlist warns", string(text))
+	default:
 		w.log.Debug("memberlist", "text", string(text))
 	}
 	return len(line), nil
 }
 
-func (w *grumbles) warn(text string) {
+// warn says what has happened, if it has not done so just before.
+func (w *grumbles) warn(s *seldom, what, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	if now.Sub(w.told) < grumbleEvery {
-		w.leftOut++
-		w.log.Debug("memberlist warns", "text", text)
+	now, level := time.Now(), slog.LevelWarn
+	if now.Sub(s.told) < grumbleEvery {
+		level = slog.LevelDebug
+	}
+	//nolint:sloglint // what is one of two constants
+	w.log.Log(context.Background(), level, what, "text", text, "left_out", s.leftOut)
+	if level == slog.LevelDebug {
+		s.leftOut++
 		return
 	}
-	w.log.Warn("memberlist warns", "text", text, "left_out", w.leftOut)
-	w.told, w.leftOut = now, 0
+	s.told, s.leftOut = now, 0
 }

@@ -14,13 +14,16 @@ import (
 func TestGrumbles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		w := &grumbles{log: slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		strangers := 0
+		w := &grumbles{stranger: func() { strangers++ }, log: slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 		for _, c := range []struct{ line, want string }{
 			{"[DEBUG] memberlist: Stream connection", `level=DEBUG msg=memberlist text="Stream connection"`},
 			{"[WARN] memberlist: Got ping for unexpected node 'a'", `level=DEBUG msg=memberlist text="Got ping for unexpected node 'a'"`},
-			{"[ERR] memberlist: Decrypt packet failed", `level=WARN msg="memberlist warns" text="Decrypt packet failed" left_out=0`},
+			{"[ERR] memberlist: Failed to send", `level=WARN msg="memberlist warns" text="Failed to send" left_out=0`},
 			{"[WARN] memberlist: again", `level=DEBUG msg="memberlist warns" text=again`},
 			{"of no form", `level=DEBUG msg="memberlist warns" text="of no form"`},
+			{"[ERR] memberlist: Decrypt packet failed", `level=WARN msg="another cluster key, or none: what a node sends is refused; give all nodes of a cluster the same" text="Decrypt packet failed" left_out=0`},
+			{"[ERR] memberlist: Decrypt packet failed", `level=DEBUG msg="another cluster key`},
 		} {
 			b.Reset()
 			if _, err := fmt.Fprintln(w, c.line); err != nil {
@@ -29,6 +32,9 @@ func TestGrumbles(t *testing.T) {
 			if !strings.Contains(b.String(), c.want) {
 				t.Errorf("%q: logs %q; want %q", c.line, b.String(), c.want)
 			}
+		}
+		if strangers != 2 {
+			t.Errorf("counts %d of 2 strangers", strangers)
 		}
 		time.Sleep(grumbleEvery)
 		b.Reset()

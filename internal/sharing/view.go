@@ -128,6 +128,16 @@ func (v *View) Calm() bool { return v.voting && v.calm }
 // it may not be the first of them.
 func (v *View) Minority() bool { return v.quorum == 0 && v.voting }
 
+// Last is whether all other members leave, so that nobody is there to hand anything over to.
+func (v *View) Last() bool {
+	for i := range v.members {
+		if i != v.self && !v.members[i].leaves {
+			return false
+		}
+	}
+	return true
+}
+
 // find is the index of a member, -1 if there is none of that name.
 func (v *View) find(name string) int {
 	i, ok := slices.BinarySearchFunc(v.members, name, func(s seen, name string) int { return cmp.Compare(s.name, name) })
