@@ -36,29 +36,41 @@ func (s *Set) Fits(store weir.Traits) error {
 	return nil
 }
 
-// Unshared warns of rules that say how the nodes of a cluster share their limit, for
-// a store that is none.
-func (s *Set) Unshared() []Finding {
+// Idle warns of rules with words that have no effect with a store, and so may not mean what
+// they seem to: about the nodes of a cluster where the store is none, and about others where
+// it is one.
+func (s *Set) Idle(cluster bool) []Finding {
 	var all []Finding
 	for _, r := range s.rules {
-		said := ""
-		switch {
-		case r.Sharing != "":
-			said = "sharing: " + string(r.Sharing)
-		case r.Partition != "":
-			said = "partition: " + string(r.Partition)
-		default:
+		why := r.idle(cluster)
+		if why == "" {
 			continue
 		}
-		all = append(all, Finding{
-			File: r.File, Line: r.Line, Column: r.Column, Severity: SeverityWarning, Rule: r.Name,
-			Text: said + " has no effect with this store: it is for the nodes of --store cluster:",
-		})
+		all = append(all, Finding{File: r.File, Line: r.Line, Column: r.Column, Severity: SeverityWarning, Rule: r.Name, Text: why})
 		if len(all) == MaxFindings {
 			break
 		}
 	}
 	return all
+}
+
+// idle says what has no effect; empty when all has.
+func (r *Rule) idle(cluster bool) string {
+	const elsewhere = " has no effect with this store: it is for the nodes of --store cluster:"
+	owned := r.Sharing == "" || r.Sharing == weir.SharingLease || r.Sharing == weir.SharingSticky
+	switch {
+	case r.Unlimited:
+		return ""
+	case !cluster && r.Sharing != "":
+		return "sharing: " + string(r.Sharing) + elsewhere
+	case !cluster && r.Partition != "":
+		return "partition: " + string(r.Partition) + elsewhere
+	case cluster && r.Sync > 0:
+		return fmt.Sprintf("sync: %v has no effect with --store cluster:, whose nodes need no server; sharing says how they go on by themselves", r.Sync)
+	case cluster && r.Nodes > 0 && owned:
+		return fmt.Sprintf("nodes: %d does not divide the limit with --store cluster:, whose nodes know how many they are; write sharing: divided too, or leave it out", r.Nodes)
+	}
+	return ""
 }
 
 // position is a place in a file.

@@ -164,27 +164,41 @@ func TestRecallUnseen(t *testing.T) {
 	}
 }
 
-// TestUnshared: what rules say about the nodes of a cluster is named where the store
-// is none, once for a limit.
-func TestUnshared(t *testing.T) {
+// TestIdle: what rules say about the nodes of a cluster is named where the store is none,
+// and the other way round; once for a limit.
+func TestIdle(t *testing.T) {
 	set, err := rules.Parse("shop.yaml", []byte(`domain: shop
 descriptors:
   - {key: a, limits: [5/s], sharing: sticky, partition: closed}
   - {key: b, limits: [5/s], partition: open}
   - {key: c, limits: [5/s]}
+  - {key: d, limits: [5/s], sync: 100ms, nodes: 3}
+  - {key: e, limits: [5/s], nodes: 3}
+  - {key: f, limits: [5/s], nodes: 3, sharing: divided}
+  - {key: g, limits: [5/s], nodes: 3, sharing: mesh}
+  - {key: h, rate_limit: {unlimited: true}, sharing: mesh, nodes: 3}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, f := range set.Unshared() {
-		got = append(got, f.String())
-	}
-	want := []string{
-		"shop.yaml:3:5: warning: sharing: sticky has no effect with this store: it is for the nodes of --store cluster: (rule shop/a)",
-		"shop.yaml:4:5: warning: partition: open has no effect with this store: it is for the nodes of --store cluster: (rule shop/b)",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+	for cluster, want := range map[bool][]string{
+		false: {
+			"shop.yaml:3:5: warning: sharing: sticky has no effect with this store: it is for the nodes of --store cluster: (rule shop/a)",
+			"shop.yaml:4:5: warning: partition: open has no effect with this store: it is for the nodes of --store cluster: (rule shop/b)",
+			"shop.yaml:8:5: warning: sharing: divided has no effect with this store: it is for the nodes of --store cluster: (rule shop/f)",
+			"shop.yaml:9:5: warning: sharing: mesh has no effect with this store: it is for the nodes of --store cluster: (rule shop/g)",
+		},
+		true: {
+			"shop.yaml:6:5: warning: sync: 100ms has no effect with --store cluster:, whose nodes need no server; sharing says how they go on by themselves (rule shop/d)",
+			"shop.yaml:7:5: warning: nodes: 3 does not divide the limit with --store cluster:, whose nodes know how many they are; write sharing: divided too, or leave it out (rule shop/e)",
+		},
+	} {
+		var got []string
+		for _, f := range set.Idle(cluster) {
+			got = append(got, f.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("cluster %v: %q", cluster, got)
+		}
 	}
 }

@@ -60,7 +60,7 @@ where they share a limit by mesh or gossip, and what cuts between them cost;
 		if err != nil {
 			return err
 		}
-		if err := printFindings(out, append(set.Warnings(), in.unshared(set)...)); err != nil {
+		if err := printFindings(out, append(set.Warnings(), in.idle(set)...)); err != nil {
 			return err
 		}
 		if err := printRules(out, set.Rules(), in); err != nil {

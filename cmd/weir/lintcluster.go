@@ -53,12 +53,12 @@ func (in *lintedStore) shares(set *rules.Set) error {
 	return nil
 }
 
-// unshared warns of what has no effect with a store that was named and is no cluster.
-func (in *lintedStore) unshared(set *rules.Set) []rules.Finding {
-	if in.cluster || !in.said {
+// idle warns of what has no effect with a store that was named.
+func (in *lintedStore) idle(set *rules.Set) []rules.Finding {
+	if !in.said {
 		return nil
 	}
-	return set.Unshared()
+	return set.Idle(in.cluster)
 }
 
 // words says what may pass beyond what the rule's limit promises.

@@ -142,10 +142,7 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 
 // warnings is what there is to say of rules in force.
 func (d *Daemon) warnings(set *rules.Set) []rules.Finding {
-	if d.storage.scheme == "cluster" {
-		return set.Warnings()
-	}
-	return slices.Concat(set.Warnings(), set.Unshared())
+	return slices.Concat(set.Warnings(), set.Idle(d.storage.node != nil))
 }
 
 func (d *Daemon) sayFailed(err error) {
