@@ -352,3 +352,27 @@ func TestSharedKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestExposed: a secret that every user may read is told of, and a certificate is none.
+func TestExposed(t *testing.T) {
+	certificate, key := certtest.NewCA(t).Issue(t).Files(t)
+	tokens := certtest.File(t, "tokens", []byte("0123456789abcdef"))
+	shared := certtest.File(t, "cluster.key", []byte("0123456789abcdef0123456789abcdef"))
+	now := time.Now()
+	server, bad := OpenServer(now, File{"--cert", certificate}, File{"--key", key}, File{})
+	secrets, worse := OpenSecrets(now, File{"--tokens", tokens})
+	keys, worst := OpenSharedKeys(now, File{"--cluster-key-file", shared})
+	if err := errors.Join(bad, worse, worst, os.Chmod(certificate, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for path, one := range map[string]interface{ Exposed() string }{key: server, tokens: secrets, shared: keys} {
+		for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "", 0o644: "(mode 0644)", 0o602: "(mode 0602)"} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			if said := one.Exposed(); (said == "") != (want == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, "chmod o= "+path) {
+				t.Errorf("%s of mode %o: %q", path, mode, said)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,4 +168,14 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// exposed says that others than its user and group may read or write the file of a secret;
+// empty when they may not, and where the system has no such modes.
+func exposed(f File) string {
+	info, err := os.Stat(f.Path)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o006 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: every user of this machine may open it (mode %04o); take that from them: chmod o= %[2]s", f.Flag, f.Path, info.Mode().Perm())
 }

@@ -28,6 +28,9 @@ func OpenSecrets(now time.Time, file File) (*Secrets, error) {
 	return &Secrets{f}, nil
 }
 
+// Exposed says that others may read the file; empty when they may not.
+func (s *Secrets) Exposed() string { return exposed(s.files[0]) }
+
 // Has is whether secret is one of them. How long it takes says nothing of them.
 func (s *Secrets) Has(secret []byte) bool {
 	given, found := sha256.Sum256(secret), 0

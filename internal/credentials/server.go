@@ -32,6 +32,9 @@ func readIdentity(texts [][]byte, now time.Time) (i identity, err error) {
 	return i, err
 }
 
+// Exposed says that others may read the key; empty when they may not.
+func (s *Server) Exposed() string { return exposed(s.files[1]) }
+
 // Leaf is the certificate in force.
 func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
 

@@ -26,6 +26,9 @@ func OpenSharedKeys(now time.Time, file File) (*SharedKeys, error) {
 	return &SharedKeys{f}, nil
 }
 
+// Exposed says that others may read the file; empty when they may not.
+func (s *SharedKeys) Exposed() string { return exposed(s.files[0]) }
+
 func readSharedKeys(texts [][]byte, _ time.Time) (keys [][]byte, err error) {
 	const should = "write 32, 48 or 64 hexadecimal digits, as from: weir cluster keygen"
 	for i, line := range bytes.Split(texts[0], []byte("\n")) {

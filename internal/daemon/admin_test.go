@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,17 @@ func TestAdminToken(t *testing.T) {
 	if opens(oneToken) || !opens(otherToken) {
 		t.Error("the old token opens, or the new one does not")
 	}
+}
+
+// TestExposedSecret: the log warns of a secret that every user may read.
+func TestExposedSecret(t *testing.T) {
+	path := certtest.File(t, "tokens", []byte(oneToken+"\n"))
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, logger := newLog()
+	start(t, Config{AdminTokenFile: path, Log: logger})
+	log.until(t, `msg="a secret can be read by others" credentials=admin-token`, "chmod o= "+path)
 }
 
 // TestAdminBruteForce: guessing ends soon, and is counted.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,14 @@ type watched struct {
 	files interface {
 		Look(now time.Time, atOnce bool) (news bool, err error)
 		Failed() string
+		Exposed() string
+	}
+}
+
+// sayExposed warns of a secret that others may read.
+func (w *watched) sayExposed(log *slog.Logger) {
+	if text := w.files.Exposed(); text != "" {
+		log.Warn("a secret can be read by others", "credentials", w.name, "file", text)
 	}
 }
 
@@ -141,6 +150,7 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 			d.config.Log.Error("credentials could not be reloaded; those before stay in force", "credentials", w.name, "error", err)
 		default:
 			d.config.Log.Info("credentials reloaded", "credentials", w.name)
+			w.sayExposed(d.config.Log)
 			if w.name == "cluster-key" {
 				d.rotate()
 			}

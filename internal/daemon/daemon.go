@@ -74,6 +74,9 @@ func New(c Config) (*Daemon, error) {
 	if err := errors.Join(c.check(), bad, odd); err != nil {
 		return nil, err
 	}
+	for _, w := range keys.watched {
+		w.sayExposed(c.Log)
+	}
 	d := &Daemon{
 		config: c, started: time.Now(), clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
 		registry: prometheus.NewRegistry(), keys: keys, traces: traces,
