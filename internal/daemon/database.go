@@ -58,7 +58,7 @@ type parts struct {
 	filesErr    error      // why others should be in force
 	database    []*rules.Set
 	databaseErr error
-	revision    int64 // of the database; 0: a copy, or there is none
+	revision    int64 // of the database; rulefeed.Unread: a copy
 }
 
 // sets is the rules to put in force together. A domain of both files and database
@@ -97,7 +97,7 @@ func (d *Daemon) databaseMetric() prometheus.Collector {
 	}, func() float64 {
 		d.parts.mu.Lock()
 		defer d.parts.mu.Unlock()
-		return float64(d.parts.revision)
+		return float64(max(d.parts.revision, 0))
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/rulefeed"
 )
 
 // nodesPage waits until the page of a node says all of the words.
@@ -78,6 +80,9 @@ func TestFlow(t *testing.T) {
 func TestNodesPageRevision(t *testing.T) {
 	r := start(t, Config{Data: t.TempDir()})
 	d := r.daemon
+	if said := d.revision(t.Context()); said != "revision 0 is in force here, the last there is" {
+		t.Error(said)
+	}
 	for _, limit := range []string{"1/h", "2/h"} {
 		enforceRules(t, d.feed.Store(), domainText("shop", limit))
 	}
@@ -89,7 +94,7 @@ func TestNodesPageRevision(t *testing.T) {
 	if said := d.revision(t.Context()); said != "revision 1 is in force here; the database is at 2" {
 		t.Error(said)
 	}
-	d.update(func(p *parts) { p.revision = 0 })
+	d.update(func(p *parts) { p.revision = rulefeed.Unread })
 	if said := d.revision(t.Context()); said != "a copy is in force here; the database is at 2" {
 		t.Error(said)
 	}

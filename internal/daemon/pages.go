@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/webui"
@@ -111,7 +112,7 @@ func (d *Daemon) revision(ctx context.Context) string {
 	here := d.parts.revision
 	d.parts.mu.Unlock()
 	said := fmt.Sprintf("revision %d is in force here", here)
-	if here == 0 {
+	if here == rulefeed.Unread {
 		said = "a copy is in force here"
 	}
 	store := d.feed.Store()

@@ -22,8 +22,10 @@ import (
 const (
 	// retryEvery is how often a database that is away is tried again.
 	retryEvery = time.Second
-	// openTime is how long opening it may take, with making its tables.
+	// openTime is how long opening it may take, with making its tables, and readTime
+	// reading what was changed, or all of it: then it is away.
 	openTime = 30 * time.Second
+	readTime = 30 * time.Second
 	// copyEvery is how often the copy is written while rules change. What a node
 	// that is killed forgets until then, the database knows.
 	copyEvery = 10 * time.Second
@@ -46,11 +48,14 @@ type News struct {
 	Candidates []*rules.Set
 	// Changed is those of Sets that are new.
 	Changed []*rules.Set
-	// Revision is that of the database when these were read; 0: they are a copy.
+	// Revision is that of the database when these were read; Unread: they are a copy.
 	Revision int64
 	// Err says why these are not the rules that should be in force; nil: they are.
 	Err error
 }
+
+// Unread is the revision of rules that were not read from a database.
+const Unread = -1
 
 // Feed follows a database. It is made by Open.
 type Feed struct {
@@ -81,7 +86,7 @@ func Open(place string, o Options) *Feed {
 	if o.Check == nil {
 		o.Check = func(*rules.Set) error { return nil }
 	}
-	return &Feed{place: place, options: o, domains: map[string]*domain{}}
+	return &Feed{place: place, options: o, revision: Unread, domains: map[string]*domain{}}
 }
 
 // Store is the database, or nil while it was never reached.
@@ -126,15 +131,18 @@ func (f *Feed) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.Published(ctx, f.revision)
-	if err == nil && p.Revision < f.revision { // a backup was restored
-		f.revision = 0
-		p, err = s.Published(ctx, 0)
+	ctx, stop := context.WithTimeout(ctx, readTime)
+	defer stop()
+	behind := f.revision
+	p, err := s.Published(ctx, behind)
+	if err == nil && p.Revision < behind { // a backup was restored
+		behind = Unread
+		p, err = s.Published(ctx, behind)
 	}
 	if err != nil {
 		return err
 	}
-	if f.revision == 0 {
+	if behind == Unread {
 		f.forgetOthers(p.Changed)
 	}
 	now := time.Now()

@@ -5,13 +5,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -183,7 +188,7 @@ func TestCopy(t *testing.T) {
 	}
 	f := Open(dir, Options{Copy: file})
 	n, err := f.Load(t.Context())
-	if err != nil || len(n.Sets) != 1 || n.Err == nil || n.Revision != 0 || !strings.HasPrefix(brief(n), "shop/user 7/s shadow=false\nthe rule database:") {
+	if err != nil || len(n.Sets) != 1 || n.Err == nil || n.Revision != Unread || !strings.HasPrefix(brief(n), "shop/user 7/s shadow=false\nthe rule database:") {
 		t.Errorf("%v %q", err, brief(n))
 	}
 	if err := os.WriteFile(file, []byte(`{"Revision":`), 0o600); err != nil {
@@ -192,6 +197,130 @@ func TestCopy(t *testing.T) {
 	if _, err := Open(dir, Options{Copy: file}).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "the rule database:") || !strings.Contains(err.Error(), "can't be read") {
 		t.Error(err)
 	}
+}
+
+// TestEmptied: a database that was made anew while a node began with its copy takes the
+// place of that, though nothing was ever changed in it.
+func TestEmptied(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rules.copy")
+	w := watch(t, dir, Options{Copy: file})
+	enforce(t, w.Feed, "shop", "7/s")
+	w.until(t, "shop/user 7/s shadow=false\n")
+	w.end()
+	database := filepath.Join(dir, rulestore.File)
+	if err := errors.Join(os.RemoveAll(database), os.Mkdir(database, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	w = watch(t, dir, Options{Copy: file})
+	defer w.end()
+	if err := os.Remove(database); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "")
+}
+
+// TestSameFile: a revision that changed no domain is told of, so that nobody takes the
+// node to be behind.
+func TestSameFile(t *testing.T) {
+	w := watch(t, t.TempDir(), Options{})
+	defer w.end()
+	for range 2 {
+		enforce(t, w.Feed, "shop", "7/s")
+	}
+	last, err := w.Store().Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := (News{}); n.Revision != last; {
+		select {
+		case n = <-w.told:
+		case <-time.After(w.patience):
+			t.Fatalf("nobody tells of revision %d; the last was %d", last, n.Revision)
+		}
+	}
+}
+
+// TestSilent: a database that is there and answers nothing is told of, while overrides
+// end; and what was changed comes when it answers again.
+func TestSilent(t *testing.T) {
+	url, stall := silenced(t, postgrestest.Start(t).Database(t))
+	w := watch(t, url, Options{})
+	defer w.end()
+	enforce(t, w.Feed, "shop", "7/s")
+	w.until(t, "shop/user 7/s shadow=false\n")
+	stall(true)
+	for n := (News{}); n.Err == nil; {
+		select {
+		case n = <-w.told:
+		case <-time.After(w.patience):
+			t.Fatal("nobody tells that the database is silent")
+		}
+	}
+	stall(false)
+	for n := (News{Err: errors.New("as before")}); n.Err != nil; {
+		select {
+		case n = <-w.told:
+		case <-time.After(w.patience):
+			t.Fatal("nobody tells that it is back")
+		}
+	}
+	enforce(t, w.Feed, "shop", "8/s")
+	w.until(t, "shop/user 8/s shadow=false\n")
+}
+
+// silenced is the URL of a database by a way that can be stalled: then it takes what
+// is sent, and lets nothing through.
+func silenced(t *testing.T, database string) (through string, stall func(bool)) {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var door net.ListenConfig
+	l, err := door.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stalled atomic.Bool
+	var ways sync.WaitGroup
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		ways.Wait()
+	})
+	pour := func(to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		for b := make([]byte, 64<<10); ; {
+			n, err := from.Read(b)
+			if !stalled.Load() {
+				_, bad := to.Write(b[:n])
+				err = errors.Join(err, bad)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	ways.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return // it was closed
+			}
+			var out net.Dialer
+			far, err := out.DialContext(t.Context(), "unix", filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ways.Go(func() { pour(far, near) })
+			ways.Go(func() { pour(near, far) })
+		}
+	})
+	return "postgres://weir@" + l.Addr().String() + u.Path + "?sslmode=disable", stalled.Store
 }
 
 // TestRestored: when an older state of the database is put back under a node, that

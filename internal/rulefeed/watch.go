@@ -8,23 +8,11 @@ import (
 	"time"
 )
 
-// Watch tells of each change until ctx ends, from this goroutine: of new rules, of
-// overrides that end, of a database that is away and back. The rules of News are
-// always whole and checked.
+// Watch tells of each change until ctx ends, from this goroutine: of new rules and
+// revisions, of overrides that end, of a database that is away and back. The rules
+// of News are always whole and checked.
 func (f *Feed) Watch(ctx context.Context, tell func(News)) {
-	told := ""
-	say := func(changed []string) {
-		n := f.news(changed)
-		failed := ""
-		if n.Err != nil {
-			failed = n.Err.Error()
-		}
-		if len(changed) > 0 || failed != told {
-			told = failed
-			tell(n)
-		}
-	}
-	told = errorText(f.news(nil).Err) // Load has said it
+	told := f.news(nil) // by Load
 	for ctx.Err() == nil {
 		before := f.sets()
 		err := f.next(ctx)
@@ -34,7 +22,11 @@ func (f *Feed) Watch(ctx context.Context, tell func(News)) {
 		f.away = err
 		f.endOverrides(time.Now())
 		f.keepCopy(false)
-		say(f.changedSince(before))
+		changed := f.changedSince(before)
+		if n := f.news(changed); len(changed) > 0 || n.Revision != told.Revision || errorText(n.Err) != errorText(told.Err) {
+			told = n
+			tell(n)
+		}
 		if err != nil {
 			pause(ctx, retryEvery)
 		}
@@ -54,6 +46,9 @@ func (f *Feed) next(ctx context.Context) error {
 	s, err := f.reach(ctx)
 	if err != nil {
 		return err
+	}
+	if f.away != nil { // whether it is back, a change need not tell
+		return f.read(ctx)
 	}
 	waiting, stop := context.WithDeadline(ctx, f.wake(time.Now()))
 	defer stop()
