@@ -165,7 +165,7 @@ func (o *ruleStep) print(out io.Writer, t ruleTarget, before int64, now *ruleAns
 	switch {
 	case r.State == "gone":
 		text = fmt.Sprintf("%s: it is not there any more", t)
-	case r.Enforced == 0:
+	case r.State != "enforced":
 		text = fmt.Sprintf("%s: it is not in force", t)
 	}
 	if before != 0 && before != r.Enforced {

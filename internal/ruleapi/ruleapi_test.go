@@ -415,3 +415,24 @@ func TestPages(t *testing.T) {
 }
 
 func urlEscape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// TestAway: a rule that was taken away and is proposed anew is proposed, not enforced.
+func TestAway(t *testing.T) {
+	h := newHouse(t)
+	etag := ""
+	for _, call := range []struct{ method, path, body string }{
+		{"POST", "/v1/domains", `{"name": "shop", "team": "shop", "reason": "a test"}`},
+		{"POST", "/v1/rules", `{"domain": "shop", "text": "- key: user\n  limits: [1/s]\n", "to": "enforced", "reason": "a test", "force": true}`},
+		{"DELETE", "/v1/rules/shop/user?to=enforced&reason=away", ""},
+		{"PUT", "/v1/rules/shop/user", `{"text": "- key: user\n  limits: [2/s]\n"}`},
+	} {
+		answer := h.ask(h.admin, call.method, call.path, call.body, "If-Match", etag)
+		if answer.status > 201 {
+			t.Fatal(call, answer.text)
+		}
+		etag = answer.etag
+	}
+	if rule := h.ask(h.admin, "GET", "/v1/rules/shop/user", ""); rule.json["state"] != "proposed" {
+		t.Error(rule.text)
+	}
+}

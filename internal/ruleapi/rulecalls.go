@@ -32,7 +32,7 @@ func ruleOf(r rulestore.Rule) ruleJSON {
 		out.State = "gone"
 	case r.Disabled:
 		out.State = "disabled"
-	case r.Enforced != 0:
+	case r.Enforced != 0 && r.Text != "": // it was not taken away
 		out.State = "enforced"
 	default:
 		out.State = "proposed"

@@ -255,7 +255,7 @@ func marksOf(r *rulestore.Rule) (marks []mark) {
 	switch {
 	case r.Disabled:
 		add("disabled", "disabled", r.Enforced)
-	case r.Text != "" || r.Draft > 0 || r.Shadow > 0:
+	case r.Text != "": // it was not taken away
 		add("enforced", "in force", r.Enforced)
 	}
 	add("shadow", "shadow", r.Shadow)

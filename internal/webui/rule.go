@@ -25,6 +25,7 @@ type rulePage struct {
 
 	// The rest is there for rules of the database.
 	Rule     rulestore.Rule
+	Stands   bool // a version is in force, or disabled
 	Trial    *trial
 	Draft    *rulestore.Version
 	Editor   *editor // nil: this actor may propose nothing
@@ -79,11 +80,11 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		return err
 	}
 	page := rulePage{
-		Domain: at.domain, ID: at.id, Team: r.Team, Marks: marksOf(&r), Rule: r, CSRF: v.csrf(),
+		Domain: at.domain, ID: at.id, Team: r.Team, Marks: marksOf(&r), Rule: r, Stands: r.Enforced > 0 && r.Text != "", CSRF: v.csrf(),
 		Publish: v.may(rulestore.Publish, r.Team, d.Team), Foreign: !v.may(rulestore.Read, r.Team, d.Team), Step: sent.step,
 		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
 	}
-	if r.Enforced > 0 && !r.Disabled {
+	if page.Stands && !r.Disabled {
 		text := r.Text
 		if hold := holdOf(page.Incident.Holds); hold != nil {
 			if text, err = hold.Applied(r.Text); err != nil {

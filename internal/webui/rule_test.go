@@ -51,3 +51,32 @@ func TestRuleInForce(t *testing.T) {
 	shows("rule", "It would take the rule away.", "limits: [10/s burst 20]")
 	shows("history", "It would take the rule away.")
 }
+
+// TestRuleAway: a rule that was taken away and is proposed anew is a draft and no more,
+// in lists, on its page and for calls.
+func TestRuleAway(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	ctx := t.Context()
+	if _, err := h.store.CreateDomain(ctx, root(), rulestore.Domain{Name: "shop", Team: "shop"}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	match := int64(0)
+	for _, p := range []rulestore.Proposal{
+		{Text: "- key: user\n  limits: [10/s]\n", To: rulestore.Enforced}, {Rule: "user", To: rulestore.Enforced}, {Text: "- key: user\n  limits: [20/s]\n"},
+	} {
+		p.Domain, p.Match, p.Reason = "shop", match, "a test"
+		v, err := h.store.Propose(ctx, root(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		match = v.Revision
+	}
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	for _, page := range []string{"rules?domain=shop", "rule?domain=shop&rule=user"} {
+		_, text := b.get(t, "/ui/"+page)
+		if !strings.Contains(text, "draft v3") || strings.Contains(text, "in force v") || strings.Contains(text, "Disable it") {
+			t.Errorf("%s:\n%s", page, text)
+		}
+	}
+}
