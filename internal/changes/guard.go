@@ -95,10 +95,7 @@ func refuse(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e rules
 		return why
 	}
 	e.Refused = why.Error()
-	if err := s.Refused(ctx, by, e); err != nil {
-		return errors.Join(why, err)
-	}
-	return why
+	return errors.Join(s.Refused(ctx, by, e), why) // as the store does it
 }
 
 func (g *Gate) plan(ctx context.Context, s *rulestore.Store, by rulestore.Actor, domain string, p rulestore.Import) (Planned, error) {

@@ -45,8 +45,14 @@ func (t *tx) audit(ctx context.Context, e Event) error {
 	return err
 }
 
-// Refused audits what was refused before the store was asked, as by a guard.
+// auditTime is how long a refusal may take to come into the audit.
+const auditTime = 5 * time.Second
+
+// Refused audits what was refused before the store was asked, as by a guard; also
+// when who asked has not waited for the answer.
 func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
+	defer stop()
 	e.Action, e.Domain, e.Rule, e.Reason = printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID), printable(e.Reason, MaxReason)
 	e.Refused, by.Name = printable(e.Refused, maxRefused), printable(by.Name, MaxName)
 	return s.failed(transact(ctx, s.write, func(raw *sql.Tx) error {

@@ -132,7 +132,7 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 				return err
 			}
 		}
-		if _, err := t.ExecContext(ctx, `UPDATE rules SET team = $1 WHERE domain = $2 AND team = $3`, d.Team, d.Name, old.Team); err != nil {
+		if err := t.handOver(ctx, d.Name, old.Team, d.Team); err != nil {
 			return err
 		}
 		_, err = t.ExecContext(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, revision = $4 WHERE name = $5`,
@@ -147,6 +147,55 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 		return err
 	})
 	return now, err
+}
+
+// handOver makes the rules of a domain another team's, with all their versions, but
+// for those whose text says whose they are.
+func (t *tx) handOver(ctx context.Context, domain, from, to string) error {
+	if from == to {
+		return nil
+	}
+	stay, err := t.owned(ctx, domain, from)
+	if err != nil {
+		return err
+	}
+	for _, q := range []string{
+		`UPDATE versions SET team = $1 WHERE domain = $2 AND team = $3`,
+		`UPDATE rules SET team = $1 WHERE domain = $2 AND team = $3`,
+	} {
+		if _, err := t.ExecContext(ctx, q, to, domain, from); err != nil {
+			return err
+		}
+	}
+	for _, v := range stay {
+		if _, err := t.ExecContext(ctx, `UPDATE versions SET team = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, from, domain, v.Rule, v.Number); err != nil {
+			return err
+		}
+		if _, err := t.ExecContext(ctx, `UPDATE rules SET team = $1 WHERE domain = $2 AND id = $3 AND team = $4
+			AND CASE WHEN enforced > 0 THEN enforced ELSE latest END = $5`, from, domain, v.Rule, to, v.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owned is the versions of a domain whose text says that they are a team's.
+func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, err error) {
+	rows, err := t.QueryContext(ctx, `SELECT `+versionColumns+` FROM versions v WHERE v.domain = $1 AND v.team = $2 AND v.text LIKE '%owner%'`, domain, team)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		v, err := scanVersion(rows)
+		if err != nil {
+			return nil, err
+		}
+		if it, err := readItem(domain, v.Text); err == nil && it.owner != "" { // what can't be read says nothing
+			list = append(list, v)
+		}
+	}
+	return list, rows.Err()
 }
 
 // DeleteDomain takes a domain away with all its rules. Its history stays, and a

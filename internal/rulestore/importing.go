@@ -158,6 +158,9 @@ func (m *merge) put(ctx context.Context, t *tx, it item, before string, place in
 	if it.id == Frame && to == Shadow {
 		to = Draft
 	}
+	if err := t.checkNames(ctx, &r, &it); err != nil {
+		return named(err, it.id)
+	}
 	v, err := t.proposed(ctx, &r, it.text, place)
 	switch {
 	case err != nil:

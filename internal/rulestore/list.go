@@ -10,7 +10,7 @@ import (
 type Listing struct {
 	Domain string // of this domain; empty: of all
 	Team   string // that may be changed by this team; empty: of all
-	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; "proposed": that have none that was in force; empty: all
+	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; "proposed": of which none is in force or disabled; empty: all
 	Search string // whose ID or domain has this in it
 	Gone   bool   // those that were taken away, too
 	// BehindDomain and Behind are the last rule of the page before; empty: from
@@ -21,7 +21,7 @@ type Listing struct {
 
 // Rules lists rules by domain and ID.
 func (s *Store) Rules(ctx context.Context, q Listing) (list []Rule, err error) {
-	column := map[State]string{Draft: "r.draft > 0", Shadow: "r.shadow > 0", Enforced: "r.enforced > 0 AND r.disabled = 0 AND r.gone = 0", Disabled: "r.disabled > 0", proposed: "r.enforced = 0 AND r.gone = 0"}[q.State]
+	column := map[State]string{Draft: "r.draft > 0", Shadow: "r.shadow > 0", Enforced: "r.enforced > 0 AND r.disabled = 0 AND v.text <> ''", Disabled: "r.disabled > 0", proposed: "r.gone = 0 AND (r.enforced = 0 OR v.text = '')"}[q.State]
 	switch {
 	case q.State == "":
 		column = "1 = 1"

@@ -23,8 +23,13 @@ func TestLookAlikes(t *testing.T) {
 			"- key: a\n  value: \"" + text + "\"\n  limits: [1/s]\n",
 			"- key: a\n  descriptors: [{key: b, descriptors: [{key: \"" + text + "\", limits: [1/s]}]}]\n",
 			"- key: a\n  descriptors: [{key: b, value: \"" + text + "\", limits: [1/s]}]\n",
+			"- key: a\n  rate_limit: {name: \"" + text + "\", unit: second, requests_per_unit: 1}\n",
+			"- key: a\n  rate_limit: {name: b, unit: second, requests_per_unit: 1, replaces: [{name: \"" + text + "\"}]}\n",
 		} {
-			_, err := readItem("shop", rule)
+			it, err := readItem("shop", rule)
+			if err == nil {
+				err = it.checkNames(nil)
+			}
 			if text == "" && err != nil { // a key is not empty
 				continue
 			}

@@ -28,6 +28,24 @@ type item struct {
 	id    string
 	owner string // what it says; empty: nothing
 	text  string // from its comments on, with its - at the left
+	names []name // that people read in it
+}
+
+// name is a key or a value of a rule, or a name that other rules replace it by.
+type name struct{ field, text string }
+
+// checkNames refuses names that people would take for others, but for those that
+// are known: a rule that was stored before they were refused can be changed.
+func (it *item) checkNames(known []name) error {
+	for _, n := range it.names {
+		if slices.Contains(known, n) {
+			continue
+		}
+		if err := checkText(n.field, n.text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // file is the file again.
@@ -181,21 +199,26 @@ func readItem(domain, text string) (item, error) {
 	if made := set.Rules(); len(made) > 0 {
 		said.Key, said.Value = made[0].Path[0].Key, made[0].Path[0].Value
 	}
-	it := item{id: idOf(said.Key, said.Value), owner: said.Owner, text: text}
-	if err := errors.Join(checkText("rule", said.Key), checkText("rule", said.Value), checkID(it.id)); err != nil {
-		return item{}, err
+	it := item{id: idOf(said.Key, said.Value), owner: said.Owner, text: text, names: namesIn(said.Key, said.Value, set)}
+	if it.owner != "" {
+		return it, errors.Join(checkID(it.id), checkName("owner", it.owner))
 	}
+	return it, checkID(it.id)
+}
+
+// namesIn is the names in a rule of this key and value.
+func namesIn(key, value string, set *rules.Set) []name {
+	names := []name{{"rule", key}, {"rule", value}}
 	for _, r := range set.Rules() {
 		for _, at := range r.Path[1:] {
-			if err := errors.Join(checkText("text", at.Key), checkText("text", at.Value)); err != nil {
-				return item{}, err
-			}
+			names = append(names, name{"text", at.Key}, name{"text", at.Value})
+		}
+		names = append(names, name{"text", r.EnvoyName})
+		for _, other := range r.Replaces {
+			names = append(names, name{"text", other})
 		}
 	}
-	if it.owner != "" {
-		return it, checkName("owner", it.owner)
-	}
-	return it, nil
+	return names
 }
 
 // cutBlock cuts a list whose items each begin a line.

@@ -66,8 +66,10 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	if err := t.by.need(Publish, a.action+" limits of domain "+d.Name, teams...); err != nil {
 		return err
 	}
-	if err := t.canOverride(ctx, &d, o); err != nil {
-		return err
+	if until > t.at {
+		if err := t.canOverride(ctx, &d, o); err != nil {
+			return err
+		}
 	}
 	_, err = t.ExecContext(ctx, `
 		INSERT INTO overrides (domain, rule, percent, ends, author, reason) VALUES ($1, $2, $3, $4, $5, $6)
@@ -101,6 +103,27 @@ func (t *tx) canOverride(ctx context.Context, d *Domain, o Override) error {
 		if _, err := overridden(v.Text, o.Percent); err != nil {
 			return named(err, v.Rule)
 		}
+	}
+	return nil
+}
+
+// bears refuses the text of a rule to which the override that holds for it can't be
+// done: the domain would not change on any node until that ends.
+func (t *tx) bears(ctx context.Context, d *Domain, rule, text string) error {
+	if rule == Frame {
+		return nil
+	}
+	var percent, ends int64
+	err := t.QueryRowContext(ctx, `SELECT percent, ends FROM overrides WHERE domain = $1 AND rule IN ($2, '') AND ends > $3 ORDER BY rule DESC LIMIT 1`,
+		d.Name, rule, t.at).Scan(&percent, &ends)
+	if isNone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := overridden(text, percent); err != nil {
+		return invalid("text", "can't be opened or tightened as its rule is until %s: %v; or end that first", moment(ends).Format(time.RFC3339), err)
 	}
 	return nil
 }

@@ -18,6 +18,11 @@ const (
 	maxConnections = 8
 	// connectTime is how long a server may take to answer at first.
 	connectTime = 5 * time.Second
+	// answerTime is how long it may take to tell its revision: a network that loses
+	// everything gives no error for a quarter of an hour.
+	answerTime = 5 * time.Second
+	// pingTime is how long a connection that was idle may take to show that it lives.
+	pingTime = time.Second
 	// channel is where nodes are notified of changes.
 	channel = "weir_rules"
 )
@@ -37,7 +42,7 @@ func openPostgres(url string) (*Store, error) {
 			config.RuntimeParams[name] = value
 		}
 	}
-	db := stdlib.OpenDB(*config)
+	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(silent))
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxIdleTime(time.Minute)
@@ -51,22 +56,39 @@ func openPostgres(url string) (*Store, error) {
 	}}, nil
 }
 
+// silent is whether a connection that was idle does not answer soon. It is given up
+// then, and another taken: calls would wait for as long as they may, one by one.
+func silent(ctx context.Context, p stdlib.ShouldPingParams) bool {
+	if p.IdleDuration <= time.Second {
+		return false
+	}
+	ctx, stop := context.WithTimeout(ctx, pingTime)
+	defer stop()
+	return p.Conn.PgConn().Ping(ctx) != nil
+}
+
 // listen waits on one connection until somebody has made a change, or for as
 // long as ctx has time.
-func listen(ctx context.Context, db *sql.DB, look func(*sql.Conn) (done bool, err error)) error {
-	c, err := db.Conn(ctx)
+func listen(ctx context.Context, db *sql.DB, look func(context.Context, *sql.Conn) (done bool, err error)) error {
+	beginning, stop := context.WithTimeout(ctx, connectTime+answerTime)
+	defer stop()
+	c, err := db.Conn(beginning)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // it goes back to the pool, or is broken
-	if _, err := c.ExecContext(ctx, "LISTEN "+channel); err != nil {
+	if _, err := c.ExecContext(beginning, "LISTEN "+channel); err != nil {
 		return err
 	}
 	defer func() {
-		_, _ = c.ExecContext(context.WithoutCancel(ctx), "UNLISTEN *") // a broken one hears nothing anyway
+		ending, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+		defer stop()
+		_, _ = c.ExecContext(ending, "UNLISTEN *") // a broken one hears nothing anyway
 	}()
 	for {
-		done, err := look(c)
+		looking, stop := context.WithTimeout(ctx, answerTime)
+		done, err := look(looking, c)
+		stop()
 		if done || err != nil {
 			return err
 		}

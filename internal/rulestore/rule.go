@@ -1,6 +1,7 @@
 package rulestore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -19,7 +20,7 @@ const (
 	Withdrawn  State = "withdrawn"  // was never in force, and will not be
 )
 
-// proposed is for Listing.State: rules of which no version was in force.
+// proposed is for Listing.State: rules of which no version is in force or disabled.
 const proposed = "proposed"
 
 // Rule is an item of a domain's descriptors, with numbers of its versions; 0 is
@@ -36,12 +37,14 @@ type Rule struct {
 	Gone     bool  // it was taken away, and none is proposed
 	Revision int64 // of its last change: Match of the next
 
-	// Text is the rule in force, else the newest that is proposed. Rule lists and
-	// Store.Rule have it; empty: it was taken away.
+	// Text is the rule in force or disabled, else the newest that is proposed. Rule
+	// lists and Store.Rule have it; empty: it was taken away, if something is proposed
+	// since or not.
 	Text string
 }
 
-// Version is what a rule was proposed to be. It never changes, but for its State.
+// Version is what a rule was proposed to be. It never changes, but for its State,
+// and for Reason and Team as they say.
 type Version struct {
 	Domain, Rule string
 	Number       int64 // 1, 2, 3 … of this rule
@@ -49,8 +52,8 @@ type Version struct {
 	Text         string // empty: the rule is taken away
 	Base         int64  // version in force when it was made, to compare with; 0: none
 	Author       string
-	Team         string // of the rule with this text
-	Reason       string
+	Team         string    // of the rule with this text; with the domain it goes over to another
+	Reason       string    // it was made for, or of a draft without one that of its first step
 	Made         time.Time // UTC, in microseconds
 	Revision     int64     // that made it
 
@@ -201,6 +204,9 @@ func (t *tx) propose(ctx context.Context, p Proposal) (Version, error) {
 			return Version{}, err
 		}
 		if p.Rule != "" && p.Rule != it.id {
+			if err := it.checkNames(nil); err != nil { // it looks the same
+				return Version{}, err
+			}
 			return Version{}, invalid("text", "is the rule %s, not %s; counts belong to a rule's key and value, so take %s away and propose the other", it.id, nameOf(p.Rule), nameOf(p.Rule))
 		}
 	}
@@ -210,6 +216,9 @@ func (t *tx) propose(ctx context.Context, p Proposal) (Version, error) {
 	}
 	if p.Text == "" && (r.Enforced == 0 || it.id == Frame) {
 		return Version{}, notFound("there is no rule %s in force in domain %s; withdraw what is proposed", nameOf(it.id), d.Name)
+	}
+	if err := t.checkNames(ctx, &r, &it); err != nil {
+		return Version{}, err
 	}
 	v := Version{Text: it.text, Team: teamOf(&d, &r, &it)}
 	if v.place, err = t.placeFor(ctx, &r, p.Before); err != nil {
@@ -222,6 +231,23 @@ func (t *tx) propose(ctx context.Context, p Proposal) (Version, error) {
 		return Version{}, err
 	}
 	return findVersion(ctx, t, r.Domain, r.ID, r.Latest)
+}
+
+// checkNames refuses names of an item that the rule does not have already.
+func (t *tx) checkNames(ctx context.Context, r *Rule, it *item) error {
+	bad := it.checkNames(nil)
+	if bad == nil || r.Latest == 0 {
+		return bad
+	}
+	v, err := findVersion(ctx, t, r.Domain, r.ID, r.shown())
+	if err != nil {
+		return err
+	}
+	old, err := readItem(r.Domain, v.Text)
+	if err != nil { // it was taken away
+		return bad
+	}
+	return it.checkNames(old.names)
 }
 
 // teamOf is whose a rule is with a text: a rule that is taken away stays whose
@@ -258,10 +284,8 @@ func (t *tx) add(ctx context.Context, d *Domain, r *Rule, v Version) error {
 	if err := t.mayPropose(d, r, v.Team); err != nil {
 		return err
 	}
-	if r.ID != Frame && (r.Gone || r.Team != v.Team) {
-		if err := t.roomForRule(ctx, d, v.Team); err != nil {
-			return err
-		}
+	if err := t.roomFor(ctx, d, r, v.Team); err != nil {
+		return err
 	}
 	return t.write(ctx, r, v)
 }
@@ -291,15 +315,17 @@ func (t *tx) mayPropose(d *Domain, r *Rule, team string) error {
 // placeFor is where a rule stands: where it stood, before another, or last.
 func (t *tx) placeFor(ctx context.Context, r *Rule, before string) (place int64, err error) {
 	if before == "" {
-		if r.Latest > 0 && !r.Gone {
-			v, err := findVersion(ctx, t, r.Domain, r.ID, r.Latest)
+		// A version that was withdrawn, and what it moved, is nowhere.
+		if stood := cmp.Or(r.Draft, r.Shadow, r.Enforced); stood > 0 && !r.Gone {
+			v, err := findVersion(ctx, t, r.Domain, r.ID, stood)
 			return v.place, err
 		}
 		err = t.QueryRowContext(ctx, `SELECT COALESCE(MAX(place), 0) FROM versions WHERE domain = $1`, r.Domain).Scan(&place)
 		return place + gap, err
 	}
 	var next, last int64
-	err = t.QueryRowContext(ctx, `SELECT v.place FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.latest
+	err = t.QueryRowContext(ctx, `SELECT v.place FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id
+			AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced WHEN r.shadow > 0 THEN r.shadow ELSE r.draft END
 		WHERE r.domain = $1 AND r.id = $2 AND r.gone = 0`, r.Domain, printable(before, MaxID+1)).Scan(&next)
 	if isNone(err) {
 		return 0, notFound("there is no rule %s in domain %s to stand before", nameOf(before), r.Domain)

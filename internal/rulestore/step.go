@@ -79,6 +79,10 @@ func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to Sta
 	if err != nil {
 		return err
 	}
+	// A draft needs no reason: what it is for is said when it goes on.
+	if _, err := t.ExecContext(ctx, `UPDATE versions SET reason = $1 WHERE domain = $2 AND rule = $3 AND number = $4 AND reason = ''`, t.reason, r.Domain, r.ID, version); err != nil {
+		return err
+	}
 	t.done = append(t.done, Event{Action: action(to, forced), Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
 	return t.save(ctx, r)
 }
@@ -195,8 +199,11 @@ func (t *tx) enforce(ctx context.Context, d *Domain, r *Rule, version int64) err
 			return err
 		}
 	}
-	if r.ID != Frame && v.Text != "" && (r.Gone || r.Team != v.Team) { // it comes back, or over
-		if err := t.roomForRule(ctx, d, v.Team); err != nil {
+	if v.Text != "" {
+		if err := t.bears(ctx, d, r.ID, v.Text); err != nil {
+			return err
+		}
+		if err := t.roomFor(ctx, d, r, v.Team); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ type dialect struct {
 
 	// listen waits for what notify tells, and calls look at first, then after each
 	// time or within pollEvery, until it is done. Nil: only this process tells.
-	listen func(ctx context.Context, db *sql.DB, look func(*sql.Conn) (done bool, err error)) error
+	listen func(ctx context.Context, db *sql.DB, look func(context.Context, *sql.Conn) (done bool, err error)) error
 }
 
 // Open opens a store: at a folder, which has or gets a SQLite database, or at
@@ -109,14 +109,13 @@ type attempt struct {
 	people               bool // it is about teams or tokens, and changes no rule
 }
 
-// change makes a change, or none. A refusal is audited, too.
+// change makes a change, or none. A refusal is audited, too; where that fails, the
+// error is Unavailable first.
 func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
 	err := s.try(ctx, by, a, do)
 	if bad, ok := errors.AsType[*Error](err); ok && bad.Kind != Unavailable {
-		if lost := s.Refused(ctx, by, a.event(bad.Error())); lost != nil {
-			return errors.Join(err, lost)
-		}
-		return err
+		// An attempt that leaves no trace is told as the failure that it is, and logged.
+		return errors.Join(s.Refused(ctx, by, a.event(bad.Error())), err)
 	}
 	if err == nil {
 		s.told.ring()

@@ -27,8 +27,12 @@ func (t *tx) team(ctx context.Context, name string) error {
 	return err
 }
 
-// roomForRule refuses one rule more than a team or a domain may have.
-func (t *tx) roomForRule(ctx context.Context, d *Domain, team string) error {
+// roomFor refuses one rule more than a team or a domain may have: r, if it comes
+// anew, or over to a team.
+func (t *tx) roomFor(ctx context.Context, d *Domain, r *Rule, team string) error {
+	if r.ID == Frame || !r.Gone && r.Team == team {
+		return nil
+	}
 	if err := t.team(ctx, team); err != nil {
 		return err
 	}
@@ -39,6 +43,9 @@ func (t *tx) roomForRule(ctx context.Context, d *Domain, team string) error {
 	}
 	if has >= quota {
 		return &Error{Kind: Quota, Field: "team", Text: fmt.Sprintf("team %s has %d rules, and may have %d; take one away, or ask an administrator for more", team, has, quota)}
+	}
+	if !r.Gone { // the domain has it already
+		return nil
 	}
 	if d.Rules >= MaxRules {
 		return &Error{Kind: Quota, Field: "domain", Text: fmt.Sprintf("domain %s has %d rules, and may not have more; take one away, or begin another domain", d.Name, d.Rules)}

@@ -215,16 +215,17 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 // AuthenticateCertificate is the actor that a certificate with this URI stands
 // for, which somebody has verified. It fails as Authenticate does.
 func (s *Store) AuthenticateCertificate(ctx context.Context, uri string) (Actor, error) {
-	// The last one that was made: there is none beside one that counts.
-	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens
-		WHERE certificate = $1 AND certificate <> '' ORDER BY made DESC, id LIMIT 1`, printable(uri, maxURI+1)))
+	// The one that counts, else the last one: clocks of nodes differ.
+	now := time.Now()
+	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE certificate = $1 AND certificate <> ''
+		ORDER BY CASE WHEN revoked = 0 AND (expires = 0 OR expires > $2) THEN 0 ELSE 1 END, made DESC, id LIMIT 1`, printable(uri, maxURI+1), now.UnixMicro()))
 	if isNone(err) {
 		return Actor{}, &Error{Kind: Unknown, Text: "the certificate " + clip(uri) + " stands for nobody; an administrator lets it by weir token create --certificate"}
 	}
 	if err != nil {
 		return Actor{}, s.failed(err)
 	}
-	return k.holder(time.Now())
+	return k.holder(now)
 }
 
 // holder is who holds the token, if it counts at now.

@@ -1,0 +1,263 @@
+package rulestore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// order is the keys of the rules in the file in force.
+func order(t *testing.T, s *Store) string {
+	t.Helper()
+	var keys []string
+	for line := range strings.Lines(file(t, s).File) {
+		if _, key, ok := strings.Cut(line, "- key: "); ok {
+			keys = append(keys, strings.TrimSpace(key))
+		}
+	}
+	return strings.Join(keys, " ")
+}
+
+// testPlaces: what was withdrawn moves nothing, neither its rule nor one that is put
+// before it.
+func testPlaces(t *testing.T, s *Store) {
+	ctx := t.Context()
+	for _, key := range []string{"a", "b", "c"} {
+		put(t, s, rule(key, "1/s"))
+	}
+	r, err := s.Rule(ctx, "shop", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule("c", "2/s"), Before: "a", Match: r.Revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Move(ctx, root(), Step{Domain: "shop", Rule: "c", Version: v.Number, To: Withdrawn, Match: v.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule("d", "1/s"), Before: "c", To: Enforced, Reason: "before c"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := order(t, s); got != "a b d c" {
+		t.Error("one before c:", got)
+	}
+	put(t, s, rule("c", "3/s"))
+	if got := order(t, s); got != "a b d c" {
+		t.Error("c again:", got)
+	}
+}
+
+// testHandedOver: a domain that goes to another team takes its rules along, with
+// what is proposed and what was in force before, but for rules that say whose they
+// are.
+func testHandedOver(t *testing.T, s *Store) {
+	ctx := t.Context()
+	put(t, s, rule("plain", "1/s"))
+	put(t, s, "- key: said\n  owner: shop\n  limits: [1/s]\n")
+	put(t, s, rule("plain", "2/s"))
+	r, err := s.Rule(ctx, "shop", "plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule("plain", "3/s"), Match: r.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	d := file(t, s).Domain
+	d.Team = "web"
+	if _, err := s.UpdateDomain(ctx, root(), d, d.Revision, "it is theirs"); err != nil {
+		t.Fatal(err)
+	}
+	teams := func() string {
+		var said []string
+		for _, id := range []string{"plain", "said"} {
+			r, err := s.Rule(ctx, "shop", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, id+" "+r.Team)
+		}
+		return strings.Join(said, ", ")
+	}
+	if got := teams(); got != "plain web, said shop" {
+		t.Error(got)
+	}
+	for _, number := range []int64{1, 3} { // back, and to the draft
+		if r, err = s.Rule(ctx, "shop", "plain"); err != nil {
+			t.Fatal(err)
+		}
+		// Who stands for the team that had it has nothing to do with it any more.
+		refusedAs(t, second(s.Move(ctx, as("ann", Publish, "shop"), Step{Domain: "shop", Rule: "plain", Version: number, To: Enforced, Match: r.Revision, Reason: "mine"})), Forbidden)
+		if _, err := s.Move(ctx, as("wes", Publish, "web"), Step{Domain: "shop", Rule: "plain", Version: number, To: Enforced, Match: r.Revision, Reason: "a test"}); err != nil {
+			t.Error(err)
+		}
+		if got := teams(); got != "plain web, said shop" {
+			t.Errorf("version %d: %s", number, got)
+		}
+	}
+}
+
+// testAway: a rule that was taken away and is proposed anew is not in force.
+func testAway(t *testing.T, s *Store) {
+	ctx := t.Context()
+	v := put(t, s, rule("a", "1/s"))
+	v, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Rule: "a", Match: v.Revision, To: Enforced, Reason: "away"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule("a", "2/s"), Match: v.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[State]int{Enforced: 0, proposed: 1, Draft: 1, Disabled: 0} {
+		if list, err := s.Rules(ctx, Listing{State: state}); err != nil || len(list) != want {
+			t.Errorf("%s: %v %v", state, list, err)
+		}
+	}
+}
+
+// testReason: a draft needs none; why it is there is said when it goes on, and its
+// history tells.
+func testReason(t *testing.T, s *Store) {
+	ctx := t.Context()
+	v, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule("a", "1/s")})
+	if err != nil || v.Reason != "" {
+		t.Fatal(v, err)
+	}
+	match := v.Revision
+	for _, to := range []State{Shadow, Enforced, Disabled} {
+		r, err := s.Move(ctx, root(), Step{Domain: "shop", Rule: "a", Version: 1, To: to, Match: match, Reason: "for " + string(to)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		match = r.Revision
+		if v, err = s.Version(ctx, "shop", "a", 1); err != nil || v.Reason != "for shadow" {
+			t.Error(to, v.Reason, err)
+		}
+	}
+}
+
+// testBears: what is put in force while its domain is tightened can be tightened, or
+// is refused; and what was begun can be ended, whatever the rules are by then.
+func testBears(t *testing.T, s *Store) {
+	ctx := t.Context()
+	const odd = "- key: a\n  metadata: {x: &x 4/s}\n  limits: [*x]\n"
+	put(t, s, rule("a", "4/s"))
+	now := time.Now()
+	hold := Override{Domain: "shop", Percent: 50, Until: now.Add(time.Hour), Reason: "too much"}
+	if err := s.Override(ctx, root(), hold); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Rule(ctx, "shop", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Proposal{Domain: "shop", Text: odd, Match: r.Revision, To: Enforced, Reason: "a test"}
+	_, err = s.Propose(ctx, root(), p)
+	refusedAs(t, err, Invalid)
+	if err == nil || !strings.Contains(err.Error(), "or end that first") {
+		t.Error(err)
+	}
+	d := file(t, s)
+	if text, _, err := d.InForce(now); err != nil || !strings.Contains(text, "limits: [2/s]") {
+		t.Error(text, err)
+	}
+	// It is there all the same, of an older Weir.
+	if _, err := s.write.ExecContext(ctx, `UPDATE versions SET text = $1 WHERE rule = 'a'`, odd); err != nil {
+		t.Fatal(err)
+	}
+	hold.Until = now
+	if err := s.Override(ctx, root(), hold); err != nil {
+		t.Error("it can't be ended:", err)
+	}
+	if _, err := s.Propose(ctx, root(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+// testKnownNames: a rule that was stored when its name was taken can be changed,
+// opened and taken away, and its file given again; a new one of such a name is
+// refused, and so is a new name in it.
+func testKnownNames(t *testing.T, s *Store) {
+	ctx := t.Context()
+	const known, other = "us\u0435r", "\u0441\u043e\u0440\u0443" // both with Cyrillic letters
+	v := put(t, s, rule("user", "4/s"))
+	for _, q := range []string{`UPDATE rules SET id = $1 WHERE id = 'user'`, `UPDATE versions SET rule = $1, text = REPLACE(text, 'user', $1) WHERE rule = 'user'`} {
+		if _, err := s.write.ExecContext(ctx, q, known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule(known, "6/s"), Match: v.Revision, To: Enforced, Reason: "more"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule(known, "6/s") + "  rate_limit: {name: " + other + ", unit: second, requests_per_unit: 1}\n", Match: v.Revision})
+	refusedAs(t, err, Invalid)
+	_, err = s.Propose(ctx, root(), Proposal{Domain: "shop", Text: rule(other, "1/s")})
+	refusedAs(t, err, Invalid)
+	if err := s.Override(ctx, root(), Override{Domain: "shop", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "too much"}); err != nil {
+		t.Fatal(err)
+	}
+	d := file(t, s)
+	if text, _, err := d.InForce(time.Now()); err != nil || !strings.Contains(text, "limits: [3/s]") {
+		t.Error(text, err)
+	}
+	again := Import{Text: d.File + "  - key: next\n    limits: [1/s]\n", Match: d.Revision, To: Enforced, Reason: "one more"}
+	d.Domain, _, err = s.Import(ctx, root(), again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Text, again.Match = again.Text+"  - key: "+other+"\n    limits: [1/s]\n", d.Revision
+	_, _, err = s.Import(ctx, root(), again)
+	refusedAs(t, err, Invalid)
+	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Rule: known, Match: v.Revision, To: Enforced, Reason: "away"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// testGoneRefused: a refusal is in the audit also when who asked has gone.
+func testGoneRefused(t *testing.T, s *Store) {
+	ctx, leave := context.WithCancel(t.Context())
+	err := s.change(ctx, as("eve", Read, "shop"), attempt{action: "enforce", domain: "shop"}, func(*tx) error {
+		leave()
+		return forbidden("no")
+	})
+	refusedAs(t, err, Forbidden)
+	list, err := s.Audit(t.Context(), Audited{Before: 1 << 62, Limit: 1})
+	if err != nil || len(list) != 1 || list[0].Actor != "eve" || list[0].Refused != "no" {
+		t.Error(list, err)
+	}
+}
+
+// testRoom: a rule that goes over to another team is no more in its domain, however
+// many there are, and counts for its team.
+func testRoom(t *testing.T, s *Store) {
+	ctx := t.Context()
+	if err := s.SetQuota(ctx, root(), "full", 0, "none"); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, c := range map[string]struct {
+		r    Rule
+		team string
+	}{
+		"one more": {Rule{ID: "a", Gone: true}, "shop"}, "over": {Rule{ID: "a", Team: "web"}, "shop"}, "the same": {Rule{ID: "a", Team: "shop"}, "shop"},
+		"over, but full": {Rule{ID: "a", Team: "web"}, "full"},
+	} {
+		err := s.try(ctx, root(), attempt{action: "a test"}, func(t *tx) error {
+			return t.roomFor(ctx, &Domain{Name: "shop", Rules: MaxRules}, &c.r, c.team)
+		})
+		got[name] = strings.TrimSpace(fmt.Sprint(err))
+	}
+	want := map[string]string{
+		"over": "<nil>", "the same": "<nil>",
+		"one more":       "domain: domain shop has 10000 rules, and may not have more; take one away, or begin another domain",
+		"over, but full": "team: team full has 0 rules, and may have 0; take one away, or ask an administrator for more",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
