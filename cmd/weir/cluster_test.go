@@ -33,6 +33,7 @@ descriptors:
   - {key: gossip, sharing: gossip, limits: [30/day]}
   - {key: divided, sharing: divided, limits: [30/day]}
   - {key: sticky, sharing: sticky, limits: [30/day]}
+  - {key: slot, limits: [2 concurrent]}
 `
 
 func newCluster(t *testing.T, size int) *cluster {
@@ -191,6 +192,7 @@ func TestCluster(t *testing.T) {
 
 	c.asked(t)
 	c.ways(t)
+	c.settles(t)
 
 	c.kill(t, 1)
 	killed, decided := time.Now(), map[string]bool{}
@@ -257,7 +259,7 @@ func (c *cluster) asked(t *testing.T) {
 		return code == exitYes && strings.Count(text, "heard") == 2 && strings.Contains(text, c.at[0]+"  self")
 	})
 	text, _ := command(t, "cluster", "status", "--addr", admin)
-	for _, want := range []string{"owns  http", "all nodes together 3, others 3", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
+	for _, want := range []string{"owns  http", "all nodes together 4, others 3", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status does not say %q\n%s", want, text)
 		}
@@ -329,6 +331,91 @@ func (c *cluster) ways(t *testing.T) {
 			return passed >= 28 && late <= 30-min(passed, 30)
 		})
 	}
+}
+
+// settles: of rules whose keys have owners, any node settles what any other gave.
+func (c *cluster) settles(t *testing.T) {
+	t.Helper()
+	for n := range 6 { // keys of several owners
+		rule := []string{"day", "sticky"}[n%2]
+		until(t, rule+": what is given back passes again", func(value string) bool {
+			value += fmt.Sprint("/", n)
+			receipt, ok := c.receipt(t, 0, rule, "settled"+value, 10)
+			if !ok {
+				return false
+			}
+			if status, text := c.settle(t, 1, receipt, 4); status != http.StatusOK {
+				t.Logf("settling: %d, %s", status, text) // the owner was not heard
+				return false
+			}
+			if status, text := c.settle(t, 2, receipt, 0); status != http.StatusConflict {
+				t.Fatalf("settling again: %d, %s", status, text)
+			}
+			passed := c.passes(t, 60, rule, "settled"+value)
+			if passed > 26 {
+				t.Fatalf("%d of 26 passed", passed)
+			}
+			return passed == 26
+		})
+	}
+	until(t, "a slot is freed", func(value string) bool {
+		one, ok := c.receipt(t, 0, "slot", value, 1)
+		two, as := c.receipt(t, 1, "slot", value, 1)
+		if _, third := c.receipt(t, 2, "slot", value, 1); !ok || !as || third {
+			return false
+		}
+		status, text := c.settle(t, 2, one, 0)
+		again, _ := c.settle(t, 0, two, 0)
+		if status != http.StatusOK || again != http.StatusOK {
+			t.Logf("settling: %d, %d, %s", status, again, text)
+			return false
+		}
+		_, ok = c.receipt(t, 2, "slot", value, 1)
+		return ok
+	})
+	receipt, ok := c.receipt(t, 0, "mesh", "settled", 1)
+	if status, text := c.settle(t, 1, receipt, 0); !ok || status != http.StatusBadRequest || !strings.Contains(text, "given by another node") {
+		t.Errorf("of mesh, at another node: %d, %s", status, text)
+	}
+	if status, text := c.settle(t, 0, receipt, 0); status != http.StatusOK {
+		t.Errorf("of mesh, at the node that gave it: %d, %s", status, text)
+	}
+}
+
+// receipt takes from a key at a node, and has a receipt if that passed.
+func (c *cluster) receipt(t *testing.T, i int, key, value string, cost int) (receipt string, ok bool) {
+	t.Helper()
+	body := fmt.Sprintf(`{"domain":"demo","descriptors":[{"entries":[{"key":%q,"value":%q}],"cost":%d}],"receipt":true}`, key, value, cost)
+	status, text := send(t, "http://"+c.nodes[i].http+"/v1/check", body)
+	var answer struct{ Receipt string }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(err, text)
+	}
+	return answer.Receipt, status == http.StatusOK
+}
+
+// settle settles a receipt at a node.
+func (c *cluster) settle(t *testing.T, i int, receipt string, used int) (status int, text string) {
+	t.Helper()
+	return send(t, "http://"+c.nodes[i].http+"/v1/settle", fmt.Sprintf(`{"receipt":%q,"used":%d}`, receipt, used))
+}
+
+func send(t *testing.T, url, body string) (status int, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	_, err = b.ReadFrom(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, b.String()
 }
 
 // command runs a command, and gives all that it says.

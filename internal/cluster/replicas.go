@@ -103,13 +103,20 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision, see func(weir.Insta
 func (r *replica) mark() string { return string(r.sharing) + "\x00" }
 
 // marked is whose receipts of k are; nil: those of owners.
-func (s *Store) marked(k weir.StateKey) *replica {
+func (s *Store) marked(k weir.StateKey) *replica { return s.replica(wayOf(k)) }
+
+// wayOf is the way to share that a receipt of k is marked with; none: those of owners.
+func wayOf(k weir.StateKey) weir.Sharing {
 	way, _, ok := strings.Cut(k.Rule, "\x00")
 	if !ok {
-		return nil
+		return ""
 	}
-	return s.replica(weir.Sharing(way))
+	return weir.Sharing(way)
 }
+
+// Alone is whether a receipt of k is of a node that decides by itself, and knows nothing at
+// the others.
+func Alone(k weir.StateKey) bool { return slices.Contains(replicated[:], wayOf(k)) }
 
 // settle settles receipts of one take, once.
 func (r *replica) settle(settlements []weir.Settlement) error {

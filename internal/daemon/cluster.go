@@ -188,17 +188,38 @@ func (n *node) close() error {
 	return err
 }
 
-// rotate goes on with the keys of the file, which have changed.
+// rotate goes on with the keys of the file, which have changed. d.looking is held.
 func (d *Daemon) rotate() {
 	if d.storage.node == nil || d.keys.shared == nil {
 		return
 	}
+	keys := d.keys.shared.Value()
+	var err error
 	if g := d.storage.node.gossip.Load(); g != nil {
-		if err := g.Rotate(d.keys.shared.Value()); err != nil {
-			d.config.Log.Error("the cluster's keys could not be changed", "error", err)
-		}
+		err = g.Rotate(keys)
+	}
+	if d.receipts != nil {
+		err = errors.Join(err, d.receipts.Rekey(keys))
+	}
+	if err != nil {
+		d.config.Log.Error("the cluster's keys could not be changed", "error", err)
 	}
 }
+
+// shareReceipts has a door settle receipts of all nodes with the same cluster key.
+func (d *Daemon) shareReceipts(api *httpapi.API) error {
+	if d.storage.node == nil || d.keys.shared == nil {
+		return nil
+	}
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	d.receipts = api
+	return api.Rekey(d.keys.shared.Value())
+}
+
+// boundReceipt is whether a receipt is of a count that only this process has: of a fallback, or
+// of a rule by which each node decides by itself.
+func boundReceipt(r *weir.Receipt) bool { return guard.Local(r.State) || cluster.Alone(r.State) }
 
 // joins are the addresses of --join.
 func (c *Config) joins() (all []string) {

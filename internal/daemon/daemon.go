@@ -53,6 +53,7 @@ type Daemon struct {
 	httpGate   overload.Gate
 	grpcGate   overload.Gate
 	looking    sync.Mutex        // held to look at keys
+	receipts   *httpapi.API      // that settles receipts of other nodes; guarded by looking; nil: before, or there is none
 	traces     *tracing.Settings // nil: there are no traces
 	tracer     *tracing.Tracer   // likewise
 
@@ -265,9 +266,12 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
 		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
-		Owner: d.owners(), Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
+		Owner: d.owners(), Bound: boundReceipt, Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
 	})
 	if err != nil {
+		return o, err
+	}
+	if err := d.shareReceipts(api); err != nil {
 		return o, err
 	}
 	patience := time.Duration(0)

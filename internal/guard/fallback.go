@@ -26,7 +26,8 @@ func fallbackIndex(f weir.Fallback) int {
 // store.
 const localMark = "local\x00"
 
-func isLocal(k weir.StateKey) bool { return strings.HasPrefix(k.Rule, localMark) }
+// Local is whether the count of a receipt is this process's own, for the store was away.
+func Local(k weir.StateKey) bool { return strings.HasPrefix(k.Rule, localMark) }
 
 // storeKey is the key in the store of a local one.
 func storeKey(k weir.StateKey) weir.StateKey {

@@ -287,7 +287,7 @@ func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error
 
 // keeper is the server that has a count; nil: this process.
 func (g *Guard) keeper(k weir.StateKey) *server {
-	if isLocal(k) {
+	if Local(k) {
 		return nil
 	}
 	return g.serverOf(k)

@@ -50,6 +50,9 @@ type Options struct {
 	// Owner is the node of a cluster that keeps the count of the first rule that a
 	// request meets, or tells why that is nobody's. Nil: there is no cluster.
 	Owner func(*rules.Request) Owner
+	// Bound is whether a receipt is of a count that only the process that gave it has. Nil:
+	// all are.
+	Bound func(*weir.Receipt) bool
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }
@@ -66,15 +69,19 @@ type API struct {
 
 // New makes the door to limiter. It draws the key of this process's receipts.
 func New(limiter Limiter, o Options) (*API, error) {
-	r, err := newReceipts()
+	o.fill()
+	r, err := newReceipts(o.Bound)
 	if err != nil {
 		return nil, err
 	}
-	o.fill()
 	a := &API{limiter: limiter, receipts: r, options: o, hint: "ask POST /v1/check"}
 	a.routes = a.table()
 	return a, nil
 }
+
+// Rekey has the door settle what other daemons gave with the same secrets, and they what it
+// gives: the first seals, each opens. What was sealed otherwise can't be settled any more.
+func (a *API) Rekey(keys [][]byte) error { return a.receipts.rekey(keys) }
 
 func (o *Options) fill() {
 	if o.Ready == nil {
@@ -94,6 +101,9 @@ func (o *Options) fill() {
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, int, time.Duration) {}
+	}
+	if o.Bound == nil {
+		o.Bound = func(*weir.Receipt) bool { return true }
 	}
 	if o.Panicked == nil {
 		o.Panicked = func() {}

@@ -70,6 +70,8 @@ func problemOf(err error) *problem {
 	switch {
 	case errors.Is(err, errNotOurs):
 		return &problem{http.StatusBadRequest, errNotOurs.Error()}
+	case errors.Is(err, errElsewhere):
+		return &problem{http.StatusBadRequest, errElsewhere.Error()}
 	case errors.Is(err, weir.ErrNoPermit):
 		return &problem{http.StatusBadRequest, "nothing to renew: the receipt holds no permit; settle it without renew"}
 	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired):

@@ -1,9 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -16,20 +19,26 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// A receipt on the wire is base64url of a version byte, the number of the
-// nonce, and what AES-256-GCM makes of the charges. Who holds one can neither
-// read nor change it. The key lives as long as the process: its receipts are
-// worth nothing to another, whose counts they do not speak of.
+// A receipt on the wire is base64url of a version byte, the salt of the process that
+// gave it, the number of the nonce, and what AES-256-GCM makes of the charges. Who holds one
+// can neither read nor change it.
+//
+// Each process has a key of its own, made of its salt and a secret, so that none uses a
+// nonce twice. Where daemons share a secret, each opens what the others gave. Else it is
+// drawn at the start: what a process gave is worth nothing to another, whose counts it does
+// not speak of.
 const (
 	receiptVersion = 1
-	receiptHeader  = 1 + 8
+	saltSize       = 16
+	receiptHeader  = 1 + saltSize + 8
 	// maxReceipt is how long the bytes of a receipt may be, so that one always
 	// fits into the body of /v1/settle.
 	maxReceipt = 512 << 10
 )
 
 var (
-	errNotOurs     = errors.New("the receipt is not one of this daemon since it started; send it back as it was given")
+	errNotOurs     = errors.New("the receipt is not one of this daemon since it started, nor of its cluster; send it back as it was given")
+	errElsewhere   = errors.New("the receipt was given by another node, which counts this by itself; settle it there")
 	errReceiptSize = errors.New("a receipt for so many charges is too long; send fewer descriptors, or ask for no receipt")
 )
 
@@ -49,22 +58,53 @@ func (c *charge) used(by func(descriptor int) int64) int64 {
 	return min(sum, weir.MaxCount)
 }
 
-// receipts makes receipts for the wire, and takes them back. Each process has
-// its own key and a nonce that counts, so that no nonce is used twice.
+// receipts makes receipts for the wire, and takes them back.
 type receipts struct {
-	aead  cipher.AEAD
+	salt  [saltSize]byte
 	nonce atomic.Uint64
+	keys  atomic.Pointer[[]receiptKey] // the first seals, each opens
+	bound func(*weir.Receipt) bool     // it can be settled by the process that gave it only
 }
 
-func newReceipts() (*receipts, error) {
-	var key [32]byte
-	rand.Read(key[:]) // never fails
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		return nil, err
+// receiptKey is a secret, and the key of this process by it.
+type receiptKey struct {
+	secret []byte
+	own    cipher.AEAD
+}
+
+// newReceipts begins with a secret of its own.
+func newReceipts(bound func(*weir.Receipt) bool) (*receipts, error) {
+	r, secret := &receipts{bound: bound}, make([]byte, 32)
+	rand.Read(r.salt[:]) // never fails
+	rand.Read(secret)
+	return r, r.rekey([][]byte{secret})
+}
+
+// rekey goes on with other secrets.
+func (r *receipts) rekey(secrets [][]byte) error {
+	var keys []receiptKey
+	for _, secret := range secrets {
+		own, err := sealOf(secret, r.salt[:])
+		if err != nil {
+			return err
+		}
+		keys = append(keys, receiptKey{secret, own})
 	}
-	aead, err := cipher.NewGCM(block)
-	return &receipts{aead: aead}, err
+	r.keys.Store(&keys)
+	return nil
+}
+
+// sealOf is the key of the process with a salt.
+func sealOf(secret, salt []byte) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, secret, salt, "weir receipts", 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of receipts: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of receipts: %w", err)
+	}
+	return cipher.NewGCM(block)
 }
 
 // seal makes the receipt of an answer to a request of so many descriptors. It
@@ -74,31 +114,30 @@ func (r *receipts) seal(a *rules.Answer, descriptors int) (string, error) {
 	if len(charges) == 0 {
 		return "", nil
 	}
-	b := make([]byte, receiptHeader, 256)
-	b[0] = receiptVersion
-	binary.BigEndian.PutUint64(b[1:], r.nonce.Add(1))
+	b := make([]byte, 0, 256)
+	b = append(append(b, receiptVersion), r.salt[:]...)
+	b = binary.BigEndian.AppendUint64(b, r.nonce.Add(1))
 	plain := appendCharges(make([]byte, 0, 256), charges, descriptors)
 	if len(plain) > maxReceipt {
 		return "", errReceiptSize
 	}
-	b = r.aead.Seal(b, r.nonceOf(b), plain, b[:receiptHeader])
+	b = (*r.keys.Load())[0].own.Seal(b, nonceOf(b), plain, b[:receiptHeader])
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
 
-func (r *receipts) nonceOf(b []byte) []byte {
-	nonce := make([]byte, r.aead.NonceSize())
-	copy(nonce, b[:receiptHeader])
-	return nonce
-}
+// nonceOf is the nonce of a receipt, which its process uses once.
+func nonceOf(b []byte) []byte { return append(make([]byte, 4, 12), b[1+saltSize:receiptHeader]...) }
 
-// open is what seal made a receipt of. It fails with errNotOurs.
+// open is what seal made a receipt of. It fails with errNotOurs and errElsewhere.
 func (r *receipts) open(text string) (charges []charge, descriptors int, err error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || strings.ContainsAny(text, "\r\n") || // which the decoder passes over
 		len(b) < receiptHeader || b[0] != receiptVersion {
 		return nil, 0, errNotOurs
 	}
-	plain, err := r.aead.Open(nil, r.nonceOf(b), b[receiptHeader:], b[:receiptHeader])
+	salt := b[1 : 1+saltSize]
+	ours := bytes.Equal(salt, r.salt[:])
+	plain, err := r.unseal(b, salt, ours)
 	if err != nil {
 		return nil, 0, errNotOurs
 	}
@@ -106,7 +145,26 @@ func (r *receipts) open(text string) (charges []charge, descriptors int, err err
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w (%w)", errNotOurs, err) // a bug: who else has the key?
 	}
+	if !ours && slices.ContainsFunc(charges, func(c charge) bool { return r.bound(c.receipt) }) {
+		return nil, 0, errElsewhere
+	}
 	return charges, descriptors, nil
+}
+
+// unseal opens a receipt by whichever secret it was sealed with.
+func (r *receipts) unseal(b, salt []byte, ours bool) (plain []byte, err error) {
+	for _, k := range *r.keys.Load() {
+		aead := k.own
+		if !ours {
+			if aead, err = sealOf(k.secret, salt); err != nil {
+				return nil, err
+			}
+		}
+		if plain, err = aead.Open(nil, nonceOf(b), b[receiptHeader:], b[:receiptHeader]); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, err
 }
 
 // chargesOf is the charges of an answer, each once, in its order.

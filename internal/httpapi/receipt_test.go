@@ -16,7 +16,7 @@ import (
 
 func newTestReceipts(t testing.TB) *receipts {
 	t.Helper()
-	r, err := newReceipts()
+	r, err := newReceipts(func(*weir.Receipt) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +108,68 @@ func TestForgedReceipt(t *testing.T) {
 		if _, _, err := r.open(bad); !errors.Is(err, errNotOurs) {
 			t.Errorf("%.40q: %v", bad, err)
 		}
+	}
+}
+
+// TestSharedSecret: processes with a secret in common open each other's receipts, while
+// secrets change as those of a cluster do, but not those of counts that others don't have.
+func TestSharedSecret(t *testing.T) {
+	secrets := [][]byte{[]byte(strings.Repeat("1", 32)), []byte(strings.Repeat("2", 16))}
+	bound := func(r *weir.Receipt) bool { return r.State.Rule == "mesh" }
+	var of [2]*receipts
+	for i := range of {
+		r, err := newReceipts(bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of[i] = r
+	}
+	rekey := func(r *receipts, secrets ...[]byte) {
+		t.Helper()
+		if err := r.rekey(secrets); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed := func(r *receipts, rule string) string {
+		t.Helper()
+		a := charged()
+		a.Decisions[3].Receipt.State.Rule = rule
+		text, err := r.seal(a, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	rekey(of[0], secrets[0])
+	rekey(of[1], secrets[0])
+	first := sealed(of[0], "lease")
+	for _, step := range []func(){
+		func() {},
+		func() { rekey(of[0], secrets[0], secrets[1]) },
+		func() { rekey(of[1], secrets[0], secrets[1]) },
+		func() { rekey(of[1], secrets[1], secrets[0]) },
+		func() { rekey(of[0], secrets[1], secrets[0]) },
+	} {
+		step()
+		for i, r := range of {
+			other := of[1-i]
+			for _, text := range []string{first, sealed(r, "lease")} {
+				if charges, _, err := other.open(text); err != nil || len(charges) != 2 {
+					t.Errorf("of %d: %v, %v", i, charges, err)
+				}
+			}
+			alone := sealed(r, "mesh")
+			if _, _, err := r.open(alone); err != nil {
+				t.Errorf("of %d, which gave it: %v", i, err)
+			}
+			if _, _, err := other.open(alone); !errors.Is(err, errElsewhere) {
+				t.Errorf("of %d, which alone knows of it: %v", i, err)
+			}
+		}
+	}
+	rekey(of[1], secrets[1])
+	if _, _, err := of[1].open(first); !errors.Is(err, errNotOurs) {
+		t.Errorf("sealed with what was taken out: %v", err)
 	}
 }
 
