@@ -67,7 +67,7 @@ func (l *Limited) Error() string {
 }
 
 // Seconds is RetryAfter for people and headers, rounded up.
-func (l *Limited) Seconds() int64 { return int64(l.RetryAfter/time.Second) + 1 }
+func (l *Limited) Seconds() int64 { return int64((l.RetryAfter + time.Second - 1) / time.Second) }
 
 // Admit counts a change that an actor asks for, or something that costs as much, and
 // refuses it when there are too many.
@@ -98,7 +98,7 @@ func (g *Gate) free(domain string) error {
 // CreateDomain is that of the store.
 func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestore.Actor, d rulestore.Domain, reason string) (rulestore.Domain, error) {
 	if err := g.free(d.Name); err != nil {
-		return rulestore.Domain{}, err
+		return rulestore.Domain{}, refuse(ctx, s, by, rulestore.Event{Action: "domain.create", Domain: d.Name, Reason: reason}, err)
 	}
 	return s.CreateDomain(ctx, by, d, reason)
 }
@@ -106,22 +106,29 @@ func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestor
 // Propose is that of the store. What is to be enforced at once was compared with
 // nothing, so it has to be forced; what takes a rule away does not.
 func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Proposal) (rulestore.Version, error) {
-	if p.Rule == "" {
-		if err := g.free(p.Domain); err != nil {
-			return rulestore.Version{}, err
-		}
+	if err := g.possible(p); err != nil {
+		return rulestore.Version{}, refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(p.To, p.Forced), Domain: p.Domain, Rule: p.Rule, Reason: p.Reason}, err)
 	}
-	if p.Text != "" {
-		if err := g.fits(p.Domain, p.Text); err != nil {
+	if p.Text != "" && p.To == rulestore.Enforced {
+		if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, forced: p.Forced, reason: p.Reason}); err != nil {
 			return rulestore.Version{}, err
-		}
-		if p.To == rulestore.Enforced {
-			if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, forced: p.Forced, reason: p.Reason}); err != nil {
-				return rulestore.Version{}, err
-			}
 		}
 	}
 	return s.Propose(ctx, by, p)
+}
+
+// possible refuses what can't be in force here. What the database has of a domain that
+// came into files can be changed on, and so be taken out.
+func (g *Gate) possible(p rulestore.Proposal) error {
+	if p.Rule == "" {
+		if err := g.free(p.Domain); err != nil {
+			return err
+		}
+	}
+	if p.Text == "" {
+		return nil
+	}
+	return g.fits(p.Domain, p.Text)
 }
 
 // fits refuses a rule that the store of the counts can't keep. What is no rule at

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/changes"
@@ -262,5 +263,58 @@ func TestPace(t *testing.T) {
 	}
 	if err := h.Admit(t.Context(), rulestore.Actor{Name: "bob", Token: "another"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusedIsAudited: what can't be in force here is in the audit when somebody has
+// tried it, by whichever way, and looking what it would do is not.
+func TestRefusedIsAudited(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	const warm = "10/s warm-up 10s"
+	elsewhere := strings.Replace(file("1/s"), "shop", "files", 1)
+	for name, try := range map[string]func() error{
+		"a domain of files": func() error {
+			_, err := h.CreateDomain(ctx, h.store, ann(), rulestore.Domain{Name: "files", Team: "shop"}, "a test")
+			return err
+		},
+		"a rule of a domain of files": func() error {
+			_, err := h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "files", Text: rule("1/s")})
+			return err
+		},
+		"a rule that the store can't keep": func() error {
+			_, err := h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule(warm), Match: h.revision(t)})
+			return err
+		},
+		"a file of a domain of files": func() error {
+			_, err := h.Import(ctx, h.store, ann(), "files", rulestore.Import{Text: elsewhere, Team: "shop", To: rulestore.Shadow, Reason: "a test"})
+			return err
+		},
+		"a file that the store can't keep": func() error {
+			_, err := h.Import(ctx, h.store, ann(), "shop", rulestore.Import{Text: file(warm), Match: 1, To: rulestore.Shadow, Reason: "a test"})
+			return err
+		},
+	} {
+		before := h.refusals(t)
+		if err := try(); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+		if n := h.refusals(t) - before; n != 1 {
+			t.Errorf("%s: %d lines in the audit", name, n)
+		}
+	}
+	before := h.refusals(t)
+	if _, err := h.Plan(ctx, h.store, ann(), "shop", rulestore.Import{Text: file(warm), Match: 1, To: rulestore.Shadow}); err == nil || h.refusals(t) != before {
+		t.Error("a plan is in the audit:", err)
+	}
+}
+
+// TestSeconds: who waits as long as is said has waited long enough, and not a second
+// more.
+func TestSeconds(t *testing.T) {
+	for wait, want := range map[time.Duration]int64{time.Microsecond: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
+		if l := (&changes.Limited{RetryAfter: wait}); l.Seconds() != want {
+			t.Errorf("%v: %d s", wait, l.Seconds())
+		}
 	}
 }

@@ -73,13 +73,14 @@ func (g *Gate) Plan(ctx context.Context, s *rulestore.Store, by rulestore.Actor,
 
 // Import is that of the store, for a file of a domain.
 func (g *Gate) Import(ctx context.Context, s *rulestore.Store, by rulestore.Actor, domain string, p rulestore.Import) (Planned, error) {
+	attempt := rulestore.Event{Action: "import", Domain: domain, Reason: p.Reason}
 	if err := g.fileFits(domain, p.Text); err != nil {
-		return Planned{}, err
+		return Planned{}, refuse(ctx, s, by, attempt, err)
 	}
 	if p.To == rulestore.Enforced {
 		planned, err := g.plan(ctx, s, by, domain, p)
 		if err != nil {
-			return Planned{}, refuse(ctx, s, by, rulestore.Event{Action: "import", Domain: domain, Reason: p.Reason}, err)
+			return Planned{}, refuse(ctx, s, by, attempt, err)
 		}
 		if planned.Held != "" {
 			return Planned{}, hold(ctx, s, by, enforcing{domain: domain, reason: p.Reason}, planned.Held)
@@ -89,7 +90,7 @@ func (g *Gate) Import(ctx context.Context, s *rulestore.Store, by rulestore.Acto
 	return Planned{Domain: d, Changes: made}, err
 }
 
-// refuse audits what a plan was refused for.
+// refuse audits what somebody was refused before the store was asked to do it.
 func refuse(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e rulestore.Event, why error) error {
 	if rulestore.IsKind(why, rulestore.Unavailable) {
 		return why

@@ -173,7 +173,7 @@ type Proposal struct {
 // the rule's team or the domain's.
 func (s *Store) Propose(ctx context.Context, by Actor, p Proposal) (Version, error) {
 	var made Version
-	a := attempt{action: action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, reason: p.Reason}
+	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, reason: p.Reason}
 	err := s.change(ctx, by, a, func(t *tx) (err error) {
 		made, err = t.propose(ctx, p)
 		return err
@@ -181,8 +181,8 @@ func (s *Store) Propose(ctx context.Context, by Actor, p Proposal) (Version, err
 	return made, err
 }
 
-// action is what the audit calls a step to a state.
-func action(to State, forced bool) string {
+// Action is what the audit calls a step to a state.
+func Action(to State, forced bool) string {
 	a := map[State]string{"": "propose", Draft: "propose", Shadow: "shadow", Enforced: "enforce", Disabled: "disable", Withdrawn: "withdraw"}[to]
 	if forced {
 		a += ".forced"

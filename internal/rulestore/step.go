@@ -24,7 +24,7 @@ type Step struct {
 // Withdrawn, and Publish else, for the rule's team or the domain's.
 func (s *Store) Move(ctx context.Context, by Actor, p Step) (Rule, error) {
 	var now Rule
-	a := attempt{action: action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, version: p.Version, reason: p.Reason}
+	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, version: p.Version, reason: p.Reason}
 	err := s.change(ctx, by, a, func(t *tx) error {
 		if err := checkReason(p.Reason, p.To != Withdrawn); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to Sta
 	if _, err := t.ExecContext(ctx, `UPDATE versions SET reason = $1 WHERE domain = $2 AND rule = $3 AND number = $4 AND reason = ''`, t.reason, r.Domain, r.ID, version); err != nil {
 		return err
 	}
-	t.done = append(t.done, Event{Action: action(to, forced), Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
+	t.done = append(t.done, Event{Action: Action(to, forced), Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
 	return t.save(ctx, r)
 }
 
