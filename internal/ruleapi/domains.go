@@ -81,9 +81,12 @@ func listDomains(c *call) (answer, error) {
 	}
 	slices.SortFunc(list, func(a, b domainJSON) int { return strings.Compare(a.Name, b.Name) })
 	next := ""
-	if len(list) > most || len(found) == most {
-		list = list[:min(most, len(list))]
-		next = list[len(list)-1].Name
+	switch {
+	case len(list) > most:
+		list = list[:most]
+		next = list[most-1].Name
+	case len(found) == most: // files may have all of them
+		next = found[most-1].Name
 	}
 	return answer{body: page("domains", list, next)}, nil
 }
@@ -214,7 +217,7 @@ func getFile(c *call) (answer, error) {
 type changeJSON struct {
 	Rule    string `json:"rule"`
 	Version int64  `json:"version"`
-	Action  string `json:"action"` // create, replace, move or delete
+	Action  string `json:"action"` // a rulestore.Effect
 	Diff    string `json:"diff"`
 }
 
@@ -248,25 +251,13 @@ func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, err
 	}
 	list := []changeJSON{}
 	for _, ch := range planned.Changes {
-		list = append(list, changeJSON{ch.Rule, ch.Version, actionOf(ch), compare(ch.Before, ch.After)})
+		list = append(list, changeJSON{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
 	}
 	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
 	if planned.Held != "" {
 		body["refused"] = planned.Held
 	}
 	return answer{body: body, revision: planned.Domain.Revision}, nil
-}
-
-func actionOf(c rulestore.Changed) string {
-	switch {
-	case c.Before == "":
-		return "create"
-	case c.After == "":
-		return "delete"
-	case c.Before == c.After:
-		return "move"
-	}
-	return "replace"
 }
 
 // override opens or tightens a domain or a rule for some time, or ends that.

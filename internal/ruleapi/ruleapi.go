@@ -93,6 +93,10 @@ func Handles(path string) bool {
 	return ok && slices.Contains([]string{"domains", "rules", "validate", "teams", "tokens", "audit", "whoami"}, noun)
 }
 
+// callTime is how long a call may take: a database that is silent holds it up no
+// longer. A file of ten thousand rules takes some seconds.
+const callTime = 80 * time.Second
+
 // who is the key of the actor in a context.
 type who struct{}
 
@@ -130,7 +134,9 @@ func (a *API) route(t route) http.Handler {
 				a.options.Observe(t.path, status, time.Since(start))
 			}
 		}()
-		c := &call{API: a, w: w, r: r}
+		ctx, stop := context.WithTimeout(r.Context(), callTime)
+		defer stop()
+		c := &call{API: a, w: w, r: r.WithContext(ctx)}
 		if err := c.admit(t); err != nil {
 			status = c.fail(err)
 			return

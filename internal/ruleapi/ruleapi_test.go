@@ -436,3 +436,32 @@ func TestAway(t *testing.T) {
 		t.Error(rule.text)
 	}
 }
+
+// TestDomainsOfBoth: pages of a list go on where files have all domains of one.
+func TestDomainsOfBoth(t *testing.T) {
+	h := newHouse(t)
+	for _, name := range []string{"demo", "shop"} { // the first is of files, too
+		if _, err := h.store.CreateDomain(t.Context(), rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, rulestore.Domain{Name: name, Team: "shop"}, "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]string{"team=shop&limit=1": "shop", "limit=1": "demo shop", "team=shop": "shop", "": "demo shop"} {
+		var names []string
+		for next, more := "", true; more; {
+			answer := h.ask(h.admin, "GET", "/v1/domains?"+path+next, "")
+			if answer.status != 200 {
+				t.Fatal(path, answer.text)
+			}
+			for _, d := range answer.json["domains"].([]any) {
+				names = append(names, d.(map[string]any)["name"].(string))
+			}
+			var after string
+			if after, more = answer.json["next"].(string); more {
+				next = "&after=" + after
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}

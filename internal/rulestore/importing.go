@@ -34,6 +34,30 @@ type Changed struct {
 	Before, After string
 }
 
+// Effect is what a change does to a rule.
+type Effect string
+
+// The effects.
+const (
+	Creates  Effect = "create"
+	Replaces Effect = "replace"
+	Moves    Effect = "move" // within the file
+	Deletes  Effect = "delete"
+)
+
+// Effect is which one the change has.
+func (c *Changed) Effect() Effect {
+	switch {
+	case c.Before == "":
+		return Creates
+	case c.After == "":
+		return Deletes
+	case c.Before == c.After:
+		return Moves
+	}
+	return Replaces
+}
+
 // errDry ends a change that is not to be made.
 var errDry = errors.New("only a plan")
 

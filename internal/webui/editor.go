@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/rulestore"
@@ -151,7 +153,14 @@ func faultsOf(err error) map[string]string {
 	return map[string]string{"": upper(bad.Text)}
 }
 
-func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// upper is text with a capital at its beginning.
+func upper(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
+}
 
 // versionName is how people call a version.
 func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

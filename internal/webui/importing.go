@@ -71,22 +71,35 @@ func (p *Pages) importFile(v *visit) error {
 		page.Short, page.Faults = true, map[string]string{"text": "Choose a file, or write it here."}
 		return v.show(http.StatusBadRequest, "import", "Import a file", page)
 	}
-	set, err := rules.Parse("file", []byte(text))
-	if err == nil {
-		err = p.options.Check(set)
-	}
-	if bad, ok := errors.AsType[*rules.Error](err); ok {
-		page.Findings, page.Faults = bad.Findings, map[string]string{"text": "This file can't be used as it is:"}
+	if page.Domain, err = p.domainOf(text); err != nil {
+		if page.Faults = faultsOf(err); page.Faults == nil {
+			return err
+		}
+		if bad, ok := errors.AsType[*rules.Error](err); ok {
+			page.Findings, page.Faults = bad.Findings, map[string]string{"text": "This file can't be used as it is:"}
+		}
 		return v.show(http.StatusBadRequest, "import", "Import a file", page)
 	}
-	if err != nil {
-		return err
-	}
-	page.Domain = set.Domains()[0]
 	if to := rulestore.State(form("to")); to == rulestore.Shadow || to == rulestore.Enforced {
 		return v.doImport(page, to, v.number("match"))
 	}
 	return v.showPlan(http.StatusOK, page)
+}
+
+// domainOf is which domain a file is of. What is too much is refused before anything
+// is made of it.
+func (p *Pages) domainOf(text string) (string, error) {
+	if err := rulestore.CheckSize(text); err != nil {
+		return "", err
+	}
+	set, err := rules.Parse("file", []byte(text))
+	if err == nil {
+		err = p.options.Check(set)
+	}
+	if err != nil {
+		return "", err
+	}
+	return set.Domains()[0], nil
 }
 
 // sentFile is the file that a form brings, or has in its text.
@@ -164,25 +177,13 @@ func (v *visit) showPlan(status int, page *importPage) error {
 		return v.show(statusOf(err), "import", "Import a file", page)
 	}
 	page.Planned, page.Why = true, planned.Held
+	does := map[rulestore.Effect]string{rulestore.Creates: "new", rulestore.Replaces: "changed", rulestore.Moves: "moved", rulestore.Deletes: "taken away"}
 	for i, c := range planned.Changes {
 		if i == maxChanges {
 			page.More = len(planned.Changes) - maxChanges
 			break
 		}
-		page.Changes = append(page.Changes, changedRule{c.Rule, doesTo(c), compare(c.Before, c.After)})
+		page.Changes = append(page.Changes, changedRule{c.Rule, does[c.Effect()], compare(c.Before, c.After)})
 	}
 	return v.show(status, "import", "Import a file", page)
-}
-
-// doesTo is what a change does to a rule, in a word.
-func doesTo(c rulestore.Changed) string {
-	switch {
-	case c.Before == "":
-		return "new"
-	case c.After == "":
-		return "taken away"
-	case c.Before == c.After:
-		return "moved"
-	}
-	return "changed"
 }

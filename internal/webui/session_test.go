@@ -1,6 +1,8 @@
 package webui
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -55,5 +57,28 @@ func TestAbout(t *testing.T) {
 		if got := about(d); got != want {
 			t.Errorf("%v is told as %q, not %q", d, got, want)
 		}
+	}
+}
+
+// TestUpper: whatever a text begins with, it stays whole.
+func TestUpper(t *testing.T) {
+	for text, want := range map[string]string{"": "", "a b": "A b", "éa": "Éa", "“a”": "“a”", "1/s": "1/s"} {
+		if got := upper(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+// TestVisitTime: no page waits longer for the database than its answer may take.
+func TestVisitTime(t *testing.T) {
+	served := false
+	page := new(Pages).visited(func(v *visit) error {
+		end, ok := v.r.Context().Deadline()
+		served = ok && time.Until(end) <= visitTime
+		return nil
+	})
+	page(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, Home, nil))
+	if !served {
+		t.Error("a visit has no end")
 	}
 }

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
@@ -47,7 +48,9 @@ func (p *Pages) anyone(show func(*visit) error) http.HandlerFunc {
 
 func (p *Pages) visited(show func(*visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{pages: p, w: w, r: r}
+		ctx, stop := context.WithTimeout(r.Context(), visitTime)
+		defer stop()
+		v := &visit{pages: p, w: w, r: r.WithContext(ctx)}
 		if p.options.Store != nil {
 			v.store = p.options.Store()
 		}

@@ -13,6 +13,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/changes"
@@ -36,6 +37,9 @@ const (
 	// full, those that are refused stay so, and of the others the one nearest to
 	// fresh makes place.
 	maxAddresses = 16 << 10
+	// visitTime is how long an answer may take: a database that is silent holds it up
+	// no longer.
+	visitTime = 80 * time.Second
 	// wrongTokens is how many of them an address may show.
 	wrongTokens = "10/min"
 )
