@@ -243,6 +243,7 @@ func TestBadImports(t *testing.T) {
 		{"domain: shop\ndescriptors:\n  - key: user\n    name: </textarea><script>alert(1)</script>\n    limits: [1/s]\n", http.StatusOK, "&lt;/textarea&gt;"},
 		{"domain: shop\ndescriptors:\n" + strings.Repeat("#", rulestore.MaxFile), http.StatusBadRequest, "8388608"},
 		{strings.Repeat("#", rulestore.MaxFile+1<<20), http.StatusRequestEntityTooLarge, "8388608"},
+		{"domain: shop\ndescriptors:\n" + strings.Repeat("  - {key: a, limits: [1/s]}\n", rulestore.MaxRules+1), http.StatusBadRequest, "a domain may have 10000"},
 		{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\ndomain: shop\n", http.StatusBadRequest, "line"},
 	} {
 		r, page := b.upload(t, c.file, url.Values{"to": {"plan"}})

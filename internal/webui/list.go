@@ -66,6 +66,9 @@ func (v *visit) withFiles(rows []domainRow, behind string) []domainRow {
 		at[r.Name] = i
 	}
 	count := map[string]int64{}
+	for _, name := range v.fileDomains() {
+		count[name] = 0
+	}
 	for p := range v.filePlaces("", "") {
 		count[p.domain]++
 	}
@@ -90,6 +93,18 @@ func (v *visit) databaseDomains(behind string) (rows []domainRow, err error) {
 	}
 	return rows, err
 }
+
+// fileDomains is the domains of files.
+func (v *visit) fileDomains() []string {
+	if set := v.pages.options.Files(); set != nil {
+		return set.Domains()
+	}
+	return nil
+}
+
+// inFiles is whether a domain is in files, so that what the database has of it is not
+// in force.
+func (v *visit) inFiles(domain string) bool { return slices.Contains(v.fileDomains(), domain) }
 
 // place is an item of the descriptors of a file, with all that is below it.
 type place struct{ domain, id string }
@@ -133,6 +148,7 @@ type rulesPage struct {
 	Domain string // empty: of all
 	Team   string // that owns it; empty: nobody, or it is of files
 	Source string
+	Both   bool // of files, and the rule database has it, too
 	Search string
 	State  string
 	Rows   []ruleRow
@@ -197,6 +213,9 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 		if err != nil {
 			return nil, err
 		}
+		if page.Both = v.inFiles(page.Domain); page.Both {
+			return nil, nil
+		}
 		page.Team, page.Source, page.Review = d.Team, fromDatabase, d.Review
 		page.May = v.may(rulestore.Propose, d.Team) || d.Shared && v.actor.Role >= rulestore.Propose
 		page.Foreign = !v.may(rulestore.Read, d.Team)
@@ -210,7 +229,7 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 	for i := range list {
 		r := &list[i]
 		read := readRule(r.Domain, "", r.Text, nil)
-		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marksOf(r), viewsOf(read.rules, nil, "")})
+		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, v.marksOf(r), viewsOf(read.rules, nil, "")})
 	}
 	return rows, err
 }
@@ -245,8 +264,11 @@ func (v *visit) counts(domain string) map[string]offenders.Total {
 	return v.pages.options.Book.Totals(offenders.Filter{Domain: domain}, func(id offenders.ID) string { return id.Rule })
 }
 
-// marksOf says how far a rule is.
-func marksOf(r *rulestore.Rule) (marks []mark) {
+// marksOf says how far a rule of the database is.
+func (v *visit) marksOf(r *rulestore.Rule) (marks []mark) {
+	if v.inFiles(r.Domain) {
+		marks = append(marks, mark{"disabled", "not in force: its domain is in files"})
+	}
 	add := func(class, text string, version int64) {
 		if version > 0 {
 			marks = append(marks, mark{class, text + " v" + strconv.FormatInt(version, 10)})
@@ -271,11 +293,11 @@ func (v *visit) fileRules(page *rulesPage) (rows []ruleRow) {
 	if page.Source == fromDatabase || page.State != "" && page.State != string(rulestore.Enforced) {
 		return nil
 	}
+	if page.Domain != "" && v.inFiles(page.Domain) {
+		page.Source = fromFiles
+	}
 	after := place{v.query("behind_domain"), v.query("behind")}
 	for at, all := range v.filePlaces(page.Domain, page.Search) {
-		if page.Domain != "" {
-			page.Source = fromFiles
-		}
 		if at.domain < after.domain || at.domain == after.domain && at.id <= after.id {
 			continue
 		}

@@ -39,9 +39,15 @@ type tokenForm struct {
 	Faults             map[string]string
 }
 
-// Lives are how long a token may live.
-func (tokenForm) Lives() []span {
-	return []span{{1, "1 day"}, {7, "7 days"}, {30, "30 days"}, {90, "90 days"}, {365, "1 year"}, {0, "never, until it is revoked"}}
+// life is how long a token may live.
+type life struct {
+	Days int64
+	Name string
+}
+
+// Lives are all of them.
+func (tokenForm) Lives() []life {
+	return []life{{1, "1 day"}, {7, "7 days"}, {30, "30 days"}, {90, "90 days"}, {365, "1 year"}, {0, "never, until it is revoked"}}
 }
 
 // Can says what each role may do.

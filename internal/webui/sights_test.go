@@ -121,3 +121,72 @@ func TestNodes(t *testing.T) {
 	r, page = b.get(t, "/ui/nodes")
 	wants(t, r, page, http.StatusOK, "not all counts are with their owners yet")
 }
+
+// TestBoth: of a domain that is in files and in the rule database, pages show the files'
+// rules as those in force, and call the database's what they are.
+func TestBoth(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	const text = "domain: files\ndescriptors:\n  - key: user\n    limits: [77/s]\n  - key: other\n    limits: [88/s]\n"
+	if _, _, err := h.store.Import(t.Context(), root(), rulestore.Import{Text: text, Team: "shop", To: rulestore.Enforced, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	r, page := b.get(t, "/ui/rules?domain=files")
+	wants(t, r, page, http.StatusOK, "Its rules come from files", "The rule database has this domain, too", "10/s burst 20")
+	if strings.Contains(page, "77/s") || strings.Contains(page, "88/s") {
+		t.Error("what is not in force is shown as if it were:\n", page)
+	}
+	r, page = b.get(t, "/ui/rules?search=other")
+	wants(t, r, page, http.StatusOK, "88/s", "not in force: its domain is in files")
+	r, page = b.get(t, "/ui/rule?domain=files&rule=other")
+	wants(t, r, page, http.StatusOK, "not in force: its domain is in files")
+}
+
+// TestHistoryStays: the history of a rule can be read when its domain is taken away,
+// as the audit refers to it, and offers no way back then.
+func TestHistoryStays(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	d, err := h.store.Domain(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.DeleteDomain(t.Context(), root(), "shop", d.Revision, "over"); err != nil {
+		t.Fatal(err)
+	}
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	r, page := b.get(t, "/ui/history?domain=shop&rule=user")
+	wants(t, r, page, http.StatusOK, "the first rules", "Version 1")
+	if strings.Contains(page, "Roll back") {
+		t.Error("it can be rolled back in a domain that is not there")
+	}
+}
+
+// TestBadRollback: what is wrong with rolling back is told beside its form.
+func TestBadRollback(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page := b.post(t, "/ui/step", b.form(t, "version", "2", "to", "enforced", "force", "yes", "reason", "bots"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.post(t, "/ui/step", b.form(t, "version", "1", "to", "enforced", "page", "history", "reason", "back\u200b again"))
+	wants(t, r, page, http.StatusBadRequest, "History", `id="reason-1-fault"`, "U+200B")
+	if strings.Contains(page, `id="reason-2-fault"`) {
+		t.Error("another form is blamed:", page)
+	}
+}
+
+// TestCertificateShown: who holds a token by a certificate is told by which.
+func TestCertificateShown(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	k := rulestore.Token{Actor: "ci", Role: rulestore.Propose, Teams: []string{"shop"}, Certificate: "spiffe://example.org/ci"}
+	if _, _, err := h.store.CreateToken(t.Context(), root(), k, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	r, page := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams).get(t, "/ui/tokens")
+	wants(t, r, page, http.StatusOK, "by the certificate spiffe://example.org/ci")
+}

@@ -55,7 +55,7 @@ func (p *Pages) signInRefused(v *visit, to string) error {
 	case err != nil:
 		return err
 	case answer.Outcome != weir.Allowed:
-		wait := int64(answer.RetryAfter/time.Second) + 1
+		wait := int64((answer.RetryAfter + time.Second - 1) / time.Second)
 		v.w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
 		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{to, "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
 	}

@@ -42,6 +42,9 @@ func (p *Pages) step(v *visit) error {
 		if sent.Faults = faultsOf(err); sent.Faults == nil {
 			return err
 		}
+		if form("page") == "history" {
+			return v.showHistory(statusOf(err), at, sent)
+		}
 		return v.showRule(statusOf(err), at, forms{step: sent})
 	}
 	said := map[string]string{
@@ -101,6 +104,7 @@ type historyPage struct {
 	CSRF       string
 	Match      int64
 	Publish    bool
+	Step       stepForm // that rolls back, as it was sent
 	Rows       []historyRow
 	Next       string
 }
@@ -120,13 +124,17 @@ func (p *Pages) history(v *visit) error {
 	if err := v.needStore(); err != nil {
 		return err
 	}
-	ctx, at := v.r.Context(), place{v.query("domain"), v.query("rule")}
+	return v.showHistory(http.StatusOK, place{v.query("domain"), v.query("rule")}, stepForm{})
+}
+
+func (v *visit) showHistory(status int, at place, sent stepForm) error {
+	ctx := v.r.Context()
 	r, err := v.store.Rule(ctx, at.domain, at.id)
 	if err != nil {
 		return err
 	}
 	d, err := v.store.Domain(ctx, at.domain)
-	if err != nil {
+	if err != nil && kindOf(err) != rulestore.NotFound { // it was taken away, and its history stays
 		return err
 	}
 	before, _ := strconv.ParseInt(v.query("before"), 10, 64) // none: from the newest
@@ -134,7 +142,7 @@ func (p *Pages) history(v *visit) error {
 	if err != nil {
 		return err
 	}
-	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: v.may(rulestore.Publish, r.Team, d.Team)}
+	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: d.Name != "" && v.may(rulestore.Publish, r.Team, d.Team), Step: sent}
 	if len(list) > historySize {
 		list = list[:historySize]
 		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)
@@ -150,5 +158,5 @@ func (p *Pages) history(v *visit) error {
 		}
 		page.Rows = append(page.Rows, historyRow{x, compare(base, x.Text), x.State == rulestore.Superseded})
 	}
-	return v.show(http.StatusOK, "history", "History of "+plain(at.id), page)
+	return v.show(status, "history", "History of "+plain(at.id), page)
 }
