@@ -101,6 +101,53 @@ func testHandedOver(t *testing.T, s *Store) {
 	}
 }
 
+// testHandedOverQuota: a domain goes to no team that may not have as many rules. What says whose
+// it is does not go, and so does not count; nor does what the team has anyway.
+func testHandedOverQuota(t *testing.T, s *Store) {
+	ctx := t.Context()
+	put(t, s, rule("a", "1/s"))
+	put(t, s, rule("b", "1/s"))
+	put(t, s, "- key: said\n  owner: shop\n  limits: [1/s]\n")
+	give := func(domain string) error {
+		d, err := s.Domain(ctx, domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Team = "web"
+		_, err = s.UpdateDomain(ctx, root(), d, d.Revision, "it is theirs")
+		return err
+	}
+	quota := func(n int64) {
+		t.Helper()
+		if err := s.SetQuota(ctx, root(), "web", n, "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota(1)
+	err := give("shop")
+	refusedAs(t, err, Quota)
+	if err != nil && !strings.Contains(err.Error(), "team web has 0 rules, would get 2 with domain shop, and may have 1") {
+		t.Error(err)
+	}
+	for _, id := range []string{"a", "b", Frame} {
+		if r, err := s.Rule(ctx, "shop", id); err != nil || r.Team != "shop" {
+			t.Errorf("%q is of team %s, %v", id, r.Team, err)
+		}
+	}
+	quota(2)
+	if err := give("shop"); err != nil {
+		t.Error(err)
+	}
+	quota(0)
+	if _, err := s.CreateDomain(ctx, root(), Domain{Name: "empty", Team: "shop"}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := give("empty"); err != nil {
+		t.Error("of a team that has too many, a domain without rules:", err)
+	}
+	refusedAs(t, second(s.CreateDomain(ctx, root(), Domain{Name: "empty", Team: "shop"}, "a test")), Exists)
+}
+
 // testAway: a rule that was taken away and is proposed anew is not in force.
 func testAway(t *testing.T, s *Store) {
 	ctx := t.Context()

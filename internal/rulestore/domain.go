@@ -23,7 +23,7 @@ type Domain struct {
 const Frame = ""
 
 // CreateDomain makes a domain without rules. It takes the role Admin for its
-// team, and fails as Stale when there is one of this name.
+// team, and fails as Exists when there is one of this name.
 func (s *Store) CreateDomain(ctx context.Context, by Actor, d Domain, reason string) (Domain, error) {
 	var made Domain
 	err := s.change(ctx, by, attempt{action: "domain.create", domain: d.Name, reason: reason}, func(t *tx) (err error) {
@@ -48,7 +48,7 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	}
 	switch old, err := t.domain(ctx, d.Name); {
 	case err == nil:
-		return d, &Error{Kind: Stale, Field: "domain", Text: fmt.Sprintf("there is a domain %s of team %s; take another name", d.Name, old.Team)}
+		return d, &Error{Kind: Exists, Field: "domain", Text: fmt.Sprintf("there is a domain %s of team %s; change that one, or take another name", d.Name, old.Team)}
 	case !IsKind(err, NotFound):
 		return d, err
 	}
@@ -112,7 +112,7 @@ func (t *tx) roomForDomain(ctx context.Context) error {
 
 // UpdateDomain changes the owner of a domain and what it lets others do. match is
 // the Domain.Revision that was seen. It takes the role Admin for the team
-// before and the one after.
+// before and the one after, and room in the quota of that one for the rules that it gets.
 func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int64, reason string) (Domain, error) {
 	var now Domain
 	a := attempt{action: "domain.update", domain: d.Name, reason: reason}
@@ -150,11 +150,27 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 }
 
 // handOver makes the rules of a domain another team's, with all their versions, but
-// for those whose text says whose they are.
+// for those whose text says whose they are. It fails as Quota when that team may not have as many.
 func (t *tx) handOver(ctx context.Context, domain, from, to string) error {
 	if from == to {
 		return nil
 	}
+	had, _, err := t.holds(ctx, to)
+	if err != nil {
+		return err
+	}
+	if err := t.giveRules(ctx, domain, from, to); err != nil {
+		return err
+	}
+	has, quota, err := t.holds(ctx, to)
+	if err == nil && has > had && has > quota {
+		err = &Error{Kind: Quota, Field: "team", Text: fmt.Sprintf("team %s has %d rules, would get %d with domain %s, and may have %d; take some away, or ask an administrator for more",
+			to, had, has-had, domain, quota)}
+	}
+	return err
+}
+
+func (t *tx) giveRules(ctx context.Context, domain, from, to string) error {
 	stay, err := t.owned(ctx, domain, from)
 	if err != nil {
 		return err

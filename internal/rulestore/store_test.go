@@ -46,6 +46,7 @@ func TestStores(t *testing.T) {
 		{"disabled", testDisabled},
 		{"places", testPlaces},
 		{"handed over", testHandedOver},
+		{"handed over, quota", testHandedOverQuota},
 		{"away", testAway},
 		{"reason", testReason},
 		{"bears", testBears},

@@ -36,8 +36,7 @@ func (t *tx) roomFor(ctx context.Context, d *Domain, r *Rule, team string) error
 	if err := t.team(ctx, team); err != nil {
 		return err
 	}
-	var quota, has int64
-	err := t.QueryRowContext(ctx, `SELECT quota, (SELECT COUNT(*) FROM rules WHERE team = $1 AND id <> '' AND gone = 0) FROM teams WHERE name = $1`, team).Scan(&quota, &has)
+	has, quota, err := t.holds(ctx, team)
 	if err != nil {
 		return err
 	}
@@ -52,6 +51,12 @@ func (t *tx) roomFor(ctx context.Context, d *Domain, r *Rule, team string) error
 	}
 	d.Rules++
 	return nil
+}
+
+// holds is how many rules a team has, and how many it may.
+func (t *tx) holds(ctx context.Context, team string) (has, quota int64, err error) {
+	err = t.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM rules WHERE team = $1 AND id <> '' AND gone = 0), quota FROM teams WHERE name = $1`, team).Scan(&has, &quota)
+	return has, quota, err
 }
 
 // SetQuota says how many rules a team may have, 0…MaxQuota. Those that it has
