@@ -16,9 +16,10 @@ type Beat struct {
 	Active      bool   // all members have told it the same names: its vote counts
 	Leaving     bool   // it goes, and wants no votes any more
 	Clean       bool   // it has no ledgers that are another's now
+	Blank       bool   // it has not been told what was before it
 	// Age is for how long its vote counts, 0: it does not.
 	Age time.Duration
-	// Losses are the processes that it knows to have gone without a word.
+	// Losses are the processes that it knows to have gone without a word, or been given up.
 	Losses []Loss
 
 	Stamp weir.Instant // the time of sending, by the sender's clock
@@ -67,7 +68,7 @@ func (b *Beat) sound(now weir.Instant) bool {
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Beat) Append(bytes []byte) []byte {
-	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2)
+	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
 	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Age), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
@@ -100,7 +101,7 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 	if len(body) < 3 || body[0] != version || Kind(body[1]) != beat {
 		return Beat{}, rest, ErrUnknown
 	}
-	b.Active, b.Leaving, b.Clean = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0
+	b.Active, b.Leaving, b.Clean, b.Blank = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0, body[2]&8 != 0
 	r := reader{rest: body[3:]}
 	b.Incarnation, b.Members, b.Voters = r.number(), r.number(), r.number()
 	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {

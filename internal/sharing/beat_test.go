@@ -15,7 +15,7 @@ import (
 func drawBeat(t *rapid.T) Beat {
 	b := Beat{
 		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Voters: rapid.Uint64().Draw(t, "voters"),
-		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"),
+		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"), Blank: rapid.Bool().Draw(t, "blank"),
 		Age:   time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "age")),
 		Stamp: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "stamp")), Echo: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "echo")),
 		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),

@@ -1,6 +1,10 @@
 package sharing
 
-import "github.com/weir-limit/weir"
+import (
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
 
 // gift is what an owner was entitled to, and whether it was the first of all members.
 type gift struct {
@@ -24,12 +28,21 @@ func (g *ledger) lose(now weir.Instant, v *View) {
 			valid++
 		}
 	}
-	g.lost, g.gave = now, gift{entitled(g.policy, valid, max(g.place.count, 1), g.first), g.first}
+	g.lost, g.gave = now, gift{g.lasts(entitled(g.policy, valid, max(g.place.count, 1), g.first)), g.first}
+}
+
+// lasts is what is left of what it has when its votes are worth so much, and no more than they
+// were. While it waits, it has less than they are worth: of that as large a part.
+func (g *ledger) lasts(worth entitlement) entitlement {
+	if g.waits == 0 {
+		return worth
+	}
+	return g.has.times(worth, entitled(g.policy, int64(len(g.place.voters)), max(g.place.count, 1), g.first))
 }
 
 // stand tells what its node is to the key now, which had some of the limit that nobody
 // else could use. What is left does not grow with the entitlement: who had the votes
-// before has used it. The fraction of an event that a bucket has beside is charged, too.
+// before has used it, unless it turns out soon that nobody has.
 func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	owns := g.policy.owns(&p)
 	if !owns {
@@ -39,22 +52,63 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	}
 	g.place, g.first = p, owns && now >= g.owns
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
-	if g.has.of > 0 && had.less(has) && !v.leaving {
-		g.yield(now, had, has)
+	switch {
+	case g.has.of == 0 || !had.less(has):
+	case v.leaving && g.waits == 0:
+	case v.leaving || g.worthWaiting(now, v, g.claim(now, had, has)):
+		if has = had; g.waits == 0 {
+			g.waits = now
+		}
+		g.has = has
+		return
+	default:
+		g.charge(now, g.claim(now, had, has))
 	}
-	g.has = has
+	g.has, g.waits = has, 0
 }
 
-// yield charges what others may have let pass who had the votes that it has gained. Where
-// each event is in use for a period, what they let pass may have been the last that it was:
-// what was charged with the own events for theirs goes too early.
-func (g *ledger) yield(now weir.Instant, had, has entitlement) {
+// claim is what others may have let pass who had the votes that it has gained, the fraction of
+// an event that a bucket has beside, too. Where each event is in use for a period, what they
+// let pass may have been the last that it was: what was charged with the own events for theirs
+// goes too early.
+func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
 	events := left + 1 - part(left, had.part*has.of, had.of*has.part)
 	if a := g.limit.Algorithm(); a == weir.SlidingLog || a == weir.SlidingWindow {
 		events += part(g.limit.Used(g.state, g.at(now)), had.of-had.part, had.of)
 	}
-	g.charge(now, events)
+	return events
+}
+
+// worthWaiting is whether the ledger goes on with what it had until all ledgers are where they
+// belong, and it is known that nobody else has let pass: not for what comes back as soon, nor
+// for long, nor where that will never be known.
+func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
+	if g.known != v.lost || claim <= 1+g.pace() || g.waits > 0 && now >= g.waits+4*settle(v.count) {
+		return false
+	}
+	charged := ledger{limit: g.limit, state: slices.Clone(g.state), ahead: g.ahead}
+	charged.charge(now, claim)
+	_, recovers := g.limit.Standing(charged.state, g.at(now))
+	return micros(recovers) > 4*settle(v.count)
+}
+
+// settled notes that all ledgers were where they belong since its place is the present one: then
+// all that passed of the key is in the only one there is. If it has always been here or come in
+// whole since that was so before, and no process is gone, all that has passed since is, too: what it
+// has grows for nothing.
+func (g *ledger) settled(now weir.Instant, v *View) {
+	if g.place.version != v.calmed.version || g.place.at > v.calmed.at || g.waits == 0 && g.known == v.calmed.losses {
+		return
+	}
+	has := entitled(g.policy, int64(len(g.place.voters)), g.place.count, g.first)
+	if !has.whole() {
+		return
+	}
+	if g.known != v.calmed.losses && g.has.less(has) {
+		g.charge(now, g.claim(now, g.has, has))
+	}
+	g.has, g.waits, g.known = has, 0, v.calmed.losses
 }
 
 // at is the time by the clock that the state goes by.

@@ -19,8 +19,9 @@ const (
 )
 
 // move is a ledger on its way to its next owner. It is sent until that has taken it, or
-// could have begun without.
+// could have begun without: then it comes back, and is worth nothing.
 type move struct {
+	of      *ledger
 	message Message
 	began   weir.Instant
 	again   weir.Instant
@@ -79,7 +80,13 @@ func (n *Node) giveBack(now weir.Instant, fx *Effects) {
 func (n *Node) hand(now weir.Instant, fx *Effects) {
 	n.movers = slices.DeleteFunc(n.movers, func(by *mover) bool { return len(by.pending) == 0 && !n.view.has(by.to) })
 	for _, by := range n.movers {
-		by.pending = slices.DeleteFunc(by.pending, func(m move) bool { return now >= m.began+settle(n.view.count) })
+		by.pending = slices.DeleteFunc(by.pending, func(m move) bool {
+			over := now >= m.began+settle(n.view.count)
+			if over {
+				n.back(&m)
+			}
+			return over
+		})
 		for i := range by.pending {
 			if m := &by.pending[i]; now >= m.again {
 				m.send(now, by.to, fx)
@@ -93,7 +100,7 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 	switch {
 	case wait:
 		n.handing = now + micros(Retry)
-	case n.scan < len(n.ledgers.rows):
+	case n.ledgers.looked < len(n.ledgers.rows):
 		n.handing = now + micros(time.Millisecond)
 	default:
 		n.handing = 0
@@ -103,21 +110,34 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 // look looks at some more ledgers, and is whether too many are on their way.
 func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 	for range scanned {
-		if n.scan >= len(n.ledgers.rows) {
+		if n.ledgers.looked >= len(n.ledgers.rows) {
 			return false
 		}
-		row := n.ledgers.rows[n.scan]
+		row := n.ledgers.rows[n.ledgers.looked]
 		moved, wait := n.pass(now, row.key, row.of, fx)
 		switch {
 		case wait:
 			return true
 		case moved:
-			n.ledgers.remove(n.scan)
+			n.ledgers.remove(n.ledgers.looked)
 		default:
-			n.scan++
+			n.ledgers.looked++
 		}
 	}
 	return false
+}
+
+// back goes on with a ledger that nobody has said to have taken. Who has it may be gone, so
+// that it goes on as if all was used, to tell the next owner that there was something; if this
+// node has begun another meanwhile, that knows of it now. The table may be over its bound by
+// as many as were on their way.
+func (n *Node) back(m *move) {
+	if g, ok := n.ledgers.get(m.message.State); ok {
+		g.known = 0
+		return
+	}
+	m.of.has, m.of.waits, m.of.known, m.of.lost = entitlement{0, 1}, 0, 0, 0
+	n.ledgers.add(m.message.State, m.of)
 }
 
 func (m *move) send(now weir.Instant, to string, fx *Effects) {
@@ -132,7 +152,7 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	g.expire(now)
 	n.stand(now, key, g)
 	to := g.place.owner
-	if g.lost == 0 || to == "" || to == n.settings.Name || !n.gone(g) {
+	if to == "" || to == n.settings.Name || !n.gone(g) {
 		return false, false
 	}
 	if g.idle(now) {
@@ -143,7 +163,10 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 		return false, true
 	}
 	by.last++
-	m := move{message: g.handoff(now), began: now}
+	if g.lost == 0 {
+		g.lose(now, n.view)
+	}
+	m := move{of: g, message: g.handoff(now), began: now}
 	m.message.State, m.message.Incarnation, m.message.Epoch, m.message.ID = key, n.settings.Incarnation, by.incarnation, by.last
 	m.send(now, to, fx)
 	by.pending = append(by.pending, m)
@@ -180,7 +203,7 @@ func (g *ledger) handoff(now weir.Instant) Message {
 	g.enter(now, entitlement{0, 1})
 	m := Message{
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
-		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of,
+		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known,
 	}
 	m.Words = text(g.state)
 	for i := range g.accounts {
@@ -205,6 +228,9 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	}
 	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r release) bool { return r.by == from }), release{from, now + settle(n.view.count)})
 	p := n.view.place(now, m.State, released)
+	if p.owner != n.settings.Name {
+		return // not any more, or not yet
+	}
 	gave := entitlement{m.Part, m.Of}
 	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && m.Policy.owns(&p)); has.less(gave) && m.Wait < patience {
 		return // votes of the one before are on their way
@@ -212,8 +238,13 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if w := n.windows[from]; w == nil {
 		n.windows[from] = &window{}
 	}
-	if n.windows[from].take(m.Incarnation, m.ID) && (known || n.ledgers.room(now)) {
-		if !known {
+	if !known && !n.ledgers.room(now) {
+		return
+	}
+	if n.windows[from].take(m.Incarnation, m.ID) {
+		if known {
+			n.stand(now, m.State, g)
+		} else {
 			n.ledgers.add(m.State, g)
 		}
 		g.released = released
@@ -250,6 +281,9 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 	left := theirs.free(now) - m.Spent
 	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
 		g.limit, g.state, g.ahead, g.has = limit, theirs.state, theirs.ahead, gave
+	}
+	if g.known = m.Known; known {
+		g.known = 0 // neither has all
 	}
 	if m.Spent > 0 {
 		g.taxed += m.Spent

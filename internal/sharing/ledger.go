@@ -28,6 +28,8 @@ type ledger struct {
 	first    bool         // it is
 	may      entitlement  // now
 	has      entitlement  // that nobody else can use
+	waits    weir.Instant // since then it has votes for more, 0: it has not
+	known    uint64       // the losses that were known of when all that has passed was in it; 0: it may not be
 	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
 	gave     gift         // what it had then
 	released []release

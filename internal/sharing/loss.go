@@ -54,6 +54,15 @@ func (p *Peers) hear(now weir.Instant, told []Loss) {
 	}
 }
 
+// digest is of who is lost, not of when. It is never 0.
+func digest(losses []loss) uint64 {
+	sum := uint64(1)
+	for _, l := range losses {
+		sum += nameHash(l.name) ^ mix(l.incarnation+1)
+	}
+	return max(sum, 1)
+}
+
 // tell is the losses as they go with beats.
 func (p *Peers) tell(now weir.Instant) (told []Loss) {
 	for _, l := range p.losses {
@@ -91,16 +100,25 @@ func (p *Peers) suspect() {
 	}
 }
 
-// forget remembers what went with a member that is none any more, unless it left in order.
-func (p *Peers) forget(x *peer) {
-	if x.gone > 0 {
-		p.remember(loss{x.name, x.incarnation, x.gone, p.suspected(x.name), max(x.of, 1)})
+// forget remembers what went with a member that is none any more, unless it left in order. If it
+// was cut off and lives, it may have let pass until now.
+func (p *Peers) forget(now weir.Instant, x *peer) {
+	if !x.gone && x.counts && x.stamp > 0 { // others may have had its votes
+		x.gone, x.of = true, p.count
+	}
+	if x.gone && !x.handed() {
+		p.remember(loss{x.name, x.incarnation, now, p.suspected(x.name), max(x.of, 1)})
 	}
 }
 
-// settled forgets who was suspected: all is well.
+// settled forgets who was suspected, and who was given up and is back with its ledgers: all is
+// well.
 func (p *Peers) settled() {
 	p.known, p.trouble, p.suspects = true, false, nil
+	p.losses = slices.DeleteFunc(p.losses, func(l loss) bool {
+		x := p.peer(l.name)
+		return x != nil && x.incarnation == l.incarnation
+	})
 	for _, x := range p.list {
 		x.calm = [2]uint64{x.incarnation, x.last.Run}
 	}

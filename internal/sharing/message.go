@@ -62,6 +62,9 @@ type Message struct {
 	At    weir.Instant // of it, by the clock that its windows go by
 	Part  int64        // Handoff: how much of the limit its owner was entitled to: Part/Of
 	Of    int64
+	// Known is of a Handoff the digest of the losses that were known of when all that had
+	// passed was in the state, 0: it may not be.
+	Known uint64
 }
 
 // Envelope is a message and who it is for, or from.
@@ -133,6 +136,8 @@ func (m *Message) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
 	switch {
+	case m.Kind == Handoff:
+		b = binary.AppendUvarint(append(b, flag(m.Closed)|byte(m.Policy)<<1), m.Known)
 	case m.Kind != Grant:
 		b = append(b, flag(m.Closed)|byte(m.Policy)<<1)
 	case m.Words != "":
@@ -230,6 +235,9 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	} else {
 		flags := r.below(2 * uint64(policies))
 		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
+		if m.Kind == Handoff && len(r.rest) > 0 {
+			m.Known = r.number()
+		}
 	}
 	if r.bad {
 		return Message{}, nil, ErrMessage

@@ -42,7 +42,6 @@ type Node struct {
 
 	movers  []*mover           // one for each member at most
 	windows map[string]*window // by the owner before, one for each member at most
-	scan    int                // the next ledger to look at after a change
 	handing weir.Instant       // when to go on with that, 0: never
 }
 
@@ -92,7 +91,7 @@ func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 			delete(n.windows, name)
 		}
 	}
-	n.scan = 0
+	n.ledgers.looked = 0
 	n.hand(now, fx)
 }
 
@@ -310,6 +309,9 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now
+	if n.view.calm && now < n.view.sure {
+		g.known = n.view.lost
+	}
 	n.stand(now, key, g)
 	if n.entitlement(now, g).part == 0 || !n.ledgers.room(now) {
 		return nil
@@ -330,13 +332,14 @@ func (n *Node) see(now weir.Instant, key weir.StateKey, g *ledger, policy Policy
 
 // stand sees what this node is to the key of a ledger.
 func (n *Node) stand(now weir.Instant, key weir.StateKey, g *ledger) {
-	if g.place.version == n.view.version && (g.first || g.owns == 0 || now < g.owns) {
+	g.settled(now, n.view)
+	if g.place.version == n.view.version && (g.first || g.owns == 0 || now < g.owns) && g.waits == 0 {
 		return
 	}
 	p := n.view.place(now, key, g.released)
 	first := g.first && g.policy.owns(&p)
 	votes, all := n.view.lasting(&p, &g.place)
-	had := entitled(g.policy, votes, all, first)
+	had := g.lasts(entitled(g.policy, votes, all, first))
 	if g.less(&p) || n.view.leaving || g.first && !first {
 		g.lose(now, n.view)
 	}
@@ -350,7 +353,11 @@ func (n *Node) entitlement(now weir.Instant, g *ledger) entitlement {
 		votes = n.view.votes(now, &g.place)
 	}
 	most := now < n.view.quorum || g.policy == Open
-	return entitled(g.policy, votes, n.view.count, n.view.voting && g.first && most)
+	e := entitled(g.policy, votes, n.view.count, n.view.voting && g.first && most)
+	if g.waits > 0 && g.has.less(e) {
+		return g.has
+	}
+	return e
 }
 
 // timers is a heap of holders by when they have something to do, the first on top.

@@ -48,6 +48,7 @@ type Peers struct {
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
 	last        uint64       // the version then
 	losses      []loss       // who went with their ledgers, the first first
+	calmed      calm         // the last time that all was well
 	blank       weir.Instant // until then anybody may have, as long as nobody has told; 0: somebody has
 	known       bool         // all was well once
 	trouble     bool         // not all were settled since all was well last
@@ -86,7 +87,7 @@ type peer struct {
 	relied weir.Instant // when it was lent votes last
 	left   weir.Instant // from then on it can't count on votes any more, 0: it may have them
 	vote   weir.Instant // the stamp of its own that it may count on
-	gone   weir.Instant // when it was out without a word, 0: it is not
+	gone   bool         // it is out, and was in
 	of     int64        // how many votes there were then
 	calm   [2]uint64    // the run of its votes when all was well last
 	shown  Stand        // what the last view and beats say
@@ -153,7 +154,9 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		x.fresh = before.fresh
 		return
 	}
-	p.remember(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
+	if !before.handed() {
+		p.remember(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
+	}
 	if before.since != 0 {
 		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)
 	}
@@ -265,7 +268,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
 	}
-	if p.blank > 0 && len(p.list) > 1 && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
+	if p.blank > 0 && p.told(func(b *Beat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
 		p.blank = 0 // all have told what they know of
 	}
 	changed = p.poll(now) || changed
@@ -274,7 +277,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
 		if out {
-			p.forget(x)
+			p.forget(now, x)
 		}
 		return out
 	})
@@ -370,7 +373,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	switch {
 	case wanted && x.since == 0 && p.voting && p.gathers(now, x):
 	case wanted && x.since == 0 && p.voting:
-		x.gone, x.back = 0, 0 // it was cut off, and has lost nothing
+		x.gone, x.back = false, 0 // it was cut off, and has lost nothing
 		x.since, x.order, x.run = now, p.sent, max(x.run, 1)+1
 	case wanted && x.since == 0:
 		x.since, x.run = now-settle(MaxMembers), max(x.run, 1)
@@ -386,12 +389,16 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 		x.back = 0
 	}
 	if x.left > 0 && now >= x.left {
-		if !x.last.Leaving {
-			x.gone, x.of = now, p.count
-		}
+		x.gone, x.of = true, p.count
 		x.since, x.left, x.relied = 0, 0, 0
 	}
 }
+
+// handed is whether x has left in order: it had no ledger any more.
+func (x *peer) handed() bool { return x.last.Leaving && x.last.Clean }
+
+// knows is whether x has told what was before this process.
+func (x *peer) knows() bool { return x.stamp > 0 && !x.last.Blank }
 
 // gathers is whether x, which is heard again, has to wait a moment for others that soon will
 // be: who may have votes by the same beat need not wait for each other.
@@ -445,7 +452,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 		}
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
-			Clean: p.clean && p.last == p.versions, Losses: losses, Age: age,
+			Clean: p.clean && p.last == p.versions, Blank: p.blank > 0, Losses: losses, Age: age,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
 		}})
 	}

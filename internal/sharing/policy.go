@@ -48,6 +48,15 @@ func (e entitlement) whole() bool { return e.part == e.of }
 
 func (e entitlement) less(o entitlement) bool { return e.part*o.of < o.part*e.of }
 
+// times is e·part/of, rounded down, and no more than e.
+func (e entitlement) times(part, of entitlement) entitlement {
+	if !part.less(of) || e.part == 0 {
+		return e
+	}
+	const parts = reserved * MaxMembers
+	return entitlement{parts * e.part * part.part * of.of / (e.of * part.of * of.part), parts}
+}
+
 // reserved is the divisor of what Reserve divides among the members.
 const reserved = 10
 

@@ -132,6 +132,9 @@ func TestMessage(t *testing.T) {
 		if m.Kind != Grant {
 			m.Closed, m.Policy = rapid.Bool().Draw(t, "closed"), Policy(rapid.IntRange(0, 4).Draw(t, "policy"))
 		}
+		if m.Kind == Handoff {
+			m.Known = rapid.Uint64().Draw(t, "known")
+		}
 		got, rest, err := Parse(append(m.Append([]byte("before")), "more"...)[len("before"):])
 		if err != nil || string(rest) != "more" || got != m {
 			t.Fatalf("%v, then %q: %v; want %v", got, rest, err, m)
@@ -217,7 +220,7 @@ func TestGarbage(t *testing.T) {
 					Granted: number.Draw(t, "granted"), Life: time.Duration(number.Draw(t, "life")), Wait: time.Duration(number.Draw(t, "wait")),
 					Words: rapid.SampledFrom([]string{"", "12345678abcdefgh", "123"}).Draw(t, "words"), At: weir.Instant(number.Draw(t, "at")),
 					Part: number.Draw(t, "part"), Of: number.Draw(t, "of"),
-					Free: number.Draw(t, "free"), Fresh: time.Duration(number.Draw(t, "fresh")),
+					Known: uint64(number.Draw(t, "known")), Free: number.Draw(t, "free"), Fresh: time.Duration(number.Draw(t, "fresh")),
 				}, &fx)
 			}
 			for _, a := range fx.Answers {

@@ -14,6 +14,8 @@ type table[T interface{ idle(now weir.Instant) bool }] struct {
 	at   map[uint64]*row[T] // by the hash of the key
 	rows []*row[T]
 	hand int // where room looks next
+	// looked is how many of the rows, the first ones, who goes round has looked at.
+	looked int
 }
 
 type row[T any] struct {
@@ -86,6 +88,11 @@ func (t *table[T]) room(now weir.Instant) bool {
 
 func (t *table[T]) remove(i int) {
 	r, last := t.rows[i], len(t.rows)-1
+	if i < t.looked { // the last may not have been looked at
+		t.looked--
+		t.rows[i] = t.rows[t.looked]
+		i = t.looked
+	}
 	t.rows[i] = t.rows[last]
 	t.rows[last] = nil
 	t.rows = t.rows[:last]

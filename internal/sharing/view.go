@@ -16,6 +16,8 @@ type View struct {
 	calm    bool
 	passing bool   // it is not calm, and will be soon: members have just changed
 	losses  []loss // who has taken ledgers along
+	lost    uint64 // the digest of them
+	calmed  calm   // the last time that it was calm
 	known   bool   // all was well once: what this process knows is all
 	members []seen // by name
 	self    int    // -1: it is not among them
@@ -25,6 +27,13 @@ type View struct {
 	quorum  weir.Instant // until then this process may be the first of all members
 	sure    weir.Instant // until then all lend their votes to the first of the key's rank
 	owning  weir.Instant // from then on nobody counts on being the first of an older list
+}
+
+// calm is a time when all ledgers were where they belong.
+type calm struct {
+	at      weir.Instant
+	version uint64 // of views then
+	losses  uint64 // the digest of those that were known of
 }
 
 // seen is one member in a view.
@@ -80,14 +89,18 @@ func (p *Peers) show(now weir.Instant) *View {
 	if v.self < 0 || !v.voting {
 		v.sure = 0
 	}
-	if v.calm = v.sure > 0 && p.calm(now); v.calm {
-		p.settled()
-	}
-	v.passing = !v.calm && now < p.changed+2*settle(p.count)
-	v.losses, v.known = slices.Clone(p.losses), p.known
+	v.losses = slices.Clone(p.losses)
 	if p.blank > 0 {
 		v.losses = append(v.losses, loss{at: p.blank})
 	}
+	v.lost = digest(v.losses)
+	if v.calm = v.sure > 0 && p.calm(now); v.calm {
+		p.settled()
+		p.calmed = calm{now, p.versions, v.lost}
+	}
+	v.calmed = p.calmed
+	v.passing = !v.calm && now < p.changed+2*settle(p.count)
+	v.known = p.known
 	return v
 }
 
@@ -166,13 +179,14 @@ func (v *View) rank(key weir.StateKey) []int {
 // place is what a node is to a key, in one view.
 type place struct {
 	version uint64
-	owner   string   // who is asked, none if nobody may be
-	first   string   // who is the first of all members
-	owns    bool     // this node is, and uses votes
-	most    bool     // it may be: its process is where most of the members are
-	voters  []voter  // who lends its vote to this node
-	count   int64    // of how many votes
-	idle    []string // who lends no votes yet
+	at      weir.Instant // when that was found out
+	owner   string       // who is asked, none if nobody may be
+	first   string       // who is the first of all members
+	owns    bool         // this node is, and uses votes
+	most    bool         // it may be: its process is where most of the members are
+	voters  []voter      // who lends its vote to this node
+	count   int64        // of how many votes
+	idle    []string     // who lends no votes yet
 }
 
 // voter is a member whose vote a node has.
@@ -192,7 +206,7 @@ type release struct {
 
 // place finds out what this node is to the key, when these have released it.
 func (v *View) place(now weir.Instant, key weir.StateKey, released []release) place {
-	p := place{version: v.version, count: v.count, most: v.quorum > 0}
+	p := place{version: v.version, at: now, count: v.count, most: v.quorum > 0}
 	rank := v.rank(key)
 	for _, i := range rank {
 		if v.members[i].counts && !v.members[i].leaves {
@@ -291,20 +305,20 @@ func (v *View) votes(now weir.Instant, p *place) int64 {
 	return n
 }
 
-// lasting is how many votes, of all, a node has in p that nobody else has had since it was
+// lasting is how many votes, of how many, a node has in p that nobody else has had since it was
 // in the place before: those that it had, but for what members have lent to others; and
 // those of members that are new, and have lent them to nobody before.
 func (v *View) lasting(p, before *place) (votes, all int64) {
 	same := func(a, b voter) bool { return a.name == b.name && a.run == b.run }
 	for _, old := range before.voters {
 		if i := v.find(old.name); i < 0 || v.members[i].leaves || slices.ContainsFunc(p.voters, func(by voter) bool { return same(by, old) }) {
-			votes += p.count
+			votes++
 		}
 	}
 	for _, by := range p.voters {
 		if by.fresh && !slices.ContainsFunc(before.voters, func(old voter) bool { return same(by, old) }) && slices.Contains(before.idle, by.name) {
-			votes += before.count
+			votes++
 		}
 	}
-	return votes, max(before.count, 1) * p.count
+	return votes, max(before.count, p.count, 1)
 }

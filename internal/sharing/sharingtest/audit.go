@@ -56,6 +56,22 @@ func (a *spanAuditor) pass(now weir.Instant, events int64) {
 
 func (a *spanAuditor) over() int64 { return a.worst }
 
+// windowAuditor counts what passes in each window. The clocks of nodes agree then.
+type windowAuditor struct {
+	most, period          int64
+	window, passed, worst int64
+}
+
+func (a *windowAuditor) pass(now weir.Instant, events int64) {
+	if window := int64(now) / a.period; window != a.window {
+		a.window, a.passed = window, 0
+	}
+	a.passed += events
+	a.worst = max(a.worst, a.passed-a.most)
+}
+
+func (a *windowAuditor) over() int64 { return a.worst }
+
 // audit is an auditor of what l promises by clocks that run up to so many millionths too
 // fast. Of windows that is their bound.
 func audit(l *weir.Limit, drift int64) auditor {
@@ -69,6 +85,8 @@ func audit(l *weir.Limit, drift int64) auditor {
 		const parts = 1_000_000
 		full := s.Burst * period * parts
 		return &debtAuditor{brings: s.Count * (parts + drift), event: period * parts, full: full, level: full}
+	case s.Algorithm == weir.FixedWindow:
+		return &windowAuditor{most: s.Count, period: period}
 	}
 	return &spanAuditor{most: l.Bound(s.Period, 1), period: fast}
 }

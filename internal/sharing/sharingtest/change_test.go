@@ -224,3 +224,78 @@ func TestDaily(t *testing.T) {
 		}
 	}
 }
+
+// TestIdle holds a long limit of keys that nobody asks about meanwhile to have all that was left
+// of it after members were cut off, joined and left: nobody has let pass anything of it.
+func TestIdle(t *testing.T) {
+	const before, again, all, keys = 2500 * time.Millisecond, 12 * time.Second, 300, 6
+	cut := func(from, to int, until time.Duration) []Part {
+		return []Part{{From: 3 * time.Second, To: 3*time.Second + until, Deaf: func(a, b int) bool {
+			off := func(i int) bool { return i >= from && i < to }
+			return off(a) != off(b)
+		}}}
+	}
+	for what, s := range map[string]Settings{
+		"one is cut off":             {Nodes: 3, Parts: cut(1, 2, time.Second)},
+		"another is":                 {Nodes: 3, Parts: cut(2, 3, time.Second)},
+		"two of five are":            {Nodes: 5, Parts: cut(1, 3, 3*time.Second)},
+		"one joins":                  {Nodes: 3, Spare: 1, Acts: []Act{{At: 3 * time.Second, What: Join, Node: 3}}},
+		"one leaves":                 {Nodes: 3, Acts: []Act{{At: 3 * time.Second, What: Leave, Node: 1}}},
+		"one joins, and leaves":      {Nodes: 3, Spare: 1, Acts: []Act{{At: 3 * time.Second, What: Join, Node: 3}, {At: 7 * time.Second, What: Leave, Node: 3}}},
+		"one leaves, and comes back": {Nodes: 3, Acts: []Act{{At: 3 * time.Second, What: Leave, Node: 1}, {At: 7 * time.Second, What: Join, Node: 1}}},
+	} {
+		for _, text := range []string{"1/h burst 300", "300/day fixed-window", "300/day sliding-log", "300/day sliding-window 6"} {
+			s.Seed, s.Keys, s.Limit, s.Found, s.For = 5, keys, weir.MustParseLimit(text), true, 20*time.Second
+			s.Load = 600 * int64(s.Limit.Spec().Period.Seconds()) / s.Limit.Spec().Count / keys
+			s.Where = func(since time.Duration) int {
+				switch {
+				case since > 2*time.Second && since < before:
+					return int(since/time.Microsecond) % s.Nodes
+				case since > again:
+					return 0
+				}
+				return -1
+			}
+			r := run(t, s)
+			t.Logf("%s, %s: %d of %d passed, %d over", what, text, r.Passed, r.Ideal, r.Over)
+			if r.Over > 0 || r.Passed < all*keys*98/100 {
+				t.Errorf("%s, %s: %d of %d passed, %d over; want at least 98 %%", what, text, r.Passed, r.Ideal, r.Over)
+			}
+		}
+	}
+}
+
+// TestElsewhere holds what others have let pass of a window, that began while the owner of the key was
+// cut off, to count when it is back: also when who let it pass is gone by then.
+func TestElsewhere(t *testing.T) {
+	const from, to = 8 * time.Second, 12500 * time.Millisecond // a window begins after 10 s
+	owner := first(3)
+	off := func(i int) bool { return i == owner }
+	for what, acts := range map[string][]Act{
+		"cut off": nil,
+		"cut off, and another is killed": {
+			{At: 12 * time.Second, What: Kill, Node: (owner + 1) % 3},
+			{At: 12 * time.Second, What: Kill, Node: (owner + 2) % 3},
+			{At: 12100 * time.Millisecond, What: Join, Node: (owner + 1) % 3},
+			{At: 12100 * time.Millisecond, What: Join, Node: (owner + 2) % 3},
+		},
+	} {
+		s := Settings{Seed: 3, Nodes: 3, Limit: weir.MustParseLimit("100/10s fixed-window"), Load: 40, For: 19 * time.Second, Found: true, Acts: acts}
+		s.Parts = []Part{{From: from, To: to, Deaf: func(from, to int) bool { return off(from) != off(to) }}}
+		s.Where = func(since time.Duration) int {
+			switch {
+			case since > 2*time.Second && since < 2100*time.Millisecond || since > 14*time.Second:
+				return owner
+			case since > 11*time.Second && since < 11500*time.Millisecond:
+				return (owner + 1) % 3
+			}
+			return -1
+		}
+		r := run(t, s)
+		between := r.Between(11*time.Second, 12*time.Second).Passed
+		t.Logf("%s: %d passed elsewhere, then %d; %d over", what, between, r.Between(12*time.Second, 19*time.Second).Passed, r.Over)
+		if r.Over > 0 || between < 50 {
+			t.Errorf("%s: %d passed elsewhere, %d over", what, between, r.Over)
+		}
+	}
+}

@@ -192,10 +192,32 @@ func Swarm(seed uint64) Settings {
 	if s.Faults.Change > 0 {
 		s.Spare = r.IntN(4)
 	}
+	if seed%scarceEvery == scarceEvery-1 {
+		s.scarce(r)
+	}
 	if seed%longEvery == longEvery-1 {
 		s.long(r)
 	}
 	return s
+}
+
+// scarceEvery is how often a seed of the swarm has a limit that comes back slowly, or not while it runs:
+// what passes twice of it, or is lost, stays so.
+const scarceEvery = 4
+
+// scarce makes s such a run, of keys that begin as never used.
+func (s *Settings) scarce(r *rand.Rand) {
+	all := []string{
+		"100/h", "100/h fixed-window", "100/h sliding-log", "100/h sliding-window 6",
+		"5/s burst 100", "20/s burst 200", "100/10s fixed-window", "100/10s sliding-log", "100/10s sliding-window 5",
+	}
+	s.Limit, s.Found, s.Wave = weir.MustParseLimit(all[r.IntN(len(all))]), true, 0
+	asks, spec := 1+r.Int64N(1+r.Int64N(300)), s.Limit.Spec() // a second
+	s.Load = max(asks*spec.Period.Milliseconds()/1000/spec.Count/int64(s.asked()), 1)
+	s.For = 30 * time.Second
+	for _, every := range []*time.Duration{&s.Faults.Crash, &s.Faults.Pause, &s.Faults.Cut, &s.Faults.Split, &s.Faults.Change} {
+		*every *= time.Duration(r.IntN(8)) // so that all is well now and then
+	}
 }
 
 // longEvery is how often a seed of the swarm has a cut that outlasts what most wait until they

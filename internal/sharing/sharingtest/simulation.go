@@ -246,7 +246,7 @@ func (s *simulation) request(now weir.Instant, i int) {
 }
 
 // asked is how many keys are asked about at a time.
-func (s *simulation) asked() int {
+func (s *Settings) asked() int {
 	if s.Turn > 0 {
 		return 1
 	}
