@@ -8,16 +8,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/internal/daemon"
 )
 
-func serveCommand() *cobra.Command {
-	var c daemon.Config
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the daemon",
-		Long: `Run the daemon. When every door accepts, stdout says so once, and how to ask.
+// serveLong is what weir serve --help says.
+const serveLong = `Run the daemon. When every door accepts, stdout says so once, and how to ask.
 Logs go to stderr. SIGTERM drains and exits 0; another one, half a second later
 or more, ends it at once.
 
@@ -47,7 +44,14 @@ to an OpenTelemetry collector there.
 GOGC is 400 unless the environment says otherwise, and GOMEMLIMIT three
 quarters of the memory that the machine or its container has: collecting less
 often saves a fifth of the time, and the limit keeps it from costing too much
-memory.`,
+memory.`
+
+func serveCommand() *cobra.Command {
+	var c daemon.Config
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long:  serveLong,
 		Example: `  weir serve
   weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081
   weir serve --rules /etc/weir/rules --store redis://10.0.0.5:6379
@@ -55,7 +59,25 @@ memory.`,
   weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token`,
 		Args: cobra.NoArgs,
 	}
-	f := cmd.Flags()
+	serveFlags(cmd.Flags(), &c)
+	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		c.Stdout = cmd.OutOrStdout()
+		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		c.Version = version()
+		c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
+		d, err := daemon.New(c)
+		if err != nil {
+			return err
+		}
+		tuneMemory(os.Getenv, c.Log)
+		signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
+		defer onHangup(d.Reload)()
+		return d.Run(cmd.Context())
+	})
+	return cmd
+}
+
+func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
 	f.StringVar(&c.Candidate, "candidate", "", "`PATH` of a rule file, or of a folder of them, whose domains run beside those in force, deny nobody, and are compared: see GET /v1/shadow (default: none)")
 	f.StringVar(&c.RulesTokenFile, "rules-token-file", "", "`FILE` whose first line is the token to show the daemon that rules come from")
@@ -81,21 +103,6 @@ memory.`,
 	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
 	f.StringVar(&c.File, "config", "", "configuration `FILE` (not built yet; default none)")
-	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
-		c.Stdout = cmd.OutOrStdout()
-		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		c.Version = version()
-		c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
-		d, err := daemon.New(c)
-		if err != nil {
-			return err
-		}
-		tuneMemory(os.Getenv, c.Log)
-		signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
-		defer onHangup(d.Reload)()
-		return d.Run(cmd.Context())
-	})
-	return cmd
 }
 
 // onHangup calls f at each SIGHUP, until stop.
