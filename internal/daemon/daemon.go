@@ -108,12 +108,11 @@ func (d *Daemon) openParts() (err error) {
 		d.closeStorage()
 		return err
 	}
-	if d.feed, err = openFeed(&d.config, d.storage.traits); err != nil {
+	if d.feed, err = openFeed(&d.config, d.fits); err != nil {
 		d.closeStorage()
 		return err
 	}
-	check := func(set *rules.Set) error { return set.Fits(d.storage.traits) }
-	if d.candidates, err = openCandidates(&d.config, check); err != nil {
+	if d.candidates, err = openCandidates(&d.config, d.fits); err != nil {
 		d.closeStorage()
 		return err
 	}
@@ -136,6 +135,9 @@ func (d *Daemon) openParts() (err error) {
 	}
 	return nil
 }
+
+// fits refuses rules that the store can't keep.
+func (d *Daemon) fits(set *rules.Set) error { return set.Fits(d.storage.traits) }
 
 func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
 
@@ -188,57 +190,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return errors.Join(err, o.close())
 		}
 	}
-	// Doors that are closed in order give no error.
 	g, broken := errgroup.WithContext(ctx)
-	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
-	g.Go(func() error { return serve("admin", o.admin.Serve(safe(o.adminAt, o.adminTLS))) })
-	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
-	if o.respAt != nil {
-		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
-	}
-	g.Go(func() error { return d.watcher.Run(broken) })
-	if d.source != nil {
-		g.Go(func() error {
-			d.source.Watch(broken, d.reloaded)
-			return nil
-		})
-	}
-	g.Go(func() error { return d.watchCandidates(broken) })
-	if d.feed != nil {
-		g.Go(func() error {
-			d.feed.Watch(broken, d.published)
-			return nil
-		})
-	}
-	if len(d.keys.watched) > 0 {
-		g.Go(func() error {
-			d.watchKeys(broken)
-			return nil
-		})
-	}
-	g.Go(func() error {
-		d.forgetDenials(broken)
-		return nil
-	})
-	g.Go(func() error { return d.keepBook(broken) })
-	if d.storage.node != nil {
-		g.Go(func() error {
-			d.storage.node.keepMeasuring(broken)
-			return nil
-		})
-	}
-	if d.storage.remote != nil {
-		g.Go(func() error {
-			d.keepContact(broken)
-			return nil
-		})
-	}
-	if d.storage.snapshots != nil {
-		g.Go(func() error {
-			d.saveSnapshots(broken)
-			return nil
-		})
-	}
+	o.serve(g)
+	d.keep(broken, g)
 	o.grpc.SetServing(d.ready())
 
 	d.sayReady(o)
@@ -253,6 +207,44 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
+// serve answers at all doors until they are closed; those that are closed in order
+// give no error.
+func (o *doors) serve(g *errgroup.Group) {
+	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
+	g.Go(func() error { return serve("admin", o.admin.Serve(safe(o.adminAt, o.adminTLS))) })
+	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
+	if o.respAt != nil {
+		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
+	}
+}
+
+// keep does what goes on beside the doors, until ctx ends.
+func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return d.watcher.Run(ctx) })
+	g.Go(func() error { return d.watchCandidates(ctx) })
+	g.Go(func() error { return d.keepBook(ctx) })
+	for _, part := range []struct {
+		there bool
+		run   func(context.Context)
+	}{
+		{true, d.forgetDenials},
+		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
+		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
+		{d.feed != nil, d.keepTelling},
+		{len(d.keys.watched) > 0, d.watchKeys},
+		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.keepMeasuring(ctx) }},
+		{d.storage.remote != nil, d.keepContact},
+		{d.storage.snapshots != nil, d.saveSnapshots},
+	} {
+		if part.there {
+			g.Go(func() error {
+				part.run(ctx)
+				return nil
+			})
+		}
+	}
+}
+
 func serve(door string, err error) error {
 	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
@@ -261,7 +253,16 @@ func serve(door string, err error) error {
 }
 
 // open opens all doors, or none.
-func (d *Daemon) open(ctx context.Context) (o doors, err error) {
+func (d *Daemon) open(ctx context.Context) (doors, error) {
+	o, err := d.answerers()
+	if err == nil {
+		err = d.listenAt(ctx, &o)
+	}
+	return o, err
+}
+
+// answerers makes what answers at the doors.
+func (d *Daemon) answerers() (o doors, err error) {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
@@ -301,7 +302,11 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 	// No client of Redis says what it speaks. A browser does, and is sent away.
 	o.respTLS = d.safe(tls.RequireAndVerifyClientCert, "redis")
 	o.admin.WriteTimeout = adminWriteTimeout
+	return o, nil
+}
 
+// listenAt opens the doors' addresses, all or none.
+func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 	var opened []net.Listener
 	defer func() {
 		if err != nil {
@@ -327,20 +332,20 @@ func (d *Daemon) open(ctx context.Context) (o doors, err error) {
 		}
 		l, err := listen(ctx, door.address)
 		if err != nil {
-			return o, fmt.Errorf("open the %s door: %w", door.name, err)
+			return fmt.Errorf("open the %s door: %w", door.name, err)
 		}
 		opened = append(opened, l)
 		// A name may have two answers: what was looked up to check is not what counts.
 		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && !d.config.adminTokens() && (!ok || !at.IP.IsLoopback()) {
-			return o, adminNeedsToken(door.address)
+			return adminNeedsToken(door.address)
 		}
 		if at, ok := l.Addr().(*net.TCPAddr); door.name == "grpc" && d.config.GRPCStore && d.config.storeOpen() && ok && !at.IP.IsLoopback() {
-			return o, storeNeedsToken(door.address)
+			return storeNeedsToken(door.address)
 		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
 	o.httpAt.gate, o.httpAt.left = &d.httpGate, d.metrics.overrun.WithLabelValues("http", "left")
-	return o, nil
+	return nil
 }
 
 // close closes doors at which nobody was answered.

@@ -12,15 +12,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
 
-// openFeed makes the feed of the rule database, for a store with these traits; nil
-// when there is no database.
-func openFeed(c *Config, store weir.Traits) (*rulefeed.Feed, error) {
+// openFeed makes the feed of the rule database, of rules that check does not refuse;
+// nil when there is no database.
+func openFeed(c *Config, check func(*rules.Set) error) (*rulefeed.Feed, error) {
 	if c.Data == "" {
 		return nil, nil
 	}
@@ -28,9 +27,7 @@ func openFeed(c *Config, store weir.Traits) (*rulefeed.Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rulefeed.Open(c.Data, rulefeed.Options{
-		Copy: file, Check: func(set *rules.Set) error { return set.Fits(store) },
-	}), nil
+	return rulefeed.Open(c.Data, rulefeed.Options{Copy: file, Check: check}), nil
 }
 
 // copyFile is where the last good copy of a database's rules is kept: beside a
@@ -94,11 +91,7 @@ func (d *Daemon) published(n rulefeed.News) {
 func (d *Daemon) databaseMetric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_rules_database_revision", Help: "The revision of the rule database that is in force here; 0 when it is a copy.",
-	}, func() float64 {
-		d.parts.mu.Lock()
-		defer d.parts.mu.Unlock()
-		return float64(max(d.parts.revision, 0))
-	})
+	}, func() float64 { return float64(max(d.revisionHere(), 0)) })
 }
 
 // databaseResult is the result of a reload as metrics have it.

@@ -3,11 +3,17 @@ package daemon
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/rulefeed"
+	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/webui"
 )
 
 // nodesPage waits until the page of a node says all of the words.
@@ -98,4 +104,46 @@ func TestNodesPageRevision(t *testing.T) {
 	if said := d.revision(t.Context()); said != "a copy is in force here; the database is at 2" {
 		t.Error(said)
 	}
+}
+
+// TestSharers: nodes that share a rule database know of each other, and of what is in
+// force there, until they leave.
+func TestSharers(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	url := postgrestest.Start(t).Database(t)
+	one, other := start(t, Config{Data: url, Version: "v1"}), start(t, Config{Data: url, Version: "v2"})
+	store := one.daemon.feed.Store()
+	enforceRules(t, store, domainText("shop", "5/h"))
+	for _, n := range []rulestore.Node{{Name: "zz-copy", Revision: -1}, {Name: "zz-late", Revision: 0}} { // and who did not have the change
+		if err := store.Tell(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sees := func(want ...webui.Sharer) {
+		t.Helper()
+		diff := ""
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			got := one.daemon.sharers(t.Context())
+			for i := range got {
+				got[i].Silent = 0
+				got[i].State = strings.Replace(got[i].State, "silent", "heard", 1) // on a slow machine
+			}
+			slices.SortFunc(got, func(a, b webui.Sharer) int { return strings.Compare(a.Version+a.Name, b.Version+b.Name) })
+			if diff = cmp.Diff(want, got); diff == "" {
+				return
+			}
+		}
+		t.Fatal(diff)
+	}
+	node := func(r *running, state string) webui.Sharer {
+		return webui.Sharer{Name: r.daemon.name(), Version: r.daemon.config.Version, State: state, InForce: "revision 1"}
+	}
+	copied, late := webui.Sharer{Name: "zz-copy", State: "heard", InForce: "a copy", Behind: true}, webui.Sharer{Name: "zz-late", State: "heard", InForce: "revision 0", Behind: true}
+	sees(node(one, "self"), node(other, "heard"), copied, late)
+	other.stop()
+	if err := <-other.done; err != nil {
+		t.Error(err)
+	}
+	other.done <- nil
+	sees(node(one, "self"), copied, late)
 }

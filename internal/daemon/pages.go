@@ -20,9 +20,8 @@ const shadowClients = 10
 
 // pages is what the admin door shows to browsers.
 func (d *Daemon) pages() (http.Handler, error) {
-	traits := d.storage.traits
 	o := webui.Options{
-		Check:  func(set *rules.Set) error { return set.Fits(traits) },
+		Check:  d.fits,
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
@@ -49,7 +48,7 @@ func (d *Daemon) shadowReport(domain string) *shadow.Report {
 
 // describe is what a page says of this node, and of the others of its cluster.
 func (d *Daemon) describe(ctx context.Context) webui.Node {
-	n := webui.Node{Facts: d.facts(ctx)}
+	n := webui.Node{Facts: d.facts(ctx), Sharers: d.sharers(ctx)}
 	for line := range strings.Lines(d.detail()) {
 		n.Faults = append(n.Faults, strings.TrimSpace(line))
 	}
@@ -106,11 +105,16 @@ func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 	return append(facts, d.doorsOpen()...)
 }
 
+// revisionHere is the revision of the rule database that is in force here.
+func (d *Daemon) revisionHere() int64 {
+	d.parts.mu.Lock()
+	defer d.parts.mu.Unlock()
+	return d.parts.revision
+}
+
 // revision says how far the rules in force here are behind the database.
 func (d *Daemon) revision(ctx context.Context) string {
-	d.parts.mu.Lock()
-	here := d.parts.revision
-	d.parts.mu.Unlock()
+	here := d.revisionHere()
 	said := fmt.Sprintf("revision %d is in force here", here)
 	if here == rulefeed.Unread {
 		said = "a copy is in force here"

@@ -13,15 +13,13 @@ import (
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
-	"github.com/weir-limit/weir/rules"
 )
 
 // withRules adds the rule API to what the admin door answers.
 func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
-	traits := d.storage.traits
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
-		Check: func(set *rules.Set) error { return set.Fits(traits) }, Changes: d.changes,
+		Check: d.fits, Changes: d.changes,
 		Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {
@@ -47,9 +45,8 @@ func (d *Daemon) openChanges() (err error) {
 		Help: "Changes of rules, and other calls and forms that are counted with them, that were refused because a token had asked for too many.",
 	})
 	d.registry.MustRegister(limited)
-	traits := d.storage.traits
 	d.changes, err = changes.New(changes.Options{
-		InFiles: d.inFiles, Check: func(set *rules.Set) error { return set.Fits(traits) },
+		InFiles: d.inFiles, Check: d.fits,
 		Report:  func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
 		Limited: limited.Inc,
 	})

@@ -64,7 +64,7 @@ func TestOlderSchema(t *testing.T) {
 		s := open(t, place)
 		ctx := t.Context()
 		var all strings.Builder
-		for _, table := range []string{"counters", "teams", "domains", "rules", "versions", "overrides", "tokens", "audit"} {
+		for _, table := range []string{"counters", "teams", "domains", "rules", "versions", "overrides", "tokens", "audit", "nodes"} {
 			all.WriteString("DROP TABLE " + table + ";\n")
 		}
 		tx, err := s.write.BeginTx(ctx, nil)

@@ -308,3 +308,35 @@ func testRoom(t *testing.T, s *Store) {
 		t.Error(diff)
 	}
 }
+
+// testNodes: nodes tell what they have in force, are listed with how long they have
+// been silent, and are left out when they have gone or said nothing for an hour.
+func testNodes(t *testing.T, s *Store) {
+	ctx := t.Context()
+	for _, n := range []Node{{Name: "b", Version: "v2", Revision: 7}, {Name: "a", Version: "v1", Revision: 6}, {Name: "a", Version: "v1", Revision: -1}, {Name: "c"}, {Name: "gone"}} {
+		if err := s.Tell(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ago := func(name string, d time.Duration) {
+		if _, err := s.write.ExecContext(ctx, `UPDATE nodes SET seen = seen - $1 WHERE name = $2`, d.Microseconds(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ago("a", 30*time.Minute)
+	ago("c", 61*time.Minute)
+	if err := s.Leave(ctx, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Tell(ctx, Node{Name: "b", Version: "v2", Revision: 8}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Nodes(ctx)
+	if err != nil || len(list) != 2 || list[0].Silent < 30*time.Minute || list[0].Silent > 40*time.Minute || list[1].Silent > 10*time.Minute {
+		t.Fatal(list, err)
+	}
+	list[0].Silent, list[1].Silent = 0, 0
+	if diff := cmp.Diff([]Node{{Name: "a", Version: "v1", Revision: -1}, {Name: "b", Version: "v2", Revision: 8}}, list); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -48,6 +48,7 @@ func openPostgres(url string) (*Store, error) {
 	db.SetConnMaxIdleTime(time.Minute)
 	return &Store{write: db, read: db, told: newBell(), dialect: dialect{
 		types:    strings.NewReplacer(" TEXT", ` TEXT COLLATE "C"`), // sorted as bytes, as in SQLite
+		clock:    "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
 		lock:     "SELECT pg_advisory_xact_lock(7310326)",
 		snapshot: sql.LevelRepeatableRead,
 		notify:   "SELECT pg_notify('" + channel + "', '')",

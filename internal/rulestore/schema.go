@@ -103,6 +103,13 @@ CREATE INDEX audit_domain ON audit (domain, rule, seq);
 `, `
 ALTER TABLE tokens ADD COLUMN certificate TEXT NOT NULL DEFAULT '';
 CREATE INDEX tokens_certificate ON tokens (certificate) WHERE certificate <> '';
+`, `
+CREATE TABLE nodes (
+	name     TEXT PRIMARY KEY,
+	version  TEXT NOT NULL, -- of Weir
+	revision BIGINT NOT NULL, -- in force there; under 0: a copy
+	seen     BIGINT NOT NULL -- time, by the database's clock
+);
 `}
 }
 

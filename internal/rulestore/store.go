@@ -24,6 +24,7 @@ type Store struct {
 type dialect struct {
 	types    *strings.Replacer     // of a schema's types
 	snapshot sql.IsolationLevel    // that reads one moment
+	clock    string                // the time now, in microseconds since 1970
 	lock     string                // makes a migration be alone; empty: it is
 	notify   string                // tells other nodes of a change; empty: there are none
 	explain  func(err error) error // makes an *Error of the database's own

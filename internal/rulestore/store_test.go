@@ -53,6 +53,7 @@ func TestStores(t *testing.T) {
 		{"known names", testKnownNames},
 		{"gone refused", testGoneRefused},
 		{"room", testRoom},
+		{"nodes", testNodes},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

@@ -16,6 +16,9 @@ type Node struct {
 	Members []Member
 	// Settled is whether all counts of the cluster are with their owners.
 	Settled bool
+	// Sharers are the nodes of its rule database, this one among them; none: it has one
+	// of its own, or none.
+	Sharers []Sharer
 	// Cluster is what else there is to say of its part in the cluster.
 	Cluster []Fact
 }
@@ -33,6 +36,20 @@ type Member struct {
 	Version string        // likewise
 	Started time.Time     // by its own clock
 	Keys    int           // of those that this node is asked about, that it owns
+}
+
+// Sharer is a node that serves the same rule database.
+type Sharer struct {
+	Name, Version string
+	State         string // self, heard or silent
+	Silent        time.Duration
+	InForce       string // as revision 7
+	Behind        bool   // that is not the last revision there is
+}
+
+// Words are what is said of its state.
+func (s Sharer) Words() string {
+	return Member{State: s.State, Silent: s.Silent}.Words()
 }
 
 // Words are what is said of a member's state.

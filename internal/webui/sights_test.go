@@ -190,3 +190,20 @@ func TestCertificateShown(t *testing.T) {
 	r, page := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams).get(t, "/ui/tokens")
 	wants(t, r, page, http.StatusOK, "by the certificate spiffe://example.org/ci")
 }
+
+// TestSharers: the page of a node tells what those that share its rule database have in
+// force, by names that harm nobody.
+func TestSharers(t *testing.T) {
+	t.Parallel()
+	h := build(t, false)
+	h.node.Sharers = []webui.Sharer{
+		{Name: "a:1", Version: "v1", State: "self", InForce: "revision 7"},
+		{Name: "<b>b", Version: "v2", State: "silent", Silent: 20 * time.Second, InForce: "revision 6", Behind: true},
+		{Name: "c:1", State: "heard", InForce: "a copy", Behind: true},
+	}
+	r, page := h.browser(t).get(t, "/ui/nodes")
+	wants(t, r, page, http.StatusOK, "Nodes of its rule database", "this node", "revision 7", "&lt;b&gt;b", "silent for 20 s", "revision 6", "a copy")
+	if n := strings.Count(page, ">behind<"); n != 2 || strings.Contains(page, "<b>b") {
+		t.Error(n, "nodes are behind:\n", page)
+	}
+}

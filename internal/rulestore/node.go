@@ -1,0 +1,61 @@
+package rulestore
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Node is a node that serves what is in force in the database.
+type Node struct {
+	Name     string
+	Version  string // of Weir
+	Revision int64  // in force there; under 0: a copy
+	// Silent is how long ago it said so, by the database's clock.
+	Silent time.Duration
+}
+
+// nodeLife is how long a node that says nothing is listed.
+const nodeLife = time.Hour
+
+// Shared is whether several nodes may serve the database.
+func (s *Store) Shared() bool { return s.dir == "" }
+
+// Tell says what a node has in force, for Nodes. It changes no rule, and is in no
+// audit.
+func (s *Store) Tell(ctx context.Context, n Node) error {
+	_, err := s.write.ExecContext(ctx, fmt.Sprintf(`INSERT INTO nodes (name, version, revision, seen) VALUES ($1, $2, $3, %s)
+		ON CONFLICT (name) DO UPDATE SET version = excluded.version, revision = excluded.revision, seen = excluded.seen`, s.clock),
+		printable(n.Name, MaxName), printable(n.Version, MaxName), n.Revision)
+	if err != nil {
+		return s.failed(err)
+	}
+	_, err = s.write.ExecContext(ctx, fmt.Sprintf(`DELETE FROM nodes WHERE seen < %s - $1`, s.clock), nodeLife.Microseconds())
+	return s.failed(err)
+}
+
+// Leave takes a node off the list.
+func (s *Store) Leave(ctx context.Context, name string) error {
+	_, err := s.write.ExecContext(ctx, `DELETE FROM nodes WHERE name = $1`, printable(name, MaxName))
+	return s.failed(err)
+}
+
+// Nodes lists the nodes that have told of themselves in the last hour by name, MaxPage
+// at most.
+func (s *Store) Nodes(ctx context.Context) (list []Node, err error) {
+	rows, err := s.read.QueryContext(ctx, fmt.Sprintf(`SELECT name, version, revision, %s - seen FROM nodes ORDER BY name LIMIT %d`, s.clock, MaxPage))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		var n Node
+		var silent int64
+		if err := rows.Scan(&n.Name, &n.Version, &n.Revision, &silent); err != nil {
+			return nil, s.failed(err)
+		}
+		n.Silent = time.Duration(max(silent, 0)) * time.Microsecond
+		list = append(list, n)
+	}
+	return list, s.failed(rows.Err())
+}
