@@ -164,7 +164,7 @@ func (g *Gossip) join(ctx context.Context) {
 	failed = failed[:min(len(failed), maxUnjoined)]
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unjoined = slices.Clip(failed)
+	g.unjoined = failed
 }
 
 // complainEvery is how often the log says that an address does not answer.

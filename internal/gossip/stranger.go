@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -21,11 +22,16 @@ type Unjoined struct {
 }
 
 // Unjoined are addresses of Options.Join, and of members that memberlist does not reach,
-// at which no node could be joined when others were looked for last; maxUnjoined at most.
+// at which no node could be joined when others were looked for last, and which has not
+// come by itself since; maxUnjoined at most.
 func (g *Gossip) Unjoined() []Unjoined {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.unjoined
+	reached := map[string]bool{}
+	for _, e := range g.table.entries {
+		reached[e.address.String()] = reached[e.address.String()] || e.alive
+	}
+	return slices.DeleteFunc(slices.Clone(g.unjoined), func(u Unjoined) bool { return reached[u.Address] })
 }
 
 // strange is whether memberlist says of what it got that it is not sealed with a key of the

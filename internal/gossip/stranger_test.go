@@ -49,6 +49,25 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// TestComesByItself: who could not be joined, and has come since, is joined.
+func TestComesByItself(t *testing.T) {
+	gone := begin(t, Options{})
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one := begin(t, Options{Join: []string{gone.Name()}})
+	one.until(t, "knows that nobody is there", func() bool { return len(one.Unjoined()) == 1 })
+	found := one.Unjoined()
+	two := begin(t, Options{Bind: gone.Name(), Join: []string{one.Name()}})
+	one.sees(t, one, two)
+	one.Gossip.mu.Lock()
+	one.unjoined = found // as if it had not looked since
+	one.Gossip.mu.Unlock()
+	if u := one.Unjoined(); len(u) > 0 {
+		t.Errorf("%v could not be joined, and is a member", u)
+	}
+}
+
 // TestStrangePackets: packets to memberlist that no key opens are counted.
 func TestStrangePackets(t *testing.T) {
 	n := begin(t, Options{Keys: [][]byte{key(1)}})
