@@ -308,10 +308,18 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		fx.answer(w.id, d)
 	}
 	h.waiting = h.waiting[:0]
-	if h.tight && h.left(now) == 0 && h.lease != 0 {
+	switch {
+	case h.lease == 0 || h.left(now) > 0:
+	case h.tight:
 		fx.send(h.place.owner, h.message(Release, now))
+	case h.plenty(): // when the time of the lease is over, its owner takes it for used
+		h.due = 0
 	}
 }
+
+// plenty is whether nobody waits for what is reported a Life later: most of the limit is
+// there, and little of it comes in that time.
+func (h *holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
 
 // called ends the lease, which the owner wants back, and what it knows of a denial.
 func (h *holder) called(now weir.Instant, fx *Effects) {
@@ -383,5 +391,5 @@ func (h *holder) forget(now weir.Instant, fx *Effects) {
 // idle is whether the holder may be forgotten. While a timer is set for it, it would not be
 // gone.
 func (h *holder) idle(now weir.Instant) bool {
-	return !h.asking && len(h.waiting) == 0 && h.lease == 0 && h.timed == 0 && now >= h.denied
+	return !h.asking && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
 }

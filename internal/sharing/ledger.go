@@ -144,12 +144,19 @@ func (g *ledger) outstanding() int64 {
 }
 
 // expire burns the leases whose time is over: what their nodes have not reported
-// counts as passed.
+// counts as passed, when it was over. Nothing has been charged since.
 func (g *ledger) expire(now weir.Instant) {
-	for i := range g.accounts {
-		if a := &g.accounts[i]; a.lease != 0 && now >= a.expires {
-			g.burn(now, a)
+	for {
+		var first *account
+		for i := range g.accounts {
+			if a := &g.accounts[i]; a.lease != 0 && now >= a.expires && (first == nil || a.expires < first.expires) {
+				first = a
+			}
 		}
+		if first == nil {
+			break
+		}
+		g.burn(first.expires, first)
 	}
 	g.forgotten(now)
 }
