@@ -102,8 +102,13 @@ func (o *others) tick() weir.Instant {
 	return o.peers.Next()
 }
 
-// deliver sends beats, and shows the shards what has changed.
+// deliver shows the shards what has changed, and sends beats: what these prolong, all have
+// to know of before.
 func (o *others) deliver() {
+	if v := o.peers.View(); v != o.view {
+		o.view = v
+		o.store.show(v)
+	}
 	for i := range o.fx.Beats {
 		b := &o.fx.Beats[i]
 		o.packet = b.Append(append(o.packet[:0], shares))
@@ -117,10 +122,6 @@ func (o *others) deliver() {
 	}
 	clear(o.fx.Beats)
 	o.fx.Beats = o.fx.Beats[:0]
-	if v := o.peers.View(); v != o.view {
-		o.view = v
-		o.store.show(v)
-	}
 }
 
 // leaveEvery is how often Leave looks whether all is handed over.

@@ -132,7 +132,8 @@ func (sh *shard) decideTake(now weir.Instant, q *question) (err error) {
 			return err
 		}
 	}
-	q.now, q.states, err = sh.node.Take(now, q.asks, q.out)
+	q.now, q.states, err = sh.node.Take(now, q.asks, q.out, &sh.fx)
+	sh.deliver(0, nil)
 	if err == nil && once {
 		sh.notes.once.remember(id, q.out)
 	}

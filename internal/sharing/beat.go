@@ -31,6 +31,9 @@ type Beat struct {
 	// Run numbers the times that the sender has begun to lend votes to the receiver:
 	// another may have had them between two runs.
 	Run uint64
+	// Lasting numbers the sender's leases that may be used for a Life from Echo, 0: none. No
+	// vote that they were granted on has been another's.
+	Lasting uint64
 
 	// Others are how the sender stands to members, where that is not Settled.
 	Others []Other
@@ -83,6 +86,7 @@ func (b *Beat) Append(bytes []byte) []byte {
 			body = binary.AppendUvarint(body, n)
 		}
 	}
+	body = binary.AppendUvarint(body, b.Lasting)
 	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
 }
 
@@ -121,6 +125,9 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 		b.Losses = append(b.Losses, Loss{
 			r.text(MaxText), r.number(), time.Duration(r.below(1 << 62)), r.below(2) == 1, int64(r.below(MaxMembers + 1)),
 		})
+	}
+	if len(r.rest) > 0 { // the first version had no more
+		b.Lasting = r.number()
 	}
 	if r.bad || uint64(len(b.Others)) < others {
 		return Beat{}, nil, ErrMessage

@@ -28,12 +28,15 @@ func (n *Node) Owner(key weir.StateKey) string { return n.view.place(0, key, nil
 // the rules of weir.Store. It fails with ErrElsewhere, ErrNotYet, or weir.ErrFull when
 // it can keep no more keys; then it has decided nothing. Else seen are the states
 // before, at the moment at.
-func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) (at weir.Instant, seen []weir.State, err error) {
+func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *Effects) (at weir.Instant, seen []weir.State, err error) {
 	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
 		return 0, nil, err
 	}
 	if slices.ContainsFunc(ledgers, func(g *ledger) bool { return g.resets }) {
+		for i, g := range ledgers {
+			n.recall(now, asks[i].State, g, fx)
+		}
 		return 0, nil, ErrNotYet
 	}
 	for i := range records {
@@ -45,6 +48,9 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) (at 
 		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
 			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
 			g.count(now, g.tax(out[i].Cost))
+		}
+		if out[i].Outcome != weir.Allowed {
+			n.recall(now, asks[i].State, g, fx)
 		}
 	}
 	return at, seen, nil
@@ -111,8 +117,7 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 func (n *Node) callBack(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
 	for i := range g.accounts {
 		a := &g.accounts[i]
-		m := a.answer(&Message{State: key, Incarnation: a.incarnation, ID: a.answered.id})
-		m.Epoch = n.settings.Incarnation
+		m := n.end(key, a)
 		if a.name != n.settings.Name {
 			fx.send(a.name, m)
 		} else if h, ok := n.holders.get(key); ok {

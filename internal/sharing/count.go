@@ -18,9 +18,10 @@ type Counts struct {
 // Count looks at all that the node keeps.
 func (n *Node) Count(now weir.Instant) Counts {
 	c := Counts{Asked: len(n.holders.rows), Owned: len(n.ledgers.rows), By: map[string]int{}}
-	for i := range n.holders.rows {
-		c.By[n.holders.rows[i].of.place.owner]++
-		if n.holders.rows[i].of.left(now) > 0 {
+	for _, row := range n.holders.rows {
+		n.prolong(now, row.of)
+		c.By[row.of.place.owner]++
+		if row.of.left(now) > 0 {
 			c.Leases++
 		}
 	}

@@ -149,7 +149,7 @@ func (m *move) send(now weir.Instant, to string, fx *Effects) {
 // pass sends a ledger on, if it is another node's now. wait tells that too many are on
 // their way.
 func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) (moved, wait bool) {
-	g.expire(now)
+	g.expire(now, n.view)
 	n.stand(now, key, g)
 	to := g.place.owner
 	if to == "" || to == n.settings.Name || !n.gone(g) {
@@ -166,7 +166,7 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	if g.lost == 0 {
 		g.lose(now, n.view)
 	}
-	m := move{of: g, message: g.handoff(now), began: now}
+	m := move{of: g, message: g.handoff(now, n.view), began: now}
 	m.message.State, m.message.Incarnation, m.message.Epoch, m.message.ID = key, n.settings.Incarnation, by.incarnation, by.last
 	m.send(now, to, fx)
 	by.pending = append(by.pending, m)
@@ -199,7 +199,7 @@ func (n *Node) gone(g *ledger) bool {
 
 // handoff is a ledger as the next owner gets it: what is left is of the moment when the
 // first votes went, for what came since may be another's.
-func (g *ledger) handoff(now weir.Instant) Message {
+func (g *ledger) handoff(now weir.Instant, v *View) Message {
 	g.enter(now, entitlement{0, 1})
 	m := Message{
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
@@ -207,7 +207,7 @@ func (g *ledger) handoff(now weir.Instant) Message {
 	}
 	m.Words = text(g.state)
 	for i := range g.accounts {
-		m.Life = max(m.Life, (g.accounts[i].expires - now).Duration())
+		m.Life = max(m.Life, (g.accounts[i].until(v) - now).Duration())
 	}
 	return m
 }

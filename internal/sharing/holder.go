@@ -37,6 +37,9 @@ type holder struct {
 	pending sent
 	first   weir.Instant // when the ask was first sent
 	again   weir.Instant // when it is to be sent again
+	lasts   uint64       // the number of the owner's beats that prolong the lease, 0: none do
+	ends    weir.Instant // they do until then
+	got     weir.Instant // when it was granted something last
 	denied  weir.Instant // until then asking is of no use
 	seen    *sight       // why; nil: not known
 	least   int64        // for that many events, or more
@@ -52,7 +55,7 @@ type holder struct {
 type asked struct {
 	version      uint64
 	owner, first string
-	most         bool
+	most, own    bool
 	far          Distance // of the owner
 }
 
@@ -61,6 +64,7 @@ type sent struct {
 	epoch, lease        uint64
 	spent               int64
 	least, want, demand int64
+	ahead               int64
 	closed              bool
 }
 
@@ -240,10 +244,20 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	}
 	*h.asks++
 	h.asked = *h.asks
+	ahead := h.ahead(now, least)
 	m := h.message(Ask, now)
-	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, m.Closed}
+	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, ahead, m.Closed}
 	h.asking, h.first = true, now
 	h.send(now, fx)
+}
+
+// ahead is how many events to ask for beside, by a lease that lasts: more and more, where
+// they are used up soon and there is plenty.
+func (h *holder) ahead(now weir.Instant, least int64) int64 {
+	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+micros(Lasting) {
+		return 0
+	}
+	return min(max(4*least, 2*h.spent), h.all/64)
 }
 
 func (h *holder) send(now weir.Instant, fx *Effects) {
@@ -252,7 +266,7 @@ func (h *holder) send(now weir.Instant, fx *Effects) {
 	p := &h.pending
 	fx.send(h.place.owner, Message{
 		Kind: Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
-		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Policy: h.policy,
+		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Ahead: p.ahead, Policy: h.policy,
 	})
 }
 
@@ -273,7 +287,7 @@ func (h *holder) message(kind Kind, now weir.Instant) Message {
 	}
 	if kind == Release || now >= h.expires {
 		m.Closed = true
-		h.lease, h.granted, h.spent = 0, 0, 0
+		h.lease, h.granted, h.spent, h.lasts = 0, 0, 0, 0
 	}
 	return m
 }
@@ -291,8 +305,9 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	if h.lender != h.place.owner || m.Epoch != h.epoch || m.Lease != h.lease {
 		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
 	}
-	h.granted = m.Granted
+	h.granted, h.got = m.Granted, now
 	h.expires = h.first + micros(m.Life)
+	h.lasts, h.ends = m.Lasts, h.first+micros(Lasting)
 	h.free, h.fresh = m.Free, now+micros(m.Fresh)
 	h.denied, h.least = now+micros(min(m.Wait, MaxDeny)), h.pending.least
 	h.retry, h.next = now+micros(m.Retry), now+micros(m.Next)
@@ -323,7 +338,7 @@ func (h *holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
 
 // called ends the lease, which the owner wants back, and what it knows of a denial.
 func (h *holder) called(now weir.Instant, fx *Effects) {
-	h.denied, h.expires = min(h.denied, now), min(h.expires, now)
+	h.denied, h.expires, h.lasts = min(h.denied, now), min(h.expires, now), 0
 	if h.lease != 0 && h.lender == h.place.owner {
 		fx.send(h.place.owner, h.message(Release, now))
 	}
@@ -368,14 +383,22 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 		if h.ask(now, fx); !h.asking {
 			h.deny(now, 0, fx)
 		}
-	case now < h.used+micros(Idle):
-		h.due = h.used + micros(Idle)
+	case now < h.used+h.keeps(now):
+		h.due = h.used + h.keeps(now)
 	default:
 		h.due = 0
 		if h.lease != 0 && h.place.owner != "" {
 			fx.send(h.place.owner, h.message(Release, now))
 		}
 	}
+}
+
+// keeps is how long a lease is kept that nobody uses.
+func (h *holder) keeps(now weir.Instant) weir.Instant {
+	if h.lasts > 0 && now < h.expires {
+		return micros(Lasting / 2)
+	}
+	return micros(Idle)
 }
 
 // forget denies the requests that have waited too long.

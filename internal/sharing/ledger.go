@@ -17,6 +17,7 @@ import (
 type ledger struct {
 	limit    *weir.Limit
 	since    weir.Instant // when it was changed for another version, 0: never
+	recalled weir.Instant // when leases were called back last
 	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
 	state    weir.State
 	ahead    weir.Instant // the clock of the owner that began it is so much ahead
@@ -47,6 +48,8 @@ type account struct {
 	granted     int64  // set aside under this lease, since it began
 	spent       int64  // of these, reported as passed
 	expires     weir.Instant
+	lasts       uint64       // the number of the beats that prolong it, 0: none do
+	ends        weir.Instant // it is prolonged until then
 	asked       weir.Instant
 	demand      int64
 	answered    reply // the answer to the last ask, for when it is asked again
@@ -57,6 +60,7 @@ type reply struct {
 	id      uint64
 	lease   uint64
 	granted int64
+	lasts   uint64
 	free    int64
 	life    time.Duration
 	wait    time.Duration
@@ -72,7 +76,7 @@ func (a *account) answer(m *Message) Message {
 	t := &a.answered
 	return Message{
 		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
-		Lease: t.lease, Granted: t.granted, Life: t.life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
+		Lease: t.lease, Granted: t.granted, Lasts: t.lasts, Life: t.life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
 	}
 }
 
@@ -145,20 +149,32 @@ func (g *ledger) outstanding() int64 {
 
 // expire burns the leases whose time is over: what their nodes have not reported
 // counts as passed, when it was over. Nothing has been charged since.
-func (g *ledger) expire(now weir.Instant) {
+func (g *ledger) expire(now weir.Instant, v *View) {
 	for {
 		var first *account
+		over := now
 		for i := range g.accounts {
-			if a := &g.accounts[i]; a.lease != 0 && now >= a.expires && (first == nil || a.expires < first.expires) {
-				first = a
+			if a := &g.accounts[i]; a.lease != 0 && a.until(v) <= over {
+				first, over = a, a.until(v)
 			}
 		}
 		if first == nil {
 			break
 		}
-		g.burn(first.expires, first)
+		g.burn(over, first)
 	}
 	g.forgotten(now)
+}
+
+// until is when nobody uses the lease any more, by no view: at the latest.
+func (a *account) until(v *View) weir.Instant {
+	if a.lasts == 0 {
+		return a.expires
+	}
+	if v == nil {
+		return max(a.expires, a.ends)
+	}
+	return max(a.expires, min(a.ends, v.prolonged(a.lasts)))
 }
 
 // reset forgets what was used. Nodes that hold leases may still let pass what was lent
@@ -189,7 +205,7 @@ func (g *ledger) burn(now weir.Instant, a *account) {
 	a.close()
 }
 
-func (a *account) close() { a.lease, a.granted, a.spent = 0, 0, 0 }
+func (a *account) close() { a.lease, a.granted, a.spent, a.lasts = 0, 0, 0, 0 }
 
 // report hears what a node has done with its lease. Counts are since the lease
 // began, so that reports may be lost, doubled and in any order.
@@ -211,8 +227,8 @@ func (g *ledger) report(now weir.Instant, from string, m *Message) {
 
 // ask answers a node that wants events. next is the number of a lease that was
 // never used before. ok is false for asks that nobody waits for any more.
-func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (answer Message, ok bool) {
-	g.expire(now)
+func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next uint64) (answer Message, ok bool) {
+	g.expire(now, v)
 	a := g.open(now, from)
 	switch {
 	case m.Incarnation < a.incarnation:
@@ -242,13 +258,34 @@ func (g *ledger) ask(now weir.Instant, from string, m *Message, next uint64) (an
 	}
 	a.granted += granted
 	a.expires = now + micros(Life+Margin)
+	lasts := uint64(0)
+	if wait == 0 && m.Ahead > 0 {
+		lasts = g.lend(now, a, m.Ahead, v.lends(now))
+	}
 	free := max(g.room(g.free(now)), 0)
-	a.answered = reply{m.ID, a.lease, a.granted, free, Life, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
+	a.answered = reply{m.ID, a.lease, a.granted, lasts, free, Life, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
 	answer = a.answer(m)
 	if wait > 0 {
 		answer.Words, answer.At = g.sight(now)
 	}
 	return answer, true
+}
+
+// lend has a's lease last, with so many events more, where that leaves most of the limit to
+// others. It is the number of the lease, 0 if it does not last.
+func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
+	more := g.room(g.free(now)) / 32
+	for i := range g.accounts {
+		if of := &g.accounts[i]; of.lasts > 0 {
+			more -= of.granted - of.spent
+		}
+	}
+	if number == 0 || !g.may.whole() || more <= 0 {
+		return 0
+	}
+	a.granted += min(events, more)
+	a.lasts, a.ends = number, now+micros(Lasting+Lasting/100)
+	return number
 }
 
 // standing tells how long it takes until the limit is as never used, and where something
@@ -335,7 +372,7 @@ func (g *ledger) pace() int64 { return pace(g.limit) }
 
 // idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *ledger) idle(now weir.Instant) bool {
-	g.expire(now)
+	g.expire(now, nil)
 	return g.outstanding() == 0 && g.limit.Fresh(g.state, g.at(now))
 }
 

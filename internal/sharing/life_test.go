@@ -194,13 +194,13 @@ func TestLife(t *testing.T) {
 		t.Errorf("%d pass after the end of a lease", n)
 	}
 	g := lease().ledger()
-	g.expire(asked + life + margin - 1)
+	g.expire(asked+life+margin-1, nil)
 	if g.outstanding() == 0 {
 		t.Error("an owner gave up a lease that its holder may still use")
 	}
 	before := g.free(asked + life + margin)
 	out := g.outstanding()
-	g.expire(asked + life + margin)
+	g.expire(asked+life+margin, nil)
 	if after := g.free(asked + life + margin); g.outstanding() != 0 || after != before-out {
 		t.Errorf("%d outstanding when a lease of %d is burned, %d left of %d", g.outstanding(), out, after, before)
 	}

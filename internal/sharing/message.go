@@ -46,6 +46,7 @@ type Message struct {
 	Least  int64  // Ask: fewer events are of no use
 	Want   int64  // Ask: more are of no use now
 	Demand int64  // Ask: events wanted in a Horizon
+	Ahead  int64  // Ask: events beyond Want that it would use while the lease lasts
 	Policy Policy // Ask: what holds while part of the members is not heard
 
 	Granted int64         // Grant: events set aside under the lease since it began
@@ -53,6 +54,7 @@ type Message struct {
 	Wait    time.Duration // Grant: asking sooner is of no use
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
+	Lasts   uint64        // Grant: the number of the owner's beats that prolong the lease, 0: none do
 	Retry   time.Duration // Grant: how long until Least more pass, if nobody else asks; 0: not known, or now
 	Next    time.Duration // Grant: the same of one event
 
@@ -80,7 +82,7 @@ func (m *Message) sound() bool {
 	}
 	switch m.Kind {
 	case Ask:
-		return m.ID > 0 && len(m.Limit) <= MaxText && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount) && m.Policy < policies
+		return m.ID > 0 && len(m.Limit) <= MaxText && m.Spent >= 0 && within(m.Least, 1, weir.MaxCount) && within(m.Want, m.Least, weir.MaxCount) && within(m.Demand, 0, weir.MaxCount) && within(m.Ahead, 0, weir.MaxCount) && m.Policy < policies
 	case Grant:
 		return within(m.Granted, 0, 1<<62-1) && within(int64(m.Life), 0, int64(MaxLife)) &&
 			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && m.Retry >= 0 && m.Next >= 0 && len(m.Words)%8 == 0
@@ -135,14 +137,18 @@ func (m *Message) Append(b []byte) []byte {
 	for _, n := range numbers[:all] {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
-	switch {
-	case m.Kind == Handoff:
-		b = binary.AppendUvarint(append(b, flag(m.Closed)|byte(m.Policy)<<1), m.Known)
-	case m.Kind != Grant:
-		b = append(b, flag(m.Closed)|byte(m.Policy)<<1)
-	case m.Words != "":
+	if m.Kind == Grant {
 		b = append(binary.AppendUvarint(b, uint64(len(m.Words))), m.Words...)
 		b = binary.AppendUvarint(b, uint64(m.At))
+		b = binary.AppendUvarint(b, m.Lasts)
+	} else {
+		b = append(b, flag(m.Closed)|byte(m.Policy)<<1)
+	}
+	if m.Kind == Ask {
+		b = binary.AppendUvarint(b, uint64(m.Ahead))
+	}
+	if m.Kind == Handoff {
+		b = binary.AppendUvarint(b, m.Known)
 	}
 	return measured(b, start)
 }
@@ -228,13 +234,19 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	if m.Kind == Grant {
 		if seen := (reader{rest: r.rest}); len(seen.rest) > 0 {
 			m.Words, m.At = seen.text(8*maxSight), weir.Instant(seen.below(1<<62))
+			if len(seen.rest) > 0 {
+				m.Lasts = seen.number()
+			}
 			if seen.bad {
-				m.Words, m.At = "", 0 // another version's
+				m.Words, m.At, m.Lasts = "", 0, 0 // another version's
 			}
 		}
 	} else {
 		flags := r.below(2 * uint64(policies))
 		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
+		if m.Kind == Ask && len(r.rest) > 0 { // the first version had no more
+			m.Ahead = int64(r.below(1 << 62))
+		}
 		if m.Kind == Handoff && len(r.rest) > 0 {
 			m.Known = r.number()
 		}

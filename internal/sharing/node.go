@@ -111,7 +111,10 @@ func (n *Node) Ask(now weir.Instant, r *Request, fx *Effects) {
 // nothing, and is false. hash is that of its key.
 func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision, fx *Effects) bool {
 	h, ok := n.holders.find(hash, r.State)
-	if !ok || !n.knows(h, r) || !h.covers(now, r.Cost) {
+	if !ok || !n.knows(h, r) {
+		return false
+	}
+	if n.prolong(now, h); !h.covers(now, r.Cost) {
 		return false
 	}
 	before := len(fx.Messages)
@@ -124,7 +127,11 @@ func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision
 // Covers is whether Spend would answer the request now.
 func (n *Node) Covers(now weir.Instant, hash uint64, r *Request) bool {
 	h, ok := n.holders.find(hash, r.State)
-	return ok && n.knows(h, r) && h.covers(now, r.Cost)
+	if !ok || !n.knows(h, r) {
+		return false
+	}
+	n.prolong(now, h)
+	return h.covers(now, r.Cost)
 }
 
 // Expect notes a request that is not for this node to decide, and asks the owner for a
@@ -158,7 +165,7 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 	case Taken:
 		n.taken(peer, m)
 	default:
-		if answer, ok := n.serve(now, peer, m); ok {
+		if answer, ok := n.serve(now, peer, m, fx); ok {
 			fx.send(peer, answer)
 		}
 	}
@@ -202,7 +209,7 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 		}
 		m := fx.Messages[i].Message
 		fx.Messages = slices.Delete(fx.Messages, i, i+1)
-		if answer, ok := n.serve(now, n.settings.Name, &m); ok {
+		if answer, ok := n.serve(now, n.settings.Name, &m, fx); ok {
 			h.receive(now, &answer, fx)
 		}
 	}
@@ -255,13 +262,21 @@ func (n *Node) knows(h *holder, r *Request) bool {
 func (n *Node) follow(now weir.Instant, h *holder) {
 	if h.place.version != n.view.version {
 		p := n.view.place(now, h.state, nil)
-		h.follow(asked{version: p.version, owner: p.owner, first: p.first, most: p.most})
+		h.follow(asked{version: p.version, owner: p.owner, first: p.first, most: p.most, own: p.owner == n.settings.Name})
 	}
 	h.place.far = n.far[h.place.owner]
+	n.prolong(now, h)
+}
+
+// prolong goes on with a lease that lasts, where its owner's beats allow it.
+func (n *Node) prolong(now weir.Instant, h *holder) {
+	if h.lasts > 0 && now >= h.expires {
+		h.expires = max(h.expires, min(h.ends, n.view.lasts(h.lender, h.epoch, h.lasts)))
+	}
 }
 
 // serve hears, as owner, what a holder says.
-func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message, ok bool) {
+func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (answer Message, ok bool) {
 	if !n.view.has(peer) {
 		return Message{}, false
 	}
@@ -271,7 +286,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 	g, ok := n.ledgers.get(m.State)
 	if m.Kind == Release {
 		if ok {
-			g.expire(now)
+			g.expire(now, n.view)
 			g.report(now, peer, m)
 		}
 		return Message{}, false
@@ -288,11 +303,35 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message) (answer Message,
 	}
 	g.become(now, limit)
 	n.see(now, m.State, g, m.Policy)
-	if answer, ok = g.ask(now, peer, m, n.leases+1); ok {
+	if answer, ok = g.ask(now, n.view, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
 		answer.Epoch = n.settings.Incarnation
+		if answer.Wait > 0 {
+			n.recall(now, m.State, g, fx)
+		}
 	}
 	return answer, ok
+}
+
+// recall calls back leases that last, where somebody is denied.
+func (n *Node) recall(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
+	if now < g.recalled+micros(Retry) {
+		return
+	}
+	for i := range g.accounts {
+		if a := &g.accounts[i]; a.lasts > 0 && a.granted > a.spent {
+			g.recalled = now
+			fx.send(a.name, n.end(key, a))
+		}
+	}
+}
+
+// end is what ends a lease of a node: an answer that lends nothing.
+func (n *Node) end(key weir.StateKey, a *account) Message {
+	a.answered.life, a.answered.lasts = 0, 0
+	m := a.answer(&Message{State: key, Incarnation: a.incarnation, ID: a.answered.id})
+	m.Epoch = n.settings.Incarnation
+	return m
 }
 
 // worthy is how long a limit that is taken for used recovers at most, so that it is done
@@ -322,7 +361,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 
 // see brings a ledger up to date with the view, and with the policy that is asked by.
 func (n *Node) see(now weir.Instant, key weir.StateKey, g *ledger, policy Policy) {
-	g.expire(now)
+	g.expire(now, n.view)
 	if g.policy != policy {
 		g.policy, g.place.version = policy, 0
 	}

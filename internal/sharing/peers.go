@@ -60,6 +60,36 @@ type Peers struct {
 	view        *View
 	versions    uint64
 	sent        uint64 // beats to each member
+	lasting     lasting
+}
+
+// lasting is which leases of the process its beats prolong: those granted on all votes, in
+// views of one version, while no more than a Life passes between two beats.
+type lasting struct {
+	number  uint64       // 0: there have been none
+	version uint64       // of the views
+	lent    weir.Instant // when the last beats prolonged them
+	ended   weir.Instant // when the last beats prolonged those of the number before
+}
+
+// next is the number that beats at now tell, by that view.
+func (l *lasting) next(now weir.Instant, v *View) uint64 {
+	if now >= v.sure {
+		return 0
+	}
+	if l.number == 0 || l.version != v.version || now >= l.lent+micros(Life) {
+		l.number, l.version, l.ended = l.number+1, v.version, l.lent
+	}
+	l.lent = now
+	return l.number
+}
+
+func (l *lasting) show(v *View) {
+	if l.version == v.version {
+		v.prolongs, v.lent, v.ended = l.number, l.lent, l.ended
+	} else {
+		v.ended = l.lent
+	}
 }
 
 // peer is what is known of one member.
@@ -439,9 +469,13 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 	p.pulse = now + pulse(p.count)
 }
 
-// beat tells all others.
+// beat tells all others. Who hears of the beats what the view says of them has to go by
+// the view before they are sent.
 func (p *Peers) beat(now weir.Instant, fx *Effects) {
 	p.sent++
+	p.view = p.show(now)
+	lasting := p.lasting.next(now, p.view)
+	p.lasting.show(p.view)
 	others, losses, age := p.others(), p.tell(now), time.Duration(0)
 	if p.active {
 		age = max((now - p.activated).Duration(), time.Microsecond)
@@ -453,7 +487,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: p.clean && p.last == p.versions, Blank: p.blank > 0, Losses: losses, Age: age,
-			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Others: others,
+			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others,
 		}})
 	}
 }

@@ -66,7 +66,7 @@ func TestResetWhileHeld(t *testing.T) {
 	}
 	var out [1]weir.Decision
 	asks := []weir.Ask{{State: p.key, Limit: p.limit, Cost: 1}}
-	if _, _, err := p.owner.Take(p.now, asks, out[:]); !errors.Is(err, ErrNotYet) {
+	if _, _, err := p.owner.Take(p.now, asks, out[:], &Effects{}); !errors.Is(err, ErrNotYet) {
 		t.Errorf("a take meanwhile: %v", err)
 	}
 	m.ID, m.Spent, m.Closed = 3, 60, true

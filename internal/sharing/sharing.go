@@ -38,6 +38,9 @@ const (
 	MaxDeny = time.Second
 	// Idle is when a holder gives back what nobody uses.
 	Idle = 2 * Horizon
+	// Lasting is the longest that a lease is used whose owner's beats prolong it. It is
+	// given back when nobody has used it for half of that.
+	Lasting = time.Minute
 )
 
 // The bounds of sharing.

@@ -89,11 +89,12 @@ func TestLedger(t *testing.T) {
 				Lease: rapid.Uint64Range(0, next).Draw(t, "lease"), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
 				Least: 1 + number.Draw(t, "least"), Demand: number.Draw(t, "demand"),
 			}
-			m.Want = m.Least + number.Draw(t, "want")
+			m.Want, m.Ahead = m.Least+number.Draw(t, "want"), number.Draw(t, "ahead")
+			view := &View{sure: 1 << 62, prolongs: 1, lent: now - weir.Instant(rapid.IntRange(0, 1_000_000).Draw(t, "quiet"))}
 			if may := rapid.SampledFrom([]entitlement{{1, 1}, {1, 1}, {2, 3}, {1, 5}, {0, 1}}).Draw(t, "entitlement"); may.less(g.may) || g.may.of == 0 {
 				g.enter(now, may)
 			}
-			answer, ok := g.ask(now, from, &m, next+1)
+			answer, ok := g.ask(now, view, from, &m, next+1)
 			next = max(next, answer.Lease)
 			outstanding, free := g.takes(0), g.free(now)
 			if outstanding < 0 || outstanding > free {
@@ -102,7 +103,7 @@ func TestLedger(t *testing.T) {
 			if !ok {
 				continue
 			}
-			again, _ := g.ask(now, from, &m, next+1)
+			again, _ := g.ask(now, view, from, &m, next+1)
 			again.Words, again.At = answer.Words, answer.At // what it stands on is told once
 			if diff := cmp.Diff(answer, again); diff != "" || g.free(now)-g.takes(0) != free-outstanding {
 				t.Fatalf("asked again: %s, %d left and %d outstanding; before %d and %d", diff, g.free(now), g.takes(0), free, outstanding)

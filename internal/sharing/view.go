@@ -27,6 +27,10 @@ type View struct {
 	quorum  weir.Instant // until then this process may be the first of all members
 	sure    weir.Instant // until then all lend their votes to the first of the key's rank
 	owning  weir.Instant // from then on nobody counts on being the first of an older list
+	// The leases of this number may last until a Life after lent, or are prolonged; those of
+	// earlier ones until a Life after ended.
+	prolongs    uint64
+	lent, ended weir.Instant
 }
 
 // calm is a time when all ledgers were where they belong.
@@ -48,6 +52,9 @@ type seen struct {
 	since  weir.Instant // its vote counts since then; 0: it does not
 	moved  bool         // its votes may have been another's since all was well last
 	stands []Other      // to each member; nil: all are settled
+	// prolongs is the number of its leases that may be used until lasts.
+	prolongs uint64
+	lasts    weir.Instant
 }
 
 // View is what is known now.
@@ -64,6 +71,7 @@ func (p *Peers) show(now weir.Instant) *View {
 	if p.versions != p.view.version {
 		v.changed = now
 	}
+	p.lasting.show(v)
 	for i, x := range p.list {
 		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until}
 		if x == p.self {
@@ -80,6 +88,7 @@ func (p *Peers) show(now weir.Instant) *View {
 				s.until = 0
 			}
 			s.fresh, s.since, s.moved = x.fresh && x.last.Run == 1, x.active, s.run != x.calm
+			s.prolongs, s.lasts = x.last.Lasting, x.last.Echo+micros(Life)
 		}
 		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts || s.leaves {
 			v.sure = 0
@@ -130,6 +139,30 @@ func (p *Peers) stands(others []Other) []Other {
 		stands[i] = o
 	}
 	return stands
+}
+
+// lends is the number of leases that last, 0 where none can be granted.
+func (v *View) lends(now weir.Instant) uint64 {
+	if now >= v.sure {
+		return 0
+	}
+	return v.prolongs
+}
+
+// prolonged is until when this process has to expect that leases of a number are used.
+func (v *View) prolonged(number uint64) weir.Instant {
+	if number == v.prolongs {
+		return v.lent + micros(Life+Margin)
+	}
+	return v.ended + micros(Life+Margin)
+}
+
+// lasts is until when leases of a number may be used that a process of that name has granted.
+func (v *View) lasts(lender string, incarnation, number uint64) weir.Instant {
+	if i := v.find(lender); i >= 0 && v.members[i].prolongs == number && v.members[i].run[0] == incarnation {
+		return v.members[i].lasts
+	}
+	return 0
 }
 
 func (v *View) has(name string) bool { return v.find(name) >= 0 }

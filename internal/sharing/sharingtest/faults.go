@@ -35,6 +35,7 @@ const (
 	Credits           // what a holder has not reported until its lease ends is credited back
 	Overstays         // holders use leases whose time is over
 	Inherits          // after a partition, votes count as if nobody else had had them
+	Prolongs          // beats prolong leases whatever has happened since these were granted
 	Mutants
 )
 
@@ -56,6 +57,8 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 		if m.Closed && m.Kind != sharing.Handoff {
 			m.Spent = 0
 		}
+	case Prolongs:
+		l.beat.Lasting, m.Lasts = 1, min(m.Lasts, 1)
 	case NoMutant, StartsFull, Mutants:
 	}
 }
@@ -218,6 +221,21 @@ func (s *Settings) scarce(r *rand.Rand) {
 	for _, every := range []*time.Duration{&s.Faults.Crash, &s.Faults.Pause, &s.Faults.Cut, &s.Faults.Split, &s.Faults.Change} {
 		*every *= time.Duration(r.IntN(8)) // so that all is well now and then
 	}
+}
+
+// Rests makes s a run in which little is asked for most of the time, so that leases last, and
+// sometimes much.
+func (s *Settings) Rests() {
+	r := rand.New(rand.NewPCG(s.Seed, 3))
+	s.Found, s.For = r.IntN(2) == 0, 40*time.Second
+	s.Wave, s.Rest = time.Duration(100+r.IntN(1500))*time.Millisecond, time.Duration(1+r.IntN(12))*time.Second
+	for _, often := range []*time.Duration{&s.Faults.Crash, &s.Faults.Pause, &s.Faults.Cut, &s.Faults.Split, &s.Faults.Change} {
+		*often *= time.Duration(1 + r.IntN(8))
+	}
+	if r.IntN(2) == 0 {
+		s.Turn = 0
+	}
+	s.Keys = min(s.Keys, 1+r.IntN(4))
 }
 
 // longEvery is how often a seed of the swarm has a cut that outlasts what most wait until they

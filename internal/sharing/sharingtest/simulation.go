@@ -5,6 +5,7 @@
 package sharingtest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -24,6 +25,7 @@ type Settings struct {
 	Load   int64         // events asked for per event that passes at the limit's pace, of each key
 	Cost   int64         // requests cost from 1 to this; 0: 1
 	Wave   time.Duration // Load for so long, then a fifth of the pace for as long, by turns; 0: always Load
+	Rest   time.Duration // with Wave: a twentieth of the pace, and for so long
 	Turn   time.Duration // one key is asked about for so long, then the next; 0: all are, always
 	Skewed bool          // some nodes get more than others, in each wave others
 	For    time.Duration
@@ -206,12 +208,20 @@ func (s *simulation) wave(now weir.Instant) int {
 	if s.Wave == 0 {
 		return 0
 	}
-	return int((now - start).Duration() / s.Wave)
+	since, rest := (now - start).Duration(), cmp.Or(s.Rest, s.Wave)
+	n := 2 * int(since/(s.Wave+rest))
+	if since%(s.Wave+rest) >= s.Wave {
+		n++
+	}
+	return n
 }
 
 // gap is how much longer than at the limit's pace it is to the next request.
 func (s *simulation) gap(now weir.Instant) float64 {
-	if s.wave(now)%2 == 1 {
+	switch {
+	case s.wave(now)%2 == 1 && s.Rest > 0:
+		return 20
+	case s.wave(now)%2 == 1:
 		return 5
 	}
 	return 1 / float64(s.Load)

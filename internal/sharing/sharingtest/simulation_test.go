@@ -18,6 +18,7 @@ var (
 
 var limits = []string{
 	"100/s", "10/s", "1000/s", "100/s burst 20", "100/s strict burst 51", "50/s burst 1", "1000/s burst 200",
+	"100/s burst 1000", "100/s burst 5000", "1000/10s fixed-window", "1000/10s sliding-log",
 	"100/s fixed-window", "100/s sliding-log", "100/s sliding-window", "100/s sliding-window 5",
 }
 
@@ -65,6 +66,9 @@ func TestSwarm(t *testing.T) {
 		s := Swarm(n)
 		if s.Limit == nil {
 			s.Limit = weir.MustParseLimit(limits[n%uint64(len(limits))])
+			if all, _ := s.Limit.Standing(nil, 0); all >= 1000 && s.Limit.Spec().Count < 1000*int64(s.Limit.Spec().Period.Seconds()) && s.GiveUp == 0 {
+				s.Rests()
+			}
 		}
 		r := run(t, s)
 		simulated += s.For
@@ -116,6 +120,16 @@ func lure(m Mutant, seed uint64) Settings {
 			}
 			return -1
 		}
+	case Prolongs:
+		const cut = 6 * time.Second // nobody asks much before, so that leases last
+		s.Nodes, s.Keys, s.Policy, s.For = 6, 1, sharing.Closed, 10*time.Second
+		s.Parts = []Part{{From: cut, To: cut + 2*time.Second, Deaf: func(from, to int) bool { return from == 5 || to == 5 }}}
+		s.Where = func(since time.Duration) int {
+			if i := int(since/time.Microsecond) % 5; since > cut+1600*time.Millisecond || since%(500*time.Millisecond) < time.Millisecond {
+				return i
+			}
+			return -1
+		}
 	default:
 		s = Swarm(seed)
 		s.Limit = weir.MustParseLimit([]string{"100/s burst 20", "1000/s burst 200", "1000/s burst 100"}[seed%3])
@@ -147,6 +161,16 @@ func TestCalm(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRare holds nodes to ask little about keys of which each node is asked every few seconds,
+// where there is plenty.
+func TestRare(t *testing.T) {
+	r := run(t, Settings{Seed: 1, Nodes: 3, Keys: 100, Limit: weir.MustParseLimit("60/min burst 10000"), Load: 1, For: time.Minute, Found: true})
+	t.Logf("%v: %.2f messages for each", &r, float64(r.Messages)/float64(r.Offered))
+	if r.Passed < r.Offered || r.Over > 0 || 3*r.Messages > r.Offered {
+		t.Errorf("%v: want all to pass, and a message for every three of them at most", &r)
 	}
 }
 
