@@ -20,6 +20,7 @@ func drawBeat(t *rapid.T) Beat {
 		Stamp: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "stamp")), Echo: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "echo")),
 		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),
 	}
+	b.Lasting = rapid.Uint64().Draw(t, "lasting")
 	for range rapid.IntRange(0, 3).Draw(t, "others") {
 		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order")})
 	}

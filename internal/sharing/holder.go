@@ -81,10 +81,14 @@ func (h *holder) left(now weir.Instant) int64 {
 	return h.granted - h.spent
 }
 
-// become goes on with a limit, which may be another version. What is lent stays lent.
+// become goes on with a limit, which may be another version. What is lent stays lent, but
+// not for long.
 func (h *holder) become(l *weir.Limit) {
 	if h.limit == l {
 		return
+	}
+	if h.lasts > 0 && h.limit.String() != l.String() {
+		h.lasts, h.expires = 0, 0
 	}
 	h.limit, h.pace = l, pace(l)
 	h.all, _ = l.Standing(nil, 0)

@@ -133,8 +133,14 @@ func TestMessage(t *testing.T) {
 		if m.Kind != Grant {
 			m.Closed, m.Policy = rapid.Bool().Draw(t, "closed"), Policy(rapid.IntRange(0, 4).Draw(t, "policy"))
 		}
-		if m.Kind == Handoff {
+		switch m.Kind {
+		case Handoff:
 			m.Known = rapid.Uint64().Draw(t, "known")
+		case Ask:
+			m.Ahead = rapid.Int64Range(0, 1<<62-1).Draw(t, "ahead")
+		case Grant:
+			m.Lasts = rapid.Uint64().Draw(t, "lasts")
+		case Release, Taken, beat:
 		}
 		got, rest, err := Parse(append(m.Append([]byte("before")), "more"...)[len("before"):])
 		if err != nil || string(rest) != "more" || got != m {
