@@ -270,6 +270,9 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 		if of.idle {
 			p.idle = append(p.idle, of.name)
 		}
+		if !of.counts { // of who lends it before it is one of all, or still
+			continue
+		}
 		if follows, kept := v.follows(m, rank, free); follows || kept {
 			p.voters = append(p.voters, voter{m, of.name, of.run, kept || of.leaves, of.fresh})
 		}
