@@ -113,17 +113,17 @@ func (t *tx) bears(ctx context.Context, d *Domain, rule, text string) error {
 	if rule == Frame {
 		return nil
 	}
-	var percent, ends int64
-	err := t.QueryRowContext(ctx, `SELECT percent, ends FROM overrides WHERE domain = $1 AND rule IN ($2, '') AND ends > $3 ORDER BY rule DESC LIMIT 1`,
-		d.Name, rule, t.at).Scan(&percent, &ends)
-	if isNone(err) {
-		return nil
-	}
-	if err != nil {
+	held := map[string]*Document{d.Name: {}}
+	if err := readOverrides(ctx, t, held, d.Name); err != nil {
 		return err
 	}
-	if _, err := overridden(text, percent); err != nil {
-		return invalid("text", "can't be opened or tightened as its rule is until %s: %v; or end that first", moment(ends).Format(time.RFC3339), err)
+	for _, o := range held[d.Name].Overrides {
+		if o.Until.UnixMicro() <= t.at || o.Rule != "" && o.Rule != rule {
+			continue
+		}
+		if _, err := overridden(text, o.Percent); err != nil {
+			return invalid("text", "can't be opened or tightened as its rule is until %s: %v; or end that first", o.Until.Format(time.RFC3339), err)
+		}
 	}
 	return nil
 }
