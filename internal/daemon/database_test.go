@@ -239,11 +239,20 @@ func TestRolesAtTheDoor(t *testing.T) {
 		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusUnauthorized {
 			t.Errorf("%s without a token: %d", path, status)
 		}
-		if status := knock(t, r, path, bearer(reader)); opens != (status != http.StatusUnauthorized) {
+		if status := knock(t, r, path, bearer(reader)); opens != (status != http.StatusForbidden) || status == http.StatusUnauthorized {
 			t.Errorf("%s of a reader: %d", path, status)
 		}
 		if status := knock(t, r, path, bearer(admin)); status == http.StatusUnauthorized {
 			t.Errorf("%s of an administrator: %d", path, status)
+		}
+	}
+	// While nobody can tell whose a token is, it is not taken for a wrong one.
+	if err := r.daemon.feed.Store().Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if status := knock(t, r, "/metrics", bearer(admin)); status != http.StatusServiceUnavailable {
+			t.Fatal("while the database is away:", status)
 		}
 	}
 }

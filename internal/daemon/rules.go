@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/changes"
+	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -67,7 +68,7 @@ func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 		return r, nil // the API says that the database is away
 	}
 	if store == nil {
-		return nil, errors.New("the rule database, which knows the tokens, can't be reached; send one of the file of --admin-token-file")
+		return nil, databaseAway("the tokens")
 	}
 	by, err := store.Authenticate(r.Context(), string(token))
 	return opened(r, by, err)
@@ -84,7 +85,7 @@ func (d *Daemon) certified(r *http.Request) (*http.Request, error) {
 		return r, nil // the API says that the database is away
 	}
 	if store == nil {
-		return nil, errors.New("for whom the certificate stands, the rule database knows, which can't be reached")
+		return nil, databaseAway("for whom certificates stand")
 	}
 	by, err := store.AuthenticateCertificate(r.Context(), r.TLS.PeerCertificates[0].URIs[0].String())
 	return opened(r, by, err)
@@ -94,8 +95,10 @@ func (d *Daemon) certified(r *http.Request) (*http.Request, error) {
 // the role opens what is asked for; err is why nobody was.
 func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, error) {
 	switch {
-	case err != nil && rulestore.IsKind(err, rulestore.Unavailable) && ruleapi.Handles(r.URL.Path):
+	case rulestore.IsKind(err, rulestore.Unavailable) && ruleapi.Handles(r.URL.Path):
 		return r, nil // likewise
+	case rulestore.IsKind(err, rulestore.Unavailable):
+		return nil, databaseAway("who may come in")
 	case err != nil:
 		return nil, err
 	case ruleapi.Handles(r.URL.Path), by.Role == rulestore.Admin && slices.Contains(by.Teams, rulestore.AllTeams):
@@ -103,7 +106,13 @@ func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, erro
 	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/"), r.URL.Path == "/v1/explain":
 		return r, nil
 	}
-	return nil, errors.New("this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String())
+	return nil, &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}
+}
+
+// databaseAway shuts the door while the rule database, which knows what, can't be
+// asked.
+func databaseAway(what string) error {
+	return &httpapi.Shut{Refusal: httpapi.RefusedAway, Text: "the rule database, which knows " + what + ", can't be asked; try again, or send a token of the file of --admin-token-file"}
 }
 
 // fileAdmin is who holds a token of --admin-token-file.

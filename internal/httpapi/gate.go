@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,11 +24,30 @@ const (
 	RefusedMissing Refusal = "missing" // it has no token
 	RefusedWrong   Refusal = "wrong"   // its token is none of ours
 	RefusedLimit   Refusal = "limit"   // its address has shown too many of those
+	RefusedRole    Refusal = "role"    // its token is one of ours, and not for this
+	RefusedAway    Refusal = "away"    // what knows the tokens can't be asked
 )
+
+// Shut is why a request is not let in whose token is not wrong: nobody guesses.
+type Shut struct {
+	Refusal Refusal // RefusedRole or RefusedAway
+	Text    string  // says what to do instead
+}
+
+// Error is Text.
+func (s *Shut) Error() string { return s.Text }
+
+// status is what it is answered with.
+func (s *Shut) status() int {
+	if s.Refusal == RefusedRole {
+		return http.StatusForbidden
+	}
+	return http.StatusServiceUnavailable
+}
 
 // Refusals are all that GateOptions.Refused is called with.
 func Refusals() []Refusal {
-	return []Refusal{RefusedHost, RefusedOrigin, RefusedMissing, RefusedWrong, RefusedLimit}
+	return []Refusal{RefusedHost, RefusedOrigin, RefusedMissing, RefusedWrong, RefusedLimit, RefusedRole, RefusedAway}
 }
 
 // GateOptions are who a Gate lets in.
@@ -36,7 +56,8 @@ type GateOptions struct {
 	// for any.
 	Host func(string) bool
 	// Token gives the request as next should have it, with who holds the token, or
-	// says why the token does not open. Nil: none is needed.
+	// says why the token does not open: by a *Shut when it is not wrong. Nil: none is
+	// needed.
 	Token func(*http.Request, []byte) (*http.Request, error)
 	// Certificate is Token for the certificate of a request that shows no token; nil
 	// and no error: it has none that matters. Nil: none does.
@@ -148,6 +169,10 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, known)
 		return
 	}
+	if shut, ok := errors.AsType[*Shut](wrong); ok {
+		g.refuse(w, shut.Refusal, &problem{shut.status(), shut.Text})
+		return
+	}
 	switch answer, err := g.attempt(r.Context(), r.RemoteAddr); {
 	case err != nil:
 		g.options.Log.Error("wrong tokens could not be counted", "error", err)
@@ -167,7 +192,11 @@ func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
 	why := "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"
 	if g.options.Certificate != nil {
 		known, err := g.options.Certificate(r)
+		shut, isShut := errors.AsType[*Shut](err)
 		switch {
+		case isShut:
+			g.refuse(w, shut.Refusal, &problem{shut.status(), shut.Text})
+			return
 		case err != nil:
 			why += "; " + err.Error()
 		case known != nil:

@@ -173,6 +173,29 @@ func TestGateToken(t *testing.T) {
 	}
 }
 
+// TestShut: a token that is not wrong, but opens nothing now or here, is no guess: its
+// address does not wait for it.
+func TestShut(t *testing.T) {
+	for refusal, want := range map[Refusal]int{RefusedRole: 403, RefusedAway: 503} {
+		shut := &Shut{refusal, "ask somebody else"}
+		o := GateOptions{
+			Token:       func(*http.Request, []byte) (*http.Request, error) { return nil, shut },
+			Certificate: func(*http.Request) (*http.Request, error) { return nil, shut },
+		}
+		g := newGate(o)
+		for range 50 {
+			for _, as := range []func(*http.Request){bearer("192.0.2.1:1", rightToken), func(*http.Request) {}} { // and by a certificate
+				if w := g.ask(t, as); w.Code != want || !strings.Contains(w.Body.String(), "ask somebody else") || w.Header().Get("WWW-Authenticate") != "" {
+					t.Fatal(w.Code, w.Header(), w.Body)
+				}
+			}
+		}
+		if g.refused[refusal] != 100 || g.passed.Load() != 0 {
+			t.Error(g.refused, g.passed.Load())
+		}
+	}
+}
+
 // TestBruteForce: an address that guesses is told to wait soon, and who has a right
 // token does not suffer for it, from wherever.
 func TestBruteForce(t *testing.T) {
