@@ -340,3 +340,51 @@ func testNodes(t *testing.T, s *Store) {
 		t.Error(diff)
 	}
 }
+
+// testGoneRules: a rule that was taken away comes back by who may add one to its domain,
+// and of a domain that another team has made anew its rules are that team's.
+func testGoneRules(t *testing.T, s *Store) {
+	ctx := t.Context()
+	web := as("wes", Publish, "web")
+	back := func(by Actor, domain string) error {
+		t.Helper()
+		r, err := s.Rule(ctx, domain, "of-web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Move(ctx, by, Step{Domain: domain, Rule: "of-web", Version: 1, To: Enforced, Match: r.Revision, Reason: "it was good"})
+		return err
+	}
+	v := put(t, s, "- key: of-web\n  owner: web\n  limits: [1/s]\n")
+	if _, err := s.Propose(ctx, root(), Proposal{Domain: "shop", Rule: "of-web", Match: v.Revision, To: Enforced, Reason: "away"}); err != nil {
+		t.Fatal(err)
+	}
+	refusedAs(t, back(web, "shop"), Forbidden)
+	d := file(t, s).Domain
+	d.Shared = true
+	if _, err := s.UpdateDomain(ctx, root(), d, d.Revision, "for all"); err != nil {
+		t.Fatal(err)
+	}
+	if err := back(web, "shop"); err != nil {
+		t.Error(err)
+	}
+
+	put(t, s, rule("plain", "1/s"))
+	if err := s.DeleteDomain(ctx, root(), "shop", file(t, s).Domain.Revision, "over"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateDomain(ctx, root(), Domain{Name: "shop", Team: "mail"}, "another one"); err != nil {
+		t.Fatal(err)
+	}
+	refusedAs(t, back(web, "shop"), Forbidden)
+	r, err := s.Rule(ctx, "shop", "plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := Step{Domain: "shop", Rule: "plain", Version: 1, To: Enforced, Match: r.Revision, Reason: "it was ours"}
+	_, err = s.Move(ctx, as("ann", Publish, "shop"), step)
+	refusedAs(t, err, Forbidden)
+	if r, err = s.Move(ctx, as("mia", Publish, "mail"), step); err != nil || r.Team != "mail" {
+		t.Error(r, err)
+	}
+}

@@ -59,6 +59,9 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	if err != nil {
 		return d, err
 	}
+	if err := t.inherit(ctx, d); err != nil {
+		return d, err
+	}
 	const indent = 2
 	_, err = t.ExecContext(ctx, `
 		INSERT INTO domains (name, team, shared, review, indent, bytes, revision, deleted) VALUES ($1, $2, $3, $4, $5, 0, $6, 0)
@@ -84,6 +87,19 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	}
 	t.done = append(t.done, Event{Action: "domain.create", Domain: d.Name, Team: d.Team, Version: frame.Latest, Reason: t.reason})
 	return made, t.save(ctx, &frame)
+}
+
+// inherit makes what is left of a domain of this name the new owner's.
+func (t *tx) inherit(ctx context.Context, d Domain) error {
+	var before string
+	err := t.QueryRowContext(ctx, `SELECT team FROM domains WHERE name = $1`, d.Name).Scan(&before)
+	if isNone(err) || err == nil && before == d.Team {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.giveRules(ctx, d.Name, before, d.Team)
 }
 
 // newHead is a file without rules.
@@ -215,8 +231,8 @@ func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, er
 }
 
 // DeleteDomain takes a domain away with all its rules. Its history stays, and a
-// domain that is made under this name again goes on with it. It takes the role
-// Admin for its team.
+// domain that is made under this name again goes on with it, whoever owns it then.
+// It takes the role Admin for its team.
 func (s *Store) DeleteDomain(ctx context.Context, by Actor, name string, match int64, reason string) error {
 	a := attempt{action: "domain.delete", domain: name, reason: reason}
 	return s.change(ctx, by, a, func(t *tx) error {

@@ -9,7 +9,7 @@ import (
 // Listing asks for rules.
 type Listing struct {
 	Domain string // of this domain; empty: of all
-	Team   string // that may be changed by this team; empty: of all
+	Team   string // of this team; empty: of all
 	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; "proposed": of which none is in force or disabled; empty: all
 	Search string // whose ID or domain has this in it
 	Gone   bool   // those that were taken away, too

@@ -153,7 +153,11 @@ func (t *tx) disable(ctx context.Context, d *Domain, r *Rule, version int64) err
 
 // mayPublish is whether the actor may put a version in force.
 func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) error {
-	if err := t.by.need(Publish, "enforce rule "+nameOf(r.ID), r.Team, d.Team); err != nil {
+	teams := []string{r.Team, d.Team}
+	if r.Gone && !d.Shared { // it would be added to the domain
+		teams = teams[1:]
+	}
+	if err := t.by.need(Publish, "enforce rule "+nameOf(r.ID), teams...); err != nil {
 		return err
 	}
 	v, err := findVersion(ctx, t, r.Domain, r.ID, version)

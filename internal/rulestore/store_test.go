@@ -54,6 +54,7 @@ func TestStores(t *testing.T) {
 		{"gone refused", testGoneRefused},
 		{"room", testRoom},
 		{"nodes", testNodes},
+		{"gone rules", testGoneRules},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
