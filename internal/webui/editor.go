@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,9 @@ type editor struct {
 	CSRF         string
 	Preview      preview
 	Faults       map[string]string // what is wrong, by the field; of no field in particular: ""
+	// Late is what the text changes of the newest version, when somebody has changed
+	// the rule in between; sent again, it does.
+	Late []diffLine
 }
 
 // preview is what a text means.
@@ -112,6 +116,11 @@ func (p *Pages) propose(v *visit) error {
 		if e.Faults = faultsOf(err); e.Faults == nil {
 			return err
 		}
+		if kindOf(err) == rulestore.Stale && e.ID != "" {
+			if err := v.late(e); err != nil {
+				return err
+			}
+		}
 		return v.showEditor(statusOf(err), e)
 	}
 	said := fmt.Sprintf("Version %d is saved as a draft.", made.Number)
@@ -119,6 +128,23 @@ func (p *Pages) propose(v *visit) error {
 		said = fmt.Sprintf("Version %d runs in shadow: it is decided and reported, and denies nobody.", made.Number)
 	}
 	return v.see(place{made.Domain, made.Rule}.at("rule"), said)
+}
+
+// late makes an editor one of the rule as it is now, and keeps what was written.
+func (v *visit) late(e *editor) error {
+	r, err := v.store.Rule(v.r.Context(), e.Domain, e.ID)
+	if err != nil {
+		return err
+	}
+	now := rulestore.Version{}
+	if newest := cmp.Or(r.Draft, r.Shadow, r.Enforced); newest > 0 {
+		if now, err = v.store.Version(v.r.Context(), e.Domain, e.ID, newest); err != nil {
+			return err
+		}
+	}
+	e.Match, e.Late = r.Revision, compare(now.Text, e.Text)
+	e.Faults = map[string]string{"": "Somebody has changed this rule in the meantime. Below is what your text changes of it as it is now; send it again if that is what you mean."}
+	return nil
 }
 
 func (v *visit) showEditor(status int, e *editor) error {

@@ -209,7 +209,11 @@ func TestBadRules(t *testing.T) {
 		t.Fatal(page)
 	}
 	r, page := b.post(t, "/ui/rule", old)
-	wants(t, r, page, http.StatusConflict, "was changed since", "limits: [7/s]", `value="mine"`)
+	wants(t, r, page, http.StatusConflict, "has changed this rule in the meantime", "limits: [7/s]", `value="mine"`, "-  limits: [8/s]", "+  limits: [7/s]")
+	_, form, _ := strings.Cut(page, "data-editor")
+	old.Set("match", match(t, form)) // as it came back
+	r, page = b.post(t, "/ui/rule", old)
+	wants(t, r, page, http.StatusSeeOther)
 }
 
 // TestOtherTeam: a token may do what its role and teams may, however the forms were

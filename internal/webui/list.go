@@ -31,10 +31,9 @@ const (
 
 // domainsPage is what domains.html shows.
 type domainsPage struct {
-	Rows   []domainRow
-	Next   string // of the next page; empty: this is the last
-	May    bool   // make a domain
-	Search string
+	Rows []domainRow
+	Next string // of the next page; empty: this is the last
+	May  bool   // make a domain
 }
 
 // domains lists all domains, of the database and of files.
