@@ -388,3 +388,33 @@ func testGoneRules(t *testing.T, s *Store) {
 		t.Error(r, err)
 	}
 }
+
+// testMargin: who may not publish in a domain does nothing to its file, not even to its
+// margin, by giving the same rules again.
+func testMargin(t *testing.T, s *Store) {
+	ctx := t.Context()
+	put(t, s, rule("a", "1/s"))
+	d := file(t, s).Domain
+	d.Shared = true
+	d, err := s.UpdateDomain(ctx, root(), d, d.Revision, "for all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const flush = "domain: shop\ndescriptors:\n- key: a\n  limits: [1/s]\n"
+	before := file(t, s).File
+	same := Import{Text: flush, Match: d.Revision, To: Enforced, Reason: "a test"}
+	_, _, err = s.Import(ctx, as("eve", Read, "shop"), same)
+	refusedAs(t, err, Forbidden)
+	if _, changes, err := s.Import(ctx, as("wes", Publish, "web"), same); err != nil || len(changes) != 0 {
+		t.Error(changes, err)
+	}
+	if after := file(t, s).File; after != before {
+		t.Error(after)
+	}
+	if now, _, err := s.Import(ctx, as("ann", Publish, "shop"), same); err != nil || now.Revision == d.Revision {
+		t.Error(now, err)
+	}
+	if after := file(t, s).File; after != flush {
+		t.Error(after)
+	}
+}

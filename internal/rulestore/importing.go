@@ -106,6 +106,9 @@ func (t *tx) replace(ctx context.Context, o *outline, p Import) (Domain, []Chang
 	if err := checkReason(p.Reason, p.To != Draft && p.To != ""); err != nil {
 		return Domain{}, nil, err
 	}
+	if t.by.Role < Propose { // also when nothing differs
+		return Domain{}, nil, t.by.need(Propose, "import a file")
+	}
 	d, err := t.domainAt(ctx, o.domain, p.Match)
 	if IsKind(err, NotFound) && p.Team != "" && p.Match == 0 {
 		d, err = t.create(ctx, Domain{Name: o.domain, Team: p.Team})
@@ -120,8 +123,8 @@ func (t *tx) replace(ctx context.Context, o *outline, p Import) (Domain, []Chang
 	if err := m.run(ctx, t, o); err != nil {
 		return d, nil, err
 	}
-	if p.To == Enforced {
-		if _, err := t.ExecContext(ctx, `UPDATE domains SET indent = $1 WHERE name = $2`, o.indent, d.Name); err != nil {
+	if p.To == Enforced && t.by.need(Publish, "set the file's margin", d.Team) == nil {
+		if _, err := t.ExecContext(ctx, `UPDATE domains SET indent = $1, revision = $2 WHERE name = $3 AND indent <> $1`, o.indent, t.revision, d.Name); err != nil {
 			return d, nil, err
 		}
 	}

@@ -55,6 +55,7 @@ func TestStores(t *testing.T) {
 		{"room", testRoom},
 		{"nodes", testNodes},
 		{"gone rules", testGoneRules},
+		{"margin", testMargin},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
