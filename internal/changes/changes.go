@@ -32,6 +32,9 @@ type Options struct {
 	// Report is how what is in shadow in a domain differs from what is in force; nil:
 	// nothing runs there.
 	Report func(domain string) *shadow.Report
+	// Revision is that of the store which is in force here, with what runs in shadow:
+	// what Report tells is of it.
+	Revision func() int64
 	// Limited is called when a change is refused because of Pace. Nil: nobody is told.
 	Limited func()
 }
@@ -166,16 +169,33 @@ func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor,
 	return s.Move(ctx, by, p)
 }
 
-// Verdict is whether a version may come into force. One that does not run in shadow
-// was compared with nothing.
-func (g *Gate) Verdict(v rulestore.Version) shadow.Verdict {
-	return g.verdict(v.Domain, v.State == rulestore.Shadow)
+// Verdict is whether a version of a domain may come into force. One that does not run
+// in shadow was compared with nothing.
+func (g *Gate) Verdict(d rulestore.Document, v rulestore.Version) shadow.Verdict {
+	return g.verdict(d, v.State == rulestore.Shadow)
 }
 
-func (g *Gate) verdict(domain string, shadowed bool) shadow.Verdict {
-	var report *shadow.Report
-	if shadowed {
-		report = g.options.Report(domain)
+func (g *Gate) verdict(d rulestore.Document, shadowed bool) shadow.Verdict {
+	if !shadowed {
+		return shadow.Judge(nil, shadow.UsualShare, "")
 	}
-	return shadow.Judge(report, shadow.UsualShare, "")
+	if why := g.unlike(d, time.Now()); why != "" {
+		return shadow.Verdict{Refused: true, Why: why}
+	}
+	return shadow.Judge(g.options.Report(d.Name), shadow.UsualShare, "")
+}
+
+// unlike is why the report of a domain is not of what would come into force and what is;
+// empty: it is.
+func (g *Gate) unlike(d rulestore.Document, now time.Time) string {
+	if g.options.Revision() < d.Revision {
+		return "the domain was changed a moment ago, and this node has not seen yet what runs in shadow now; ask again in a second, or force it with a reason"
+	}
+	for _, o := range d.Overrides {
+		if o.Until.After(now) {
+			return "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
+				", and what runs in shadow is compared with that; end it first, or force it with a reason"
+		}
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package changes_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ type house struct {
 
 	store   *rulestore.Store
 	report  *shadow.Report // of any domain
+	here    int64          // revision
 	limited int
 }
 
@@ -33,7 +35,7 @@ func newHouse(t *testing.T) *house {
 			t.Error(err)
 		}
 	})
-	h := &house{store: s}
+	h := &house{store: s, here: math.MaxInt64}
 	h.Gate, err = changes.New(changes.Options{
 		InFiles: func(domain string) bool { return domain == "files" },
 		Check: func(set *rules.Set) error {
@@ -44,7 +46,7 @@ func newHouse(t *testing.T) *house {
 				return ""
 			}})
 		},
-		Report: func(string) *shadow.Report { return h.report }, Limited: func() { h.limited++ },
+		Report: func(string) *shadow.Report { return h.report }, Revision: func() int64 { return h.here }, Limited: func() { h.limited++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -315,6 +317,62 @@ func TestSeconds(t *testing.T) {
 	for wait, want := range map[time.Duration]int64{time.Microsecond: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
 		if l := (&changes.Limited{RetryAfter: wait}); l.Seconds() != want {
 			t.Errorf("%v: %d s", wait, l.Seconds())
+		}
+	}
+}
+
+// TestOldReport: a report counts for what it is of: not for what came into shadow since,
+// which this node does not run yet, nor where it was compared with limits that hold for
+// a time.
+func TestOldReport(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	v, err := h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("1/s"), Match: h.revision(t), To: rulestore.Shadow, Reason: "much less"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, enforce := range map[string]func() error{
+		"a version": func() error {
+			_, err := h.Move(ctx, h.store, ann(), rulestore.Step{Domain: "shop", Rule: "user", Version: v.Number, To: rulestore.Enforced, Match: h.revision(t), Reason: "it ran"})
+			return err
+		},
+		"a file": func() error {
+			d, err := h.store.Domain(ctx, "shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = h.Import(ctx, h.store, ann(), "shop", rulestore.Import{Text: file("1/s"), Match: d.Revision, To: rulestore.Enforced, Reason: "it ran"})
+			return err
+		},
+	} {
+		heldFor := func(why string) {
+			t.Helper()
+			before := h.inForce(t)
+			if held, is := errors.AsType[*changes.Held](enforce()); !is || !strings.Contains(held.Why, why) || h.inForce(t) != before {
+				t.Errorf("%s comes into force, or another reason is told: %v", name, held)
+			}
+		}
+		h.here = v.Revision - 1
+		heldFor("ask again in a second")
+		h.here = math.MaxInt64
+		hold := rulestore.Override{Domain: "shop", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "too much"}
+		if err := h.store.Override(ctx, ann(), hold); err != nil {
+			t.Fatal(err)
+		}
+		heldFor("end it first")
+		hold.Until = time.Time{}
+		if err := h.store.Override(ctx, ann(), hold); err != nil {
+			t.Fatal(err)
+		}
+		if err := enforce(); err != nil {
+			t.Error(name, err)
+		}
+		if _, err := h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("10/s"), Match: h.revision(t), To: rulestore.Enforced, Reason: "as before", Forced: true}); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("1/s"), Match: h.revision(t), To: rulestore.Shadow, Reason: "again"}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

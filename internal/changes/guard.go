@@ -26,20 +26,33 @@ type enforcing struct {
 	reason       string
 }
 
-// guard holds rules up, or does not.
+// guard holds a rule up, or does not.
 func (g *Gate) guard(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing) error {
-	if why := g.judge(by, e); why != "" {
+	d, err := document(ctx, s, e.domain)
+	if err != nil {
+		return err
+	}
+	if why := g.judge(by, d, e); why != "" {
 		return hold(ctx, s, by, e, why)
 	}
 	return nil
 }
 
+// document is that of a domain; empty: there is none yet, which others tell better.
+func document(ctx context.Context, s *rulestore.Store, domain string) (rulestore.Document, error) {
+	d, err := s.Document(ctx, domain)
+	if rulestore.IsKind(err, rulestore.NotFound) {
+		return rulestore.Document{Domain: rulestore.Domain{Name: domain}}, nil
+	}
+	return d, err
+}
+
 // judge is why rules are held up; empty: they are not.
-func (g *Gate) judge(by rulestore.Actor, e enforcing) string {
+func (g *Gate) judge(by rulestore.Actor, d rulestore.Document, e enforcing) string {
 	if e.forced || by.Role < rulestore.Publish {
 		return "" // the store wants a reason and audits it, or refuses
 	}
-	if v := g.verdict(e.domain, e.shadowed); v.Refused {
+	if v := g.verdict(d, e.shadowed); v.Refused {
 		return v.Why
 	}
 	return ""
@@ -150,8 +163,8 @@ func (g *Gate) judgeFile(ctx context.Context, s *rulestore.Store, by rulestore.A
 	if !denies {
 		return "", nil
 	}
-	d, err := s.Document(ctx, e.domain)
-	if err != nil && !rulestore.IsKind(err, rulestore.NotFound) { // it may be new
+	d, err := document(ctx, s, e.domain)
+	if err != nil {
 		return "", err
 	}
 	tried := map[string]string{}
@@ -159,5 +172,5 @@ func (g *Gate) judgeFile(ctx context.Context, s *rulestore.Store, by rulestore.A
 		tried[t.Rule] = t.Text
 	}
 	e.shadowed = len(tried) > 0 && maps.Equal(after, tried)
-	return g.judge(by, e), nil
+	return g.judge(by, d, e), nil
 }

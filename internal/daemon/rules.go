@@ -48,8 +48,8 @@ func (d *Daemon) openChanges() (err error) {
 	d.registry.MustRegister(limited)
 	d.changes, err = changes.New(changes.Options{
 		InFiles: d.inFiles, Check: d.fits,
-		Report:  func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
-		Limited: limited.Inc,
+		Report:   func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
+		Revision: d.revisionHere, Limited: limited.Inc,
 	})
 	return err
 }

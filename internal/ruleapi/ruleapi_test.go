@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -52,7 +53,7 @@ func houseAt(t testing.TB, place string) *house {
 	files := rules.Demo()
 	gate, err := changes.New(changes.Options{
 		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
-		Report: func(string) *shadow.Report { return h.report },
+		Revision: func() int64 { return math.MaxInt64 }, Report: func(string) *shadow.Report { return h.report },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		number int64
 		show   func(rulestore.Version)
 	}{
-		{r.Shadow, func(x rulestore.Version) { page.Trial = v.trial(x) }},
+		{r.Shadow, func(x rulestore.Version) { page.Trial = v.trial(d, x) }},
 		{r.Draft, func(x rulestore.Version) { page.Draft = &x }},
 	} {
 		if one.number == 0 {

@@ -80,8 +80,8 @@ type trial struct {
 	Passed  []shadow.Client
 }
 
-func (v *visit) trial(x rulestore.Version) *trial {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(x)}
+func (v *visit) trial(d rulestore.Document, x rulestore.Version) *trial {
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(d, x)}
 	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
 		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
 	}

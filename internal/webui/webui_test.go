@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -88,7 +89,7 @@ func build(t testing.TB, database bool) *house {
 		})
 		o.Store = func() *rulestore.Store { return h.store }
 		h.changes, err = changes.New(changes.Options{
-			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Report: o.Report,
+			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Revision: func() int64 { return math.MaxInt64 }, Report: o.Report,
 		})
 		if err != nil {
 			t.Fatal(err)
