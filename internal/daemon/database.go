@@ -90,7 +90,7 @@ func (d *Daemon) published(n rulefeed.News) {
 // databaseMetric tells which revision is in force.
 func (d *Daemon) databaseMetric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_rules_database_revision", Help: "The revision of the rule database that is in force here; 0 when it is a copy.",
+		Name: "weir_rules_database_revision", Help: "The revision of the rule database that is in force here; 0 when it is a copy, or nothing was changed yet.",
 	}, func() float64 { return float64(max(d.revisionHere(), 0)) })
 }
 

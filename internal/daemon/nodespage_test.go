@@ -51,6 +51,10 @@ func TestNodesPage(t *testing.T) {
 	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC door", first.grpc, "Messages heard in a second")
 	nodesPage(t, second, name(first), first.http, "v1.0-first")
 
+	settled := func(r *running) bool { n := r.daemon.storage.node; return n.status(n.gossip.Load()).Settled }
+	for end := time.Now().Add(patience); (!settled(first) || !settled(second)) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
 	for _, r := range []*running{first, second} { // some keys are of each
 		for i := range 50 {
 			body := fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"%d"}]}]}`, i)
