@@ -25,7 +25,7 @@ type Event struct {
 }
 
 func (a *attempt) event(refused string) Event {
-	return Event{Action: a.action, Domain: a.domain, Rule: a.rule, Version: a.version, Reason: a.reason, Refused: refused}
+	return Event{Action: a.action, Team: a.team, Domain: a.domain, Rule: a.rule, Version: a.version, Reason: a.reason, Refused: refused}
 }
 
 // maxRefused is how much of a refusal the audit keeps, in bytes.
@@ -54,7 +54,7 @@ func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
 	defer stop()
 	e.Action, e.Domain, e.Rule, e.Reason = printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID), printable(e.Reason, MaxReason)
-	e.Refused, by.Name = printable(e.Refused, maxRefused), printable(by.Name, MaxName)
+	e.Refused, by.Name, e.Team = printable(e.Refused, maxRefused), printable(by.Name, MaxName), printable(e.Team, MaxName)
 	return s.failed(transact(ctx, s.write, func(raw *sql.Tx) error {
 		t := &tx{Tx: raw, by: by, at: time.Now().UnixMicro()}
 		return t.audit(ctx, e)

@@ -418,3 +418,30 @@ func testMargin(t *testing.T, s *Store) {
 		t.Error(after)
 	}
 }
+
+// testTried: the audit tells what somebody was refused to do with teams and tokens, as
+// it tells what was done.
+func testTried(t *testing.T, s *Store) {
+	ctx := t.Context()
+	for _, by := range []Actor{as("eve", Admin, "shop"), root()} {
+		quota := s.SetQuota(ctx, by, "mail", 5000, "more")
+		_, _, token := s.CreateToken(ctx, by, Token{Actor: "mal", Role: Admin, Teams: []string{AllTeams}}, "for all")
+		if want := by.Name == "root"; (quota == nil) != want || (token == nil) != want {
+			t.Error(quota, token)
+		}
+	}
+	list, err := s.Audit(ctx, Audited{Before: 1 << 62, Limit: 4})
+	if err != nil || len(list) != 4 {
+		t.Fatal(list, err)
+	}
+	for i, e := range list {
+		_, reason, _ := strings.Cut(e.Reason, " ") // the ID of a token
+		want, team := "for mal, admin of [*]: for all", ""
+		if e.Action == "team.quota" {
+			reason, want, team = e.Reason, "5000 rules: more", "mail"
+		}
+		if reason != want || e.Team != team || (e.Refused == "") != (i < 2) {
+			t.Errorf("%+v", e)
+		}
+	}
+}

@@ -106,6 +106,7 @@ type tx struct {
 type attempt struct {
 	action, domain, rule string
 	version              int64
+	team                 string // whose thing it is, where that is known before
 	reason               string
 	people               bool // it is about teams or tokens, and changes no rule
 }

@@ -56,6 +56,7 @@ func TestStores(t *testing.T) {
 		{"nodes", testNodes},
 		{"gone rules", testGoneRules},
 		{"margin", testMargin},
+		{"tried", testTried},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

@@ -62,7 +62,8 @@ func (t *tx) holds(ctx context.Context, team string) (has, quota int64, err erro
 // SetQuota says how many rules a team may have, 0…MaxQuota. Those that it has
 // stay. It takes the role Admin for all teams.
 func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64, reason string) error {
-	return s.change(ctx, by, attempt{action: "team.quota", reason: reason, people: true}, func(t *tx) error {
+	a := attempt{action: "team.quota", team: team, reason: fmt.Sprintf("%d rules: %s", quota, reason), people: true}
+	return s.change(ctx, by, a, func(t *tx) error {
 		if quota < 0 || quota > MaxQuota {
 			return invalid("quota", "is %d; it must be 0…%d", quota, MaxQuota)
 		}
@@ -76,7 +77,6 @@ func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64
 			return err
 		}
 		_, err := t.ExecContext(ctx, `UPDATE teams SET quota = $1 WHERE name = $2`, quota, team)
-		t.done = append(t.done, Event{Action: "team.quota", Team: team, Reason: fmt.Sprintf("%d rules: %s", quota, reason)})
 		return err
 	})
 }

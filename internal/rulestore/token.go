@@ -56,7 +56,8 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 	if k.Certificate != "" {
 		hashed, text, holder = "", "", k.Actor+" by the certificate "+printable(k.Certificate, maxURI)
 	}
-	err := s.change(ctx, by, attempt{action: "token.create", reason: reason, people: true}, func(t *tx) error {
+	a := attempt{action: "token.create", reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, holder, k.Role, k.Teams, reason), people: true}
+	err := s.change(ctx, by, a, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {
 			return err
 		}
@@ -78,7 +79,6 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 		}
 		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author, certificate) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9)`,
 			k.ID, hashed, k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author, k.Certificate)
-		t.done = append(t.done, Event{Action: "token.create", Reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, holder, k.Role, k.Teams, reason)})
 		return err
 	})
 	if err != nil {
