@@ -1,6 +1,7 @@
 package rulefeed
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,8 +46,10 @@ func writeCopy(path string, k kept) (err error) {
 			err = fmt.Errorf("no copy of the rules is kept for a start without the database: %w", err)
 		}
 	}()
-	text, err := json.Marshal(k)
-	if err != nil {
+	var text bytes.Buffer
+	encode := json.NewEncoder(&text)
+	encode.SetEscapeHTML(false) // which takes six bytes for one
+	if err := encode.Encode(k); err != nil {
 		return err
 	}
 	dir := filepath.Dir(path)
@@ -62,7 +65,7 @@ func writeCopy(path string, k kept) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.Write(text)
+	_, err = text.WriteTo(f)
 	if err == nil {
 		err = f.Sync()
 	}

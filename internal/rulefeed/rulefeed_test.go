@@ -199,6 +199,23 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestCopySize: a copy is hardly longer than what it is of, whatever stands there, so
+// that it can be read back.
+func TestCopySize(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "copy")
+	k := kept{Documents: []rulestore.Document{{File: strings.Repeat("# <b>&</b>\n", 10_000)}}}
+	if err := writeCopy(file, k); err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.Stat(file)
+	if err != nil || at.Size() > int64(2*len(k.Documents[0].File)) {
+		t.Error(at.Size(), err)
+	}
+	if again, err := readCopy(file); err != nil || again.Documents[0].File != k.Documents[0].File {
+		t.Error(err)
+	}
+}
+
 // TestEmptied: a database that was made anew while a node began with its copy takes the
 // place of that, though nothing was ever changed in it.
 func TestEmptied(t *testing.T) {
