@@ -84,7 +84,7 @@ func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 // belong, and it is known that nobody else has let pass: not for what comes back as soon, nor
 // for long, nor where that will never be known.
 func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
-	if g.known != v.lost || claim <= 1+g.pace() || g.waits > 0 && now >= g.waits+4*settle(v.count) {
+	if g.known == 0 || g.known != v.lost || claim <= 1+g.pace() || g.waits > 0 && now >= g.waits+4*settle(v.count) {
 		return false
 	}
 	charged := ledger{limit: g.limit, state: slices.Clone(g.state), ahead: g.ahead}

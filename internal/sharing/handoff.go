@@ -12,6 +12,9 @@ import (
 const (
 	// MaxMoves is how many ledgers are on their way to one other node. More wait.
 	MaxMoves = 64
+	// maxState is how many bytes of a state are handed over. A longer one is not, and all counts
+	// as used: with the longest texts it would not go into one message.
+	maxState = 51 << 10
 	// scanned is how many ledgers are looked at in one go after a change.
 	scanned = 256
 	// patience is how long the new owner waits until it has the votes of the one before.
@@ -203,9 +206,11 @@ func (g *ledger) handoff(now weir.Instant, v *View) Message {
 	g.enter(now, entitlement{0, 1})
 	m := Message{
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
-		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known,
+		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known, Resets: g.resets,
 	}
-	m.Words = text(g.state)
+	if m.Words = text(g.state); len(m.Words) > maxState {
+		m.Words, m.Part, m.Of, m.Known = "", 0, 1, 0
+	}
 	for i := range g.accounts {
 		m.Life = max(m.Life, (g.accounts[i].until(v) - now).Duration())
 	}
@@ -219,7 +224,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	}
 	limit := n.limits.parse(m.Limit)
 	state := words(m.Words)
-	if limit == nil || Unfit(limit) != "" || limit.Words() > 0 && len(state) > 0 && len(state) != limit.Words() {
+	if limit == nil || !holds(limit, state) {
 		return
 	}
 	g, known := n.ledgers.get(m.State)
@@ -285,6 +290,7 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 	if g.known = m.Known; known {
 		g.known = 0 // neither has all
 	}
+	g.resets = g.resets || m.Resets
 	if m.Spent > 0 {
 		g.taxed += m.Spent
 		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + micros(m.Life)})
@@ -300,6 +306,24 @@ func (g *ledger) keepTime(now weir.Instant) {
 	left := g.free(now)
 	g.ahead = 0
 	g.charge(now, g.free(now)-left)
+}
+
+// holds is whether a state could be one of l. Those that grow say themselves how long they are.
+func holds(l *weir.Limit, s weir.State) bool {
+	last := uint64(len(s)) - 1
+	switch {
+	case len(s) == 0:
+		return true
+	case l.Algorithm() == weir.Concurrent:
+		held := uint64(0)
+		for i := 3; i < len(s); i += 3 {
+			held += min(s[i], weir.MaxCount)
+		}
+		return last%3 == 0 && s[0] == held
+	case l.Algorithm() == weir.SlidingLog:
+		return s[0]&(1<<32-1) <= last && s[0]>>32 < max(last, 1)
+	}
+	return len(s) == l.Words()
 }
 
 // taken hears that a ledger has arrived.

@@ -67,6 +67,8 @@ type Message struct {
 	// Known is of a Handoff the digest of the losses that were known of when all that had
 	// passed was in the state, 0: it may not be.
 	Known uint64
+	// Resets is of a Handoff that all is to be forgotten when nothing is outstanding any more.
+	Resets bool
 }
 
 // Envelope is a message and who it is for, or from.
@@ -148,7 +150,7 @@ func (m *Message) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(m.Ahead))
 	}
 	if m.Kind == Handoff {
-		b = binary.AppendUvarint(b, m.Known)
+		b = append(binary.AppendUvarint(b, m.Known), flag(m.Resets))
 	}
 	return measured(b, start)
 }
@@ -248,7 +250,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 			m.Ahead = int64(r.below(1 << 62))
 		}
 		if m.Kind == Handoff && len(r.rest) > 0 {
-			m.Known = r.number()
+			m.Known, m.Resets = r.number(), r.below(2) == 1
 		}
 	}
 	if r.bad {

@@ -116,7 +116,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all hear each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, calm: true, known: true, quorum: 1<<63 - 1, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, calm: true, known: true, lost: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
