@@ -67,6 +67,13 @@ func (o *others) calm() bool {
 	return o.agreed && o.peers.View().Calm()
 }
 
+// parted is whether the others know that this node goes with nothing of theirs.
+func (o *others) parted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.agreed || o.peers.Parted(o.store.now())
+}
+
 func (o *others) last() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,7 +143,7 @@ func (s *Store) Leave(ctx context.Context) error {
 	s.hurry(0)
 	every := time.NewTicker(leaveEvery)
 	defer every.Stop()
-	for s.moving() && !s.others.last() {
+	for !s.others.last() && (s.moving() || !s.others.parted()) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

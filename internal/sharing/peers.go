@@ -45,6 +45,7 @@ type Peers struct {
 	activated   weir.Instant
 	voting      bool // it lends votes: all members have told that they count it
 	leaving     bool
+	parted      weir.Instant // the first of its beats since that said it leaves, and has no ledgers, 0: there was none
 	clean       bool         // nodes have no ledgers that are another's, as of the last beat
 	last        uint64       // the version then
 	losses      []loss       // who went with their ledgers, the first first
@@ -424,6 +425,14 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	}
 }
 
+// Parted is whether all that this process hears know that it leaves, and has nothing any more
+// that they would miss. Those that leave, too, miss nothing.
+func (p *Peers) Parted(now weir.Instant) bool {
+	return p.parted > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool {
+		return x.member && x != p.self && !x.last.Leaving && p.hears(now, x) && x.mutual < p.parted
+	})
+}
+
 // handed is whether x has left in order: it had no ledger any more.
 func (x *peer) handed() bool { return x.last.Leaving && x.last.Clean }
 
@@ -477,6 +486,13 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 	lasting := p.lasting.next(now, p.view)
 	p.lasting.show(p.view)
 	others, losses, age := p.others(), p.tell(now), time.Duration(0)
+	clean := p.clean && p.last == p.versions
+	switch {
+	case !p.leaving || !clean:
+		p.parted = 0
+	case p.parted == 0:
+		p.parted = now
+	}
 	if p.active {
 		age = max((now - p.activated).Duration(), time.Microsecond)
 	}
@@ -486,7 +502,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 		}
 		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
-			Clean: p.clean && p.last == p.versions, Blank: p.blank > 0, Losses: losses, Age: age,
+			Clean: clean, Blank: p.blank > 0, Losses: losses, Age: age,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others,
 		}})
 	}
