@@ -279,7 +279,7 @@ func (g *ledger) both(gave entitlement) int64 {
 func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state weir.State, known bool) {
 	gave := entitlement{m.Part, m.Of}
 	theirs := ledger{limit: limit, state: state, ahead: m.At - now}
-	if limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= second {
+	if limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart {
 		theirs.keepTime(now)
 	}
 	theirs.charge(now, g.both(gave))
@@ -297,7 +297,10 @@ func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state we
 	}
 }
 
-// second is how far clocks of nodes may be apart, and a ledger be on its way.
+// apart is how far clocks of nodes may be apart, and a ledger be on its way, for its windows to go
+// by the clock of the next owner.
+const apart = 10 * second
+
 const second = weir.Instant(time.Second / time.Microsecond)
 
 // keepTime makes windows go by this node's clock, where it is about that of the owner

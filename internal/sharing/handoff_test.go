@@ -153,3 +153,30 @@ func TestTooLong(t *testing.T) {
 		t.Errorf("then %+v: %v; want it denied", out[0], err)
 	}
 }
+
+// TestParted holds a process that leaves to be done when the others know that it has no ledgers: it
+// is lost to nobody then.
+func TestParted(t *testing.T) {
+	p := newPair(t, "100/s")
+	p.owner.peers.Found()
+	p.until(5 * second)
+	var fx Effects
+	p.owner.peers.Leave(p.now, &fx)
+	if p.owner.peers.Parted(p.now) {
+		t.Error("done before anybody knows")
+	}
+	for end := p.now + second; !p.owner.peers.Parted(p.now); {
+		if p.until(p.now + micros(Pulse)); p.now > end {
+			t.Fatal("not done within a second")
+		}
+	}
+	holder := p.holder.peers
+	for range 100 { // only the holder is there
+		holder.Agree(p.now, named(holderName), &fx)
+		holder.Tick(p.now, false, &fx)
+		p.now += micros(Pulse)
+	}
+	if len(holder.list) != 1 || len(holder.losses) != 0 {
+		t.Errorf("%d members, and lost are %+v", len(holder.list), holder.losses)
+	}
+}
