@@ -103,6 +103,9 @@ func (r *Rule) late(nodes int) string {
 	if nodes == 0 {
 		return fmt.Sprintf("%s: at most %d more for each other node; write nodes: N for the sum", r.Sharing, more)
 	}
+	if nodes == 1 {
+		return fmt.Sprintf("%s: nothing more on one node, at most %d with each other", r.Sharing, more)
+	}
 	return fmt.Sprintf("%s: at most %d more, for each of %d nodes hears of the others up to %v late", r.Sharing, more, nodes, delay)
 }
 

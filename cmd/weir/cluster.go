@@ -142,6 +142,9 @@ func statusText(first, s *daemon.ClusterStatus) string {
 			fmt.Fprintf(&b, "%s could not be joined: %s\n", a.Address, a.Why)
 		}
 	}
+	for _, l := range s.Lost {
+		fmt.Fprintf(&b, "%s went without a word at %s: keys that it may have owned count as used up then\n", l.Node, l.At.Format(time.RFC3339))
+	}
 	if s.Minority {
 		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
 	}

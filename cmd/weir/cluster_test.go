@@ -213,11 +213,23 @@ func TestCluster(t *testing.T) {
 	c.meet(t, 3)
 	c.within(t, used, count)
 	c.flows(t, "back")
+	c.lost(t, 1)
 
 	c.stop(t, 2)
 	c.meet(t, 2)
 	c.within(t, used, count)
 	c.flows(t, "left")
+	c.lost(t, 1)
+}
+
+// lost holds the status of the first node to tell who of all went without a word: one, and not those
+// that were stopped.
+func (c *cluster) lost(t *testing.T, who int) {
+	t.Helper()
+	text, _ := command(t, "cluster", "status", "--addr", "http://"+c.nodes[0].admin)
+	if strings.Count(text, "went without a word") != 1 || !strings.Contains(text, c.at[who]+" went without a word at ") {
+		t.Errorf("status does not tell that only %s is lost:\n%s", c.at[who], text)
+	}
 }
 
 // patience is how long a machine with much else to do may take until something holds

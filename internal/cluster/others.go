@@ -80,6 +80,15 @@ func (o *others) last() bool {
 	return o.peers.View().Last()
 }
 
+func (o *others) lost() []sharing.Loss {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.agreed {
+		return nil
+	}
+	return o.peers.Lost(o.store.now())
+}
+
 func (o *others) minority() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -89,7 +89,7 @@ func (s *Store) expect(asks []weir.Ask) {
 	for i := range asks {
 		sh := &s.shards[all.shards[i]]
 		sh.mu.Lock()
-		if sh.node != nil && sh.limits.suit(asks[i].Limit) {
+		if sh.node != nil && asks[i].Cost <= sh.limits.most(asks[i].Limit) {
 			sh.node.Expect(s.now(), &all.asks[i], &sh.fx)
 			sh.deliver(0, nil)
 		}

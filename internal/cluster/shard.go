@@ -42,7 +42,7 @@ func (sh *shard) close() {
 	clear(sh.waiting)
 }
 
-// take decides a plain ask about a key, unless leases don't suit its limit: then it is not lent.
+// take decides a plain ask about a key, unless leases can't answer it: then it is not lent.
 func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
 	s := sh.store
 	sh.mu.Lock()
@@ -59,7 +59,7 @@ func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *we
 		sh.mu.Unlock()
 		return true, nil
 	}
-	if !sh.limits.suit(a.Limit) {
+	if a.Cost > sh.limits.most(a.Limit) {
 		sh.mu.Unlock()
 		return false, nil
 	}

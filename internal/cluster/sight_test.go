@@ -38,3 +38,16 @@ func TestSeen(t *testing.T) {
 		})
 	}
 }
+
+// TestImpossible: who asks for more than ever passes is told what is left, also of a key that
+// nobody has asked about.
+func TestImpossible(t *testing.T) {
+	n := newNetwork(t, 3)
+	out := make([]weir.Decision, 1)
+	for i, s := range n.nodes {
+		ask := weir.Ask{State: weir.StateKey{Rule: "r", Key: string(rune('a' + i))}, Limit: weir.MustParseLimit("2/h"), Cost: 3}
+		if err := s.Take(t.Context(), []weir.Ask{ask}, out); err != nil || out[0].Outcome != weir.Impossible || out[0].Remaining != 2 {
+			t.Errorf("%s: %+v, %v; want 2 left", s.self.Name, out[0], err)
+		}
+	}
+}

@@ -49,5 +49,8 @@ func (sh *shard) count() sharing.Counts {
 // gives nothing by rules that are closed.
 func (s *Store) Minority() bool { return s.others.minority() }
 
+// Lost is the nodes that have gone without a word, with what they knew.
+func (s *Store) Lost() []sharing.Loss { return s.others.lost() }
+
 // Calm is whether the node decides, and all counts are with their owners.
 func (s *Store) Calm() bool { return s.others.calm() }

@@ -74,23 +74,26 @@ func plain(a *weir.Ask) bool {
 // maxLimits is how many limits a shard remembers; then all are looked at anew.
 const maxLimits = 1 << 10
 
-// limits remembers which limits leases suit.
+// limits remembers how many events leases of limits can answer for at once.
 type limits struct {
 	last  *weir.Limit
-	lends bool // last
-	known map[string]bool
+	lends int64 // last
+	known map[string]int64
 }
 
-func (l *limits) suit(limit *weir.Limit) bool {
+// most is 0 for limits that leases don't suit.
+func (l *limits) most(limit *weir.Limit) int64 {
 	if limit == l.last {
 		return l.lends
 	}
 	lends, ok := l.known[limit.String()]
 	if !ok {
 		if l.known == nil || len(l.known) >= maxLimits {
-			l.known = map[string]bool{}
+			l.known = map[string]int64{}
 		}
-		lends = sharing.Unfit(limit) == ""
+		if sharing.Unfit(limit) == "" {
+			lends, _ = limit.Standing(nil, 0)
+		}
 		l.known[limit.String()] = lends
 	}
 	l.last, l.lends = limit, lends

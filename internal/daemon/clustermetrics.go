@@ -17,6 +17,7 @@ func newNodeMetrics(n *node) []prometheus.Collector {
 	keys := desc("weir_cluster_keys", "Keys that this node is asked about (asked), of these with a lease (leased), and whose counts it keeps (owned); of asked and owned 262,144 at most.", "state")
 	members := desc("weir_cluster_members", "Members of the cluster as this node knows them, this one among them.", "state")
 	minority := desc("weir_cluster_minority", "1 when this node has not heard most of the members for 25 seconds: it gives nothing by rules that are closed.")
+	lost := desc("weir_cluster_lost", "Nodes that are remembered to have gone without a word: of keys that nobody had asked about, those that they may have owned began with all used.")
 	packets := desc("weir_cluster_packets_total", "Packets of the data plane.", "direction")
 	octets := desc("weir_cluster_bytes_total", "Bytes of these packets.", "direction")
 	messages := desc("weir_cluster_messages_total", "Messages in these packets.", "direction")
@@ -40,7 +41,7 @@ func newNodeMetrics(n *node) []prometheus.Collector {
 			heard, silent = count(g.Members())
 		}
 		all = append(all,
-			labelled(members, float64(heard), "heard"), labelled(members, float64(silent), "silent"), gauge(streams, float64(net.Streams)), gauge(minority, few))
+			labelled(members, float64(heard), "heard"), labelled(members, float64(silent), "silent"), gauge(streams, float64(net.Streams)), gauge(minority, few), gauge(lost, float64(len(n.store.Lost()))))
 		for way, t := range map[string]gossip.Traffic{"in": net.In, "out": net.Out} {
 			all = append(all, counter(packets, int64(t.Packets), way), counter(octets, int64(t.Bytes), way), counter(messages, int64(t.Messages), way))
 			for _, why := range gossip.Reasons() {

@@ -26,6 +26,9 @@ type ClusterStatus struct {
 	// Apart are nodes that decide apart from this one, because they have another key; and those
 	// that could not be joined, while none is.
 	Apart  []ClusterApart `json:"apart,omitempty"`
+	// Lost are the nodes that went without a word, as far as that is remembered: keys that they
+	// may have owned began with all used then.
+	Lost   []ClusterLost  `json:"lost,omitempty"`
 	Keys   ClusterKeys    `json:"keys"`
 	Takes  ClusterTakes   `json:"takes"`
 	In     ClusterTraffic `json:"in"`
@@ -38,6 +41,12 @@ type ClusterApart struct {
 	Address  string `json:"address"`
 	OtherKey bool   `json:"other_key,omitempty"` // a node is there, and has another cluster key
 	Why      string `json:"why"`
+}
+
+// ClusterLost is a process that is gone, and did not hand over what it owned.
+type ClusterLost struct {
+	Node string    `json:"node"`
+	At   time.Time `json:"at"` // about, by this node's clock
 }
 
 // ClusterBounds is what may pass beyond the limits of the rules in force, on as many nodes
@@ -137,6 +146,9 @@ func (n *node) status(g *gossip.Gossip) ClusterStatus {
 	}
 	for _, u := range apart(len(s.Members), g.Unjoined()) {
 		s.Apart = append(s.Apart, ClusterApart(u))
+	}
+	for _, l := range n.store.Lost() {
+		s.Lost = append(s.Lost, ClusterLost{l.Member, time.Now().Add(-l.Ago).UTC().Truncate(time.Second)})
 	}
 	slices.SortFunc(s.Members, func(a, b ClusterMember) int { return strings.Compare(a.Name, b.Name) })
 	return s

@@ -71,6 +71,12 @@ func (p *Peers) tell(now weir.Instant) (told []Loss) {
 	return told
 }
 
+// Lost is the processes that are known by name to have gone without a word, and to have taken
+// their ledgers along.
+func (p *Peers) Lost(now weir.Instant) []Loss {
+	return slices.DeleteFunc(p.tell(now), func(l Loss) bool { return l.Member == "" })
+}
+
 // suspect narrows down who is cut off since all was well last: each pair of members that are
 // not settled with each other has one of them. known tells whether it can be said.
 func (p *Peers) suspect() {
