@@ -25,7 +25,7 @@ type ClusterStatus struct {
 	Members  []ClusterMember `json:"members"`
 	// Apart are nodes that decide apart from this one, because they have another key; and those
 	// that could not be joined, while none is.
-	Apart  []ClusterApart `json:"apart,omitempty"`
+	Apart []ClusterApart `json:"apart,omitempty"`
 	// Lost are the nodes that went without a word, as far as that is remembered: keys that they
 	// may have owned began with all used then.
 	Lost   []ClusterLost  `json:"lost,omitempty"`
