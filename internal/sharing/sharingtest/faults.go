@@ -17,11 +17,14 @@ type Faults struct {
 	Delay  time.Duration // messages take from half a millisecond to this; 0: one millisecond
 	Drift  int           // clocks run so many millionths too fast or slow, at most
 	Crash  time.Duration // about how often a process is killed and another started; 0: never
-	Pause  time.Duration // about how often a process stands still, up to two lives of a lease
+	Pause  time.Duration // about how often a process stands still, for up to maxPause
 	Cut    time.Duration // about how often one node is not heard by another, for up to a second
 	Split  time.Duration // about how often some hear none of the others, for up to three seconds
 	Change time.Duration // about how often a node leaves in order, or joins
 }
+
+// maxPause is how long a process stands still at most.
+const maxPause = 2 * sharing.Life
 
 // Mutant is a fault of the design itself, which the auditor must catch. No node has
 // it: the simulation forges what nodes hear, so that they behave as if.
@@ -95,7 +98,7 @@ func (s *simulation) plan() {
 	any := func() int { return s.random.IntN(len(s.machines)) }
 	s.often(start, s.Faults.Crash, func(now weir.Instant) { s.crash(now, any()) })
 	s.often(start, s.Faults.Pause, func(now weir.Instant) {
-		s.machines[any()].away = now + weir.Instant(s.random.Int64N(2*sharing.Life.Microseconds()))
+		s.machines[any()].away = now + weir.Instant(s.random.Int64N(maxPause.Microseconds()))
 	})
 	s.often(start, s.Faults.Cut, func(now weir.Instant) {
 		s.cut[any()][any()] = now + weir.Instant(s.random.Int64N(1_000_000))
