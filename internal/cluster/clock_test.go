@@ -50,10 +50,7 @@ func TestClocksApart(t *testing.T) {
 		t.Run(fmt.Sprint(ask.Limit, " ", ask.Sharing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t, 3, ahead...)
-				for _, s := range n.nodes {
-					s.others.found()
-					s.View(n.members())
-				}
+				n.found()
 				time.Sleep(time.Second)
 				const owner = 2
 				ask.State = weir.StateKey{Rule: "api", Key: n.ownedBy(t, owner)}

@@ -15,12 +15,10 @@ func TestFarOwner(t *testing.T) {
 		n := newNetwork(t, 2)
 		const oneWay = 90 * time.Millisecond
 		n.took.Store(int64(oneWay))
-		members := n.members()
 		for _, s := range n.nodes {
 			s.waits = sharing.Patience
-			s.others.found()
-			s.View(members)
 		}
+		n.found()
 		time.Sleep(10 * time.Second)
 		key := weir.StateKey{Rule: "r", Key: "k"}
 		for n.nodes[0].Owner(key) == n.names[0] {

@@ -91,6 +91,15 @@ func (n *network) view() {
 	}
 }
 
+// found founds the cluster anew, of nodes that tell each other of themselves.
+func (n *network) found() {
+	members := n.members()
+	for _, s := range n.nodes {
+		s.others.found()
+		s.View(members)
+	}
+}
+
 // members are all nodes.
 func (n *network) members() (members []sharing.Member) {
 	for i, name := range n.names {

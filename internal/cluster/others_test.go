@@ -15,11 +15,7 @@ import (
 func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		members := n.members()
-		for _, s := range n.nodes {
-			s.others.found()
-			s.View(members)
-		}
+		n.found()
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/s"), Cost: 1}
 		passes := func(s *Store) bool {
 			var out [1]weir.Decision
@@ -54,11 +50,7 @@ func TestKilled(t *testing.T) {
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		members := n.members()
-		for _, s := range n.nodes {
-			s.others.found()
-			s.View(members)
-		}
+		n.found()
 		time.Sleep(time.Second)
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
 		owner := n.nodes[0].Owner(ask.State)
@@ -98,11 +90,7 @@ func TestLeave(t *testing.T) {
 func TestAllLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		members := n.members()
-		for _, s := range n.nodes {
-			s.others.found()
-			s.View(members)
-		}
+		n.found()
 		time.Sleep(time.Second)
 		for i, s := range n.nodes {
 			ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: n.ownedBy(t, i)}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
@@ -136,11 +124,7 @@ func TestAllLeave(t *testing.T) {
 func TestLostName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
-		members := n.members()
-		for _, s := range n.nodes {
-			s.others.found()
-			s.View(members)
-		}
+		n.found()
 		time.Sleep(time.Second)
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/s"), Cost: 1}
 		mesh := ask
@@ -163,7 +147,7 @@ func TestLostName(t *testing.T) {
 			waits <- err
 		}()
 		synctest.Wait()
-		twin.View(members[1:])
+		twin.View(n.members()[1:])
 		if err := <-waits; !errors.Is(err, weir.ErrAway) {
 			t.Errorf("who waited got %v", err)
 		}
@@ -173,6 +157,7 @@ func TestLostName(t *testing.T) {
 			}
 		}
 		n.away.Store("")
+		members := n.members()
 		members[0].Incarnation += 10
 		if err := twin.Rejoin(members[0].Incarnation); err != nil {
 			t.Fatal(err)

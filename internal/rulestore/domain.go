@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/weir-limit/weir/rules"
 )
@@ -213,21 +214,11 @@ func (t *tx) giveRules(ctx context.Context, domain, from, to string) error {
 
 // owned is the versions of a domain whose text says that they are a team's.
 func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, err error) {
-	rows, err := t.QueryContext(ctx, `SELECT `+versionColumns+` FROM versions v WHERE v.domain = $1 AND v.team = $2 AND v.text LIKE '%owner%'`, domain, team)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		v, err := scanVersion(rows)
-		if err != nil {
-			return nil, err
-		}
-		if it, err := readItem(domain, v.Text); err == nil && it.owner != "" { // what can't be read says nothing
-			list = append(list, v)
-		}
-	}
-	return list, rows.Err()
+	list, err = versions(ctx, t, `FROM versions v WHERE v.domain = $1 AND v.team = $2 AND v.text LIKE '%owner%'`, domain, team)
+	return slices.DeleteFunc(list, func(v Version) bool {
+		it, err := readItem(domain, v.Text)
+		return err != nil || it.owner == "" // what can't be read says nothing
+	}), err
 }
 
 // DeleteDomain takes a domain away with all its rules. Its history stays, and a

@@ -233,21 +233,8 @@ func named(err error, rule string) error {
 
 // inForce is the versions in force, in the order of the file.
 func (t *tx) inForce(ctx context.Context, domain string) (list []Version, err error) {
-	rows, err := t.QueryContext(ctx, `SELECT `+versionColumns+` FROM rules r
-		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.enforced
+	return versions(ctx, t, `FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.enforced
 		WHERE r.domain = $1 AND r.disabled = 0 AND v.text <> '' ORDER BY v.place`, domain)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		v, err := scanVersion(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
 }
 
 // placesFor gives places, in rising order, to rules that are wanted in an order.

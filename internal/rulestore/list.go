@@ -78,21 +78,9 @@ func (s *Store) Versions(ctx context.Context, domain, rule string, before int64,
 	if before <= 0 {
 		before = 1<<63 - 1
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT `+versionColumns+` FROM versions v
-		WHERE v.domain = $1 AND v.rule = $2 AND v.number < $3 ORDER BY v.number DESC LIMIT $4`,
+	list, err = versions(ctx, s.read, `FROM versions v WHERE v.domain = $1 AND v.rule = $2 AND v.number < $3 ORDER BY v.number DESC LIMIT $4`,
 		printable(domain, MaxName+1), printable(rule, MaxID+1), before, page(limit))
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		v, err := scanVersion(rows)
-		if err != nil {
-			return nil, s.failed(err)
-		}
-		list = append(list, v)
-	}
-	return list, s.failed(rows.Err())
+	return list, s.failed(err)
 }
 
 // Document is a domain with its file in force, as it was at one moment.

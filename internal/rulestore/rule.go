@@ -125,6 +125,23 @@ func (t *tx) mark(ctx context.Context, r *Rule, version int64, s State) error {
 
 const versionColumns = `v.domain, v.rule, v.number, v.state, v.text, v.base, v.author, v.team, v.reason, v.made, v.revision, v.place`
 
+// versions is those that a query finds, which begins with FROM and calls them v.
+func versions(ctx context.Context, q queryer, from string, args ...any) (list []Version, err error) {
+	rows, err := q.QueryContext(ctx, `SELECT `+versionColumns+` `+from, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
+	for rows.Next() {
+		v, err := scanVersion(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
 func scanVersion(row interface{ Scan(...any) error }) (v Version, err error) {
 	var made int64
 	err = row.Scan(&v.Domain, &v.Rule, &v.Number, &v.State, &v.Text, &v.Base, &v.Author, &v.Team, &v.Reason, &made, &v.Revision, &v.place)
