@@ -33,7 +33,7 @@ const (
 	nameBytes    = 25      // a process, once in a message
 	postBytes    = 1200    // a message, unless it has one key only: sharing.MaxPost
 	postsAtOnce  = 64      // in weir.TellEvery: sharing.MaxPosts
-	leaseMemory  = 1200    // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
+	leaseMemory  = 1350    // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
 	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
