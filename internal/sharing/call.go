@@ -103,29 +103,15 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 			return n.refusal(key)
 		}
 		g.reset(now)
-		n.callBack(now, key, g, fx)
+		for i := range g.accounts {
+			n.end(now, key, &g.accounts[i], fx)
+		}
 		return nil
 	}
 	if n.Owner(key) != n.settings.Name {
 		return ErrElsewhere
 	}
 	return nil
-}
-
-// callBack tells all that have asked for a key that what they know of it is over: their
-// leases, and that they were denied.
-func (n *Node) callBack(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
-	for i := range g.accounts {
-		a := &g.accounts[i]
-		m := n.end(key, a)
-		if a.name != n.settings.Name {
-			fx.send(a.name, m)
-		} else if h, ok := n.holders.get(key); ok {
-			before := len(fx.Messages)
-			h.receive(now, &m, fx)
-			n.settle(now, h, before, fx)
-		}
-	}
 }
 
 // refusal is why this node decides nothing about a key now.

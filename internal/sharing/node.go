@@ -268,13 +268,6 @@ func (n *Node) follow(now weir.Instant, h *holder) {
 	n.prolong(now, h)
 }
 
-// prolong goes on with a lease that lasts, where its owner's beats allow it.
-func (n *Node) prolong(now weir.Instant, h *holder) {
-	if h.lasts > 0 && now >= h.expires {
-		h.expires = max(h.expires, min(h.ends, n.view.lasts(h.lender, h.epoch, h.lasts)))
-	}
-}
-
 // serve hears, as owner, what a holder says.
 func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (answer Message, ok bool) {
 	if !n.view.has(peer) {
@@ -311,27 +304,6 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 		}
 	}
 	return answer, ok
-}
-
-// recall calls back leases that last, where somebody is denied.
-func (n *Node) recall(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
-	if now < g.recalled+micros(Retry) {
-		return
-	}
-	for i := range g.accounts {
-		if a := &g.accounts[i]; a.lasts > 0 && a.granted > a.spent {
-			g.recalled = now
-			fx.send(a.name, n.end(key, a))
-		}
-	}
-}
-
-// end is what ends a lease of a node: an answer that lends nothing.
-func (n *Node) end(key weir.StateKey, a *account) Message {
-	a.answered.life, a.answered.lasts = 0, 0
-	m := a.answer(&Message{State: key, Incarnation: a.incarnation, ID: a.answered.id})
-	m.Epoch = n.settings.Incarnation
-	return m
 }
 
 // worthy is how long a limit that is taken for used recovers at most, so that it is done

@@ -64,35 +64,6 @@ type Peers struct {
 	lasting     lasting
 }
 
-// lasting is which leases of the process its beats prolong: those granted on all votes, in
-// views of one version, while no more than a Life passes between two beats.
-type lasting struct {
-	number  uint64       // 0: there have been none
-	version uint64       // of the views
-	lent    weir.Instant // when the last beats prolonged them
-	ended   weir.Instant // when the last beats prolonged those of the number before
-}
-
-// next is the number that beats at now tell, by that view.
-func (l *lasting) next(now weir.Instant, v *View) uint64 {
-	if now >= v.sure {
-		return 0
-	}
-	if l.number == 0 || l.version != v.version || now >= l.lent+micros(Life) {
-		l.number, l.version, l.ended = l.number+1, v.version, l.lent
-	}
-	l.lent = now
-	return l.number
-}
-
-func (l *lasting) show(v *View) {
-	if l.version == v.version {
-		v.prolongs, v.lent, v.ended = l.number, l.lent, l.ended
-	} else {
-		v.ended = l.lent
-	}
-}
-
 // peer is what is known of one member.
 type peer struct {
 	name        string

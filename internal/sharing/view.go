@@ -141,30 +141,6 @@ func (p *Peers) stands(others []Other) []Other {
 	return stands
 }
 
-// lends is the number of leases that last, 0 where none can be granted.
-func (v *View) lends(now weir.Instant) uint64 {
-	if now >= v.sure {
-		return 0
-	}
-	return v.prolongs
-}
-
-// prolonged is until when this process has to expect that leases of a number are used.
-func (v *View) prolonged(number uint64) weir.Instant {
-	if number == v.prolongs {
-		return v.lent + micros(Life+Margin)
-	}
-	return v.ended + micros(Life+Margin)
-}
-
-// lasts is until when leases of a number may be used that a process of that name has granted.
-func (v *View) lasts(lender string, incarnation, number uint64) weir.Instant {
-	if i := v.find(lender); i >= 0 && v.members[i].prolongs == number && v.members[i].run[0] == incarnation {
-		return v.members[i].lasts
-	}
-	return 0
-}
-
 func (v *View) has(name string) bool { return v.find(name) >= 0 }
 
 // Calm is whether this process lends votes, and all ledgers are where they belong.
