@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -61,4 +63,30 @@ func hanging(t *testing.T) string {
 		}
 	})
 	return l.Addr().String() // the backlog takes them
+}
+
+// TestHAProxySilence: clients that take all connections and say nothing take none
+// of those that questions need, so that nobody who is denied gets in.
+func TestHAProxySilence(t *testing.T) {
+	t.Parallel()
+	d, b := edge(t), newBackend(t)
+	few := strings.NewReplacer("maxconn 2000", "maxconn 40", "maxconn 1000", "maxconn 20", "200ms", "20s", "100ms", "20s")
+	url := haproxy(t, few.Replace, d.http, b.address)
+	c := newClient(t)
+	for range 6 {
+		c.ask(http.MethodGet, url+"/export/x", "")
+	}
+	var all []net.Conn
+	for range 40 { // 20 are taken, and as many wait
+		all = append(all, connect(t, url))
+	}
+	var g sync.WaitGroup
+	for _, conn := range all[:10] {
+		g.Go(func() {
+			if status := raw(t, conn, "GET /export/x HTTP/1.1\r\nHost: edge\r\n\r\n"); status != http.StatusTooManyRequests {
+				t.Errorf("among connections that are silent: status %d", status)
+			}
+		})
+	}
+	g.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -198,11 +199,15 @@ func serveData(t *testing.T, data string) (*daemon, string) {
 	t.Helper()
 	cmd := command(t, binary, serveArgs([]string{"--data", data})...)
 	d := &daemon{process: start(t, cmd)}
-	ready := regexp.MustCompile(`(?s)weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=.*\ntoken: (\S+) `)
+	ready := regexp.MustCompile(`(?s)weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=.*\ntoken: in (\S+), of an administrator`)
 	eventually(t, "it does not print a token", func() bool { return ready.MatchString(d.output.String()) })
 	m := ready.FindStringSubmatch(d.output.String())
 	d.http, d.grpc, d.admin = m[1], m[2], m[3]
-	return d, m[4]
+	token, err := os.ReadFile(m[4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, strings.TrimSpace(string(token))
 }
 
 // check asks for one request of a user.

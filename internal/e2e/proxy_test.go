@@ -1,15 +1,18 @@
 package e2e
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // backend is what a proxy protects. It says back what it was sent, and hangs up
@@ -110,7 +113,8 @@ func throttles(t *testing.T, url string, b *backend) {
 			case i < 5 && (a.status != http.StatusOK || a.body != "POST /export/all body"):
 				t.Errorf("export %d by %q: %v", i, key, a)
 			case i >= 5 && (a.status != http.StatusTooManyRequests || a.field("Retry-After") != "720" ||
-				a.field("RateLimit") != `"exports";r=0;t=720` || a.field("RateLimit-Policy") != `"exports";q=5;w=3600` || len(a.field("Weir-Denial")) != 16):
+				!strings.HasPrefix(a.field("RateLimit"), `"exports";r=0;t=720, "exports-per-address";r=`) ||
+				a.field("RateLimit-Policy") != `"exports";q=5;w=3600, "exports-per-address";q=60;w=3600` || len(a.field("Weir-Denial")) != 16):
 				t.Errorf("export %d by %q: %v", i, key, a)
 			}
 		}
@@ -127,9 +131,90 @@ func throttles(t *testing.T, url string, b *backend) {
 		t.Errorf("the backend was called %d times with two keys", n)
 	}
 	crowd(t, url)
-	// Who writes what weir refuses does not get around it.
-	if a := c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", strings.Repeat("x", 5000)); a.status < 400 {
-		t.Errorf("a key of 5000 bytes: %v", a)
+	readAsBackendsDo(t, url, b)
+	refused(t, url, b)
+	madeUp(t, url)
+}
+
+// readAsBackendsDo writes the path of a key that is used up in ways that backends
+// read as the same.
+func readAsBackendsDo(t *testing.T, url string, b *backend) {
+	t.Helper()
+	c, before := newClient(t), b.calls.Load()
+	for _, path := range []string{
+		"/%65xport/x", "/%65%78%70%6f%72%74/x", "/export%2fx", "/export%2Fx", "//export/x", "///export//x", "/y/../export/x", "/./export/x",
+		"/y/%2e%2e/export/x", "/export/./x", "/%2e/export/x",
+	} {
+		if a := c.ask(http.MethodGet, url+path, "", "X-Api-Key", "ann"); a.status != http.StatusTooManyRequests {
+			t.Errorf("%s by a key that is used up: %v", path, a)
+		}
+	}
+	for _, path := range []string{"/y%2f..%2fexport/x", "/y%2f%2e%2e/export/x", "/%2fexport/x"} { // they are read in several ways
+		if a := c.ask(http.MethodGet, url+path, "", "X-Api-Key", "ann"); a.status != http.StatusTooManyRequests && a.status != http.StatusBadRequest {
+			t.Errorf("%s by a key that is used up: %v", path, a)
+		}
+	}
+	if n := b.calls.Load() - before; n > 0 {
+		t.Errorf("the backend was called %d times", n)
+	}
+}
+
+// refused writes what weir refuses: that gets nobody around it, and is the fault
+// of who wrote it.
+func refused(t *testing.T, url string, b *backend) {
+	t.Helper()
+	before := b.calls.Load()
+	for name, key := range map[string]string{"5000 bytes": strings.Repeat("x", 5000), "a control byte": "ann\x01", "two": "\x7f\x01"} {
+		if status := raw(t, connect(t, url), "GET /export/all HTTP/1.1\r\nHost: edge\r\nConnection: close\r\nX-Api-Key: "+key+"\r\n\r\n"); status != http.StatusBadRequest {
+			t.Errorf("a key of %s: status %d", name, status)
+		}
+	}
+	if n := b.calls.Load() - before; n > 0 {
+		t.Errorf("the backend was called %d times", n)
+	}
+}
+
+// raw sends what no client of Go would, and reads the status.
+func raw(t *testing.T, conn net.Conn, request string) int {
+	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Error(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Errorf("no answer: %v", err)
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// connect is a connection to a proxy that ends with the test.
+func connect(t *testing.T, url string) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// madeUp sends a new key each time: the address holds who makes them up.
+func madeUp(t *testing.T, url string) {
+	t.Helper()
+	c, passed := newClient(t), 0
+	for i := range 70 {
+		if a := c.ask(http.MethodGet, url+"/export/all", "", "X-Api-Key", fmt.Sprint("random ", i)); a.status == http.StatusOK {
+			passed++
+		}
+	}
+	if passed > 60 {
+		t.Errorf("%d of 70 passed, each by a key of its own", passed)
 	}
 }
 

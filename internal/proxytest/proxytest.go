@@ -1,11 +1,13 @@
 // Package proxytest stands between a client and a server, and cuts their
-// connections where a test says so.
+// connections, or keeps answers back, where a test says so.
 package proxytest
 
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Cut sees what flows either way, as it comes, and returns how many bytes of it pass
@@ -21,6 +23,15 @@ func Start(t testing.TB, to string, cut Cut) (addr string) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	p := &proxy{cut: cut}
+	accept(t, l, to, func(client, server net.Conn) {
+		go p.pass(client, server, false)
+		go p.pass(server, client, true)
+	})
+	return l.Addr().String()
+}
+
+// accept has each client of l joined to the server at to.
+func accept(t testing.TB, l net.Listener, to string, join func(client, server net.Conn)) {
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -32,11 +43,9 @@ func Start(t testing.TB, to string, cut Cut) (addr string) {
 				_ = client.Close()
 				continue
 			}
-			go p.pass(client, server, false)
-			go p.pass(server, client, true)
+			join(client, server)
 		}
 	}()
-	return l.Addr().String()
 }
 
 type proxy struct {
@@ -59,5 +68,53 @@ func (p *proxy) pass(from, to net.Conn, answer bool) {
 		if _, err := to.Write(b[:pass]); err != nil || end {
 			return
 		}
+	}
+}
+
+// Delay listens for clients of the server at to, and returns where. What the server
+// says reaches them so much later as was told last, and in its order.
+func Delay(t testing.TB, to string) (addr string, tell func(time.Duration)) {
+	t.Helper()
+	var late atomic.Int64
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	accept(t, l, to, func(client, server net.Conn) {
+		all := &proxy{cut: func(_ bool, b []byte) (int, bool) { return len(b), false }}
+		go all.pass(client, server, false)
+		go delayed(server, client, &late)
+	})
+	return l.Addr().String(), func(d time.Duration) { late.Store(int64(d)) }
+}
+
+// delayed passes on what it reads, each part late by itself.
+func delayed(from, to net.Conn, late *atomic.Int64) {
+	defer from.Close()
+	type part struct {
+		b   []byte
+		due time.Time
+	}
+	parts := make(chan part, 1024)
+	defer close(parts)
+	go func() {
+		defer to.Close()
+		for p := range parts {
+			time.Sleep(time.Until(p.due))
+			if _, err := to.Write(p.b); err != nil {
+				break
+			}
+		}
+		for range parts { // nobody wants the rest
+		}
+	}()
+	for trips := time.Duration(2); ; trips = 1 { // the first for the handshake, too
+		b := make([]byte, 64<<10)
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		parts <- part{b[:n], time.Now().Add(trips * time.Duration(late.Load()))}
 	}
 }
