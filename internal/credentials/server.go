@@ -43,15 +43,26 @@ func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
 // certificate when there is a CA for them.
 func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: protocols,
+		MinVersion:   tls.VersionTLS12,
+		CipherSuites: suites(),
+		NextProtos:   protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := s.Value()
-			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}}
+			c := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites(), NextProtos: protocols, Certificates: []tls.Certificate{now.pair}}
 			if now.clients != nil {
 				c.ClientAuth, c.ClientCAs = ask, now.clients
 			}
 			return c, nil
 		},
+	}
+}
+
+// suites are those of TLS 1.2 that HTTP/2 allows (RFC 9113, appendix A): with CBC, what
+// was said could be guessed by how long an answer takes. TLS 1.3 has no others.
+func suites() []uint16 {
+	return []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 	}
 }
