@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -14,18 +16,33 @@ import (
 // it doesn't spread them quite evenly. States that it has to give up are reported.
 const maxStates = 2 * MaxKeys
 
-// judge asks the rules of one set about one request after the other.
+// judge asks the rules of one set about one line after the other, as a daemon does:
+// what a domain asks about a line is one request, whose limits pass together or not
+// at all.
 type judge struct {
 	set       *rules.Set
-	store     *memstore.Store
-	questions []question
+	store     *atLog
+	limiter   *rules.Limiter
+	questions []question               // those of a domain stand together
 	tallies   []*tally                 // in the order of the files
 	groups    map[*rules.Rule][]*tally // of a descriptor, by its first rule
 
-	asks []weir.Ask // to be used again
-	out  []weir.Decision
-	// denied are the counts that kept the last request out.
+	request rules.Request // to be used again
+	filled  []*question   // its descriptors
+	passed  bool          // the last line
+	// denied are the counts that kept the last line out.
 	denied []denial
+}
+
+// atLog is a store whose clock is the log.
+type atLog struct {
+	*memstore.Store
+
+	now weir.Instant
+}
+
+func (s *atLog) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) error {
+	return s.TakeAt(s.now, asks, out)
 }
 
 // denial is a rule, and its key by number.
@@ -45,8 +62,10 @@ func newJudge(set *rules.Set, domain string) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(questions, func(a, b question) int { return cmp.Compare(a.domain, b.domain) })
+	store := &atLog{Store: memstore.New(memstore.Options{MaxKeys: maxStates})}
 	j := &judge{
-		set: set, store: memstore.New(memstore.Options{MaxKeys: maxStates}),
+		set: set, store: store, limiter: rules.NewLimiter(store, set),
 		questions: questions, groups: map[*rules.Rule][]*tally{},
 	}
 	room := &bounds{keys: MaxKeys, nameBytes: MaxNameBytes}
@@ -63,57 +82,64 @@ func (j *judge) look(order []accesslog.Field) {
 	}
 }
 
-// decide asks all questions about a request. It passes when no enforced rule
-// denies it; j.denied are those that do.
+// decide asks all questions about a line. It passes when each domain lets it;
+// j.denied are the rules that do not.
 func (j *judge) decide(now weir.Instant, r *request) error {
-	j.denied = j.denied[:0]
+	j.store.now, j.passed, j.denied = now, true, j.denied[:0]
 	for i := range j.questions {
 		q := &j.questions[i]
+		if len(j.filled) > 0 && (q.domain != j.request.Domain || len(j.filled) == rules.MaxDescriptors) {
+			if err := j.ask(); err != nil {
+				return err
+			}
+		}
 		if !q.fill(r) {
 			continue
 		}
-		if err := j.ask(now, q, r.cost); err != nil {
-			return err
-		}
+		q.descriptor.Cost = r.cost
+		j.request.Domain = q.domain
+		j.request.Descriptors, j.filled = append(j.request.Descriptors, q.descriptor), append(j.filled, q)
+	}
+	if len(j.filled) > 0 {
+		return j.ask()
 	}
 	return nil
 }
 
-func (j *judge) passed() bool { return len(j.denied) == 0 }
-
-func (j *judge) ask(now weir.Instant, q *question, cost int64) error {
-	met, key := j.set.Match(q.domain, &q.descriptor)
-	if len(met) == 0 {
-		return nil
-	}
-	tallies := j.talliesOf(met)
-	if met[0].Unlimited {
-		tallies[0].count(now, weir.Allowed, key)
-		return nil
-	}
-	j.asks = j.asks[:0]
-	for _, rule := range met {
-		j.asks = append(j.asks, rule.Ask(key, cost))
-	}
-	j.out = slices.Grow(j.out[:0], len(met))[:len(met)]
-	if err := j.store.TakeAt(now, j.asks, j.out); err != nil {
+// ask asks one request, and counts what each of its rules says.
+func (j *judge) ask() error {
+	answer, err := j.limiter.Check(context.Background(), &j.request) // in memory, where nothing waits
+	if err != nil {
 		return err
 	}
-	for i, t := range tallies {
-		o := j.out[i].Outcome
-		n := t.count(now, o, key)
-		if o == weir.Allowed {
+	for _, i := range answer.Unlimited {
+		met, key := j.set.Match(j.request.Domain, &j.filled[i].descriptor)
+		j.talliesOf(met)[0].count(j.store.now, weir.Allowed, key)
+	}
+	quota := slices.ContainsFunc(answer.Decisions, func(d rules.Decision) bool { return d.Rule.QuotaMode && d.Outcome == weir.Allowed })
+	var met []*rules.Rule
+	var key string
+	for i := range answer.Decisions {
+		d := &answer.Decisions[i]
+		entries := &j.filled[d.Descriptor].descriptor
+		if i == 0 || d.Descriptor != answer.Decisions[i-1].Descriptor {
+			met, key = j.set.Match(j.request.Domain, entries)
+		}
+		t := j.talliesOf(met)[slices.Index(met, d.Rule)]
+		n := t.count(j.store.now, d.Outcome, key)
+		if d.Outcome == weir.Allowed {
 			continue
 		}
 		if n >= 0 && !t.counts[n].named {
 			t.counts[n].named = true
-			t.name(key, string(met[0].AppendKeyName(nil, q.descriptor.Entries)))
+			t.name(key, string(met[0].AppendKeyName(nil, entries.Entries)))
 		}
-		a := &j.asks[i]
-		if idle := a.Shadow || a.Quota && weir.QuotaPasses(j.asks, j.out); !idle {
+		if idle := d.Rule.Shadow || d.Rule.QuotaMode && quota; !idle && !answer.Allowed {
 			j.denied = append(j.denied, denial{t, n})
 		}
 	}
+	j.passed = j.passed && answer.Allowed
+	j.request.Descriptors, j.filled = j.request.Descriptors[:0], j.filled[:0]
 	return nil
 }
 

@@ -55,6 +55,7 @@ type player struct {
 	judge   *judge
 	against *judge // nil for none
 	differs difference
+	passed  int64
 }
 
 func newPlayer(q Question) (*player, error) {
@@ -79,8 +80,14 @@ func newPlayer(q Question) (*player, error) {
 }
 
 func (p *player) decide(at weir.Instant, r *request) error {
-	if err := p.judge.decide(at, r); err != nil || p.against == nil {
+	if err := p.judge.decide(at, r); err != nil {
 		return err
+	}
+	if p.judge.passed {
+		p.passed++
+	}
+	if p.against == nil {
+		return nil
 	}
 	if err := p.against.decide(at, r); err != nil {
 		return err
@@ -92,6 +99,7 @@ func (p *player) decide(at weir.Instant, r *request) error {
 // report is what was counted.
 func (p *player) report(lines *lines) *Report {
 	report := &Report{Rules: p.judge.report(), Log: *lines.report()}
+	report.Log.Passed = new(p.passed)
 	report.Log.Forgotten = p.judge.forgotten()
 	if p.against != nil {
 		report.Log.Forgotten += p.against.forgotten()

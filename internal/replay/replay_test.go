@@ -97,6 +97,32 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
+// TestLayers: the limits of a line pass together or not at all, be they of one rule
+// or of two, and the report says how many lines passed.
+func TestLayers(t *testing.T) {
+	var log string
+	for second := range 8 {
+		for range 20 {
+			log += line(second, "192.0.2.1", "GET /x HTTP/1.1")
+		}
+	}
+	for name, descriptors := range map[string]string{
+		"one rule": "  - {key: remote_address, limits: [60/min fixed-window, 10/s fixed-window]}",
+		"two":      "  - {key: remote_address, limits: [60/min fixed-window]}\n  - {key: path, limits: [10/s fixed-window]}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := play(t, descriptors, log)
+			if passed := report.Log.Passed; passed == nil || *passed != 60 {
+				t.Errorf("passed: %v, want 60", passed)
+			}
+			var text bytes.Buffer
+			if err := report.WriteText(&text); err != nil || !strings.Contains(text.String(), "; 60 passed, 100 were kept out\n") {
+				t.Errorf("%s%v", &text, err)
+			}
+		})
+	}
+}
+
 func TestTimeIsThatOfTheLog(t *testing.T) {
 	log := line(60, "192.0.2.1", "GET / HTTP/1.1") + // allowed
 		line(0, "192.0.2.1", "GET / HTTP/1.1") + // allowed, first of all
@@ -111,7 +137,7 @@ func TestTimeIsThatOfTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"rule":"d/remote_address","limit":"1/min","asked":6,"allowed":4,"denied":2,"impossible":0,"keys":1,"first_denied":"2026-05-04T10:00:59Z","top_denied":[{"key":"192.0.2.1","denied":2}]}
-{"lines":6,"skipped":1,"late":1,"from":"2026-05-04T10:00:00Z","to":"2026-05-04T10:10:00Z"}
+{"lines":6,"skipped":1,"late":1,"from":"2026-05-04T10:00:00Z","to":"2026-05-04T10:10:00Z","passed":4}
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -125,7 +151,7 @@ func TestNothingToReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"rule":"d/user","limit":"1/min","asked":0,"allowed":0,"denied":0,"impossible":0,"keys":0,"first_denied":null,"top_denied":[]}
-{"lines":0,"skipped":0,"late":0,"from":null,"to":null}
+{"lines":0,"skipped":0,"late":0,"from":null,"to":null,"passed":0}
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

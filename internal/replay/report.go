@@ -17,7 +17,8 @@ type Report struct {
 	Log    LogReport
 }
 
-// RuleReport is what one rule did. Its JSON is the contract's, to the member;
+// RuleReport is what one rule said by itself: a line that it allows is kept out when
+// another of its limits denies it, and is charged then by none. Its JSON is the contract's, to the member;
 // the rest is for the text.
 type RuleReport struct {
 	Rule       string `json:"rule"`
@@ -47,13 +48,16 @@ type KeyDenied struct {
 	Denied int64  `json:"denied"`
 }
 
-// LogReport is what was read. Its JSON is the contract's, to the member.
+// LogReport is what was read, and how much of it passed. Its JSON is the contract's, and passed.
 type LogReport struct {
 	Lines   int64 `json:"lines"`   // that count
 	Skipped int64 `json:"skipped"` // that could not be read
 	Late    int64 `json:"late"`    // that came too late for their place and took the newest time
 	From    *Time `json:"from"`    // of the first request; nil without lines
 	To      *Time `json:"to"`      // of the last
+	// Passed are the lines that the rules let pass, each with all of its limits
+	// together; nil where no rules were asked.
+	Passed *int64 `json:"passed,omitempty"`
 	// Early counts lines that were decided while older ones could still have
 	// come, because too many lines were waiting.
 	Early int64 `json:"-"`

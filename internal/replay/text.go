@@ -5,11 +5,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -74,6 +73,9 @@ func (l *LogReport) write(b *strings.Builder) {
 	if l.From != nil {
 		fmt.Fprintf(b, ", from %v to %v", l.From, l.To)
 	}
+	if l.Passed != nil {
+		fmt.Fprintf(b, "; %d passed, %d were kept out", *l.Passed, l.Lines-*l.Passed)
+	}
 	b.WriteByte('\n')
 	l.WriteNotes(b)
 }
@@ -116,23 +118,11 @@ func manyLines(n int64) string {
 // shown makes text of a log or a file fit for a terminal: what can't be printed
 // is escaped, what is too long is cut.
 func shown(s string) string {
-	var b strings.Builder
-	for n := 0; len(s) > 0; n++ {
-		if n == maxShown {
-			b.WriteString("…")
-			break
+	n := 0
+	for i := range s {
+		if n++; n > maxShown {
+			return terminal.Escape(s[:i]) + "…"
 		}
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		s = s[size:]
 	}
-	return b.String()
+	return terminal.Escape(s)
 }

@@ -40,14 +40,14 @@ type bin struct {
 // compare notes what both judges said of a request.
 func (d *difference) compare(at weir.Instant, rules, against *judge) {
 	switch {
-	case rules.passed() && against.passed():
+	case rules.passed && against.passed:
 		return
-	case !rules.passed() && !against.passed():
+	case !rules.passed && !against.passed:
 		d.both++
 		return
 	}
 	which, denied := 0, rules.denied
-	if rules.passed() {
+	if rules.passed {
 		which, denied = 1, against.denied
 	}
 	s := &d.only[which]

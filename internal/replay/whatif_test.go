@@ -54,7 +54,7 @@ func TestWhatIf(t *testing.T) {
 {"denied_by_both":1}
 {"from":"2026-05-04T10:00:00Z","seconds":60,"only_rules":2,"only_against":0}
 {"from":"2026-05-04T10:02:00Z","seconds":60,"only_rules":0,"only_against":1}
-{"lines":6,"skipped":0,"late":0,"from":"2026-05-04T10:00:00Z","to":"2026-05-04T10:02:20Z"}
+{"lines":6,"skipped":0,"late":0,"from":"2026-05-04T10:00:00Z","to":"2026-05-04T10:02:20Z","passed":3}
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
