@@ -151,3 +151,14 @@ func takeOf(s Store, l *weir.Limit) take {
 	}
 	return t.other
 }
+
+// connections are what a node opens to each server of a store at most, and how many a
+// server takes unless it is told otherwise.
+var connections = map[Store]struct {
+	each, most int64
+	setting    string
+}{
+	Redis:     {5, 10_000, "maxclients"}, // CLIENT LIST under load: two for each of two scripts, and one to hear of failures
+	Cluster:   {5, 10_000, "maxclients"},
+	Memcached: {2, 1_024, "-c"},
+}

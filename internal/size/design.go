@@ -1,6 +1,7 @@
 package size
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -35,8 +36,12 @@ var designs = [...]struct {
 	{"Weir in memory on each node, each with the whole limit", (*Need).wholeEach},
 	{"Weir with a Redis, and sync", (*Need).withSync},
 	{"Weir with a Redis", (*Need).redis},
+	{"Weir nodes that share counts, by leases", (*Need).leases},
 	{"Weir with a Redis Cluster", (*Need).cluster},
 	{"Weir with memcached", (*Need).memcached},
+	{"Weir nodes, each with its part of the limit", (*Need).divided},
+	{"Weir nodes that tell each other, by mesh", (*Need).mesh},
+	{"Weir nodes that tell each other, by gossip", (*Need).gossip},
 	{"Weir in each region, with a count of its own", (*Need).eachRegion},
 }
 
@@ -167,7 +172,7 @@ func (n *Need) redis() Verdict {
 		return no("%s", why)
 	}
 	return yes(Redis, "weir serve --store redis://HOST:PORT",
-		fmt.Sprintf("%d nodes share each count, exactly, by the server's clock, and all limits of a request are decided at one moment. While it is away each rule's fallback decides", n.Nodes))
+		fmt.Sprintf("%d nodes share each count, exactly, by the server's clock, and all limits of a request are decided at one moment, for a round trip. While it is away each rule's fallback decides, and a failover may forget the last moments", n.Nodes))
 }
 
 // unshared says why a store is not to be shared; empty when it may.
@@ -181,6 +186,72 @@ func (n *Need) unshared() string {
 	return ""
 }
 
+// hot says why more servers do not help: a key lies on one of them. Keys are taken to
+// be asked for alike; one that is asked for more often needs more.
+func (n *Need) hot(z *Sizing) string {
+	if each := up(z.StoreCPU, n.Keys); each > load {
+		return fmt.Sprintf("a key lies on one server, and the takes of each of %s need %d %% of a processor; plan for %d %%", many(n.Keys, "key"), each, load)
+	}
+	return ""
+}
+
+// nodes is what a way to share takes, or why nodes can't share so.
+func (n *Need) nodes(how weir.Sharing) (s Share, why string) {
+	switch {
+	case n.total() == 1:
+		return s, "there is one node"
+	case n.Regions > 1:
+		return s, "nodes of a cluster are near each other: the answer of an owner in another region takes tens of milliseconds, and a cut between regions lasts"
+	case n.Nodes > maxShare:
+		return s, fmt.Sprintf("a cluster is up to %d nodes", maxShare)
+	case times(n.Keys, n.Limits) > mostKeys:
+		return s, fmt.Sprintf("a node is asked about %s keys at most", Count(mostKeys))
+	}
+	if s = (Share{Sharing: how, Unfit: how.Unfit(n.Limit, int(n.Nodes))}); s.Unfit == "" {
+		n.share(&s)
+	}
+	return s, s.Unfit
+}
+
+const runNodes = "weir serve --store cluster: --join HOST:PORT,…"
+
+func (n *Need) leases() Verdict {
+	s, why := n.nodes(weir.SharingLease)
+	if why != "" {
+		return no("%s", why)
+	}
+	return yes(Nodes, runNodes, fmt.Sprintf("no server to run: each key has an owner, which lends events to the other nodes, so that a busy key is decided at home and a rare one costs a message there and back; "+
+		"each of %d nodes sends %s a second at most. %s", n.Nodes, many(s.Messages, "message"), "Nothing more passes while nodes hear each other, and in a cut what the rule's partition says"))
+}
+
+func (n *Need) divided() Verdict {
+	_, why := n.nodes(weir.SharingDivided)
+	switch {
+	case why != "":
+		return no("%s", why)
+	case 100 > n.Tolerance*n.Nodes:
+		return no("each start or leave of one of %d nodes adds its part of the limit once more, which is more than %d %%", n.Nodes, n.Tolerance)
+	}
+	return yes(Nodes, runNodes+", and sharing: divided in the rules",
+		fmt.Sprintf("each node passes 1/%d of the limit by itself, without a message; a start or leave of a node adds as much. Who meets one node only gets no more than its part", n.Nodes))
+}
+
+func (n *Need) mesh() Verdict { return n.replicas(weir.SharingMesh) }
+
+func (n *Need) gossip() Verdict { return n.replicas(weir.SharingGossip) }
+
+func (n *Need) replicas(how weir.Sharing) Verdict {
+	s, why := n.nodes(how)
+	switch {
+	case why != "":
+		return no("%s", why)
+	case times(100, s.Over) > times(n.Tolerance, n.Limit.Spec().Count):
+		return no("up to %s events more of a key would pass before nodes hear of each other, and you allow %d %% of %d", Count(s.Over), n.Tolerance, n.Limit.Spec().Count)
+	}
+	return yes(Nodes, fmt.Sprintf("%s, and sharing: %s in the rules", runNodes, how),
+		fmt.Sprintf("each node decides at home, and no request ever waits; up to %s events more of a key pass, as you allow. Each sends %s a second", Count(s.Over), many(s.Messages, "message")))
+}
+
 func (n *Need) cluster() Verdict {
 	if why := n.unshared(); why != "" {
 		return no("%s", why)
@@ -188,6 +259,9 @@ func (n *Need) cluster() Verdict {
 	z, err := n.Of(Cluster, 0)
 	if err != nil {
 		return no("%v", err)
+	}
+	if why := cmp.Or(z.crowded(), n.hot(&z)); why != "" {
+		return no("%s", why)
 	}
 	return yes(Cluster, "weir serve --store redis+cluster://HOST:PORT,HOST:PORT,HOST:PORT",
 		fmt.Sprintf("as one Redis, on %d primaries; the descriptors of a request are charged one after the other, and given back when one denies", z.Servers))
@@ -202,6 +276,13 @@ func (n *Need) memcached() Verdict {
 	}
 	if n.Tolerance == 0 {
 		return no("each process brings its own clock, so that more passes by as much as they are apart; and it forgets when it is full or restarts: that is not exact")
+	}
+	z, err := n.Of(Memcached, 0)
+	if err != nil {
+		return no("%v", err)
+	}
+	if why := cmp.Or(z.crowded(), n.hot(&z)); why != "" {
+		return no("%s", why)
 	}
 	return yes(Memcached, "weir serve --store memcached://HOST:PORT", "where it runs already: by the clocks of the nodes; what it forgets when it is full or restarts may pass once more")
 }
@@ -228,7 +309,12 @@ func (n *Need) eachRegion() Verdict {
 	switch {
 	case err != nil:
 		return no("%v", err)
+	case z.crowded() != "":
+		return no("%s", z.crowded())
 	case z.tooMuch() != "":
+		if c, err := n.Of(Cluster, 0); err != nil || n.hot(&c) != "" {
+			return no("%s", z.tooMuch())
+		}
 		return yes(Cluster, "a Redis Cluster in each region, and "+limit, why)
 	}
 	return yes(Redis, "a Redis in each region, and "+limit, why)

@@ -64,6 +64,9 @@ func (n *Need) rate() int64 { return up(times(times(n.Rate, n.Limits), 1000), ti
 // often as it is asked, but no more than half as much again as its part of the limit.
 func (n *Need) passing() int64 {
 	spec := n.Limit.Spec()
+	if spec.Period == 0 { // permits: they bound no rate
+		return n.rate()
+	}
 	pace := up(times(spec.Count, 1_000_000_000), spec.Period.Microseconds())
 	return min(n.rate(), up(times(pace, 3), 2*n.Nodes))
 }
@@ -132,9 +135,12 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 			fmt.Fprintf(b, "  %-8s impossible: %s\n", s.Sharing, s.Unfit)
 			continue
 		}
-		over := "nothing more than the limit"
-		if s.Over > 0 {
+		over := "nothing more than the limit while nodes hear each other"
+		switch {
+		case s.Over > 0:
 			over = fmt.Sprintf("up to %s events more of a key", Count(s.Over))
+		case s.Sharing == weir.SharingDivided:
+			over = fmt.Sprintf("nothing more than the limit, and 1/%d of it for each start or leave of a node", n.Nodes)
 		}
 		late := ""
 		if every := time.Duration(s.Every) * time.Millisecond; every > weir.TellEvery {

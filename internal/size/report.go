@@ -154,6 +154,7 @@ func (z *Sizing) write(b *strings.Builder, n *needLine) {
 	} else {
 		fmt.Fprintf(b, "  memory   %s: at most %d B a key; have twice, for a replica or a snapshot\n", Bytes(z.MemoryBytes), z.KeyBytes)
 		fmt.Fprintf(b, "  takes    %s a second\n", Count(z.Takes))
+		fmt.Fprintf(b, "  opened   %s to each server at most\n", many(z.Connections, "connection"))
 		fmt.Fprintf(b, "  network  %s a second at most, both ways, between nodes and store\n", Bytes(z.NetworkBytes))
 		fmt.Fprintf(b, "  servers  %s: %d %% of a processor in all; planned for %d %% of each, the rest is for peaks\n", many(z.Servers, "server"), z.StoreCPU, load)
 	}

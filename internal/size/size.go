@@ -45,6 +45,7 @@ type Sizing struct {
 	StoreCPU     int64 `json:"store_cpu_percent"`        // of one processor
 	NodeCPU      int64 `json:"node_cpu_percent"`         // of one processor, of all nodes together
 	Servers      int64 `json:"servers"`                  // of the store, with half of each for peaks
+	Connections  int64 `json:"connections"`              // to each of them, at most, of all nodes
 }
 
 // Of is what the store takes, with this sync on the rule, or none. It fails when
@@ -69,6 +70,7 @@ func (n *Need) Of(s Store, sync time.Duration) (Sizing, error) {
 		z.NetworkBytes, z.StoreCPU = times(z.Takes, t.network), percent(z.Takes*t.store)
 		own += z.Takes * t.own
 		z.Servers = n.servers(s, &z)
+		z.Connections = times(up(n.total(), n.Regions), connections[s].each)
 	}
 	z.NodeCPU = percent(own)
 	return z, nil
@@ -90,10 +92,20 @@ func (n *Need) servers(s Store, z *Sizing) int64 {
 // tooMuch says why one server of the kind is not enough; empty when it is.
 func (z *Sizing) tooMuch() string {
 	switch {
+	case z.crowded() != "":
+		return z.crowded()
 	case z.StoreCPU > load:
 		return fmt.Sprintf("it decides on one processor, and %s takes a second need %d %% of it; plan for %d %%", Count(z.Takes), z.StoreCPU, load)
 	case times(z.MemoryBytes, 2) > serverMemory:
 		return fmt.Sprintf("the keys need %s, and as much again for a snapshot, which is more than one server is taken to have (%s)", Bytes(z.MemoryBytes), Bytes(serverMemory))
+	}
+	return ""
+}
+
+// crowded says why a server of the kind has not enough connections; empty when it has.
+func (z *Sizing) crowded() string {
+	if c := connections[z.Store]; z.Connections > c.most {
+		return fmt.Sprintf("nodes have up to %d connections to each server, %s in all, and it takes %s (%s)", c.each, Count(z.Connections), Count(c.most), c.setting)
 	}
 	return ""
 }

@@ -111,8 +111,11 @@ func TestAdvice(t *testing.T) {
 		{"promises on one machine", "100/min strict", m, k, 1, 1, 1, 0, "Weir in memory", ""},
 		{"several nodes", "100/min", m, k, 4, 1, 1, 0, "Weir with a Redis", "Weir with a Redis Cluster"},
 		{"several nodes, nearly exact", "100/min", m, k, 4, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster, Weir with memcached"},
-		{"hot keys, nearly exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 50, "Weir with a Redis, and sync", "Weir with a Redis Cluster, Weir with memcached"},
-		{"hot keys, exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 0, "Weir with a Redis Cluster", ""},
+		{"hot keys, nearly exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 50, "Weir with a Redis, and sync", "Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with memcached, Weir nodes, each with its part of the limit"},
+		{"hot keys, exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 0, "Weir nodes that share counts, by leases", "Weir with a Redis Cluster"},
+		{"one key, hotter than any server", "1000000/s", 1, 1000 * k, 15, 1, 1, 0, "Weir nodes that share counts, by leases", ""},
+		{"more nodes than Redis takes connections", "100/min", m, k, 20 * k, 1, 1, 0, "", ""},
+		{"few keys, nearly exact", "100000/day", k, k, 4, 1, 1, 30, "Weir with a Redis, and sync", "Weir with a Redis, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with memcached, Weir nodes, each with its part of the limit"},
 		{"too many keys for one server", "100/min", 1000 * m, k, 3, 1, 1, 0, "Weir with a Redis Cluster", ""},
 		{"rough is enough", "100/min", m, k, 3, 1, 1, 200, "Weir in memory on each node, each with the whole limit", "Weir with a Redis, Weir with a Redis Cluster, Weir with memcached"},
 		{"logs are not for memcached", "100/min sliding-log", m, k, 3, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster"},
@@ -155,9 +158,13 @@ func TestAdviceKeepsItsWord(t *testing.T) {
 			case !v.Fits:
 			case v.sync > 0 && 100*n.Nodes*n.Limit.Unsynced(v.sync) > n.Tolerance*n.Limit.Spec().Count:
 				t.Fatalf("%+v passes more than %d %%", v, n.Tolerance)
+			case (v.store == Cluster || v.store == Memcached) && n.Regions == 1:
+				if z, err := n.Of(v.store, 0); err != nil || up(z.StoreCPU, n.Keys) > load || z.Connections > connections[v.store].most {
+					t.Fatalf("%+v takes %+v, %v", v, z, err)
+				}
 			case v.store == Redis:
 				z, err := n.Of(v.store, v.sync)
-				if err != nil || z.StoreCPU > load || z.MemoryBytes > serverMemory/2 {
+				if err != nil || z.StoreCPU > load || z.MemoryBytes > serverMemory/2 || z.Connections > 10_000 {
 					t.Fatalf("%+v takes %+v, %v", v, z, err)
 				}
 			}
