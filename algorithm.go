@@ -39,21 +39,31 @@ type algorithm interface {
 	wait(s State, now Instant, cost, patience int64) int64
 	// hold is how long a cost that fits has to wait before it goes.
 	hold(s State, now Instant, cost int64) int64
-	// charge counts cost events, even beyond the limit when forced. The state
-	// it returns may share memory with s.
+	// charge counts cost events, even beyond the limit when forced, but in a bucket
+	// not below its debt. The state it returns may share memory with s.
 	charge(s State, now Instant, cost int64, forced bool, id uint64) (State, mark)
+	// owe counts cost events of work that is done, as debt as far below the limit as
+	// a state can stand, and says how many it could count.
+	owe(s State, now Instant, cost int64) (State, int64)
 	// refuse notes a denied ask, where a denial leaves a trace.
 	refuse(s State, now Instant, cost int64) State
 	// standing is how many events would pass one by one, and how long until s is
 	// as never used.
 	standing(s State, now Instant) (remaining, reset int64)
 	// giveBack takes back events of the receipt, as far as its stretch is still
-	// outstanding.
-	giveBack(s State, now Instant, r *Receipt, events int64) State
+	// outstanding, and says how many whole ones.
+	giveBack(s State, now Instant, r *Receipt, events int64) (State, int64)
+	// newest is the mark of the newest events in use, for giveBack.
+	newest(s State, now Instant) mark
 	// used is the events in use, rounded up.
 	used(s State, now Instant) int64
+	// alike is whether states of o are states of this one as they stand.
+	alike(o algorithm) bool
 	// adopt makes a state of s, kept so far by the algorithm from.
 	adopt(s State, from algorithm, now Instant) State
+	// hear counts what has passed by another limit, as charge does when forced. A
+	// bucket is not beyond its burst for longer than the other takes to recover.
+	hear(s State, now Instant, p passed) State
 	// bound is the most that can pass in any interval of this width.
 	bound(width, largest int64) int64
 }
@@ -69,7 +79,7 @@ func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
 	if a.After {
 		return l.decideAfter(s, now, a)
 	}
-	patience := micros(min(max(a.MaxHold, 0), MaxWait))
+	patience := a.patience()
 	room := l.algo.room(s, now, patience)
 	d := Decision{Cost: a.Cost}
 	if a.AtLeast > 0 && room < a.Cost {
@@ -118,9 +128,9 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 		if a.Receipt != 0 && !a.After {
 			d.Receipt = l.receipt(now, a, d, m)
 		}
-	case d.Outcome == Denied && !a.Peek && d.Cost > 0:
+	case d.Outcome == Denied && !a.Peek && d.Cost > 0 && !l.unmet(s, now, a, d):
 		s = l.algo.refuse(s, now, d.Cost)
-		if l.spec.CountDenied {
+		if l.spec.CountDenied && d.Cost > l.algo.room(s, now, 0) { // what denied it may not be charged
 			d.RetryAfter = duration(l.algo.wait(s, now, d.Cost, 0))
 		}
 	}
@@ -133,6 +143,15 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 		d.RetryAfter = d.NextAfter
 	}
 	return s
+}
+
+// patience is how long the ask is ready to wait, in microseconds.
+func (a *Ask) patience() int64 { return micros(min(max(a.MaxHold, 0), MaxWait)) }
+
+// unmet is whether l itself would have allowed what Resolve denied: such a denial
+// leaves no trace.
+func (l *Limit) unmet(s State, now Instant, a *Ask, d *Decision) bool {
+	return a.AtLeast > 0 && !a.After && d.Cost <= l.algo.room(s, now, a.patience())
 }
 
 func (l *Limit) receipt(now Instant, a *Ask, d *Decision, m mark) *Receipt {
@@ -177,8 +196,8 @@ func (l *Limit) Standing(s State, now Instant) (remaining int64, resetAfter time
 // Used is how many events of s are in use, rounded up.
 func (l *Limit) Used(s State, now Instant) int64 { return l.algo.used(s, now.clamp()) }
 
-// Settle settles a receipt against the state of its key, kept by l, and
-// returns the state to keep. since is just after the store last forgot something
+// Settle settles a receipt against the state of its key, kept by l, fills in
+// st.Charged and returns the state to keep. since is just after the store last forgot something
 // of the rule, because it was reset, evicted, or kept by another limit before:
 // receipts from before give nothing back, for what they charged may be gone. It
 // fails with ErrExpired or ErrNoPermit, and then has changed nothing. That a
@@ -186,33 +205,46 @@ func (l *Limit) Used(s State, now Instant) int64 { return l.algo.used(s, now.cla
 func (l *Limit) Settle(s State, now, since Instant, st *Settlement) (State, error) {
 	now = now.clamp()
 	r := st.Receipt
+	if r.IsRefund() {
+		return l.refund(s, now, st), nil
+	}
 	if c, ok := l.algo.(*concurrent); ok {
 		return c.settle(s, now, st)
 	}
 	switch {
+	case r.Limit.spec.Algorithm == Concurrent:
+		return s, ErrExpired // l is none of permits any more, and has let go of them
 	case st.Renew:
 		return s, ErrNoPermit
 	case now >= r.Expires:
 		return s, ErrExpired
+	}
+	st.Charged = r.Cost
+	switch {
 	case st.Used > r.Cost:
-		s, _ = l.algo.charge(s, now, min(st.Used, MaxCount)-r.Cost, true, 0)
-	case r.Taken >= since && r.Limit.text == l.text:
-		s = l.algo.giveBack(s, now, r, r.Cost-max(st.Used, 0))
+		var more int64
+		s, more = l.algo.owe(s, now, min(st.Used, MaxCost)-r.Cost)
+		st.Charged += more
+	case r.Taken >= since && r.Limit.Alike(l):
+		var back int64
+		s, back = l.algo.giveBack(s, now, r, r.Cost-max(st.Used, 0))
+		st.Charged -= back
 	}
 	return s, nil
 }
 
-// Adopt makes a state of l from one that was kept by the limit old: what was
-// used stays used, rounded up to whole events and at most as much as l ever
-// passes at once.
-func (l *Limit) Adopt(s State, old *Limit, now Instant) State {
-	switch {
-	case old == nil || old.text == l.text:
-		return s
-	case old.Fresh(s, now):
-		return nil
+// refund takes back the newest events in use, whoever charged them: what is left is
+// as if those had not passed.
+func (l *Limit) refund(s State, now Instant, st *Settlement) State {
+	st.Charged = st.Receipt.Cost
+	for events := st.Receipt.Cost - max(st.Used, 0); events > 0; {
+		var back int64
+		if s, back = l.algo.giveBack(s, now, &Receipt{Mark: l.algo.newest(s, now)}, events); back == 0 {
+			break
+		}
+		events, st.Charged = events-back, st.Charged-back
 	}
-	return l.algo.adopt(s, old.algo, now.clamp())
+	return s
 }
 
 // DenialCounts is whether a denial changes the state: with count-denied, and where

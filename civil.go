@@ -68,13 +68,36 @@ func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 	}
 }
 
-// shortest is the least that a civil period of zone can last, in microseconds.
-// Outside UTC, clocks are set by up to two hours, and when a zone moves across
-// the date line by a day.
-func shortest(c Calendar, zone *time.Location) int64 {
+// shortDay is the shortest civil day since 1970: clocks were set by seven hours at
+// Vostok in 1994, and by half a day and more only where a whole day was left out.
+const shortDay = 17 * int64(time.Hour/time.Microsecond)
+
+// touches is the most civil windows that an interval of so many microseconds meets.
+// Each begins at midnight by some offset of the zone, so that those in between last as
+// long as their days are, less what the offsets are apart.
+func touches(width int64, c Calendar, zone *time.Location) int64 {
 	const day = 24 * int64(time.Hour/time.Microsecond)
-	if zone == time.UTC {
-		return [...]int64{Day: day, Week: 7 * day, Month: 28 * day, Year: 365 * day}[c]
+	period, apart := [...]int64{Day: day, Week: 7 * day, Month: 28 * day, Year: 365 * day}[c], offsetsApart(zone)
+	most := plus(ceilDiv(width-1, max(period-apart, shortDay)), 1)
+	return min(most, 2+max(plus(width, apart)-2, 0)/period)
+}
+
+// offsetsApart is how far the offsets of zone are from each other at the most, in
+// microseconds.
+func offsetsApart(zone *time.Location) int64 {
+	at := Instant(0).Time().In(zone)
+	_, least := at.Zone()
+	most := least
+	for {
+		_, change := at.ZoneBounds()
+		switch {
+		case change.IsZero() || InstantOf(change) > lastInstant:
+			return int64(most-least) * int64(time.Second/time.Microsecond)
+		case !change.After(at): // see dayBegins
+			change = at.Add(24 * time.Hour)
+		}
+		at = change.In(zone)
+		_, offset := at.Zone()
+		least, most = min(least, offset), max(most, offset)
 	}
-	return [...]int64{Day: 22 * day / 24, Week: 6 * day, Month: 27 * day, Year: 364 * day}[c]
 }

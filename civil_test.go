@@ -41,3 +41,42 @@ func TestCivilWindowsTile(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundOfCivilWindows: no interval meets more windows than the bound reckons with,
+// in zones whose days were the shortest, too: 17 hours at Vostok in 1994, 21 elsewhere.
+func TestBoundOfCivilWindows(t *testing.T) {
+	for _, zone := range []string{
+		"UTC", "Europe/Berlin", "Antarctica/Vostok", "Antarctica/Casey", "America/Danmarkshavn", "Asia/Ust-Nera", "Pacific/Apia",
+		"Pacific/Kwajalein", "Africa/Casablanca", "Antarctica/Troll",
+	} {
+		for _, unit := range []string{"day", "week", "month", "year"} {
+			l := weir.MustParseLimit("1/" + unit + " fixed-window zone " + zone)
+			var begins []weir.Instant
+			var d weir.Decision
+			for now, s := weir.Instant(0), weir.State(nil); now.Time().Year() < 2040; now += weir.Instant(d.ResetAfter / time.Microsecond) {
+				s, d = take(l, s, now, weir.Ask{Cost: 1})
+				begins = append(begins, now)
+			}
+			bounds := map[time.Duration]int64{}
+			for _, whole := range []int{1, 2, 3, 7, 40} {
+				for i := 1; i+whole < len(begins); i++ {
+					width := (begins[i+whole] - begins[i] + 2).Duration() // a microsecond of the windows on either side
+					if _, ok := bounds[width]; !ok {
+						bounds[width] = l.Bound(width, 1)
+					}
+					if bounds[width] < int64(whole+2) {
+						t.Fatalf("%s: %d pass in %v from %v on, the bound is %d", l, whole+2, width, begins[i].Time(), bounds[width])
+					}
+				}
+			}
+		}
+	}
+	for text, want := range map[string]int64{ // no looser than need be
+		"1/day fixed-window": 11, "1/day fixed-window zone Europe/Berlin": 12, "1/week fixed-window zone Europe/Berlin": 3,
+		"1/day fixed-window zone Antarctica/Vostok": 12,
+	} {
+		if b := weir.MustParseLimit(text).Bound(10*24*time.Hour, 1); b != want {
+			t.Errorf("%s: the bound of 10 days is %d, want %d", text, b, want)
+		}
+	}
+}

@@ -107,10 +107,13 @@ func (c *concurrent) standing(s State, now Instant) (remaining, reset int64) {
 	return remaining, int64(s[len(s)-holderWords]) - int64(now)
 }
 
-// settle frees the permits of a receipt, or renews them.
+// settle frees the permits of a receipt, or renews them, and then they stay charged.
 func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error) {
 	at := c.find(s, st.Receipt.Mark[0])
-	if at < 0 || Instant(s[at]) <= now {
+	switch {
+	case at < 0 && now < st.Receipt.Expires:
+		return s, ErrSettled
+	case at < 0 || Instant(s[at]) <= now:
 		return s, ErrExpired
 	}
 	s = c.live(s, now)
@@ -118,7 +121,9 @@ func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error)
 	cost := s[at+2]
 	copy(s[at:], s[at+holderWords:])
 	s = s[:len(s)-holderWords]
+	st.Charged = 0
 	if st.Renew {
+		st.Charged = int64(cost)
 		return c.insert(s, now, st.Receipt.Mark[0], cost), nil
 	}
 	s[0] -= cost
@@ -139,18 +144,43 @@ func (c *concurrent) find(s State, id uint64) int {
 	return -1
 }
 
-func (c *concurrent) giveBack(s State, _ Instant, _ *Receipt, _ int64) State { return s }
+func (c *concurrent) newest(State, Instant) mark { return mark{} }
+
+// giveBack frees permits that were taken without a receipt, of which nobody tells
+// that they are free: the newest first.
+func (c *concurrent) giveBack(s State, now Instant, _ *Receipt, events int64) (State, int64) {
+	s = c.live(s, now)
+	back := int64(0)
+	for at := len(s) - holderWords; at > 0 && back < events; at -= holderWords {
+		if s[at+1] != 0 {
+			continue
+		}
+		n := min(int64(s[at+2]), events-back)
+		if s[at+2] -= uint64(n); s[at+2] == 0 {
+			s = slices.Delete(s, at, at+holderWords)
+		}
+		s[0] -= uint64(n)
+		back += n
+	}
+	if len(s) == 1 {
+		s = s[:0]
+	}
+	return s, back
+}
+
+// owe counts nothing: permits are held or freed.
+func (c *concurrent) owe(s State, _ Instant, _ int64) (State, int64) { return s, 0 }
 
 // used is nothing in the terms of other algorithms: permits are no events.
 func (c *concurrent) used(State, Instant) int64 { return 0 }
 
-// adopt keeps the permits that are out, even when they are more than c would
-// give.
-func (c *concurrent) adopt(s State, from algorithm, now Instant) State {
-	if _, ok := from.(*concurrent); ok {
-		return c.live(s, now)
-	}
-	return nil
+// alike: the permits that are out stay out, even when they are more than c would give.
+func (c *concurrent) alike(o algorithm) bool {
+	_, ok := o.(*concurrent)
+	return ok
 }
+
+func (c *concurrent) adopt(State, algorithm, Instant) State   { return nil }
+func (c *concurrent) hear(s State, _ Instant, _ passed) State { return s }
 
 func (c *concurrent) bound(int64, int64) int64 { return 1<<63 - 1 }

@@ -1,6 +1,9 @@
 package weir
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Outcome is what one limit says of one ask.
 type Outcome uint8
@@ -32,7 +35,8 @@ type Decision struct {
 	Remaining int64
 	// RetryAfter is how long until the same ask is allowed if nobody else asks:
 	// a microsecond earlier it is not. 0 when allowed, when impossible, and
-	// when no time is known because a permit must come back first.
+	// when no time is known because a permit must come back first, or because
+	// another limit of the take grants less than Ask.AtLeast.
 	RetryAfter time.Duration
 	// NextAfter is how long until one event passes, when none remains and that is
 	// known; else 0.
@@ -102,3 +106,18 @@ type Receipt struct {
 	Expires Instant   // when it stops working
 	Mark    [2]uint64 // the stretch that the charge occupies, in the terms of the algorithm
 }
+
+// refundTaken is Taken of receipts that no charge gave.
+const refundTaken Instant = math.MaxInt64
+
+// Refund is a receipt for who has none: settled for 0, it gives back up to events,
+// 0…MaxCost, of what is in use, the newest first, whoever charged them, and only
+// those permits that were taken without a receipt. It may be settled again, and then gives back
+// once more. id is random, and one for all that are settled together. A store that
+// lends counts out can't tell what of them is in use, and fails with ErrNoRefund.
+func (l *Limit) Refund(of StateKey, events int64, id uint64) *Receipt {
+	return &Receipt{ID: id, State: of, Limit: l, Cost: events, Taken: refundTaken}
+}
+
+// IsRefund is whether r was made by Limit.Refund.
+func (r *Receipt) IsRefund() bool { return r.Taken == refundTaken }

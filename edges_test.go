@@ -2,9 +2,14 @@ package weir_test
 
 import (
 	"errors"
+	"math"
+	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
 )
@@ -81,27 +86,40 @@ func TestNothingPassesZero(t *testing.T) {
 }
 
 // TestForcedChargeIsBounded: work that is reported beyond a limit makes later
-// work wait no longer than a full bucket or queue does.
+// work wait no longer than a full bucket or queue does, and what is settled beyond
+// it no longer than MaxCount events take, or MaxDrain.
 func TestForcedChargeIsBounded(t *testing.T) {
-	for text, longest := range map[string]time.Duration{
-		"10/10s": 10 * time.Second, "10/10s debt 5": 15 * time.Second, "10/10s leaky-queue queue 4": 5 * time.Second,
-		"10/10s fixed-window": 10 * time.Second, "10/10s sliding-log": 10 * time.Second, "10/10s warm-up 1s": weir.MaxDrain + time.Second,
+	for text, longest := range map[string][2]time.Duration{
+		"10/10s":                     {10 * time.Second, (weir.MaxCount + 10) * time.Second},
+		"10/10s debt 5":              {15 * time.Second, (weir.MaxCount + 10) * time.Second},
+		"10/10s leaky-queue queue 4": {5 * time.Second, (weir.MaxCount + 5) * time.Second},
+		"1/h":                        {time.Hour, weir.MaxDrain},
+		"10/10s fixed-window":        {10 * time.Second, 10 * time.Second},
+		"10/10s sliding-log":         {10 * time.Second, 10 * time.Second},
+		"10/10s warm-up 1s":          {weir.MaxDrain + time.Second, weir.MaxDrain + time.Second},
 	} {
 		l := weir.MustParseLimit(text)
-		var s weir.State
+		var reported, settled weir.State
 		r := &weir.Receipt{ID: 1, Limit: l, Cost: 1, Expires: 1 << 40}
 		for range 50 {
+			reported, _ = take(l, reported, 0, weir.Ask{Cost: weir.MaxCount * 4, After: true})
 			var err error
-			if s, err = l.Settle(s, 0, 0, &weir.Settlement{Receipt: r, Used: weir.MaxCount * 4}); err != nil {
+			if settled, err = l.Settle(settled, 0, 0, &weir.Settlement{Receipt: r, Used: weir.MaxCount * 4}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, reset := l.Standing(s, 0); reset > longest || reset < longest-time.Second {
-			t.Errorf("%s is as never used after %v, want about %v", text, reset, longest)
-		}
-		if _, d := take(l, s, 0, weir.Ask{Cost: 1}); d.Outcome != weir.Denied {
-			t.Errorf("%s after far too much: %+v", text, d)
-		}
+		checkLongest(t, l, reported, longest[0])
+		checkLongest(t, l, settled, longest[1])
+	}
+}
+
+func checkLongest(t *testing.T, l *weir.Limit, s weir.State, longest time.Duration) {
+	t.Helper()
+	if _, reset := l.Standing(s, 0); reset > longest+time.Millisecond || reset < longest-time.Second {
+		t.Errorf("%s is as never used after %v, want about %v", l, reset, longest)
+	}
+	if _, d := take(l, s, 0, weir.Ask{Cost: 1}); d.Outcome != weir.Denied {
+		t.Errorf("%s after far too much: %+v", l, d)
 	}
 }
 
@@ -189,12 +207,50 @@ func TestNamesOfNothing(t *testing.T) {
 	}
 }
 
+// TestBoundGrows: at the largest counts and widths, a bound is never negative, no less
+// for a longer width or larger costs, and no less than what passes at once; of a bucket
+// it is what big numbers say, over any time.
+func TestBoundGrows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := drawSpec(t)
+		l := makeLimit(t, spec)
+		widths := []int64{wide(t, 1, math.MaxInt64/1000, "width"), wide(t, 1, math.MaxInt64/1000, "other width")}
+		slices.Sort(widths)
+		largest := wide(t, 1, weir.MaxCost, "largest cost")
+		nodes, delay := int(wide(t, 1, 1<<20, "nodes")), time.Duration(wide(t, 0, math.MaxInt64, "delay"))
+		for name, bound := range map[string]func(width time.Duration, largest int64) int64{
+			"alone":  l.Bound,
+			"shared": func(w time.Duration, n int64) int64 { return l.BoundShared(weir.SharingMesh, nodes, delay, w, n) },
+			"synced": func(w time.Duration, n int64) int64 { return l.BoundSynced(w, delay, nodes, n) },
+		} {
+			short, long := time.Duration(widths[0])*time.Microsecond, time.Duration(widths[1])*time.Microsecond
+			least, most, dear := bound(short, 1), bound(long, 1), bound(long, largest)
+			at, _ := l.Standing(nil, 0)
+			if spec.Initial == nil && spec.Algorithm != weir.LeakyQueue && least < min(at, spec.Count) || least < 0 || most < least || dear < most {
+				t.Fatalf("%s, %s: %d in %v, %d in %v, %d by costs of up to %d", l, name, least, short, most, long, dear, largest)
+			}
+		}
+		if spec.Algorithm <= weir.LeakyBucket && spec.Mode != weir.Strict {
+			spec = l.Spec()
+			exact := new(big.Int).Mul(big.NewInt(widths[1]-1), big.NewInt(spec.Count))
+			exact.Div(exact, big.NewInt(spec.Period.Microseconds())).Add(exact, big.NewInt(spec.Burst+spec.Debt))
+			got := l.Bound(time.Duration(widths[1])*time.Microsecond, 1)
+			if exact.IsInt64() && got != exact.Int64() || !exact.IsInt64() && got != math.MaxInt64 {
+				t.Fatalf("%s: the bound of %d µs is %d, want %s", l, widths[1], got, exact)
+			}
+		}
+	})
+}
+
 // TestBoundSaturates: bounds beyond int64 are the largest int64.
 func TestBoundSaturates(t *testing.T) {
 	for _, text := range []string{"1073741824/us", "1073741824/us sliding-window relaxed", "4294967295/us fixed-window", "9 concurrent", "1073741824/us leaky-queue"} {
 		if b := weir.MustParseLimit(text).Bound(1<<62, weir.MaxCount); b < 1<<62 {
 			t.Errorf("%s lets %d pass in 146 years", text, b)
 		}
+	}
+	if b := weir.MustParseLimit("65536/us sliding-window strict").Bound(8*365*24*time.Hour, 1); b != math.MaxInt64 {
+		t.Errorf("65536/us lets %d pass in 8 years", b)
 	}
 	if b := weir.MustParseLimit("5/s").Bound(0, 1); b != 0 {
 		t.Errorf("%d pass in no time", b)

@@ -143,8 +143,8 @@ func ExampleLimiter_Settle() {
 	fmt.Println(now.Remaining, err)
 	// Output:
 	// allowed 800 <nil>
-	// <nil>
-	// receipt was used before
+	// 50 <nil>
+	// 0 receipt was used before
 	// 950 <nil>
 }
 
@@ -157,7 +157,8 @@ func ExampleLimiter_Settle_permits() {
 	second, err := streams.Ask(ctx, weir.Request{Key: "ann", Cost: 1, Receipt: true})
 	fmt.Println(second.Outcome, err)
 
-	fmt.Println("freed", streams.Settle(ctx, first, 1))
+	_, err = streams.Settle(ctx, first, 1)
+	fmt.Println("freed", err)
 	second, err = streams.Ask(ctx, weir.Request{Key: "ann", Cost: 1, Receipt: true})
 	fmt.Println(second.Outcome, err)
 	// Output:

@@ -81,6 +81,13 @@ func (w *fixedWindow) charge(s State, now Instant, cost int64, _ bool, _ uint64)
 	return s, mark{s[0]}
 }
 
+func (w *fixedWindow) owe(s State, now Instant, cost int64) (State, int64) {
+	_, _, used := w.window(s, now)
+	cost = min(cost, max(maxUsed-used, 0))
+	s, _ = w.charge(s, now, cost, true, 0)
+	return s, cost
+}
+
 func (w *fixedWindow) refuse(s State, now Instant, cost int64) State {
 	if w.countDenied {
 		s, _ = w.charge(s, now, cost, true, 0)
@@ -96,13 +103,20 @@ func (w *fixedWindow) standing(s State, now Instant) (remaining, reset int64) {
 	return max(w.count-used, 0), int64(end - now)
 }
 
+func (w *fixedWindow) newest(s State, now Instant) mark {
+	begin, _, _ := w.window(s, now)
+	return mark{uint64(begin)}
+}
+
 // giveBack returns events to the window they were charged to, and to no other.
-func (w *fixedWindow) giveBack(s State, now Instant, r *Receipt, events int64) State {
+func (w *fixedWindow) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	begin, _, used := w.window(s, now)
-	if used > 0 && uint64(begin) == r.Mark[0] {
-		s[1] = uint64(used - min(used, events))
+	if used == 0 || uint64(begin) != r.Mark[0] {
+		return s, 0
 	}
-	return s
+	back := min(used, events)
+	s[1] = uint64(used - back)
+	return s, back
 }
 
 func (w *fixedWindow) used(s State, now Instant) int64 {
@@ -110,16 +124,23 @@ func (w *fixedWindow) used(s State, now Instant) int64 {
 	return used
 }
 
+func (w *fixedWindow) alike(o algorithm) bool {
+	old, ok := o.(*fixedWindow)
+	return ok && old.tiles(w)
+}
+
 func (w *fixedWindow) adopt(s State, from algorithm, now Instant) State {
 	used := min(from.used(s, now), w.count)
 	if used == 0 {
 		return nil
 	}
-	if old, ok := from.(*fixedWindow); ok && old.tiles(w) {
-		return State{s[0], uint64(used)}
-	}
 	begin, _, _ := w.window(nil, now)
 	return State{uint64(begin), uint64(used)}
+}
+
+func (w *fixedWindow) hear(s State, now Instant, p passed) State {
+	s, _ = w.charge(s, now, p.events, true, 0)
+	return s
 }
 
 // tiles is whether both cut time into the same windows.
@@ -132,13 +153,12 @@ func (w *fixedWindow) tiles(o *fixedWindow) bool {
 // anchored window that was opened before the interval began has spent at least
 // one event outside it.
 func (w *fixedWindow) bound(width, _ int64) int64 {
-	period := w.period
 	if w.calendar != NoCalendar {
-		period = shortest(w.calendar, w.zone)
+		return times(w.count, touches(width, w.calendar, w.zone))
 	}
-	touched := plus(ceilDiv(width-1, period), 1)
+	touched := plus(ceilDiv(width-1, w.period), 1)
 	if w.anchored {
-		return max(times(w.count, ceilDiv(width, period)), times(w.count, touched)-1)
+		return max(times(w.count, ceilDiv(width, w.period)), times(w.count, touched)-1)
 	}
 	return times(w.count, touched)
 }

@@ -18,12 +18,19 @@ package weir
 // is the latest instant that any receipt's stretch may still reach to, on a
 // coarse grid; before it, a bucket that was refunded must not be forgotten,
 // even if it is full.
+//
+// What is owed for work that is done moves the time on whole, up to owing
+// intervals ahead. Where there is no room for all of a charge, the shift moves on
+// so far that no receipt from before gives anything back: it would free what was
+// lost.
 type gcra struct {
 	pace   interval
 	burst  int64
 	debt   int64
 	full   moment // burst intervals
 	reach  moment // burst + debt intervals
+	owing  int64  // events that the time may run ahead by what is owed
+	lowest moment // owing intervals
 	head   moment // what a key never seen has already used: burst − initial
 	unseen int64  // a full key is unseen again after this long; 0 when initial = burst
 	unit   int64  // events of a step of the shift
@@ -39,6 +46,9 @@ const (
 	fractionBits = 30
 	fractionMask = 1<<fractionBits - 1
 	shiftMask    = 1<<(64-fractionBits) - 1
+	// stale is a shift since a receipt by which nothing of it is left: 16 times what a
+	// bucket holds. It takes 2^14 charges without room to come round.
+	stale = 1 << 20
 )
 
 func newGCRA(s *Spec) algorithm {
@@ -49,6 +59,8 @@ func newGCRA(s *Spec) algorithm {
 	}
 	g.full = g.pace.span(g.burst)
 	g.reach = g.pace.span(g.burst + g.debt)
+	g.owing = g.pace.owing(g.burst)
+	g.lowest = g.pace.span(g.owing)
 	if *s.Initial < s.Burst {
 		g.head = g.pace.span(s.Burst - *s.Initial)
 		g.unseen = micros(s.Period)
@@ -56,7 +68,7 @@ func newGCRA(s *Spec) algorithm {
 	g.one = g.pace.span(1)
 	g.plain = g.debt == 0 && g.unseen == 0
 	g.unit = ceilDiv(g.most(), 1<<16)
-	// A horizon is at most a full bucket and MaxWait ahead: below 2^11 steps.
+	// The horizon of a full bucket and MaxWait is below 2^11 steps ahead.
 	g.grid = max(g.reach.us/1024+1, 1<<27)
 	return g
 }
@@ -181,16 +193,41 @@ func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (
 		return s, mark{}
 	}
 	a := g.ahead(s, now)
-	next := g.pace.add(a, g.pace.span(min(cost, g.most())))
+	next, fits := g.pace.add(a, g.pace.span(min(cost, g.most()))), true
 	if forced {
+		fits = cost <= g.most() && !g.reach.less(next)
 		next = capped(next, a, g.reach)
 	}
+	return g.move(s, now, next, lost(fits))
+}
+
+// move makes the time run ahead by next, with so many steps more of the shift.
+func (g *gcra) move(s State, now Instant, next moment, steps uint64) (State, mark) {
 	l := g.load(s)
 	if !l.open(now) {
 		l = line{}
 	}
+	l.shift = (l.shift + steps) & shiftMask
 	l.at = moment{int64(now) + next.us, next.f}
 	return g.save(s, l), mark{uint64(l.at.us), l.at.f | l.shift<<fractionBits}
+}
+
+// lost is how many steps the shift moves with a charge, given whether all of it was
+// counted.
+func lost(whole bool) uint64 {
+	if whole {
+		return 0
+	}
+	return stale
+}
+
+func (g *gcra) owe(s State, now Instant, cost int64) (State, int64) {
+	if g.burst == 0 {
+		return s, 0
+	}
+	next, counted := g.pace.owe(g.ahead(s, now), g.lowest, cost, g.owing)
+	s, _ = g.move(s, now, next, lost(counted == cost))
+	return s, counted
 }
 
 // refuse starts the clock of a key never seen: else one that begins with less
@@ -222,34 +259,56 @@ func (g *gcra) standing(s State, now Instant) (remaining, reset int64) {
 	return remaining, max(l.at.ceil()+g.unseen-int64(now), 0)
 }
 
+func (g *gcra) newest(s State, _ Instant) mark {
+	l := g.load(s)
+	return mark{uint64(l.at.us), l.at.f | l.shift<<fractionBits}
+}
+
 // giveBack moves the arrival time back by what is outstanding of the charge's
 // stretch. The stretch ended where the mark says, less what was given back
 // since, so no more is returned than dropping the charge from history would
 // free: docs/algorithms.md has the proof.
-func (g *gcra) giveBack(s State, now Instant, r *Receipt, events int64) State {
+func (g *gcra) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	a := g.ahead(s, now)
 	if g.burst == 0 || a == (moment{}) || events <= 0 {
-		return s
+		return s, 0
 	}
 	l := g.load(s)
 	since := (l.shift - r.Mark[1]>>fractionBits) & shiftMask
+	if since >= stale {
+		return s, 0
+	}
 	end := moment{int64(r.Mark[0]), r.Mark[1] & fractionMask}
 	gone := g.pace.add(moment{us: int64(now)}, g.spanLong(int64(since)))
 	if !gone.less(end) {
-		return s
+		return s, 0
 	}
 	back := g.pace.sub(end, gone)
 	if most := g.pace.span(min(events, g.most())); most.less(back) {
 		back = most
 	}
-	if a.less(back) {
-		back = a
-	}
 	l.horizon = max(l.horizon, l.at.ceil())
+	// The time stays so near to the horizon that its steps can tell.
+	if most := g.near(a, now, l.horizon); most.less(back) {
+		back = most
+	}
 	l.shift = (l.shift + uint64(ceilDiv(g.pace.eventsUp(back), g.unit))) & shiftMask
 	left := g.pace.sub(a, back)
 	l.at = moment{int64(now) + left.us, left.f}
-	return g.save(s, l)
+	return g.save(s, l), g.pace.events(back)
+}
+
+// near is how far a time that runs ahead of now by a may go back: to now, and only
+// so far from the horizon as can be kept.
+func (g *gcra) near(a moment, now Instant, horizon int64) moment {
+	least := horizon - (horizonSteps-2)*g.grid - int64(now)
+	switch {
+	case least <= 0:
+		return a
+	case a.us < least:
+		return moment{}
+	}
+	return moment{a.us - least, a.f}
 }
 
 // spanLong is the span of so many units, which may be far beyond what a bucket
@@ -269,16 +328,34 @@ func (g *gcra) used(s State, now Instant) int64 {
 	return g.pace.eventsUp(g.ahead(s, now))
 }
 
+func (g *gcra) alike(o algorithm) bool {
+	b, ok := o.(*gcra)
+	return ok && *g == *b
+}
+
 func (g *gcra) adopt(s State, from algorithm, now Instant) State {
 	if g.burst == 0 {
 		return nil
 	}
-	span := g.pace.span(min(from.used(s, now), g.burst))
-	if _, permits := from.(*concurrent); span == (moment{}) && (g.unseen == 0 || permits) {
+	p := passedBy(from, s, now, from.used(s, now))
+	if p.reset == 0 {
+		p.events = min(p.events, g.burst)
+	}
+	ahead, _ := g.pace.after(p, moment{}, g.reach)
+	if _, permits := from.(*concurrent); ahead == (moment{}) && (g.unseen == 0 || permits) {
 		return nil
 	}
 	// A key of which nothing is in use was seen all the same.
-	return g.save(nil, line{at: moment{int64(now) + span.us, span.f}})
+	return g.save(nil, line{at: moment{int64(now) + ahead.us, ahead.f}})
+}
+
+func (g *gcra) hear(s State, now Instant, p passed) State {
+	if g.burst == 0 {
+		return s
+	}
+	next, whole := g.pace.after(p, g.ahead(s, now), g.reach)
+	s, _ = g.move(s, now, next, lost(whole))
+	return s
 }
 
 // bound: burst + debt at once, and what the pace adds from the first instant of

@@ -142,5 +142,22 @@ func (v interval) sub(a, b moment) moment {
 	return moment{a.us - b.us, a.f - b.f}
 }
 
+// owing is how many events a state may count in all, with those that are owed
+// beyond a bucket of burst: MaxCount of them, and no more than drain in MaxDrain.
+func (v interval) owing(burst int64) int64 {
+	return min(burst+MaxCount, v.eventsIn(int64(MaxDrain/time.Microsecond)))
+}
+
+// owe is how far ahead cost events move a time from a, at most to lowest, which is
+// the span of most events, and how many were counted.
+func (v interval) owe(a, lowest moment, cost, most int64) (next moment, counted int64) {
+	whole := v.add(a, v.span(min(cost, most)))
+	if cost <= most && !lowest.less(whole) {
+		return whole, cost
+	}
+	next = capped(whole, a, lowest)
+	return next, v.events(v.sub(next, a))
+}
+
 // eventsIn is how many whole events fit into us microseconds.
 func (v interval) eventsIn(us int64) int64 { return v.events(moment{us: us}) }

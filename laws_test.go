@@ -17,7 +17,12 @@ func used(t *rapid.T, l *weir.Limit) (weir.State, weir.Instant) {
 	c := newClock(t, l.Spec())
 	var s weir.State
 	for range rapid.IntRange(0, 20).Draw(t, "asks") {
-		s, _ = take(l, s, c.step(t), weir.Ask{Cost: drawCost(t, l.Spec())})
+		var d weir.Decision
+		s, d = take(l, s, c.step(t), weir.Ask{Cost: drawCost(t, l.Spec()), Receipt: 1})
+		if d.Charged && rapid.IntRange(0, 7).Draw(t, "owes") == 0 {
+			st := weir.Settlement{Receipt: d.Receipt, Used: wide(t, d.Cost, weir.MaxCost, "used")}
+			s, _ = l.Settle(s, c.now, 0, &st) // an expired permit is one, too
+		}
 	}
 	return s, c.now
 }

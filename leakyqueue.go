@@ -5,7 +5,11 @@ package weir
 // the next slot is free, and whoever asks is told how long to wait for its own.
 //
 //	word 0   the next free slot, whole microseconds since 1970
-//	word 1   its fraction f of f/den µs
+//	word 1   bits 0–29: its fraction f of f/den µs; bits 30–63: the shift
+//
+// What is owed for work that is done takes slots, too, up to owing intervals ahead.
+// Where there is no room for all of a charge, the shift tells it from the charge
+// before, as in gcra.
 //
 // One event leaves at once and at most queue wait; a cost of n takes n slots
 // and goes when its first one comes.
@@ -13,6 +17,9 @@ type leakyQueue struct {
 	pace  interval
 	queue int64
 	full  moment // queue + 1 intervals
+
+	owing  int64  // slots that may be taken by what is owed
+	lowest moment // owing intervals
 }
 
 func newLeakyQueue(s *Spec) algorithm {
@@ -22,6 +29,8 @@ func newLeakyQueue(s *Spec) algorithm {
 		return q
 	}
 	q.full = q.pace.span(q.queue + 1)
+	q.owing = q.pace.owing(q.queue + 1)
+	q.lowest = q.pace.span(q.owing)
 	return q
 }
 
@@ -33,7 +42,7 @@ func (q *leakyQueue) ahead(s State, now Instant) moment {
 	if len(s) < 2 || int64(s[0]) < int64(now) {
 		return moment{}
 	}
-	return moment{int64(s[0]) - int64(now), s[1]}
+	return moment{int64(s[0]) - int64(now), s[1] & fractionMask}
 }
 
 // room heeds patience as the longest age: who would be held for longer is
@@ -75,14 +84,34 @@ func (q *leakyQueue) charge(s State, now Instant, cost int64, forced bool, _ uin
 	if q.queue < 0 {
 		return s, mark{}
 	}
-	s = s.words(2)
 	a := q.ahead(s, now)
-	next := q.pace.add(a, q.pace.span(min(cost, q.most())))
+	next, fits := q.pace.add(a, q.pace.span(min(cost, q.most()))), true
 	if forced {
+		fits = cost <= q.most() && !q.full.less(next)
 		next = capped(next, a, q.full)
 	}
-	s[0], s[1] = uint64(int64(now)+next.us), next.f
+	s = q.move(s, now, next, lost(fits))
 	return s, mark{s[0], s[1]}
+}
+
+// move makes the next free slot run ahead by next, with so many steps more of the
+// shift, which matters only while there is somebody in the queue.
+func (q *leakyQueue) move(s State, now Instant, next moment, steps uint64) State {
+	s = s.words(2)
+	shift := steps
+	if q.ahead(s, now) != (moment{}) {
+		shift += s[1] >> fractionBits
+	}
+	s[0], s[1] = uint64(int64(now)+next.us), next.f|shift&shiftMask<<fractionBits
+	return s
+}
+
+func (q *leakyQueue) owe(s State, now Instant, cost int64) (State, int64) {
+	if q.queue < 0 {
+		return s, 0
+	}
+	next, counted := q.pace.owe(q.ahead(s, now), q.lowest, cost, q.owing)
+	return q.move(s, now, next, lost(counted == cost)), counted
 }
 
 func (q *leakyQueue) refuse(s State, _ Instant, _ int64) State { return s }
@@ -95,21 +124,26 @@ func (q *leakyQueue) standing(s State, now Instant) (remaining, reset int64) {
 	return max(q.room(s, now, 0), 0), a.ceil()
 }
 
+func (q *leakyQueue) newest(s State, _ Instant) mark {
+	if len(s) < 2 {
+		return mark{}
+	}
+	return mark{s[0], s[1]}
+}
+
 // giveBack frees the last slots of the queue, and no others: those behind them
 // were told when to go, so a slot in the middle that was used again would let
 // two go at once.
-func (q *leakyQueue) giveBack(s State, now Instant, r *Receipt, events int64) State {
+func (q *leakyQueue) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	if q.queue < 0 || events <= 0 || len(s) < 2 || s[0] != r.Mark[0] || s[1] != r.Mark[1] {
-		return s
+		return s, 0
 	}
 	a := q.ahead(s, now)
 	back := q.pace.span(min(events, q.most()))
 	if a.less(back) {
 		back = a
 	}
-	left := q.pace.sub(a, back)
-	s[0], s[1] = uint64(int64(now)+left.us), left.f
-	return s
+	return q.move(s, now, q.pace.sub(a, back), 0), q.pace.events(back)
 }
 
 func (q *leakyQueue) used(s State, now Instant) int64 {
@@ -119,13 +153,31 @@ func (q *leakyQueue) used(s State, now Instant) int64 {
 	return q.pace.eventsUp(q.ahead(s, now))
 }
 
+func (q *leakyQueue) alike(o algorithm) bool {
+	p, ok := o.(*leakyQueue)
+	return ok && *q == *p
+}
+
 func (q *leakyQueue) adopt(s State, from algorithm, now Instant) State {
-	used := min(from.used(s, now), q.most())
-	if used <= 0 {
-		return nil
+	p := passedBy(from, s, now, from.used(s, now))
+	if p.reset == 0 {
+		p.events = min(p.events, q.most())
 	}
-	at := q.pace.span(used)
-	return State{uint64(int64(now) + at.us), at.f}
+	return q.hear(nil, now, p)
+}
+
+func (q *leakyQueue) hear(s State, now Instant, p passed) State {
+	if q.queue < 0 {
+		return s
+	}
+	next, whole := q.pace.after(p, q.ahead(s, now), q.full)
+	if due := (moment{us: p.due}); next.less(due) {
+		next = due // else two queues would let go at once
+	}
+	if next == (moment{}) {
+		return s
+	}
+	return q.move(s, now, next, lost(whole))
 }
 
 // bound counts events as they go, after their hold: one an interval, but a

@@ -141,8 +141,8 @@ type Limit struct {
 	algo algorithm
 }
 
-// Spec is the description of l with every default filled in. Changing it does
-// not change l.
+// Spec is the description of l with every default filled in: its Limit is as l.
+// Changing it does not change l.
 func (l *Limit) Spec() Spec {
 	s := l.spec
 	if s.Initial != nil {
@@ -278,7 +278,8 @@ func (s *Spec) faults() []error {
 	case GCRA, TokenBucket, LeakyBucket, LeakyQueue, SlidingWindow, WarmUp, Concurrent:
 	}
 	fault(s.Count < 0 || s.Count > most, "the count of %s is %d; it must be 0…%d%s", s.Algorithm, s.Count, most, s.otherwise())
-	fault(s.Count == 0 && (s.Burst != 0 || s.Initial != nil || s.Debt != 0 || s.Queue != nil),
+	set := func(n *int64) bool { return n != nil && *n != 0 }
+	fault(s.Count == 0 && (s.Burst != 0 || set(s.Initial) || s.Debt != 0 || set(s.Queue)),
 		"a count of 0 denies all; leave out burst, initial, debt and queue")
 	errs = append(errs, s.periodFaults()...)
 	errs = append(errs, s.misplaced()...)
@@ -293,7 +294,7 @@ func (s *Spec) faults() []error {
 	fault(s.Queue != nil && (*s.Queue < 0 || *s.Queue > MaxCount), "queue must be 0…%d", MaxCount)
 	if s.Mode == Strict && s.Algorithm.bucket() {
 		fault(s.Burst > s.Count, "strict needs a burst of at most the count, %d", s.Count)
-		fault(s.Debt != 0 || s.Initial != nil, "strict excludes debt and initial; leave them out, or leave out strict")
+		fault(s.Debt != 0 || s.Initial != nil && *s.Initial != burst, "strict excludes debt and initial; leave them out, or leave out strict")
 	}
 	return errs
 }
@@ -314,7 +315,7 @@ func (s *Spec) periodFaults() []error {
 		return nil
 	}
 	if s.Calendar != NoCalendar && s.Algorithm == FixedWindow {
-		if s.Period != 0 {
+		if s.Period != 0 && s.Period != s.Calendar.nominal() {
 			return []error{errors.New("a fixed window has a period or a calendar, not both")}
 		}
 		return nil

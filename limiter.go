@@ -1,11 +1,14 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -47,22 +50,49 @@ type Limiter struct {
 // does; a limit that comes back changed keeps what was used. So limits that
 // apply by turns, say of different plans, need names of their own.
 func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter {
-	l := &Limiter{store: store, limits: append([]*Limit{limit}, more...)}
-	seen := map[string]int{}
-	for _, limit := range l.limits {
-		state := limit.StateRule(name)
-		if seen[state]++; seen[state] > 1 {
-			state += "/" + strconv.Itoa(seen[state])
-		}
-		l.states = append(l.states, state)
-	}
-	return l
+	limits := append([]*Limit{limit}, more...)
+	return &Limiter{store: store, limits: limits, states: StateRules(name, limits)}
 }
 
-// StateRule is StateKey.Rule of a limiter's first limit of its kind. Who asks a
+// StateRule is StateKey.Rule of a limiter's only limit of its kind. Who asks a
 // store by this name himself shares the counts of a Limiter of the same name.
 func (l *Limit) StateRule(name string) string {
 	return name + "#" + l.Algorithm().Family().String()
+}
+
+// StateRules are StateKey.Rule of limits without names that stand together under
+// name: in whichever order they come, each keeps its count. Limits of one kind
+// are told apart by their period. The longest has none in its place, so that it
+// keeps its count when shorter ones come and go, and a limit that stands alone
+// keeps its own whatever its period becomes. Only of one kind and period, limits
+// are told apart by their order.
+func StateRules(name string, limits []*Limit) []string {
+	rules := make([]string, len(limits))
+	seen := map[string]int{}
+	for i, l := range limits {
+		rules[i] = l.StateRule(name)
+		if slices.ContainsFunc(limits, l.shorterThan) {
+			rules[i] += "/" + l.periodText()
+		}
+		if seen[rules[i]]++; seen[rules[i]] > 1 {
+			rules[i] += "/" + strconv.Itoa(seen[rules[i]])
+		}
+	}
+	return rules
+}
+
+// shorterThan is whether other is of the same kind and of a longer period. A
+// period that is as long and written otherwise, as day and 24h are, is another.
+func (l *Limit) shorterThan(other *Limit) bool {
+	longer := cmp.Or(cmp.Compare(other.spec.Period, l.spec.Period), strings.Compare(other.periodText(), l.periodText()))
+	return l.Algorithm().Family() == other.Algorithm().Family() && longer > 0
+}
+
+// periodText is the period as the limit's text has it; empty for permits.
+func (l *Limit) periodText() string {
+	_, rest, _ := strings.Cut(l.text, "/")
+	period, _, _ := strings.Cut(rest, " ")
+	return period
 }
 
 // Request is one question to a Limiter.
@@ -121,18 +151,26 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 }
 
 // Settle says what the work behind an answer really cost: less gives back what
-// is still outstanding, more is charged, and permits are freed. The answer's
-// request must have asked for receipts. It works once: ErrSettled.
-func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) error {
+// is still outstanding, more is charged, and permits are freed. charged is what
+// is then counted, by the limit that counts the most: see Settlement.Charged. The
+// answer's request must have asked for receipts. It works once: ErrSettled.
+func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int64, err error) {
 	return l.settle(ctx, a, used, false)
 }
 
 // Renew extends the permits of an answer by their ttl.
 func (l *Limiter) Renew(ctx context.Context, a Answer) error {
-	return l.settle(ctx, a, 0, true)
+	_, err := l.settle(ctx, a, 0, true)
+	return err
 }
 
-func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) error {
+// giveBack settles an answer for nothing used.
+func (l *Limiter) giveBack(ctx context.Context, a Answer) error {
+	_, err := l.settle(ctx, a, 0, false)
+	return err
+}
+
+func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) (charged int64, err error) {
 	var all []Settlement
 	for i := range a.Each {
 		if r := a.Each[i].Receipt; r != nil {
@@ -140,9 +178,15 @@ func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) 
 		}
 	}
 	if len(all) == 0 {
-		return nil
+		return 0, nil
 	}
-	return l.store.Settle(ctx, all)
+	if err := l.store.Settle(ctx, all); err != nil {
+		return 0, err
+	}
+	for i := range all {
+		charged = max(charged, all[i].Charged)
+	}
+	return charged, nil
 }
 
 // Reset forgets what key has used.
@@ -172,7 +216,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxHold t
 
 // Cancel gives a reservation back that will not be used.
 func (r Reservation) Cancel(ctx context.Context) error {
-	return r.limiter.Settle(ctx, r.Answer, 0)
+	return r.limiter.giveBack(ctx, r.Answer)
 }
 
 // Wait takes cost events of key as soon as they may pass. Where its one limit
@@ -199,7 +243,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, err
 			return a, l.waitHold(ctx, a)
 		}
 		if a.Outcome == Allowed { // a queue beside other limits holds for too long
-			return a, errors.Join(&DeniedError{a}, l.Settle(ctx, a, 0))
+			return a, errors.Join(&DeniedError{a}, l.giveBack(ctx, a))
 		}
 		again, ok := l.nextTry(&a, try)
 		if !ok || time.Now().Add(again).After(deadline) {
@@ -251,7 +295,7 @@ func (l *Limiter) waitHold(ctx context.Context, a Answer) error {
 	err := sleep(ctx, a.Hold)
 	if err != nil {
 		// ctx is over, but the slot must still go back.
-		err = errors.Join(err, l.Settle(context.WithoutCancel(ctx), a, 0))
+		err = errors.Join(err, l.giveBack(context.WithoutCancel(ctx), a))
 	}
 	return err
 }
@@ -277,7 +321,7 @@ func (l *Limiter) Do(ctx context.Context, key string, cost int64, work func(cont
 	}
 	if permits := l.permits(a); len(permits.Each) > 0 {
 		defer func() {
-			if e := l.Settle(context.WithoutCancel(ctx), permits, cost); e != nil && !errors.Is(e, ErrExpired) {
+			if _, e := l.Settle(context.WithoutCancel(ctx), permits, cost); e != nil && !errors.Is(e, ErrExpired) {
 				err = errors.Join(err, e)
 			}
 		}()

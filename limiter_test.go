@@ -131,7 +131,7 @@ func TestWaitForPermit(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(3 * time.Second)
-			if err := l.Settle(t.Context(), first, 1); err != nil {
+			if _, err := l.Settle(t.Context(), first, 1); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -297,7 +297,7 @@ func TestRenewAndSettle(t *testing.T) {
 			}
 		}
 		mustTake(t, l, "k", 1, weir.Denied)
-		if err := l.Settle(t.Context(), a, 0); err != nil {
+		if _, err := l.Settle(t.Context(), a, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Renew(t.Context(), a); !errors.Is(err, weir.ErrSettled) {
@@ -312,8 +312,27 @@ func TestRenewAndSettle(t *testing.T) {
 			t.Errorf("renewed a permit that had run out: %v", err)
 		}
 		none := mustTake(t, l, "k", 0, weir.Allowed)
-		if err := l.Settle(t.Context(), none, 0); err != nil {
+		if _, err := l.Settle(t.Context(), none, 0); err != nil {
 			t.Errorf("settling an answer without receipts: %v", err)
+		}
+	})
+}
+
+// TestLimiterLimitsChangePlaces makes a limiter anew with its limits in another
+// order: each keeps its own count.
+func TestLimiterLimitsChangePlaces(t *testing.T) {
+	day, minute := weir.MustParseLimit("1000/day fixed-window anchored"), weir.MustParseLimit("100/min fixed-window anchored")
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		for range 2 { // 90 of the minute's 100, twice
+			if _, err := weir.NewLimiter(store, "api", day, minute).Take(t.Context(), "ann", 90); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		a, err := weir.NewLimiter(store, "api", minute, day).Take(t.Context(), "ann", 1)
+		if err != nil || a.Each[0].Remaining != 99 || a.Each[1].Remaining != 819 {
+			t.Errorf("remaining %d of the minute and %d of the day, error %v; want 99 and 819", a.Each[0].Remaining, a.Each[1].Remaining, err)
 		}
 	})
 }

@@ -3,8 +3,14 @@ package weir
 // slidingLog keeps the instants of the last events, at most count of them, and
 // so knows exactly how many lie within the last period.
 //
-//	word 0   bits 0–31: how many stamps; bits 32–63: where the oldest is
+//	word 0   bits 0–13: how many stamps; bits 14–31: how many more found no room;
+//	         bits 32–63: where the oldest is
 //	word 1…  the stamps, a ring that grows with use
+//
+// A forced charge may bring more than count events into a period. They deny no more
+// than count do, so only the newest are kept. The others are no newer than the oldest
+// that is kept, and count until that is over for what is given back: it is taken from
+// them first. When they are too many to be told they stay as many.
 //
 // With count-denied the log holds what was denied, too. Stamps never go back:
 // an event under a clock that stepped back is stamped like the newest.
@@ -25,13 +31,28 @@ func (l *slidingLog) most() int64 { return l.count }
 type ring struct {
 	stamps  []uint64
 	head, n int
+	over    int64 // that found no room, and are as old as the oldest or older
+}
+
+const (
+	stampsBits = 14
+	stampsMask = 1<<stampsBits - 1
+	maxOver    = 1<<(32-stampsBits) - 1
+)
+
+// first is the first word of a state.
+func (r *ring) first() uint64 {
+	return uint64(r.head)<<32 | uint64(min(r.over, maxOver))<<stampsBits | uint64(r.n)
 }
 
 func (l *slidingLog) ring(s State) ring {
 	if len(s) < 2 {
 		return ring{}
 	}
-	return ring{stamps: s[1:], head: int(s[0] >> 32), n: int(uint32(s[0]))}
+	return ring{
+		stamps: s[1:], head: int(s[0] >> 32), n: int(s[0] & stampsMask),
+		over: int64(uint32(s[0]) >> stampsBits),
+	}
 }
 
 func (r ring) at(i int) Instant {
@@ -94,6 +115,10 @@ func (l *slidingLog) add(s State, r ring, oldest int, now Instant, cost int64) (
 	if keep+add == 0 {
 		return s, mark{}
 	}
+	if oldest > 0 {
+		r.over = 0
+	}
+	r.over += int64(r.n-oldest-keep) + cost - int64(add)
 	s, r = l.drop(s, r, r.n-keep)
 	if len(r.stamps) < keep+add {
 		s, r = l.grow(r, keep+add)
@@ -101,8 +126,17 @@ func (l *slidingLog) add(s State, r ring, oldest int, now Instant, cost int64) (
 	for i := range add {
 		r.stamps[(r.head+r.n+i)%len(r.stamps)] = uint64(at)
 	}
-	s[0] = uint64(r.head)<<32 | uint64(r.n+add)
+	r.n += add
+	s[0] = r.first()
 	return s, mark{uint64(at)}
+}
+
+func (l *slidingLog) owe(s State, now Instant, cost int64) (State, int64) {
+	s, _ = l.charge(s, now, cost, true, 0)
+	if l.count == 0 {
+		cost = 0
+	}
+	return s, cost
 }
 
 // drop forgets the n oldest stamps.
@@ -111,7 +145,7 @@ func (l *slidingLog) drop(s State, r ring, n int) (State, ring) {
 		return s, r
 	}
 	r.head, r.n = (r.head+n)%len(r.stamps), r.n-n
-	s[0] = uint64(r.head)<<32 | uint64(r.n)
+	s[0] = r.first()
 	return s, r
 }
 
@@ -122,7 +156,7 @@ func (l *slidingLog) grow(r ring, n int) (State, ring) {
 	for i := range r.n {
 		s[1+i] = uint64(r.at(i))
 	}
-	return s, ring{stamps: s[1:], n: r.n}
+	return s, ring{stamps: s[1:], n: r.n, over: r.over}
 }
 
 func (l *slidingLog) refuse(s State, now Instant, cost int64) State {
@@ -140,21 +174,35 @@ func (l *slidingLog) standing(s State, now Instant) (remaining, reset int64) {
 	return l.count - int64(r.n-oldest), int64(r.newest()) + l.period - int64(now)
 }
 
+func (l *slidingLog) newest(s State, _ Instant) mark { return mark{uint64(l.ring(s).newest())} }
+
 // giveBack takes out stamps of the charge's instant. Those of other charges at
 // the same instant are worth the same.
-func (l *slidingLog) giveBack(s State, now Instant, r *Receipt, events int64) State {
+func (l *slidingLog) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	log, oldest := l.live(s, now)
+	if log.n == oldest || Instant(r.Mark[0]) <= max(now, log.newest())-Instant(l.period) {
+		return s, 0
+	}
+	none := int64(0)
+	if oldest == 0 && log.over > 0 {
+		none = min(log.over, events)
+		if log.over < maxOver {
+			log.over -= none
+		}
+		s[0] = log.first()
+	}
 	first := max(log.from(Instant(r.Mark[0])-1), oldest)
 	end := log.from(Instant(r.Mark[0]))
-	n := min(end-first, int(events))
+	n := min(end-first, int(events-none))
 	if n <= 0 {
-		return s
+		return s, none
 	}
 	for i := first; i+n < log.n; i++ {
 		log.stamps[(log.head+i)%len(log.stamps)] = uint64(log.at(i + n))
 	}
-	s[0] = uint64(log.head)<<32 | uint64(log.n-n)
-	return s
+	log.n -= n
+	s[0] = log.first()
+	return s, none + int64(n)
 }
 
 func (l *slidingLog) used(s State, now Instant) int64 {
@@ -162,13 +210,23 @@ func (l *slidingLog) used(s State, now Instant) int64 {
 	return int64(r.n - oldest)
 }
 
+// alike: a log of a smaller count can't hold what a larger one has to.
+func (l *slidingLog) alike(o algorithm) bool {
+	old, ok := o.(*slidingLog)
+	return ok && old.period == l.period && old.count == l.count
+}
+
+func (l *slidingLog) hear(s State, now Instant, p passed) State {
+	s, _ = l.charge(s, now, p.events, true, 0)
+	return s
+}
+
 // adopt keeps the newest stamps of another log; of any other state it keeps
 // the number, stamped now.
 func (l *slidingLog) adopt(s State, from algorithm, now Instant) State {
 	old, ok := from.(*slidingLog)
 	if !ok {
-		next, _ := l.charge(nil, now, min(from.used(s, now), l.count), true, 0)
-		return next
+		return l.hear(nil, now, passed{events: min(from.used(s, now), l.count)})
 	}
 	r := old.ring(s)
 	keep := min(r.n, int(l.count))

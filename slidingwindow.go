@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -22,6 +23,10 @@ type slidingWindow struct {
 	mode        Mode
 	countDenied bool
 }
+
+// maxSubCount is where the count of a sub-window stops growing. All that receipts of
+// it can give back leaves more than any limit, so no refund meets what was lost.
+const maxSubCount = 1<<32 - 1
 
 func newSlidingWindow(s *Spec) algorithm {
 	return &slidingWindow{
@@ -180,8 +185,16 @@ func (w *slidingWindow) hold(State, Instant, int64) int64 { return 0 }
 func (w *slidingWindow) charge(s State, now Instant, cost int64, _ bool, _ uint64) (State, mark) {
 	var c subCounts
 	w.unpack(s, now, &c)
-	c.counts[0] = uint32(min(int64(c.counts[0])+cost, 1<<32-1))
+	c.counts[0] = uint32(min(int64(c.counts[0])+cost, maxSubCount))
 	return w.pack(s, &c), mark{uint64(c.index)}
+}
+
+func (w *slidingWindow) owe(s State, now Instant, cost int64) (State, int64) {
+	var c subCounts
+	w.unpack(s, now, &c)
+	cost = min(cost, maxSubCount-int64(c.counts[0]))
+	s, _ = w.charge(s, now, cost, true, 0)
+	return s, cost
 }
 
 func (w *slidingWindow) refuse(s State, now Instant, cost int64) State {
@@ -213,17 +226,29 @@ func (w *slidingWindow) stands(c *subCounts, now Instant, events int64, rounded 
 	return max(events, 0), 0
 }
 
+// newest is the newest sub-window with events.
+func (w *slidingWindow) newest(s State, now Instant) mark {
+	var c subCounts
+	w.unpack(s, now, &c)
+	age := 0
+	for age < w.n && c.counts[age] == 0 {
+		age++
+	}
+	return mark{uint64(c.index - int64(age))}
+}
+
 // giveBack returns events to the sub-window they were charged to, while it is
 // remembered.
-func (w *slidingWindow) giveBack(s State, now Instant, r *Receipt, events int64) State {
+func (w *slidingWindow) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	var c subCounts
 	w.unpack(s, now, &c)
 	age := c.index - int64(r.Mark[0])
 	if age < 0 || age > int64(w.n) {
-		return s
+		return s, 0
 	}
-	c.counts[age] -= uint32(min(int64(c.counts[age]), events))
-	return w.pack(s, &c)
+	back := min(int64(c.counts[age]), events)
+	c.counts[age] -= uint32(back)
+	return w.pack(s, &c), back
 }
 
 func (w *slidingWindow) used(s State, now Instant) int64 {
@@ -238,22 +263,19 @@ func (w *slidingWindow) used(s State, now Instant) int64 {
 	return used
 }
 
-// adopt keeps the counts of a window cut alike, the newest ones first, up to
-// the new count; of any other state it keeps the number, counted now.
+func (w *slidingWindow) alike(o algorithm) bool {
+	old, ok := o.(*slidingWindow)
+	return ok && old.sub == w.sub && old.n == w.n
+}
+
+// adopt keeps the number of what is used, counted now.
 func (w *slidingWindow) adopt(s State, from algorithm, now Instant) State {
-	old, ok := from.(*slidingWindow)
-	if !ok || old.sub != w.sub || old.n != w.n {
-		next, _ := w.charge(nil, now, min(from.used(s, now), w.count), true, 0)
-		return next
-	}
-	var c subCounts
-	old.unpack(s, now, &c)
-	left := w.count
-	for i := range w.n + 1 {
-		c.counts[i] = uint32(min(int64(c.counts[i]), left))
-		left -= int64(c.counts[i])
-	}
-	return w.pack(nil, &c)
+	return w.hear(nil, now, passed{events: min(from.used(s, now), w.count)})
+}
+
+func (w *slidingWindow) hear(s State, now Instant, p passed) State {
+	s, _ = w.charge(s, now, p.events, true, 0)
+	return s
 }
 
 // bound: see docs/algorithms.md for the proofs.
@@ -263,9 +285,10 @@ func (w *slidingWindow) bound(width, largest int64) int64 {
 	if w.mode == Conservative {
 		return times(w.count, periods)
 	}
-	once, twice := w.count, 2*w.count-1
+	once, twice := w.count, plus(w.count, w.count-1)
 	if w.mode == Relaxed {
-		once, twice = w.count+largest-1, 2*(w.count+largest-1)
+		once = plus(w.count, largest-1)
+		twice = times(2, once)
 	}
 	most := times(twice, periods)
 	if w.n == 1 { // no sub-window holds more than once
@@ -277,7 +300,7 @@ func (w *slidingWindow) bound(width, largest int64) int64 {
 		hi, lo := bits.Mul64(uint64(w.count), uint64(width))
 		if hi < uint64(period) {
 			share, _ := bits.Div64(hi, lo, uint64(period))
-			most = min(most, plus(w.count, int64(share)))
+			most = min(most, plus(w.count, int64(min(share, math.MaxInt64))))
 		}
 	}
 	return most

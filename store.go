@@ -17,11 +17,15 @@ var (
 	ErrExpired = errors.New("receipt has expired")
 	// ErrNoPermit is returned when a receipt without a permit is to be renewed.
 	ErrNoPermit = errors.New("nothing to renew: the receipt holds no permit")
-	// ErrFull is returned when a store can't remember more settled receipts, or
-	// takes that asked for Once.
+	// ErrFull is returned by a take that asks for a receipt of a rule of which a store
+	// remembers as many settled ones as it can, or for Once where it can't remember more
+	// such takes. Settling is never refused for that.
 	ErrFull = errors.New("too many receipts are remembered; try again later")
 	// ErrAway is returned when the store can't be reached. Try again later.
 	ErrAway = errors.New("the store is away; try again later")
+	// ErrNoRefund is returned for a receipt of Limit.Refund by a store that lends
+	// counts out: only charges that have a receipt can be given back there.
+	ErrNoRefund = errors.New("a store that lends counts out gives nothing back without a receipt")
 	// ErrBusy is returned when so many want the same count at once that the store
 	// gave up: nothing was decided. Try again later.
 	ErrBusy = errors.New("too many takes of one key at once")
@@ -35,6 +39,11 @@ type StateKey struct {
 	Rule string
 	Key  string // whose count; any bytes, also none
 }
+
+// Brought begins the Rule of a count whose limit came with a request. Requests may
+// bring any number of limits, so a store in memory gives the counts of all of them
+// together as much room as one rule has.
+const Brought = "brought "
 
 // Placement is the part of Rule that says where a count is kept: counts of equal
 // placement and Key are always decided together.
@@ -92,7 +101,9 @@ type Ask struct {
 	// nothing; it is denied only while more than the limit is used.
 	Cost int64
 	// AtLeast makes the ask take what fits, from AtLeast up to Cost. 0 asks for
-	// all of Cost. Several such asks in one take are granted the same.
+	// all of Cost. Several such asks in one take are granted the same, the least that
+	// any of those enforced allows; one that wants more is denied, without a RetryAfter,
+	// or impossible where another does not ask for so much.
 	AtLeast int64
 	// MaxHold is the longest that the caller is ready to wait before it goes.
 	// GCRA and warm-up then reserve ahead instead of denying. 0 means no waiting,
@@ -179,6 +190,12 @@ type Settlement struct {
 	Used int64
 	// Renew extends a permit by its ttl instead, and keeps the receipt.
 	Renew bool
+	// Charged is filled in by the store: how many events of the charge its limit counts
+	// once it is settled. It is more than Used where less was outstanding than was to be
+	// given back, and less where a state can't hold so much: a bucket owes at most MaxCount
+	// events beyond its burst, and what drains in MaxDrain. For a permit it is those
+	// still held.
+	Charged int64
 }
 
 // Store keeps states and decides atomically. Its methods may be called from
@@ -189,8 +206,8 @@ type Store interface {
 	// out[i] answers asks[i]; the slices have the same length. An error means
 	// that nothing was decided.
 	Take(ctx context.Context, asks []Ask, out []Decision) error
-	// Settle settles receipts of one take. It is refused only with ErrSettled
-	// or ErrExpired, ErrNoPermit, ErrFull, or when the store can't be reached;
+	// Settle settles receipts of one take, and fills in Charged of each. It is refused
+	// only with ErrSettled or ErrExpired, ErrNoPermit, or when the store can't be reached;
 	// then it has changed nothing.
 	Settle(ctx context.Context, settlements []Settlement) error
 	// Reset forgets what was used.
@@ -252,15 +269,9 @@ func Seen(asks []Ask, pass bool) bool {
 // sets Charged and the granted Cost of each decision accordingly. Stores call
 // it between Limit.Decide and Limit.Commit.
 func Resolve(asks []Ask, out []Decision) bool {
-	pass, grant := QuotaPasses(asks, out), int64(math.MaxInt64)
-	for i := range asks {
-		if asks[i].Shadow || asks[i].Quota {
-			continue
-		}
-		pass = pass && out[i].Outcome == Allowed
-		if asks[i].AtLeast > 0 {
-			grant = min(grant, out[i].Cost)
-		}
+	pass, grant := passes(asks, out)
+	if pass && denyUnmet(asks, out, grant) {
+		pass, _ = passes(asks, out)
 	}
 	for i := range asks {
 		a, d := &asks[i], &out[i]
@@ -270,4 +281,39 @@ func Resolve(asks []Ask, out []Decision) bool {
 		d.Charged = !a.Peek && d.Cost > 0 && (a.After || pass && d.Outcome == Allowed)
 	}
 	return pass
+}
+
+// passes is whether all that is enforced allows, and what is granted to asks that
+// take what fits.
+func passes(asks []Ask, out []Decision) (pass bool, grant int64) {
+	pass, grant = QuotaPasses(asks, out), int64(math.MaxInt64)
+	for i := range asks {
+		if asks[i].Shadow || asks[i].Quota {
+			continue
+		}
+		pass = pass && out[i].Outcome == Allowed
+		if asks[i].AtLeast > 0 {
+			grant = min(grant, out[i].Cost)
+		}
+	}
+	return pass, grant
+}
+
+// denyUnmet denies asks that want more than what is granted to all, and says whether
+// there are some. The grant is never more than the Cost of another,
+// so one that wants more than that can never pass.
+func denyUnmet(asks []Ask, out []Decision, grant int64) (some bool) {
+	for i := range asks {
+		d := &out[i]
+		if asks[i].AtLeast <= grant || asks[i].After || d.Outcome != Allowed {
+			continue
+		}
+		d.Outcome, d.Hold, some = Denied, 0, true
+		for j := range asks {
+			if o := &asks[j]; o.AtLeast > 0 && !o.Shadow && !o.Quota && o.Cost < asks[i].AtLeast {
+				d.Outcome = Impossible
+			}
+		}
+	}
+	return some
 }

@@ -44,3 +44,41 @@ func TestTakeIsDecideResolveCommit(t *testing.T) {
 		}
 	})
 }
+
+// TestGrantedTogether: a take of limits that take what fits passes exactly when one
+// number satisfies all of them, and the largest such number is charged to each.
+func TestGrantedTogether(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		asks := make([]weir.Ask, rapid.IntRange(1, 3).Draw(t, "limits"))
+		out, states := make([]weir.Decision, len(asks)), make([]weir.State, len(asks))
+		for i := range asks {
+			l := makeLimit(t, small(t, drawBucket(t)))
+			states[i], _ = take(l, nil, 0, weir.Ask{Cost: rapid.Int64Range(0, 12).Draw(t, "used")})
+			cost := rapid.Int64Range(1, 12).Draw(t, "cost")
+			asks[i] = weir.Ask{Limit: l, Cost: cost, AtLeast: rapid.Int64Range(1, cost).Draw(t, "at least")}
+			out[i] = l.Decide(states[i], 0, &asks[i])
+		}
+		want := int64(0)
+		for n := int64(12); n > 0 && want == 0; n-- {
+			fits := true
+			for i := range asks {
+				alone := weir.Ask{Cost: n}
+				fits = fits && n >= asks[i].AtLeast && n <= asks[i].Cost && asks[i].Limit.Decide(states[i], 0, &alone).Outcome == weir.Allowed
+			}
+			if fits {
+				want = n
+			}
+		}
+		pass := weir.Resolve(asks, out)
+		all := true
+		for i := range out {
+			all = all && out[i].Outcome == weir.Allowed
+			if out[i].Charged != pass || pass && out[i].Cost != want {
+				t.Fatalf("%+v: %+v, want %d of each", asks, out, want)
+			}
+		}
+		if pass != (want > 0) || pass != all {
+			t.Fatalf("%+v: it passes: %v, %+v, want %d of each", asks, pass, out, want)
+		}
+	})
+}

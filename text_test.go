@@ -325,3 +325,13 @@ func FuzzParseLimit(f *testing.F) {
 		}
 	})
 }
+
+// TestSpecOfLimit: what a limit says of itself makes it again.
+func TestSpecOfLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := makeLimit(t, drawSpec(t))
+		if again, err := l.Spec().Limit(); err != nil || again.String() != l.String() {
+			t.Errorf("%s again: %v, %v", l, again, err)
+		}
+	})
+}

@@ -108,14 +108,20 @@ func (w *warmUp) charge(s State, now Instant, cost int64, _ bool, _ uint64) (Sta
 	}
 	next, idle := w.at(s, now)
 	cost = min(cost, w.max)
-	left := w.spend(idle, cost)
+	left, before := w.spend(idle, cost), next.us
 	next = w.pace.add(next, w.pace.span(cost))
 	next.us += w.surcharge(idle) - w.surcharge(left)
-	// Forced charges must not pile up beyond what a state can hold.
-	next.us = min(next.us, int64(now)+int64(MaxDrain/time.Microsecond))
+	// Forced charges must not pile up beyond what a state can hold. A microsecond
+	// tells the state from the one that a receipt remembers.
+	next.us = min(next.us, max(int64(now)+int64(MaxDrain/time.Microsecond), before+1))
 	s = s.words(4)
 	s[0], s[1], s[2], s[3] = uint64(next.us), next.f, uint64(left.us), left.f
 	return s, mark{s[0], s[1]}
+}
+
+func (w *warmUp) owe(s State, now Instant, cost int64) (State, int64) {
+	s, _ = w.charge(s, now, cost, true, 0)
+	return s, min(cost, w.max)
 }
 
 func (w *warmUp) refuse(s State, _ Instant, _ int64) State { return s }
@@ -132,17 +138,25 @@ func (w *warmUp) standing(s State, now Instant) (remaining, reset int64) {
 	return remaining, wait + w.warm - idle.us
 }
 
-// giveBack lets the next event go earlier if nothing was taken since.
-func (w *warmUp) giveBack(s State, now Instant, r *Receipt, events int64) State {
-	if len(s) < 4 || s[0] != r.Mark[0] || s[1] != r.Mark[1] || events <= 0 {
-		return s
+func (w *warmUp) newest(s State, _ Instant) mark {
+	if len(s) < 2 {
+		return mark{}
 	}
-	next := w.pace.sub(moment{int64(s[0]), s[1]}, w.pace.span(min(events, w.max)))
+	return mark{s[0], s[1]}
+}
+
+// giveBack lets the next event go earlier if nothing was taken since.
+func (w *warmUp) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
+	if len(s) < 4 || s[0] != r.Mark[0] || s[1] != r.Mark[1] || events <= 0 {
+		return s, 0
+	}
+	at := moment{int64(s[0]), s[1]}
+	next := w.pace.sub(at, w.pace.span(min(events, w.max)))
 	if next.us < int64(now) {
 		next = moment{us: min(int64(now), int64(s[0]))}
 	}
 	s[0], s[1] = uint64(next.us), next.f
-	return s
+	return s, w.pace.events(w.pace.sub(at, next))
 }
 
 func (w *warmUp) used(s State, now Instant) int64 {
@@ -151,6 +165,22 @@ func (w *warmUp) used(s State, now Instant) int64 {
 	}
 	next, _ := w.at(s, now)
 	return w.pace.eventsUp(moment{next.us - int64(now), next.f})
+}
+
+func (w *warmUp) alike(algorithm) bool { return false }
+
+// hear never waits for longer than one event takes, or the other limit to recover.
+func (w *warmUp) hear(s State, now Instant, p passed) State {
+	if w.max == 0 {
+		return s
+	}
+	next, _ := w.at(s, now)
+	latest := max(next.ceil(), int64(now)+max(w.pace.span(1).ceil(), p.reset))
+	s, _ = w.charge(s, now, min(p.events, w.max), true, 0)
+	if latest < int64(s[0]) {
+		s[0], s[1] = uint64(latest), 0
+	}
+	return s
 }
 
 // adopt keeps the time of the next event, and how warm another warm-up was.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"sync"
 
@@ -166,7 +167,9 @@ func (s *daemons) Settle(ctx context.Context, settlements []weir.Settlement) err
 		defer s.home.Forget(settlements[i].Receipt.State)
 	}
 	d := s.of(settlements[0].Receipt.State)
-	return s.heard(d, d.do(ctx, storewire.Settle, &storewire.SettleRequest{Settlements: settlements}))
+	r := storewire.SettleResponse{Settlements: settlements}
+	err := d.call(ctx, storewire.Settle, &storewire.SettleRequest{Settlements: settlements}, &r)
+	return s.heard(d, errors.Join(err, r.Err))
 }
 
 // Reset forgets what was used of keys of one daemon.

@@ -44,13 +44,25 @@ type lane struct {
 	mu      sync.Mutex
 	flying  int
 	waiting []*call
+	closed  bool // nothing more flies
 	flights sync.WaitGroup
+}
+
+// close waits for what flies. A later call is told that the daemon is away.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.flights.Wait()
 }
 
 // do has c answered.
 func (l *lane) do(ctx context.Context, c *call) error {
 	l.mu.Lock()
 	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return fmt.Errorf("client: the store is closed: %w", weir.ErrAway)
 	case l.flying < maxFlying:
 		l.flying++
 		l.flights.Add(1)

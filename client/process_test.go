@@ -346,7 +346,7 @@ func TestPermits(t *testing.T) {
 			if now := left(); now <= before-10*time.Millisecond {
 				t.Errorf("renewed, it has %s left, and before it had %s", now, before)
 			}
-			until(t, "a permit that is freed", func() bool { return one.Settle(t.Context(), held, 1) == nil })
+			until(t, "a permit that is freed", func() bool { _, err := one.Settle(t.Context(), held, 1); return err == nil })
 			hold(t, other)
 
 			short := limiter("short", "1 concurrent ttl 1s")

@@ -51,6 +51,9 @@ func TestDenialsAtHome(t *testing.T) {
 			sent, retry := s.Stats().Takes, 25*time.Hour
 			until(t, "a hundred denials at home", func() bool {
 				d := take(t, s, asks)
+				if d.Degraded != "" {
+					return false // on a busy machine the daemon is late, and a local limit denies by its own window
+				}
 				if d.Outcome != weir.Denied || d.Remaining != 0 || d.RetryAfter <= 23*time.Hour || d.RetryAfter > retry {
 					t.Fatalf("%+v after %s", d, retry)
 				}

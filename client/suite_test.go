@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -59,8 +60,16 @@ func lendStore() error {
 	if err != nil {
 		return err
 	}
+	go endWithParent()
 	fmt.Println(l.Addr())
 	return rls.New(nil, rls.Options{Store: &rls.Lending{Store: &switched{stores: map[string]lent{}}, Rules: func(int, bool) {}}}).Serve(l)
+}
+
+// endWithParent ends this process when the test's ends, however that does: the test holds
+// the other end of its standard input.
+func endWithParent() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
 }
 
 // lent is a store whose time is the test's, once set is called with one.
@@ -74,8 +83,7 @@ type lent interface {
 func newLent(name string) (lent, error) {
 	redis := os.Getenv(redisEnv)
 	if redis == "" {
-		own := &timed{Store: memstore.New(memstore.Options{})}
-		return steady{&rls.Steady{Memory: own}, own}, nil
+		return &timed{Store: memstore.New(memstore.Options{})}, nil
 	}
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis}, ForceSingleClient: true, DisableRetry: true, DisableCache: true})
 	if err != nil {
@@ -94,19 +102,6 @@ func (s inRedis) set(now weir.Instant) {
 	*(*string)(field.Addr().UnsafePointer()) = strconv.FormatInt(int64(now), 10)
 }
 
-// steady is a store in memory that programs of two versions may ask.
-type steady struct {
-	*rls.Steady
-
-	own *timed
-}
-
-func (s steady) set(now weir.Instant) {
-	s.own.mu.Lock()
-	defer s.own.mu.Unlock()
-	s.own.now, s.own.is = now, true
-}
-
 // timed is a store in memory at a time of the test's; before there is any, by the
 // wall clock.
 type timed struct {
@@ -115,6 +110,12 @@ type timed struct {
 	mu  sync.Mutex
 	is  bool
 	now weir.Instant
+}
+
+func (s *timed) set(now weir.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now, s.is = now, true
 }
 
 // at is the time, and whether the test has set it.
@@ -230,6 +231,10 @@ func startProcess(t *testing.T, env ...string) process {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(append(os.Environ(), serveEnv+"=1"), env...)
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +242,7 @@ func startProcess(t *testing.T, env ...string) process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // t.Context has killed it
+	t.Cleanup(func() { _ = errors.Join(in.Close(), cmd.Wait()) }) // t.Context has killed it
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)

@@ -199,7 +199,7 @@ func meet(all []*daemon) error {
 func closeAll(all []*daemon) error {
 	var errs []error
 	for _, d := range all {
-		d.lane.flights.Wait()
+		d.lane.close()
 		errs = append(errs, d.conn.Close())
 	}
 	return errors.Join(errs...)

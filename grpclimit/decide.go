@@ -172,7 +172,7 @@ func (s *Server) filed(ctx context.Context, method string, message any) (verdict
 
 // inStore settles receipts in a store, as rules.Limiter.Settle does.
 func inStore(store weir.Store) settler {
-	return func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error {
+	return func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) ([]int64, error) {
 		all := make([]weir.Settlement, len(receipts))
 		for i, r := range receipts {
 			all[i] = weir.Settlement{Receipt: r, Renew: renew}
@@ -180,6 +180,6 @@ func inStore(store weir.Store) settler {
 				all[i].Used = used[i]
 			}
 		}
-		return store.Settle(ctx, all)
+		return nil, store.Settle(ctx, all) // who settles here asks for no more
 	}
 }

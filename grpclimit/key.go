@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/weir-limit/weir/internal/nat64"
+	"github.com/weir-limit/weir/internal/address"
 )
 
 // Key says whose count a call is: any bytes. method is the full one, as
@@ -35,10 +35,6 @@ func Everyone(context.Context, string) (string, error) { return "", nil }
 // Method is a count for each method.
 func Method(_ context.Context, method string) (string, error) { return method, nil }
 
-// ipv6Bits is how much of an IPv6 address tells clients apart: they may change the
-// rest at will.
-const ipv6Bits = 64
-
 // Peer is the address of the connection, of an IPv6 address its /64. An IPv4
 // address that is written as IPv6, also by NAT64 as 64:ff9b::/96, is the same as
 // without. It is the key that
@@ -55,11 +51,7 @@ func Peer(ctx context.Context, _ string) (string, error) {
 		text = host
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		if a = nat64.IPv4(a.Unmap()); a.Is4() {
-			return a.String(), nil
-		}
-		network, err := a.Prefix(ipv6Bits) // without its zone
-		return network.String(), err
+		return address.Network(a, address.IPv6Bits), nil
 	}
 	return p.Addr.Network(), nil
 }

@@ -11,7 +11,7 @@ import (
 
 // settler settles receipts of one take, or renews the permits among them, as
 // rules.Limiter.Settle does.
-type settler func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error
+type settler func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error)
 
 // patience is how long a store may take to settle. The client may be gone, but
 // permits must come back.
@@ -54,7 +54,7 @@ func (s *Server) hold(receipts []*weir.Receipt) *permits {
 func (p *permits) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := p.server.settle(ctx, p.receipts, nil, true)
+	_, err := p.server.settle(ctx, p.receipts, nil, true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer == nil {
@@ -92,7 +92,7 @@ func (s *Server) giveBack(ctx context.Context, receipts []*weir.Receipt) {
 func (s *Server) finish(ctx context.Context, receipts []*weir.Receipt, used []int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	if err := s.settle(ctx, receipts, used, false); err != nil && !errors.Is(err, weir.ErrExpired) {
+	if _, err := s.settle(ctx, receipts, used, false); err != nil && !errors.Is(err, weir.ErrExpired) {
 		s.warn(warnedKept, ctx, err) // its ttl frees it
 	}
 }

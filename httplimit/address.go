@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-limit/weir/internal/nat64"
+	"github.com/weir-limit/weir/internal/address"
 )
 
 // Source is where the address of a client is found. The zero value is the other
@@ -34,9 +34,6 @@ type Source struct {
 	IPv6 int
 }
 
-// defaultIPv6 is the bits of an IPv6 address that a network is given at least.
-const defaultIPv6 = 64
-
 // maxHops is how far a header is followed; behind it is whom the last hop names.
 const maxHops = 64
 
@@ -58,7 +55,7 @@ func (s *Source) check() error {
 		faults = append(faults, errors.New("httplimit: Source.Forwarded believes nobody; say whom by Trusted or Hops"))
 	}
 	if s.IPv6 < 0 || s.IPv6 > 128 {
-		faults = append(faults, fmt.Errorf("httplimit: Source.IPv6 is %d; it must be 1…128 bits, or 0 for %d", s.IPv6, defaultIPv6))
+		faults = append(faults, fmt.Errorf("httplimit: Source.IPv6 is %d; it must be 1…128 bits, or 0 for %d", s.IPv6, address.IPv6Bits))
 	}
 	return errors.Join(faults...)
 }
@@ -70,7 +67,7 @@ func Peer(r *http.Request) (string, error) {
 	if a.Is4() && text != "" {
 		return text, nil
 	}
-	return network(a, defaultIPv6)
+	return network(a, address.IPv6Bits)
 }
 
 // Address is the address of a client as s finds it: an IPv4 address, however it
@@ -82,7 +79,7 @@ func Address(s Source) (Key, error) {
 	}
 	bits := s.IPv6
 	if bits == 0 {
-		bits = defaultIPv6
+		bits = address.IPv6Bits
 	}
 	s.compile()
 	return func(r *http.Request) (string, error) { return network(s.client(r), bits) }, nil
@@ -118,7 +115,7 @@ func From(s Source, networks ...netip.Prefix) (func(*http.Request) bool, error) 
 		if slices.ContainsFunc(lengths, is) {
 			return true
 		}
-		a = nat64.IPv4(a)
+		a = address.IPv4(a)
 		return slices.ContainsFunc(lengths, is)
 	}, nil
 }
@@ -235,50 +232,5 @@ func network(a netip.Addr, bits int) (string, error) {
 	if !a.IsValid() {
 		return "", ErrNoKey
 	}
-	if !a.Is4() {
-		a = nat64.IPv4(a) // else the whole internet of IPv4 would be one /64
-	}
-	if a.Is4() {
-		return a.String(), nil
-	}
-	if bits == defaultIPv6 {
-		return network64(a), nil
-	}
-	p, err := a.Prefix(bits)
-	if err != nil {
-		return "", err
-	}
-	var room [48]byte
-	return string(p.AppendTo(room[:0])), nil
-}
-
-// network64 is the text of the /64 of an IPv6 address as netip.Prefix writes it, in
-// two thirds of the time: the second half is the longest run of zeros, with what is
-// before it, so the text has only to end early.
-func network64(a netip.Addr) string {
-	const hex = "0123456789abcdef"
-	b := a.As16()
-	groups := 4
-	for groups > 0 && b[2*groups-2]|b[2*groups-1] == 0 {
-		groups--
-	}
-	var room [len("ffff:ffff:ffff:ffff::/64")]byte
-	text := room[:0]
-	for i := range groups {
-		if i > 0 {
-			text = append(text, ':')
-		}
-		high, low := b[2*i], b[2*i+1]
-		if high > 0xf {
-			text = append(text, hex[high>>4])
-		}
-		if high > 0 {
-			text = append(text, hex[high&0xf])
-		}
-		if high > 0 || low > 0xf {
-			text = append(text, hex[low>>4])
-		}
-		text = append(text, hex[low&0xf])
-	}
-	return string(append(text, "::/64"...))
+	return address.Network(a, bits), nil
 }

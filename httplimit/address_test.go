@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir/internal/address"
 )
 
 // from is a request from the other end of a connection.
@@ -25,7 +27,7 @@ func prefixes(all ...string) []netip.Prefix {
 	return p
 }
 
-func address(t testing.TB, s Source) Key {
+func keyBy(t testing.TB, s Source) Key {
 	t.Helper()
 	key, err := Address(s)
 	if err != nil {
@@ -67,7 +69,7 @@ func TestA1MappedAddressesAreIPv4(t *testing.T) {
 		}
 		behind := from("10.0.0.1:1")
 		behind.Header.Set("X-Forwarded-For", strings.TrimSuffix(peer, ":5"))
-		if got := keyOf(address(t, Source{Hops: 1}), behind); got != want {
+		if got := keyOf(keyBy(t, Source{Hops: 1}), behind); got != want {
 			t.Errorf("X-Forwarded-For: %s is %s, want %s", peer, got, want)
 		}
 	}
@@ -86,14 +88,14 @@ func TestA2ForgedForwardedFor(t *testing.T) {
 		for range 1 + rand.N(3) {
 			r.Header.Add("X-Forwarded-For", forged()+", "+forged())
 		}
-		if got := keyOf(address(t, source), r); got != "203.0.113.7" {
+		if got := keyOf(keyBy(t, source), r); got != "203.0.113.7" {
 			t.Fatalf("%v made %s of it", r.Header, got)
 		}
 		// The same behind two proxies, one of which adds a line and the other to it.
 		r.RemoteAddr = "[2001:db8:ffff::1]:999"
 		r.Header.Add("X-Forwarded-For", "203.0.113.7, 10.1.2.3")
 		for _, s := range []Source{source, {Hops: 2}} {
-			if got := keyOf(address(t, s), r); got != "203.0.113.7" {
+			if got := keyOf(keyBy(t, s), r); got != "203.0.113.7" {
 				t.Fatalf("%v and %+v made %s of it", r.Header, s, got)
 			}
 		}
@@ -103,8 +105,8 @@ func TestA2ForgedForwardedFor(t *testing.T) {
 // TestA3RotatingWithinANetwork: all addresses that one customer has are one
 // client.
 func TestA3RotatingWithinANetwork(t *testing.T) {
-	wide := address(t, Source{IPv6: 56})
-	narrow := address(t, Source{IPv6: 128})
+	wide := keyBy(t, Source{IPv6: 56})
+	narrow := keyBy(t, Source{IPv6: 128})
 	peers, wides, narrows := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for range 1000 {
 		r := from(fmt.Sprintf("[2001:db8:1:%x:%x:%x:%x:%x]:9", 0x200+rand.N(256), rand.N(1<<16), rand.N(1<<16), rand.N(1<<16), rand.N(1<<16)))
@@ -129,7 +131,7 @@ func TestNetworkText(t *testing.T) {
 		if a.Is4In6() {
 			return
 		}
-		got, err := network(a, defaultIPv6)
+		got, err := network(a, address.IPv6Bits)
 		if want := netip.PrefixFrom(a, 64).Masked().String(); got != want || err != nil {
 			t.Errorf("%v: %s, %v, want %s", a, got, err, want)
 		}
@@ -138,7 +140,7 @@ func TestNetworkText(t *testing.T) {
 
 // TestA10PortsAndNobody: a port is no part of a client, and nobody is nobody.
 func TestA10PortsAndNobody(t *testing.T) {
-	one := address(t, Source{Hops: 1})
+	one := keyBy(t, Source{Hops: 1})
 	for _, entry := range []string{
 		"192.0.2.1", "192.0.2.1:80", " 192.0.2.1 ", "192.0.2.1:65535", "1.1.1.1, 192.0.2.1:7",
 		"[::ffff:192.0.2.1]:80", "192.0.2.1,", "192.0.2.1, ,",
@@ -171,7 +173,7 @@ func TestA10PortsAndNobody(t *testing.T) {
 	if got := keyOf(one, r); got != "192.0.2.1" {
 		t.Errorf("behind a socket: %s", got)
 	}
-	if got := keyOf(address(t, Source{Trusted: prefixes("0.0.0.0/0")}), r); got != "none" {
+	if got := keyOf(keyBy(t, Source{Trusted: prefixes("0.0.0.0/0")}), r); got != "none" {
 		t.Errorf("a socket is in a network: %s", got)
 	}
 }
@@ -186,16 +188,16 @@ func TestA11HeadersFromStrangers(t *testing.T) {
 	r.Header.Set("True-Client-Ip", "10.9.9.9")
 	trusted := prefixes("::ffff:10.0.0.0/104") // which is 10.0.0.0/8
 	for _, s := range []Source{{}, {Trusted: trusted}, {Trusted: trusted, Forwarded: true}} {
-		if got := keyOf(address(t, s), r); got != "198.51.100.1" {
+		if got := keyOf(keyBy(t, s), r); got != "198.51.100.1" {
 			t.Errorf("%+v: %s", s, got)
 		}
 	}
 	r = from("10.0.0.1:1")
 	r.Header.Set("X-Forwarded-For", "192.0.2.1")
-	if got := keyOf(address(t, Source{Trusted: trusted, Forwarded: true}), r); got != "10.0.0.1" {
+	if got := keyOf(keyBy(t, Source{Trusted: trusted, Forwarded: true}), r); got != "10.0.0.1" {
 		t.Errorf("Forwarded was chosen, and X-Forwarded-For read: %s", got)
 	}
-	if got := keyOf(address(t, Source{Trusted: trusted}), r); got != "192.0.2.1" {
+	if got := keyOf(keyBy(t, Source{Trusted: trusted}), r); got != "192.0.2.1" {
 		t.Errorf("a proxy is not trusted in another form: %s", got)
 	}
 }
@@ -235,10 +237,10 @@ func TestForwarded(t *testing.T) {
 	} {
 		r := from("10.0.0.1:1")
 		r.Header["Forwarded"] = c.lines
-		if got := keyOf(address(t, source), r); got != c.trusted {
+		if got := keyOf(keyBy(t, source), r); got != c.trusted {
 			t.Errorf("%q by trust: %s, want %s", c.lines, got, c.trusted)
 		}
-		if got := keyOf(address(t, hops), r); got != c.hops {
+		if got := keyOf(keyBy(t, hops), r); got != c.hops {
 			t.Errorf("%q by hops: %s, want %s", c.lines, got, c.hops)
 		}
 	}

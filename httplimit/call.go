@@ -213,7 +213,7 @@ func (c *call) deniers() []string {
 
 // settleIn settles receipts in a store, as rules.Limiter.Settle does.
 func settleIn(store weir.Store) settler {
-	return func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error {
+	return func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) ([]int64, error) {
 		var all []weir.Settlement
 		for i, r := range receipts {
 			switch {
@@ -224,9 +224,9 @@ func settleIn(store weir.Store) settler {
 			}
 		}
 		if len(all) == 0 {
-			return nil
+			return nil, nil
 		}
-		return store.Settle(ctx, all)
+		return nil, store.Settle(ctx, all) // who settles here asks for no more
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // settler settles receipts of one take, or renews the permits among them, as
 // rules.Limiter.Settle does.
-type settler func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error
+type settler func(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error)
 
 // settlePatience is how long a store may take to settle a charge. The client may
 // be gone, but the charge must go back.
@@ -211,7 +211,7 @@ func (c *Charge) settle(receipts []*weir.Receipt, used []int64) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
 	defer cancel()
-	err := c.m.settle(ctx, receipts, used, false)
+	_, err := c.m.settle(ctx, receipts, used, false)
 	if err == nil || errors.Is(err, weir.ErrExpired) || errors.Is(err, weir.ErrSettled) {
 		return
 	}
@@ -249,7 +249,7 @@ func (c *Charge) renewPermits(permits []*weir.Receipt, every time.Duration) {
 	defer cancel()
 	// The store may be away: there are two tries before the time of a permit is
 	// over. One that is over is not taken again, for another may have it.
-	if err := c.m.settle(ctx, permits, nil, true); !errors.Is(err, weir.ErrExpired) {
+	if _, err := c.m.settle(ctx, permits, nil, true); !errors.Is(err, weir.ErrExpired) {
 		c.renew.Reset(every)
 	}
 }

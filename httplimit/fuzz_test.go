@@ -14,7 +14,7 @@ func FuzzClient(f *testing.F) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, list, forwarded string) {
 		for _, s := range []Source{{Trusted: proxies}, {Trusted: proxies, Forwarded: true}, {Hops: 1}, {Hops: 1, Forwarded: true}} {
-			key := address(t, s)
+			key := keyBy(t, s)
 			r := from("10.0.0.1:1")
 			r.Header["X-Forwarded-For"] = []string{list, "192.0.2.7"}
 			r.Header["Forwarded"] = []string{forwarded, "for=192.0.2.7"}

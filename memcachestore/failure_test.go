@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/proxytest"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // take takes one event of a key.
@@ -450,5 +451,60 @@ func TestRestartedServer(t *testing.T) {
 	}
 	if err := a.Take(t.Context(), asks, out); err != nil || out[0].Remaining != 2 {
 		t.Errorf("%+v, %v; want 2 of 10 to remain", out[0], err)
+	}
+}
+
+// TestForgottenByWhomever: an item that was dropped is counted by each process that had
+// seen it, though another finds it gone first; not by one that never saw it.
+func TestForgottenByWhomever(t *testing.T) {
+	server := memcachedtest.Start(t, "-m", "8")
+	saw, made, never := open(t, server, t.Name()), open(t, server, t.Name()), open(t, server, t.Name())
+	for _, s := range []*Store{saw, made, saw} {
+		if _, err := take(t.Context(), s, "3/day", "r", "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Millisecond) // the clocks of two processes are never nearer
+	if answer := server.Ask(t, "flush_all"); answer != "OK\r\n" {
+		t.Fatal(answer)
+	}
+	for _, s := range []*Store{never, made, saw, saw} {
+		if _, err := take(t.Context(), s, "3/day", "r", "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, b, c := saw.Stats().Forgotten, made.Stats().Forgotten, never.Stats().Forgotten; a != 1 || b != 1 || c != 0 {
+		t.Errorf("%d, %d and %d were forgotten, want 1, 1 and 0", a, b, c)
+	}
+}
+
+// TestForgottenOfMany: dropped items are counted of more keys than a store keeps lanes
+// for.
+func TestForgottenOfMany(t *testing.T) {
+	server := memcachedtest.Start(t, "-m", "64")
+	s := open(t, server, t.Name())
+	const keys = maxLanes + 3000
+	use := func() {
+		var wg sync.WaitGroup
+		for worker := range 64 {
+			wg.Go(func() {
+				for n := worker; n < keys; n += 64 {
+					if _, err := take(t.Context(), s, "1/day", "r", fmt.Sprint(n)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	use()
+	if answer := server.Ask(t, "flush_all"); answer != "OK\r\n" {
+		t.Fatal(answer)
+	}
+	s.home = record.NewDenials()
+	use()
+	if n := s.Stats().Forgotten; n != keys {
+		t.Errorf("%d items were forgotten, want %d", n, keys)
 	}
 }

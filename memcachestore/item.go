@@ -86,6 +86,15 @@ func decodeItem(b []byte, now weir.Instant) (*item, error) {
 	return it, nil
 }
 
+// bornOf is when an item was made; 0 of what is none.
+func bornOf(b []byte) weir.Instant {
+	d := decoder{b: b}
+	if string(d.take(len(itemSign))) != itemSign {
+		return 0
+	}
+	return d.instant()
+}
+
 // decoder reads parts off the front of b. What is not there is zero, and bad.
 type decoder struct {
 	b   []byte
@@ -179,9 +188,7 @@ func (it *item) record(label string, limit *weir.Limit) (record.Record, error) {
 		}
 		c.own = &r
 	}
-	r := *c.own
-	r.State = slices.Clone(r.State)
-	return r, nil
+	return record.Record{Kept: c.own.Clone()}, nil
 }
 
 func (it *item) find(label string) int {

@@ -182,7 +182,7 @@ func settleJob(all []weir.Settlement) *job {
 				it.put(label(all[i].Receipt.State), records[i], now)
 			}
 		}
-		if !all[0].Renew {
+		if !all[0].Renew && !all[0].Receipt.IsRefund() {
 			it.note(note{kind: noteSettled, id: j.id, until: until}, now)
 		}
 		return failed
@@ -191,7 +191,7 @@ func settleJob(all []weir.Settlement) *job {
 }
 
 // resetJob forgets what was used of keys of one item.
-func resetJob(keys []weir.StateKey) *job {
+func resetJob(keys []weir.StateKey, given *record.Latest) *job {
 	return &job{done: make(chan struct{}), apply: func(now weir.Instant, it *item) error {
 		for _, k := range keys {
 			r, err := it.record(label(k), nil)
@@ -199,7 +199,7 @@ func resetJob(keys []weir.StateKey) *job {
 				return err
 			}
 			if r.Limit != nil {
-				r.Reset(now)
+				r.Reset(given.Or(now))
 				it.put(label(k), r, now)
 			}
 		}

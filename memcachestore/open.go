@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir/internal/record"
 )
@@ -30,7 +31,8 @@ func Open(url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memcachestore: %w", err)
 	}
-	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: record.NewDenials()}
+	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: record.NewDenials(), opened: time.Now()}
+	s.seen.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -66,11 +66,11 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 // compare notes whether others have written since, and whether the server has
 // forgotten what it was to keep.
 func (s *Store) compare(l *lane, v view) {
+	if s.seen.gone(l.name, time.Since(s.opened), v.cas != 0, bornOf(v.value)) {
+		s.counts.forgotten.Add(1)
+	}
 	if l.known.conn == nil {
 		return
-	}
-	if v.cas == 0 && time.Now().Before(l.known.until) {
-		s.counts.forgotten.Add(1)
 	}
 	l.alone = l.known.conn == v.conn && l.known.cas == v.cas
 	l.known = view{}
@@ -144,23 +144,26 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 	case a.outcome == outcomeFailed:
 		s.finish(jobs, l.line.server.explain(said(a.text)))
 	case a.outcome == outcomeDone:
+		s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
 		l.known = view{}
 		if a.cas != 0 && len(c.value) <= maxKnown {
 			l.known = view{v.conn, a.cas, c.value, time.Now().Add(life)}
 		}
 		s.finish(jobs, nil)
 	default:
-		if a.outcome == outcomeNone && time.Now().Before(v.until) {
-			s.counts.forgotten.Add(1)
-		}
 		s.again(l, jobs, looked)
 	}
 }
 
 // remember keeps what was seen for the next round.
 func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
-	if v.cas != 0 && len(v.value) <= maxKnown {
-		v.until = time.Now().Add(it.keep(now))
+	if v.cas == 0 {
+		return
+	}
+	life := it.keep(now)
+	s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
+	if len(v.value) <= maxKnown {
+		v.until = time.Now().Add(life)
 		l.known = v
 	}
 }

@@ -20,6 +20,10 @@
 //
 // Several servers share the items. One that is away is an error for its items;
 // no other takes its place.
+//
+// A call takes the time of its context, and about 2 s for each round trip at most.
+// Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
+// around its store.
 package memcachestore
 
 import (
@@ -63,6 +67,9 @@ type Store struct {
 	lanes  map[string]*lane
 
 	home   *record.Denials
+	given  record.Latest
+	opened time.Time
+	seen   sightings
 	counts counts
 }
 
@@ -111,7 +118,7 @@ type Stats struct {
 	Lost      int64 // writes that came too late, for another process had written
 	Busy      int64 // jobs given up with weir.ErrBusy
 	Spilled   int64 // notes of receipts and first answers that went to items of their own
-	Forgotten int64 // items that a server was to keep and did not: evicted, flushed, restarted
+	Forgotten int64 // items that this process saw, and that a server was to keep and did not: evicted, flushed, restarted
 }
 
 // Stats are the store's counts.
@@ -194,6 +201,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 		return err
 	}
 	copy(out, t.out)
+	s.given.Note(out)
 	if t.before != nil {
 		s.home.Learn(t.at, asks, t.before, out)
 	} else {
@@ -217,13 +225,14 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 		defer s.home.Forget(settlements[i].Receipt.State)
 	}
 	done, failed := false, error(nil)
-	for len(settlements) > 0 {
+	for rest := settlements; len(rest) > 0; {
 		var first []weir.Settlement
-		first, settlements = record.Cut(settlements, record.PlaceOf)
+		first, rest = record.Cut(rest, record.PlaceOf)
 		err := s.submit(ctx, s.name(first[0].Receipt.State), settleJob(first))
 		switch {
 		case err == nil:
 			done = true
+			record.Settled(settlements, first)
 		case !answers(err):
 			return err
 		case failed == nil || errors.Is(err, weir.ErrExpired):
@@ -248,7 +257,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var first []weir.StateKey
 		first, keys = record.Cut(keys, record.Place)
-		if err := s.submit(ctx, s.name(first[0]), resetJob(first)); err != nil {
+		if err := s.submit(ctx, s.name(first[0]), resetJob(first, &s.given)); err != nil {
 			return err
 		}
 	}

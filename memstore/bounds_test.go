@@ -41,35 +41,6 @@ func TestMaxRules(t *testing.T) {
 	}
 }
 
-// TestSettledIsBounded: settled receipts are remembered until they expire, and
-// no more of them than the bound.
-func TestSettledIsBounded(t *testing.T) {
-	store, limit := memstore.New(memstore.Options{}), weir.MustParseLimit("1000000000/h")
-	settle := func(id uint64, now weir.Instant) error {
-		r := &weir.Receipt{ID: id, State: weir.StateKey{Rule: "r"}, Limit: limit, Cost: 1, Expires: now + 10}
-		return store.SettleAt(now, []weir.Settlement{{Receipt: r, Used: 1}})
-	}
-	const bound = 1 << 21
-	for id := range uint64(bound) {
-		if err := settle(id, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := settle(bound, 0); !errors.Is(err, weir.ErrFull) {
-		t.Errorf("one receipt too many: %v", err)
-	}
-	if err := settle(5, 0); !errors.Is(err, weir.ErrSettled) {
-		t.Errorf("a receipt works twice: %v", err)
-	}
-	const later = 120_000_000 // they are forgotten by the minute
-	if err := settle(bound+1, later); err != nil {
-		t.Errorf("when the others have expired: %v", err)
-	}
-	if n := store.Stats().Settled; n != 1 {
-		t.Errorf("%d settled receipts are remembered, want 1", n)
-	}
-}
-
 // TestSettleInAFullShard: what the work cost beyond its charge is charged to the
 // overflow state when the key has no place.
 func TestSettleInAFullShard(t *testing.T) {

@@ -44,8 +44,8 @@ func (sg *segment) room(keys int) int {
 // grow gives up the slots of what is as never used and makes room, as far as the
 // segment may have it. Try is how often it was asked to already.
 func (sg *segment) grow(now weir.Instant, try int) bool {
-	have, most := int(sg.cells.buckets), sg.table.bound.slots/int(sg.cells.each)
-	last := sg.depth == sg.table.bound.depth
+	have, most := int(sg.cells.buckets), sg.most()/int(sg.cells.each)
+	last := most < unbounded/int(sg.cells.each)
 	if last && have >= most {
 		return false
 	}
@@ -61,7 +61,22 @@ func (sg *segment) grow(now weir.Instant, try int) bool {
 	for !sg.lay(&old, want, 0) {
 		want += want/8 + 1 // beyond most for once, rather than lose a key
 	}
+	sg.table.sized(old.capacity(), sg.cells.capacity())
 	return true
+}
+
+// unbounded is more slots than any segment has.
+const unbounded = 1 << 40
+
+// most is how many slots the segment may have. One that may be split has no bound.
+func (sg *segment) most() int {
+	switch {
+	case sg.table.crowded():
+		return sg.cells.capacity()
+	case sg.depth < sg.table.bound.depth:
+		return unbounded
+	}
+	return sg.table.bound.slots
 }
 
 // clean lays out anew a segment that is about to be split, when so many of its
@@ -80,6 +95,7 @@ func (sg *segment) clean(now weir.Instant) {
 	old := sg.cells
 	for buckets := int(old.buckets); !sg.lay(&old, buckets, 0); buckets += buckets/8 + 1 {
 	}
+	sg.table.sized(old.capacity(), sg.cells.capacity())
 }
 
 // sweep gives up the slots whose state is as never used. It leaves gaps in
@@ -121,7 +137,7 @@ func (sg *segment) lay(from *cells, buckets int, bit uint64) bool {
 
 // large is whether the segment is better split.
 func (sg *segment) large() bool {
-	return sg.used > sg.ripe && sg.depth < sg.table.bound.depth && !sg.gone
+	return sg.used > sg.ripe && sg.depth < sg.table.bound.depth && !sg.gone && !sg.table.crowded()
 }
 
 // split makes two segments of one. Its lock is held, and those who wait for it
@@ -142,6 +158,7 @@ func (sg *segment) split() {
 		}
 		parts[side] = p
 	}
+	sg.table.sized(sg.cells.capacity(), parts[0].cells.capacity()+parts[1].cells.capacity())
 	parts[0].evicted, parts[0].overflowed = sg.evicted, sg.overflowed
 	sg.gone = true
 	sg.table.replace(sg, parts)

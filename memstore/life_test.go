@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"math/bits"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -14,7 +13,7 @@ func (t *table) ask(f uint64, limit *weir.Limit, now weir.Instant) (d weir.Decis
 	a := weir.Ask{Limit: limit, Cost: 1}
 	sg := t.lock(f)
 	defer sg.unlock()
-	sg.keep(limit, now)
+	sg.keep(limit)
 	if i := sg.cells.find(f); i >= 0 {
 		sg.set(i, limit.Take(sg.state(i), now, 1, &d))
 	} else {
@@ -63,41 +62,35 @@ func TestSegmentLines(t *testing.T) {
 const hour = weir.Instant(3_600_000_000)
 
 // events are what may happen to slots while steps are taken.
-type events struct{ grown, split, evicted, shared, converted bool }
+type events struct{ grown, split, evicted, shared bool }
 
 // TestSlotLife tries all sequences of a few steps on a small table that is nearly
-// full: takes of keys that meet in the same buckets, hours that pass, and a limit
-// that changes. However slots are claimed, given up, reused, moved, laid out anew,
-// converted and split, every key gets exactly its limit; where the table is full,
+// full: takes of keys that meet in the same buckets, and hours that pass. However slots are
+// claimed, given up, reused, moved, laid out anew and split, every key gets exactly its limit; where the table is full,
 // nobody gets more, and who is denied stays denied.
 func TestSlotLife(t *testing.T) {
 	const window, log = "2/h fixed-window", "2/h sliding-log"
 	for _, c := range []struct {
 		name   string
-		texts  []string // the limit, and what it changes to by turns
+		text   string // the limit
 		bound  bound
 		before int // keys that were there
 		exact  bool
 		want   events // each of them in some sequence
 	}{
-		{"grows", []string{window}, bound{depth: 0, slots: 256, early: 256}, 4, true, events{grown: true}},
-		{"splits", []string{window}, bound{depth: 2, slots: 64, early: 10}, 5, true, events{split: true}},
-		{"lays out anew", []string{window}, bound{depth: 0, slots: 64, early: 256}, 13, true, events{grown: true}},
-		{"states that grow", []string{log}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
-		{"states that grow move", []string{log}, bound{depth: 0, slots: 64, early: 256}, 18, true, events{grown: true}},
-		{"long states", []string{"2/h sliding-window 12 conservative"}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
-		{"changes", []string{window, log}, bound{depth: 0, slots: 64, early: 256}, 4, true, events{grown: true, converted: true}},
-		{"changes and splits", []string{log, window}, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true, converted: true}},
-		{"grows up to its bound", []string{"1/h fixed-window"}, bound{depth: 0, slots: 20, early: 256}, 3, false, events{grown: true}},
-		{"grows up to its bound, long", []string{"1/h sliding-window 12"}, bound{depth: 0, slots: 16, early: 256}, 7, false, events{grown: true}},
-		{"full", []string{window}, bound{depth: 0, slots: 16}, 14, false, events{evicted: true}},
-		{"full of denied", []string{"1/h fixed-window"}, bound{depth: 0, slots: 16}, 15, false, events{shared: true}},
+		{"grows", window, bound{depth: 0, slots: 256, early: 256}, 4, true, events{grown: true}},
+		{"splits", window, bound{depth: 2, slots: 64, early: 10}, 5, true, events{split: true}},
+		{"lays out anew", window, bound{depth: 0, slots: 64, early: 256}, 13, true, events{grown: true}},
+		{"states that grow", log, bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
+		{"states that grow move", log, bound{depth: 0, slots: 64, early: 256}, 18, true, events{grown: true}},
+		{"long states", "2/h sliding-window 12 conservative", bound{depth: 2, slots: 64, early: 10}, 4, true, events{split: true}},
+		{"grows up to its bound", "1/h fixed-window", bound{depth: 0, slots: 20, early: 256}, 3, false, events{grown: true}},
+		{"grows up to its bound, long", "1/h sliding-window 12", bound{depth: 0, slots: 16, early: 256}, 7, false, events{grown: true}},
+		{"full", window, bound{depth: 0, slots: 16}, 14, false, events{evicted: true}},
+		{"full of denied", "1/h fixed-window", bound{depth: 0, slots: 16}, 15, false, events{shared: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &lives{T: t, bound: c.bound, before: c.before, exact: c.exact}
-			for _, text := range c.texts {
-				l.limits = append(l.limits, weir.MustParseLimit(text))
-			}
+			l := &lives{T: t, limit: weir.MustParseLimit(c.text), bound: c.bound, before: c.before, exact: c.exact}
 			l.try(nil)
 			t.Logf("%d sequences", l.tried)
 			if got := l.seen.and(c.want); got != c.want {
@@ -108,13 +101,13 @@ func TestSlotLife(t *testing.T) {
 }
 
 func (e events) and(o events) events {
-	return events{e.grown && o.grown, e.split && o.split, e.evicted && o.evicted, e.shared && o.shared, e.converted && o.converted}
+	return events{e.grown && o.grown, e.split && o.split, e.evicted && o.evicted, e.shared && o.shared}
 }
 
 type lives struct {
 	*testing.T
 
-	limits []*weir.Limit
+	limit  *weir.Limit
 	bound  bound
 	before int
 	exact  bool
@@ -122,12 +115,11 @@ type lives struct {
 	seen   events
 }
 
-// steps are takes of four keys, an hour that passes, and a limit that changes.
+// steps are takes of four keys, and an hour that passes.
 const (
 	lifeKeys  = 4
 	lifeDepth = 6
 	passes    = lifeKeys
-	changes   = lifeKeys + 1
 )
 
 func (l *lives) try(steps []int) {
@@ -135,7 +127,7 @@ func (l *lives) try(steps []int) {
 		l.run(steps)
 		return
 	}
-	for s := range lifeKeys + len(l.limits) {
+	for s := range lifeKeys + 1 {
 		l.try(append(steps, s))
 	}
 }
@@ -162,7 +154,7 @@ func lifePrint(n int) uint64 {
 
 func (l *lives) run(steps []int) {
 	l.tried++
-	table, limit, now := newTable("r", 1, &hasher{}, l.bound), l.limits[0], 1003*hour
+	table, limit, now := newTable("r", 1, &hasher{}, l.bound), l.limit, 1003*hour
 	for n := range l.before {
 		table.ask(lifePrint(lifeKeys+n), limit, now)
 	}
@@ -177,10 +169,6 @@ func (l *lives) run(steps []int) {
 		case passes:
 			now += 2 * hour // past all windows of before
 			used, denied = [lifeKeys]int64{}, [lifeKeys]bool{}
-			continue
-		case changes:
-			limit = l.limits[(slices.Index(l.limits, limit)+1)%len(l.limits)]
-			l.seen.converted = true
 			continue
 		}
 		d := table.ask(lifePrint(s), limit, now)

@@ -29,36 +29,30 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 
 // LookAt is Look at a time of the caller's.
 func (s *Store) LookAt(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
-	places := make([]place, 0, len(asks))
+	var known []weir.Ask
+	var at []int
 	for i := range asks {
-		if t := s.known(asks[i].State.Rule); t != nil {
-			places = append(places, place{table: t, print: t.hash.print(asks[i].State.Key), ask: i})
+		if s.known(asks[i].State.Rule) {
+			a := asks[i]
+			a.Peek = true
+			known, at = append(known, a), append(at, i)
 		}
 	}
-	if err := lock(places); err != nil {
+	places, _, err := s.lockAll(known, nil, now)
+	if err != nil {
 		return nil, err
 	}
 	defer unlock(places)
 	states := make([]weir.State, len(asks))
-	for i := range places {
-		p := &places[i]
-		states[p.ask] = p.segment.copy(p.print, asks[p.ask].Limit, now)
+	for i, v := range gather(places, now, known) {
+		states[at[i]] = slices.Clone(v.view(known[i].Limit, now))
 	}
 	return states, nil
 }
 
-// known is the table of a rule, or nil; it makes none.
-func (s *Store) known(rule string) *table {
+// known is whether a rule has a table; it makes none.
+func (s *Store) known(rule string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.tables[rule]
-}
-
-// copy is the state that would decide about f, if limit asked now.
-func (sg *segment) copy(f uint64, limit *weir.Limit, now weir.Instant) weir.State {
-	if sg.limit == nil {
-		return nil
-	}
-	state, _ := sg.look(f, now)
-	return limit.Adopt(slices.Clone(state), sg.limit, now)
+	return s.tables[rule] != nil
 }

@@ -11,10 +11,10 @@ func (sg *segment) overflows(f uint64, now weir.Instant) bool {
 		}
 		sg.overflow, sg.spilled = nil, nil
 	}
-	most := sg.table.bound.slots
+	most := sg.most()
 	switch n := sg.cells.capacity(); {
-	case sg.depth < sg.table.bound.depth:
-		return false // it may be split
+	case most == unbounded:
+		return false
 	case n+int(sg.cells.each) <= most:
 		return sg.newcomers > 0 && sg.newcomers >= (most-n)/2
 	}

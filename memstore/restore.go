@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/weir-limit/weir"
@@ -34,6 +35,9 @@ func (s *Store) restore() error {
 	r.bytes(len(magic))
 	r.number()
 	s.hash.key = [2]uint64{r.number(), r.number()}
+	most := s.brought.most // what was kept had room, and is laid out anew
+	s.brought.most = math.MaxInt64
+	defer func() { s.brought.most = most }()
 	for {
 		more, err := s.section(r)
 		if err != nil || !more {
@@ -135,6 +139,11 @@ func (s *Store) section(r *reader) (more bool, err error) {
 		return false, err
 	}
 	now := s.clock.now()
+	if !t.understands(limit) {
+		if t = s.branch(rule, limit, now); t == nil {
+			return false, fmt.Errorf("it has counts of more than %d limits of one rule", weir.MaxVersions)
+		}
+	}
 	t.forget(now)
 	var state weir.State
 	for ; count > 0 && r.err == nil; count-- {
@@ -161,7 +170,7 @@ func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.I
 	}
 	sg := t.lock(f)
 	defer sg.unlock()
-	sg.keep(limit, now)
+	sg.keep(limit)
 	i := sg.cells.find(f)
 	if i < 0 {
 		i = sg.claim(f, now)

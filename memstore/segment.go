@@ -35,56 +35,22 @@ type segment struct {
 	_ [16]byte
 }
 
-// keep makes the segment's states states of limit. A limit that has changed
-// takes over what was used by the old one.
-func (sg *segment) keep(limit *weir.Limit, now weir.Instant) {
-	old := sg.limit
+// keep makes limit the one that decides, if it understands the segment's states.
+func (sg *segment) keep(limit *weir.Limit) bool {
 	switch {
-	case old == nil:
+	case sg.limit == nil:
+		if !sg.table.limit.CompareAndSwap(nil, limit) && !sg.table.understands(limit) {
+			return false
+		}
 		sg.limit, sg.cells = limit, newCells(limit, 1)
+		sg.table.sized(0, sg.cells.capacity())
 		sg.ripe = sg.ripeAt()
-	case old.String() == limit.String():
+	case sg.limit.Alike(limit):
 		sg.limit = limit
 	default:
-		before := sg.cells
-		sg.limit = limit
-		sg.convert(&before, old, now)
-		sg.ripe = sg.ripeAt()
-		sg.overflow = limit.Adopt(sg.overflow, old, now)
-		sg.forget(now)
+		return false
 	}
-}
-
-// convert lays the states of another limit out anew as those of sg's.
-func (sg *segment) convert(before *cells, old *weir.Limit, now weir.Instant) {
-	grows := old.Words() == 0
-	states := &sg.table.slabs
-	each := newCells(sg.limit, 0).each
-	for buckets := max(before.capacity()/int(each), 1); ; buckets += buckets/4 + 1 {
-		sg.cells = newCells(sg.limit, buckets)
-		moved := true
-		for i := range before.all {
-			slot := sg.cells.empty(before.words[i])
-			if slot < 0 {
-				moved = false
-				break
-			}
-			sg.cells.words[slot] = before.words[i]
-		}
-		if moved {
-			break
-		}
-	}
-	for i := range before.all {
-		state := weir.State(before.words[i+1 : i+int(before.slot)])
-		if grows {
-			state = states.state(state[0])
-		}
-		sg.put(sg.cells.find(before.words[i]), sg.limit.Adopt(state, old, now))
-		if grows {
-			states.drop(before.words[i+1])
-		}
-	}
+	return true
 }
 
 // forget makes receipts up to now give nothing back any more: what they charged
@@ -143,52 +109,109 @@ func (sg *segment) look(f uint64, now weir.Instant) (weir.State, int) {
 	return nil, -1
 }
 
-// decide is what f's limit alone says. Of the asks of one take that the overflow
-// state decides, each meets what those before it are about to charge.
-func (sg *segment) decide(f uint64, now weir.Instant, a *weir.Ask, several bool) weir.Decision {
-	state, slot := sg.look(f, now)
-	if slot >= 0 || !several {
-		return sg.limit.Decide(state, now, a)
+// home is where the state is that an ask is decided on. Commit changes that one and
+// no other, whatever the other asks of the take do to slots in between.
+type home uint8
+
+const (
+	slotted home = iota // in the key's slot
+	coming              // as never used, and to get a slot if there is something to remember
+	shared              // the overflow state
+)
+
+// decide is what f's limit alone says, and on which state. Of the asks of one take
+// that the overflow state decides, each meets what those before it are about to do.
+func (sg *segment) decide(f uint64, now weir.Instant, a *weir.Ask, several bool) (weir.Decision, home) {
+	if i := sg.cells.find(f); i >= 0 {
+		return sg.limit.Decide(sg.state(i), now, a), slotted
 	}
-	if state == nil && !sg.overflows(f, now) {
-		sg.newcomers++
-		return sg.limit.Decide(state, now, a)
+	switch {
+	case !sg.overflows(f, now):
+		if several {
+			sg.newcomers++
+		}
+		return sg.limit.Decide(nil, now, a), coming
+	case !several:
+		return sg.limit.Decide(sg.overflow, now, a), shared
 	}
 	if sg.tentative == nil {
 		sg.tentative = slices.Clone(sg.overflow)
 	}
 	d := sg.limit.Decide(sg.tentative, now, a)
-	if charge := d; d.Outcome == weir.Allowed && !a.Peek && d.Cost > 0 {
-		charge.Charged = true
-		sg.tentative = sg.limit.Commit(sg.tentative, now, a, &charge)
-	}
-	return d
+	most := d // if the take passes
+	most.Charged = !a.Peek && d.Cost > 0 && (a.After || d.Outcome == weir.Allowed)
+	sg.tentative = sg.limit.Commit(sg.tentative, now, a, &most)
+	return d, shared
 }
 
-// commit carries out a decision. It gives a newcomer a slot only when there is
-// something to remember.
-func (sg *segment) commit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	state, slot := sg.look(f, now)
-	writes := d.Charged || d.Outcome == weir.Denied && !a.Peek
-	if slot < 0 && writes {
-		slot = sg.claim(f, now)
-		if slot < 0 {
-			sg.overflowed++
-			sg.spill(f)
-			sg.overflow = sg.limit.Commit(sg.overflow, now, a, d)
+// at is the state that is f's home.
+func (sg *segment) at(f uint64, at home) weir.State {
+	switch at {
+	case slotted:
+		return sg.state(sg.cells.find(f))
+	case shared:
+		return sg.overflow
+	}
+	return nil
+}
+
+// notes is whether a decision leaves something to remember of a key.
+func (sg *segment) notes(a *weir.Ask, d *weir.Decision) bool {
+	return d.Charged || d.Outcome == weir.Denied && !a.Peek && sg.limit.DenialCounts()
+}
+
+// commit carries out a decision at the home where it was made.
+func (sg *segment) commit(f uint64, at home, now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	switch at {
+	case slotted:
+		i := sg.cells.find(f)
+		sg.set(i, sg.limit.Commit(sg.state(i), now, a, d))
+	case coming:
+		state := sg.limit.Commit(sg.unused(), now, a, d)
+		if !sg.notes(a, d) {
 			return
 		}
-		state = sg.state(slot)
+		if i := sg.claim(f, now); i >= 0 {
+			sg.put(i, state)
+			return
+		}
+		sg.owe(f, now, a, *d)
+	case shared:
+		sg.commitShared(f, now, a, d)
 	}
-	state = sg.limit.Commit(state, now, a, d)
-	if slot >= 0 {
-		sg.set(slot, state)
+}
+
+func (sg *segment) commitShared(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	if sg.notes(a, d) {
+		if sg.spills(f) {
+			if i := sg.claim(f, now); i >= 0 {
+				sg.set(i, sg.limit.Commit(sg.state(i), now, a, d))
+				return
+			}
+		}
+		sg.spill(f)
 	}
+	if !a.Peek {
+		sg.overflowed++
+	}
+	sg.overflow = sg.limit.Commit(sg.overflow, now, a, d)
+}
+
+// owe is for a newcomer whose slot others of the same take got, because the segment
+// was laid out anew for them: what was charged is added to the overflow state, even
+// beyond the limit, and its receipt gives nothing back.
+func (sg *segment) owe(f uint64, now weir.Instant, a *weir.Ask, d weir.Decision) {
+	work := *a
+	work.After = d.Charged
+	sg.spill(f)
+	sg.overflowed++
+	sg.overflow = sg.limit.Commit(sg.overflow, now, &work, &d)
+	sg.forget(now)
 }
 
 func (sg *segment) settle(f uint64, now weir.Instant, st *weir.Settlement) error {
 	if sg.limit == nil {
-		sg.keep(st.Receipt.Limit, now)
+		sg.keep(st.Receipt.Limit)
 	}
 	since := weir.Instant(sg.table.since.Load())
 	state, slot := sg.look(f, now)
@@ -217,7 +240,7 @@ func (sg *segment) reset(f uint64, now weir.Instant) {
 // used, one in a larger segment, or the one nearest to never used. It is −1 when
 // all that it may have are denied at the moment.
 func (sg *segment) claim(f uint64, now weir.Instant) int {
-	if sg.used >= sg.ripe && sg.depth < sg.table.bound.depth {
+	if sg.used >= sg.ripe && sg.most() == unbounded {
 		sg.clean(now)
 	}
 	for try := 0; ; try++ {

@@ -58,6 +58,10 @@ func (e *SnapshotError) Unwrap() error { return e.Err }
 // Receipts from before give nothing back, but free their permits. What keys of a
 // full table shared because all others were denied is not kept.
 func Open(file string, o Options) (*Store, error) {
+	// A pipe would be waited for, and what is a device put aside.
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file; write the path of one, or of none that is there yet", file)
+	}
 	s := New(o)
 	s.file, s.hash.keyed = file, true
 	if err := s.newKey(); err != nil {
@@ -171,13 +175,17 @@ func (s *Store) write(to io.Writer) error {
 	return err
 }
 
-// all are the tables of now.
+// all are the tables of now, but for those that are retired.
 func (s *Store) all() []*table {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	tables := make([]*table, 0, len(s.tables))
 	for _, t := range s.tables {
-		tables = append(tables, t)
+		if v := t.current(); v != nil {
+			tables = append(tables, v.live...)
+		} else {
+			tables = append(tables, t)
+		}
 	}
 	return tables
 }

@@ -26,10 +26,13 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // DefaultMaxKeys is how many keys a rule may have when Options say nothing.
@@ -41,9 +44,6 @@ const mostKeys = 1 << 30
 // MaxRules is how many rules a store keeps states of. Beyond it, rules all of
 // whose keys are as never used make place; when there is none, Take fails.
 const MaxRules = 1 << 17
-
-// maxSettled is how many settled receipts a store remembers at a time.
-const maxSettled = 1 << 21
 
 // ErrTooManyRules is returned by Take for a rule beyond MaxRules.
 var ErrTooManyRules = errors.New("memstore: states of too many rules; drop rules that are not needed")
@@ -70,8 +70,10 @@ type Store struct {
 	made    int       // tables made so far, for their order
 	dropped time.Time // when unused tables were dropped last
 
-	settled settled
-	once    once
+	receipts record.Receipts
+	busy     atomic.Int64 // given up with weir.ErrBusy
+	once     once
+	brought  brought
 }
 
 // New makes an empty store.
@@ -79,10 +81,12 @@ func New(o Options) *Store {
 	if o.MaxKeys <= 0 {
 		o.MaxKeys = DefaultMaxKeys
 	}
-	return &Store{
+	s := &Store{
 		clock: newClock(), hash: hasher{seed: maphash.MakeSeed()},
 		bound: newBound(min(o.MaxKeys, mostKeys)), tables: map[string]*table{},
 	}
+	s.brought.most = int64(s.bound.slots) << s.bound.depth
+	return s
 }
 
 // Traits tell that all asks of a take are decided at one moment, by one clock.
@@ -120,7 +124,7 @@ func (s *Store) add(rule string) (*table, error) {
 	}
 	if len(s.tables) >= MaxRules {
 		if now := time.Now(); now.Sub(s.dropped) > time.Second { // it looks at every state
-			s.dropUnused()
+			s.dropUnused(func(string) bool { return true })
 			s.dropped = now
 		}
 		if len(s.tables) >= MaxRules {
@@ -129,19 +133,34 @@ func (s *Store) add(rule string) (*table, error) {
 	}
 	s.made++
 	t := newTable(rule, s.made, &s.hash, s.bound)
+	if isBrought(rule) {
+		if s.dropBrought(); s.brought.tables.Load() >= maxBrought {
+			return nil, ErrTooManyRules
+		}
+		t.brought = &s.brought
+		s.brought.tables.Add(1)
+	}
 	s.tables[rule] = t
 	return t, nil
 }
 
-// dropUnused forgets the tables whose states are all as never used. A take that
+// dropUnused forgets those tables whose states are all as never used. A take that
 // has found its table already holds on to it and may charge a state that is
 // then forgotten: one take of a rule that nobody had used for its whole period.
-func (s *Store) dropUnused() {
+func (s *Store) dropUnused(of func(rule string) bool) {
 	now := s.clock.now()
 	s.recent.clear()
 	for rule, t := range s.tables {
-		if t.idle(now) {
-			delete(s.tables, rule)
+		all := t.family()
+		if !of(rule) || slices.ContainsFunc(all, func(t *table) bool { return !t.idle(now) }) {
+			continue
+		}
+		delete(s.tables, rule)
+		for _, t := range all {
+			t.leave()
+			if len(all) > 1 {
+				t.versions.Store(&versions{})
+			}
 		}
 	}
 }
@@ -159,23 +178,24 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	if len(settlements) == 0 {
 		return nil
 	}
-	places := make([]place, len(settlements))
-	var until weir.Instant
+	var some [4]weir.Ask
+	var few [4]place
+	asks := some[:0]
 	for i := range settlements {
-		t, err := s.table(settlements[i].Receipt.State.Rule)
-		if err != nil {
-			return err
-		}
-		places[i] = place{table: t, print: t.hash.print(settlements[i].Receipt.State.Key)}
-		until = max(until, settlements[i].Receipt.Expires)
+		r := settlements[i].Receipt
+		asks = append(asks, weir.Ask{State: r.State, Limit: r.Limit, Peek: true})
 	}
-	err := s.settled.claim(settlements[0].Receipt.ID, until, now, settlements[0].Renew)
-	if err != nil && (!errors.Is(err, weir.ErrFull) || !permits(settlements)) {
+	places, changed, err := s.lockAll(asks, few[:0], now)
+	if err != nil {
+		return err
+	}
+	defer unlock(places)
+	if err := s.receipts.Settle(now, settlements); err != nil {
 		return err
 	}
 	done, failed := false, error(nil)
 	for i := range settlements {
-		err := places[i].settle(now, &settlements[i])
+		err := settle(places, i, changed, now, &settlements[i])
 		done = done || err == nil
 		// An expired permit says more than a limit that has none.
 		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
@@ -188,21 +208,13 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	return failed
 }
 
-// permits is whether nothing but permits is settled: those tell by themselves
-// whether they were.
-func permits(settlements []weir.Settlement) bool {
-	for i := range settlements {
-		if settlements[i].Receipt.Limit.Algorithm() != weir.Concurrent {
-			return false
-		}
+// settle settles the receipt of one ask, whose places are locked.
+func settle(places []place, ask int, changed bool, now weir.Instant, st *weir.Settlement) error {
+	if changed {
+		return settleVersions(places, ask, now, st)
 	}
-	return true
-}
-
-func (p *place) settle(now weir.Instant, st *weir.Settlement) error {
-	sg := p.table.lock(p.print)
-	defer sg.unlock()
-	return sg.settle(p.print, now, st)
+	p := &places[slices.IndexFunc(places, func(p place) bool { return p.ask == ask })]
+	return p.segment.settle(p.print, now, st)
 }
 
 // Reset forgets what was used of the keys, at the time of the wall clock.
@@ -217,14 +229,14 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 // ResetAt is Reset at a time of the caller's.
 func (s *Store) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 	for _, k := range keys {
-		t, err := s.table(k.Rule)
+		places, _, err := s.lockAll([]weir.Ask{{State: k, Peek: true}}, nil, now)
 		if err != nil {
 			return err
 		}
-		f := t.hash.print(k.Key)
-		sg := t.lock(f)
-		sg.reset(f, now)
-		sg.mu.Unlock()
+		for i := range places { // all while all are locked, so that no take carries a count over
+			places[i].segment.reset(places[i].print, now)
+		}
+		unlock(places)
 	}
 	return nil
 }
@@ -236,15 +248,20 @@ type Stats struct {
 	Evicted  int64 // keys whose use was forgotten in a full table
 	Overflow int64 // asks decided by an overflow state
 	Settled  int   // settled receipts remembered
+	Refused  int64 // takes that were refused a receipt, since too many of a rule were settled
+	Busy     int64 // takes, settlements and resets given up with weir.ErrBusy
 }
 
 // Stats adds up the counts of all tables.
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	st := Stats{Rules: len(s.tables), Settled: s.settled.len()}
+	st := Stats{Rules: len(s.tables), Busy: s.busy.Load()}
+	st.Settled, st.Refused = s.receipts.Count()
 	for _, t := range s.tables {
-		t.stats(&st)
+		for _, t := range t.family() {
+			t.stats(&st)
+		}
 	}
 	return st
 }

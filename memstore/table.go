@@ -5,19 +5,30 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // table holds the states of one rule, in segments by the first bits of the
 // fingerprints. It begins as one segment of one bucket.
 type table struct {
-	rule  string
+	// What each take looks at is in one line of the processor's cache.
+	rule     string
+	versions atomic.Pointer[versions] // all tables of the rule; nil where this is the only one
+	hash     *hasher
+	dir      atomic.Pointer[directory]
+
 	order int // in which tables are locked
-	hash  *hasher
 	bound bound
-	dir   atomic.Pointer[directory]
 	since atomic.Int64 // receipts from before this instant give nothing back
+	given record.Latest
 	slabs slabs
-	mu    sync.Mutex // of changes of dir
+	limit atomic.Pointer[weir.Limit] // it understands the states; nil where nothing was asked yet
+	asked atomic.Int64               // when a table among others was asked last
+	until atomic.Int64               // such a table is kept until this instant
+	mu    sync.Mutex                 // of changes of dir
+
+	brought *brought // nil: room of its own
+	slots   atomic.Int64
 }
 
 // directory leads from the first bits of a fingerprint to its segment. Where a
@@ -107,8 +118,10 @@ func (t *table) each(yield func(*segment) bool) {
 	}
 }
 
-// forget makes receipts up to now give nothing back any more.
+// forget makes receipts up to now give nothing back any more, and those that were
+// given later by a clock that has stepped back.
 func (t *table) forget(now weir.Instant) {
+	now = t.given.Or(now)
 	for {
 		old := t.since.Load()
 		if old > int64(now) || t.since.CompareAndSwap(old, int64(now)+1) {

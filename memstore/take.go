@@ -85,8 +85,9 @@ func (s *Store) takePlain(now weir.Instant, a *weir.Ask, d *weir.Decision) error
 	}
 	f := t.hash.print(a.State.Key)
 	sg := t.lock(f)
-	if sg.limit != a.Limit {
-		sg.keep(a.Limit, now)
+	if t.versions.Load() != nil || sg.limit != a.Limit && !sg.keep(a.Limit) {
+		sg.mu.Unlock()
+		return s.takeChanged(now, a, d)
 	}
 	if i := sg.cells.find(f); i < 0 {
 		sg.admit(f, now, a, d)
@@ -100,12 +101,21 @@ func (s *Store) takePlain(now weir.Instant, a *weir.Ask, d *weir.Decision) error
 	return nil
 }
 
+// takeChanged is such a take of a rule whose limit has changed.
+func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) error {
+	asks, out := [...]weir.Ask{*a}, [1]weir.Decision{}
+	err := s.takeSeen(now, asks[:], out[:], nil)
+	*d = out[0]
+	return err
+}
+
 // admit decides about a key that has no slot.
 func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
 	if sg.overflows(f, now) || !sg.admitNew(f, now, a, d) {
-		asks, out := [...]weir.Ask{*a}, [...]weir.Decision{sg.decide(f, now, a, false)}
+		alone, at := sg.decide(f, now, a, false)
+		asks, out := [...]weir.Ask{*a}, [...]weir.Decision{alone}
 		weir.Resolve(asks[:], out[:])
-		sg.commit(f, now, a, &out[0])
+		sg.commit(f, at, now, a, &out[0])
 		*d = out[0]
 	}
 }
@@ -114,8 +124,8 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 // slot for it, even in the largest segment.
 func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) bool {
 	state := sg.limit.Take(sg.unused(), now, a.Cost, d)
-	if !d.Charged && d.Outcome != weir.Denied {
-		return true // there is nothing to remember
+	if !sg.notes(a, d) {
+		return true
 	}
 	i := sg.claim(f, now)
 	if i < 0 {
@@ -139,14 +149,8 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 		}
 	}
 	var few [4]place
-	places := few[:min(len(asks), len(few))]
-	if len(asks) > len(few) {
-		places = make([]place, len(asks))
-	}
-	if err := s.find(asks, places); err != nil {
-		return err
-	}
-	if err := lock(places); err != nil {
+	places, changed, err := s.lockAll(asks, few[:0], now)
+	if err != nil {
 		return err
 	}
 	defer unlock(places)
@@ -156,7 +160,13 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 			return err
 		}
 	}
-	if see != nil && weir.Seen(asks, true) || !together(places, now, asks, out) {
+	if err := s.receipts.Room(now, asks); err != nil {
+		return fmt.Errorf("memstore: %w", err)
+	}
+	switch {
+	case changed:
+		decideVersions(places, now, asks, out, see)
+	case see != nil && weir.Seen(asks, true) || !together(places, now, asks, out):
 		decide(places, now, asks, out, see)
 	}
 	if id != 0 {
@@ -165,22 +175,89 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 	return nil
 }
 
-// find says where the state of each ask is, or would be.
-func (s *Store) find(asks []weir.Ask, places []place) error {
-	for i := range asks {
-		t, err := s.table(asks[i].State.Rule)
-		if err != nil {
-			return err
+// maxRounds is how often a take looks where its states are. Only tables that others
+// replaced meanwhile make it look again.
+const maxRounds = 100
+
+// lockAll finds where the states of the asks are, or would be, and locks them. It says
+// whether a limit has changed, so that there are several places of an ask, or none that
+// understands it. After maxRounds it fails with weir.ErrBusy.
+func (s *Store) lockAll(asks []weir.Ask, few []place, now weir.Instant) (places []place, changed bool, err error) {
+	for range maxRounds {
+		places = few
+		for i := range asks {
+			if places, err = s.find(places, i, asks[i].State, asks[max(i-1, 0)].State, now); err != nil {
+				return nil, false, err
+			}
 		}
-		p := &places[i]
-		p.table, p.ask = t, i
-		if i > 0 && asks[i].State.Key == asks[i-1].State.Key { // as for most requests of several limits
-			p.print = places[i-1].print
-		} else {
-			p.print = t.hash.print(asks[i].State.Key)
+		if err := lock(places); err != nil {
+			return nil, false, err
+		}
+		changed, homeless, ok := ready(places, asks)
+		if ok && homeless < 0 {
+			return places, changed, nil
+		}
+		unlock(places)
+		if ok {
+			s.branch(asks[homeless].State.Rule, asks[homeless].Limit, now)
 		}
 	}
-	return nil
+	s.busy.Add(1)
+	return nil, false, fmt.Errorf("memstore: the limits changed during all %d rounds: %w", maxRounds, weir.ErrBusy)
+}
+
+// ready is whether the places are still those of their rules. It says whether any limit
+// has changed, and which ask needs a table for its limit, or −1.
+func ready(places []place, asks []weir.Ask) (changed bool, homeless int, ok bool) {
+	homeless = -1
+	for i := range places {
+		p := &places[i]
+		a := &asks[p.ask]
+		v := p.table.current()
+		switch {
+		case v != p.versions:
+			return false, -1, false
+		case v == nil && (a.Limit == nil || p.segment.keep(a.Limit)): // a reset has none
+			continue
+		case a.Charges() && !v.understand(a.Limit):
+			homeless = p.ask
+		}
+		changed = true
+	}
+	return changed, homeless, true
+}
+
+// find appends the places of one ask, at least one, given that before it.
+func (s *Store) find(places []place, ask int, k, before weir.StateKey, now weir.Instant) ([]place, error) {
+	t, err := s.table(k.Rule)
+	if err != nil {
+		return nil, err
+	}
+	v := t.current()
+	if v != nil && (v.dropped() || v.due(now)) {
+		s.tidy(k.Rule, now)
+		s.recent.of(k.Rule).Store(nil)
+		if t, err = s.table(k.Rule); err != nil {
+			return nil, err
+		}
+		v = t.current()
+	}
+	var print uint64
+	if ask > 0 && k.Key == before.Key { // as for most requests of several limits
+		print = places[len(places)-1].print
+	} else {
+		print = t.hash.print(k.Key)
+	}
+	if v == nil || v.dropped() { // the latter since just now: ready finds that, and the take looks again
+		return append(places, place{table: t, ask: ask, print: print}), nil
+	}
+	for _, t := range v.live {
+		places = append(places, place{table: t, ask: ask, print: print, versions: v})
+	}
+	for _, t := range v.retired {
+		places = append(places, place{table: t, ask: ask, print: print, versions: v, retired: true})
+	}
+	return places, nil
 }
 
 // together is the fast way of a take of a few plain asks, for keys and limits as
@@ -221,8 +298,7 @@ func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Deci
 func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) {
 	for i := range places {
 		p := &places[i]
-		p.segment.keep(asks[p.ask].Limit, now)
-		out[p.ask] = p.segment.decide(p.print, now, &asks[p.ask], len(asks) > 1)
+		out[p.ask], p.home = p.segment.decide(p.print, now, &asks[p.ask], len(asks) > 1)
 	}
 	pass := weir.Resolve(asks, out)
 	if see != nil && weir.Seen(asks, pass) {
@@ -231,9 +307,15 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 	for i := range places {
 		places[i].segment.tentative, places[i].segment.newcomers = nil, 0
 	}
-	for i := range places {
-		p := &places[i]
-		p.segment.commit(p.print, now, &asks[p.ask], &out[p.ask])
+	// Slots that a newcomer gets may be moved, or be those of another ask, so these
+	// are done with first. What shares a state gets what is left.
+	for at := slotted; at <= shared; at++ {
+		for i := range places {
+			if p := &places[i]; p.home == at {
+				p.segment.commit(p.print, at, now, &asks[p.ask], &out[p.ask])
+				p.table.given.Note(out[p.ask : p.ask+1])
+			}
+		}
 	}
 }
 
@@ -242,8 +324,7 @@ func show(places []place, now weir.Instant, see func(weir.Instant, weir.State)) 
 	for ask := range places {
 		for i := range places {
 			if p := &places[i]; p.ask == ask {
-				state, _ := p.segment.look(p.print, now)
-				see(now, state)
+				see(now, p.segment.at(p.print, p.home))
 			}
 		}
 	}
@@ -256,6 +337,10 @@ type place struct {
 	print   uint64
 	ask     int
 	slot    int // for together
+
+	versions *versions // as they were when it was found
+	retired  bool      // of these
+	home     home
 }
 
 func (p *place) before(o *place) bool {

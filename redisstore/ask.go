@@ -91,7 +91,7 @@ func newPlan(l *weir.Limit) *plan {
 		}
 		p.kind = kindPace
 		us, f, den := l.Span(p.most)
-		b = floats(nil, int64(den), us, int64(f), us, int64(f), 0, 0, 0, 1, -1, 0)
+		b = floats(nil, int64(den), us, int64(f), us, int64(f), 0, 0, 0, 1, -1, 0, p.most)
 	case weir.FixedWindow:
 		p.kind = kindFixed
 		if s.Calendar != weir.NoCalendar && !s.Anchored {
@@ -136,7 +136,7 @@ func (p *plan) pair(l *weir.Limit, cost int64) string {
 // bucket is the numbers of the GCRA family: the fraction's denominator, spans of
 // a full bucket, of one with its debt, and of what a key never seen has used,
 // the time after which it is unseen again, the grid of the horizon as in
-// weir's gcra.go, and the span of one event where there is debt.
+// weir's gcra.go, the span of one event where there is debt, and the largest cost.
 func bucket(l *weir.Limit, s *weir.Spec) []byte {
 	full, fullPart, den := l.Span(s.Burst)
 	reach, reachPart, _ := l.Span(s.Burst + s.Debt)
@@ -149,7 +149,7 @@ func bucket(l *weir.Limit, s *weir.Spec) []byte {
 		one, onePart, _ = l.Span(1)
 	}
 	grid := max(reach/1024+1, 1<<27)
-	return floats(nil, int64(den), full, int64(fullPart), reach, int64(reachPart), head, int64(headPart), unseen, grid, one, int64(onePart))
+	return floats(nil, int64(den), full, int64(fullPart), reach, int64(reachPart), head, int64(headPart), unseen, grid, one, int64(onePart), s.Burst+s.Debt)
 }
 
 // window is the text of a limit of civil windows at now.

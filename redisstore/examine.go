@@ -90,7 +90,7 @@ func Examine(ctx context.Context, address string) (*Examination, error) {
 	if err != nil {
 		return nil, explain((&link{option: option}).said(err))
 	}
-	e := &examiner{client: client, store: New(client, o), secret: option.Password != ""}
+	e := &examiner{client: client, store: New(client, o), secret: option.Password != "" || option.AuthCredentialsFn != nil}
 	e.TLS = option.TLSConfig != nil
 	if e.Ping, err = e.measure(ctx, func(ctx context.Context, _ int) error {
 		return client.Do(ctx, client.B().Ping().Build()).Error()

@@ -57,7 +57,17 @@ type lane struct {
 	mu      sync.Mutex
 	flying  int
 	waiting []*call
+	closed  bool // nothing more flies
 	flights sync.WaitGroup
+}
+
+// close waits for what flies. A later call is told that the store is away: a guard may
+// still try it while its daemon ends.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.flights.Wait()
 }
 
 // do has c answered. An error that wraps that of ctx means that c may have been
@@ -65,6 +75,9 @@ type lane struct {
 func (l *lane) do(ctx context.Context, c *call) error {
 	l.mu.Lock()
 	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return fmt.Errorf("redisstore: the store is closed: %w", weir.ErrAway)
 	case l.flying < maxFlying && len(l.waiting) == 0:
 		l.flying++
 		l.flights.Add(1)

@@ -36,7 +36,8 @@ type URLError struct{ Text string }
 func (e *URLError) Error() string { return "redisstore: " + e.Text }
 
 // Open makes a store of a URL, and connects in the background: a server that is
-// away makes calls fail until it is back, and Open fail never. The URL is
+// away makes calls fail until it is back, and Open fail never. Calls that come before
+// the first try has ended wait for it, as long as their contexts let them. The URL is
 //
 //	redis://[user:password@]host:port[/db]    rediss:// with TLS
 //	redis+unix:///path/of/socket
@@ -44,14 +45,15 @@ func (e *URLError) Error() string { return "redisstore: " + e.Text }
 //	redis+sentinel://[user:password@]host:port,…/master
 //
 // and may end in ?prefix=…, in rediss also ca=, cert= and key=, which name PEM
-// files, and in all but the first two tls=1.
+// files, in all but the first two tls=1, and in all password-file=, in place of a
+// password: its first line is read for each connection that is made.
 func Open(address string) (*Store, error) {
 	option, o, err := parse(address)
 	if err != nil {
 		return nil, err
 	}
 	s := New(nil, o)
-	s.link = &link{option: option, done: make(chan struct{})}
+	s.link = &link{option: option, tried: make(chan struct{}), done: make(chan struct{})}
 	s.link.connecting.Go(s.link.connect)
 	return s, nil
 }
@@ -138,6 +140,11 @@ func cutHosts(rest string) (hosts []string, without string) {
 func options(query url.Values, scheme string, option *rueidis.ClientOption, o *Options) error {
 	secure := scheme == "rediss"
 	var files [3]string
+	if file := query.Get("password-file"); file != "" {
+		if err := fromFile(file, option); err != nil {
+			return &URLError{err.Error()}
+		}
+	}
 	for name, values := range query {
 		switch name {
 		case "prefix":
@@ -150,8 +157,9 @@ func options(query url.Values, scheme string, option *rueidis.ClientOption, o *O
 			files[1] = values[0]
 		case "key":
 			files[2] = values[0]
+		case "password-file": // it was read
 		default:
-			return &URLError{fmt.Sprintf("unknown option %q; the options are prefix, tls, ca, cert, key", name)}
+			return &URLError{fmt.Sprintf("unknown option %q; the options are prefix, tls, ca, cert, key, password-file", name)}
 		}
 	}
 	if strings.ContainsAny(o.Prefix, "{}") {
@@ -206,7 +214,8 @@ func tlsConfig(files [3]string) (*tls.Config, error) {
 // link is the client of a store that Open made. It connects in the background.
 type link struct {
 	option     rueidis.ClientOption
-	done       chan struct{}
+	tried      chan struct{} // closed when the first try to connect has ended
+	done       chan struct{} // closed when the store is
 	connecting sync.WaitGroup
 
 	mu     sync.Mutex
@@ -225,9 +234,13 @@ func (l *link) connect() {
 			client = nil
 		}
 		l.mu.Lock()
+		first := l.client == nil && l.failed == nil
 		l.client, l.failed = client, l.said(err)
 		closed := l.closed
 		l.mu.Unlock()
+		if first {
+			close(l.tried)
+		}
 		if closed && client != nil {
 			client.Close()
 		}
@@ -254,25 +267,37 @@ func (l *link) said(err error) error {
 }
 
 // get is the client, or why there is none.
-func (l *link) get() (rueidis.Client, error) {
+func (l *link) get(ctx context.Context) (rueidis.Client, error) {
+	select {
+	case <-l.tried:
+	default:
+		select {
+		case <-l.tried:
+		case <-l.done:
+			return nil, errConnecting
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", errConnecting, ctx.Err())
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.client != nil:
-		return l.client, nil
-	case l.failed != nil:
-		return nil, l.failed
-	}
-	return nil, errConnecting
+	return l.client, l.failed
 }
 
-func (l *link) close() {
+// stop ends waiting for a connection, and trying.
+func (l *link) stop() {
 	l.mu.Lock()
-	client := l.client
+	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
 		close(l.done)
 	}
+}
+
+func (l *link) close() {
+	l.stop()
+	l.mu.Lock()
+	client := l.client
 	l.mu.Unlock()
 	if client != nil {
 		client.Close()
@@ -282,8 +307,11 @@ func (l *link) close() {
 
 // Close waits for calls on their way, and closes the connections that Open made.
 func (s *Store) Close() error {
-	s.lane.flights.Wait()
-	s.paced.flights.Wait()
+	if s.link != nil {
+		s.link.stop()
+	}
+	s.lane.close()
+	s.paced.close()
 	if s.link != nil {
 		s.link.close()
 	}

@@ -253,6 +253,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	for i := range asks {
 		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
 	}
+	s.given.Note(out)
 	s.home.Learn(c.now, asks, states, out)
 	return false, nil
 }

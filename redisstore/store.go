@@ -7,6 +7,10 @@
 // waits for nobody. Every key expires by itself as soon as it says no more than
 // its absence would. A failover of Redis may lose the last charges before it;
 // nothing else passes more than the limit.
+//
+// A call takes the time of its context, and 2 s at most; while Redis is away it fails.
+// Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
+// around its store.
 package redisstore
 
 import (
@@ -58,12 +62,16 @@ type Store struct {
 	general bool   // take.lua decides all; for tests
 	now     string // what scripts take for the time; empty: the server's own
 
-	plans  plans
-	skew   atomic.Int64 // the server's clock less ours, microseconds
-	lane   lane         // of take.lua
-	paced  lane         // of pace.lua
-	home   *record.Denials
-	counts counts
+	plans plans
+	skew  atomic.Int64 // the server's clock less ours, microseconds
+	lane  lane         // of take.lua
+	paced lane         // of pace.lua
+	home  *record.Denials
+	// receipts are those that this process has settled: how many they are bounds how
+	// many keys they take.
+	receipts record.Receipts
+	given    record.Latest
+	counts   counts
 }
 
 type counts struct {
@@ -111,12 +119,18 @@ type Stats struct {
 	Tries     int64 // swaps that found the count changed by others
 	Busy      int64 // takes given up with weir.ErrBusy
 	Home      int64 // takes denied by what was remembered, without Redis
+	Settled   int   // receipts that were settled here and have not expired
+	Refused   int64 // takes that were refused a receipt, since too many of a rule were settled
 }
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	c := &s.counts
-	return Stats{c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.home.Answered()}
+	settled, refused := s.receipts.Count()
+	return Stats{
+		c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.home.Answered(),
+		settled, refused,
+	}
 }
 
 // exec runs a script; apart is as in script.exec.
@@ -124,7 +138,7 @@ func (s *Store) exec(ctx context.Context, script *script, apart bool, keys, args
 	client := s.client
 	if s.link != nil {
 		var err error
-		if client, err = s.link.get(); err != nil {
+		if client, err = s.link.get(ctx); err != nil {
 			return nil, explain(err)
 		}
 	}
@@ -154,6 +168,9 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	}
 	if s.TakeAtHome(asks, out, see) {
 		return nil
+	}
+	if err := s.receipts.Room(s.serverNow(), asks); err != nil {
+		return fmt.Errorf("redisstore: %w", err)
 	}
 	s.counts.takes.Add(1)
 	if s.cluster && record.Groups(asks) {
@@ -202,7 +219,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 func rare(asks []weir.Ask) bool {
 	for i := range asks {
 		a := &asks[i]
-		if a.MaxHold > 0 || a.AtLeast > 0 && a.AtLeast < a.Cost || a.Once || a.Cost > weir.MaxCount {
+		if a.MaxHold > 0 || a.AtLeast > 0 && (a.AtLeast < a.Cost || len(asks) > 1) || a.Once || a.Cost > weir.MaxCount {
 			return true
 		}
 	}

@@ -108,7 +108,6 @@ func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
 
 // takeBySwap takes what the script can't decide.
 func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	defer s.forget(asks)
 	keys, limits := s.places(asks)
 	n := len(keys)
 	once := asks[0].Once && !asks[0].Peek && asks[0].Receipt != 0
@@ -116,26 +115,35 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
 	}
 	var at weir.Instant
-	var before []weir.State
+	var before, after []weir.State
 	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
-		if once && values[n] != "" {
+		if after = nil; once && values[n] != "" {
 			return s.again(keys, values[n], asks, limits, out)
 		}
 		all, err := records(keys, values, limits)
 		if err != nil {
 			return err
 		}
-		if see != nil {
-			at, before = now, statesOf(now, limits, all)
+		if at = now; see != nil {
+			before = statesOf(now, limits, all)
 		}
 		if record.Take(now, asks, all, out) {
 			write(now, values, all, next)
 		}
+		after = statesOf(now, limits, all)
 		if once && charged(out) {
 			next[n] = kept{firstAnswer(now, values[:n]), weir.OnceLife}
 		}
 		return nil
 	})
+	if err != nil || after == nil {
+		s.forget(asks)
+	} else {
+		s.home.Learn(at, asks, after, out)
+	}
+	if err == nil {
+		s.given.Note(out)
+	}
 	if err == nil && before != nil && weir.Seen(asks, weir.Resolve(asks, slices.Clone(out))) {
 		for _, state := range before {
 			see(at, state)
@@ -204,17 +212,20 @@ func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*we
 
 // Settle settles receipts of one take.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	var failed error
-	for len(settlements) > 0 {
-		together := settlements
-		if s.cluster {
-			together, settlements = record.Cut(settlements, record.PlaceOf)
-		} else {
-			settlements = nil
+	if !s.cluster {
+		if len(settlements) == 0 {
+			return nil
 		}
+		return s.settleTogether(ctx, settlements)
+	}
+	var failed error
+	for rest := settlements; len(rest) > 0; {
+		var together []weir.Settlement
+		together, rest = record.Cut(rest, record.PlaceOf)
 		if err := s.settleTogether(ctx, together); err != nil && failed == nil {
 			failed = err
 		}
+		record.Settled(settlements, together)
 	}
 	return failed
 }
@@ -222,17 +233,22 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error {
 	var keys []string
 	var limits []*weir.Limit
-	var until weir.Instant
+	var until weir.Instant // while it has to be known that all but permits are settled
 	for i := range all {
 		r := all[i].Receipt
 		defer s.home.Forget(r.State)
-		keys, limits, until = append(keys, s.key(r.State)), append(limits, r.Limit), max(until, r.Expires)
+		keys, limits = append(keys, s.key(r.State)), append(limits, r.Limit)
+		if r.Limit.Algorithm() != weir.Concurrent {
+			until = max(until, r.Expires)
+		}
 	}
 	n := len(keys)
-	keys = append(keys, s.tag(all[0].Receipt.State)+":settled:"+strconv.FormatUint(all[0].Receipt.ID, 16))
+	if until > 0 {
+		keys = append(keys, s.tag(all[0].Receipt.State)+":settled:"+strconv.FormatUint(all[0].Receipt.ID, 16))
+	}
 	var settled error
 	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
-		if values[n] != "" {
+		if until > 0 && values[n] != "" {
 			return weir.ErrSettled
 		}
 		counts, err := records(keys, values, limits)
@@ -242,7 +258,7 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 		if settled = record.Settle(now, all, counts); settled == nil {
 			write(now, values, counts, next)
 		}
-		if !all[0].Renew {
+		if until > 0 && !all[0].Renew {
 			next[n] = kept{[]byte{1}, max((until - now).Duration(), time.Second)}
 		}
 		return nil
@@ -250,6 +266,7 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 	if err != nil {
 		return err
 	}
+	_ = s.receipts.Settle(s.serverNow(), all) // the server knows whether they were; this counts them
 	return settled
 }
 
@@ -264,7 +281,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 			if err != nil || all[0].Limit == nil {
 				return err
 			}
-			all[0].Reset(now)
+			all[0].Reset(s.given.Or(now))
 			write(now, values, all, next)
 			return nil
 		})

@@ -14,7 +14,7 @@
 local floor, max, min = math.floor, math.max, math.min
 local byte, cut, rep = string.byte, string.sub, string.rep
 local read, write = struct.unpack, struct.pack
-local T21, T30, T32 = 2097152, 1073741824, 4294967296
+local T14, T21, T30, T32 = 16384, 2097152, 1073741824, 4294967296
 local T24, T48, T53 = 16777216, 281474976710656, 9007199254740992
 local NEVER = rep('\0', 8)
 local SINCE_LIFE = 87300000 -- ms: record.sinceLife
@@ -50,9 +50,9 @@ local pace, fixed, sliding, log, permits, nothing = {}, {}, {}, {}, {}, {}
 -- pace: gcra and leaky-queue. Times are pairs: microseconds and f/den of one.
 
 function pace.limit(s)
-  local l = {pace, read('<ddddddddddd', s, 2)}
+  local l = {pace, read('<dddddddddddd', s, 2)}
   l.den, l.full, l.fullf, l.reach, l.reachf, l.head, l.headf = l[2], l[3], l[4], l[5], l[6], l[7], l[8]
-  l.unseen, l.grid, l.one, l.onef, l.text = l[9], l[10], l[11], l[12], cut(s, l[13])
+  l.unseen, l.grid, l.one, l.onef, l.most, l.text = l[9], l[10], l[11], l[12], l[13], cut(s, l[14])
   return l
 end
 
@@ -115,12 +115,16 @@ end
 
 function pace.charge(l, a)
   local us, f = add(l, a.ahead, a.aheadf, a.span, a.spanf)
+  local fits = a.cost <= l.most
   if a.after and less(l.reach, l.reachf, us, f) then
-    us, f = l.reach, l.reachf
+    us, f, fits = l.reach, l.reachf, false
     if less(us, f, a.ahead, a.aheadf) then us, f = a.ahead, a.aheadf end
   end
   local until_, shift = horizon(l, a), a.shift
   if max(until_, ceil(a.us, a.f)) <= now then until_, shift = 0, 0 end
+  if not fits then -- as weir's gcra.go
+    shift = (shift + 1048576) % 17179869184
+  end
   return packed(l, now + us, f, shift, until_)
 end
 
@@ -238,9 +242,11 @@ end
 local function stamp(a, i) return number(a.v, a.p + 8 * ((a.head + i) % a.size)) end
 
 function log.look(l, a, v, p)
-  a.n, a.v = 0, v
+  a.n, a.over, a.v = 0, 0, v
   if v then
     a.n, a.head = read('<I4I4', v, p)
+    a.over = floor(a.n / T14)
+    a.n = a.n - a.over * T14
     a.p, a.size = p + 8, (#v - p + 1) / 8 - 1
   end
   local at = now
@@ -265,7 +271,9 @@ end
 function log.charge(l, a)
   local more = min(a.cost, l.count)
   local keep = min(a.n - a.first, l.count - more)
-  return word(keep + more) .. stamps(a, a.n - keep) .. rep(word(a.at), more), a.at + l.period - now
+  local over = a.n - a.first - keep + a.cost - more
+  if a.first == 0 then over = over + a.over end
+  return word(keep + more + min(over, 262143) * T14) .. stamps(a, a.n - keep) .. rep(word(a.at), more), a.at + l.period - now
 end
 
 -- seen leaves out the stamps of a long log that no answer depends on: it is how

@@ -68,6 +68,7 @@ func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 	for i := range t.asks {
 		t.asks[i].State.Rule = candidatePlace(t.asks[i].State.Rule)
 	}
+	_ = t.settleBacks(ctx, l.store) // what is not given back stays charged: the candidate seems stricter than it is
 	x := &trial{of: c, take: t}
 	if c.apart && len(t.asks) > 0 {
 		x.done = make(chan error, 1)

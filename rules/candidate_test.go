@@ -130,7 +130,7 @@ func TestTryPermits(t *testing.T) {
 		}
 		settle := func(receipts []*weir.Receipt, renew bool) {
 			t.Helper()
-			if err := w.both.Settle(t.Context(), receipts, make([]int64, len(receipts)), renew); err != nil {
+			if _, err := w.both.Settle(t.Context(), receipts, make([]int64, len(receipts)), renew); err != nil {
 				t.Error(err)
 			}
 		}
@@ -165,7 +165,7 @@ func TestTrySettles(t *testing.T) {
 	r.Descriptors[0].Cost, r.Descriptors[1].Cost = 4, 3
 	receipts := check(t, w.both, r).Receipts()
 	w.both.Try(parse(t, fmt.Sprintf(text, 6)+"# the same limits\n"), func(x rules.Trial) { w.told = append(w.told, x) })
-	if err := w.both.Settle(t.Context(), receipts, []int64{1, 2}, false); err != nil {
+	if _, err := w.both.Settle(t.Context(), receipts, []int64{1, 2}, false); err != nil {
 		t.Fatal(err)
 	}
 	r.Receipt = false

@@ -19,9 +19,11 @@ const (
 	MaxDenial = 8 << 10
 	// DenialLife is how long a denial is kept.
 	DenialLife = 15 * time.Minute
-	// MaxVersions is how many versions of the rules are kept for denials. With
-	// older ones, what they denied is forgotten.
-	MaxVersions = 4
+	// MaxVersions is how many versions of the rules are kept for denials, those in
+	// force and such as have denied something that is kept; MaxVersionRules is how many
+	// rules the latter have together. With older ones, what they denied is forgotten.
+	MaxVersions     = 4
+	MaxVersionRules = 1 << 17
 )
 
 const (
@@ -67,6 +69,27 @@ func (d *Denials) use(set *Set, now time.Time) {
 	}
 	d.newest++
 	d.versions[d.newest%MaxVersions].Store(&version{d.newest, set, now})
+	d.dropVersions()
+}
+
+// dropVersions forgets the rules of before by which no denial is explained, and the
+// oldest where they are too many. Its caller holds d.mu.
+func (d *Denials) dropVersions() {
+	var needed [MaxVersions]bool
+	for i := range d.drawers {
+		d.drawers[i].need(&needed)
+	}
+	many := 0
+	for back := uint32(1); back < MaxVersions; back++ {
+		v := &d.versions[(d.newest-back)%MaxVersions]
+		old := v.Load()
+		if old == nil {
+			continue
+		}
+		if many += len(old.set.rules); many > MaxVersionRules || !needed[old.number%MaxVersions] {
+			v.Store(nil)
+		}
+	}
 }
 
 // of is the last version that set is, or nil when it is too old.
@@ -130,6 +153,7 @@ func (d *Denials) Sweep(now time.Time) {
 			d.versions[i].Store(nil)
 		}
 	}
+	d.dropVersions()
 }
 
 // find is the head and a copy of the body of a denial.

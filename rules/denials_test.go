@@ -194,7 +194,7 @@ func TestDenialFlood(t *testing.T) {
 		},
 		"overrides": func(i int) rules.Descriptor {
 			d := descriptor(fmt.Sprintf("zero=flood-%d", i))
-			d.Override = weir.MustParseLimit(fmt.Sprintf("0/%dmin", i%1000+1))
+			d.Override = weir.MustParseLimit(fmt.Sprintf("0/%dmin", i%500+1))
 			return d
 		},
 	} {

@@ -116,6 +116,18 @@ func (d *drawer) sweep(now weir.Instant) {
 	}
 }
 
+// need marks the versions by which denials that are kept are explained. A number may
+// stand for an older one, too, whose place it has.
+func (d *drawer) need(versions *[MaxVersions]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.heads {
+		if d.heads[i].kept == whole {
+			versions[d.heads[i].version%MaxVersions] = true
+		}
+	}
+}
+
 func (d *drawer) stats(s *DenialStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

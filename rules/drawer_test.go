@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
 )
 
 // TestErased: nothing of a denial stays in memory behind a shorter one that took
@@ -27,5 +30,23 @@ func TestErased(t *testing.T) {
 	b.erase()
 	if len(bytes.Trim(all, "\x00")) > 0 {
 		t.Errorf("%q", all)
+	}
+}
+
+// TestVersionRules: of versions with very many rules only as many are kept as fit.
+func TestVersionRules(t *testing.T) {
+	d := NewDenials()
+	for n := range uint32(MaxVersions + 2) {
+		d.use(&Set{rules: make([]*Rule, MaxVersionRules/2)}, time.Now())
+		d.drawers[n].place(head{id: uint64(n + 1), at: weir.InstantOf(time.Now()), version: d.newest, kept: whole})
+	}
+	kept := 0
+	for i := range d.versions {
+		if d.versions[i].Load() != nil {
+			kept++
+		}
+	}
+	if kept != 1+2 {
+		t.Errorf("%d versions are kept, want the one in force and two before", kept)
 	}
 }

@@ -318,9 +318,6 @@ func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Lim
 	with := func(n int64) (*weir.Limit, error) {
 		changed := spec
 		changed.Count = n
-		if changed.Calendar != weir.NoCalendar {
-			changed.Period = 0
-		}
 		return changed.Limit()
 	}
 	switch spec.Algorithm {

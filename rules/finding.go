@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -38,6 +39,17 @@ type Finding struct {
 	Severity     Severity
 	Text         string
 	Rule         string // Rule.Name of what it is about; empty when there is none
+	// Kind is Text with … in place of the file's own words, for those who may not
+	// read the file. Empty: it has nothing else to say.
+	Kind string
+}
+
+// Place is FILE:LINE:COLUMN: severity: kind, with none of the file's words.
+func (f Finding) Place() string {
+	if f.Kind == "" {
+		f.Kind = "refused"
+	}
+	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, f.Severity, f.Kind)
 }
 
 // String is FILE:LINE:COLUMN: severity: text (rule NAME).
@@ -85,8 +97,34 @@ func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...a
 	}
 	// A finding is one line, whatever the file made it quote.
 	found.Rule, found.Text = rule, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	found.Kind = withoutWords(format, args)
 	f.list = append(f.list, found)
 }
+
+// own is a word of Weir's in a message.
+type own string
+
+// withoutWords is a message without what it quotes: numbers are kept, and own words.
+func withoutWords(format string, args []any) string {
+	words := false
+	args = slices.Clone(args)
+	for i, a := range args {
+		switch a.(type) {
+		case int, own:
+		default:
+			args[i], words = elided{}, true
+		}
+	}
+	if kind := fmt.Sprintf(format, args...); !words || strings.ContainsFunc(kind, unicode.IsLetter) {
+		return kind
+	}
+	return "" // it was nothing but quoted
+}
+
+// elided stands for words of a file, whatever they were to be printed as.
+type elided struct{}
+
+func (elided) Format(to fmt.State, _ rune) { _, _ = to.Write([]byte("…")) }
 
 func (f *findings) failed() bool { return f.count[SeverityError] > 0 }
 
@@ -96,6 +134,7 @@ func (f *findings) sorted() []Finding {
 	for s, last := range f.overflow {
 		if more := f.count[s] - MaxFindings; more > 0 {
 			last.Text = fmt.Sprintf("%d more %ss are not shown", more, last.Severity)
+			last.Kind = last.Text
 			list = append(list, last)
 		}
 	}

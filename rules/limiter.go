@@ -20,7 +20,7 @@ type Limiter struct {
 	store     weir.Store
 	set       atomic.Pointer[Set]
 	takes     sync.Pool // of *take
-	overrides overrides
+	overrides Overrides
 	denials   *Denials // nil: none are kept
 	witness   weir.Witness
 	// candidates run beside set; nil: none do.
@@ -63,23 +63,29 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	if err := r.fits(l.store); err != nil {
 		return nil, err
 	}
-	if err := l.overrides.admit(r); err != nil {
-		return nil, err
-	}
 	t := l.newTake()
 	defer l.release(t)
 	t.match(set, r)
 	t.replace()
+	if err := l.overrides.admit(t, r); err != nil {
+		return nil, err
+	}
 	t.ask(r)
 	var a *Answer
 	if x := l.try(ctx, r); x != nil {
 		defer func() { l.end(ctx, x, r, a) }()
+	}
+	if len(t.backs) > 0 {
+		if err := t.settleBacks(ctx, l.store); err != nil {
+			return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
+		}
 	}
 	if len(t.asks) > 0 {
 		if err := l.decide(ctx, t); err != nil {
 			return nil, fmt.Errorf("check %q: %w", r.Domain, err)
 		}
 	}
+	t.use()
 	a = t.answer(r)
 	if !a.Allowed && l.denials != nil {
 		l.denials.keep(set, r, t, a)
@@ -112,16 +118,18 @@ func (l *Limiter) decide(ctx context.Context, t *take) error {
 // extends the permits among the receipts by their ttl instead, and all receipts
 // stay good; used may then be nil.
 //
-// It fails with a *RequestError, and as weir.Store: a receipt works once.
-func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) error {
+// charged[i] is what stays charged of receipts[i], as weir.Settlement tells it. It
+// fails with a *RequestError, and as weir.Store: a receipt works once.
+func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error) {
 	if !renew && len(used) != len(receipts) {
-		return &RequestError{"used", fmt.Sprintf("there are %d, for %d receipts", len(used), len(receipts))}
+		return nil, &RequestError{"used", fmt.Sprintf("there are %d, for %d receipts", len(used), len(receipts))}
 	}
-	settlements := make([]weir.Settlement, 0, len(receipts))
+	settlements, charged := make([]weir.Settlement, 0, len(receipts)), make([]int64, len(receipts))
 	for i, receipt := range receipts {
+		charged[i] = receipt.Cost
 		switch {
-		case !renew && (used[i] < 0 || used[i] > weir.MaxCount):
-			return &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", used[i], weir.MaxCount)}
+		case !renew && (used[i] < 0 || used[i] > weir.MaxCost):
+			return nil, &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", used[i], int64(weir.MaxCost))}
 		case !renew:
 			settlements = append(settlements, weir.Settlement{Receipt: receipt, Used: used[i]})
 		case receipt.Limit.Algorithm() == weir.Concurrent:
@@ -130,13 +138,18 @@ func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []i
 	}
 	if len(settlements) == 0 {
 		if renew {
-			return weir.ErrNoPermit
+			return nil, weir.ErrNoPermit
 		}
-		return nil
+		return nil, nil
 	}
 	if err := l.store.Settle(ctx, settlements); err != nil {
-		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
+		return nil, fmt.Errorf("settle %d receipts: %w", len(settlements), err)
 	}
 	l.settleTrial(ctx, settlements)
-	return nil
+	for i := range receipts {
+		if !renew {
+			charged[i] = settlements[i].Charged
+		}
+	}
+	return charged, nil
 }

@@ -299,6 +299,22 @@ func TestReplaceKeepsCounts(t *testing.T) {
 	})
 }
 
+// What is used goes over to another algorithm where the limit has a name; else it is another
+// limit. docs/algorithms.md says so.
+func TestReplaceOfAnAlgorithm(t *testing.T) {
+	for limits, left := range map[string]int{"{name: day, limit: %s}": 11, "%s": 19} {
+		synctest.Test(t, func(t *testing.T) {
+			text := "domain: shop\ndescriptors: [{key: a, name: r, limits: [" + limits + "]}]"
+			l := newLimiter(t, fmt.Sprintf(text, "10/day"))
+			check(t, l, ask(costs(descriptor("a=x"), 8)))
+			l.Replace(parse(t, fmt.Sprintf(text, "20/day fixed-window")))
+			if got, want := brief(check(t, l, ask(descriptor("a=x")))), fmt.Sprintf(" allowed 1+ %d", left); !strings.HasSuffix(got, want) {
+				t.Errorf("%s: %s, want %s", limits, got, want)
+			}
+		})
+	}
+}
+
 // Many callers and reloads at once; the race detector watches.
 func TestConcurrentUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

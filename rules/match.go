@@ -144,6 +144,29 @@ func (s *Set) Match(domain string, d *Descriptor) (rules []*Rule, key string) {
 	return rules, countKey(way[:len(d.Entries)], d.Entries)
 }
 
+// widen puts in place of an entry's value the one that it counts under, if that
+// leads to the same descriptor or to one that is written for it. A descriptor that
+// is written for the value itself comes first.
+func (s *Set) widen(domain string, d *Descriptor, wider func(Entry) string) {
+	dom := s.domains[domain]
+	if dom == nil || d.Override != nil {
+		return
+	}
+	for i, l := 0, &dom.top; i < len(d.Entries) && l != nil; i++ {
+		e := &d.Entries[i]
+		p := l.find(*e)
+		if wide := wider(*e); wide != e.Value && (p == nil || !p.exact()) {
+			if q := l.find(Entry{e.Key, wide}); q != nil && (q == p || q.exact()) {
+				e.Value, p = wide, q
+			}
+		}
+		if p == nil {
+			return
+		}
+		l = p.below
+	}
+}
+
 // maxKey is how long a key of a count may be before a digest stands for it.
 const maxKey = 64
 

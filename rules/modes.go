@@ -71,28 +71,50 @@ func (r *Rule) apart() string {
 
 // Together says in words what so many nodes of a cluster let pass together, beyond what the
 // limit lets one pass, and what more while they don't hear each other; nodes is 0 when it
-// is not known. exact is whether that is nothing.
+// is not known. exact is whether that is nothing, but for cuts that last until one side has
+// given up the other.
 func (r *Rule) Together(nodes int) (words string, exact bool) {
 	if r.Nodes > 0 {
 		nodes = r.Nodes
 	}
-	words = "nothing more, on any number of nodes"
+	words = "nothing more, on any number of nodes that hear each other"
 	switch r.Sharing {
 	case weir.SharingDivided:
-		words = "divided: each node passes its part of it by the number of members"
-		if nodes > 0 {
-			words = fmt.Sprintf("divided: each of %d nodes passes 1/%d of it; each node more would add as much", nodes, nodes)
-		}
-		return words, false
+		return r.divided(nodes), false
 	case weir.SharingMesh, weir.SharingGossip:
 		words = r.late(nodes)
 	case weir.SharingLease, weir.SharingSticky:
+		switch r.Partition {
+		case "", weir.PartitionProportional:
+			words += ", and beside it the smaller side's part in a cut longer than 35s"
+		case weir.PartitionReserve:
+			words += ", and beside it the smaller side's tenth in a cut longer than 35s"
+		case weir.PartitionClosed:
+			words = "nothing more, on any number of nodes"
+		case weir.PartitionShare, weir.PartitionOpen: // as below
+		}
 	}
 	more := r.whileCut(nodes)
 	if more != "" {
 		words += "; " + more
 	}
 	return words, more == "" && r.Sharing != weir.SharingMesh && r.Sharing != weir.SharingGossip
+}
+
+// divided says what nodes pass that know of their own part only. Nobody else remembers what one of them let
+// pass: when it starts again, it passes its part again, and when it has left, each of the others has a
+// larger one, unless the rule says how many nodes there are.
+func (r *Rule) divided(nodes int) string {
+	if nodes == 0 {
+		return "divided: each node passes its part of it by the number of members; " +
+			"each start of a node, and each leave, adds its part once more"
+	}
+	all, _ := r.Limit.Standing(nil, 0)
+	when := fmt.Sprintf("each start of a node, new or again, and each leave of one of %d", nodes)
+	if r.Nodes > 0 {
+		when = "each node more, and each start of one again,"
+	}
+	return fmt.Sprintf("divided: each of %d nodes passes 1/%d of it; %s adds at most %d", nodes, nodes, when, all/int64(nodes))
 }
 
 // late says what more nodes pass because they hear late of each other.

@@ -8,6 +8,28 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
+// TestDividedParts: what is printed of divided limits is so when nodes start again and leave.
+func TestDividedParts(t *testing.T) {
+	set := parse(t, `domain: shop
+descriptors:
+  - {key: members, limits: [120/day], sharing: divided}
+  - {key: nodes, limits: [120/day fixed-window], sharing: divided, nodes: 4}
+`)
+	for i, want := range []map[int]string{
+		{
+			0: "divided: each node passes its part of it by the number of members; each start of a node, and each leave, adds its part once more",
+			3: "divided: each of 3 nodes passes 1/3 of it; each start of a node, new or again, and each leave of one of 3 adds at most 40",
+		},
+		{3: "divided: each of 4 nodes passes 1/4 of it; each node more, and each start of one again, adds at most 30"},
+	} {
+		for nodes, want := range want {
+			if got, exact := set.Rules()[i].Together(nodes); got != want || exact {
+				t.Errorf("%q, %v; want %q", got, exact, want)
+			}
+		}
+	}
+}
+
 // TestExplainSharing: an explanation tells how far nodes may be apart about a count.
 func TestExplainSharing(t *testing.T) {
 	set := parse(t, `domain: shop

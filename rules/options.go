@@ -135,10 +135,9 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 	case len(list) == 0 && (m.value("limits") == nil || m.value("limits").Kind == yaml.SequenceNode):
 		f.add(m.members["limits"].key, SeverityError, base.Name, "no limits; "+should)
 	}
-	var made []*Rule
+	var made, unnamed []*Rule
 	type known struct{ name, text string }
 	seen := map[known]bool{}
-	same := map[string]int{}
 	for i, n := range list {
 		rule := base
 		if len(list) > 1 {
@@ -155,13 +154,33 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 		}
 		seen[known{name, limit.String()}], seen[known{name, ""}] = true, true
 		rule.Limit, rule.at = limit, positionOf(at)
-		unnumbered := label(name, limit, 0)
-		rule.place = placeOf(rule.Domain, rule.Path) + label(name, limit, same[unnumbered])
-		same[unnumbered]++
+		if rule.place = placeOf(rule.Domain, rule.Path) + "#name=" + escape(name, ""); name == "" {
+			unnamed = append(unnamed, &rule)
+		}
 		f.passes(at, &rule)
 		made = append(made, &rule)
 	}
+	f.tellApart(placeOf(base.Domain, base.Path), unnamed)
 	return made
+}
+
+// tellApart gives the unnamed limits of the descriptor at place theirs, and warns
+// of those that only their order tells apart.
+func (f *file) tellApart(place string, unnamed []*Rule) {
+	limits := make([]*weir.Limit, len(unnamed))
+	for i, r := range unnamed {
+		limits[i] = r.Limit
+		alike := func(l *weir.Limit) bool { // whichever comes first has the one place
+			return weir.StateRules("", []*weir.Limit{l, r.Limit})[0] == weir.StateRules("", []*weir.Limit{r.Limit, l})[0]
+		}
+		if slices.ContainsFunc(limits[:i], alike) {
+			f.add(&yaml.Node{Line: r.at.line, Column: r.at.column}, SeverityWarning, r.Name, "another limit here has the same algorithm and period, "+
+				"so only their order tells their counts apart; give them names, as in {name: NAME, limit: %s}", r.Limit)
+		}
+	}
+	for i, place := range weir.StateRules(place, limits) {
+		unnamed[i].place = place
+	}
 }
 
 // limit reads one limit: its text, or its name and text. at is where the text
@@ -232,7 +251,7 @@ func (f *file) rateLimit(n *yaml.Node, base Rule) []*Rule {
 		return nil
 	}
 	r.Limit, r.at = limit, positionOf(n)
-	r.place = placeOf(r.Domain, r.Path) + label("", limit, 0)
+	r.place = limit.StateRule(placeOf(r.Domain, r.Path))
 	if m.value("requests_per_unit") == nil {
 		f.add(n, SeverityWarning, name, "never passes: requests_per_unit is missing, and without it is 0")
 	} else {

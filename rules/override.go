@@ -1,55 +1,147 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weir-limit/weir"
 )
 
-// MaxOverrides is how many different limits requests may bring by themselves
-// within a quarter of an hour. Each has counts of its own, so without a bound
-// callers could fill the store.
-const MaxOverrides = 4096
+// MaxOverrides is how many different limits that came with requests may have
+// something in use at a time; each has counts of its own. A client may have one 64th of
+// those that others leave, and one at least as long as there is any: the first 512. So
+// it takes 496 clients to fill them all. More are refused until one is as never used.
+const MaxOverrides = 1 << 15
 
-// overrideLife is how long an override that is not asked for again is
-// remembered, at least.
-const overrideLife = 15 * time.Minute
+// overrideShare is the part of what others leave that a client may have.
+const overrideShare = 64
 
-// overrides are the limits that requests brought lately, in two generations.
-type overrides struct {
-	mu       sync.Mutex
-	now, old map[string]struct{}
-	since    time.Time // when now began
+// Why Overrides.Admit refuses a limit.
+var (
+	// ErrClientOverrides: the client has its part, and all others still have theirs.
+	ErrClientOverrides = errors.New("this client has as many different limits in use as it may: " +
+		"use fewer, write limits into rules, or wait until one has recovered")
+	// ErrAllOverrides: MaxOverrides are in use, whoever brought them.
+	ErrAllOverrides = errors.New("all clients together have as many different limits in use as there may be: " +
+		"use one of these, write limits into rules, or wait until one has recovered")
+)
+
+// Overrides are the limits that requests bring along, by where their counts are. The
+// zero Overrides are empty. Methods may be called from many goroutines.
+type Overrides struct {
+	mu      sync.RWMutex
+	known   map[string]*Override
+	clients map[string]int // how many each brought
+	looked  weir.Instant   // when those as never used were looked for
 }
 
-// admit fails with a *RequestError when r brings a limit too many.
-func (o *overrides) admit(r *Request) error {
-	for i := range r.Descriptors {
-		if l := r.Descriptors[i].Override; l != nil && !o.knows(l.String()) {
-			return &RequestError{
-				fmt.Sprintf("descriptors[%d].limit", i),
-				fmt.Sprintf("is one too many: %d different limits came with requests lately; write limits into rules", MaxOverrides),
-			}
+// Override is a limit in use.
+type Override struct {
+	client string // that brought it first
+	used   atomic.Int64
+}
+
+// Use tells that some count of the limit has something used until an instant.
+func (o *Override) Use(until weir.Instant) {
+	for {
+		old := o.used.Load()
+		if int64(until) <= old || o.used.CompareAndSwap(old, int64(until)) {
+			return
+		}
+	}
+}
+
+// lookEvery is how often those that are as never used are looked for, when room is
+// wanted.
+const lookEvery = weir.Instant(100 * time.Millisecond / time.Microsecond)
+
+// Admit is the limit whose counts are at a place, brought by a client. It fails with
+// ErrClientOverrides or ErrAllOverrides where that is one too many. A limit may make
+// place while somebody holds it, who may use it once more.
+func (o *Overrides) Admit(place, client string, now weir.Instant) (*Override, error) {
+	o.mu.RLock()
+	known := o.known[place]
+	o.mu.RUnlock()
+	if known != nil {
+		return known, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known := o.known[place]; known != nil {
+		return known, nil
+	}
+	if o.room(client) != nil {
+		o.makeRoom(now)
+	}
+	if err := o.room(client); err != nil {
+		return nil, err
+	}
+	if o.known == nil {
+		o.known, o.clients = map[string]*Override{}, map[string]int{}
+	}
+	made := &Override{client: client}
+	o.known[place] = made
+	o.clients[client]++
+	return made, nil
+}
+
+// room fails when a client may not bring one more.
+func (o *Overrides) room(client string) error {
+	if len(o.known) >= MaxOverrides {
+		return ErrAllOverrides
+	}
+	has := o.clients[client]
+	if left := MaxOverrides - (len(o.known) - has); has >= max(1, left/overrideShare) {
+		return ErrClientOverrides
+	}
+	return nil
+}
+
+// makeRoom forgets the limits that are as never used.
+func (o *Overrides) makeRoom(now weir.Instant) {
+	if since := now - o.looked; since >= 0 && since < lookEvery {
+		return
+	}
+	o.looked = now
+	for place, known := range o.known {
+		if weir.Instant(known.used.Load()) > now {
+			continue
+		}
+		delete(o.known, place)
+		if o.clients[known.client]--; o.clients[known.client] == 0 {
+			delete(o.clients, known.client)
+		}
+	}
+}
+
+// admit fails with a *RequestError when a descriptor of t brings a limit too many.
+func (o *Overrides) admit(t *take, r *Request) error {
+	for i := range t.meets {
+		if r.Descriptors[i].Override == nil || len(t.meets[i].rules) == 0 {
+			continue
+		}
+		m := &t.meets[i]
+		var err error
+		m.override, err = o.Admit(m.rules[0].place, r.Client, weir.InstantOf(time.Now()))
+		if err != nil {
+			return &RequestError{fmt.Sprintf("descriptors[%d].limit", i), "is one too many: " + err.Error()}
 		}
 	}
 	return nil
 }
 
-// knows remembers a limit, if there is room for it.
-func (o *overrides) knows(limit string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.since) > overrideLife {
-		o.old, o.now, o.since = o.now, map[string]struct{}{}, time.Now()
+// use tells overrides until when they are in use.
+func (t *take) use() {
+	for i := range t.meets {
+		m := &t.meets[i]
+		if m.override == nil {
+			continue
+		}
+		if d := &t.out[m.first]; d.ResetAfter > 0 {
+			m.override.Use(weir.InstantOf(time.Now()) + weir.Instant(d.ResetAfter/time.Microsecond) + 1)
+		}
 	}
-	if _, ok := o.now[limit]; ok {
-		return true
-	}
-	if _, ok := o.old[limit]; ok {
-		delete(o.old, limit)
-	} else if len(o.now)+len(o.old) >= MaxOverrides {
-		return false
-	}
-	o.now[limit] = struct{}{}
-	return true
 }

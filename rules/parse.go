@@ -108,12 +108,12 @@ func (f *findings) needed(m *mapping, key, rule string) (string, bool) {
 		if it, there := m.members[key]; there {
 			at = it.key
 		}
-		f.add(at, SeverityError, rule, "empty %s; write %s: NAME", key, key)
+		f.add(at, SeverityError, rule, "empty %s; write %s: NAME", own(key), own(key))
 		return "", false
 	}
 	text := f.text(m, key, rule)
 	if text == "" && n.Kind == yaml.ScalarNode {
-		f.add(n, SeverityError, rule, "empty %s; write %s: NAME", key, key)
+		f.add(n, SeverityError, rule, "empty %s; write %s: NAME", own(key), own(key))
 	}
 	return text, text != ""
 }

@@ -65,6 +65,33 @@ func TestQuotaMode(t *testing.T) {
 	})
 }
 
+// A quota that can never fit denies only itself: beside one that allows it has no
+// say, and hard limits are charged. A hard limit that can never fit charges nothing.
+func TestQuotaThatNeverFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, quotaText)
+		huge := func(d rules.Descriptor) rules.Descriptor { return costs(d, weir.MaxCount+1) }
+		q1, q2, u, one := descriptor("q1=x"), descriptor("q2=x"), descriptor("u=x"), descriptor("one=x")
+		for i, s := range []struct {
+			r    *rules.Request
+			want string
+		}{
+			{ask(huge(q1), q2, one), "true 2 | 0 shop/q1 impossible 1073741825 1 | 1 shop/q2 allowed 1+ 1 | 2 shop/one allowed 1+ 0"},
+			{ask(huge(q1), q2, one), "false 2 | 0 shop/q1 impossible 1073741825 1 | 1 shop/q2 allowed 1 1 | 2 shop/one denied 1 0"},
+			{ask(huge(q1), u), "false 0 | 0 shop/q1 impossible 1073741825 1 | 1 shop/u allowed 1 10"},
+			{ask(huge(u), q2), "false 0 | 0 shop/u impossible 1073741825 10 | 1 shop/q2 allowed 1 1"},
+			{ask(huge(u), u, q2), "false 0 | 0 shop/u impossible 1073741825 10 | 1 shop/u impossible 1 10 | 2 shop/q2 allowed 1 1"},
+			{ask(huge(descriptor("dark=x")), u), "true 1 | 0 shop/dark impossible 1073741825 1 | 1 shop/u allowed 1+ 9"},
+			{ask(huge(descriptor("done=x")), u), "false 0 | 0 shop/done denied 1073741825+ 0 | 1 shop/u allowed 1 9"},
+		} {
+			s.r.AnyCost = true
+			if got := brief(check(t, l, s.r)); got != s.want {
+				t.Errorf("step %d:\n got %s\nwant %s", i, got, s.want)
+			}
+		}
+	})
+}
+
 // broken is a store that can do nothing, or nothing but take.
 type broken struct{ take weir.Store }
 

@@ -26,6 +26,10 @@ type Descriptor struct {
 	// Cost is the events that the request is worth. 0 charges nothing: it only
 	// asks.
 	Cost int64
+	// GiveBack gives Cost events back instead, of what is in use, as weir.Limit.Refund
+	// does, before the others of the request are decided. The decision is that on a
+	// cost of 0. A store that can't do it fails with weir.ErrNoRefund.
+	GiveBack bool
 	// Override is a limit that the request brings along. It stands in place of
 	// the rules of the file, if the domain is known, and is always enforced.
 	Override *weir.Limit
@@ -42,6 +46,13 @@ type Request struct {
 	// AnyCost makes a cost over weir.MaxCount one that can never pass, instead of
 	// an error.
 	AnyCost bool
+	// Wider, unless nil, tells under which value an entry counts together with
+	// others: of an IPv6 address its network. Limiter.Check puts it in place of the
+	// entry's own, but where a rule is written for that one.
+	Wider func(Entry) string
+	// Client is who asks, as far as it bounds how many different limits it may bring
+	// (MaxOverrides): its address, say. Those who don't say are one client.
+	Client string
 }
 
 // RequestError says that a request is none. Limiter.Check and Limiter.Settle

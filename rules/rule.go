@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -62,8 +61,8 @@ type Rule struct {
 	values []bool
 	open   openWords // which words make the key
 	// place names the count for the store: the way to the descriptor and the
-	// limit's name or algorithm, never its numbers, so that a limit that was
-	// changed keeps what was used.
+	// limit's name, or what weir.StateRules has for those without, so that a limit
+	// that was changed keeps what was used.
 	place string
 }
 
@@ -110,20 +109,6 @@ func placeOf(domain string, path []Entry) string {
 	return b.String()
 }
 
-// label tells the limits of one descriptor apart: by name, or by algorithm and
-// from the second of its kind on by number, so that a limit that is added
-// below leaves the counts of those above alone.
-func label(name string, l *weir.Limit, sameBefore int) string {
-	if name != "" {
-		return "#name=" + escape(name, "")
-	}
-	text := "#" + l.Algorithm().Family().String()
-	if sameBefore > 0 {
-		text += fmt.Sprintf("/%d", sameBefore+1)
-	}
-	return text
-}
-
 // overrideRule is the rule of a request's own limit. Its count belongs to the
 // domain, the limit and the entries: requests may bring different limits for the
 // same entries by turns, and none of them is a later version of another. The
@@ -132,7 +117,7 @@ func overrideRule(domain string, l *weir.Limit) *Rule {
 	return &Rule{
 		Name: ruleName("", domain, nil) + "#override", Domain: domain,
 		Limit: l, Override: true, Envoy: true, Fallback: weir.FallbackLocal,
-		place: placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
+		place: weir.Brought + placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
 	}
 }
 

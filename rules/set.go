@@ -66,7 +66,9 @@ func (s *Set) add(f *file) {
 	if f.partial {
 		s.partial = append(s.partial, Finding{
 			File: f.findings.file, Line: f.root.Line, Column: f.root.Column,
-			Text: "there is no descriptors key, as in a file half written; write descriptors: [] for a domain without rules",
+			Text: halfWritten, Kind: halfWritten,
 		})
 	}
 }
+
+const halfWritten = "there is no descriptors key, as in a file half written; write descriptors: [] for a domain without rules"

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,28 +81,28 @@ descriptors:
 			receipts[0].ID == 0 || receipts[0].ID != receipts[2].ID || a.Decisions[3].Receipt != receipts[0] {
 			t.Fatalf("%d receipts: %+v", len(receipts), receipts)
 		}
-		if err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); err != nil {
-			t.Fatal(err)
+		if charged, err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); err != nil || !slices.Equal(charged, []int64{1, 2, 9}) {
+			t.Fatal(charged, err)
 		}
 		r := ask(descriptor("a=x"), descriptor("b=x"))
 		r.Peek = true
 		if got, want := brief(check(t, l, r)), "true 2 | 0 shop/a#1 allowed 1 9 | 0 shop/a#2 allowed 1 98 | 1 shop/b allowed 1 1"; got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
 		}
-		if err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); !errors.Is(err, weir.ErrSettled) {
+		if _, err := l.Settle(t.Context(), receipts, []int64{1, 2, 9}, false); !errors.Is(err, weir.ErrSettled) {
 			t.Errorf("twice: %v", err)
 		}
 
 		slot := take(descriptor("slot=x"), descriptor("b=x")).Receipts()
 		time.Sleep(40 * time.Second)
-		if err := l.Settle(t.Context(), slot, nil, true); err != nil {
+		if _, err := l.Settle(t.Context(), slot, nil, true); err != nil {
 			t.Fatal("renew:", err)
 		}
 		time.Sleep(40 * time.Second)
 		if take(descriptor("slot=x")).Allowed {
 			t.Error("the permit was renewed, and yet is free")
 		}
-		if err := l.Settle(t.Context(), slot, []int64{0, 0}, false); err != nil {
+		if _, err := l.Settle(t.Context(), slot, []int64{0, 0}, false); err != nil {
 			t.Fatal(err)
 		}
 		if !take(descriptor("slot=x")).Allowed {
@@ -109,18 +110,18 @@ descriptors:
 		}
 
 		for want, bad := range map[string][]int64{
-			"used: there are 1, for 3 receipts":            {1},
-			"used: is -1; it must be 0…1073741824":         {1, -1, 1},
-			"used: is 1073741825; it must be 0…1073741824": {1, 1, weir.MaxCount + 1},
+			"used: there are 1, for 3 receipts":                  {1},
+			"used: is -1; it must be 0…1099511627776":            {1, -1, 1},
+			"used: is 1099511627777; it must be 0…1099511627776": {1, 1, weir.MaxCost + 1},
 		} {
-			if err := l.Settle(t.Context(), receipts, bad, false); err == nil || err.Error() != want {
+			if _, err := l.Settle(t.Context(), receipts, bad, false); err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		if err := l.Settle(t.Context(), receipts, nil, true); !errors.Is(err, weir.ErrNoPermit) {
+		if _, err := l.Settle(t.Context(), receipts, nil, true); !errors.Is(err, weir.ErrNoPermit) {
 			t.Error(err)
 		}
-		if err := l.Settle(t.Context(), nil, nil, false); err != nil {
+		if _, err := l.Settle(t.Context(), nil, nil, false); err != nil {
 			t.Error(err)
 		}
 	})

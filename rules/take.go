@@ -15,10 +15,17 @@ type take struct {
 	asks  []weir.Ask
 	out   []weir.Decision
 	rules []*Rule // by ask
+	backs []back  // of asks that give back
 	huge  []int   // asks that cost more than any limit can pass
 	id    uint64  // of the receipts, when the request asked for them
 	seen  sight
 	named uint64 // the answer's id
+}
+
+// back is what an ask gives back.
+type back struct {
+	ask    int
+	events int64
 }
 
 // meet is what a descriptor meets.
@@ -26,6 +33,8 @@ type meet struct {
 	rules []*Rule
 	key   string
 	first int // the ask of rules[0]
+	// override is what bounds the limit that the request brought; nil: it brought none.
+	override *Override
 }
 
 func (m *meet) unlimited() bool { return len(m.rules) > 0 && m.rules[0].Unlimited }
@@ -45,6 +54,7 @@ func (t *take) clear() {
 	clear(t.out)
 	clear(t.rules)
 	t.meets, t.asks, t.out, t.rules, t.huge = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.huge[:0]
+	t.backs = t.backs[:0]
 	t.id, t.named = 0, 0
 	t.seen.clear()
 }
@@ -52,6 +62,9 @@ func (t *take) clear() {
 // match finds what each descriptor meets.
 func (t *take) match(set *Set, r *Request) {
 	for i := range r.Descriptors {
+		if r.Wider != nil {
+			set.widen(r.Domain, &r.Descriptors[i], r.Wider)
+		}
 		rules, key := set.Match(r.Domain, &r.Descriptors[i])
 		t.meets = append(t.meets, meet{rules: rules, key: key})
 	}
@@ -88,22 +101,63 @@ func (t *take) ask(r *Request) {
 		if m.asks() == 0 {
 			continue
 		}
-		cost := min(r.Descriptors[i].Cost, weir.MaxCount+1)
+		cost, gives := r.Descriptors[i].Cost, r.Descriptors[i].GiveBack
+		if gives {
+			cost = 0
+		}
 		if double := t.double(i); double != nil {
 			m.first = double.first
 			t.addUp(m, cost)
-			continue
+		} else {
+			m.first = len(t.asks)
+			t.askEach(m, r, cost)
 		}
-		m.first = len(t.asks)
-		for _, rule := range m.rules {
-			t.rules = append(t.rules, rule)
-			a := rule.Ask(m.key, cost)
-			a.Peek, a.Receipt = r.Peek, t.id
-			t.asks = append(t.asks, a)
+		if gives {
+			t.giveBack(m, r.Descriptors[i].Cost)
 		}
 	}
-	t.capCosts(r)
+	for k := range t.asks {
+		if t.asks[k].Cost == weir.MaxCost {
+			t.huge = append(t.huge, k)
+		}
+	}
 	t.out = slices.Grow(t.out, len(t.asks))[:len(t.asks)]
+}
+
+func (t *take) askEach(m *meet, r *Request, cost int64) {
+	for _, rule := range m.rules {
+		t.rules = append(t.rules, rule)
+		a := rule.Ask(m.key, costOf(rule, cost))
+		a.Peek, a.Receipt = r.Peek, t.id
+		t.asks = append(t.asks, a)
+	}
+}
+
+func (t *take) giveBack(m *meet, events int64) {
+	for j := range m.rules {
+		t.backs = append(t.backs, back{m.first + j, min(events, weir.MaxCost)})
+	}
+}
+
+// settleBacks gives back what the request does, those of one count together.
+func (t *take) settleBacks(ctx context.Context, store weir.Store) error {
+	var all []weir.Settlement
+	id := rand.Uint64() | 1
+	at := map[int]int{}
+	for _, b := range t.backs {
+		a := &t.asks[b.ask]
+		if i, double := at[b.ask]; double {
+			receipt := all[i].Receipt
+			receipt.Cost = min(receipt.Cost+b.events, weir.MaxCost)
+		} else if !a.Peek && b.events > 0 {
+			at[b.ask] = len(all)
+			all = append(all, weir.Settlement{Receipt: a.Limit.Refund(a.State, b.events, id)})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return store.Settle(ctx, all)
 }
 
 // double finds an earlier descriptor that has the same counts as the i-th. All
@@ -120,34 +174,23 @@ func (t *take) double(i int) *meet {
 }
 
 func (t *take) addUp(m *meet, cost int64) {
-	for j := range m.rules {
-		t.asks[m.first+j].Cost += cost
+	for j, rule := range m.rules {
+		a := &t.asks[m.first+j]
+		a.Cost = min(a.Cost+costOf(rule, cost), weir.MaxCost)
 	}
 }
 
-// capCosts takes care of descriptors that cost more than a request may. They
-// can't pass, so if one is enforced nothing is charged.
-func (t *take) capCosts(r *Request) {
-	for i := range t.meets {
-		m := &t.meets[i]
-		if r.Descriptors[i].Cost <= weir.MaxCount {
-			continue
-		}
-		for k := m.first; k < m.first+m.asks(); k++ {
-			a := &t.asks[k]
-			if a.After {
-				continue // work that is done is charged as far as can be
-			}
-			t.huge = append(t.huge, k)
-			a.Peek = true
-			if a.Shadow {
-				continue
-			}
-			for j := range t.asks {
-				t.asks[j].Peek = t.asks[j].Peek || !t.asks[j].After
-			}
-		}
+// costOf is what a rule is asked for when a descriptor costs so much. More than a
+// request may cost is more than any limit can ever pass; work that is done is
+// charged as far as can be.
+func costOf(rule *Rule, cost int64) int64 {
+	switch {
+	case cost <= weir.MaxCount:
+		return cost
+	case rule.After:
+		return weir.MaxCount + 1
 	}
+	return weir.MaxCost
 }
 
 // taker is what decides: a store, or copies of its states.
@@ -180,6 +223,7 @@ func (t *take) decideSeen(ctx context.Context, store weir.Witness) error {
 	return err
 }
 
+// refuseHuge denies what no limit can ever pass, whatever a fallback has decided.
 func (t *take) refuseHuge() {
 	for _, i := range t.huge {
 		d := &t.out[i]

@@ -21,11 +21,11 @@ type Clocked interface {
 }
 
 // Model is a store for one goroutine without bounds or cleverness: a map of
-// states and the pure functions of package weir. Make it with NewModel.
+// counts and the pure functions of package weir. Make it with NewModel.
 type Model struct {
-	states  map[weir.StateKey]weir.State
-	limits  map[weir.StateKey]*weir.Limit
+	counts  map[weir.StateKey]*weir.Kept
 	since   map[string]weir.Instant // receipts of the rule from before give nothing back
+	given   map[string]weir.Instant // when the last receipt of the rule was given
 	settled map[uint64]bool
 	once    map[uint64]*first
 }
@@ -39,9 +39,9 @@ type first struct {
 // NewModel makes an empty model.
 func NewModel() *Model {
 	return &Model{
-		states:  map[weir.StateKey]weir.State{},
-		limits:  map[weir.StateKey]*weir.Limit{},
+		counts:  map[weir.StateKey]*weir.Kept{},
 		since:   map[string]weir.Instant{},
+		given:   map[string]weir.Instant{},
 		settled: map[uint64]bool{},
 		once:    map[uint64]*first{},
 	}
@@ -63,23 +63,31 @@ func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 		return nil
 	}
 	for i := range asks {
-		k, limit := asks[i].State, asks[i].Limit
-		if old := m.limits[k]; old != nil && old.String() != limit.String() {
-			m.since[k.Rule] = max(m.since[k.Rule], now+1)
+		k := m.count(asks[i].State)
+		if asks[i].Charges() {
+			k.Become(asks[i].Limit, now, 0)
 		}
-		m.states[k] = limit.Adopt(m.states[k], m.limits[k], now)
-		m.limits[k] = limit
-		out[i] = limit.Decide(m.states[k], now, &asks[i])
+		out[i] = k.Decide(now, &asks[i])
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
 		k := asks[i].State
-		m.states[k] = asks[i].Limit.Commit(m.states[k], now, &asks[i], &out[i])
+		m.count(k).Commit(now, &asks[i], &out[i])
+		if r := out[i].Receipt; r != nil {
+			m.given[k.Rule] = max(m.given[k.Rule], r.Taken)
+		}
 	}
 	if once && charged(out) {
 		m.once[id(asks)] = &first{now + weir.Instant(weir.OnceLife/time.Microsecond), slices.Clone(out)}
 	}
 	return nil
+}
+
+func (m *Model) count(k weir.StateKey) *weir.Kept {
+	if m.counts[k] == nil {
+		m.counts[k] = &weir.Kept{}
+	}
+	return m.counts[k]
 }
 
 func id(asks []weir.Ask) uint64 {
@@ -107,12 +115,9 @@ func (m *Model) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 		if i == 0 && m.settled[r.ID] {
 			return weir.ErrSettled
 		}
-		limit := m.limits[r.State]
-		if limit == nil {
-			limit = r.Limit
-		}
-		s, err := limit.Settle(m.states[r.State], now, m.since[r.State.Rule], &settlements[i])
-		m.states[r.State] = s
+		k := m.count(r.State)
+		k.Since = max(k.Since, m.since[r.State.Rule])
+		err := k.Settle(now, &settlements[i])
 		done = done || err == nil
 		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
 			failed = err
@@ -135,8 +140,8 @@ func (m *Model) Reset(_ context.Context, keys []weir.StateKey) error {
 // ResetAt forgets what was used of the keys.
 func (m *Model) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 	for _, k := range keys {
-		delete(m.states, k)
-		m.since[k.Rule] = max(m.since[k.Rule], now+1)
+		m.count(k).Reset(now)
+		m.since[k.Rule] = max(m.since[k.Rule], now+1, m.given[k.Rule]+1)
 	}
 	return nil
 }

@@ -23,14 +23,14 @@ import (
 //	limit TEXT                    the limit, or one of several; further down, the limit that replaces it
 //	at TIME take N [OPTION…]      asks, and answers after "->"
 //	at TIME peek N [OPTION…]      decides without charging
-//	at TIME settle NAME used N    settles a receipt
+//	at TIME settle NAME used N    settles a receipt; the answer tells what stays charged when that is not N
 //	at TIME renew NAME            extends a permit
 //	at TIME reset                 forgets what was used
 //
 // TIME is a duration since 1970 such as 90s, or m:ss, or RFC 3339. The options
 // are "x K" (ask K times; the answer tells runs, as in "5 allow, 15 deny"),
 // "at-least N", "within DUR" (be held so long at most), "after" (report work
-// done), "key K" and "receipt NAME".
+// done), "key K" and "receipt NAME". N may be a number for each limit: "1,30".
 func Vectors(t *testing.T, dir string, update bool, open func(t *testing.T) Clocked) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
@@ -182,6 +182,22 @@ type question struct {
 	key     string
 	times   int
 	receipt string
+	costs   []int64 // of each limit, or one of all
+	leasts  []int64 // the same of at-least
+}
+
+// ask is what the i-th limit is asked.
+func (q *question) ask(i int) weir.Ask {
+	a := q.Ask
+	a.Cost, a.AtLeast = of(q.costs, i), of(q.leasts, i)
+	return a
+}
+
+func of(numbers []int64, i int) int64 {
+	if len(numbers) == 0 {
+		return 0
+	}
+	return numbers[min(i, len(numbers)-1)]
 }
 
 func parseQuestion(peek bool, words []string) (question, error) {
@@ -195,7 +211,13 @@ func parseQuestion(peek bool, words []string) (question, error) {
 		err = errors.Join(err, e)
 		return n
 	}
-	q.Cost = number(words[0])
+	each := func(text string) (numbers []int64) {
+		for one := range strings.SplitSeq(text, ",") {
+			numbers = append(numbers, number(one))
+		}
+		return numbers
+	}
+	q.costs = each(words[0])
 	for i := 1; i < len(words); i++ {
 		option, value := words[i], ""
 		if option == "after" {
@@ -209,7 +231,7 @@ func parseQuestion(peek bool, words []string) (question, error) {
 		case "x":
 			q.times = int(number(value))
 		case "at-least":
-			q.AtLeast = number(value)
+			q.leasts = each(value)
 		case "within":
 			d, e := time.ParseDuration(value)
 			q.MaxHold, err = d, errors.Join(err, e)
@@ -231,7 +253,7 @@ func (v *transcript) take(now weir.Instant, peek bool, words []string) (string, 
 	}
 	asks := make([]weir.Ask, len(v.limits))
 	for i, k := range v.keys(q.key) {
-		asks[i] = q.Ask
+		asks[i] = q.ask(i)
 		asks[i].State, asks[i].Limit = k, v.limits[i]
 	}
 	if q.receipt != "" {
@@ -330,12 +352,26 @@ func (v *transcript) settle(now weir.Instant, renew bool, words []string) (strin
 	}
 	switch err := v.store.SettleAt(now, all); {
 	case err == nil:
-		return "done", nil
+		return "done" + chargedOf(all), nil
 	case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
 		return err.Error(), nil
 	default:
 		return "", err
 	}
+}
+
+// chargedOf tells what stays charged, where that is not what was used.
+func chargedOf(all []weir.Settlement) string {
+	var charged []string
+	same := true
+	for _, s := range all {
+		same = same && (s.Renew || s.Charged == s.Used)
+		charged = append(charged, strconv.FormatInt(s.Charged, 10))
+	}
+	if same {
+		return ""
+	}
+	return " charged " + strings.Join(charged, " | ")
 }
 
 // instant reads 90s, 1:15.5 or 2026-03-29T01:00:00Z.

@@ -63,7 +63,7 @@ func probes() []probe {
 			err := c.conn.Invoke(ctx, "/envoy.service.ratelimit.v3.RateLimitService/Nothing", &rls.RateLimitRequest{}, &rls.RateLimitResponse{})
 			return codeOf(err)
 		}},
-		{"is_negative_hits", "D14", func(ctx context.Context, c *client) string {
+		{"is_negative_hits", "", func(ctx context.Context, c *client) string {
 			d := &ratelimit.RateLimitDescriptor{Entries: []*entry{{Key: "k"}}}
 			const isNegativeHits = 4 // a field newer than the protocol of this program
 			d.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, isNegativeHits, protowire.VarintType), 1))

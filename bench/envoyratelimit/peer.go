@@ -82,7 +82,7 @@ func (o *ours) answer(asks []ask, now int64) answer {
 		}
 	}
 	out.Code = overall(asks, out.Statuses)
-	if out.Code == rls.RateLimitResponse_OK && !hugeEnforced(asks, totals) {
+	if out.Code == rls.RateLimitResponse_OK {
 		o.charge(asks, totals, now)
 	}
 	for i := range asks {
@@ -118,15 +118,6 @@ func (o *ours) totals(asks []ask, now int64) map[string]*total {
 		t.denied = t.huge || saturating(o.used(a, now), t.hits) > uint64(a.count)
 	}
 	return totals
-}
-
-func hugeEnforced(asks []ask, totals map[string]*total) bool {
-	for i := range asks {
-		if a := &asks[i]; a.limited && !a.shadow && totals[a.key].huge {
-			return true
-		}
-	}
-	return false
 }
 
 func (o *ours) charge(asks []ask, totals map[string]*total, now int64) {

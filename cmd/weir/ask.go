@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/credentials"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -192,6 +193,7 @@ func readAnswer(response *http.Response, body []byte, door string) ([]byte, erro
 	}
 	var problem struct{ Detail string }
 	told := kind == "application/problem+json" && json.Unmarshal(body, &problem) == nil
+	terminal.EscapeAll(&problem)
 	switch {
 	case response.StatusCode == http.StatusNotFound && !strings.HasPrefix(problem.Detail, rules.ErrForgotten.Error()) && !strings.HasPrefix(problem.Detail, httpapi.NoOwner):
 		return nil, fmt.Errorf("%s is not there; is it %s of a daemon?", response.Request.URL, door)

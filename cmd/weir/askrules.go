@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 const (
@@ -185,6 +186,7 @@ func (d *ruleAPI) refused(response *http.Response, body []byte) error {
 	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	p := new(ruleProblem)
 	if kind == "application/problem+json" && json.Unmarshal(body, p) == nil {
+		terminal.EscapeAll(p)
 		p.Status = response.StatusCode
 		return &failure{p.code(), p}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -150,6 +151,7 @@ func askTimes(ctx context.Context, ask checker, q *rules.Request, times int64, o
 		if err := json.Unmarshal(line, &a); err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}
+		terminal.EscapeAll(&a)
 		if err := show(out, line, &a); err != nil {
 			return err
 		}

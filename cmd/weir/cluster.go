@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 func nodesCommand() *cobra.Command {
@@ -102,6 +103,7 @@ func askStatus(ctx context.Context, at *address) (s daemon.ClusterStatus, text [
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, nil, fmt.Errorf("read the daemon's answer: %w", err)
 	}
+	terminal.EscapeAll(&s)
 	return s, text, nil
 }
 

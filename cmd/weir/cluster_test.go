@@ -18,7 +18,7 @@ import (
 
 // cluster is daemons that share limits, as they are shipped.
 type cluster struct {
-	binary, rules, key string
+	binary, store, rules, key string
 
 	at    []string // their --cluster
 	nodes []*process
@@ -39,7 +39,7 @@ descriptors:
 func newCluster(t *testing.T, size int) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &cluster{binary: build(t), rules: filepath.Join(dir, "rules.yaml"), key: filepath.Join(dir, "key")}
+	c := &cluster{binary: build(t), store: "cluster:", rules: filepath.Join(dir, "rules.yaml"), key: filepath.Join(dir, "key")}
 	if err := os.WriteFile(c.rules, []byte(clusterRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func freeDoor(t *testing.T) string {
 // start starts a node, which joins all others.
 func (c *cluster) start(t *testing.T, i int) {
 	t.Helper()
-	c.nodes[i] = serve(t, c.binary, "--store", "cluster:", "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key)
+	c.nodes[i] = serve(t, c.binary, "--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key)
 }
 
 func (c *cluster) stop(t *testing.T, i int) {

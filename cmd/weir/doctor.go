@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/redisstore"
 )
 
@@ -83,15 +84,16 @@ func examine(ctx context.Context, url string) (*examined, error) {
 }
 
 func (x *examined) print(to io.Writer, asJSON bool) error {
-	text := x.text()
-	if asJSON {
-		line, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		text = string(line) + "\n"
+	line, err := json.Marshal(x)
+	if err != nil {
+		return err
 	}
-	_, err := io.WriteString(to, text)
+	text := string(line) + "\n"
+	if !asJSON {
+		terminal.EscapeAll(x)
+		text = x.text()
+	}
+	_, err = io.WriteString(to, text)
 	return err
 }
 

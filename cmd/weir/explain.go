@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -123,6 +124,7 @@ func printExplanation(out io.Writer, line []byte, asJSON bool) error {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return fmt.Errorf("read the explanation: %w", err)
 		}
+		terminal.EscapeAll(&e)
 		text = e.text()
 	}
 	_, err := io.WriteString(out, text)

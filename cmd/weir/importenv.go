@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/importenv"
 )
 
@@ -71,9 +69,6 @@ func printNotes(to io.Writer, plan *importenv.Plan) error {
 	var b strings.Builder
 	for _, n := range plan.Notes {
 		fmt.Fprintln(&b, n)
-	}
-	if err := daemon.CheckStore(plan.Store()); errors.Is(err, daemon.ErrNotBuilt) {
-		fmt.Fprintln(&b, "--store: not built yet: leave it out, and counts are kept in memory, by one weir")
 	}
 	passed := plan.PassedOver()
 	for i, name := range passed {

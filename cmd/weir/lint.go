@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -128,7 +129,7 @@ func without(r *rules.Rule, store weir.Traits) string {
 
 func printFindings(to io.Writer, findings []rules.Finding) error {
 	for _, f := range findings {
-		if _, err := fmt.Fprintln(to, f); err != nil {
+		if _, err := fmt.Fprintln(to, terminal.Escape(f.String())); err != nil {
 			return err
 		}
 	}

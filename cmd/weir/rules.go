@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 func rulesCommand() *cobra.Command {
@@ -69,9 +71,9 @@ func (t ruleTarget) path(more ...string) []string {
 
 func (t ruleTarget) String() string {
 	if t.rule == "" {
-		return "domain " + shown(t.domain)
+		return "domain " + terminal.Escape(t.domain)
 	}
-	return fmt.Sprintf("rule %s of domain %s", ruleName(t.rule), shown(t.domain))
+	return fmt.Sprintf("rule %s of domain %s", ruleName(t.rule), terminal.Escape(t.domain))
 }
 
 // target is the rule or domain that arguments name.

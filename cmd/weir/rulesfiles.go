@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -374,7 +375,7 @@ func ruleName(id string) string {
 	if id == "" {
 		return "(before the first rule)"
 	}
-	return shown(id)
+	return terminal.Escape(id)
 }
 
 // indented is a diff without its names, below a rule.
@@ -382,7 +383,7 @@ func indented(diff string) string {
 	var b strings.Builder
 	_, diff, _ = strings.Cut(diff, "\n+++ after\n")
 	for line := range strings.Lines(diff) {
-		b.WriteString("    " + shown(strings.TrimSuffix(line, "\n")) + "\n")
+		b.WriteString("    " + terminal.Escape(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	return b.String()
 }

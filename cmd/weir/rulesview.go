@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 func rulesListCommand() *cobra.Command {
@@ -72,7 +74,7 @@ func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, 
 			if err := json.Unmarshal(line, &r); err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", shown(r.Domain), ruleName(r.ID), shown(r.Team), r.State, r.versions())
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), r.State, r.versions())
 		}
 		return t.Flush()
 	})
@@ -196,7 +198,7 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 			return err
 		}
 		for _, v := range page.Versions {
-			fmt.Fprintf(table, "version %d\t%s\t%s\t%s\t%s\n", v.Number, v.State, v.Made.Format(time.RFC3339), shown(v.Author), shown(v.Reason))
+			fmt.Fprintf(table, "version %d\t%s\t%s\t%s\t%s\n", v.Number, v.State, v.Made.Format(time.RFC3339), terminal.Escape(v.Author), terminal.Escape(v.Reason))
 		}
 		events = page.Events
 		return table.Flush()
@@ -210,7 +212,7 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 		if e.Refused != "" {
 			why = "refused: " + e.Refused
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.At.Format(time.RFC3339), shown(e.Actor), eventWords(&e), shown(why))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.At.Format(time.RFC3339), terminal.Escape(e.Actor), eventWords(&e), terminal.Escape(why))
 	}
 	return table.Flush()
 }
@@ -301,7 +303,7 @@ func printDiff(out io.Writer, t ruleTarget, from, to int64, diff string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- version %d\n+++ version %d\n", from, to)
 	for line := range strings.Lines(diff) {
-		b.WriteString(shown(strings.TrimSuffix(line, "\n")) + "\n")
+		b.WriteString(terminal.Escape(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/importenv"
 	"github.com/weir-limit/weir/internal/replay"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 	"github.com/weir-limit/weir/sim"
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	} else { // what is not ours is cobra's, of flags and commands
 		text = fmt.Sprintf("weir: %v\nsee %s --help\n", err, command.CommandPath())
 	}
-	_, _ = io.WriteString(stderr, text) // where else to say that it failed?
+	_, _ = io.WriteString(stderr, terminal.EscapeLines(text)) // where else to say that it failed?
 	return code
 }
 
@@ -81,7 +82,7 @@ func explain(err error) string {
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
 		var lines []string
 		for _, f := range bad.Findings {
-			lines = append(lines, f.String())
+			lines = append(lines, terminal.Escape(f.String()))
 		}
 		return strings.Join(lines, "\n")
 	}

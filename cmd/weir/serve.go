@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -38,6 +41,9 @@ so. weir doctor --store URL looks at its servers.
 With --store cluster: the daemons that --join each other share their counts
 without any server: see weir cluster.
 
+Each flag may come from the environment instead, as WEIR_ and its name in
+capitals with _ for -: WEIR_STORE, WEIR_TLS_CERT. The flag wins.
+
 With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
 to an OpenTelemetry collector there.
 
@@ -61,6 +67,9 @@ func serveCommand() *cobra.Command {
 	}
 	serveFlags(cmd.Flags(), &c)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
+		if err := fromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+			return err
+		}
 		c.Stdout = cmd.OutOrStdout()
 		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		c.Version = version()
@@ -102,7 +111,24 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (default none: it waits to be joined)")
 	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
-	f.StringVar(&c.File, "config", "", "configuration `FILE` (not built yet; default none)")
+}
+
+// fromEnvironment takes flags that were not given from WEIR_ and their names in
+// capitals. What is empty there was not given either.
+func fromEnvironment(f *pflag.FlagSet, lookUp func(string) string) error {
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if value := lookUp(name); value != "" && !flag.Changed && flag.Name != "help" {
+			if f.Set(flag.Name, value) != nil { // all but texts are yes or no
+				errs = append(errs, fmt.Errorf("%s in the environment is no value of --%s; write true or false", name, flag.Name))
+			}
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
 }
 
 // onHangup calls f at each SIGHUP, until stop.

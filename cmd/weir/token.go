@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 func tokenCommand() *cobra.Command {
@@ -220,7 +221,7 @@ func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper
 		if o.asJSON {
 			return lines.Encode(t)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, shown(t.Actor), t.Role, shown(strings.Join(t.Teams, ",")), t.life(time.Now()), t.by())
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), t.life(time.Now()), t.by())
 		return err
 	})
 	return errors.Join(err, table.Flush())
@@ -244,7 +245,7 @@ func (t *storedToken) by() string {
 	if t.Certificate == "" {
 		return ""
 	}
-	return "  " + shown(t.Certificate)
+	return "  " + terminal.Escape(t.Certificate)
 }
 
 func tokenRevokeCommand() *cobra.Command {
@@ -263,7 +264,7 @@ func tokenRevokeCommand() *cobra.Command {
 			if err := k.revoke(cmd.Context(), args[0], reason); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "token %s: revoked\n", shown(args[0]))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "token %s: revoked\n", terminal.Escape(args[0]))
 			return err
 		})
 	})

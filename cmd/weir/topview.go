@@ -5,12 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/terminal"
 )
 
 // The bounds of a view, in columns. What is wider is cut, never wrapped.
@@ -55,7 +54,7 @@ func (v *topView) screen() string {
 func (v *topView) lines(width int) []string {
 	lines := []string{fit(v.title(), width)}
 	if v.away != "" {
-		lines = append(lines, fit("no answer, these are old: "+shown(v.away), width))
+		lines = append(lines, fit("no answer, these are old: "+terminal.Escape(v.away), width))
 	}
 	row := func(name, passed, denied, count string) {
 		columns := pad(passed, ratesTop) + pad(denied, ratesTop)
@@ -124,7 +123,7 @@ func perSecond(n int64, took time.Duration) string {
 }
 
 func ruleTitle(r *httpapi.TopRule) string {
-	title := shown(r.Rule)
+	title := terminal.Escape(r.Rule)
 	if r.Shadow {
 		title += " (shadow)"
 	}
@@ -135,26 +134,7 @@ func clientName(key string) string {
 	if key == "" {
 		return `""`
 	}
-	return shown(key)
-}
-
-// shown makes a name fit for a terminal: what is not to be printed is escaped.
-func shown(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		s = s[size:]
-	}
-	return b.String()
+	return terminal.Escape(key)
 }
 
 // fit cuts s to so many columns.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -227,4 +228,58 @@ func TestTortureSlow(t *testing.T) {
 		})
 	}
 	g.Wait()
+}
+
+// TestTortureReloads tells what reloads of very many rules leave in memory.
+func TestTortureReloads(t *testing.T) {
+	if !*torture {
+		t.Skip("slow: make torture")
+	}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(n int) {
+		var text strings.Builder
+		text.WriteString("domain: demo\ndescriptors:\n")
+		for i := range 100_000 {
+			fmt.Fprintf(&text, "- {key: user, value: u%d, limits: [%d/min]}\n", i, i+n+1)
+		}
+		next := file + ".new"
+		if err := errors.Join(os.WriteFile(next, []byte(text.String()), 0o600), os.Rename(next, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	p := serve(t, build(t), "--rules", file)
+	defer end(t, p)
+	t.Logf("100,000 rules: %s", resident(t, p))
+	before := live(t, p)
+	for n := range 3 {
+		for write(n + 1); !strings.Contains(limitOf(t, p), fmt.Sprintf(`"%d/min"`, n+2)); {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second) // what is left behind is given back
+		t.Logf("reload %d: %s", n+1, resident(t, p))
+	}
+	if after := live(t, p); after > before+before/4 {
+		t.Errorf("%d MB are in use after three reloads, and were %d before", after>>20, before>>20)
+	}
+}
+
+// limitOf is what the daemon says of the first of many rules.
+func limitOf(t *testing.T, p *process) string {
+	t.Helper()
+	const request = `{"domain":"demo","descriptors":[{"entries":[{"key":"user","value":"u0"}]}],"peek":true}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.http+"/v1/check", strings.NewReader(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
 }

@@ -186,13 +186,19 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	for i := range settlements {
+		if settlements[i].Receipt.IsRefund() {
+			return weir.ErrNoRefund
+		}
+	}
 	done, failed := false, error(nil)
-	for len(settlements) > 0 {
+	for rest := settlements; len(rest) > 0; {
 		var part []weir.Settlement
-		part, settlements = record.Cut(settlements, s.partOf)
+		part, rest = record.Cut(rest, s.partOf)
 		switch err := s.settlePart(ctx, part); {
 		case err == nil:
 			done = true
+			record.Settled(settlements, part)
 		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
 			if failed == nil || errors.Is(err, weir.ErrExpired) {
 				failed = err // an expired permit says more than a limit that has none
@@ -218,7 +224,11 @@ func (s *Store) settlePart(ctx context.Context, part []weir.Settlement) error {
 		st.Receipt = &r
 		q.settlements = append(q.settlements, st)
 	}
-	return s.tell(ctx, &q)
+	err := s.tell(ctx, &q)
+	for i := range part {
+		part[i].Charged = q.settlements[i].Charged
+	}
+	return err
 }
 
 // tell is ask for what has no other answer: it fails with weir.ErrAway.

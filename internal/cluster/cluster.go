@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -32,7 +33,7 @@ const (
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
 	MaxWaiting = 1 << 14
 	// shards is how many parts a node has, each with a lock of its own.
-	shards = 64
+	shards = sharing.MaxShards
 )
 
 // Options of a Store.
@@ -72,6 +73,7 @@ type Store struct {
 	replicas [len(replicated)]replica
 	calls    calls
 	texts    texts
+	receipts record.Receipts // settled here
 	counts   counts
 	born     weir.Instant // when it joined
 	ages     ages
@@ -132,7 +134,7 @@ func (s *Store) open(incarnation uint64) error {
 	name := s.self.Name
 	s.others.init(s, name, incarnation)
 	for i := range s.shards {
-		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Keys: max(s.keys/shards, 1), Seed: s.seed})
+		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Shard: uint64(i), Keys: max(s.keys/shards, 1), Seed: s.seed})
 		if err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}

@@ -9,10 +9,9 @@ import (
 
 // The bounds of what a shard remembers as owner.
 const (
-	// maxSettled and maxOnce are how many settled receipts, and first answers of takes
-	// that asked for Once; more fail with weir.ErrFull.
-	maxSettled = 1 << 15
-	maxOnce    = 1 << 12
+	// maxOnce is how many first answers of takes that asked for Once; more fail with
+	// weir.ErrFull.
+	maxOnce = 1 << 12
 	// maxReplies is how many answers to calls, for calls that come again; of older
 	// ones that do, the work is done twice, so that less passes.
 	maxReplies = 1 << 8
@@ -20,14 +19,13 @@ const (
 
 // notes are what an owner remembers beside its ledgers. They stay with the process.
 type notes struct {
-	settled settled
 	once    once
 	replies map[callID][]byte
 	order   [maxReplies]callID // of replies, the oldest at next
 	next    int
 }
 
-// receiptID is a receipt, or a take that asked for Once, of one placement and key.
+// receiptID is a take that asked for Once, of one placement and key.
 type receiptID struct {
 	id    uint64
 	place uint64 // its hash
@@ -84,47 +82,5 @@ func (o *once) answered(now weir.Instant, id receiptID, out []weir.Decision) (bo
 func (o *once) remember(id receiptID, out []weir.Decision) {
 	if slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Charged }) {
 		o.new[id] = slices.Clone(out)
-	}
-}
-
-// settled remembers which receipts were settled, until they don't work any more.
-type settled struct {
-	ids   map[receiptID]struct{}
-	ends  map[weir.Instant][]receiptID // by the minute in which they may be forgotten
-	swept weir.Instant                 // the minutes before are forgotten
-}
-
-const minute weir.Instant = 60_000_000
-
-func (s *settled) has(now weir.Instant, id receiptID) bool {
-	s.sweep(now / minute)
-	_, ok := s.ids[id]
-	return ok
-}
-
-func (s *settled) full() bool { return len(s.ids) >= maxSettled }
-
-func (s *settled) add(now, until weir.Instant, id receiptID) {
-	if s.ids == nil {
-		s.ids, s.ends = map[receiptID]struct{}{}, map[weir.Instant][]receiptID{}
-	}
-	end := max(until, now)/minute + 1
-	s.ids[id] = struct{}{}
-	s.ends[end] = append(s.ends[end], id)
-}
-
-// sweep forgets what ended before this minute.
-func (s *settled) sweep(this weir.Instant) {
-	if this <= s.swept {
-		return
-	}
-	s.swept = this
-	for end, ids := range s.ends { // one entry a minute of a receipt's life
-		if end <= this {
-			for _, id := range ids {
-				delete(s.ids, id)
-			}
-			delete(s.ends, end)
-		}
 	}
 }

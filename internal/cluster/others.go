@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -140,26 +141,46 @@ func (o *others) deliver() {
 	o.fx.Beats = o.fx.Beats[:0]
 }
 
-// leaveEvery is how often Leave looks whether all is handed over.
-const leaveEvery = 5 * time.Millisecond
+// leaveEvery is how often Leave looks whether all is handed over, and leavePatience, for how long it
+// waits while nobody takes anything.
+const (
+	leaveEvery    = 5 * time.Millisecond
+	leavePatience = 2 * time.Second
+)
+
+var errNotTaken = errors.New("the other nodes do not take what this one owns")
 
 // Leave tells the other members that this one goes, and hands over to them what it owns.
-// It waits until they have it, but for those that leave, too, and fails with ctx's error when
-// that takes too long: then they take what they did not get for used up. The node goes on to
-// ask the others, and is to be closed.
+// It waits until they have it, but for those that leave, too, and fails when they take nothing for
+// leavePatience, or with ctx's error: then they take what they did not get for used up. The node goes
+// on to ask the others, and is to be closed.
 func (s *Store) Leave(ctx context.Context) error {
 	s.others.leave()
 	s.hurry(0)
 	every := time.NewTicker(leaveEvery)
 	defer every.Stop()
+	left, took := s.left(), time.Now()
 	for !s.others.last() && (s.moving() || !s.others.parted()) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-every.C:
 		}
+		if now := s.left(); now < left {
+			left, took = now, time.Now()
+		} else if time.Since(took) >= leavePatience {
+			return errNotTaken
+		}
 	}
 	return nil
+}
+
+// left is how many ledgers the node has.
+func (s *Store) left() (n int) {
+	for i := range s.shards {
+		n += s.shards[i].left()
+	}
+	return n
 }
 
 func (s *Store) show(v *sharing.View) {

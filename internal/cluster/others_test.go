@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,94 @@ func TestLeave(t *testing.T) {
 		}
 		if passed := take(60); passed < 38 || passed > 40 {
 			t.Errorf("%d of the next 60 passed, 40 were left", passed)
+		}
+	})
+}
+
+// TestKeeps holds the counts of many keys to be what they were when a node that owns some has left: each of its
+// shards hands over by itself, to shards of others that have other keys each.
+func TestKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 900
+		n := newNetwork(t, 4)
+		n.found()
+		time.Sleep(time.Second)
+		var limits []*weir.Limit
+		for _, text := range []string{
+			"100/day", "100/day token-bucket", "100/year fixed-window", "100/8760h fixed-window anchored", "100/day sliding-log", "100/8760h sliding-window 6",
+			"100/day debt 5", "1 concurrent ttl 24h",
+		} {
+			limits = append(limits, weir.MustParseLimit(text))
+		}
+		policies := []weir.Partition{weir.PartitionProportional, weir.PartitionClosed, weir.PartitionReserve, weir.PartitionShare, weir.PartitionOpen}
+		asks, receipts := make([]weir.Ask, keys), make([]*weir.Receipt, keys)
+		take := func(s *Store, a *weir.Ask) weir.Decision {
+			var out [1]weir.Decision
+			if err := s.Take(t.Context(), []weir.Ask{*a}, out[:]); err != nil {
+				t.Fatal(err)
+			}
+			return out[0]
+		}
+		for i := range asks {
+			asks[i] = weir.Ask{State: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, Limit: limits[i%len(limits)], Cost: 50, Partition: policies[i%len(policies)]}
+			if i%2 == 0 {
+				asks[i].Sharing = weir.SharingSticky
+			}
+			if asks[i].Limit.Algorithm() == weir.Concurrent {
+				asks[i].Cost, asks[i].Receipt = 1, uint64(i+1)
+			}
+			d := take(n.nodes[i%4], &asks[i])
+			if receipts[i] = d.Receipt; d.Outcome != weir.Allowed {
+				t.Fatalf("%s of key %d: %+v", asks[i].Limit, i, d)
+			}
+		}
+		for leaves := 3; leaves > 0; leaves-- {
+			if err := n.nodes[leaves].Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n.away.Store(n.names[leaves])
+			n.names = n.names[:leaves]
+			for _, s := range n.nodes[:leaves] {
+				s.View(n.members())
+			}
+			time.Sleep(5 * time.Second)
+			for i := range asks {
+				a := asks[i]
+				a.Receipt, a.Peek = 0, true
+				if d := take(n.nodes[i%leaves], &a); a.Limit.Algorithm() == weir.Concurrent && d.Outcome == weir.Allowed || a.Cost == 50 && d.Remaining != 50 {
+					t.Fatalf("node %d has left: %s of key %d: %+v; want half of it to be left", leaves, a.Limit, i, d)
+				}
+			}
+		}
+		for i, r := range receipts {
+			if r == nil {
+				continue
+			}
+			if err := n.nodes[0].Settle(t.Context(), []weir.Settlement{{Receipt: r}}); err != nil {
+				t.Fatal(err)
+			}
+			if d := take(n.nodes[0], &asks[i]); d.Outcome != weir.Allowed {
+				t.Errorf("permit %d is back: %+v", i, d)
+			}
+		}
+	})
+}
+
+// TestNotTaken: a node that leaves does not wait for long for others that take nothing.
+func TestNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 2)
+		n.found()
+		time.Sleep(time.Second)
+		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: n.ownedBy(t, 0)}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
+		var out [1]weir.Decision
+		if err := n.nodes[0].Take(t.Context(), []weir.Ask{ask}, out[:]); err != nil {
+			t.Fatal(err)
+		}
+		n.away.Store(n.names[1])
+		began := time.Now()
+		if err := n.nodes[0].Leave(t.Context()); !errors.Is(err, errNotTaken) || time.Since(began) > leavePatience+time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
@@ -142,24 +143,14 @@ func (sh *shard) decideTake(now weir.Instant, q *question) (err error) {
 
 // settle settles receipts of one placement and key, once.
 func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
-	id := sh.store.receiptID(settlements[0].Receipt.ID, settlements[0].Receipt.State)
-	if sh.notes.settled.has(now, id) {
-		return weir.ErrSettled
-	}
-	renew, until, permits := settlements[0].Renew, weir.Instant(0), true
-	for i := range settlements {
-		r := settlements[i].Receipt
-		until = max(until, r.Expires)
-		permits = permits && r.Limit.Algorithm() == weir.Concurrent // which tell by themselves whether they were settled
-	}
-	if !renew && sh.notes.settled.full() && !permits {
-		return weir.ErrFull
+	if err := sh.store.receipts.Check(now, settlements); err != nil {
+		return err
 	}
 	err := sh.node.Settle(now, settlements)
-	if !renew && !errors.Is(err, sharing.ErrElsewhere) && !errors.Is(err, sharing.ErrNotYet) && !sh.notes.settled.full() {
-		sh.notes.settled.add(now, until, id)
+	if errors.Is(err, sharing.ErrElsewhere) || errors.Is(err, sharing.ErrNotYet) {
+		return err
 	}
-	return err
+	return cmp.Or(sh.store.receipts.Settle(now, settlements), err)
 }
 
 func (s *Store) receiptID(id uint64, k weir.StateKey) receiptID {

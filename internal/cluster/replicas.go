@@ -126,28 +126,20 @@ func (r *replica) settle(settlements []weir.Settlement) error {
 		return weir.ErrAway
 	}
 	now := r.store.now()
-	id := receiptID{id: settlements[0].Receipt.ID}
-	switch {
-	case r.notes.settled.has(now, id):
-		return weir.ErrSettled
-	case r.notes.settled.full():
-		return weir.ErrFull
+	if err := r.store.receipts.Settle(now, settlements); err != nil {
+		return err
 	}
-	done, until, failed := false, weir.Instant(0), error(nil)
-	for _, st := range settlements {
+	done, failed := false, error(nil)
+	for i, st := range settlements {
 		receipt := *st.Receipt
 		receipt.State.Rule = strings.TrimPrefix(receipt.State.Rule, r.mark())
 		receipt.State = short(receipt.State)
-		until = max(until, receipt.Expires)
 		st.Receipt = &receipt
 		if err := r.node.Settle(now, &st); err != nil {
 			failed = err
 		} else {
-			done = true
+			done, settlements[i].Charged = true, st.Charged
 		}
-	}
-	if !settlements[0].Renew {
-		r.notes.settled.add(now, until, id)
 	}
 	r.plan()
 	if done {
@@ -160,7 +152,7 @@ func (r *replica) reset(key weir.StateKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node != nil {
-		r.node.Reset(key)
+		r.node.Reset(r.store.now(), key)
 	}
 }
 

@@ -180,6 +180,15 @@ func (sh *shard) moving() bool {
 	return sh.node != nil && sh.node.Moving()
 }
 
+func (sh *shard) left() int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return 0
+	}
+	return sh.node.Left()
+}
+
 func (sh *shard) receive(from string, m *sharing.Message) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -154,7 +154,9 @@ func (q *question) appendReply(b []byte, id uint64, s status) []byte {
 			answer.Now, answer.States = q.now, q.states
 		}
 		b = (&storewire.TakeResponse{Answers: []storewire.Answer{answer}}).Append(b)
-	case settle, reset:
+	case settle:
+		b = (&storewire.SettleResponse{Settlements: q.settlements, Err: q.err}).Append(b)
+	case reset:
 		b = (&storewire.FaultResponse{Err: q.err}).Append(b)
 	case look:
 		b = binary.AppendUvarint(b, uint64(q.now))
@@ -189,7 +191,13 @@ func (q *question) parseReply(b []byte, limits storewire.Limits) error {
 		}
 		copy(q.out, r.Answers[0].Decisions)
 		q.err, q.now, q.states = r.Answers[0].Err, r.Answers[0].Now, r.Answers[0].States
-	case settle, reset:
+	case settle:
+		r := storewire.SettleResponse{Settlements: q.settlements}
+		if err := r.Parse(b); err != nil {
+			return err
+		}
+		q.err = r.Err
+	case reset:
 		r := storewire.FaultResponse{}
 		if err := r.Parse(b); err != nil {
 			return err

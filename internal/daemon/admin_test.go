@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +78,117 @@ func TestAdminRefuses(t *testing.T) {
 		if status, body := get(t, "http://"+r.admin+path); status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
+	}
+}
+
+// TestAdminCrowded: connections that say nothing, or drip, as many as there may be and
+// more, keep nobody from the admin door, with a token or, on loopback, without.
+func TestAdminCrowded(t *testing.T) {
+	for name, c := range map[string]Config{"loopback": {}, "token": {AdminTokenFile: certtest.File(t, "tokens", []byte(oneToken))}} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, c)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for i := range 2 * maxAdminConnections {
+				c := dial(t, r.admin)
+				if i%2 == 0 {
+					continue // says nothing
+				}
+				go func() {
+					_, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+					for err == nil && ctx.Err() == nil {
+						_, err = io.WriteString(c, "x")
+						time.Sleep(10 * time.Millisecond)
+					}
+				}()
+			}
+			for range 5 {
+				if status := knock(t, r, "/metrics", bearer(oneToken)); status != http.StatusOK {
+					t.Error(status)
+				}
+				http.DefaultClient.CloseIdleConnections()
+			}
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+"/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bearer(oneToken)(q)
+			_, body := answered(t, q)
+			_, dropped, _ := strings.Cut(body, `weir_connections_dropped_total{door="admin"} `)
+			dropped, _, _ = strings.Cut(dropped, "\n")
+			if n, err := strconv.Atoi(dropped); err != nil || n < maxAdminConnections {
+				t.Errorf("%d lost their place to newcomers (%v), want %d at least", n, err, maxAdminConnections)
+			}
+		})
+	}
+}
+
+// TestFewProfiles: profiles and traces run a few at a time, the next is told to come
+// again, and the door answers.
+func TestFewProfiles(t *testing.T) {
+	r := start(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for range maxProfiles {
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+"/debug/pprof/heap?seconds=60", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			for ctx.Err() == nil { // the one below may have the place
+				if response, err := http.DefaultClient.Do(q); err == nil {
+					_ = response.Body.Close()
+				}
+			}
+		})
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		status, body := get(t, "http://"+r.admin+"/debug/pprof/goroutine?debug=1")
+		if status == http.StatusServiceUnavailable && strings.Contains(body, "2 profiles run already") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(status, body)
+		}
+	}
+	if n := metric(t, r, `weir_refused_total{door="admin",reason="profiles"} `); n == "0" || n == "" {
+		t.Error("no refusal is told")
+	}
+}
+
+// TestOneTrace: the runtime has one trace and one CPU profile at a time; the next is told
+// to come again, as beyond maxProfiles.
+func TestOneTrace(t *testing.T) {
+	r := start(t, Config{})
+	for path, want := range map[string]string{"trace": "a trace runs already", "profile": "a CPU profile runs already"} {
+		url := "http://" + r.admin + "/debug/pprof/" + path
+		ctx, cancel := context.WithCancel(t.Context())
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?seconds=60", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() {
+			for ctx.Err() == nil { // the one below may have the place
+				if response, err := http.DefaultClient.Do(q); err == nil {
+					_ = response.Body.Close()
+				}
+			}
+		})
+		status, body := http.StatusOK, ""
+		for end := time.Now().Add(patience); status == http.StatusOK && time.Now().Before(end); {
+			status, body = get(t, url+"?seconds=1")
+		}
+		cancel()
+		running.Wait()
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+			t.Error(path, status, body)
+		}
+	}
+	if n := metric(t, r, `weir_refused_total{door="admin",reason="profiles"} `); n == "0" || n == "" {
+		t.Error("no refusal is told")
 	}
 }
 
@@ -219,6 +334,22 @@ func TestAdminElsewhere(t *testing.T) {
 	safe.done <- nil
 	if strings.Contains(text.String(), "without TLS") {
 		t.Error(text.String())
+	}
+}
+
+// TestOpenRedis: a Redis door that is open to others and asks for nothing is warned of.
+func TestOpenRedis(t *testing.T) {
+	password := certtest.File(t, "passwords", []byte(oneToken))
+	for _, c := range []struct {
+		address, password string
+		warned            bool
+	}{{"0.0.0.0:0", "", true}, {"0.0.0.0:0", password, false}, {"127.0.0.1:0", "", false}, {"", "", false}} {
+		log, logger := newLog()
+		r := start(t, Config{RESP: c.address, RESPPasswordFile: c.password, Log: logger})
+		if warned := strings.Contains(log.until(t, "msg=ready"), "the Redis door can be reached from elsewhere"); warned != c.warned {
+			t.Errorf("%+v: warned %v", c, warned)
+		}
+		r.stop()
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +18,13 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // or the door would not even try to unpack
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-limit/weir/internal/overload"
+	"github.com/weir-limit/weir/rules"
 )
 
 // others are answered, whatever else goes on.
@@ -72,6 +77,58 @@ func TestHalfRequests(t *testing.T) {
 	}
 }
 
+// TestUnfinishedRequests: requests that stop just before their end hold together what
+// their door may hold, and no more.
+func TestUnfinishedRequests(t *testing.T) {
+	r := start(t, Config{})
+	before := inUse()
+	body := make([]byte, 1<<20-1)
+	for range 150 {
+		c := dial(t, r.http)
+		_, _ = io.WriteString(c, "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n")
+		_, _ = c.Write(body) // it may be cut off meanwhile
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	message := make([]byte, 2<<20)
+	for range 4 {
+		conn := client(t, r.grpc)
+		for range 20 {
+			desc := &grpc.StreamDesc{ClientStreams: true}
+			if s, err := conn.NewStream(ctx, desc, rls.RateLimitService_ShouldRateLimit_FullMethodName, grpc.ForceCodec(asIs{})); err == nil {
+				_ = s.SendMsg(message) // likewise; and it does not end
+			}
+		}
+	}
+	others(t, r)
+	for _, door := range []string{"http", "grpc"} {
+		cut := `weir_refused_total{door="` + door + `",reason="memory"} `
+		for end := time.Now().Add(patience); metric(t, r, cut) == "0"; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: nobody was cut off", door)
+			}
+		}
+	}
+	if n := inUse() - before; n > 2*2*overload.DefaultBudget {
+		t.Errorf("%d MiB are held", n>>20)
+	}
+}
+
+// asIs sends bytes as they are.
+type asIs struct{}
+
+func (asIs) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (asIs) Unmarshal([]byte, any) error   { return nil }
+func (asIs) Name() string                  { return "proto" }
+
+// inUse is how much memory is in use, in this process.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // TestHeaderBombs: "head too large" is an answer, not memory.
 func TestHeaderBombs(t *testing.T) {
 	r := start(t, Config{})
@@ -97,6 +154,22 @@ func TestHeaderBombs(t *testing.T) {
 		}
 	}
 	others(t, r)
+}
+
+// TestTwoLengths: a request with a Content-Length beside its chunks is the last on its
+// connection: a proxy that went by the length takes what follows for its body.
+func TestTwoLengths(t *testing.T) {
+	r := start(t, Config{})
+	c := dial(t, r.http)
+	_, _ = io.WriteString(c, "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+		"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil { // or it would wait until it is idle for too long
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil || strings.Count(string(b), "HTTP/1.1 ") != 1 || !strings.Contains(string(b), "Connection: close") {
+		t.Errorf("%v: %s", err, b)
+	}
 }
 
 // TestHeaderBound: a head is answered up to the bound that documents tell.
@@ -186,22 +259,25 @@ func TestRapidReset(t *testing.T) {
 					err = c.WriteRSTStream(id, http2.ErrCodeCancel)
 				}
 				if err != nil {
-					return // it was thrown out, which is fine, too
+					return
 				}
 			}
+			t.Error("all calls were taken")
 		})
 	}
 	others(t, r)
 	if n := runtime.NumGoroutine() - before; n > 4*4096 { // calls in flight
-
 		t.Errorf("%d goroutines", n)
 	}
 	g.Wait()
 	others(t, r)
+	if n := metric(t, r, `weir_refused_total{door="grpc",reason="flood"} `); n != "4" {
+		t.Errorf("%s connections were closed, want 4", n)
+	}
 }
 
-// TestFloods: frames that cost the sender nothing end its connection, or stop
-// being read, and others are answered.
+// TestFloods: frames that cost the sender nothing end its connection, and others are
+// answered.
 func TestFloods(t *testing.T) {
 	r := start(t, Config{})
 	for _, flood := range []struct {
@@ -209,8 +285,15 @@ func TestFloods(t *testing.T) {
 		begin      func(*h2) error
 		frame      func(*h2) error
 	}{
-		{"ping", "ENHANCE_YOUR_CALM: too_many_pings", nil, func(c *h2) error { return c.WritePing(false, [8]byte{}) }},
-		{"settings", "", nil, func(c *h2) error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) }},
+		{"ping", "ENHANCE_YOUR_CALM: too", nil, func(c *h2) error { return c.WritePing(false, [8]byte{}) }},
+		{"settings", "ENHANCE_YOUR_CALM: too many frames", nil, func(c *h2) error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) }},
+		{
+			"empty continuation", "ENHANCE_YOUR_CALM: too many frames",
+			func(c *h2) error {
+				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.call()})
+			},
+			func(c *h2) error { return c.WriteContinuation(1, false, nil) },
+		},
 		{
 			"continuation", "",
 			func(c *h2) error {
@@ -310,11 +393,15 @@ func TestBoundsAreTold(t *testing.T) {
 	}
 	descriptor := `{"entries":[{"key":"k","value":"v"}]},`
 	entry := `{"key":"k","value":"v"},`
-	override := func(n int) string {
-		return fmt.Sprintf(`{"domain":"demo","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY","requests_per_unit":%d}}]}`, n)
+	override := func(first, n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY","requests_per_unit":%d}}`, first+i))
+		}
+		return `{"domain":"demo","descriptors":[` + strings.Join(all, ",") + `]}`
 	}
-	for i := range 4096 {
-		if status, body := do(t, http.MethodPost, "http://"+r.http+"/json", override(i)); status != 200 && status != 429 {
+	for n := 0; n < rules.MaxOverrides/64; n += 64 {
+		if status, body := do(t, http.MethodPost, "http://"+r.http+"/json", override(1+n, 64)); status != 200 && status != 429 {
 			t.Fatal(status, body)
 		}
 	}
@@ -326,10 +413,12 @@ func TestBoundsAreTold(t *testing.T) {
 	}{
 		{"body", "/v1/check", check("/v1/check", strings.Repeat(" ", 1<<20+1)), 413, "over 1 MiB"},
 		{"descriptors", "/v1/check", check("/v1/check", `{"domain":"demo","descriptors":[`+strings.TrimSuffix(strings.Repeat(descriptor, 101), ",")+`]}`), 400, "more than 100"},
+		{"descriptors as proto JSON", "/json", check("/json", `{"domain":"demo","descriptors":[`+strings.Repeat("{},", 100)+`{}]}`), 400, "there may be 100"},
+		{"entries as proto JSON", "/json", check("/json", `{"domain":"demo","descriptors":[{"entries":[`+strings.Repeat("{},", 16)+`{}]}]}`), 400, "there may be 16"},
 		{"entries", "/v1/check", check("/v1/check", `{"domain":"demo","descriptors":[{"entries":[`+strings.TrimSuffix(strings.Repeat(entry, 17), ",")+`]}]}`), 400, "more than 16"},
 		{"value", "/v1/check", check("/v1/check", strings.Replace(demoCheck, "bob", strings.Repeat("x", 4097), 1)), 400, "there may be 4096"},
 		{"cost", "/v1/check", check("/v1/check", strings.Replace(demoCheck, "}]}]}", `}],"cost":1073741825}]}`, 1)), 400, "1073741824"},
-		{"limits that come with requests", "/json", check("/json", override(5000)), 400, "write limits into rules"},
+		{"limits that come with requests", "/json", check("/json", override(50_000, 1)), 400, "this client has as many different limits in use as it may: use fewer, write limits into rules"},
 	} {
 		counted := fmt.Sprintf(`weir_calls_total{code="%d",door="http",route="%s"} `, c.status, c.route)
 		before := metric(t, r, counted)

@@ -167,22 +167,17 @@ func (d *Daemon) leaveCluster(ctx context.Context) {
 	if g == nil {
 		return
 	}
-	hands, cancel := context.WithTimeout(ctx, handover)
-	defer cancel()
-	err := n.store.Leave(hands)
-	parts, cancel := context.WithTimeout(ctx, parting)
+	err := n.store.Leave(ctx)
+	parts, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
 	if err = errors.Join(err, g.Leave(parts)); err != nil {
 		d.config.Log.Warn("the cluster could not be left in order", "error", err)
 	}
 }
 
-// handover is how long a node that leaves has to hand over what it owns, and parting, to be
-// sure that the others know that it goes.
-const (
-	handover = 2 * time.Second
-	parting  = 500 * time.Millisecond
-)
+// parting is how long a node that leaves has to be sure that the others know that it goes, also when
+// to hand over took all of its time.
+const parting = 500 * time.Millisecond
 
 // close ends the part in the cluster.
 func (n *node) close() error {

@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"time"
 )
 
@@ -61,8 +61,6 @@ type Config struct {
 	// Data is a folder for the rule database, or the URL of a PostgreSQL database
 	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
 	Data string
-	// File is a configuration file. Empty: none. It is not built yet.
-	File string
 
 	// LameDuck is how long a daemon that is told to stop says so at /readyz and
 	// in its gRPC health while it answers as before, so that load balancers send
@@ -84,6 +82,7 @@ type Config struct {
 	rulesPoll time.Duration // source.Options.Poll; tests do not wait so long
 	lookEvery time.Duration // lookEvery; the same
 	saveEvery time.Duration // SnapshotEvery; the same
+	goVersion string        // runtime.Version; tests have others
 }
 
 // Defaults of Config.
@@ -96,9 +95,6 @@ const (
 	DefaultLameDuck = 200 * time.Millisecond
 	DefaultDrain    = 10 * time.Second
 )
-
-// ErrNotBuilt is returned by New for a part of the daemon that is still to come.
-var ErrNotBuilt = errors.New("not built yet")
 
 // ConfigError says that a Config can't be meant, and what to write instead.
 type ConfigError struct {
@@ -133,6 +129,9 @@ func (c *Config) fill() {
 	if c.lookEvery == 0 {
 		c.lookEvery = lookEvery
 	}
+	if c.goVersion == "" {
+		c.goVersion = runtime.Version()
+	}
 	if c.saveEvery == 0 {
 		c.saveEvery = SnapshotEvery
 	}
@@ -144,18 +143,11 @@ func (c *Config) fill() {
 	}
 }
 
-// check finds what can't be meant, and what is asked for too early. All faults
-// are told at once.
+// check finds what can't be meant. All faults are told at once.
 func (c *Config) check() error {
 	var errs []error
-	later := func(used bool, flag, instead string) {
-		if used {
-			errs = append(errs, fmt.Errorf("%s: %w; %s", flag, ErrNotBuilt, instead))
-		}
-	}
 	errs = append(errs, CheckStore(c.Store))
 	errs = append(errs, c.checkCluster()...)
-	later(c.File != "", "--config "+c.File, "use the flags of weir serve")
 	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
 		if door.flag == "--resp" && door.address == DefaultRESP {
 			continue
@@ -187,9 +179,12 @@ func (c *Config) check() error {
 }
 
 // adminLocal is whether only this machine reaches the admin door.
-func (c *Config) adminLocal() bool {
-	address, err := net.ResolveTCPAddr("tcp", c.Admin)
-	return err == nil && address.IP.IsLoopback()
+func (c *Config) adminLocal() bool { return local(c.Admin) }
+
+// local is whether only this machine reaches what listens at an address.
+func local(address string) bool {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	return err == nil && at.IP.IsLoopback()
 }
 
 // adminTokens is whether there are tokens to open the admin door with.

@@ -15,7 +15,6 @@ import (
 
 func TestConfig(t *testing.T) {
 	bad := func(err error) bool { _, ok := errors.AsType[*ConfigError](err); return ok }
-	later := func(err error) bool { return errors.Is(err, ErrNotBuilt) }
 	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 	rule := func(err error) bool { _, ok := errors.AsType[*rules.Error](err); return ok }
 	certificate, key := certtest.NewCA(t).Issue(t).Files(t)
@@ -47,7 +46,6 @@ func TestConfig(t *testing.T) {
 		{"no URL", Config{Store: "secret@host"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
 		{"join without a cluster", Config{Join: "a:1"}, bad, "--join: it is for nodes that share limits; give --store cluster: too"},
-		{"config", Config{File: "weir.yaml"}, later, "use the flags"},
 		{"admin on all addresses", Config{Admin: ":8082"}, bad, "give --admin-token-file FILE"},
 		{"admin on 0.0.0.0", Config{Admin: "0.0.0.0:0"}, bad, "give --admin-token-file FILE"},
 		{"admin on ::", Config{Admin: "[::]:0"}, bad, "give --admin-token-file FILE"},
@@ -76,8 +74,8 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	_, err := New(Config{RESP: "on", Admin: ":1", File: "weir.yaml", TLSCert: "none.pem"})
-	if !bad(err) || !later(err) || strings.Count(err.Error(), "\n") != 3 {
+	_, err := New(Config{RESP: "on", Admin: ":1", TLSCert: "none.pem"})
+	if !bad(err) || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("not all faults are told at once: %v", err)
 	}
 	for _, admin := range []string{"localhost:0", "[::1]:0", "127.1.2.3:0"} {

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,17 +24,23 @@ const (
 	// the place of those that have been silent the longest, and wait while there
 	// are none: first one of them, then the others in the backlog of the
 	// operating system.
-	maxConnections      = 16 << 10
-	maxAdminConnections = 64
+	maxConnections = 16 << 10
+	// maxAdminConnections is the same of the admin door. There, newcomers take the place
+	// of those that came first and have shown no right token for what they ask now.
+	maxAdminConnections = 256
 	// spareFiles is how many files a daemon may have open besides connections to
 	// its doors for callers.
-	spareFiles = 256
+	spareFiles = 512
 	// silentLeast is how long a connection must have been silent to lose its
 	// place. No call takes nearly as long.
 	silentLeast = time.Second
 	// maxDropped is how many lose their place at once, because to find them
 	// means to look at all.
 	maxDropped = 64
+	// maxTalk is how many bytes a connection of HTTP may send between two requests, or
+	// two parts of a body. Heads are less, and what net/http reads of a body that nobody
+	// wants; frames of HTTP/2 that ask nothing are more, sooner or later.
+	maxTalk = 512 << 10
 	// dropEvery is how often a newcomer that waits looks for silent ones again.
 	dropEvery = 50 * time.Millisecond
 )
@@ -58,6 +67,8 @@ type bounded struct {
 	gate    *overload.Gate     // nil: there is none
 	left    prometheus.Counter // with a gate: those whose clients have given up
 	silent  time.Duration      // for how long, to lose its place
+	floods  prometheus.Counter // of HTTP: connections that said too much and asked nothing; else nil
+	seats   bool               // those lose it that came first and have no seat, instead
 
 	mu   sync.Mutex
 	open map[*slot]struct{}
@@ -86,6 +97,7 @@ func (l *bounded) Accept() (net.Conn, error) {
 	l.metrics.open.Inc()
 	s := &slot{Conn: c, listener: l}
 	s.hear()
+	s.come()
 	l.mu.Lock()
 	l.open[s] = struct{}{}
 	l.mu.Unlock()
@@ -137,24 +149,28 @@ func (l *bounded) room() bool {
 	}
 }
 
-// drop closes the connections that have been silent the longest.
+// drop closes the connections that have been silent the longest, or one that came
+// first.
 func (l *bounded) drop() {
 	type quiet struct {
 		slot  *slot
 		since int64
 	}
 	var all []quiet
-	latest := time.Now().Add(-l.silent).UnixNano()
+	latest, most := time.Now().Add(-l.silent).UnixNano(), maxDropped
+	if l.seats {
+		most = 1
+	}
 	l.mu.Lock()
 	for s := range l.open {
-		if since := s.heard.Load(); since <= latest {
+		if since, ok := s.since(); ok && since <= latest {
 			all = append(all, quiet{s, since})
 		}
 	}
 	l.mu.Unlock()
 	slices.SortFunc(all, func(a, b quiet) int { return cmp.Compare(a.since, b.since) })
-	for _, q := range all[:min(len(all), maxDropped)] {
-		if q.slot.heard.Load() == q.since { // it has said nothing meanwhile
+	for _, q := range all[:min(len(all), most)] {
+		if since, ok := q.slot.since(); ok && since == q.since { // nothing has happened meanwhile
 			l.metrics.dropped.Inc()
 			_ = q.slot.Close() // nobody has anything to say to it
 		}
@@ -214,9 +230,56 @@ type slot struct {
 	listener *bounded
 	closing  sync.Once
 	heard    atomic.Int64 // when something was read or written last, in ns of Unix time
+	came     atomic.Int64 // when it was accepted, or let in last, likewise
+	seats    atomic.Int64 // its requests under way that have shown a right token
+	said     atomic.Int64 // bytes since it asked something last
 }
 
 func (s *slot) hear() { s.heard.Store(time.Now().UnixNano()) }
+func (s *slot) come() { s.came.Store(time.Now().UnixNano()) }
+
+// since is from when it counts for losing its place, if it may.
+func (s *slot) since() (ns int64, ok bool) {
+	if s.listener.seats {
+		return s.came.Load(), s.seats.Load() == 0
+	}
+	return s.heard.Load(), true
+}
+
+type slotKey struct{}
+
+// withSlot is the ConnContext of an http.Server whose handlers keep seats.
+func withSlot(ctx context.Context, c net.Conn) context.Context {
+	if safe, ok := c.(*tls.Conn); ok {
+		c = safe.NetConn()
+	}
+	return context.WithValue(ctx, slotKey{}, c)
+}
+
+// hasAsked says that a connection has asked something.
+func hasAsked(ctx context.Context) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.said.Store(0)
+	}
+}
+
+// keepSeats is for requests that were let in: while next answers one that has shown a
+// right token, its connection keeps its place.
+func keepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
+			s.come()
+			if shown(r) {
+				s.seats.Add(1)
+				defer func() {
+					s.come()
+					s.seats.Add(-1)
+				}()
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Read is that of net.Conn. While work waits, what a client has asked that has
 // given up meanwhile is not read: nothing is charged for it, and to answer it
@@ -224,6 +287,11 @@ func (s *slot) hear() { s.heard.Store(time.Now().UnixNano()) }
 func (s *slot) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	s.hear()
+	if l := s.listener; l.floods != nil && s.said.Add(int64(n)) > maxTalk {
+		l.floods.Inc()
+		_ = s.Close() // it hears nothing either
+		return 0, net.ErrClosed
+	}
 	if l := s.listener; err == nil && l.gate != nil && l.gate.Late() && gone(s.Conn) {
 		l.left.Inc()
 		return 0, io.EOF

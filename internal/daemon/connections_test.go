@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
@@ -124,6 +126,40 @@ func TestSilentLoseTheirPlace(t *testing.T) {
 	}
 }
 
+// TestSeats: where seats are kept, a newcomer takes the place of the one that came first
+// and has none, however much that says; those that have a seat stay.
+func TestSeats(t *testing.T) {
+	l, accepted := door(t, 3, 0)
+	l.seats = true
+	var held []*slot
+	come := func() *slot {
+		dial(t, l.Addr().String())
+		s := (<-accepted).(*slot)
+		held = append(held, s)
+		return s
+	}
+	seat, first := come(), come()
+	request := httptest.NewRequestWithContext(withSlot(t.Context(), seat), http.MethodGet, "/", nil)
+	shown := func(*http.Request) bool { return true }
+	keepSeats(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		come() // the third
+		for range 3 {
+			first.hear() // it drips
+			come()
+		}
+	}), shown).ServeHTTP(httptest.NewRecorder(), request)
+	come() // none has a seat, and that of before was the last to speak
+	for i, s := range held {
+		err := s.SetReadDeadline(time.Unix(1, 0))
+		if gone := errors.Is(err, net.ErrClosed); gone != (i >= 1 && i <= 4) {
+			t.Errorf("connection %d: gone %v (%v)", i, gone, err)
+		}
+	}
+	if n := testutil.ToFloat64(l.metrics.dropped); n != 4 {
+		t.Errorf("%v were dropped", n)
+	}
+}
+
 // TestNewcomersWaitForSilence: the first is too young to lose its place when the
 // second comes, and loses it soon.
 func TestNewcomersWaitForSilence(t *testing.T) {
@@ -203,7 +239,7 @@ func TestConnectionsOf(t *testing.T) {
 		{3*maxConnections + spareFiles, 3, maxConnections},
 		{3*maxConnections + spareFiles - 3, 3, maxConnections},
 		{3*maxConnections + spareFiles - 4, 3, maxConnections - 1},
-		{1024, 2, 385},
+		{1024, 2, 257},
 		{100, 2, 1},
 		{0, 2, 1},
 	} {

@@ -66,8 +66,7 @@ type Daemon struct {
 }
 
 // New makes a daemon. It reads the rules, and opens nothing yet. It fails with
-// a *rules.Error, a *ConfigError or ErrNotBuilt, joined when there are several,
-// or when the rules can't be read. Run reads them again when they change.
+// a *rules.Error or a *ConfigError, joined when there are several, or when the rules can't be read. Run reads them again when they change.
 func New(c Config) (*Daemon, error) {
 	c.fill()
 	keys, bad := openKeys(&c)
@@ -178,9 +177,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	d.opened.Store(&o)
-	if !d.config.adminLocal() && d.keys.tls == nil {
-		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
-	}
+	d.sayOpen(o)
+	d.sayHTTP2()
 	if d.storage.remote != nil {
 		d.contact(ctx)
 	}
@@ -205,6 +203,20 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.saveSnapshot() // nobody counts any more
 	}
 	return err
+}
+
+// sayOpen warns of doors that can be reached from elsewhere, and should not be as they
+// are.
+func (d *Daemon) sayOpen(o doors) {
+	if !d.config.adminLocal() && d.keys.tls == nil {
+		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+	}
+	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
+		return
+	}
+	if at, ok := o.respAt.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+		d.config.Log.Warn("the Redis door can be reached from elsewhere, and asks for no password; give --resp-password-file or --tls-client-ca, or write a loopback address, as --resp 127.0.0.1:6379")
+	}
 }
 
 // serve answers at all doors until they are closed; those that are closed in order
@@ -275,19 +287,15 @@ func (d *Daemon) answerers() (o doors, err error) {
 	if err := d.shareReceipts(api); err != nil {
 		return o, err
 	}
-	patience := time.Duration(0)
-	if d.storage.remote != nil {
-		patience = envoyPatience
-	}
 	o.grpc = rls.New(d.decider(), rls.Options{
-		Patience: patience, Store: d.lending(),
-		Gate: &d.grpcGate, Refused: d.metrics.overload("grpc", rls.Reasons()),
+		Store: d.lending(),
+		Gate:  &d.grpcGate, Budget: d.metrics.budget("grpc"), Refused: d.metrics.overload("grpc", rls.Reasons()),
 		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
-		Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
+		Client: httpapi.Neighbourhood, Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
 	})
 	o.resp = d.redisDoor()
-	o.http = d.server("http", d.leaving(api))
-	o.http.ConnContext = httpapi.ConnContext
+	o.http = d.server("http", d.leaving(d.noPages(api)))
+	o.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return httpapi.ConnContext(withSlot(ctx, c), c) }
 	admin, err := d.adminHandler()
 	if err == nil {
 		admin, err = d.gate(admin)
@@ -297,8 +305,9 @@ func (d *Daemon) answerers() (o doors, err error) {
 	}
 	o.admin = d.server("admin", admin)
 	// The HTTP door answers who has no certificate, too: a probe.
-	o.httpTLS = d.safe(tls.VerifyClientCertIfGiven, "h2", "http/1.1")
-	o.adminTLS = d.safe(tls.RequireAndVerifyClientCert, "h2", "http/1.1")
+	_, protocols := d.config.httpProtocols()
+	o.httpTLS = d.safe(tls.VerifyClientCertIfGiven, protocols...)
+	o.adminTLS = d.safe(tls.RequireAndVerifyClientCert, protocols...)
 	// No client of Redis says what it speaks. A browser does, and is sent away.
 	o.respTLS = d.safe(tls.RequireAndVerifyClientCert, "redis")
 	o.admin.WriteTimeout = adminWriteTimeout
@@ -324,7 +333,7 @@ func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 	}{
 		{"http", d.config.HTTP, most, silentLeast, &o.httpAt},
 		{"grpc", d.config.GRPC, most, silentLeast, &o.grpcAt},
-		{"admin", d.config.Admin, maxAdminConnections, adminWriteTimeout, &o.adminAt},
+		{"admin", d.config.Admin, maxAdminConnections, 0, &o.adminAt},
 		{"resp", d.config.RESP, most, silentLeast, &o.respAt},
 	} {
 		if door.name == "resp" && door.address == DefaultRESP {
@@ -344,6 +353,8 @@ func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 		}
 		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
 	}
+	o.adminAt.seats = true
+	o.httpAt.floods, o.adminAt.floods = d.metrics.flooded("http"), d.metrics.flooded("admin")
 	o.httpAt.gate, o.httpAt.left = &d.httpGate, d.metrics.overrun.WithLabelValues("http", "left")
 	return nil
 }
@@ -377,7 +388,8 @@ func (d *Daemon) redisDoor() *resp.Server {
 		Version: d.config.Version, Log: d.config.Log,
 		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled,
 		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
-		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"),
+		Client:   httpapi.Neighbourhood,
+		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"), Budget: d.metrics.budget("resp"),
 	})
 }
 

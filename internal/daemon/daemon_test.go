@@ -423,7 +423,7 @@ func TestRedisDoor(t *testing.T) {
 	}
 	redis(t, r, "CL.THROTTLE secret 0 1 3600 0", 6)
 	redis(t, r, "GETTHIS", 1)
-	redis(t, r, "*-1", 1)
+	redis(t, r, "*x", 1)
 	redis(t, r, "*9999", 1)
 	_, body := get(t, "http://"+r.admin+"/metrics")
 	for _, want := range []string{

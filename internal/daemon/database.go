@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,18 +130,44 @@ func (d *Daemon) tryTrials(candidates []*rules.Set) {
 	d.trials = candidates
 }
 
-// sayFirstToken prints a token for everything when the database has none yet.
+// sayFirstToken makes a token for everything when the database has none yet, and says
+// in which file it is: what is printed ends up in logs.
 func (d *Daemon) sayFirstToken(ctx context.Context) {
 	if d.feed == nil || d.feed.Store() == nil {
 		return
 	}
 	token, err := d.feed.Store().FirstToken(ctx)
-	if err == nil && token != "" {
-		_, err = fmt.Fprintf(d.config.Stdout, "token: %s (of an administrator; it is shown this once)\n", token)
+	if err == nil && token == "" {
+		return
+	}
+	file, badPlace := copyFile(d.config.Data)
+	file = strings.TrimSuffix(file, "copy") + "first-token"
+	if err = errors.Join(err, badPlace); err == nil {
+		err = writeSecret(file, token)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(d.config.Stdout, "token: in %s, of an administrator; read it and remove the file\n", file)
 	}
 	if err != nil {
-		d.config.Log.Error("the first token of the rule database could not be made and shown", "error", err)
+		d.config.Log.Error("the first token of the rule database could not be made and kept; make one with weir token create --data", "error", err)
 	}
+}
+
+// writeSecret makes a file that only its owner may read, in the place of one that was
+// there.
+func writeSecret(file, secret string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(secret + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // closeFeed ends the database.

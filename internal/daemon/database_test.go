@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"io"
@@ -57,6 +58,45 @@ func asUser(t *testing.T, r *running) int {
 
 func domainText(name, limit string) string {
 	return "domain: " + name + "\ndescriptors:\n  - key: user\n    limits: [" + limit + "]\n"
+}
+
+// TestFirstToken: the first token of a database is in a file that only its owner reads,
+// and not in what is printed, which ends up in logs.
+func TestFirstToken(t *testing.T) {
+	data := t.TempDir()
+	printed, _ := newLog()
+	d, err := New(Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Admin: "127.0.0.1:0", Data: data, LameDuck: time.Millisecond, Stdout: printed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	file := filepath.Join(data, "rules.first-token")
+	said := printed.until(t, "token: in "+file)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if secret := strings.TrimSpace(string(token)); !strings.HasPrefix(secret, "weir_") || strings.Contains(said, secret) {
+		t.Errorf("%q has the token %q", said, secret)
+	}
+	s, err := rulestore.Open(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := s.Authenticate(t.Context(), strings.TrimSpace(string(token)))
+	if err := errors.Join(err, s.Close()); err != nil || who.Role != rulestore.Admin {
+		t.Error(who, err)
+	}
 }
 
 // TestDatabase: rules of the database come into force at once, are there after a

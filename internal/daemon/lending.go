@@ -48,8 +48,6 @@ func (d *Daemon) lending() *rls.Lending {
 	}
 	if d.storage.guard != nil {
 		l.Store = unfallen{d.storage.guard}
-	} else if memory, ok := d.storage.store.(rls.Memory); ok {
-		l.Store = &rls.Steady{Memory: memory}
 	}
 	if d.keys.lending != nil {
 		l.Token = d.keys.lending.Has

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
+	"github.com/weir-limit/weir/internal/rls"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -51,7 +52,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
 		}, []string{"door"}),
 		overrun: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_refused_total", Help: "Calls that were refused because more was asked than could be decided in time.",
+			Name: "weir_refused_total", Help: "Calls that were refused, and connections that were closed, because more was asked than could be decided in time or held, by reason.",
 		}, []string{"door", "reason"}),
 		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_resp_bounds_total", Help: "How often clients of the Redis protocol reached a bound of the door.",
@@ -66,7 +67,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 			Name: "weir_connections_full_total", Help: "How often a newcomer had to wait because a door had all the connections that it may.",
 		}, []string{"door"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_dropped_total", Help: "Silent connections that were closed to make place for newcomers, because a door had all that it may.",
+			Name: "weir_connections_dropped_total", Help: "Connections that were closed to make place for newcomers, because a door had all that it may: silent ones, and of the admin door those that came first without a token.",
 		}, []string{"door"}),
 		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_tls_handshake_failures_total", Help: "Connections that were not made safe: no TLS, none that is known here, or no certificate that is believed.",
@@ -194,6 +195,17 @@ func (m *metrics) overload(door string, reasons []string) func(reason string) {
 		counters[reason] = m.overrun.WithLabelValues(door, reason)
 	}
 	return func(reason string) { counters[reason].Inc() }
+}
+
+// budget is what the unfinished requests of a door may hold.
+func (m *metrics) budget(door string) *overload.Budget {
+	return &overload.Budget{Most: overload.DefaultBudget, Cut: m.overrun.WithLabelValues(door, httpapi.ReasonMemory).Inc}
+}
+
+// flooded counts connections that were closed because they said too much that asks
+// nothing.
+func (m *metrics) flooded(door string) prometheus.Counter {
+	return m.overrun.WithLabelValues(door, rls.ReasonFlood)
 }
 
 // overloadMetrics tell of overload when they are asked.

@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/credentials"
+	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 )
@@ -26,6 +28,8 @@ type loaded struct {
 	// failed is why other rules than these should be in force; empty: these are
 	// those that should be.
 	failed string
+	// findings is all that was found wrong in files, in their own words.
+	findings []rules.Finding
 }
 
 // openSource makes the source of the rules, for a store with these traits; nil for
@@ -91,7 +95,20 @@ func (d *Daemon) load() error {
 		set = rules.Demo()
 	}
 	d.update(func(p *parts) { p.files, p.filesErr = set, err }, set)
+	release(set)
 	return nil
+}
+
+// manyRules are so many that reading them leaves much behind.
+const manyRules = 10_000
+
+// release gives back to the system what reading so many rules has left behind: a
+// collector that waits until memory has grown to several times what is in use would
+// leave it for long.
+func release(set *rules.Set) {
+	if set != nil && len(set.Rules()) >= manyRules {
+		debug.FreeOSMemory()
+	}
 }
 
 // reloaded is what becomes of a reload of files: new rules, or an error and the
@@ -104,6 +121,7 @@ func (d *Daemon) reloaded(set *rules.Set, err error) {
 	}
 	d.update(func(p *parts) { p.files, p.filesErr = set, err }, set)
 	d.config.Log.Info("rules reloaded", "domains", len(set.Domains()), "rules", len(set.Rules()))
+	release(set)
 }
 
 // update changes a part of the rules, puts all in force, and says what there is to
@@ -133,7 +151,7 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 		now.set, now.etag = set, fmt.Sprintf(`"%x"`, sha256.Sum256(set.Export()))
 	}
 	if err != nil {
-		now.failed, _, _ = strings.Cut(err.Error(), "\n")
+		now.failed, now.findings = failure(err)
 		d.sayFailed(err)
 	}
 	d.metrics.setReloaded(err == nil)
@@ -145,14 +163,44 @@ func (d *Daemon) warnings(set *rules.Set) []rules.Finding {
 	return slices.Concat(set.Warnings(), set.Idle(d.storage.node != nil))
 }
 
-func (d *Daemon) sayFailed(err error) {
+// failure is why rules could not be loaded, for anybody, and what was found. A file
+// that was refused may be one that not everybody may read, as where a link leads to
+// it: only positions and kinds are told.
+func failure(err error) (text string, findings []rules.Finding) {
 	bad, ok := errors.AsType[*rules.Error](err)
 	if !ok {
+		text, _, _ = strings.Cut(err.Error(), "\n")
+		return terminal.Escape(text), nil
+	}
+	for _, f := range bad.Findings {
+		if f.Severity == rules.SeverityError {
+			return terminal.Escape(f.Place()), bad.Findings
+		}
+	}
+	return "", nil
+}
+
+func (d *Daemon) sayFailed(err error) {
+	_, findings := failure(err)
+	if findings == nil {
 		d.config.Log.Error("rules could not be reloaded; those before stay in force", "error", err)
 		return
 	}
-	for _, f := range bad.Findings {
-		d.config.Log.Error("rule file refused; the rules before stay in force", "finding", f.String())
+	for _, f := range findings {
+		d.config.Log.Error("rule file refused; the rules before stay in force; GET /v1/findings of the admin door, and weir lint, say it in the file's words",
+			"finding", f.Place())
+	}
+}
+
+// findings answers who may come in with all that was found wrong at the last reload.
+func (d *Daemon) findings(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	for _, f := range d.loaded.Load().findings {
+		if _, err := fmt.Fprintln(w, terminal.Escape(f.String())); err != nil {
+			return // the client is gone
+		}
 	}
 }
 

@@ -170,7 +170,7 @@ func TestBadReloads(t *testing.T) {
 		{"half written", "domain: d", "refused", "rules.yaml:1:1: error: there is no descriptors key, as in a file half written"},
 		{"removed", "REMOVED", "missing", "rules.yaml: no such file or directory"},
 		{"a folder of none", "FOLDER", "missing", "no *.yaml or *.yml in "},
-		{"NUL bytes", limits("d", "1/s") + "\x00\x00", "refused", "rules.yaml:4:1: error: YAML: control characters are not allowed"},
+		{"NUL bytes", limits("d", "1/s") + "\x00\x00", "refused", "rules.yaml:4:1: error: YAML: …"},
 		{"no text", "\x7fELF\x02\x01\xff\xfe", "refused", "rules.yaml:1:"},
 		{"too large", strings.Repeat("#", rules.MaxFileSize+1), "unreadable", "rule files have at most 67108864 bytes, all together"},
 		{"too many rules", "domain: d\ndescriptors: [" + strings.Repeat("a,", 1<<21), "refused", "list items of the file are over 2000000"},
@@ -601,5 +601,45 @@ func TestReloadUnderLoad(t *testing.T) {
 	g.Wait()
 	if got := metric(t, r, `weir_decisions_total{domain="d",outcome="allowed",rule="v0"`); got != "" {
 		t.Error("there are metrics of rules that are gone:", got)
+	}
+}
+
+// TestPrivateFile: a link in the folder of rules leads to a file that only the
+// daemon and its owner may read. Nobody else is told its lines.
+func TestPrivateFile(t *testing.T) {
+	t.Parallel()
+	const token = "a-token-of-so-many-letters-that-nobody-guesses-it"
+	private := filepath.Join(t.TempDir(), "private")
+	const text = "hunter2:\n- \"swordfish\\e[31m\\n\"\ndomain: xyzzy\ndescriptors:\n- {key: [plugh], plover: 1, limits: [opensesame]}\n"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := errors.Join(os.WriteFile(private, []byte(text), 0o600), os.WriteFile(tokens, []byte(token+"\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(rulesFile(t, limits("d", "1/day")))
+	l, log := newLog()
+	r := start(t, Config{Rules: folder, Log: log, AdminTokenFile: tokens})
+	if err := os.Symlink(private, filepath.Join(folder, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	said := l.until(t, "level=ERROR", "link.yaml:1:1: error: unknown key … in …", "link.yaml:5:")
+	_, ready := get(t, "http://"+r.http+"/readyz")
+	if !strings.HasPrefix(ready, "OK\nthe rules in force are old, for a reload failed: ") || !strings.Contains(ready, "link.yaml:1:1: error: ") {
+		t.Errorf("readyz: %s", ready)
+	}
+	for _, secret := range []string{"hunter2", "swordfish", "xyzzy", "plugh", "plover", "opensesame"} {
+		if strings.Contains(ready, secret) || strings.Contains(said, secret) {
+			t.Errorf("%s is told to anybody:\n%s\n%s", secret, ready, said)
+		}
+	}
+	if status, _ := get(t, "http://"+r.admin+"/v1/findings"); status != http.StatusUnauthorized {
+		t.Errorf("the admin door tells without a token: %d", status)
+	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+"/v1/findings", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+token)
+	if status, body := answered(t, q); status != http.StatusOK || !strings.Contains(body, `unknown key "hunter2"`) || strings.Contains(body, "\x1b") {
+		t.Errorf("the admin door: %d %s", status, body)
 	}
 }

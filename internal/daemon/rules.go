@@ -103,7 +103,7 @@ func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, erro
 		return nil, err
 	case ruleapi.Handles(r.URL.Path), by.Role == rulestore.Admin && slices.Contains(by.Teams, rulestore.AllTeams):
 		return ruleapi.As(r, by), nil
-	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/"), r.URL.Path == "/v1/explain":
+	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/") && r.URL.Path != "/v1/findings", r.URL.Path == "/v1/explain":
 		return r, nil
 	}
 	return nil, &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}

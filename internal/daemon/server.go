@@ -30,16 +30,22 @@ const (
 	maxStreams = 250
 	// adminWriteTimeout leaves time for a profile of a minute.
 	adminWriteTimeout = 90 * time.Second
+	// maxProfiles is how many profiles and traces run at a time, of traces and of CPU
+	// profiles one: each costs what it measures, and its connection for as long.
+	maxProfiles = 2
 )
 
 func (d *Daemon) server(door string, h http.Handler) *http.Server {
+	protocols, _ := d.config.httpProtocols()
 	return &http.Server{
-		Handler:           h,
+		Protocols:         protocols,
+		Handler:           httpapi.Budgeted(h, d.metrics.budget(door), hasAsked),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       withSlot,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(&faults{d.config.Log.Handler(), d.metrics.handshakeFailed(door), d.metrics.protocolBroken(door)}, slog.LevelWarn),
 	}
@@ -70,6 +76,24 @@ func (f *faults) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
+// noPages keeps pages that a browser shows from asking the HTTP door.
+func (d *Daemon) noPages(door http.Handler) http.Handler {
+	refused := d.metrics.overload("http", []string{string(httpapi.RefusedHost), string(httpapi.RefusedOrigin)})
+	return httpapi.NoPages(door, httpapi.GateOptions{
+		Host: ownHost(d.config.HTTP), Refused: func(why httpapi.Refusal) { refused(string(why)) },
+	})
+}
+
+// ownHost is whether a request asks a door by a host of its own; nil where that is
+// reached from elsewhere, for there it may have any name.
+func ownHost(address string) func(string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !local(address) {
+		return nil
+	}
+	return func(asked string) bool { return httpapi.Loopback(asked, host) }
+}
+
 // wrongTokens is how many an address may show at the admin door: ten at once,
 // and then one in six seconds. Beyond, it is answered 429.
 const wrongTokens = "10/min"
@@ -87,6 +111,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	}
 	o := httpapi.GateOptions{
 		Attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "attempts", limit),
+		Host:     ownHost(d.config.Admin),
 		Refused:  d.metrics.refused, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
@@ -98,16 +123,15 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	if d.keys.tokens == nil && d.config.adminLocal() {
 		o.Needless = func(r *http.Request) bool { return !ruleapi.Handles(r.URL.Path) }
 	}
-	if host, _, err := net.SplitHostPort(d.config.Admin); err == nil && d.config.adminLocal() {
-		o.Host = func(asked string) bool { return httpapi.Loopback(asked, host) }
-	}
 	pages, err := d.pages()
 	if err != nil {
 		return nil, err
 	}
-	withToken := httpapi.Gate(door, o)
-	o.Token, o.Certificate = nil, nil
-	without := httpapi.Gate(pages, o)
+	shown := func(r *http.Request) bool { return o.Token != nil && (o.Needless == nil || !o.Needless(r)) }
+	withToken := httpapi.Gate(keepSeats(door, shown), o)
+	open := o
+	open.Token, open.Certificate = nil, nil
+	without := httpapi.Gate(pages, open)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPage(r) {
 			without.ServeHTTP(w, r)
@@ -141,12 +165,46 @@ func notThere(mux *http.ServeMux) http.HandlerFunc {
 	}
 }
 
+// few lets so many run at a time of all that it is asked for; others are told what runs,
+// and to come again.
+func (d *Daemon) few(most int, runs string) func(http.HandlerFunc) http.HandlerFunc {
+	running := make(chan struct{}, most)
+	refused := d.metrics.overrun.WithLabelValues("admin", "profiles")
+	return func(next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case running <- struct{}{}:
+				defer func() { <-running }()
+				next(w, r)
+			default:
+				refused.Inc()
+				w.Header().Set("Retry-After", "1")
+				sendProblem(w, http.StatusServiceUnavailable, runs+" already; ask again when that is done")
+			}
+		}
+	}
+}
+
+// profiles are what the runtime tells of itself. It has one trace and one CPU profile at a
+// time.
+func (d *Daemon) profiles(mux *http.ServeMux) {
+	few := d.few(maxProfiles, strconv.Itoa(maxProfiles)+" profiles run")
+	profile, trace := d.few(1, "a CPU profile runs"), d.few(1, "a trace runs")
+	mux.HandleFunc("GET /debug/pprof/", few(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", profile(few(pprof.Profile)))
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", trace(few(pprof.Trace)))
+}
+
 // adminHandler is all that the admin door answers.
 func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", notThere(mux))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
 	mux.HandleFunc("GET /v1/export", d.export)
+	mux.HandleFunc("GET /v1/findings", d.findings)
 	mux.HandleFunc("GET /v1/schema", schema)
 	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin")}
 	requests := httpapi.NewAdmin(d.limiter, o)
@@ -158,12 +216,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.Handle("/v1/series", traffic)
 	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, d.known, o))
 	d.clusterRoutes(mux)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	d.profiles(mux)
 	if d.feed == nil {
 		return mux, nil
 	}

@@ -51,7 +51,7 @@ func openSnapshots(file string) (*snapshots, error) {
 	}
 	store, err := memstore.Open(file, memstore.Options{})
 	if _, ok := errors.AsType[*memstore.SnapshotError](err); err != nil && !ok {
-		return nil, err
+		return nil, &ConfigError{"--store", "snapshot: " + err.Error()}
 	}
 	counter := func(saved string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{

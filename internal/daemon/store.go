@@ -19,11 +19,8 @@ import (
 )
 
 const (
-	// envoyPatience is how long a call at the gRPC door may take whose caller says
-	// nothing, or more, when counts are elsewhere: what Envoy waits by default.
-	envoyPatience = 20 * time.Millisecond
 	// firstContact is how long a start waits for a store that does not answer yet.
-	firstContact = 1500 * time.Millisecond // to know why, after a timeout of its dialer
+	firstContact = 1200 * time.Millisecond // to know why, after a timeout of its dialer
 	// contactEvery is how often a store is asked whether it is there, so that this
 	// is known when nobody calls; and firstEvery, how often at the start.
 	contactEvery = time.Second
@@ -183,7 +180,7 @@ func CheckStore(url string) error {
 		}
 		return storeError(err)
 	}
-	return &ConfigError{"--store", "this is no store; write memory:, or a URL as redis://host:port"}
+	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port or memcached://host:port"}
 }
 
 // StoreTraits are what the store of a URL promises, which is checked, and
@@ -254,8 +251,12 @@ func (d *Daemon) keepContact(ctx context.Context) {
 	}
 }
 
-// away is what /readyz says of a store that is away, and of a cluster in which not all is
-// well.
+// far is from which distance on /readyz tells how far a store is: Envoy waits 20 ms by
+// default, of which the store has three quarters.
+const far = 15 * time.Millisecond
+
+// away is what /readyz says of a store that is away or far, and of a cluster in which not
+// all is well.
 func (d *Daemon) away() string {
 	if d.storage.node != nil {
 		return d.storage.node.trouble()
@@ -264,8 +265,10 @@ func (d *Daemon) away() string {
 		return ""
 	}
 	switch s := d.storage.guard.Stats(); {
-	case s.Away == 0:
+	case s.Away == 0 && s.Distance < far:
 		return ""
+	case s.Away == 0:
+		return fmt.Sprintf("the store takes %v to answer: the fallbacks of the rules decide for callers who wait for less", s.Distance.Round(time.Millisecond))
 	case s.Away < s.Servers:
 		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide what they have", s.Away, s.Servers)
 	}

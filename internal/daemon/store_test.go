@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/rules"
 )
@@ -145,14 +147,17 @@ func TestSharedCounts(t *testing.T) {
 		t.Error(got)
 	}
 	for name, want := range map[string]string{
-		"weir_redis_disagreed_total ":  "0",
-		"weir_redis_busy_total ":       "0",
-		"weir_memory_rules ":           "",
-		"weir_store_deadline_seconds ": "0.011",
+		"weir_redis_disagreed_total ": "0",
+		"weir_redis_busy_total ":      "0",
+		"weir_memory_rules ":          "",
 	} {
 		if got := metric(t, one, name); got != want {
 			t.Errorf("%s%s, want %s", name, got, want)
 		}
+	}
+	away, _ := strconv.ParseFloat(metric(t, one, "weir_store_distance_seconds "), 64) // what is no number is 0
+	if deadline, _ := strconv.ParseFloat(metric(t, one, "weir_store_deadline_seconds "), 64); away <= 0 || deadline < away {
+		t.Errorf("a store %v s away is given %v s", away, deadline)
 	}
 	if got := metric(t, one, "weir_redis_takes_total "); got == "0" || got == "" {
 		t.Error("takes:", got)
@@ -298,7 +303,10 @@ func TestUnfitRules(t *testing.T) {
 	l, log := newLog()
 	r := start(t, Config{Store: store, Rules: file, Log: log})
 	rewrite(t, file, limits("d", "10/s warm-up 1min"))
-	l.until(t, "level=ERROR", "take leaky-queue")
+	l.until(t, "level=ERROR", "rules.yaml:3:24: error: the store can't keep")
+	if _, words := get(t, "http://"+r.admin+"/v1/findings"); !strings.Contains(words, "take leaky-queue") {
+		t.Error(words)
+	}
 	if got := metric(t, r, `weir_rules_reloads_total{result="refused"} `); got != "1" {
 		t.Error("refused:", got)
 	}
@@ -371,5 +379,33 @@ func TestMemcached(t *testing.T) {
 	_, err := New(Config{Store: c.Store, Rules: rulesFile(t, limits("d", "10/s strict burst 2"))})
 	if bad, ok := errors.AsType[*rules.Error](err); !ok || !strings.Contains(bad.Error(), "take a smaller burst") {
 		t.Error(err)
+	}
+}
+
+// TestFarStore: a store 30 ms away decides, by gRPC, too, and the daemon says how far
+// it is.
+func TestFarStore(t *testing.T) {
+	server := redistest.Start(t, "timeout", "0")
+	addr, away := proxytest.Delay(t, server.Addr)
+	away(30 * time.Millisecond)
+	r := start(t, Config{Store: "redis://" + addr, Rules: rulesFile(t, fallbackRules)})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		status, _, _ := decided(t, r, "closed")
+		q := &rls.RateLimitRequest{Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "open", Value: "ann"}},
+		}}}
+		a, err := rls.NewRateLimitServiceClient(client(t, r.grpc)).ShouldRateLimit(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status == 429 && a.OverallCode == rls.RateLimitResponse_OVER_LIMIT { // open never denies by itself
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the store never decides by gRPC")
+		}
+	}
+	if _, body := get(t, "http://"+r.http+"/readyz"); !strings.Contains(body, "ms to answer") {
+		t.Error(body)
 	}
 }

@@ -54,11 +54,14 @@ func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 	evicted := desc("weir_memory_evicted_total", "Keys whose use was forgotten in a full table; more memory would keep them.")
 	overflow := desc("weir_memory_overflow_total", "Decisions about keys that had to share a count, because all others in reach were denied.")
 	receipts := desc("weir_memory_settled_receipts", "Settled receipts that are remembered.")
+	refused := desc("weir_memory_receipts_refused_total", "Requests that wanted a receipt of a rule of which too many were settled lately.")
+	busy := desc("weir_memory_busy_total", "Requests given up, because the limits of their rules changed all the time.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{
 			gauge(rules, float64(s.Rules)), gauge(slots, float64(s.Slots)), counter(evicted, s.Evicted),
-			counter(overflow, s.Overflow), gauge(receipts, float64(s.Settled)),
+			counter(overflow, s.Overflow), gauge(receipts, float64(s.Settled)), counter(refused, s.Refused),
+			counter(busy, s.Busy),
 		}
 	})
 }
@@ -66,18 +69,20 @@ func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 // newGuardMetrics tells how a store outside of the process is doing.
 func newGuardMetrics(g *guard.Guard) prometheus.Collector {
 	away := desc("weir_store_away", "Servers of the store that are away; the fallbacks of the rules decide what they have.")
-	deadline := desc("weir_store_deadline_seconds", "What a call to the store is given: what 99 of 100 take and 10 ms, from 5 to 50 ms.")
+	distance := desc("weir_store_distance_seconds", "What a call to the store takes: all but one of the last 16, of the server that is farthest.")
+	deadline := desc("weir_store_deadline_seconds", "What a call to the store is given: twice its distance and 10 ms, 400 ms at most.")
 	missed := desc("weir_store_missed_deadlines_total", "Calls to the store that had no answer within their time.")
 	fallbacks := desc("weir_store_fallback_decisions_total", "Limits decided without the store, by fallback.", "fallback")
-	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when they are asked for again.")
+	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when it is back.")
 	untold := desc("weir_store_untold_total", "Limits decided by fallbacks of which the store will not hear, because too many keys are owed.")
+	dropped := desc("weir_store_standings_dropped_total", "Keys of which it was forgotten what the store last said, because too many were asked for; fallbacks begin with them as never used.")
 	uncounted := desc("weir_store_uncountable_total", "Takes of keys that the store can't count, because another program has written there, or an item would be too large; the log says why.")
 	return readings(func() []reading {
 		s := g.Stats()
 		return []reading{
-			gauge(away, float64(s.Away)), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
+			gauge(away, float64(s.Away)), gauge(distance, s.Distance.Seconds()), gauge(deadline, s.Deadline.Seconds()), counter(missed, s.Missed),
 			counter(fallbacks, s.Local, "local"), counter(fallbacks, s.Open, "open"), counter(fallbacks, s.Closed, "closed"),
-			gauge(owed, float64(s.Owed)), counter(untold, s.Untold), counter(uncounted, s.Uncounted),
+			gauge(owed, float64(s.Owed)), counter(untold, s.Untold), counter(dropped, s.Dropped), counter(uncounted, s.Uncounted),
 		}
 	})
 }
@@ -107,11 +112,14 @@ func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
 	adopted := desc("weir_redis_adopted_total", "Counts that took over a changed limit.")
 	tries := desc("weir_redis_tries_total", "Writes that came too late, because others had changed the count; they are tried again.")
 	busy := desc("weir_redis_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
+	receipts := desc("weir_redis_settled_receipts", "Receipts settled here, each of which has a key in Redis until it expires.")
+	refused := desc("weir_redis_receipts_refused_total", "Requests that wanted a receipt of a rule of which too many were settled here lately.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{
 			counter(takes, s.Takes), counter(calls, s.Calls), counter(home, s.Home), counter(disagreed, s.Disagreed),
 			counter(adopted, s.Adopted), counter(tries, s.Tries), counter(busy, s.Busy),
+			gauge(receipts, float64(s.Settled)), counter(refused, s.Refused),
 		}
 	})
 }
@@ -124,7 +132,7 @@ func newMemcachedMetrics(store *memcachestore.Store) prometheus.Collector {
 	lost := desc("weir_memcached_lost_total", "Writes that came too late, for another process had written; they are tried again.")
 	busy := desc("weir_memcached_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
 	spilled := desc("weir_memcached_spilled_total", "Notes of receipts and first answers that went to items of their own.")
-	forgotten := desc("weir_memcached_forgotten_total", "Items that a server was to keep and did not: evicted, flushed, restarted. Each may pass its limit again.")
+	forgotten := desc("weir_memcached_forgotten_total", "Items that this process had seen, and that a server was to keep and did not: evicted, flushed, restarted. Each may pass its limit again.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{

@@ -129,7 +129,9 @@ func everywhere(t *testing.T, r *running, config *tls.Config) map[string]error {
 // should.
 func TestTLS(t *testing.T) {
 	ca := certtest.NewCA(t)
-	r := start(t, safely(t, ca))
+	c := safely(t, ca)
+	c.goVersion = safeHTTP2
+	r := start(t, c)
 	config := &tls.Config{RootCAs: ca.Pool()}
 	if failed := everywhere(t, r, config); len(failed) > 0 {
 		t.Error(failed)
@@ -422,11 +424,35 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 }
 
+// TestOldSuites: no door speaks TLS 1.2 with a suite that HTTP/2 forbids.
+func TestOldSuites(t *testing.T) {
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	c.RESP = "127.0.0.1:0"
+	r := start(t, c)
+	for _, address := range []string{r.http, r.grpc, r.admin, r.resp} {
+		for suite, want := range map[uint16]bool{
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA: false, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA: false,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: true, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: true,
+		} {
+			config := &tls.Config{RootCAs: ca.Pool(), MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}, NextProtos: []string{"h2", "http/1.1", "redis"}}
+			nc, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+			if err == nil {
+				err = nc.Close()
+			}
+			if (err == nil) != want {
+				t.Errorf("%s, %s: %v", address, tls.CipherSuiteName(suite), err)
+			}
+		}
+	}
+}
+
 // TestNoNoise: who does not keep to HTTP/2 is counted. The log has nothing of it:
 // neither lines without end, nor addresses and words of clients.
 func TestNoNoise(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
+	c.goVersion = safeHTTP2
 	log, logger := newLog()
 	c.Log = logger
 	r := start(t, c)
@@ -479,7 +505,7 @@ func clientHello(t *testing.T) []byte {
 func TestDrainUnderTLS(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
-	c.LameDuck = 300 * time.Millisecond
+	c.LameDuck, c.goVersion = 300*time.Millisecond, safeHTTP2
 	r := start(t, c)
 	leave := make(chan struct{})
 	var calls atomic.Int64

@@ -11,6 +11,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -41,6 +42,9 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if bad, ok := errors.AsType[*rules.RequestError](err); ok {
 		return nil, &RequestError{bad}
 	}
+	if errors.Is(err, weir.ErrNoRefund) {
+		return nil, &RequestError{fmt.Errorf("is_negative_hits: %w; POST /v1/settle gives back what has one", weir.ErrNoRefund)}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +57,9 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 // not checked here.
 func requestOf(q *rls.RateLimitRequest) (*rules.Request, error) {
 	in := q.GetDescriptors()
-	if len(in) > rules.MaxDescriptors {
-		return nil, fmt.Errorf("descriptors: there are %d; there may be %d", len(in), rules.MaxDescriptors)
+	c := crowdIn(in)
+	if err := c.fault(); err != nil {
+		return nil, err
 	}
 	r := &rules.Request{
 		Domain:      q.GetDomain(),
@@ -74,9 +79,6 @@ const maxHits = 1 << 40
 
 func fill(d *rules.Descriptor, in *ratelimit.RateLimitDescriptor, hits uint32) error {
 	entries := in.GetEntries()
-	if len(entries) > rules.MaxEntries {
-		return fmt.Errorf("entries: there are %d; there may be %d", len(entries), rules.MaxEntries)
-	}
 	d.Entries = make([]rules.Entry, len(entries))
 	for i, e := range entries {
 		d.Entries[i] = rules.Entry{Key: e.GetKey(), Value: e.GetValue()}
@@ -85,9 +87,7 @@ func fill(d *rules.Descriptor, in *ratelimit.RateLimitDescriptor, hits uint32) e
 	if own := in.GetHitsAddend(); own != nil {
 		d.Cost = int64(min(own.GetValue(), maxHits))
 	}
-	if in.GetIsNegativeHits() {
-		return errors.New("is_negative_hits: it is not supported; give charges back by POST /v1/settle")
-	}
+	d.GiveBack = in.GetIsNegativeHits()
 	if in.GetLimit() == nil {
 		return nil
 	}

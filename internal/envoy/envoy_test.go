@@ -81,6 +81,11 @@ func hits(d *ratelimit.RateLimitDescriptor, n uint64) *ratelimit.RateLimitDescri
 	return d
 }
 
+func negative(d *ratelimit.RateLimitDescriptor) *ratelimit.RateLimitDescriptor {
+	d.IsNegativeHits = true
+	return d
+}
+
 func overriding(d *ratelimit.RateLimitDescriptor, n uint32, unit envoytype.RateLimitUnit) *ratelimit.RateLimitDescriptor {
 	d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit}
 	return d
@@ -157,6 +162,36 @@ func TestStatuses(t *testing.T) {
 			[]string{
 				`OK | OK "" 10/MINUTE left 6 until 1m0s | OK "per_second" 10/SECOND left 8 until 1s | OK "d/gcra" 5/HOUR left 10 until 1s`,
 				`OK | OK "" 10/MINUTE left 6 until 1m0s`,
+			},
+		},
+		{
+			"is_negative_hits gives back, never beyond what is used, before the others are decided",
+			[]*rls.RateLimitRequest{
+				request(hits(descriptor("minute"), 7), hits(descriptor("two"), 2)),
+				request(negative(hits(descriptor("minute"), 4)), negative(descriptor("two")), descriptor("second")),
+				request(negative(hits(descriptor("minute"), math.MaxUint64)), hits(descriptor("minute"), 10)),
+				request(negative(descriptor("none")), negative(descriptor("free")), negative(hits(descriptor("minute"), 0))),
+				request(negative(descriptor("minute")), negative(descriptor("minute"))),
+			},
+			[]string{
+				`OK | OK "" 10/MINUTE left 3 until 1m0s | OK "d/two#2" 2/HOUR left 0 until 1h0m0s`,
+				`OK | OK "" 10/MINUTE left 7 until 1m0s | OK "d/two#2" 2/HOUR left 1 until 30m0s | OK "per_second" 10/SECOND left 9 until 1s`,
+				`OK | OK "" 10/MINUTE left 0 until 1m0s | OK "" 10/MINUTE left 0 until 1m0s`,
+				`OK | OK left 0 | OK left 4294967295 | OK "" 10/MINUTE left 0 until 1m0s`,
+				`OK | OK "" 10/MINUTE left 2 until 1m0s | OK "" 10/MINUTE left 2 until 1m0s`,
+			},
+		},
+		{
+			"is_negative_hits gives back though another denies, and again when it is sent again",
+			[]*rls.RateLimitRequest{
+				request(hits(descriptor("minute"), 7)),
+				request(negative(hits(descriptor("minute"), 2)), hits(descriptor("second"), 11)),
+				request(negative(hits(descriptor("minute"), 2)), hits(descriptor("second"), 11)),
+			},
+			[]string{
+				`OK | OK "" 10/MINUTE left 3 until 1m0s`,
+				`OVER_LIMIT | OK "" 10/MINUTE left 5 until 1m0s | OVER_LIMIT "per_second" 10/SECOND left 10 until 1s`,
+				`OVER_LIMIT | OK "" 10/MINUTE left 7 until 1m0s | OVER_LIMIT "per_second" 10/SECOND left 10 until 1s`,
 			},
 		},
 		{
@@ -255,8 +290,6 @@ func TestBadRequests(t *testing.T) {
 		d.Limit.UnitMultiplier = wrapperspb.UInt32(m)
 		return d
 	}
-	negative := descriptor("minute")
-	negative.IsNegativeHits = true
 	long := descriptor("minute")
 	long.Entries[0].Value = strings.Repeat("v", rules.MaxWord+1)
 	for _, c := range []struct {
@@ -280,7 +313,6 @@ func TestBadRequests(t *testing.T) {
 		{"override of 0 units", request(multiplied(0, envoytype.RateLimitUnit_SECOND)), "unit_multiplier: it is 0"},
 		{"override of too many units", request(multiplied(14, envoytype.RateLimitUnit_MONTH)), "unit_multiplier: it is 14; it must be 1…13"},
 		{"override of far too many units", request(multiplied(math.MaxUint32, envoytype.RateLimitUnit_YEAR)), "it must be 1…1 "},
-		{"negative hits", request(negative), "is_negative_hits"},
 	} {
 		_, err := ShouldRateLimit(t.Context(), newLimiter(t), c.q, false)
 		if _, ok := errors.AsType[*RequestError](err); !ok || !strings.Contains(err.Error(), c.says) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/weir-limit/weir"
 )
 
 // The breaker's numbers.
@@ -12,31 +14,34 @@ const (
 	Enough = 3
 	// probeEvery is how often a store that is away is asked all the same.
 	probeEvery = 120 * time.Millisecond
-	// confirm is for how long a stall is looked at again: when it was this process
+	// confirm is for how long silence is listened to again: when it was this process
 	// that stood still, the answer is there by then.
 	confirm = 2 * time.Millisecond
 )
 
-// breaker says whether a store is worth asking. It is away after some failures in
-// a row, or as soon as it owes an answer for longer than a stall: whoever would
-// ask now would wait for nothing, and who does is let go. It is back with the first
-// answer.
+// breaker says whether a server is worth asking. It is silent once it has answered
+// nobody for as long as a call may take: whoever waits is let go, nobody else asks,
+// and it is looked for until it answers. One late answer costs no more than that. It
+// is away when it is not found in the time that any distance takes, or when some calls
+// in a row fail. The first answer brings it back.
 type breaker struct {
 	mu      sync.Mutex
-	away    bool
-	failed  int       // in a row
-	probed  time.Time // when it was last asked while away
-	probing bool
-	oldest  *ticket // calls on their way, in the order in which they began
+	silent  bool          // it has stopped answering; not asked
+	away    bool          // it is known not to be there; not asked either
+	failed  int           // in a row
+	seeker  chan struct{} // closed when nobody looks for it any more; nil: nobody does
+	sought  time.Time     // when it was last looked for while away
+	oldest  *ticket       // calls on their way, in the order in which they began
 	newest  *ticket
-	suspect *ticket   // the oldest when it was first seen to stall
-	since   time.Time // when that was
+	since   time.Time     // when those on their way began to be owed an answer
+	quiet   time.Duration // for how long calls before them were
+	suspect time.Time     // when the silence was first too long; zero: it is not
 }
 
 // ticket is a call on its way.
 type ticket struct {
 	began       time.Time
-	probe       bool
+	key         weir.StateKey      // a key that the server has
 	letGo       context.CancelFunc // of those who wait for it; nil before they do
 	gone        bool               // it was let go, so that its failure says nothing
 	older, next *ticket
@@ -46,9 +51,10 @@ type ticket struct {
 type change uint8
 
 const (
-	same change = iota
-	opened
-	closed
+	same   change = iota
+	opened        // the server is away
+	closed        // it is back
+	hushed        // it is silent, or to be tried again: whoever hears this has to seek it
 )
 
 // ending is what the end of a call says of the store.
@@ -57,6 +63,7 @@ type ending uint8
 const (
 	answered ending = iota
 	failed
+	late    // no answer in the time of a call
 	unknown // nothing: its caller left, or gave it too little time
 )
 
@@ -66,26 +73,68 @@ func (b *breaker) isOpen() bool {
 	return b.away
 }
 
-// stalls is whether the oldest call has waited for too long. mu is held.
-func (b *breaker) stalls(now time.Time, stall time.Duration) bool {
-	if b.oldest == nil || now.Sub(b.oldest.began) <= stall {
-		return false
-	}
-	if b.suspect != b.oldest {
-		b.suspect, b.since = b.oldest, now
-	}
-	return now.Sub(b.since) >= confirm
+// seeking is closed when nobody looks for the server any more; nil when nobody does.
+func (b *breaker) seeking() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seeker
 }
 
-// open declares the store away. mu is held.
-func (b *breaker) open(now time.Time) {
-	b.away, b.probed, b.suspect = true, now, nil
+// owes is for how long the server has answered none of those who listened. mu is held.
+func (b *breaker) owes(now time.Time) time.Duration {
+	if b.oldest == nil {
+		return b.quiet
+	}
+	return b.quiet + now.Sub(b.since)
+}
+
+// stop lets everybody go. mu is held.
+func (b *breaker) stop() {
 	for t := b.oldest; t != nil; t = t.next {
-		t.gone = !t.probe
+		t.gone = true
 		if t.letGo != nil {
 			t.letGo()
 		}
 	}
+}
+
+// hush has the server looked for. mu is held.
+func (b *breaker) hush() change {
+	b.silent = true
+	b.stop()
+	if b.seeker != nil {
+		return same // who has looked for it before still does
+	}
+	b.seeker = make(chan struct{})
+	return hushed
+}
+
+// begin has a server looked for that nobody has asked yet.
+func (b *breaker) begin() change {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.silent || b.away {
+		return same
+	}
+	return b.hush()
+}
+
+// open declares the server away. mu is held.
+func (b *breaker) open(now time.Time) change {
+	b.away, b.sought = true, now
+	b.stop()
+	return opened
+}
+
+// hear takes note of an answer. mu is held.
+func (b *breaker) hear(now time.Time) change {
+	b.failed, b.quiet, b.since, b.suspect = 0, 0, now, time.Time{}
+	was := b.away
+	b.silent, b.away = false, false
+	if was {
+		return closed
+	}
+	return same
 }
 
 // waits tells how to let go whoever waits for t.
@@ -97,34 +146,36 @@ func (b *breaker) waits(t *ticket, letGo context.CancelFunc) {
 	}
 }
 
-// enter lets a call pass, or gives no ticket.
-func (b *breaker) enter(now time.Time, stall time.Duration) (*ticket, change) {
+// enter lets a call pass that wants k, or gives no ticket. A call may take so long as
+// deadline.
+func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) (*ticket, change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	what := same
-	if !b.away && b.stalls(now, stall) {
-		b.open(now)
-		what = opened
+	switch {
+	case b.away && now.Sub(b.sought) < probeEvery:
+		return nil, same
+	case b.away || b.silent:
+		return nil, b.hush()
+	case b.owes(now) < deadline:
+	case b.suspect.IsZero():
+		b.suspect = now
+	case now.Sub(b.suspect) >= confirm:
+		return nil, b.hush()
 	}
-	t := &ticket{began: now, older: b.newest}
-	if b.away {
-		if b.probing || now.Sub(b.probed) < probeEvery {
-			return nil, what
-		}
-		b.probed, b.probing, t.probe = now, true, true
-	}
+	t := &ticket{began: now, key: k, older: b.newest}
 	if b.newest = t; t.older == nil {
-		b.oldest = t
+		b.oldest, b.since = t, now
 	} else {
 		t.older.next = t
 	}
-	return t, what
+	return t, same
 }
 
 // leave takes note of how a call has ended.
-func (b *breaker) leave(t *ticket, now time.Time, end ending) change {
+func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Duration) change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	owes := b.owes(now)
 	if t.older == nil {
 		b.oldest = t.next
 	} else {
@@ -135,23 +186,43 @@ func (b *breaker) leave(t *ticket, now time.Time, end ending) change {
 	} else {
 		t.next.older = t.older
 	}
-	if t.probe {
-		b.probing = false
+	if b.oldest == nil {
+		b.quiet = owes
 	}
-	if end == answered {
-		b.failed = 0
-		if b.away {
-			b.away = false
-			return closed
+	switch {
+	case end == answered:
+		return b.hear(now)
+	case t.gone || b.silent || b.away:
+		return same
+	case end == failed:
+		if b.failed++; b.failed >= Enough {
+			return b.open(now)
 		}
-		return same
-	}
-	if t.gone || end == unknown {
-		return same
-	}
-	if b.failed++; b.failed >= Enough && !b.away {
-		b.open(now)
-		return opened
+	case end == late && owes >= deadline && now.Sub(t.began) < deadline+confirm:
+		return b.hush()
+	case end == late && owes >= deadline && b.suspect.IsZero():
+		b.suspect = now // this process stood still itself
 	}
 	return same
+}
+
+// found takes note of an answer to who seeks the server, or that there was none; then
+// over says that it need not be sought any more for now.
+func (b *breaker) found(now time.Time, answered, over bool) (what change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case answered:
+		what = b.hear(now)
+	case !over:
+		return same
+	case b.away:
+		b.sought = now
+	case b.silent:
+		what = b.open(now)
+	}
+	b.silent = false
+	close(b.seeker)
+	b.seeker = nil
+	return what
 }

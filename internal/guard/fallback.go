@@ -60,8 +60,11 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 			fallthrough
 		default:
 			out[i].Degraded = weir.FallbackLocal
-			b := *a
-			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, cmp.Or(a.Nodes, g.nodes()))
+			b, nodes := *a, cmp.Or(a.Nodes, g.nodes())
+			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, nodes)
+			if err := g.goOn(a.State, nodes); err != nil {
+				return err
+			}
 			local, at = append(local, b), append(at, i)
 		}
 	}
@@ -79,6 +82,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		d.Degraded = weir.FallbackLocal
 		out[at[i]] = d
 		if d.Charged && local[i].Limit.Algorithm() != weir.Concurrent {
+			g.said.pass(asks[at[i]].State, d.Cost)
 			g.owed.add(asks[at[i]].State, debt{asks[at[i]].Limit, local[i].Limit, d.Cost, time.Now().Add(d.ResetAfter)})
 		}
 	}
@@ -130,10 +134,21 @@ func Share(l *weir.Limit, nodes int) *weir.Limit {
 		*s.Initial = min(part(*s.Initial), s.Burst)
 	}
 	if s.Queue != nil {
-		*s.Queue = part(*s.Queue)
+		*s.Queue = part(*s.Queue+1) - 1 // one goes at once, before who waits
 	}
-	if parted, err := s.Limit(); err == nil {
-		return parted
+	parted, err := s.Limit()
+	if err != nil { // by rounding the count down, the burst would take too long to come back
+		s.Burst, s.Debt = min(s.Burst, s.Count), 0
+		if s.Initial != nil {
+			*s.Initial = min(*s.Initial, s.Burst)
+		}
+		if s.Queue != nil {
+			*s.Queue = min(*s.Queue, s.Count)
+		}
+		parted, err = s.Limit()
 	}
-	return l // its parts are out of the bounds that the whole keeps
+	if err != nil {
+		panic("guard: no part of " + l.String() + ": " + err.Error()) // a limit of count and period alone is one
+	}
+	return parted
 }

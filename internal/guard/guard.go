@@ -62,6 +62,7 @@ type Guard struct {
 	servers []*server
 	local   *memstore.Store
 	shares  shares
+	said    said
 	owed    owed
 	counts  [3]atomic.Int64 // takes decided by fallbacks, by fallbackIndex
 
@@ -82,14 +83,15 @@ func New(store weir.Store, o Options) *Guard {
 		o.Nodes = func() int { return 1 }
 	}
 	g := &Guard{store: store, near: o.Near, nodes: o.Nodes, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
+	g.said.init()
 	g.home, _ = store.(homely)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
 		g.spread, names = several, several.Servers()
 	}
 	for _, name := range names {
-		s := &server{name: name, changed: o.Changed}
-		s.pace.init()
+		s := &server{name: name, changed: o.Changed, probe: g.probe}
+		s.back = func() { g.payAll(s) }
 		g.servers = append(g.servers, s)
 	}
 	return g
@@ -105,24 +107,27 @@ func (g *Guard) Traits() weir.Traits { return g.store.Traits() }
 type Stats struct {
 	Servers             int           // that the store has; each may be away by itself
 	Away                int           // those that are not asked, but for a probe now and then
-	Deadline            time.Duration // what a call is given, of the slowest server
+	Distance            time.Duration // what calls take, of the server that is farthest; 0: nothing is known
+	Deadline            time.Duration // what a call is given, of that server
 	Missed              int64         // calls that paid for the whole deadline
 	Local, Open, Closed int64         // limits decided by each fallback
 	Owed                int           // keys whose local use the store has yet to hear of
 	Untold              int64         // takes of keys that found no room among those
+	Dropped             int64         // keys of which it was forgotten what the store last said
 	Uncounted           int64         // takes of keys that the store can't count
 }
 
 // Stats are the guard's counts.
 func (g *Guard) Stats() Stats {
 	all := Stats{
-		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(), Uncounted: g.uncounted.Load(),
+		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(), Dropped: g.said.dropped.Load(), Uncounted: g.uncounted.Load(),
 		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(),
 	}
 	for _, s := range g.servers {
 		if s.breaker.isOpen() {
 			all.Away++
 		}
+		all.Distance = max(all.Distance, s.pace.distance())
 		all.Deadline = max(all.Deadline, s.pace.deadline())
 		all.Missed += s.missed.Load()
 	}
@@ -157,9 +162,9 @@ func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	case g.home != nil && g.home.TakeAtHome(asks, out, see):
 		return nil
 	case g.several(asks):
-		return g.apart(ctx, asks, out, g.Try)
+		return g.apart(ctx, asks, out, g.try)
 	}
-	return g.Try(ctx, asks, out, see)
+	return g.try(ctx, asks, out, see)
 }
 
 // apart has take decide asks of several servers.
@@ -206,6 +211,15 @@ func (g *Guard) serverOf(k weir.StateKey) *server {
 // Try is TakeSeen of asks of one server, without fallbacks: it fails when the store
 // can't be asked, and what was asked may then have been charged.
 func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+	err := g.try(ctx, asks, out, see)
+	if err == nil && !g.near {
+		g.said.hear(asks, out)
+	}
+	return err
+}
+
+// try is Try for callers with fallbacks of their own.
+func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	switch {
 	case len(asks) == 0:
 		return g.store.Take(ctx, asks, out)
@@ -213,12 +227,8 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 		return g.tryNear(ctx, asks, out, see)
 	}
 	s := g.serverOf(asks[0].State)
-	t := s.enter()
-	switch {
-	case t == nil:
-		return weir.ErrAway
-	case t.probe:
-		go func() { _ = g.probe(context.WithoutCancel(ctx), s, t, asks[0].State) }() // the breaker is told
+	t := s.enter(asks[0].State)
+	if t == nil {
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, func(ctx context.Context) error {
@@ -242,13 +252,12 @@ func (g *Guard) tryNear(ctx context.Context, asks []weir.Ask, out []weir.Decisio
 	return g.store.Take(ctx, asks, out)
 }
 
-// probe asks a server that is away whether it is back, by a charge to a count that
-// is kept with k and is nobody's. To read would not do: a server without memory, or
-// one that has become a replica, still answers that.
-func (g *Guard) probe(ctx context.Context, s *server, t *ticket, k weir.StateKey) error {
+// probe asks a server whether it is back, by a charge to a count that is kept with k
+// and is nobody's. To read would not do: a server without memory, or one that has
+// become a replica, still answers that.
+func (g *Guard) probe(ctx context.Context, k weir.StateKey) error {
 	k.Rule = k.Placement() + "#probe of weir"
-	one := []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}
-	return s.wait(ctx, t, func(ctx context.Context) error { return g.store.Take(ctx, one, make([]weir.Decision, 1)) })
+	return g.store.Take(ctx, []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}, make([]weir.Decision, 1))
 }
 
 // keyOn is a key that the server has, if one of a thousand is there.
@@ -266,13 +275,14 @@ func (g *Guard) keyOn(s *server) (k weir.StateKey) {
 // settled now, and the others before.
 func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	done, failed := false, error(nil)
-	for len(settlements) > 0 {
+	for rest := settlements; len(rest) > 0; {
 		var part []weir.Settlement
-		part, settlements = record.Cut(settlements, func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) })
+		part, rest = record.Cut(rest, func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) })
 		err := g.settle(ctx, part)
 		switch {
 		case err == nil:
 			done = true
+			record.Settled(settlements, part)
 		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
 			failed = err
 		default:
@@ -294,9 +304,8 @@ func (g *Guard) keeper(k weir.StateKey) *server {
 }
 
 func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
-	s := g.keeper(part[0].Receipt.State)
-	if s != nil {
-		return g.ask(ctx, s, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
+	if g.keeper(part[0].Receipt.State) != nil {
+		return g.ask(ctx, part[0].Receipt.State, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
 	}
 	if err := g.local.Settle(ctx, part); err != nil {
 		return err
@@ -315,13 +324,14 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var part []weir.StateKey
 		part, keys = record.Cut(keys, g.serverOf)
-		if err := g.ask(ctx, g.serverOf(part[0]), func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
+		if err := g.ask(ctx, part[0], func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
 			return err
 		}
 		local := make([]weir.StateKey, len(part))
 		for i, k := range part {
 			local[i] = localKey(k)
-			g.owed.take(k)
+			g.owed.drop(k)
+			g.said.forget(k)
 		}
 		if err := g.local.Reset(ctx, local); err != nil {
 			return err
@@ -330,39 +340,35 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-// ask is for what has no fallback: it fails with weir.ErrAway.
-func (g *Guard) ask(ctx context.Context, s *server, do func(context.Context) error) error {
+// ask asks the server of a key. It is for what has no fallback: it fails with
+// weir.ErrAway.
+func (g *Guard) ask(ctx context.Context, k weir.StateKey, do func(context.Context) error) error {
 	if g.near {
 		return do(ctx)
 	}
-	return s.ask(ctx, do)
+	return g.serverOf(k).ask(ctx, k, do)
 }
 
-// Contact asks each server whether it is there, by ping, until that is known. It
-// counts as any call does.
+// Contact asks each server whether it is there until that is known, by ping, or where it
+// has not answered yet, by a charge to a count that is nobody's. It counts as any call does.
 func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, server int) error) {
 	var all sync.WaitGroup
 	for i, s := range g.servers {
 		all.Go(func() {
+			k := g.keyOn(s)
 			for range Enough {
-				if g.contact(ctx, s, func(ctx context.Context) error { return ping(ctx, i) }) == nil || s.breaker.isOpen() {
+				if s.pace.distance() == 0 && s.breaker.begin() == hushed {
+					s.seek(k)
+				} else if s.ask(ctx, k, func(ctx context.Context) error { return ping(ctx, i) }) == nil {
+					return
+				}
+				if s.sought(ctx); s.breaker.isOpen() {
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-}
-
-func (g *Guard) contact(ctx context.Context, s *server, ping func(ctx context.Context) error) error {
-	t := s.enter()
-	switch {
-	case t == nil:
-		return weir.ErrAway
-	case t.probe:
-		return g.probe(ctx, s, t, g.keyOn(s))
-	}
-	return s.wait(ctx, t, ping)
 }
 
 // Look is the states of asks in the store. Of several servers it is the time of the
@@ -390,11 +396,11 @@ func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 
 // look looks at asks of one server.
 func (g *Guard) look(ctx context.Context, looker weir.Looker, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
-	s := g.servers[0]
+	k := weir.StateKey{Rule: "probe"}
 	if len(asks) > 0 {
-		s = g.serverOf(asks[0].State)
+		k = asks[0].State
 	}
-	err = g.ask(ctx, s, func(ctx context.Context) error {
+	err = g.ask(ctx, k, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
 		return err
 	})

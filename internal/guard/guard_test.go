@@ -118,7 +118,7 @@ func TestFallbacks(t *testing.T) {
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count, nodes := rapid.Int64Range(1, 50).Draw(t, "count"), rapid.IntRange(1, 12).Draw(t, "nodes")
-		text := fmt.Sprintf(rapid.SampledFrom([]string{"%d/h", "%d/h fixed-window", "%d/h sliding-log", "%d concurrent", "%d/h leaky-queue queue 0"}).Draw(t, "limit"), count)
+		text := fmt.Sprintf(rapid.SampledFrom([]string{"%d/h", "%d/h fixed-window", "%d/h sliding-log", "%d concurrent", "%d/h leaky-queue queue 0", "%d/day fixed-window", "%d/week fixed-window zone Europe/Berlin", "%d/day fixed-window anchored", "%d/h strict"}).Draw(t, "limit"), count)
 		store := newRemote()
 		store.broken.Store(&errRefused)
 		total := int64(0)
@@ -165,11 +165,15 @@ func timeline(t *testing.T, away func(*remote), back func(*remote)) (missed int,
 	t.Helper()
 	store := newRemote()
 	store.delay.Store(int64(300 * time.Microsecond))
-	g := guard.New(store, guard.Options{Changed: func(_ string, err error) { changes = append(changes, fmt.Sprint(err)) }})
+	var mu sync.Mutex
+	g := guard.New(store, guard.Options{Changed: func(_ string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		changes = append(changes, fmt.Sprint(err))
+	}})
 	const tick = 500 * time.Microsecond
 	start := time.Now()
 	done := make(chan struct{})
-	var mu sync.Mutex
 	calls := 0
 	for now := time.Duration(0); now < 6*time.Second; now += tick {
 		switch now {
@@ -271,16 +275,16 @@ func TestNobodyGetsALimitTwice(t *testing.T) {
 		count(4)
 		store.broken.Store(&errRefused)
 		count(20)
-		if passed != 14 {
-			t.Errorf("%d passed with the store away, want 4 and 10 of its own", passed)
+		if passed != 10 {
+			t.Errorf("%d passed with the store away, want 4 and the 6 that were left", passed)
 		}
 		store.broken.Store(nil)
 		time.Sleep(time.Second)
 		count(1) // has the store asked whether it is back
 		synctest.Wait()
 		count(20)
-		if passed != 14 {
-			t.Errorf("%d passed after the store's return, want no more than the 14 before", passed)
+		if passed != 10 {
+			t.Errorf("%d passed after the store's return, want no more than the 10 before", passed)
 		}
 		if owed := g.Stats().Owed; owed != 0 {
 			t.Errorf("%d keys are owed", owed)
@@ -294,7 +298,12 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRemote()
 		var changes []string
-		g := guard.New(store, guard.Options{Changed: func(_ string, away error) { changes = append(changes, fmt.Sprint(away != nil)) }})
+		var mu sync.Mutex
+		g := guard.New(store, guard.Options{Changed: func(_ string, away error) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes = append(changes, fmt.Sprint(away != nil))
+		}})
 		store.delay.Store(int64(800 * time.Microsecond))
 		for range 2 * guard.Enough {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -316,9 +325,13 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 			time.AfterFunc(time.Millisecond, cancel)
 			_, _, _ = g.Look(ctx, ask("9/h", "")) // it is the probe, and is left
 		}
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if g.Stats().Away == 0 || len(changes) != 1 {
 			t.Errorf("away %v after changes to %v; want one, and away", g.Stats().Away > 0, changes)
 		}
+		time.Sleep(time.Second) // who looks for the store gives up
 	})
 }
 

@@ -17,14 +17,25 @@ const maxOwed = 1 << 16
 // maxSwept is how many keys are looked at for one that makes place.
 const maxSwept = 16
 
-// owed is what was used while the store was away. It is told when the key is next
-// asked for, so that nobody gets a limit twice, unless by then it would be as never
-// used.
+// maxReport is of how many keys the store is told in one call.
+const maxReport = 64
+
+// owed is what was used while the store was away. It is told when the store is back, and
+// of a key that is asked for before, so that nobody gets a limit twice, unless by then it
+// would be as never used.
 type owed struct {
-	some   atomic.Int64
+	count  atomic.Int64
 	untold atomic.Int64 // takes that found no room
 	mu     sync.Mutex
 	debts  map[weir.StateKey]debt
+	saying map[weir.StateKey]*report // of which the store is being told
+}
+
+// report is a call that tells the store of debts.
+type report struct {
+	asks  []weir.Ask
+	debts []debt
+	done  chan struct{} // closed when the store has answered, or failed
 }
 
 type debt struct {
@@ -34,13 +45,13 @@ type debt struct {
 	until time.Time // when the use is over
 }
 
-func (o *owed) len() int { return int(o.some.Load()) }
+func (o *owed) len() int { return int(o.count.Load()) }
 
 func (o *owed) add(k weir.StateKey, more debt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.debts == nil {
-		o.debts = map[weir.StateKey]debt{}
+		o.debts, o.saying = map[weir.StateKey]debt{}, map[weir.StateKey]*report{}
 	}
 	d, ok := o.debts[k]
 	if !ok {
@@ -53,9 +64,9 @@ func (o *owed) add(k weir.StateKey, more debt) {
 	if d.until.After(more.until) {
 		more.until = d.until
 	}
-	more.cost = min(d.cost+more.cost, weir.MaxCount)
+	more.cost = min(d.cost+more.cost, weir.MaxCost)
 	o.debts[k] = more
-	o.some.Store(int64(len(o.debts)))
+	o.count.Store(int64(len(o.debts) + len(o.saying)))
 }
 
 // sweep makes place where some is needed, by what is over. mu is held.
@@ -74,15 +85,53 @@ func (o *owed) sweep() {
 	}
 }
 
-func (o *owed) take(k weir.StateKey) (debt, bool) {
+// drop forgets a debt.
+func (o *owed) drop(k weir.StateKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d, ok := o.debts[k]
-	if ok {
-		delete(o.debts, k)
-		o.some.Store(int64(len(o.debts)))
+	delete(o.debts, k)
+	o.count.Store(int64(len(o.debts) + len(o.saying)))
+}
+
+// begin takes the debts of keys into a report. of are those of others that are being told
+// of some of these keys.
+func (o *owed) begin(keys []weir.StateKey, inUse func(weir.StateKey, *debt) int64) (r *report, of []*report) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r = &report{done: make(chan struct{})}
+	for _, k := range keys {
+		if other := o.saying[k]; other != nil {
+			of = append(of, other)
+			continue
+		}
+		d, ok := o.debts[k]
+		if !ok {
+			continue
+		}
+		if delete(o.debts, k); time.Now().Before(d.until) {
+			o.saying[k] = r
+			r.asks = append(r.asks, weir.Ask{State: k, Limit: d.limit, Cost: inUse(k, &d), After: true})
+			r.debts = append(r.debts, d)
+		}
 	}
-	return d, ok
+	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	return r, of
+}
+
+// end ends a report. Debts that the store did not hear of stay owed.
+func (o *owed) end(r *report, err error) {
+	o.mu.Lock()
+	for i := range r.asks {
+		delete(o.saying, r.asks[i].State)
+	}
+	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.mu.Unlock()
+	for i := range r.asks {
+		if err != nil {
+			o.add(r.asks[i].State, r.debts[i])
+		}
+	}
+	close(r.done)
 }
 
 // settle takes note that what was used here turned out to be so much more, or less.
@@ -94,31 +143,92 @@ func (o *owed) settle(k weir.StateKey, more int64) {
 	if !ok {
 		return
 	}
-	if d.cost = min(d.cost+more, weir.MaxCount); d.cost > 0 {
+	if d.cost = min(d.cost+more, weir.MaxCost); d.cost > 0 {
 		o.debts[k] = d
 	} else {
 		delete(o.debts, k)
 	}
-	o.some.Store(int64(len(o.debts)))
+	o.count.Store(int64(len(o.debts) + len(o.saying)))
 }
 
-// pay tells the store what is owed of the keys of asks, as far as it is still in
-// use here. What it did not hear stays owed; after an error that leaves it open, it
-// is told again: rather too much is counted than too little.
+// of is what is owed of a key.
+func (o *owed) of(k weir.StateKey) int64 {
+	if o.len() == 0 {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	cost := o.debts[k].cost
+	if r := o.saying[k]; r != nil {
+		for i := range r.asks {
+			if r.asks[i].State == k {
+				cost += r.debts[i].cost
+			}
+		}
+	}
+	return cost
+}
+
+// some is keys that a server is to hear of, at most so many.
+func (o *owed) some(most int, fits func(weir.StateKey) bool) (keys []weir.StateKey) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for k := range o.debts {
+		if fits(k) {
+			if keys = append(keys, k); len(keys) == most {
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// pay tells the store what is owed of the keys of asks.
 func (g *Guard) pay(ctx context.Context, asks []weir.Ask) error {
 	if g.owed.len() == 0 {
 		return nil
 	}
 	for i := range asks {
-		k := asks[i].State
-		d, ok := g.owed.take(k)
-		if !ok || !time.Now().Before(d.until) {
-			continue
-		}
-		report := []weir.Ask{{State: k, Limit: d.limit, Cost: g.inUse(k, &d), After: true}}
-		if err := g.store.Take(ctx, report, make([]weir.Decision, 1)); err != nil {
-			g.owed.add(k, d)
+		if err := g.report(ctx, []weir.StateKey{asks[i].State}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// payAll tells a server that is back what is owed of all its keys, until it fails.
+func (g *Guard) payAll(s *server) {
+	most := maxReport
+	if !g.store.Traits().Atomic {
+		most = 1
+	}
+	for g.owed.len() > 0 {
+		keys := g.owed.some(most, func(k weir.StateKey) bool { return g.serverOf(k) == s })
+		ctx, cancel := context.WithTimeout(context.Background(), maxDeadline)
+		err := g.report(ctx, keys)
+		cancel()
+		if err != nil || len(keys) == 0 {
+			return
+		}
+	}
+}
+
+// report tells the store what is owed of keys, as far as it is still in use here, and
+// waits for others who do. After an error that leaves it open whether the store has heard,
+// it is told again: rather too much is counted than too little.
+func (g *Guard) report(ctx context.Context, keys []weir.StateKey) error {
+	mine, others := g.owed.begin(keys, g.inUse)
+	if len(mine.asks) > 0 {
+		err := g.store.Take(ctx, mine.asks, make([]weir.Decision, len(mine.asks)))
+		if g.owed.end(mine, err); err != nil {
+			return err
+		}
+	}
+	for _, r := range others {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return nil

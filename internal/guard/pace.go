@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,55 +8,63 @@ import (
 
 // The bounds of a call's time.
 const (
-	minDeadline = 5 * time.Millisecond
-	maxDeadline = 50 * time.Millisecond
-	// above is what a call is given beyond what nearly all calls take.
+	// maxDeadline is the most that a call is given to a server that has answered before,
+	// and firstDeadline what one is given that has not: it has to be connected to.
+	maxDeadline   = 400 * time.Millisecond
+	firstDeadline = 600 * time.Millisecond
+	// above is what a call is given beyond twice what calls take.
 	above = 10 * time.Millisecond
-	// paceEvery is after how many calls the deadline is worked out anew.
-	paceEvery = 512
+	// remembered is of how many calls a server's distance is made.
+	remembered = 16
 )
 
-// pace learns how long calls take, and so how long one may take: what 99 of 100
-// have taken and 10 ms, from 5 to 50 ms.
+// pace learns how far a server is: what all but one of 16 calls took at most that were
+// made one after the other, so that one late answer changes nothing, nor a moment in which
+// many wait. A call that got no answer in its time counts as one that took all of it: so
+// the time grows until answers come within it, however far the server is. The zero value
+// knows nothing.
 type pace struct {
-	mu    sync.Mutex
-	calls [32]int // by the length of their time in µs, in bits
-	noted int
-	p99   atomic.Int64 // nanoseconds
+	mu   sync.Mutex
+	took [remembered]time.Duration
+	n    int
+	last time.Time    // when the last of them ended
+	far  atomic.Int64 // nanoseconds; 0: nothing is known
 }
 
-// init begins with what a store nearby takes.
-func (p *pace) init() { p.p99.Store(int64(time.Millisecond)) }
-
-func (p *pace) note(took time.Duration) {
+// note takes note of a call. One that began before the last that was noted had ended
+// tells nothing new.
+func (p *pace) note(began, ended time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls[min(bits.Len64(uint64(took/time.Microsecond)), len(p.calls)-1)]++
-	if p.noted++; p.noted < paceEvery {
+	if began.Before(p.last) {
 		return
 	}
-	p.noted = 0
-	total := 0
-	for _, n := range p.calls {
-		total += n
-	}
-	beyond := 0
-	for i := len(p.calls) - 1; i >= 0; i-- {
-		if beyond += p.calls[i]; beyond*100 > total {
-			p.p99.Store(int64(time.Microsecond) << i)
-			break
+	p.last = ended
+	p.took[p.n%remembered] = ended.Sub(began)
+	p.n++
+	var most, second time.Duration
+	for _, t := range p.took[:min(p.n, remembered)] {
+		switch {
+		case t > most:
+			most, second = t, most
+		case t > second:
+			second = t
 		}
 	}
-	for i := range p.calls {
-		p.calls[i] /= 2 // what was long ago counts less
+	if p.n == 1 {
+		second = most
 	}
+	p.far.Store(max(int64(second), 1))
 }
 
+// distance is how long calls take; 0 where nothing is known.
+func (p *pace) distance() time.Duration { return time.Duration(p.far.Load()) }
+
+// deadline is how long one may take: twice that, for calls that ask twice, and 10 ms.
 func (p *pace) deadline() time.Duration {
-	return min(max(time.Duration(p.p99.Load())+above, minDeadline), maxDeadline)
-}
-
-// stall is how long the store may owe one answer before nobody else asks.
-func (p *pace) stall() time.Duration {
-	return min(max(3*time.Duration(p.p99.Load()), minDeadline), maxDeadline)
+	far := p.distance()
+	if far == 0 {
+		return firstDeadline
+	}
+	return min(2*far+above, maxDeadline)
 }

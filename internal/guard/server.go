@@ -16,6 +16,8 @@ import (
 type server struct {
 	name    string // empty where the store is one
 	changed func(server string, away error)
+	probe   func(ctx context.Context, k weir.StateKey) error // whether it writes, where k is
+	back    func()                                           // it was found
 	breaker breaker
 	pace    pace
 	missed  atomic.Int64 // calls that paid for the whole deadline
@@ -24,68 +26,114 @@ type server struct {
 // errOwes is why a server is away that stands still.
 var errOwes = errors.New("it has owed an answer for too long")
 
-// enter lets a call pass, or gives no ticket.
-func (s *server) enter() *ticket {
-	t, what := s.breaker.enter(time.Now(), s.pace.stall())
-	if what == opened {
-		s.changed(s.name, errOwes)
-	}
+// enter lets a call pass that wants k, or gives no ticket.
+func (s *server) enter(k weir.StateKey) *ticket {
+	t, what := s.breaker.enter(time.Now(), k, s.pace.deadline())
+	s.tell(what, nil, k)
 	return t
+}
+
+// tell tells of a change, and looks for a server that has fallen silent.
+func (s *server) tell(what change, err error, k weir.StateKey) {
+	switch what {
+	case opened:
+		s.changed(s.name, err)
+	case closed:
+		s.changed(s.name, nil)
+	case hushed:
+		go s.seek(k)
+	case same:
+	}
+}
+
+// seek asks a server that has fallen silent again and again, each time for twice as
+// long, until it answers or has been silent for as long as any call may take. Of one
+// that is away already it asks once. No caller waits for it.
+func (s *server) seek(k weir.StateKey) {
+	began, limit := time.Now(), min(2*s.pace.deadline(), maxDeadline)
+	if s.breaker.isOpen() || s.pace.distance() == 0 {
+		limit = firstDeadline // it has to be connected to first
+	}
+	for {
+		asked := time.Now()
+		within, cancel := context.WithTimeout(context.Background(), limit)
+		err := s.probe(within, k)
+		cancel()
+		now := time.Now()
+		end := endOf(context.Background(), within, err)
+		if end == answered || end == late {
+			s.pace.note(asked, now)
+		}
+		over := end == failed || limit >= maxDeadline || now.Sub(began) >= maxDeadline
+		if end == late {
+			err = errOwes
+		}
+		s.tell(s.breaker.found(now, end == answered, over), err, k)
+		if end == answered {
+			s.back()
+		}
+		if end == answered || over {
+			return
+		}
+		limit = min(2*limit, maxDeadline)
+	}
+}
+
+// sought waits until nobody looks for the server any more.
+func (s *server) sought(ctx context.Context) {
+	if over := s.breaker.seeking(); over != nil {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // wait asks the server within the time that there is.
 func (s *server) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
-	limit, cut := s.pace.deadline(), false
-	if t.probe {
-		limit = maxDeadline // a store that comes back has to be connected to first
-	}
+	deadline := s.pace.deadline()
+	limit := deadline
 	if end, ok := ctx.Deadline(); ok {
-		if left := time.Until(end) * 3 / 4; left < limit {
-			limit, cut = left, true
-		}
+		limit = min(limit, time.Until(end)*3/4)
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s.breaker.waits(t, cancel)
 	err := do(within)
-	took := time.Since(t.began)
-	end := endOf(ctx, err)
-	if end == failed && cut && took < s.pace.stall() && errors.Is(within.Err(), context.DeadlineExceeded) {
+	now := time.Now()
+	end := endOf(ctx, within, err)
+	if end == late && limit < deadline {
 		end = unknown // no store answers in no time
 	}
-	switch {
-	case end == answered:
-		s.pace.note(took)
-	case end == failed && took >= limit && !t.probe:
+	switch end {
+	case late:
 		s.missed.Add(1)
+		fallthrough
+	case answered:
+		s.pace.note(t.began, now)
+	case failed, unknown:
 	}
-	switch s.breaker.leave(t, time.Now(), end) {
-	case opened:
-		s.changed(s.name, err)
-	case closed:
-		s.changed(s.name, nil)
-	case same:
-	}
+	s.tell(s.breaker.leave(t, now, end, deadline), err, t.key)
 	return err
 }
 
 // ask is for what has no fallback: it fails with weir.ErrAway.
-func (s *server) ask(ctx context.Context, do func(context.Context) error) error {
-	t := s.enter()
+func (s *server) ask(ctx context.Context, k weir.StateKey, do func(context.Context) error) error {
+	t := s.enter(k)
 	if t == nil {
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, do)
-	if endOf(ctx, err) == failed && !errors.Is(err, weir.ErrAway) {
+	if end := endOf(ctx, ctx, err); (end == failed || end == late) && !errors.Is(err, weir.ErrAway) {
 		return fmt.Errorf("%w: %w", weir.ErrAway, err)
 	}
 	return err
 }
 
-// endOf is how a call has ended. That many want one key, that it can't be counted,
-// or that a receipt was used before, is an answer; that the caller left, or asked
-// what no store decides, says nothing of the store.
-func endOf(ctx context.Context, err error) ending {
+// endOf is how a call of ctx has ended that had the time of within. That many want one
+// key, that it can't be counted, or that a receipt was used before, is an answer; that
+// the caller left, or asked what no store decides, says nothing of the store.
+func endOf(ctx, within context.Context, err error) ending {
 	for _, fine := range []error{nil, weir.ErrBusy, weir.ErrSettled, weir.ErrExpired, weir.ErrNoPermit, weir.ErrFull} {
 		if errors.Is(err, fine) {
 			return answered
@@ -96,6 +144,13 @@ func endOf(ctx context.Context, err error) ending {
 	}
 	if _, ok := errors.AsType[*record.AskError](err); ok || errors.Is(context.Cause(ctx), context.Canceled) {
 		return unknown
+	}
+	until, timed := within.Deadline()
+	switch {
+	case errors.Is(within.Err(), context.Canceled):
+		return unknown // it was let go
+	case within.Err() != nil, timed && errors.Is(err, context.DeadlineExceeded) && time.Until(until) < confirm:
+		return late // a store may look at the clock a little before we do
 	}
 	return failed
 }

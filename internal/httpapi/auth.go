@@ -2,11 +2,14 @@ package httpapi
 
 import (
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/address"
 	"github.com/weir-limit/weir/internal/envoy"
 	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
@@ -46,24 +49,24 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 }
 
 // readAuth reads the query of /auth. The e's in their order, then the h's in
-// theirs, are one descriptor.
+// theirs, are one descriptor, and the e2's and h2's another, if there are any.
 func readAuth(r *http.Request) (q *rules.Request, deny int, err error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, 0, faultf("the query can't be read: %v; escape what is not a letter or digit as %%XX", err)
 	}
-	d := rules.Descriptor{Cost: 1}
-	q, deny = &rules.Request{}, http.StatusTooManyRequests
+	cost := int64(1)
+	q, deny = &rules.Request{Wider: network}, http.StatusTooManyRequests
 	for name, all := range values {
 		value := all[0]
 		switch {
-		case name == "e" || name == "h":
+		case slices.Contains([]string{"e", "h", "e2", "h2"}, name):
 			continue
 		case name == "domain":
 			q.Domain = value
 		case name == "cost":
 			t := text{src: value}
-			d.Cost, err = t.integer(weir.MaxCount)
+			cost, err = t.integer(weir.MaxCount)
 			if err != nil || t.at < len(value) {
 				return nil, 0, faultf("cost: write a whole number from 0 to %d", weir.MaxCount)
 			}
@@ -72,17 +75,34 @@ func readAuth(r *http.Request) (q *rules.Request, deny int, err error) {
 		case name == "deny":
 			return nil, 0, faultf("deny: write 401 or 403, or leave it out for 429")
 		default:
-			return nil, 0, faultf("unknown parameter %s; the parameters are domain, e, h, cost, deny", quote(name))
+			return nil, 0, faultf("unknown parameter %s; the parameters are domain, e, h, e2, h2, cost, deny", quote(name))
 		}
 		if len(all) > 1 {
 			return nil, 0, faultf("%s stands there twice; write it once", name)
 		}
 	}
-	if d.Entries, err = readEntries(values["e"], values["h"], r.Header); err != nil {
-		return nil, 0, err
+	for _, second := range []string{"", "2"} {
+		if second != "" && values["e2"] == nil && values["h2"] == nil {
+			break
+		}
+		entries, err := readEntries(values["e"+second], values["h"+second], r.Header)
+		if err != nil {
+			return nil, 0, err
+		}
+		q.Descriptors = append(q.Descriptors, rules.Descriptor{Entries: entries, Cost: cost})
 	}
-	q.Descriptors = []rules.Descriptor{d}
 	return q, deny, nil
+}
+
+// network is the value that an entry counts under: of an IPv6 address its /64, for
+// the client may choose the rest, and an IPv4 address however it is written.
+func network(e rules.Entry) string {
+	if e.Key == "remote_address" && strings.IndexByte(e.Value, ':') >= 0 {
+		if a, err := netip.ParseAddr(e.Value); err == nil {
+			return address.Network(a, address.IPv6Bits)
+		}
+	}
+	return e.Value
 }
 
 // readEntries reads e's, KEY=VALUE, and h's, KEY=NAME of a field of the request.

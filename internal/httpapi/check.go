@@ -107,7 +107,8 @@ func (a *API) receiptOf(ctx context.Context, answer *rules.Answer, descriptors i
 	if err != nil {
 		back := answer.Receipts()
 		// The client may be gone, but the charges must go back.
-		err = errors.Join(err, a.limiter.Settle(context.WithoutCancel(ctx), back, make([]int64, len(back)), false))
+		_, failed := a.limiter.Settle(context.WithoutCancel(ctx), back, make([]int64, len(back)), false)
+		err = errors.Join(err, failed)
 	}
 	return receipt, err
 }

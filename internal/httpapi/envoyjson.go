@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -18,11 +19,13 @@ import (
 type listener struct {
 	Limiter
 
+	client string
 	answer *rules.Answer
 }
 
 // Check is that of the limiter.
 func (l *listener) Check(ctx context.Context, r *rules.Request) (a *rules.Answer, err error) {
+	r.Client = l.client
 	l.answer, err = l.Limiter.Check(ctx, r)
 	return l.answer, err
 }
@@ -35,14 +38,17 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 		return a.fail(w, r, err)
 	}
 	var request rls.RateLimitRequest
-	if err := protojson.Unmarshal(s.body, &request); err != nil {
+	if err := envoy.UnmarshalJSON(s.body, &request); err != nil {
+		if _, ok := errors.AsType[*envoy.RequestError](err); ok {
+			return a.fail(w, r, err)
+		}
 		return a.fail(w, r, &problem{
 			http.StatusBadRequest,
 			// protojson varies its spaces, so that nobody compares its texts.
 			"not a RateLimitRequest as proto JSON (" + strings.ReplaceAll(err.Error(), "\u00a0", " ") + `); send {"domain": …, "descriptors": [{"entries": [{"key": …, "value": …}]}]}`,
 		})
 	}
-	limiter := &listener{Limiter: a.limiter}
+	limiter := &listener{Limiter: a.limiter, client: Neighbourhood(r.RemoteAddr)}
 	response, err := envoy.ShouldRateLimit(r.Context(), limiter, &request, a.options.Echo)
 	if err != nil {
 		return a.fail(w, r, err)

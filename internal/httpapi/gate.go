@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/address"
 	"github.com/weir-limit/weir/internal/fields"
 )
 
@@ -79,15 +80,80 @@ type GateOptions struct {
 // browser reaches what listens on loopback, and not everybody who can use it may
 // do what the door does.
 func Gate(next http.Handler, o GateOptions) http.Handler {
+	g := &gate{next: next, options: o, links: true}
+	return g.host(g.origin(http.HandlerFunc(g.token)))
+}
+
+// NoPages stands before a door that is for programs: pages of other origins, which
+// somebody has open in a browser on this machine, spend none of its limits, nor do those
+// that had their name turned to it. What a proxy hands on is its own, whatever a browser
+// has said to it. Of the options Host and Refused are for it.
+func NoPages(next http.Handler, o GateOptions) http.Handler {
 	g := &gate{next: next, options: o}
-	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(g.refuseOrigin))
-	return g.host(g.fetched(origin.Handler(http.HandlerFunc(g.token))))
+	origin := g.origin(next)
+	host := g.host(origin)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+		switch {
+		case !page && !named(r) || !near(r) || proxied(r):
+			next.ServeHTTP(w, r)
+		case r.TLS != nil: // the certificate says which names are the door's
+			origin.ServeHTTP(w, r)
+		default:
+			host.ServeHTTP(w, r)
+		}
+	})
+}
+
+// named is whether a request names the door by a host of its own and the door's port, as
+// who has looked that host up does: a page of it says nothing else of itself.
+func named(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	_, port, _ := net.SplitHostPort(at.String())
+	_, asked, _ := net.SplitHostPort(r.Host)
+	return port != "" && asked == port
+}
+
+// near is whether a request comes from this machine.
+func near(r *http.Request) bool {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// proxied is whether a request has what no page can make a browser send to another
+// origin unasked: an older HTTP, or a field for which the browser would ask first.
+func proxied(r *http.Request) bool {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-") || name == "Forwarded" || name == "Via" {
+			return true
+		}
+	}
+	return !r.ProtoAtLeast(1, 1)
+}
+
+// origin refuses what pages of other origins send, or make a browser fetch, as an image
+// or in a frame: they can't read the answer, but a profile and a GET /auth cost all the same.
+func (g *gate) origin(next http.Handler) http.Handler {
+	pages := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		link := g.links && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") == "document"
+		asked := *r
+		asked.Method = http.MethodPost // pages holds GET safe, and lets it come from everywhere
+		if !link && pages.Check(&asked) != nil {
+			g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 type gate struct {
 	next    http.Handler
 	options GateOptions
+	links   bool // who follows a link of another origin is let in
 }
 
 // refuse also ends the connection, so that nobody holds one who may not come in.
@@ -95,24 +161,6 @@ func (g *gate) refuse(w http.ResponseWriter, why Refusal, p *problem) {
 	g.options.Refused(why)
 	w.Header().Set("Connection", "close")
 	send(w, p)
-}
-
-func (g *gate) refuseOrigin(w http.ResponseWriter, _ *http.Request) {
-	g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
-}
-
-// fetched refuses what a page of another origin gets without being seen to, as an
-// image or in a frame: it can't read the answer, but a profile costs all the same.
-// A link that somebody follows is let through.
-func (g *gate) fetched(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		site := r.Header.Get("Sec-Fetch-Site")
-		if (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document" {
-			g.refuseOrigin(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // host refuses requests for other hosts than that of the door. Without any is
@@ -125,7 +173,7 @@ func (g *gate) host(next http.Handler) http.Handler {
 		if r.Host != "" && !g.options.Host(hostname(r.Host)) {
 			g.refuse(w, RefusedHost, &problem{
 				http.StatusMisdirectedRequest,
-				quote(r.Host) + " is not this door; ask by a loopback address or localhost, as http://127.0.0.1:8082",
+				quote(r.Host) + " is not this door; ask by a loopback address or localhost, as 127.0.0.1",
 			})
 			return
 		}
@@ -209,20 +257,16 @@ func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
 }
 
 // attempt charges the address for a wrong token.
-func (g *gate) attempt(ctx context.Context, address string) (weir.Answer, error) {
-	return g.options.Attempts.Ask(ctx, weir.Request{Key: Neighbourhood(address), Cost: 1})
+func (g *gate) attempt(ctx context.Context, from string) (weir.Answer, error) {
+	return g.options.Attempts.Ask(ctx, weir.Request{Key: Neighbourhood(from), Cost: 1})
 }
 
 // Neighbourhood is what one client can choose its addresses from: an IPv4
 // address, or the /64 of an IPv6 address.
-func Neighbourhood(address string) string {
-	at, err := netip.ParseAddrPort(address)
+func Neighbourhood(from string) string {
+	at, err := netip.ParseAddrPort(from)
 	if err != nil {
 		return ""
 	}
-	bits, ip := 32, at.Addr().Unmap().WithZone("")
-	if ip.Is6() {
-		bits = 64
-	}
-	return netip.PrefixFrom(ip, bits).Masked().String()
+	return address.Network(at.Addr(), address.IPv6Bits)
 }

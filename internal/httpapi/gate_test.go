@@ -120,8 +120,12 @@ func TestGateOrigin(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
-	if g.refused[RefusedOrigin] != 6 {
-		t.Error(g.refused)
+	older := g.ask(t, func(r *http.Request) {
+		r.Method = http.MethodGet
+		r.Header.Set("Origin", "https://elsewhere.example")
+	})
+	if older.Code != http.StatusForbidden || g.refused[RefusedOrigin] != 7 {
+		t.Error(older.Code, g.refused)
 	}
 }
 

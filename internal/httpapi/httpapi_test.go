@@ -37,9 +37,9 @@ func (l *fakeLimiter) Check(context.Context, *rules.Request) (*rules.Answer, err
 	return l.answer, l.err
 }
 
-func (l *fakeLimiter) Settle(_ context.Context, receipts []*weir.Receipt, _ []int64, _ bool) error {
+func (l *fakeLimiter) Settle(_ context.Context, receipts []*weir.Receipt, used []int64, _ bool) ([]int64, error) {
 	l.settled = append(l.settled, receipts...)
-	return l.err
+	return used, l.err
 }
 
 // TestSeconds: "Seconds are rounded up to the µs", as JSON numbers without the

@@ -89,7 +89,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, weir.ErrBusy):
 		return &problem{http.StatusServiceUnavailable, "too many want the same count at once; try again"}
 	case errors.Is(err, weir.ErrFull):
-		return &problem{http.StatusServiceUnavailable, "too many receipts were settled in the last minutes; try again later"}
+		return &problem{http.StatusServiceUnavailable, "too many receipts of this rule were settled in the last minutes; ask without a receipt, or try again later"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &problem{http.StatusServiceUnavailable, "the call took too long; try again"}
 	}

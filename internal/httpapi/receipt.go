@@ -55,7 +55,19 @@ func (c *charge) used(by func(descriptor int) int64) int64 {
 	for _, i := range c.descriptors {
 		sum += by(i)
 	}
-	return min(sum, weir.MaxCount)
+	return sum
+}
+
+// share tells what of the charge's events stay charged for each descriptor: what it
+// used, as far as they go, and the last has what is left.
+func (c *charge) share(charged int64, by func(descriptor int) int64, tell func(descriptor int, charged int64)) {
+	last := len(c.descriptors) - 1
+	for _, i := range c.descriptors[:last] {
+		part := min(by(i), charged)
+		tell(i, part)
+		charged -= part
+	}
+	tell(c.descriptors[last], charged)
 }
 
 // receipts makes receipts for the wire, and takes them back.

@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"fmt"
-	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/weir-limit/weir"
 )
@@ -35,14 +35,38 @@ func (a *API) settle(w http.ResponseWriter, r *http.Request) int {
 		receipts[i] = charges[i].receipt
 		used[i] = charges[i].used(in.by)
 	}
-	if err := a.limiter.Settle(r.Context(), receipts, used, in.renew); err != nil {
+	charged, err := a.limiter.Settle(r.Context(), receipts, used, in.renew)
+	if err != nil {
 		return a.fail(w, r, err)
 	}
 	h := w.Header()
 	h["Content-Type"] = answerType
 	h["Cache-Control"] = noStore
-	_, _ = io.WriteString(w, "{}\n") // the client may be gone
+	_, _ = w.Write(in.answer(charges, charged, descriptors)) // the client may be gone
 	return http.StatusOK
+}
+
+// answer is what stays charged, in the form in which used was given: of each
+// descriptor, or of the one that is charged the most. Of several limits of a
+// descriptor it is the one that counts the most.
+func (s *settlement) answer(charges []charge, charged []int64, descriptors int) []byte {
+	each, most := make([]int64, descriptors), int64(0)
+	for i := range charges {
+		charges[i].share(charged[i], s.by, func(descriptor int, n int64) {
+			each[descriptor], most = max(each[descriptor], n), max(most, n)
+		})
+	}
+	if !s.each {
+		return fmt.Appendf(nil, "{\"charged\":%d}\n", most)
+	}
+	b := []byte(`{"charged":[`)
+	for i, n := range each {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return append(b, "]}\n"...)
 }
 
 // by is what the descriptor really cost.

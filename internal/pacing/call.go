@@ -175,7 +175,7 @@ func (c *Call) quit(ctx context.Context) {
 	l.wakeFirst(time.Now())
 	l.mu.Unlock()
 	if c.paid != nil {
-		_ = l.options.Limiter.Settle(context.WithoutCancel(ctx), *c.paid, 0) // what can't be given back stays used
+		_, _ = l.options.Limiter.Settle(context.WithoutCancel(ctx), *c.paid, 0) // what can't be given back stays used
 		c.paid = nil
 	}
 }
@@ -262,7 +262,7 @@ func (c *Call) free(ctx context.Context) {
 	if len(held.Each) == 0 {
 		return
 	}
-	_ = c.lane.options.Limiter.Settle(context.WithoutCancel(ctx), held, c.Cost) // else its ttl frees it
+	_, _ = c.lane.options.Limiter.Settle(context.WithoutCancel(ctx), held, c.Cost) // else its ttl frees it
 	c.lane.mu.Lock()
 	defer c.lane.mu.Unlock()
 	for _, waiting := range c.lane.queue.calls {

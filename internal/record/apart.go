@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -59,6 +60,17 @@ func Cut[T any, P comparable](all []T, part func(T) P) (first, rest []T) {
 	return first, rest
 }
 
+// Settled fills in what was charged for a part that Cut took off all.
+func Settled(all, part []weir.Settlement) {
+	for i := range part {
+		for j := range all {
+			if all[j].Receipt == part[i].Receipt {
+				all[j].Charged = part[i].Charged
+			}
+		}
+	}
+}
+
 // PlaceOf is the Place of a settlement's receipt.
 func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 
@@ -93,19 +105,25 @@ func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 		}
 	}
 	groups := gather(asks, func(i int) bool { return !asks[i].Peek && out[i].Charged })
+	// Reports of work that is done come first: they are charged in any case, and only then
+	// is it known whether a next event would pass.
+	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(b.reports(), a.reports()) })
 	done := groups[:0:0]
 	for g := range groups {
+		if !pass && groups[g].reports() == 0 {
+			break
+		}
 		if err := s.take(&groups[g]); err != nil {
 			return s.giveBack(ctx, done, out, err)
 		}
 		done = append(done, groups[g])
 		groups[g].tell(out)
-		if !groups[g].passes() {
-			pass = false
-			if err := s.giveBack(ctx, done, out, nil); err != nil {
-				return err
-			}
-			break
+		if groups[g].passes() {
+			continue
+		}
+		pass = false
+		if err := s.giveBack(ctx, done, out, nil); err != nil {
+			return err
 		}
 	}
 	if !pass {
@@ -178,10 +196,18 @@ func (g *group) tell(out []weir.Decision) {
 	}
 }
 
-// passes is whether all that the group asked for with a say was charged.
+// reports is 1 for a group with a report of work that is done, else 0.
+func (g *group) reports() int {
+	if slices.ContainsFunc(g.asks, func(a weir.Ask) bool { return a.After }) {
+		return 1
+	}
+	return 0
+}
+
+// passes is whether all that the group asked for with a say allows.
 func (g *group) passes() bool {
 	for i := range g.asks {
-		if a := &g.asks[i]; !a.Shadow && !a.After && g.out[i].Outcome != weir.Allowed {
+		if a := &g.asks[i]; !a.Shadow && g.out[i].Outcome != weir.Allowed {
 			return false
 		}
 	}
@@ -219,6 +245,7 @@ func (s Apart) refuse(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 		if !asks[i].Limit.DenialCounts() || asks[i].Peek || out[i].Outcome != weir.Denied || asks[i].After {
 			continue
 		}
+		denied := out[i]
 		g := group{at: []int{i}, asks: asks[i : i+1]}
 		if err := s.take(&g); err != nil {
 			return err
@@ -226,6 +253,9 @@ func (s Apart) refuse(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 		g.tell(out)
 		if err := s.giveBack(ctx, []group{g}, out, nil); err != nil {
 			return err
+		}
+		if out[i].Outcome == weir.Allowed && asks[i].AtLeast > 0 {
+			out[i] = denied // by what others were granted, not by its limit
 		}
 	}
 	return nil

@@ -41,3 +41,28 @@ func TestOnceOfSeveral(t *testing.T) {
 		}
 	}
 }
+
+// TestReportBesideOthers: a report of work that leaves no room for a next event denies the
+// whole take, and nothing else is charged.
+func TestReportBesideOthers(t *testing.T) {
+	stores := map[string]*memstore.Store{"a": memstore.New(memstore.Options{}), "b": memstore.New(memstore.Options{})}
+	apart := record.Apart{
+		Take: func(asks []weir.Ask, out []weir.Decision) error {
+			return stores[asks[0].State.Rule].Take(t.Context(), asks, out)
+		},
+		Settle: func(ctx context.Context, all []weir.Settlement) error {
+			return stores[all[0].Receipt.State.Rule].Settle(ctx, all)
+		},
+	}
+	asks := []weir.Ask{
+		{State: weir.StateKey{Rule: "a"}, Limit: weir.MustParseLimit("10/day"), Cost: 1},
+		{State: weir.StateKey{Rule: "b"}, Limit: weir.MustParseLimit("5/day fixed-window"), Cost: 5, After: true},
+	}
+	out := make([]weir.Decision, len(asks))
+	if err := apart.TakeAll(t.Context(), asks, out); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Charged || out[0].Remaining != 10 || !out[1].Charged || out[1].Outcome != weir.Denied {
+		t.Errorf("%+v", out)
+	}
+}

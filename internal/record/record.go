@@ -17,9 +17,8 @@ import (
 
 // Record is what is kept of one count. The zero Record is one never used.
 type Record struct {
-	Limit *weir.Limit  // whose state it is
-	State weir.State   // what was used
-	Since weir.Instant // receipts from before give nothing back; 0: all do
+	weir.Kept
+
 	// Aside is events that others may still let pass, and that State does not count
 	// yet: a take is decided as if it did. It is not written.
 	Aside int64
@@ -29,13 +28,33 @@ type Record struct {
 // before has expired.
 const sinceLife = weir.MaxWait + weir.ReceiptLife
 
+// mark follows the text of a record that has earlier limits: no text ends in it.
+const mark = 1
+
 // Append appends r: the text of its limit, a zero byte, Since, and the words of
-// its state, all in little-endian order.
+// its state, all in little-endian order. Where there are earlier limits, mark follows
+// the text, the number of words comes before these, and then each of them alike, with
+// Until before its number.
 func (r *Record) Append(b []byte) []byte {
 	b = append(b, r.Limit.String()...)
-	b = append(b, 0)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.Since))
-	for _, word := range r.State {
+	if len(r.Earlier) == 0 {
+		b = binary.LittleEndian.AppendUint64(append(b, 0), uint64(r.Since))
+		return appendWords(b, r.State)
+	}
+	b = binary.LittleEndian.AppendUint64(append(b, mark, 0), uint64(r.Since))
+	b = appendWords(binary.LittleEndian.AppendUint64(b, uint64(len(r.State))), r.State)
+	for _, v := range r.Earlier {
+		b = append(append(b, v.Limit.String()...), 0)
+		for _, n := range [...]uint64{uint64(v.Since), uint64(v.Until), uint64(len(v.State))} {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		b = appendWords(b, v.State)
+	}
+	return b
+}
+
+func appendWords(b []byte, s weir.State) []byte {
+	for _, word := range s {
 		b = binary.LittleEndian.AppendUint64(b, word)
 	}
 	return b
@@ -48,21 +67,88 @@ func Parse(b []byte, limit *weir.Limit) (Record, error) {
 	if len(b) == 0 {
 		return Record{}, nil
 	}
-	text, rest, ok := bytes.Cut(b, []byte{0})
-	if !ok || len(rest)%8 != 0 || len(rest) == 0 {
-		return Record{}, badCount("it holds %d bytes that are no count: is it another program's?", len(b))
+	p := parser{rest: b, limit: limit}
+	text := p.text()
+	several := len(text) > 0 && text[len(text)-1] == mark
+	r := Record{}
+	r.Limit = p.parse(bytes.TrimSuffix(text, []byte{mark}))
+	r.Since = weir.Instant(p.number())
+	if !several {
+		r.State = p.words(r.Limit, uint64(len(p.rest)/8))
+	} else {
+		r.State = p.words(r.Limit, p.number())
 	}
-	r := Record{Limit: limit, Since: weir.Instant(binary.LittleEndian.Uint64(rest)), State: Words(rest[8:])}
-	if limit == nil || string(text) != limit.String() {
-		var err error
-		if r.Limit, err = weir.ParseLimit(string(text)); err != nil {
-			return Record{}, badCount("it is the count of a limit that can't be read: %w", err)
-		}
+	for several && len(p.rest) > 0 && p.err == nil && len(r.Earlier) < weir.MaxVersions {
+		v := weir.Version{Limit: p.parse(p.text())}
+		v.Since, v.Until = weir.Instant(p.number()), weir.Instant(p.number())
+		v.State = p.words(v.Limit, p.number())
+		r.Earlier = append(r.Earlier, v)
 	}
-	if n := r.Limit.Words(); n > 0 && len(r.State) > 0 && len(r.State) != n {
-		return Record{}, badCount("it has %d words for a %s, which has %d", len(r.State), r.Limit, n)
+	if p.err == nil && len(p.rest) > 0 {
+		p.foreign()
+	}
+	if p.err != nil {
+		return Record{}, p.err
 	}
 	return r, nil
+}
+
+// parser reads parts off the front of rest, and remembers its first error.
+type parser struct {
+	rest  []byte
+	limit *weir.Limit
+	err   error
+}
+
+func (p *parser) foreign() {
+	if p.err == nil {
+		p.err = badCount("it holds %d bytes that are no count: is it another program's?", len(p.rest))
+	}
+}
+
+func (p *parser) text() []byte {
+	text, rest, ok := bytes.Cut(p.rest, []byte{0})
+	if !ok {
+		p.foreign()
+	}
+	p.rest = rest
+	return text
+}
+
+func (p *parser) parse(text []byte) *weir.Limit {
+	switch {
+	case p.err != nil:
+		return nil
+	case p.limit != nil && string(text) == p.limit.String():
+		return p.limit
+	}
+	l, err := weir.ParseLimit(string(text))
+	if err != nil {
+		p.err = badCount("it is the count of a limit that can't be read: %w", err)
+	}
+	return l
+}
+
+func (p *parser) number() uint64 {
+	if len(p.rest) < 8 {
+		p.foreign()
+		return 0
+	}
+	n := binary.LittleEndian.Uint64(p.rest)
+	p.rest = p.rest[8:]
+	return n
+}
+
+func (p *parser) words(l *weir.Limit, n uint64) weir.State {
+	if p.err != nil || n > uint64(len(p.rest)/8) {
+		p.foreign()
+		return nil
+	}
+	s := Words(p.rest[:8*n])
+	if p.rest = p.rest[8*n:]; l.Words() > 0 && n > 0 && uint64(l.Words()) != n {
+		p.err = badCount("it has %d words for a %s, which has %d", n, l, l.Words())
+	}
+	return s
 }
 
 func badCount(format string, args ...any) error { return &CountError{fmt.Errorf(format, args...)} }
@@ -84,55 +170,31 @@ func (r *Record) Keep(now weir.Instant) time.Duration {
 	if r.Limit == nil {
 		return 0
 	}
-	keep := r.Limit.FreshAfter(r.State, now)
+	keep := r.FreshAfter(now)
 	if r.Since > 0 {
 		keep = max(keep, (r.Since-now).Duration()+sinceLife)
 	}
 	return max(keep, 0)
 }
 
-// Contested is for how long a count that has changed its limit is not changed to
-// one that can't hold what was used. Processes with two versions of a rule may ask
-// for it by turns: what is forgotten at each turn would pass again.
-const Contested = weir.Instant(time.Minute / time.Microsecond)
-
-// stays is whether r is not to become a record of limit yet.
-func (r *Record) stays(limit *weir.Limit, now weir.Instant) bool {
-	if r.Limit == nil || r.Since == 0 || now >= r.Since+Contested || r.Limit.String() == limit.String() ||
-		r.Limit.Algorithm() == weir.Concurrent || limit.Algorithm() == weir.Concurrent {
-		return false
-	}
-	return limit.Used(r.View(limit, now), now) < r.Limit.Used(r.State, now)
-}
-
 // View is the state of r as limit would be given it, with what is Aside. It is the
 // caller's to change.
 func (r *Record) View(limit *weir.Limit, now weir.Instant) weir.State {
-	view := Record{Limit: r.Limit, State: slices.Clone(r.State), Since: r.Since}
-	view.Become(limit, now)
-	if r.Aside > 0 {
-		view.Charge(now, r.Aside)
-	}
-	return view.State
+	k := r.beside(limit, now)
+	return k.View(limit, now)
 }
 
-// Charge counts events that have passed, within the limit or not.
-func (r *Record) Charge(now weir.Instant, events int64) {
-	asks := [1]weir.Ask{{Limit: r.Limit, Cost: events, After: true}}
-	out := [1]weir.Decision{r.Limit.Decide(r.State, now, &asks[0])}
-	weir.Resolve(asks[:], out[:])
-	r.State = r.Limit.Commit(r.State, now, &asks[0], &out[0])
-}
-
-// Become makes r a record of limit, which may have changed.
-func (r *Record) Become(limit *weir.Limit, now weir.Instant) {
-	if r.Limit != nil && r.Limit.String() != limit.String() {
-		if !r.Limit.Fresh(r.State, now) {
-			r.Since = max(r.Since, now+1)
-		}
-		r.State = limit.Adopt(r.State, r.Limit, now)
+// beside is what is kept, with what is Aside charged to a copy of it.
+func (r *Record) beside(limit *weir.Limit, now weir.Instant) weir.Kept {
+	if r.Aside == 0 {
+		return r.Kept
 	}
-	r.Limit = limit
+	k := r.Clone()
+	if k.Limit == nil {
+		k.Limit = limit
+	}
+	k.Charge(now, r.Aside)
+	return k
 }
 
 // Check says what is wrong with a take that a store can't be meant to decide, by an
@@ -160,53 +222,49 @@ func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []
 func badAsk(format string, args ...any) error { return &AskError{fmt.Errorf(format, args...)} }
 
 // Take decides the asks together, given the record of each, and changes the
-// records. It says whether any of them has to be written. Of a record that stays
-// with another limit, both have to allow.
+// records. It says whether any of them has to be written.
 func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decision) (write bool) {
+	before := make([]weir.Kept, len(records))
 	for i := range asks {
-		r, limit := &records[i], asks[i].Limit
-		if r.stays(limit, now) {
-			out[i] = r.decideBoth(now, &asks[i])
-			continue
+		r := &records[i]
+		before[i] = r.Clone()
+		if asks[i].Charges() {
+			r.Become(asks[i].Limit, now, r.Aside)
 		}
-		write = write || r.Limit != nil && r.Limit.String() != limit.String()
-		r.Become(limit, now)
-		state := r.State
-		if r.Aside > 0 {
-			state = r.View(limit, now)
-		}
-		out[i] = limit.Decide(state, now, &asks[i])
+		beside := r.beside(asks[i].Limit, now)
+		out[i] = beside.Decide(now, &asks[i])
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
 		r := &records[i]
-		before := slices.Clone(r.State)
 		r.commit(now, &asks[i], &out[i])
-		write = write || !slices.Equal(before, r.State)
+		write = write || !same(&before[i], &r.Kept)
 	}
 	return write
 }
 
-// commit carries out a decision. What it tells is by the ask's limit, and with what is
-// aside; the receipt is of the limit that has the count.
-func (r *Record) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	if r.Aside == 0 && r.Limit.String() == a.Limit.String() {
-		r.State = r.Limit.Commit(r.State, now, a, d)
-		return
+// same is whether two counts are written alike. A new one that nothing was counted in
+// need not be.
+func same(a, b *weir.Kept) bool {
+	if a.Limit == nil || b.Limit == nil {
+		return len(b.State) == 0
 	}
-	own := *d
-	a.Limit.Commit(r.View(a.Limit, now), now, a, d)
-	r.State = r.Limit.Commit(r.State, now, a, &own)
-	d.Receipt = own.Receipt
+	return a.Limit.String() == b.Limit.String() && slices.Equal(a.State, b.State) &&
+		slices.EqualFunc(a.Earlier, b.Earlier, func(v, o weir.Version) bool {
+			return v.Limit.String() == o.Limit.String() && slices.Equal(v.State, o.State)
+		})
 }
 
-// decideBoth is the stricter of what the limit of an ask says and that of r.
-func (r *Record) decideBoth(now weir.Instant, a *weir.Ask) weir.Decision {
-	d, own := a.Limit.Decide(r.View(a.Limit, now), now, a), r.Limit.Decide(r.View(r.Limit, now), now, a)
-	if d.Outcome == weir.Allowed && (own.Outcome != weir.Allowed || own.Cost < d.Cost) {
-		return own
+// commit carries out a decision. It tells what is left beside what is aside.
+func (r *Record) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
+	if r.Aside == 0 {
+		r.Kept.Commit(now, a, d)
+		return
 	}
-	return d
+	beside, own := r.beside(a.Limit, now), *d
+	beside.Commit(now, a, d)
+	r.Kept.Commit(now, a, &own)
+	d.Receipt = own.Receipt
 }
 
 // Settle settles receipts, given the record of each, and changes the records.
@@ -216,11 +274,8 @@ func Settle(now weir.Instant, settlements []weir.Settlement, records []Record) e
 	done := false
 	for i := range settlements {
 		r := &records[i]
-		if r.Limit == nil {
-			r.Limit = settlements[i].Receipt.Limit
-		}
-		s, err := r.Limit.Settle(r.State, now, r.Since, &settlements[i])
-		r.State, done = s, done || err == nil
+		err := r.Kept.Settle(now, &settlements[i])
+		done = done || err == nil
 		// An expired permit says more than a limit that has none.
 		if err != nil && (failed == nil || errors.Is(err, weir.ErrExpired)) {
 			failed = err
@@ -231,6 +286,3 @@ func Settle(now weir.Instant, settlements []weir.Settlement, records []Record) e
 	}
 	return failed
 }
-
-// Reset makes r as never used.
-func (r *Record) Reset(now weir.Instant) { r.State, r.Since = nil, max(r.Since, now+1) }

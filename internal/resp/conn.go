@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -27,16 +28,18 @@ type conn struct {
 	net    net.Conn
 	id     int64
 	name   string
-	proto  int // 2 or 3
+	from   string // what Options.Client says of its address
+	proto  int    // 2 or 3
 
 	stranger bool      // has not said the password yet
 	since    time.Time // when it became one
 
-	in     *bufio.Reader // reads by fill
-	out    *bufio.Writer // writes by drain
-	inside bool          // a command has begun and not ended
-	begun  time.Time     // when more of it had to be waited for; else zero
-	gone   bool          // the client does not read any more
+	in     *bufio.Reader     // reads by fill
+	out    *bufio.Writer     // writes by drain
+	inside bool              // a command has begun and not ended
+	begun  time.Time         // when more of it had to be waited for; else zero
+	held   *overload.Holding // what has come of it, when that is much; else nil
+	gone   bool              // the client does not read any more
 
 	room  []byte   // the words of the command, one after the other
 	ends  []int    // of each word in room
@@ -55,6 +58,7 @@ type conn struct {
 // it, the process lives on.
 func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	c := s.conn(nc)
+	c.from = s.options.Client(nc.RemoteAddr().String())
 	defer func() {
 		if p := recover(); p != nil {
 			s.options.Log.Error("a call panicked", "door", "resp", "panic", p, "stack", string(debug.Stack()))
@@ -62,6 +66,7 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 			c.fail("ERR this is a bug of the daemon; its log says more")
 			_ = c.out.Flush() // the client may be gone
 		}
+		c.release()
 		_ = nc.Close() // all that could be said was said
 	}()
 	if !s.safe(ctx, nc) {
@@ -142,6 +147,7 @@ func (c *conn) end(err error) {
 	}
 	c.observe(protocol)
 	c.last = true
+	c.room, c.words = nil, nil // it is given back before the client has read why
 }
 
 // linger lets the client read the last answer.
@@ -178,7 +184,12 @@ func (c filler) Read(p []byte) (int, error) {
 	if err := c.net.SetReadDeadline(until); err != nil {
 		return 0, err
 	}
-	// Asked after the deadline was set: Stop does both the other way round.
+	c.hold(now)
+	// Asked after the deadline was set: the budget does both the other way round, and
+	// so does Stop.
+	if c.held != nil && c.held.Gone() {
+		return 0, errHeld
+	}
 	if c.server.leaving.Load() {
 		if err := c.net.SetReadDeadline(c.server.parting); err != nil {
 			return 0, err
@@ -186,7 +197,35 @@ func (c filler) Read(p []byte) (int, error) {
 	}
 	n, err := c.net.Read(p)
 	c.clock = time.Now()
+	if err != nil && c.held != nil && c.held.Gone() {
+		return n, errHeld
+	}
 	return n, err
+}
+
+// errHeld is for a command that was cut off because of the budget.
+var errHeld = &protocolError{"commands that have not ended are too large together, and this one is slow; send it again", BoundMemory}
+
+// hold counts what a command holds that has come in part. What a connection always has is
+// not counted.
+func (c *conn) hold(now time.Time) {
+	if !c.inside || cap(c.room) <= keptBuffer {
+		return
+	}
+	if c.held == nil {
+		c.held = c.server.options.Budget.Begin(c.begun, func() {
+			_ = c.net.SetReadDeadline(time.Unix(1, 0)) // one that fails is closed already
+		})
+	}
+	c.held.Hold(now, int64(cap(c.room)))
+}
+
+// release ends what hold counts.
+func (c *conn) release() {
+	if c.held != nil {
+		c.held.End()
+		c.held = nil
+	}
 }
 
 // drain empties the buffer of a connection, if the client reads.

@@ -92,9 +92,9 @@ func (c *conn) throttle(ctx context.Context) {
 	}
 	burst++
 	now := weir.InstantOf(c.clock)
-	t, err := c.server.limits.find(numbers{burst, count, period}, now)
+	t, use, err := c.server.limits.find(numbers{burst, count, period}, c.from, now)
 	if err != nil {
-		if errors.Is(err, errTooManyLimits) {
+		if errors.Is(err, rules.ErrClientOverrides) || errors.Is(err, rules.ErrAllOverrides) {
 			c.server.options.Reached(BoundLimits)
 		}
 		c.fail("ERR " + err.Error())
@@ -118,7 +118,7 @@ func (c *conn) throttle(ctx context.Context) {
 		c.server.options.Decided(d.Outcome)
 	}
 	if d.ResetAfter > 0 {
-		t.use(now + weir.Instant(d.ResetAfter/time.Microsecond))
+		use.Use(now + weir.Instant(d.ResetAfter/time.Microsecond))
 	}
 	c.tell(standing(d, burst), 5)
 }

@@ -35,6 +35,7 @@ func (c *conn) read() error {
 	} else if err = c.in.UnreadByte(); err == nil {
 		err = c.readLine()
 	}
+	c.release()
 	from := 0
 	for _, end := range c.ends {
 		c.words = append(c.words, c.room[from:end:end])
@@ -60,6 +61,11 @@ func (c *conn) readArray() error {
 	line, err := c.line()
 	if err != nil {
 		return err
+	}
+	if less, ok := bytes.CutPrefix(line, []byte("-")); ok {
+		if n, ok := length(less); ok && n > 0 {
+			return nil // a null array has no words, and Redis waits for the next command
+		}
 	}
 	n, ok := length(line)
 	switch {

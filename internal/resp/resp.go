@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -75,11 +76,14 @@ const (
 	BoundLimits  Bound = "limits"  // CL.THROTTLE has too many different limits in use
 	// BoundStranger: the password was not said in time.
 	BoundStranger Bound = "stranger"
+	// BoundMemory: commands that have come in part hold too much together, and this was
+	// one of the slowest.
+	BoundMemory Bound = "memory"
 )
 
 // Bounds are all that Options.Reached is called with.
 func Bounds() []Bound {
-	return []Bound{BoundBulk, BoundWords, BoundRequest, BoundLine, BoundIdle, BoundSlow, BoundStuck, BoundLimits, BoundStranger}
+	return []Bound{BoundBulk, BoundWords, BoundRequest, BoundLine, BoundIdle, BoundSlow, BoundStuck, BoundLimits, BoundStranger, BoundMemory}
 }
 
 // Limiter is what decides WEIR.CHECK; *rules.Limiter is one.
@@ -107,6 +111,12 @@ type Options struct {
 	Panicked func()
 	// HandshakeFailed is called after each handshake of TLS that failed.
 	HandshakeFailed func()
+	// Client is what of a client's address bounds how many different limits of
+	// CL.THROTTLE it may have in use. Nil: all are one client.
+	Client func(address string) string
+	// Budget is what commands may hold together that have come in part. Nil bounds
+	// nothing.
+	Budget *overload.Budget
 }
 
 // Server is the Redis door. It is made by New.
@@ -150,6 +160,12 @@ func New(limiter Limiter, store weir.Store, o Options) *Server {
 	}
 	if o.HandshakeFailed == nil {
 		o.HandshakeFailed = func() {}
+	}
+	if o.Client == nil {
+		o.Client = func(string) string { return "" }
+	}
+	if o.Budget == nil {
+		o.Budget = new(overload.Budget)
 	}
 	return &Server{
 		limiter: limiter, store: store, options: o,

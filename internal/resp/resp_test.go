@@ -79,6 +79,7 @@ func (s *script) Read(p []byte) (int, error) {
 
 func (s *script) Write(p []byte) (int, error)      { s.writes++; return s.out.Write(p) }
 func (s *script) Close() error                     { return nil }
+func (s *script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
@@ -211,6 +212,7 @@ func TestWire(t *testing.T) {
 		{"check many", bulks(append([]string{"WEIR.CHECK", "d", "1"}, strings.Fields(strings.Repeat("k v ", 17))...)...), "-ERR entries: there are 17; there must be 1…16\r\n"},
 
 		{"nothing typed", "\r\n\n  \r\n*0\r\n", ""},
+		{"null arrays", "*-1\r\n*-1000\r\nPING\r\n", "+PONG\r\n"},
 		{"typed with quotes", `ECHO "a \"b\"\x41\n\t\r\a\b\q"` + "\n" + `echo 'it''s' ` + "\n", "$12\r\na \"b\"A\n\t\r\a\bq\r\n-ERR Protocol error: unbalanced quotes in request\r\n" + closed},
 		{"typed with single quotes", `echo 'it\'s \n'` + "\n", "$7\r\nit's \\n\r\n"},
 		{"open quote", `echo "a` + "\n", "-ERR Protocol error: unbalanced quotes in request\r\n" + closed},
@@ -222,7 +224,8 @@ func TestWire(t *testing.T) {
 		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n-ERR this is the Redis door, and that is HTTP\r\n" + closed},
 
 		{"no length", "*\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
-		{"negative length", "*-1\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
+		{"negative length, odd", "*-01\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
+		{"negative nothing", "*-0\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
 		{"odd length", "*01\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
 		{"too many words", "*1025\r\n", "-ERR Protocol error: invalid multibulk length: a command may have 1024 words\r\n" + closed},
 		{"huge length", "*99999999999999999999999\r\n", "-ERR Protocol error: invalid multibulk length: a command may have 1024 words\r\n" + closed},
@@ -516,37 +519,40 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestManyLimits: so many limits are in use at a time and no more, until some
-// have recovered.
+// TestManyLimits: a client may have one 64th of all limits in use and no more, until
+// some have recovered, and others still have theirs.
 func TestManyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reached int
-		s := newServer(t, Options{Reached: func(Bound) { reached++ }})
+		who := "one"
+		s := newServer(t, Options{Reached: func(Bound) { reached++ }, Client: func(string) string { return who }})
 		var in strings.Builder
-		for i := range maxLimits {
+		for i := range rules.MaxOverrides / 64 {
 			in.WriteString(bulks("CL.THROTTLE", "k", "0", "1", fmt.Sprint(100+i)))
 		}
 		if got := say(t, s, in.String()); strings.Contains(got, "ERR") {
 			t.Fatal("not even the first")
 		}
 		one := bulks("CL.THROTTLE", "k", "0", "1", "99")
-		const full = "-ERR 4096 different limits are in use at a time already; use fewer, or wait until one has recovered\r\n"
+		full := "-ERR " + rules.ErrClientOverrides.Error() + "\r\n"
 		if got := say(t, s, one+one); got != full+full || reached != 2 {
 			t.Errorf("%q, told %d times", got, reached)
 		}
 		if got := say(t, s, bulks("CL.THROTTLE", "k", "0", "1", "100")); got != lines("*5 :1 :1 :0 :100 :100") {
 			t.Errorf("one that is known: %q", got)
 		}
-		time.Sleep(99999999 * time.Microsecond)
+		who = "other"
+		if got := say(t, s, bulks("CL.THROTTLE", "k", "0", "1", "98")); got != lines("*5 :0 :1 :0 :-1 :98") {
+			t.Errorf("a limit of somebody else: %q", got)
+		}
+		who = "one"
+		time.Sleep(97999999 * time.Microsecond)
 		if got := say(t, s, one); got != full {
 			t.Errorf("%q", got)
 		}
-		time.Sleep(time.Microsecond)
+		time.Sleep(2*time.Second + time.Microsecond)
 		if got := say(t, s, one+one); got != lines("*5 :0 :1 :0 :-1 :99")+lines("*5 :1 :1 :0 :99 :99") {
 			t.Errorf("%q", got)
-		}
-		if len(s.limits.known) != maxLimits {
-			t.Error(len(s.limits.known))
 		}
 	})
 }

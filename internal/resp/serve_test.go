@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/internal/overload"
 )
 
 // listen serves s on a port of its own until the test ends.
@@ -259,5 +261,45 @@ func TestNames(t *testing.T) {
 	want := []string{"auth", "cl.throttle", "client", "command", "echo", "hello", "info", "other", "ping", "protocol", "quit", "reset", "select", "weir.check"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestHalfCommands: commands that never come to their end hold no more together than the
+// budget; those that are cut off are told, and others are answered.
+func TestHalfCommands(t *testing.T) {
+	budget := &overload.Budget{Most: 1 << 20}
+	var reached atomic.Int64
+	host, port := listen(t, newServer(t, Options{Budget: budget, Reached: func(b Bound) {
+		if b == BoundMemory {
+			reached.Add(1)
+		}
+	}}))
+	half := "*4\r\n" + strings.Repeat("$60000\r\n"+strings.Repeat("x", 60000)+"\r\n", 3)
+	told := make(chan string, 20)
+	for range cap(told) {
+		c := dial(t, host, port)
+		go func() {
+			_, _ = io.WriteString(c, half) // it may be cut off meanwhile
+			b, _ := io.ReadAll(c)
+			told <- string(b)
+		}()
+	}
+	for range cap(told) - 6 { // the others fit
+		if got := <-told; got != "" && !strings.HasPrefix(got, "-ERR Protocol error: commands that have not ended") {
+			t.Errorf("%.100q", got)
+		}
+		if n := budget.Held(); n > budget.Most {
+			t.Errorf("%d bytes", n)
+		}
+	}
+	if reached.Load() < int64(cap(told))-6 {
+		t.Errorf("the bound was told %d times", reached.Load())
+	}
+	c := dial(t, host, port)
+	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+		t.Error(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); line != "+PONG\r\n" {
+		t.Error(line, err)
 	}
 }

@@ -1,7 +1,6 @@
 package rls
 
 import (
-	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -9,16 +8,18 @@ import (
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
-// inbound is a request, or what is wrong with its bytes.
-type inbound struct {
-	request rls.RateLimitRequest
-	err     error
-}
+// inbound is the bytes of a request. They are unpacked and read when the client has
+// said that no more follow: until then a call holds no more than was sent for it.
+type inbound struct{ wire mem.Buffer }
 
-// lent is the same of a call for the store.
-type lent struct {
-	request storewire.Read
-	err     error
+// read has the request read, and leaves the bytes to others.
+func (in *inbound) read(parse func([]byte) error) error {
+	defer in.wire.Free()
+	message, err := unpack(in.wire.ReadOnlyData())
+	if err != nil {
+		return err
+	}
+	return parse(message)
 }
 
 // codec is gRPC's own, but that bytes which are no request are the handler's to
@@ -29,15 +30,12 @@ func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Unmarshal reads a message into v.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	switch v := v.(type) {
-	case *inbound:
-		v.err = c.CodecV2.Unmarshal(data, &v.request)
-		return nil
-	case *lent:
-		v.err = v.request.Parse(data.Materialize())
+	in := &inbound{data.MaterializeToBuffer(mem.DefaultBufferPool())}
+	if to, ok := v.(*inbound); ok {
+		*to = *in
 		return nil
 	}
-	return c.CodecV2.Unmarshal(data, v)
+	return in.read(func(message []byte) error { return c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, v) })
 }
 
 // Marshal writes a message.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -58,6 +59,9 @@ const serviceName = "ratelimit"
 
 // Options of the door.
 type Options struct {
+	// Client is what of a client's address bounds how many different limits it may
+	// bring. Nil: all are one client.
+	Client func(address string) string
 	// TLS is how connections are made safe. Nil: they are not.
 	TLS *tls.Config
 	// HandshakeFailed is called after each handshake of TLS that failed.
@@ -66,16 +70,16 @@ type Options struct {
 	Log *slog.Logger
 	// Gate says how much the door may take. Nil takes everything.
 	Gate *overload.Gate
+	// Budget is what calls may hold together that are not answered. Nil bounds nothing.
+	Budget *overload.Budget
 	// Refused is called for each call that is refused because too much is
-	// asked, with the reason, one of Reasons.
+	// asked, and for each connection that is closed for it, with the reason, one of
+	// Reasons.
 	Refused func(reason string)
 	// Observe is called after each call.
 	Observe func(code codes.Code, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
-	// Patience is how long a call may take whose caller says nothing, or more. It is
-	// for stores that may be away. 0: as long as it takes.
-	Patience time.Duration
 	// Trace is called before each call, and may give it a context. What it returns
 	// is called afterwards, unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
@@ -106,6 +110,9 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Refused == nil {
 		o.Refused = func(string) {}
 	}
+	if o.Budget == nil {
+		o.Budget = new(overload.Budget)
+	}
 	if o.Observe == nil {
 		o.Observe = func(codes.Code, time.Duration) {}
 	}
@@ -121,7 +128,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		safe = &handshakes{credentials.NewTLS(o.TLS), o.HandshakeFailed}
 	}
 	s.grpc = grpc.NewServer(append(
-		ServerOptions(), grpc.Creds(&sharing{safe, o.Gate}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
+		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
 	)...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
@@ -142,6 +149,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.RPCDecompressor(unpacker{}), //nolint:staticcheck // nothing else bounds what one server unpacks
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.NumStreamWorkers(workers),
 		grpc.MaxHeaderListSize(maxHeaders),
@@ -193,10 +201,16 @@ func (s *Server) Stop(ctx context.Context) error {
 const (
 	ReasonWait = "wait" // work waits too long for a processor
 	ReasonLate = "late" // the caller gave up before its turn came
+	// And those for which connections are closed.
+	ReasonSlow   = "slow"   // a call did not arrive in time
+	ReasonUnread = "unread" // its answers are not read
+	ReasonFlood  = "flood"  // frames ask nothing
 )
 
 // Reasons are all that Options.Refused is called with.
-func Reasons() []string { return []string{ReasonWait, ReasonLate} }
+func Reasons() []string {
+	return []string{ReasonWait, ReasonLate, ReasonSlow, ReasonUnread, ReasonFlood}
+}
 
 // admit is a tap.ServerInHandle: it refuses before a call has cost much. Health
 // is always told. UNAVAILABLE lets Envoy apply its failure mode, and stock
@@ -239,10 +253,23 @@ func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ gr
 	if err := decode(in); err != nil {
 		return nil, err
 	}
-	if in.err != nil {
-		return nil, status.Error(codes.InvalidArgument, "the request is no RateLimitRequest: "+in.err.Error())
+	q := new(rls.RateLimitRequest)
+	if err := in.read(func(wire []byte) error { return envoy.Unmarshal(wire, q) }); err != nil {
+		return nil, unread("the request is no RateLimitRequest: ", err)
 	}
-	return s.ShouldRateLimit(ctx, &in.request)
+	return s.ShouldRateLimit(ctx, q)
+}
+
+// unread is the answer to a call whose bytes are no request: unless they say what is
+// wrong themselves, what they are not comes first.
+func unread(not string, err error) error {
+	if _, ok := errors.AsType[*envoy.RequestError](err); ok {
+		not = ""
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	return status.Error(codes.InvalidArgument, not+err.Error())
 }
 
 // panicked tells of a call that panicked, and is its answer.
@@ -252,14 +279,30 @@ func (s *Server) panicked(route string, p any) error {
 	return status.Error(codes.Internal, "this is a bug of the daemon; its log says more")
 }
 
+// clientOf is what Options.Client says of the address that a call comes from.
+func (s *Server) clientOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || s.options.Client == nil {
+		return ""
+	}
+	return s.options.Client(p.Addr.String())
+}
+
+// from is the limiter of a call: it is told who asks.
+type from struct {
+	server *Server
+	client string
+}
+
+// Check is that of the limiter.
+func (f from) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+	r.Client = f.client
+	return f.server.limiter.Check(ctx, r)
+}
+
 // ShouldRateLimit answers one call.
 func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	if s.options.Patience > 0 {
-		var done context.CancelFunc
-		ctx, done = context.WithTimeout(ctx, s.options.Patience)
-		defer done()
-	}
-	response, err := envoy.ShouldRateLimit(ctx, s.limiter, q, s.options.Echo)
+	response, err := envoy.ShouldRateLimit(ctx, from{s, s.clientOf(ctx)}, q, s.options.Echo)
 	if err == nil {
 		return response, nil
 	}

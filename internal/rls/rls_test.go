@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
@@ -185,18 +187,21 @@ func TestOwnFaults(t *testing.T) {
 type asking struct{ within chan time.Duration }
 
 func (a *asking) Check(ctx context.Context, _ *rules.Request) (*rules.Answer, error) {
-	end, _ := ctx.Deadline()
-	a.within <- time.Until(end)
+	within := time.Duration(0)
+	if end, ok := ctx.Deadline(); ok {
+		within = time.Until(end)
+	}
+	a.within <- within
 	return &rules.Answer{Allowed: true, Decisive: -1}, nil
 }
 
-// TestPatience: a caller who says nothing has the door's patience, and one who
-// has less keeps his own.
+// TestPatience: callers have the time that they say, and what stands behind the door
+// says how long it takes of those who say none.
 func TestPatience(t *testing.T) {
 	limiter := &asking{make(chan time.Duration, 2)}
-	_, conn := open(t, limiter, Options{Patience: time.Minute})
+	_, conn := open(t, limiter, Options{})
 	client := rls.NewRateLimitServiceClient(conn)
-	for own, most := range map[time.Duration]time.Duration{0: time.Minute, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
+	for _, own := range []time.Duration{0, 20 * time.Second, time.Hour} {
 		ctx, cancel := t.Context(), context.CancelFunc(func() {})
 		if own > 0 {
 			ctx, cancel = context.WithTimeout(ctx, own)
@@ -205,8 +210,8 @@ func TestPatience(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		if within := <-limiter.within; within > most || within < most/2 {
-			t.Errorf("of %v: %v, want %v", own, within, most)
+		if within := <-limiter.within; within > own || within < own/2 {
+			t.Errorf("of %v: %v", own, within)
 		}
 	}
 }
@@ -314,5 +319,38 @@ func TestStopInTime(t *testing.T) {
 	close(limiter.go_) // Stop waits for handlers: a goroutine has an owner
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestCrowdedCalls: a call that has more descriptors than it may is refused before
+// memory is made of it; packed, it is not even unpacked to what a message may be.
+func TestCrowdedCalls(t *testing.T) {
+	_, conn := open(t, newLimiter(t), Options{})
+	crowd := bytes.Repeat([]byte("\x12\x00"), MaxMessage/2)
+	for _, c := range []struct {
+		name string
+		body []byte
+		with []grpc.CallOption
+		want codes.Code
+		says string
+	}{
+		{"as it is", crowd, nil, codes.InvalidArgument, "descriptors: there are 1048576; there may be 100"},
+		{"packed", crowd, []grpc.CallOption{grpc.UseCompressor(gzip.Name)}, codes.ResourceExhausted, "send it unpacked"},
+		{"packed, and small", crowd[:maxUnpacked], []grpc.CallOption{grpc.UseCompressor(gzip.Name)}, codes.InvalidArgument, "descriptors: there are 131072; there may be 100"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := conn.Invoke(t.Context(), rls.RateLimitService_ShouldRateLimit_FullMethodName, c.body, new([]byte), append(c.with, grpc.ForceCodec(raw{}))...)
+		runtime.ReadMemStats(&after)
+		if status.Code(err) != c.want || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v %s", c.name, err, c.want, c.says)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 12<<20 { // of the client and the wire, most of it
+			t.Errorf("%s: %d bytes", c.name, n)
+		}
+	}
+	packed, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request(), grpc.UseCompressor(gzip.Name))
+	if err != nil || packed.OverallCode != rls.RateLimitResponse_OK {
+		t.Errorf("a usual call, packed: %v %v", packed, err)
 	}
 }

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"bytes"
 	"context"
 	"hash/maphash"
 	"slices"
@@ -115,12 +116,12 @@ func method[Q storewire.Read](l *lender, name string, answer func(context.Contex
 		s.options.Gate.Begin()
 		defer s.options.Gate.End()
 		q := request()
-		in := lent{request: q}
-		if err := decode(&in); err != nil {
+		in := new(inbound)
+		if err := decode(in); err != nil {
 			return nil, err
 		}
-		if in.err != nil {
-			return nil, status.Error(codes.InvalidArgument, "this can't be asked of "+name+": "+in.err.Error())
+		if err := in.read(func(wire []byte) error { return q.Parse(bytes.Clone(wire)) }); err != nil {
+			return nil, unread("this can't be asked of "+name+": ", err)
 		}
 		return answer(ctx, q), nil
 	}
@@ -209,15 +210,16 @@ type witness interface {
 func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewire.Written {
 	for i := range q.Settlements {
 		if err := settles(&q.Settlements[i]); err != nil {
-			return &storewire.FaultResponse{Err: &record.AskError{Err: err}}
+			return &storewire.SettleResponse{Err: &record.AskError{Err: err}}
 		}
 		r := q.Settlements[i].Receipt
 		if _, err := l.admitRule(r.State.Rule); err != nil {
-			return &storewire.FaultResponse{Err: err}
+			return &storewire.SettleResponse{Err: err}
 		}
 		r.State.Rule = lentMark + r.State.Rule
 	}
-	return &storewire.FaultResponse{Err: l.Store.Settle(ctx, q.Settlements)}
+	err := l.Store.Settle(ctx, q.Settlements)
+	return &storewire.SettleResponse{Settlements: q.Settlements, Err: err}
 }
 
 func (l *lender) reset(ctx context.Context, q *storewire.ResetRequest) storewire.Written {

@@ -26,7 +26,7 @@ func lend(t *testing.T, token func([]byte) bool) (store *memstore.Store, conn *g
 	t.Helper()
 	store, refused = memstore.New(memstore.Options{}), new(atomic.Int64)
 	_, conn = open(t, newLimiter(t), Options{Store: &Lending{
-		Store: &Steady{Memory: store}, Token: token, Refused: func() { refused.Add(1) },
+		Store: store, Token: token, Refused: func() { refused.Add(1) },
 		Rules: func(_ int, beyond bool) {
 			if beyond {
 				refused.Add(1)

@@ -38,7 +38,9 @@ func TestFrames(t *testing.T) {
 		var f frames
 		for at, p := 0, stream.Bytes(); len(p) > 0; {
 			n := rapid.IntRange(1, len(p)).Draw(t, "piece")
-			f.skip(p[:n])
+			for piece, ok := p[:n], true; ok; {
+				piece, ok = f.next(piece)
+			}
 			at, p = at+n, p[n:]
 			if f.between() != free[at] {
 				t.Fatalf("at %d of %d: %v", at, stream.Len(), f.between())
@@ -65,7 +67,7 @@ func TestShares(t *testing.T) {
 	var sinks [2]sink
 	var conns [2]*conn
 	for i := range conns {
-		conns[i] = &conn{Conn: &sinks[i], gate: gate, told: maxStreams}
+		conns[i] = (&watching{gate: gate, budget: new(overload.Budget)}).watch(&sinks[i], &sinks[i])
 		if _, err := conns[i].Read(nil); err != nil {
 			t.Fatal(err)
 		}

@@ -174,9 +174,6 @@ func scaled(l *weir.Limit, percent int64) (*weir.Limit, error) {
 	if s.Count == 0 {
 		return l, nil // which denies all
 	}
-	if s.Calendar != weir.NoCalendar {
-		s.Period = 0
-	}
 	s.Count, s.Burst = scale(s.Count, percent), scale(s.Burst, percent)
 	if s.Initial != nil {
 		*s.Initial = scale(*s.Initial, percent)

@@ -43,8 +43,9 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *
 		seen = append(seen, records[i].View(asks[i].Limit, at))
 	}
 	record.Take(at, asks, records, out)
+	n.given.Note(out)
 	for i, g := range ledgers {
-		g.keep(&records[i])
+		g.keep(records[i].Kept)
 		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
 			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
 			g.count(now, g.tax(out[i].Cost))
@@ -85,10 +86,14 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 	}
 	for i, g := range ledgers {
 		records[i].Since = max(g.since, g.born)
+		for j := range records[i].Earlier {
+			v := &records[i].Earlier[j]
+			v.Since = max(v.Since, g.born)
+		}
 	}
 	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
-		g.limit, g.state = records[i].Limit, records[i].State
+		g.limit, g.state, g.earlier = records[i].Limit, records[i].State, records[i].Earlier
 	}
 	return err
 }
@@ -102,6 +107,7 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 		if g.may.part == 0 {
 			return n.refusal(key)
 		}
+		g.since = max(g.since, n.given.Or(0)+1)
 		g.reset(now)
 		for i := range g.accounts {
 			n.end(now, key, &g.accounts[i], fx)
@@ -156,7 +162,13 @@ func (g *ledger) record(now weir.Instant) record.Record {
 	if free := g.free(now); !g.may.whole() {
 		aside = max(aside, free-g.room(free))
 	}
-	return record.Record{Limit: g.limit, State: g.state, Since: g.since, Aside: aside}
+	return record.Record{Kept: g.kept(), Aside: aside}
 }
 
-func (g *ledger) keep(r *record.Record) { g.limit, g.state, g.since = r.Limit, r.State, r.Since }
+func (g *ledger) kept() weir.Kept {
+	return weir.Kept{Limit: g.limit, State: g.state, Since: g.since, Earlier: g.earlier}
+}
+
+func (g *ledger) keep(k weir.Kept) {
+	g.limit, g.state, g.since, g.earlier = k.Limit, k.State, k.Since, k.Earlier
+}

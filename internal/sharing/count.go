@@ -1,10 +1,6 @@
 package sharing
 
-import (
-	"slices"
-
-	"github.com/weir-limit/weir"
-)
+import "github.com/weir-limit/weir"
 
 // Counts is how much a node keeps.
 type Counts struct {
@@ -34,5 +30,6 @@ func (p *Replica) Look(now weir.Instant, limit *weir.Limit, key weir.StateKey) w
 	if !ok {
 		return nil
 	}
-	return limit.Adopt(slices.Clone(r.state), r.form.limit, now)
+	k := r.kept()
+	return k.View(limit, now)
 }

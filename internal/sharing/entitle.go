@@ -70,27 +70,35 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 // claim is what others may have let pass who had the votes that it has gained, the fraction of
 // an event that a bucket has beside, too. Where each event is in use for a period, what they
 // let pass may have been the last that it was: what was charged with the own events for theirs
-// goes too early.
+// goes too early. Permits are whole, and none is let pass that others hold.
 func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
-	events := left + 1 - part(left, had.part*has.of, had.of*has.part)
-	if a := g.limit.Algorithm(); a == weir.SlidingLog || a == weir.SlidingWindow {
+	events := left - part(left, had.part*has.of, had.of*has.part)
+	switch g.limit.Algorithm() {
+	case weir.Concurrent:
+		return events
+	case weir.SlidingLog, weir.SlidingWindow:
 		events += part(g.limit.Used(g.state, g.at(now)), had.of-had.part, had.of)
 	}
-	return events
+	return events + 1
 }
 
 // worthWaiting is whether the ledger goes on with what it had until all ledgers are where they
 // belong, and it is known that nobody else has let pass: not for what comes back as soon, nor
 // for long, nor where that will never be known.
 func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
-	if g.known == 0 || g.known != v.lost || claim <= 1+g.pace() || g.waits > 0 && now >= g.waits+4*settle(v.count) {
+	waits := 4 * settle(v.count)
+	if g.known == 0 || g.known != v.lost || g.waits > 0 && now >= g.waits+waits {
 		return false
 	}
-	charged := ledger{limit: g.limit, state: slices.Clone(g.state), ahead: g.ahead}
-	charged.charge(now, claim)
-	_, recovers := g.limit.Standing(charged.state, g.at(now))
-	return micros(recovers) > 4*settle(v.count)
+	recovers := func(of weir.State) bool {
+		charged := ledger{limit: g.limit, state: of, ahead: g.ahead}
+		charged.charge(now, claim)
+		_, takes := g.limit.Standing(charged.state, g.at(now))
+		return micros(takes) <= waits
+	}
+	few := claim <= 1+g.pace()
+	return !recovers(slices.Clone(g.state)) && !(few && recovers(nil))
 }
 
 // settled notes that all ledgers were where they belong since its place is the present one: then

@@ -10,13 +10,15 @@ import (
 
 // The bounds of handing over.
 const (
-	// MaxMoves is how many ledgers are on their way to one other node. More wait.
-	MaxMoves = 64
-	// maxState is how many bytes of a state are handed over. A longer one is not, and all counts
-	// as used: with the longest texts it would not go into one message.
+	// MaxMoves is how many ledgers of a node are on their way to one other process. More wait: what a
+	// process can't hear in time comes back, and is worth nothing.
+	MaxMoves = 8
+	// maxState is how many bytes of states are handed over. If they are more, none is, and all counts
+	// as used: with the longest texts they would not go into one message.
 	maxState = 51 << 10
-	// scanned is how many ledgers are looked at in one go after a change.
-	scanned = 256
+	// scanned is how many ledgers of a node are looked at in one go after a change: all nodes of a process
+	// look at as many before it hears of the next beat.
+	scanned = 16
 	// patience is how long the new owner waits until it has the votes of the one before.
 	patience = 4 * Retry
 )
@@ -30,7 +32,8 @@ type move struct {
 	again   weir.Instant
 }
 
-// mover numbers the ledgers that are handed over to one process.
+// mover numbers the ledgers that are handed over to one process. Its numbers are more than all that
+// the node has used before, for the process may remember those.
 type mover struct {
 	to          string
 	incarnation uint64
@@ -38,7 +41,13 @@ type mover struct {
 	pending     []move
 }
 
-// window tells which of the last MaxMoves numbers of one process were taken.
+// sender is who numbers what it hands over: a process has several nodes, and each numbers by itself.
+type sender struct {
+	name  string
+	shard uint64
+}
+
+// window tells which of the last MaxMoves numbers of one sender were taken.
 type window struct {
 	incarnation uint64
 	last        uint64
@@ -68,6 +77,15 @@ func (n *Node) Moving() bool {
 	return n.handing > 0 || n.view.leaving && len(n.ledgers.rows) > 0 && len(n.view.members) > 1
 }
 
+// Left is how many ledgers the node has, those included that are on their way to others.
+func (n *Node) Left() int {
+	left := len(n.ledgers.rows)
+	for _, by := range n.movers {
+		left += len(by.pending)
+	}
+	return left
+}
+
 // giveBack gives back leases, when the node leaves. While an answer is on its way, which
 // counts from when the lease began, it can't be told what is left.
 func (n *Node) giveBack(now weir.Instant, fx *Effects) {
@@ -83,8 +101,9 @@ func (n *Node) giveBack(now weir.Instant, fx *Effects) {
 func (n *Node) hand(now weir.Instant, fx *Effects) {
 	n.movers = slices.DeleteFunc(n.movers, func(by *mover) bool { return len(by.pending) == 0 && !n.view.has(by.to) })
 	for _, by := range n.movers {
+		ended := n.view.has(by.to) && n.view.incarnation(by.to) != by.incarnation
 		by.pending = slices.DeleteFunc(by.pending, func(m move) bool {
-			over := now >= m.began+settle(n.view.count)
+			over := ended || now >= m.began+settle(n.view.count)
 			if over {
 				n.back(&m)
 			}
@@ -166,11 +185,13 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 		return false, true
 	}
 	by.last++
+	n.handed = max(n.handed, by.last)
 	if g.lost == 0 {
 		g.lose(now, n.view)
 	}
 	m := move{of: g, message: g.handoff(now, n.view), began: now}
-	m.message.State, m.message.Incarnation, m.message.Epoch, m.message.ID = key, n.settings.Incarnation, by.incarnation, by.last
+	m.message.State, m.message.Incarnation, m.message.Shard = key, n.settings.Incarnation, n.settings.Shard
+	m.message.Epoch, m.message.ID = by.incarnation, by.last
 	m.send(now, to, fx)
 	by.pending = append(by.pending, m)
 	return true, false
@@ -178,14 +199,14 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 
 // mover is what numbers the ledgers for the process that has the name now.
 func (n *Node) mover(to string) *mover {
-	incarnation := n.view.members[n.view.find(to)].run[0]
+	incarnation := n.view.incarnation(to)
 	i := slices.IndexFunc(n.movers, func(by *mover) bool { return by.to == to })
 	if i < 0 {
 		i = len(n.movers)
 		n.movers = append(n.movers, &mover{to: to})
 	}
 	if n.movers[i].incarnation != incarnation {
-		n.movers[i] = &mover{to: to, incarnation: incarnation}
+		n.movers[i] = &mover{to: to, incarnation: incarnation, last: n.handed}
 	}
 	return n.movers[i]
 }
@@ -208,8 +229,9 @@ func (g *ledger) handoff(now weir.Instant, v *View) Message {
 		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
 		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known, Resets: g.resets,
 	}
-	if m.Words = text(g.state); len(m.Words) > maxState {
-		m.Words, m.Part, m.Of, m.Known = "", 0, 1, 0
+	m.Words, m.Earlier = text(g.state), versions(g.earlier)
+	if len(m.Words)+len(m.Earlier) > maxState {
+		m.Words, m.Earlier, m.Part, m.Of, m.Known = "", "", 0, 1, 0
 	}
 	for i := range g.accounts {
 		m.Life = max(m.Life, (g.accounts[i].until(v) - now).Duration())
@@ -223,8 +245,9 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		return // it was for an earlier process
 	}
 	limit := n.limits.parse(m.Limit)
-	state := words(m.Words)
-	if limit == nil || !holds(limit, state) {
+	theirs := ledger{limit: limit, state: words(m.Words), ahead: m.At - now}
+	var ok bool
+	if theirs.earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.state) {
 		return
 	}
 	g, known := n.ledgers.get(m.State)
@@ -240,20 +263,21 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && m.Policy.owns(&p)); has.less(gave) && m.Wait < patience {
 		return // votes of the one before are on their way
 	}
-	if w := n.windows[from]; w == nil {
-		n.windows[from] = &window{}
-	}
 	if !known && !n.ledgers.room(now) {
 		return
 	}
-	if n.windows[from].take(m.Incarnation, m.ID) {
+	by := sender{from, m.Shard}
+	if n.windows[by] == nil {
+		n.windows[by] = &window{}
+	}
+	if n.windows[by].take(m.Incarnation, m.ID) {
 		if known {
 			n.stand(now, m.State, g)
 		} else {
 			n.ledgers.add(m.State, g)
 		}
 		g.released = released
-		g.merge(now, m, limit, state, known)
+		g.merge(now, m, &theirs, known)
 		if !known {
 			g.born = g.at(now) // the one before knows which receipts were used
 		}
@@ -276,16 +300,15 @@ func (g *ledger) both(gave entitlement) int64 {
 
 // merge goes on with what another owner has handed over. Of two states the one by which
 // more is left counts, and what is outstanding of both.
-func (g *ledger) merge(now weir.Instant, m *Message, limit *weir.Limit, state weir.State, known bool) {
+func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool) {
 	gave := entitlement{m.Part, m.Of}
-	theirs := ledger{limit: limit, state: state, ahead: m.At - now}
-	if limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart {
+	if theirs.limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.earlier) == 0 {
 		theirs.keepTime(now)
 	}
 	theirs.charge(now, g.both(gave))
 	left := theirs.free(now) - m.Spent
 	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
-		g.limit, g.state, g.ahead, g.has = limit, theirs.state, theirs.ahead, gave
+		g.limit, g.state, g.earlier, g.ahead, g.has = theirs.limit, theirs.state, theirs.earlier, theirs.ahead, gave
 	}
 	if g.known = m.Known; known {
 		g.known = 0 // neither has all
@@ -324,19 +347,47 @@ func holds(l *weir.Limit, s weir.State) bool {
 		}
 		return last%3 == 0 && s[0] == held
 	case l.Algorithm() == weir.SlidingLog:
-		return s[0]&(1<<32-1) <= last && s[0]>>32 < max(last, 1)
+		return s[0]&(1<<14-1) <= last && s[0]>>32 < max(last, 1) // between them stands how many more found no room
 	}
 	return len(s) == l.Words()
 }
 
 // taken hears that a ledger has arrived.
-func (n *Node) taken(from string, m *Message) {
+func (n *Node) taken(now weir.Instant, from string, m *Message) {
 	i := slices.IndexFunc(n.movers, func(by *mover) bool { return by.to == from })
 	if i < 0 || m.Incarnation != n.settings.Incarnation {
 		return
 	}
 	by := n.movers[i]
 	by.pending = slices.DeleteFunc(by.pending, func(p move) bool { return p.message.ID == m.ID && p.message.State == m.State })
+	n.handing = min(n.handing, now) // there is room for more
+}
+
+// versions is the states by earlier limits as messages carry them. Which receipts of them were used, who has
+// them next does not know.
+func versions(earlier []weir.Version) string {
+	var b []byte
+	for _, v := range earlier {
+		b = append(binary.AppendUvarint(b, uint64(len(v.Limit.String()))), v.Limit.String()...)
+		b = binary.AppendUvarint(b, uint64(max(v.Until, 0)))
+		state := text(v.State)
+		b = append(binary.AppendUvarint(b, uint64(len(state))), state...)
+	}
+	return string(b)
+}
+
+// earlier is what a message carries. ok is false for what no node would send.
+func (n *Node) earlier(s string) (all []weir.Version, ok bool) {
+	r := reader{rest: []byte(s)}
+	for len(r.rest) > 0 {
+		limit, until := n.limits.parse(r.text(MaxText)), weir.Instant(r.below(1<<62))
+		v := weir.Version{Limit: limit, State: words(r.text(maxState)), Until: until}
+		if r.bad || limit == nil || !holds(limit, v.State) || len(all) == weir.MaxVersions-1 {
+			return nil, false
+		}
+		all = append(all, v)
+	}
+	return all, true
 }
 
 // text is a state as messages carry it, and words what they carry.

@@ -1,6 +1,7 @@
 package sharing
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +12,7 @@ import (
 func movesTo(t *testing.T) (a, b *Node, key weir.StateKey, move func(now weir.Instant) *Effects) {
 	t.Helper()
 	node := func(name string, members ...string) *Node {
-		n, err := NewNode(Settings{Name: name, Incarnation: 1, Keys: 1})
+		n, err := NewNode(Settings{Name: name, Incarnation: 1, Keys: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,6 +55,105 @@ func TestReturned(t *testing.T) {
 	}
 }
 
+// TestShards holds what the nodes of one process hand over, each by its own numbers, to be taken by one
+// node of another process that has all of these keys.
+func TestShards(t *testing.T) {
+	const shards = 3
+	var from []*Node
+	_, to, _, _ := movesTo(t)
+	to.ledgers.most = shards
+	key := weir.StateKey{Rule: "api", Key: "k"}
+	limit, now := weir.MustParseLimit("100/h"), begin
+	for i := range shards {
+		a, _, _, move := movesTo(t)
+		a.settings.Shard = uint64(i)
+		for key.Key += "k"; Owner(key, []string{"a", "b"}) != "b"; key.Key += "k" {
+		}
+		a.Ask(now, &Request{State: key, Limit: limit, Cost: 1}, &Effects{})
+		sent := move(now).Messages[0].Message
+		back, _, err := Parse(sent.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer Effects
+		to.Receive(now, "a", &back, &answer)
+		a.Receive(now, "b", &answer.Messages[0].Message, &Effects{})
+		from = append(from, a)
+	}
+	if got := to.Count(now).Owned; got != shards {
+		t.Errorf("of %d ledgers %d were taken, and all were said to be", shards, got)
+	}
+	for i, a := range from {
+		if a.Tick(now+micros(Retry), &Effects{}); a.Moving() {
+			t.Errorf("shard %d goes on to hand over", i)
+		}
+	}
+}
+
+// TestNumbers holds a node that forgets another, and meets it again, to use none of the numbers again
+// that the other remembers.
+func TestNumbers(t *testing.T) {
+	a, b, key, move := movesTo(t)
+	limit, now := weir.MustParseLimit("100/h"), begin
+	for n := range 2 {
+		for Owner(key, []string{"a", "b"}) != "b" {
+			key.Key += "k"
+		}
+		a.Ask(now, &Request{State: key, Limit: limit, Cost: 1}, &Effects{})
+		sent := move(now).Messages[0].Message
+		var answer Effects
+		b.Receive(now, "a", &sent, &answer)
+		a.Receive(now, "b", &answer.Messages[0].Message, &Effects{})
+		if got := b.Count(now).Owned; got != n+1 {
+			t.Fatalf("%d ledgers were handed over, and the other has %d", n+1, got)
+		}
+		alone := Together("a", named("a"))
+		alone.version = a.view.version + 1
+		a.View(now, alone, &Effects{})
+		key.Key += "k"
+	}
+}
+
+// TestRestarted holds a ledger that was on its way to a process to come back when there is a later one
+// of that name.
+func TestRestarted(t *testing.T) {
+	a, _, key, move := movesTo(t)
+	now := begin
+	a.Ask(now, &Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &Effects{})
+	move(now)
+	later := Together("a", []Member{{"a", 1}, {"b", 2}})
+	later.version = a.view.version + 1
+	var fx Effects
+	a.View(now+1, later, &fx)
+	if len(fx.Messages) != 1 || fx.Messages[0].Epoch != 2 || fx.Messages[0].Part != 0 {
+		t.Errorf("%+v; want the ledger again, worth nothing, for the later process", fx.Messages)
+	}
+}
+
+// TestFewLeft holds a change of votes, that come back soon for nothing, to cost a limit nothing of which
+// so few are left that one more or less is what matters.
+func TestFewLeft(t *testing.T) {
+	for _, text := range []string{"1 concurrent ttl 1h", "2 concurrent ttl 1h", "2/day fixed-window", "2/day", "2/day sliding-log"} {
+		l := weir.MustParseLimit(text)
+		v := Together("a", named("a", "b", "c"))
+		all := place{version: 1, owns: true, count: 3, voters: make([]voter, 3)}
+		g := &ledger{limit: l, known: v.lost}
+		if l.Spec().Count == 1 {
+			g.known = 0 // what others had of it they can't have let pass: none was left
+		}
+		g.stand(begin, v, all, entitlement{1, 1})
+		g.charge(begin, 1)
+		before := slices.Clone(g.state)
+		for range 4 {
+			g.stand(begin, v, all, entitlement{2, 3})
+			g.waits, g.has = 0, entitlement{2, 3}
+		}
+		if diff := cmp.Diff(before, g.state); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
 // TestHandedWhole holds what leases don't suit to move like all else: the next owner knows which
 // permits are held, who has which place in a queue, and what was denied.
 func TestHandedWhole(t *testing.T) {
@@ -82,6 +182,35 @@ func TestHandedWhole(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
+// TestHandedVersions holds a limit that was lowered to know what was used, when it comes back after its
+// ledger has moved.
+func TestHandedVersions(t *testing.T) {
+	for large, small := range map[string]string{
+		"1000/day": "10/day", "1000/day fixed-window": "10/h fixed-window", "1000/h burst 1000": "10/day fixed-window", "1000/day sliding-log": "10/day",
+	} {
+		a, b, key, move := movesTo(t)
+		limit, now, out := weir.MustParseLimit(large), begin, make([]weir.Decision, 1)
+		take := func(n *Node, l *weir.Limit, cost int64) weir.Outcome {
+			if _, _, err := n.Take(now, []weir.Ask{{State: key, Limit: l, Cost: cost}}, out, &Effects{}); err != nil {
+				t.Fatal(err)
+			}
+			return out[0].Outcome
+		}
+		if take(a, limit, 900) != weir.Allowed || take(a, weir.MustParseLimit(small), 10) == weir.Impossible {
+			t.Fatalf("%s: %+v", large, out[0])
+		}
+		sent := move(now).Messages[0].Message
+		got, _, err := Parse(sent.Append(nil))
+		if diff := cmp.Diff(sent, got); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+		b.Receive(now, "a", &got, &Effects{})
+		if take(b, limit, 101) != weir.Denied || take(b, limit, 90) != weir.Allowed {
+			t.Errorf("%s, after %s, at the next owner: %+v; want 90 of the 100 left, and not 101", large, small, out[0])
 		}
 	}
 }
@@ -178,5 +307,18 @@ func TestParted(t *testing.T) {
 	}
 	if len(holder.list) != 1 || len(holder.losses) != 0 {
 		t.Errorf("%d members, and lost are %+v", len(holder.list), holder.losses)
+	}
+}
+
+// TestHoldsLogBeyondItsCount: a log that counts events which found no room can be handed over.
+func TestHoldsLogBeyondItsCount(t *testing.T) {
+	log := weir.MustParseLimit("5/day sliding-log")
+	k := weir.Kept{Limit: log}
+	k.Charge(second, 7)
+	if log.Used(k.State, second) < 5 || !holds(log, k.State) {
+		t.Errorf("%v of 7 events is taken for no state", k.State)
+	}
+	if k.State[0] = uint64(len(k.State)); holds(log, k.State) {
+		t.Errorf("%v has more stamps than words, and is taken for a state", k.State)
 	}
 }

@@ -16,12 +16,13 @@ import (
 // nodes may still let pass fit into the limit together.
 type ledger struct {
 	limit    *weir.Limit
-	since    weir.Instant // when it was changed for another version, 0: never
+	since    weir.Instant // receipts by its limit from before give nothing back, 0: all do
 	recalled weir.Instant // when leases were called back last
 	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
 	state    weir.State
-	ahead    weir.Instant // the clock of the owner that began it is so much ahead
-	accounts []account    // of the nodes that ask
+	earlier  []weir.Version // of the limit
+	ahead    weir.Instant   // the clock of the owner that began it is so much ahead
+	accounts []account      // of the nodes that ask
 	turn     weir.Instant
 	policy   Policy
 	place    place
@@ -89,21 +90,11 @@ func newLedger(l *weir.Limit, used []charge) *ledger {
 	return g
 }
 
-// contested is for how long a ledger that has changed its limit is not changed to one
-// that can't hold what was used. Nodes with two versions of a rule may ask by turns:
-// what is forgotten at each turn would pass again.
-const contested = weir.Instant(time.Minute / time.Microsecond)
-
 // become goes on with another version of the limit, if that may be.
 func (g *ledger) become(now weir.Instant, l *weir.Limit) {
-	if g.limit.String() == l.String() {
-		return
-	}
-	state := l.Adopt(slices.Clone(g.state), g.limit, g.at(now))
-	if g.since > 0 && now < g.since+contested && l.Used(state, g.at(now)) < g.limit.Used(g.state, g.at(now)) {
-		return
-	}
-	g.limit, g.state, g.since = l, state, now
+	k := g.kept()
+	k.Become(l, g.at(now), g.outstanding())
+	g.keep(k)
 }
 
 // account is what is kept of a node.
@@ -132,10 +123,9 @@ func (g *ledger) charge(now weir.Instant, events int64) {
 	if events <= 0 {
 		return
 	}
-	asks := [1]weir.Ask{{Limit: g.limit, Cost: events, After: true}}
-	out := [1]weir.Decision{g.limit.Decide(g.state, g.at(now), &asks[0])}
-	weir.Resolve(asks[:], out[:])
-	g.state = g.limit.Commit(g.state, g.at(now), &asks[0], &out[0])
+	k := g.kept()
+	k.Charge(g.at(now), events)
+	g.keep(k)
 }
 
 // outstanding is how many events nodes may still let pass, or have and not said so.
@@ -194,9 +184,9 @@ func (g *ledger) forgotten(now weir.Instant) {
 	if !g.resets || g.outstanding() > 0 {
 		return
 	}
-	r := g.record(now)
-	r.Reset(g.at(now))
-	g.keep(&r)
+	k := g.kept()
+	k.Reset(g.at(now))
+	g.keep(k)
 	g.resets = false
 }
 
@@ -373,7 +363,8 @@ func (g *ledger) pace() int64 { return pace(g.limit) }
 // idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *ledger) idle(now weir.Instant) bool {
 	g.expire(now, nil)
-	return g.outstanding() == 0 && g.limit.Fresh(g.state, g.at(now))
+	k := g.kept()
+	return g.outstanding() == 0 && k.FreshAfter(g.at(now)) == 0
 }
 
 // pace is how many events pass in a Horizon, at least 1.

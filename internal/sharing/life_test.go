@@ -250,20 +250,22 @@ func TestDecision(t *testing.T) {
 }
 
 // TestTwoVersions holds an owner that is asked for two versions of a limit by turns not
-// to forget at each turn what was used.
+// to forget what was used, and to count for each what the other lets pass.
 func TestTwoVersions(t *testing.T) {
-	g := newLedger(weir.MustParseLimit("100/min"), []charge{{0, 100}})
-	small := weir.MustParseLimit("10/min")
-	if g.become(second, small); g.limit != small {
-		t.Fatalf("the limit is %s, want %s", g.limit, small)
+	large, small := weir.MustParseLimit("100/min"), weir.MustParseLimit("10/min")
+	g := newLedger(large, []charge{{0, 90}})
+	for range 5 {
+		if g.become(second, small); g.limit != small || g.free(second) != 0 {
+			t.Fatalf("the limit is %s, %d free; want %s, 0 free", g.limit, g.free(second), small)
+		}
+		if g.become(second, large); g.limit != large || g.free(second) != 11 {
+			t.Fatalf("the limit is %s, %d free; want %s, 11 free", g.limit, g.free(second), large)
+		}
 	}
-	g.become(2*second, weir.MustParseLimit("100/min"))
-	used := g.limit.Used(g.state, 2*second)
-	if g.become(3*second, weir.MustParseLimit("5/min")); g.limit.Used(g.state, 3*second) < used-1 {
-		t.Errorf("%s: %d used, before %d", g.limit, g.limit.Used(g.state, 3*second), used)
-	}
-	if g.become(70*second, weir.MustParseLimit("5/min")); g.limit.String() != "5/min" {
-		t.Errorf("a minute later the limit is still %s", g.limit)
+	g.become(second, small)
+	g.pass(second, 6)
+	if g.become(second, large); g.free(second) != 5 {
+		t.Errorf("%d free of %s after 96, want 5", g.free(second), large)
 	}
 }
 
@@ -280,7 +282,7 @@ func TestLateHandoff(t *testing.T) {
 		g.pass(begin, 30)
 		before := newLedger(limit, []charge{{begin, 100 - row.left}})
 		m := Message{At: begin, Part: 1, Of: row.of}
-		g.merge(begin, &m, limit, before.state, true)
+		g.merge(begin, &m, &ledger{limit: limit, state: before.state, ahead: m.At - begin}, true)
 		if got := g.free(begin); got != row.want {
 			t.Errorf("with 10 left after 30 passed, 1/%d of %d left are taken over: %d left, want %d", row.of, row.left, got, row.want)
 		}

@@ -69,6 +69,10 @@ type Message struct {
 	Known uint64
 	// Resets is of a Handoff that all is to be forgotten when nothing is outstanding any more.
 	Resets bool
+	// Shard is of a Handoff which node of its process has numbered it.
+	Shard uint64
+	// Earlier is of a Handoff the states by limits that the rule had before, packed.
+	Earlier string
 }
 
 // Envelope is a message and who it is for, or from.
@@ -151,6 +155,8 @@ func (m *Message) Append(b []byte) []byte {
 	}
 	if m.Kind == Handoff {
 		b = append(binary.AppendUvarint(b, m.Known), flag(m.Resets))
+		b = binary.AppendUvarint(b, m.Shard)
+		b = append(binary.AppendUvarint(b, uint64(len(m.Earlier))), m.Earlier...)
 	}
 	return measured(b, start)
 }
@@ -250,7 +256,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 			m.Ahead = int64(r.below(1 << 62))
 		}
 		if m.Kind == Handoff && len(r.rest) > 0 {
-			m.Known, m.Resets = r.number(), r.below(2) == 1
+			m.Known, m.Resets, m.Shard, m.Earlier = r.number(), r.below(2) == 1, r.below(MaxShards), r.text(maxState)
 		}
 	}
 	if r.bad {

@@ -2,13 +2,15 @@ package sharing
 
 import (
 	"container/heap"
-	"errors"
+	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // Settings say what a node is.
@@ -20,6 +22,9 @@ type Settings struct {
 	// Keys is how many keys a node asks about, and how many it owns, at a time.
 	// Requests for more are denied. At least 1.
 	Keys int
+	// Shard tells the node from the others of its process, each of which has some of the keys: by a
+	// rule of its own, for others need not know of it. It is less than MaxShards.
+	Shard uint64
 	// Seed is that of Hash, by which whoever asks finds a key before. Zero: one of its
 	// own.
 	Seed maphash.Seed
@@ -37,11 +42,13 @@ type Node struct {
 	ledgers  table[*ledger]
 	limits   limits
 	rules    rules
+	given    record.Latest
 	far      map[string]Distance
 	timers   timers
 
 	movers  []*mover           // one for each member at most
-	windows map[string]*window // by the owner before, one for each member at most
+	handed  uint64             // the highest number that these have used
+	windows map[sender]*window // of the owner before, MaxShards for each member at most
 	handing weir.Instant       // when to go on with that, 0: never
 }
 
@@ -63,8 +70,8 @@ func (fx *Effects) send(to string, m Message) {
 
 // NewNode is a node that knows of no members yet: until View has told it, it denies all.
 func NewNode(s Settings) (*Node, error) {
-	if s.Name == "" || s.Keys < 1 {
-		return nil, errors.New("a node needs a name, and a bound for its keys")
+	if s.Name == "" || s.Keys < 1 || s.Shard >= MaxShards {
+		return nil, fmt.Errorf("a node needs a name, a bound for its keys, and a shard below %d", MaxShards)
 	}
 	if s.Seed == (maphash.Seed{}) {
 		s.Seed = maphash.MakeSeed()
@@ -72,7 +79,7 @@ func NewNode(s Settings) (*Node, error) {
 	return &Node{
 		settings: s, view: &View{}, limits: newLimits(), rules: rules{},
 		holders: newTable[*holder](s.Keys, s.Seed), ledgers: newTable[*ledger](s.Keys, s.Seed),
-		windows: map[string]*window{},
+		windows: map[sender]*window{},
 	}, nil
 }
 
@@ -86,11 +93,7 @@ func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 	if !changed {
 		return
 	}
-	for name := range n.windows {
-		if !v.has(name) {
-			delete(n.windows, name)
-		}
-	}
+	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.has(by.name) })
 	n.ledgers.looked = 0
 	n.hand(now, fx)
 }
@@ -163,7 +166,7 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 			n.accept(now, peer, m, fx)
 		}
 	case Taken:
-		n.taken(peer, m)
+		n.taken(now, peer, m)
 	default:
 		if answer, ok := n.serve(now, peer, m, fx); ok {
 			fx.send(peer, answer)

@@ -21,8 +21,6 @@ const (
 	// Sweep is how often a replica also tells one other of what has not changed, in
 	// case that it was lost.
 	Sweep = 10 * Sync
-	// Contested is how soon a limit that forgets use takes the place of another again.
-	Contested = time.Minute
 	// Memory is how much longer a replica remembers a count than its events are in
 	// use: what others have let pass beyond the limit is in use for longer.
 	Memory = time.Minute
@@ -203,6 +201,7 @@ func (p *Replica) take(now weir.Instant, r *tally, a *weir.Ask, d *weir.Decision
 	fresh := r.form.limit.Fresh(r.state, now)
 	r.state = r.form.limit.Take(r.state, now, a.Cost, d)
 	if d.Charged {
+		r.hear(now, d.Cost)
 		p.passed(now, r, d.Cost, fresh)
 	}
 	return true
@@ -293,20 +292,25 @@ func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 	receipt.Cost, _ = r.events(st.Receipt.Cost, own)
 	scaled.Used, _ = r.events(max(st.Used, 0), own)
 	scaled.Receipt = &receipt
-	state, err := r.form.owing.Settle(r.state, now, r.born, &scaled)
+	state, err := r.form.owing.Settle(r.state, now, max(r.born, r.reset), &scaled)
 	if err != nil {
 		return err
 	}
 	r.state = state
+	// More than was used where less was outstanding, and less where not all of it fits.
+	over, lost := scaled.Charged-scaled.Used, scaled.Used-scaled.Charged
+	st.Charged = min(st.Used+part(over, own.den, own.num), max(st.Used, st.Receipt.Cost)) - part(lost, own.den, own.num)
 	if more := st.Used - st.Receipt.Cost; more > 0 {
+		r.hear(now, scaled.Charged-receipt.Cost)
 		p.passed(now, r, more, false)
 	}
 	return nil
 }
 
-// Reset forgets what was used of a key, at this node.
-func (p *Replica) Reset(key weir.StateKey) {
+// Reset forgets what was used of a key, at this node. Receipts of it from before give
+// nothing back.
+func (p *Replica) Reset(now weir.Instant, key weir.StateKey) {
 	if r, ok := p.tallies.get(key); ok {
-		r.state, r.rest, r.owed = nil, 0, 0
+		r.state, r.earlier, r.rest, r.owed, r.reset = nil, nil, 0, 0, now+1
 	}
 }

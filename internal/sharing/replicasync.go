@@ -160,7 +160,7 @@ func (p *Replica) some(now weir.Instant, to int32, end int) (pack *packer, next 
 	pack = newPacker()
 	for next = end; next > 0 && end-next < sweeps; next-- {
 		r := p.tallies.rows[next-1].of
-		if !p.cold(now, r) && r.form.limit.Fresh(r.state, now) {
+		if !p.cold(now, r) && r.fresh(now) {
 			continue
 		}
 		pick := func(l *line) bool {

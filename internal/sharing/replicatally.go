@@ -14,18 +14,20 @@ type tally struct {
 	form  *form
 	state weir.State
 	lines []line // by node and incarnation
+	// earlier is by limits that this node was asked for before, until they would have
+	// recovered.
+	earlier []weir.Version
 
 	policy weir.Partition // of the last ask
 	nodes  int            // of the last ask
 	born   weir.Instant   // when the replica began to keep it
-	// adopted is when it went over to a limit that could not hold what was used; 0: never.
-	adopted weir.Instant
-	scale   weight // the last that state was charged by
-	rest    int64  // what this has left over, below scale.den
-	mark    int64  // the gap whose entitlement was used up
-	owed    int64  // events of others, heard of while cold
-	cold    bool
-	queued  bool // it is among Replica.changed
+	reset  weir.Instant   // just after it was reset last; 0: never
+	scale  weight         // the last that state was charged by
+	rest   int64          // what this has left over, below scale.den
+	mark   int64          // the gap whose entitlement was used up
+	owed   int64          // events of others, heard of while cold
+	cold   bool
+	queued bool // it is among Replica.changed
 }
 
 // line is how many events one process of a node has let pass in one slot. A slot ends
@@ -103,27 +105,39 @@ func (r *tally) find(node int32, incarnation uint64) (at int, ok bool) {
 	})
 }
 
-// adopt goes over to another limit. What was used stays used, as far as the other can
-// hold it. Where that forgets use, it is once in a Contested: programs of two versions
-// may ask by turns, and then the one in force decides.
+// adopt goes over to another limit, if that may be. What was used stays used, and what
+// it can't hold is kept beside it.
 func (r *tally) adopt(now weir.Instant, p *Replica, l *weir.Limit) {
 	if r.form.limit == l || r.form.limit.String() == l.String() {
 		return
 	}
-	next := p.form(l)
-	if most, _ := l.Standing(nil, now); r.form.limit.Used(r.state, now) > most {
-		if r.adopted != 0 && now < r.adopted+micros(Contested) {
-			return
-		}
-		r.adopted = now
+	if k := r.kept(); k.Become(l, now, 0) {
+		r.state, r.earlier = k.State, k.Earlier
+		r.form, r.rest = p.form(l), 0
 	}
-	r.state = next.limit.Adopt(r.state, r.form.limit, now)
-	r.form, r.rest = next, 0
+}
+
+func (r *tally) kept() weir.Kept {
+	return weir.Kept{Limit: r.form.limit, State: r.state, Earlier: r.earlier}
+}
+
+// hear tells the earlier limits what this one counts.
+func (r *tally) hear(now weir.Instant, events int64) {
+	if len(r.earlier) > 0 {
+		k := r.kept()
+		k.Hear(now, r.form.limit, r.state, events)
+	}
+}
+
+// fresh is whether nothing is in use, by any of its limits.
+func (r *tally) fresh(now weir.Instant) bool {
+	k := r.kept()
+	return r.form.limit.Fresh(r.state, now) && (len(r.earlier) == 0 || k.FreshAfter(now) == 0)
 }
 
 // idle is whether the tally may be forgotten: a new one would know no less.
 func (r *tally) idle(now weir.Instant) bool {
-	return !r.queued && now >= r.born+micros(2*Sweep) && r.form.limit.Fresh(r.state, now)
+	return !r.queued && now >= r.born+micros(2*Sweep) && r.fresh(now)
 }
 
 // events is how many events of the state so many count for, and what is left over.
@@ -178,6 +192,9 @@ func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 		r.scale = w
 	}
 	r.state = r.form.owing.Commit(r.state, now, a, d)
+	if d.Charged {
+		r.hear(now, d.Cost)
+	}
 	d.Cost = cost
 	d.Remaining = part(d.Remaining, w.den, w.num)
 	if d.Receipt != nil {
@@ -195,6 +212,7 @@ func (r *tally) charge(now weir.Instant, events int64, w weight) {
 	a := weir.Ask{Limit: r.form.owing, Cost: events, After: true}
 	d := weir.Decision{Cost: events, Charged: events > 0}
 	r.state = r.form.owing.Commit(r.state, now, &a, &d)
+	r.hear(now, events)
 }
 
 // free is how many events would pass.

@@ -53,6 +53,8 @@ const (
 	AskBudget = 50
 	// MaxMembers is the largest number of nodes that share.
 	MaxMembers = 1024
+	// MaxShards is the largest number of nodes of one process.
+	MaxShards = 64
 )
 
 // Owner is who of the members, which may be in any order, keeps the state of key while

@@ -141,6 +141,9 @@ func (p *Peers) stands(others []Other) []Other {
 	return stands
 }
 
+// incarnation is of the process that has a member's name now.
+func (v *View) incarnation(name string) uint64 { return v.members[v.find(name)].run[0] }
+
 func (v *View) has(name string) bool { return v.find(name) >= 0 }
 
 // Calm is whether this process lends votes, and all ledgers are where they belong.

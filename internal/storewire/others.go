@@ -56,6 +56,43 @@ func (q *SettleRequest) Parse(b []byte) error {
 	})
 }
 
+// SettleResponse is what stays charged of each settlement, or why nothing was settled.
+type SettleResponse struct {
+	Settlements []weir.Settlement // of the request; Parse fills in Charged
+	Err         error
+}
+
+// Append writes the response.
+func (r *SettleResponse) Append(b []byte) []byte {
+	if r.Err != nil {
+		return appendFault(b, 1, r.Err)
+	}
+	for i := range r.Settlements {
+		b = protowire.AppendTag(b, 2, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(r.Settlements[i].Charged))
+	}
+	return b
+}
+
+// Parse reads a response. One that does not tell what was charged is of a writer that
+// does not know of it: then it is what was used.
+func (r *SettleResponse) Parse(b []byte) error {
+	for i := range r.Settlements {
+		r.Settlements[i].Charged = r.Settlements[i].Used
+	}
+	told := 0
+	return eachField(b, func(n int, v value) (err error) {
+		switch {
+		case n == 1:
+			r.Err, err = parseFault(v.bytes)
+		case n == 2 && told < len(r.Settlements):
+			r.Settlements[told].Charged = v.signed()
+			told++
+		}
+		return err
+	})
+}
+
 // ResetRequest is keys whose use is to be forgotten.
 type ResetRequest struct{ Keys []weir.StateKey }
 

@@ -39,6 +39,7 @@ const (
 	Overstays         // holders use leases whose time is over
 	Inherits          // after a partition, votes count as if nobody else had had them
 	Prolongs          // beats prolong leases whatever has happened since these were granted
+	Confuses          // what several nodes of a process hand over is taken for one's
 	Mutants
 )
 
@@ -62,6 +63,8 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 		}
 	case Prolongs:
 		l.beat.Lasting, m.Lasts = 1, min(m.Lasts, 1)
+	case Confuses:
+		m.Shard = 0
 	case NoMutant, StartsFull, Mutants:
 	}
 }
@@ -69,7 +72,7 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 // fill makes a process that has started take a key for never used.
 func (s *simulation) fill(now weir.Instant, i int) {
 	m := s.machines[i]
-	if m.node == nil {
+	if !m.runs() {
 		return
 	}
 	s.again++
@@ -77,20 +80,20 @@ func (s *simulation) fill(now weir.Instant, i int) {
 		Kind: sharing.Handoff, State: s.keys[0].state, Limit: s.Limit.String(), Incarnation: 1 << 40, Epoch: m.incarnation, ID: s.again,
 		At: m.clock(now), Part: 1, Of: 1, Wait: time.Second,
 	}
-	m.node.Receive(m.clock(now), s.names[(i+1)%len(s.names)], &full, &s.fx)
+	m.node(full.State).Receive(m.clock(now), s.names[(i+1)%len(s.names)], &full, &s.fx)
 	s.effects(now, i)
 }
 
 // forge tells an owner that a holder has let all pass that it was granted.
 func (s *simulation) forge(now weir.Instant, grant *letter) {
 	m := s.machines[grant.from]
-	if m.node == nil {
+	if !m.runs() {
 		return
 	}
 	lie := grant.message
 	lie.Kind, lie.Spent = sharing.Release, lie.Granted
 	var none sharing.Effects
-	m.node.Receive(m.clock(now), s.names[grant.to], &lie, &none)
+	m.node(lie.State).Receive(m.clock(now), s.names[grant.to], &lie, &none)
 }
 
 // plan sets going what goes wrong again and again.
@@ -113,7 +116,7 @@ func (s *simulation) plan() {
 func (s *simulation) act(now weir.Instant, a Act) {
 	switch a.What {
 	case Kill:
-		s.machines[a.Node].node, s.machines[a.Node].peers = nil, nil
+		s.machines[a.Node].end()
 	case Leave:
 		s.leave(now, a.Node)
 	case Join:
@@ -146,9 +149,9 @@ func (s *simulation) change(now weir.Instant) {
 		members += int(count(m.member))
 	}
 	switch m := s.machines[i]; {
-	case m.node == nil && !m.member:
+	case !m.runs() && !m.member:
 		s.join(now, i)
-	case m.member && members > 2 && m.node != nil:
+	case m.member && members > 2 && m.runs():
 		s.leave(now, i)
 	}
 }
@@ -185,6 +188,7 @@ func Swarm(seed uint64) Settings {
 	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 12 * time.Second, Calm: 5 * time.Second}
 	s.Wave, s.Skewed = time.Duration(r.IntN(20))*100*time.Millisecond, r.IntN(2) == 1
 	s.Policy = sharing.Policy(r.IntN(3)) // those that let nothing pass beyond the limit
+	s.Shards = 2 + int(seed%3)
 	pick := func(n int) int { return r.IntN(2) * r.IntN(n+1) }
 	s.Keys, s.Cost = 1+pick(3), 1+int64(pick(4))
 	often := func(ms int) time.Duration { return time.Duration(pick(ms)) * time.Millisecond }
@@ -204,6 +208,9 @@ func Swarm(seed uint64) Settings {
 	if seed%longEvery == longEvery-1 {
 		s.long(r)
 	}
+	if seed%manyEvery == manyAt {
+		s.many(r)
+	}
 	return s
 }
 
@@ -218,11 +225,34 @@ func (s *Settings) scarce(r *rand.Rand) {
 		"5/s burst 100", "20/s burst 200", "100/10s fixed-window", "100/10s sliding-log", "100/10s sliding-window 5",
 	}
 	s.Limit, s.Found, s.Wave = weir.MustParseLimit(all[r.IntN(len(all))]), true, 0
-	asks, spec := 1+r.Int64N(1+r.Int64N(300)), s.Limit.Spec() // a second
-	s.Load = max(asks*spec.Period.Milliseconds()/1000/spec.Count/int64(s.asked()), 1)
+	s.asks(1 + r.Int64N(1+r.Int64N(300)))
 	s.For = 30 * time.Second
 	for _, every := range []*time.Duration{&s.Faults.Crash, &s.Faults.Pause, &s.Faults.Cut, &s.Faults.Split, &s.Faults.Change} {
 		*every *= time.Duration(r.IntN(8)) // so that all is well now and then
+	}
+}
+
+// asks makes s a run with about so many requests a second.
+func (s *Settings) asks(n int64) {
+	spec := s.Limit.Spec()
+	s.Load = max(n*spec.Period.Milliseconds()/1000/spec.Count/int64(s.asked()), 1)
+}
+
+// manyEvery is how often a seed of the swarm has many keys, from manyAt on: none of those that are scarce or
+// long.
+const manyEvery, manyAt = 20, 2
+
+// many makes s a run with so many keys that each change has several nodes of a process hand over
+// several at once. Nobody is killed, and little else goes wrong, for what is taken for used then hides
+// what is forgotten.
+func (s *Settings) many(r *rand.Rand) {
+	s.scarce(r)
+	s.Keys, s.Turn, s.Cost = 20+r.IntN(40), 0, 1
+	s.asks(int64(s.Keys) * (5 + r.Int64N(10)))
+	s.Spare = 1 + r.IntN(3)
+	s.Faults = Faults{
+		Loss: r.IntN(2) * r.IntN(100), Double: s.Faults.Double, Newer: s.Faults.Newer / 2, Drift: s.Faults.Drift, Delay: s.Faults.Delay / 5,
+		Change: time.Duration(2000+r.IntN(3000)) * time.Millisecond,
 	}
 }
 

@@ -39,7 +39,7 @@ func (s *simulation) watch() {
 // look sees whom the i-th process reaches.
 func (s *simulation) look(now weir.Instant, i int, confirm weir.Instant) {
 	s.at(now+watchEvery, func(now weir.Instant) { s.look(now, i, confirm) })
-	if m := s.machines[i]; m.node == nil || m.away > now {
+	if m := s.machines[i]; !m.runs() || m.away > now {
 		return
 	}
 	reached, gone := s.watchers.reached[i], s.watchers.gone[i]
@@ -72,5 +72,5 @@ func (s *simulation) look(now weir.Instant, i int, confirm weir.Instant) {
 // reaches is whether what one process sends could reach another now.
 func (s *simulation) reaches(now weir.Instant, from, to int) bool {
 	m := s.machines[from]
-	return m.node != nil && m.away <= now && s.cut[from][to] <= now && !s.parted(now, from, to)
+	return m.runs() && m.away <= now && s.cut[from][to] <= now && !s.parted(now, from, to)
 }

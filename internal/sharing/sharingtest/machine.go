@@ -1,6 +1,7 @@
 package sharingtest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -10,14 +11,36 @@ import (
 // machine is a process and what is around it.
 type machine struct {
 	name        string
-	node        *sharing.Node // nil: it does not run
-	peers       *sharing.Peers
-	view        *sharing.View // that node has
+	shards      []*shard       // each has some of the keys
+	salt        uint64         // by which it finds the shard of a key, for each process another
+	peers       *sharing.Peers // nil: it does not run
+	view        *sharing.View  // that nodes have
 	member      bool
 	offset, ppm int64
 	incarnation uint64
 	away        weir.Instant // until then it is paused
-	tick        weir.Instant // when the earliest event for its timer is; 0: there is none
+}
+
+// shard is one of the nodes of a process.
+type shard struct {
+	node *sharing.Node
+	tick weir.Instant // when the earliest event for its timer is; 0: there is none
+}
+
+func (m *machine) runs() bool { return m.peers != nil }
+
+// node is the one that has a key.
+func (m *machine) node(key weir.StateKey) *sharing.Node {
+	h := m.salt
+	for i := range len(key.Key) {
+		h = (h ^ uint64(key.Key[i])) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return m.shards[h%uint64(len(m.shards))].node
+}
+
+func (m *machine) moving() bool {
+	return slices.ContainsFunc(m.shards, func(sh *shard) bool { return sh.node.Moving() })
 }
 
 // clock is the machine's time at a true time.
@@ -39,17 +62,21 @@ func (m *machine) when(at weir.Instant) weir.Instant {
 func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m := s.machines[i]
 	m.incarnation++
-	m.tick, m.away, m.view = 0, 0, nil
+	m.away, m.view, m.shards = 0, nil, nil
+	m.salt = (s.Seed+1)<<32 | uint64(i)<<16 | m.incarnation
 	s.watchers.begin(now, i)
-	var err error
-	if m.node, err = sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Keys: 1 << 10}); err != nil {
-		return err
-	}
 	far := map[string]sharing.Distance{}
 	for _, other := range s.machines {
 		far[other.name] = sharing.Distance(s.Faults.Delay) // each way half of that, on the mean
 	}
-	m.node.Distances(far)
+	for n := range max(s.Shards, 1) {
+		node, err := sharing.NewNode(sharing.Settings{Name: m.name, Incarnation: m.incarnation, Shard: uint64(n), Keys: 1 << 10})
+		if err != nil {
+			return err
+		}
+		node.Distances(far)
+		m.shards = append(m.shards, &shard{node: node})
+	}
 	m.peers = sharing.NewPeers(m.clock(now), m.name, m.incarnation)
 	if found {
 		m.peers.Found()
@@ -64,26 +91,26 @@ func (s *simulation) pulse(now weir.Instant, i int, peers *sharing.Peers) {
 	if m.peers != peers {
 		return // it does not run any more
 	}
-	m.peers.Tick(m.clock(now), m.node.Moving(), &s.fx)
+	m.peers.Tick(m.clock(now), m.moving(), &s.fx)
 	s.effects(now, i)
 	s.plant(event{at: max(m.when(m.peers.Next()), now), to: i, pulse: peers})
 }
 
 // ring makes a node do what is due.
-func (s *simulation) ring(now weir.Instant, i int, node *sharing.Node) {
+func (s *simulation) ring(now weir.Instant, i int, sh *shard) {
 	m := s.machines[i]
-	if m.node != node {
+	if !slices.Contains(m.shards, sh) {
 		return // it does not run any more
 	}
-	m.tick = 0
-	m.node.Tick(m.clock(now), &s.fx)
+	sh.tick = 0
+	sh.node.Tick(m.clock(now), &s.fx)
 	s.effects(now, i)
 }
 
 // tell tells the i-th process who the members are.
 func (s *simulation) tell(now weir.Instant, i int) {
 	m := s.machines[i]
-	if m.node == nil {
+	if !m.runs() {
 		return
 	}
 	var members []sharing.Member
@@ -105,7 +132,7 @@ func (s *simulation) tellAll(now weir.Instant) {
 
 // crash kills the i-th process, and starts another.
 func (s *simulation) crash(now weir.Instant, i int) {
-	if s.machines[i].node == nil {
+	if !s.machines[i].runs() {
 		return
 	}
 	if err := s.boot(now, i, false); err != nil {
@@ -135,11 +162,14 @@ func (s *simulation) leave(now weir.Instant, i int) {
 	s.effects(now, i)
 	s.at(now+weir.Instant(time.Second/time.Microsecond), func(now weir.Instant) {
 		if m.peers == peers {
-			m.node, m.peers = nil, nil
+			m.end()
 			s.tellAll(now)
 		}
 	})
 }
+
+// end ends its process.
+func (m *machine) end() { m.shards, m.peers = nil, nil }
 
 // spoke notes that a node has asked about a key, or reported.
 func (s *simulation) spoke(i int, key weir.StateKey) {
@@ -155,7 +185,9 @@ func (s *simulation) effects(now weir.Instant, i int) {
 	m := s.machines[i]
 	if v := m.peers.View(); v != m.view {
 		m.view = v
-		m.node.View(m.clock(now), v, &s.fx)
+		for _, sh := range m.shards {
+			sh.node.View(m.clock(now), v, &s.fx)
+		}
 	}
 	for k := range s.fx.Answers {
 		s.answered(now, &s.fx.Answers[k])
@@ -172,10 +204,12 @@ func (s *simulation) effects(now weir.Instant, i int) {
 		s.post(now, letter{from: i, to: s.numbers[b.Peer], isBeat: true, beat: b.Beat})
 	}
 	s.fx.Answers, s.fx.Messages, s.fx.Beats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Beats[:0]
-	if at, ok := m.node.Next(); ok {
-		if when := max(m.when(at), now); m.tick == 0 || when < m.tick {
-			m.tick = when
-			s.plant(event{at: when, to: i, ring: m.node})
+	for _, sh := range m.shards {
+		if at, ok := sh.node.Next(); ok {
+			if when := max(m.when(at), now); sh.tick == 0 || when < sh.tick {
+				sh.tick = when
+				s.plant(event{at: when, to: i, ring: sh})
+			}
 		}
 	}
 }

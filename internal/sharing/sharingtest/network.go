@@ -22,7 +22,7 @@ type event struct {
 	seq    uint64
 	to     int // the machine that it happens to, when it is not paused; -1: none
 	letter *letter
-	ring   *sharing.Node  // whose timer it is
+	ring   *shard         // whose timer it is
 	pulse  *sharing.Peers // whose beats are due
 	do     func(now weir.Instant)
 }
@@ -148,12 +148,12 @@ func count(b bool) int64 {
 
 func (s *simulation) deliver(now weir.Instant, l *letter) {
 	m := s.machines[l.to]
-	if m.node != nil {
+	if m.runs() {
 		s.tamper(now, l)
 		if l.isBeat {
 			m.peers.Receive(m.clock(now), s.names[l.from], &l.beat, &s.fx)
 		} else {
-			m.node.Receive(m.clock(now), s.names[l.from], &l.message, &s.fx)
+			m.node(l.message.State).Receive(m.clock(now), s.names[l.from], &l.message, &s.fx)
 		}
 		s.effects(now, l.to)
 	}

@@ -19,6 +19,7 @@ type Settings struct {
 	Seed   uint64
 	Nodes  int
 	Spare  int // machines beside these, which may join
+	Shards int // nodes of each process, among which it divides the keys by a rule of its own; 0: 1
 	Keys   int // 0: 1
 	Limit  *weir.Limit
 	Policy sharing.Policy
@@ -245,12 +246,12 @@ func (s *simulation) request(now weir.Instant, i int) {
 	}
 	s.Offered += ask.cost
 	m := s.machines[i]
-	if m.node == nil || m.away > now {
+	if !m.runs() || m.away > now {
 		return
 	}
 	s.id++
 	s.requests[s.id] = ask
-	m.node.Ask(m.clock(now), &sharing.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
+	m.node(key.state).Ask(m.clock(now), &sharing.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
 	s.notice(m.clock(now), asker{i, ask.key})
 	s.effects(now, i)
 }
@@ -282,12 +283,12 @@ func (s *simulation) pick(now weir.Instant) int {
 		return s.Where((now - start).Duration())
 	}
 	up := s.random.IntN(len(s.machines))
-	for !s.machines[up].member || s.machines[up].node == nil {
+	for !s.machines[up].member || !s.machines[up].runs() {
 		up = (up + 1) % len(s.machines)
 	}
 	if s.Skewed {
 		other := (min(up, s.random.IntN(len(s.machines))) + s.wave(now)) % len(s.machines)
-		if s.machines[other].member && s.machines[other].node != nil {
+		if s.machines[other].member && s.machines[other].runs() {
 			return other
 		}
 	}
@@ -298,7 +299,7 @@ func (s *simulation) pick(now weir.Instant) int {
 func (s *simulation) notice(now weir.Instant, by asker) {
 	m, key := s.machines[by.machine], s.keys[by.key].state
 	denies := len(s.fx.Messages) == 0 && len(s.fx.Answers) == 1 && s.fx.Answers[0].Decision.Outcome == weir.Denied && s.fx.Answers[0].Decision.Degraded == ""
-	if owner := m.node.Owner(key); !denies || owner == m.name || owner == "" {
+	if owner := m.node(key).Owner(key); !denies || owner == m.name || owner == "" {
 		delete(s.alone, by)
 		return
 	}

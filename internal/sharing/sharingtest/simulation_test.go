@@ -142,6 +142,8 @@ func lure(m Mutant, seed uint64) Settings {
 			}
 			return -1
 		}
+	case Confuses:
+		s = Swarm(manyEvery*seed + manyAt)
 	default:
 		s = Swarm(seed)
 		s.Limit = weir.MustParseLimit([]string{"100/s burst 20", "1000/s burst 200", "1000/s burst 100"}[seed%3])

@@ -1,4 +1,4 @@
-package nat64
+package address
 
 import (
 	"net/netip"
@@ -24,5 +24,26 @@ func TestIPv4(t *testing.T) {
 		if got := IPv4(netip.MustParseAddr(text)).String(); got != want {
 			t.Errorf("%s is %s, want %s", text, got, want)
 		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.33":                  "192.0.2.33",
+		"::ffff:192.0.2.33":           "192.0.2.33",
+		"64:ff9b::192.0.2.33":         "192.0.2.33",
+		"2001:db8:0:7:1:2:3:4":        "2001:db8:0:7::/64",
+		"2001:db8::1":                 "2001:db8::/64",
+		"fe80::1%eth0":                "fe80::/64",
+		"::1":                         "::/64",
+		"64:ff9b::10.0.0.1":           "64:ff9b::/64",
+		"1:20:300:4000:ffff:f:ff:fff": "1:20:300:4000::/64",
+	} {
+		if got := Network(netip.MustParseAddr(text), IPv6Bits); got != want {
+			t.Errorf("%s is counted as %s, want %s", text, got, want)
+		}
+	}
+	if got := Network(netip.MustParseAddr("2001:db8:0:7::1%eth0"), 48); got != "2001:db8::/48" {
+		t.Errorf("its /48 is %s", got)
 	}
 }

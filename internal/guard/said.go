@@ -1,0 +1,245 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+const (
+	// maxSaid is of how many keys it is remembered what the store last said. Beyond it,
+	// of a few keys that of which the use is over first makes place: a fallback begins
+	// with it as never used.
+	maxSaid = 1 << 16
+	// saidShards have a lock each.
+	saidShards = 64
+)
+
+// said is how counts stood when the store last spoke of them, so that local counts go on
+// from there. The zero value is not ready; see init.
+type said struct {
+	seed    maphash.Seed
+	shards  [saidShards]saidShard
+	dropped atomic.Int64 // keys that made place
+}
+
+type saidShard struct {
+	mu   sync.Mutex
+	keys map[weir.StateKey]*standing
+}
+
+// standing is how a count stood by a limit, in events that are left by it: by another one
+// as many would say something else. An answer that nothing is left does not tell how much
+// is used, so what was said by the limits before stays with it.
+type standing struct {
+	limit   *weir.Limit
+	left    int64 // events that would have passed
+	at      weir.Instant
+	until   weir.Instant // when it is as never used
+	earlier []standing   // by other limits, oldest first, each without its own; at most weir.MaxVersions − 1
+	more    int64        // events that passed since, here or by the limits after it
+	here    bool         // the local count goes on from it
+}
+
+func (s *said) init() {
+	s.seed = maphash.MakeSeed()
+	for i := range s.shards {
+		s.shards[i].keys = map[weir.StateKey]*standing{}
+	}
+}
+
+func (s *said) of(k weir.StateKey) *saidShard {
+	return &s.shards[maphash.Comparable(s.seed, k)%saidShards]
+}
+
+// hear takes note of what the store has said of asks.
+func (s *said) hear(asks []weir.Ask, out []weir.Decision) {
+	now := weir.InstantOf(time.Now())
+	for i := range asks {
+		a := &asks[i]
+		if a.Fallback == weir.FallbackOpen || a.Fallback == weir.FallbackClosed || a.Limit.Algorithm() == weir.Concurrent {
+			continue // nothing is counted here
+		}
+		reset := out[i].ResetAfter
+		is := standing{limit: a.Limit, left: out[i].Remaining, at: now, until: now + weir.Instant(reset/time.Microsecond)}
+		passed := int64(0)
+		if out[i].Charged {
+			passed = out[i].Cost
+		}
+		s.put(a.State, is, passed)
+	}
+}
+
+// foldEvery is how often a standing takes in what passed since.
+const foldEvery weir.Instant = 1_000_000
+
+// pass notes events that passed and that the limit of e counts, too.
+func (e *standing) pass(events int64, now weir.Instant) {
+	if e.more += events; e.more > 0 && now-e.at >= foldEvery {
+		e.fold(now)
+	}
+}
+
+// fold makes e how the count stands now.
+func (e *standing) fold(now weir.Instant) {
+	if e.more == 0 {
+		return
+	}
+	fresh, _ := e.limit.Standing(nil, e.at)
+	state := charge(e.limit, nil, e.at, fresh-e.left)
+	state = charge(e.limit, state, now, min(e.more, weir.MaxCost))
+	left, reset := e.limit.Standing(state, now)
+	e.left, e.at, e.until, e.more = left, now, now+weir.Instant(reset/time.Microsecond), 0
+}
+
+// pass notes events of k that passed here.
+func (s *said) pass(k weir.StateKey, events int64) {
+	sh := s.of(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e, now := sh.keys[k], weir.InstantOf(time.Now())
+	if e == nil {
+		return
+	}
+	if e.here {
+		e.pass(events, now)
+	}
+	for i := range e.earlier {
+		e.earlier[i].pass(events, now)
+	}
+}
+
+func (s *said) put(k weir.StateKey, is standing, passed int64) {
+	sh := s.of(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if e := sh.keys[k]; e != nil {
+		is.earlier = e.before(&is, passed)
+		*e = is
+		return
+	}
+	if len(sh.keys) >= maxSaid/saidShards {
+		s.dropped.Add(1)
+		sh.drop()
+	}
+	k.Key = strings.Clone(k.Key) // it may be a piece of a request
+	sh.keys[k] = &is
+}
+
+// before is what stays of e and of those before it when the store has said is, by which so
+// many events passed.
+func (e *standing) before(is *standing, passed int64) []standing {
+	if len(e.earlier) == 0 && (e.limit == is.limit || is.tells(e)) {
+		return nil
+	}
+	last := *e
+	last.earlier, last.here = nil, false
+	all := slices.DeleteFunc(append(e.earlier, last), func(o standing) bool { return is.tells(&o) })
+	for i := range all {
+		all[i].pass(passed, is.at)
+	}
+	if len(all) >= weir.MaxVersions {
+		first := slices.MinFunc(all, func(a, b standing) int { return cmp.Compare(a.until, b.until) })
+		all = slices.DeleteFunc(all, func(o standing) bool { return o.limit == first.limit })
+	}
+	return all
+}
+
+// tells is whether is, which was said after o, leaves nothing that only o tells.
+func (is *standing) tells(o *standing) bool {
+	return o.until <= is.at && o.more == 0 || o.limit.String() == is.limit.String() || is.left > 0 && o.limit.Alike(is.limit)
+}
+
+// over is when e and those before it are as never used.
+func (e *standing) over() weir.Instant {
+	until := e.until
+	for i := range e.earlier {
+		until = max(until, e.earlier[i].until)
+	}
+	return until
+}
+
+// drop makes place. mu is held.
+func (sh *saidShard) drop() {
+	var first weir.StateKey
+	until, looked := weir.Instant(0), 0
+	for k, e := range sh.keys {
+		if over := e.over(); looked == 0 || over < until {
+			first, until = k, over
+		}
+		if looked++; looked == maxSwept {
+			break
+		}
+	}
+	delete(sh.keys, first)
+}
+
+// forget forgets a key.
+func (s *said) forget(k weir.StateKey) {
+	sh := s.of(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.keys, k)
+}
+
+// goOn has a local count go on from what the store last said of it: it has no more left
+// than one of so many nodes has of that, less what the store has yet to hear of. What was
+// used is charged by the limit that said it, so that the limits after it take it over as
+// they do in any store.
+func (g *Guard) goOn(k weir.StateKey, nodes int) error {
+	sh := g.said.of(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.keys[k]
+	if e == nil || e.here {
+		return nil
+	}
+	e.here = true
+	if err := g.local.Reset(context.Background(), []weir.StateKey{localKey(k)}); err != nil {
+		return err
+	}
+	for i := range e.earlier {
+		e.earlier[i].fold(weir.InstantOf(time.Now()))
+		if err := g.use(k, &e.earlier[i], nodes, 0); err != nil {
+			return err
+		}
+	}
+	return g.use(k, e, nodes, g.owed.of(k))
+}
+
+// use has the local count of k stand no better than e says, after what is owed. What was used counts as used
+// when the store spoke, or where a state tells more than how much, now.
+func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
+	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
+	fresh, _ := l.Standing(nil, e.at)
+	state := charge(l, nil, e.at, fresh-e.left/int64(max(nodes, 1)))
+	state = charge(l, state, now, owed)
+	left, _ := l.Standing(state, now)
+	used := []weir.Ask{{State: localKey(k), Limit: l, After: true}}
+	_, states, err := g.local.Look(context.Background(), used)
+	if err != nil {
+		return err
+	}
+	has, _ := l.Standing(states[0], now)
+	if left >= has {
+		return nil
+	}
+	used[0].Cost = has - left
+	return g.local.Take(context.Background(), used, make([]weir.Decision, 1))
+}
+
+// charge is a state after so many events.
+func charge(l *weir.Limit, s weir.State, now weir.Instant, events int64) weir.State {
+	if events <= 0 {
+		return s
+	}
+	a, d := weir.Ask{Limit: l, Cost: events, After: true}, weir.Decision{Cost: events, Charged: true}
+	return l.Commit(s, now, &a, &d)
+}

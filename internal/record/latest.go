@@ -1,0 +1,30 @@
+package record
+
+import (
+	"sync/atomic"
+
+	"github.com/weir-limit/weir"
+)
+
+// Latest is when a store gave its last receipt, by its clock. A clock that steps back
+// is behind it then: what is forgotten there was charged before, and receipts of until
+// then are to give nothing back. The zero Latest has seen none. Methods may be called from many goroutines.
+type Latest struct{ at atomic.Int64 }
+
+// Note takes note of the receipts among decisions.
+func (l *Latest) Note(out []weir.Decision) {
+	for i := range out {
+		if r := out[i].Receipt; r != nil {
+			l.see(int64(r.Taken))
+		}
+	}
+}
+
+func (l *Latest) see(at int64) {
+	for old := l.at.Load(); at > old && !l.at.CompareAndSwap(old, at); {
+		old = l.at.Load()
+	}
+}
+
+// Or is now, or when the last receipt was given if the clock shows less.
+func (l *Latest) Or(now weir.Instant) weir.Instant { return max(now, weir.Instant(l.at.Load())) }
