@@ -148,8 +148,13 @@ FOR ?= 1m
 simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m); FOR=8h the night through
 	$(GO) test ./internal/sharing/sharingtest -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
 
+.PHONY: torture-joints
+torture-joints: ## Draw rules, requests and events for the whole product, for FOR (1m), and hold it to an oracle; FOR=8h the night through
+	$(GO) test ./internal/joints -run 'Stories|Joints' -count 1 -v -timeout 0 -joints $(FOR)
+
 .PHONY: test-cluster
-test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 10 minutes; needs root on Linux
+test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 15 minutes; needs root on Linux
+	$(GO) test ./cmd/weir -run TestClusterKeeps -count 1 -v -timeout 30m -keys-kept 3000
 	$(GO) test ./internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
 
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
