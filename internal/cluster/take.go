@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -45,9 +46,18 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	if r := s.together(asks); r != nil {
 		return r.take(asks, out, see)
 	}
-	if len(asks) > 1 {
+	if err := s.takeTogether(ctx, asks, out, see); err != nil || len(asks) == 1 {
+		return err
+	}
+	// Leases asked for before the owners have decided would set aside what the asks need.
+	if !slices.ContainsFunc(out, func(d weir.Decision) bool { return !d.Charged }) {
 		s.expect(asks)
 	}
+	return nil
+}
+
+// takeTogether lets the owners of the keys decide.
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if !record.Groups(asks) {
 		return s.takeWhole(ctx, asks, out, see)
 	}
