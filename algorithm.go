@@ -145,6 +145,17 @@ func (l *Limit) Commit(s State, now Instant, a *Ask, d *Decision) State {
 	return s
 }
 
+// Charge counts events, 0…MaxCost, that have passed already, within l or not: it returns
+// the state that Commit keeps for an Ask of them with After, which is how the rules' charge: after
+// counts. Windows hold them past their count, a bucket no more than its debt allows. The state
+// may share memory with s. Charge of Kept tells the earlier limits of a count, too.
+func (l *Limit) Charge(s State, now Instant, events int64) State {
+	if events > 0 {
+		s, _ = l.algo.charge(s, now.clamp(), events, true, 0)
+	}
+	return s
+}
+
 // patience is how long the ask is ready to wait, in microseconds.
 func (a *Ask) patience() int64 { return micros(min(max(a.MaxHold, 0), MaxWait)) }
 

@@ -108,7 +108,7 @@ func (k *Kept) Become(limit *Limit, now Instant, aside int64) bool {
 	}
 	all := k.State
 	if aside > 0 {
-		all, _ = k.Limit.algo.charge(slices.Clone(all), now.clamp(), aside, true, 0)
+		all = k.Limit.Charge(slices.Clone(all), now, aside)
 	}
 	until := now + Instant(micros(k.Limit.FreshAfter(all, now)))
 	before, at := Version{k.Limit, k.State, k.Since, until}, k.find(limit)
@@ -222,10 +222,14 @@ func (k *Kept) Commit(now Instant, a *Ask, d *Decision) {
 	}
 }
 
-// Charge counts events that have passed already, within the limit or not.
+// Charge counts events that have passed already, as Limit.Charge does, by all limits that
+// k has; it must have one.
 func (k *Kept) Charge(now Instant, events int64) {
-	a := Ask{Limit: k.Limit, Cost: events, After: true}
-	k.Commit(now, &a, &Decision{Cost: events, Charged: true})
+	if events <= 0 {
+		return
+	}
+	k.State = k.Limit.Charge(k.State, now, events)
+	k.Hear(now, k.Limit, k.State, events)
 }
 
 // Hear charges all limits but one with events that this has let pass; its is its state

@@ -45,6 +45,35 @@ func TestTakeIsDecideResolveCommit(t *testing.T) {
 	})
 }
 
+// TestChargeIsDecideResolveCommit: what has passed already is charged as an ask After of it
+// is, to the letter: to a state by its limit, and to a count of several.
+func TestChargeIsDecideResolveCommit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, l := makeLimit(t, drawSpec(t)), makeLimit(t, drawSpec(t))
+		c := newClock(t, l.Spec())
+		k := weir.Kept{Limit: before, State: before.Charge(nil, c.now, drawCost(t, before.Spec()))}
+		k.Become(l, c.now, 0)
+		var want, got weir.State
+		for range rapid.IntRange(1, 10).Draw(t, "charges") {
+			now, events := c.step(t), drawCost(t, l.Spec())
+			if rapid.IntRange(0, 3).Draw(t, "far too much") == 0 {
+				events = wide(t, 0, weir.MaxCost, "events")
+			}
+			a := weir.Ask{Limit: l, Cost: events, After: true}
+			want, _ = take(l, want, now, a)
+			if got = l.Charge(got, now, events); !slices.Equal(want, got) {
+				t.Fatalf("%s: %d at %d: %v, want %v", l, events, now, got, want)
+			}
+			asked, out := k.Clone(), []weir.Decision{k.Decide(now, &a)}
+			weir.Resolve([]weir.Ask{a}, out)
+			asked.Commit(now, &a, &out[0])
+			if k.Charge(now, events); !cmp.Equal(asked, k, cmp.Comparer(func(a, b *weir.Limit) bool { return a == b })) {
+				t.Fatalf("%s after %s: %d at %d: %v, want %v", l, before, events, now, k, asked)
+			}
+		}
+	})
+}
+
 // TestGrantedTogether: a take of limits that take what fits passes exactly when one
 // number satisfies all of them, and the largest such number is charged to each.
 func TestGrantedTogether(t *testing.T) {

@@ -64,10 +64,6 @@ func (b *believer) count(now weir.Instant, key int32, cost int64) int64 {
 		return b.most - d.Remaining - cost
 	}
 	before := b.limit.Used(s, now)
-	if cost > 0 { // beyond the largest count
-		a := weir.Ask{Limit: b.limit, Cost: cost, After: true}
-		d = weir.Decision{Cost: cost, Charged: true}
-		b.states[key] = b.limit.Commit(s, now, &a, &d)
-	}
+	b.states[key] = b.limit.Charge(s, now, cost) // beyond the largest count
 	return before
 }

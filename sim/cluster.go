@@ -206,8 +206,6 @@ func (c *cluster) passes(now weir.Instant, client int32, cost int64) {
 	if cost == 0 {
 		return
 	}
-	a := weir.Ask{Limit: c.owing, Cost: cost, After: true}
-	d := weir.Decision{Cost: cost, Charged: true}
-	c.truth[client] = c.owing.Commit(c.truth[client], now, &a, &d)
+	c.truth[client] = c.owing.Charge(c.truth[client], now, cost)
 	c.figures.Over = max(c.figures.Over, c.owing.Used(c.truth[client], now)-c.most)
 }

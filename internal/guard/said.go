@@ -93,8 +93,8 @@ func (e *standing) fold(now weir.Instant) {
 		return
 	}
 	fresh, _ := e.limit.Standing(nil, e.at)
-	state := charge(e.limit, nil, e.at, fresh-e.left)
-	state = charge(e.limit, state, now, min(e.more, weir.MaxCost))
+	state := e.limit.Charge(nil, e.at, fresh-e.left)
+	state = e.limit.Charge(state, now, min(e.more, weir.MaxCost))
 	left, reset := e.limit.Standing(state, now)
 	e.left, e.at, e.until, e.more = left, now, now+weir.Instant(reset/time.Microsecond), 0
 }
@@ -219,8 +219,8 @@ func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
 	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
 	fresh, _ := l.Standing(nil, e.at)
-	state := charge(l, nil, e.at, fresh-e.left/int64(max(nodes, 1)))
-	state = charge(l, state, now, owed)
+	state := l.Charge(nil, e.at, fresh-e.left/int64(max(nodes, 1)))
+	state = l.Charge(state, now, owed)
 	left, _ := l.Standing(state, now)
 	used := []weir.Ask{{State: localKey(k), Limit: l, After: true}}
 	_, states, err := g.local.Look(context.Background(), used)
@@ -233,13 +233,4 @@ func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
 	}
 	used[0].Cost = has - left
 	return g.local.Take(context.Background(), used, make([]weir.Decision, 1))
-}
-
-// charge is a state after so many events.
-func charge(l *weir.Limit, s weir.State, now weir.Instant, events int64) weir.State {
-	if events <= 0 {
-		return s
-	}
-	a, d := weir.Ask{Limit: l, Cost: events, After: true}, weir.Decision{Cost: events, Charged: true}
-	return l.Commit(s, now, &a, &d)
 }

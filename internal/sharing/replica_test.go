@@ -157,24 +157,20 @@ type said struct {
 
 // exchanges are the one of this package, and mutants: those that the tests must catch.
 func exchanges() []exchange {
-	charge := func(l *weir.Limit, now weir.Instant, s weir.State, events int64) weir.State {
-		a, d := weir.Ask{Limit: l, Cost: events, After: true}, weir.Decision{Cost: events, Charged: events > 0}
-		return l.Commit(s, now, &a, &d)
-	}
 	return []exchange{
 		{"cumulative counts", true, func(l *weir.Limit, now weir.Instant, messages []said) int64 {
 			var lines tally
 			var s weir.State
 			for i := range messages {
 				m := &messages[i]
-				s = charge(l, now, s, lines.line(int32(m.node[0]), m.incarnation).merge(&m.told))
+				s = l.Charge(s, now, lines.line(int32(m.node[0]), m.incarnation).merge(&m.told))
 			}
 			return l.Used(s, now)
 		}},
 		{"deltas without numbers", false, func(l *weir.Limit, now weir.Instant, messages []said) int64 {
 			var s weir.State
 			for range messages {
-				s = charge(l, now, s, 1)
+				s = l.Charge(s, now, 1)
 			}
 			return l.Used(s, now)
 		}},

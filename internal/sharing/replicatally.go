@@ -209,9 +209,7 @@ func (r *tally) charge(now weir.Instant, events int64, w weight) {
 	}
 	events, r.rest = r.events(min(events, weir.MaxCost), w)
 	r.scale = w
-	a := weir.Ask{Limit: r.form.owing, Cost: events, After: true}
-	d := weir.Decision{Cost: events, Charged: events > 0}
-	r.state = r.form.owing.Commit(r.state, now, &a, &d)
+	r.state = r.form.owing.Charge(r.state, now, events)
 	r.hear(now, events)
 }
 

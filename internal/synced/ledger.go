@@ -80,16 +80,7 @@ func (l *ledger) decide(now weir.Instant, a *weir.Ask, d *weir.Decision) verdict
 func (l *ledger) look(now weir.Instant) {
 	l.forgive(now)
 	l.view = append(l.view[:0], l.base...)
-	if n := l.untold(); n > 0 {
-		l.view = l.charge(l.view, now, n)
-	}
-}
-
-// charge is a state after so many events, even beyond the limit.
-func (l *ledger) charge(s weir.State, now weir.Instant, events int64) weir.State {
-	a := weir.Ask{Limit: l.limit, Cost: events, After: true}
-	d := weir.Decision{Cost: events, Charged: true}
-	return l.limit.Commit(s, now, &a, &d)
+	l.view = l.limit.Charge(l.view, now, l.untold())
 }
 
 // forgive forgets what was used in a fixed window that is over: the store has
@@ -152,9 +143,7 @@ func (l *ledger) learn(now, lag weir.Instant, s weir.State, charged int64) bool 
 	for len(l.base) < l.limit.Words() {
 		l.base = append(l.base, 0)
 	}
-	if charged > 0 {
-		l.base = l.charge(l.base, now, charged)
-	}
+	l.base = l.limit.Charge(l.base, now, charged)
 	return true
 }
 

@@ -289,8 +289,8 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 			continue
 		}
 		e.mu.Lock()
-		if e.ledger.fits(&asks[i]) && e.ledger.owed > 0 {
-			states[i] = e.ledger.charge(states[i], now, e.ledger.owed)
+		if e.ledger.fits(&asks[i]) {
+			states[i] = e.ledger.limit.Charge(states[i], now, e.ledger.owed)
 		}
 		e.mu.Unlock()
 	}
