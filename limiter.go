@@ -41,6 +41,7 @@ func (e *DeniedError) Error() string {
 // or nothing. Its methods may be called from many goroutines.
 type Limiter struct {
 	store  Store
+	single Single // store, where it is one and there is one limit
 	limits []*Limit
 	states []string // the rule part of each limit's state key
 }
@@ -51,7 +52,11 @@ type Limiter struct {
 // apply by turns, say of different plans, need names of their own.
 func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter {
 	limits := append([]*Limit{limit}, more...)
-	return &Limiter{store: store, limits: limits, states: StateRules(name, limits)}
+	l := &Limiter{store: store, limits: limits, states: StateRules(name, limits)}
+	if len(limits) == 1 {
+		l.single, _ = store.(Single)
+	}
+	return l
 }
 
 // StateRule is StateKey.Rule of a limiter's only limit of its kind. Who asks a
@@ -106,16 +111,30 @@ type Request struct {
 }
 
 // Answer is what a Limiter says: the decision that explains it, whose Hold is
-// the longest of all, and that of each limit in the order of NewLimiter.
+// the longest of all.
 type Answer struct {
 	Decision
 
+	// Each is the decision of each limit in the order of NewLimiter, if it has
+	// several. Of one limit Decision is all, and Each is nil.
 	Each []Decision
 }
 
-// Take asks whether cost events of key may pass now, and charges them if so.
+// Take asks whether cost events of key may pass now, and charges them if so. A
+// Limiter of one limit allocates nothing for it, where its store does not.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Answer, error) {
-	return l.Ask(ctx, Request{Key: key, Cost: cost})
+	if l.single == nil || uint64(cost) > MaxCount {
+		return l.Ask(ctx, Request{Key: key, Cost: cost})
+	}
+	d, err := l.single.TakeOne(ctx, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost)
+	if err != nil {
+		return Answer{}, takeError(cost, key, err)
+	}
+	return Answer{Decision: d}, nil
+}
+
+func takeError(cost int64, key string, err error) error {
+	return fmt.Errorf("take %d of %q: %w", cost, key, err)
 }
 
 // Ask is Take with everything that can be asked. It fails when the cost is out
@@ -131,23 +150,49 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 	if r.Receipt {
 		id = rand.Uint64() | 1
 	}
-	var few [2]Ask
-	asks := few[:0]
+	// In one piece of memory, which the answer keeps: stores get pointers to both.
+	var few struct {
+		asks [2]Ask
+		out  [2]Decision
+	}
+	asks, out := few.asks[:0], few.out[:0]
 	for i, limit := range l.limits {
 		asks = append(asks, Ask{
 			State: StateKey{Rule: l.states[i], Key: r.Key}, Limit: limit,
 			Cost: r.Cost, AtLeast: r.AtLeast, MaxHold: r.MaxHold, Peek: r.Peek, Receipt: id,
 		})
+		out = append(out, Decision{})
 	}
-	out := make([]Decision, len(asks))
 	if err := l.store.Take(ctx, asks, out); err != nil {
-		return Answer{}, fmt.Errorf("take %d of %q: %w", r.Cost, r.Key, err)
+		return Answer{}, takeError(r.Cost, r.Key, err)
+	}
+	if len(out) == 1 {
+		return Answer{Decision: out[0]}, nil
 	}
 	a := Answer{Decision: out[Decisive(asks, out)], Each: out}
 	for i := range out {
 		a.Hold = max(a.Hold, out[i].Hold)
 	}
 	return a, nil
+}
+
+// decisions are those of all limits.
+func (a *Answer) decisions() []Decision {
+	if a.Each == nil {
+		return []Decision{a.Decision}
+	}
+	return a.Each
+}
+
+// Permits is the part of an answer that holds permits, for Settle to free. ok is
+// false if it holds none.
+func (a Answer) Permits() (held Answer, ok bool) {
+	for _, d := range a.decisions() {
+		if d.Receipt != nil && d.Receipt.Limit.Algorithm() == Concurrent {
+			held.Each = append(held.Each, d)
+		}
+	}
+	return held, len(held.Each) > 0
 }
 
 // Settle says what the work behind an answer really cost: less gives back what
@@ -172,8 +217,8 @@ func (l *Limiter) giveBack(ctx context.Context, a Answer) error {
 
 func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) (charged int64, err error) {
 	var all []Settlement
-	for i := range a.Each {
-		if r := a.Each[i].Receipt; r != nil {
+	for _, d := range a.decisions() {
+		if r := d.Receipt; r != nil {
 			all = append(all, Settlement{Receipt: r, Used: used, Renew: renew})
 		}
 	}
@@ -274,8 +319,8 @@ func (l *Limiter) nextTry(a *Answer, try int) (time.Duration, bool) {
 
 // full is whether a queue is among those that deny.
 func (l *Limiter) full(a *Answer) bool {
-	for i, limit := range l.limits {
-		if limit.spec.Algorithm == LeakyQueue && a.Each[i].Outcome != Allowed {
+	for i, d := range a.decisions() {
+		if l.limits[i].spec.Algorithm == LeakyQueue && d.Outcome != Allowed {
 			return true
 		}
 	}
@@ -319,7 +364,7 @@ func (l *Limiter) Do(ctx context.Context, key string, cost int64, work func(cont
 	if err != nil {
 		return err
 	}
-	if permits := l.permits(a); len(permits.Each) > 0 {
+	if permits, ok := a.Permits(); ok {
 		defer func() {
 			if _, e := l.Settle(context.WithoutCancel(ctx), permits, cost); e != nil && !errors.Is(e, ErrExpired) {
 				err = errors.Join(err, e)
@@ -327,15 +372,4 @@ func (l *Limiter) Do(ctx context.Context, key string, cost int64, work func(cont
 		}()
 	}
 	return work(ctx)
-}
-
-// permits is the part of an answer that has to be freed.
-func (l *Limiter) permits(a Answer) Answer {
-	var held Answer
-	for i, limit := range l.limits {
-		if limit.spec.Algorithm == Concurrent {
-			held.Each = append(held.Each, a.Each[i])
-		}
-	}
-	return held
 }

@@ -216,6 +216,13 @@ type Store interface {
 	Traits() Traits
 }
 
+// Single is a Store that decides one limit about a cost without an Ask, which would be
+// memory for each take. It is optional: a Limiter of one limit uses it where it is there.
+type Single interface {
+	// TakeOne is Take with one Ask of a State, a Limit and a Cost of 0…MaxCount.
+	TakeOne(ctx context.Context, key StateKey, l *Limit, cost int64) (Decision, error)
+}
+
 // QuotaPasses is whether quota asks let a take pass: there are none, or one
 // allows. One in shadow lets all pass.
 func QuotaPasses(asks []Ask, out []Decision) bool {

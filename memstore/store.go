@@ -98,15 +98,26 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 		return err
 	}
 	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
-		return s.takePlain(s.clock.now(), &asks[0], &out[0])
+		return s.takePlain(s.clock.now(), asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
 	}
 	return s.takeSeen(s.clock.now(), asks, out, nil)
 }
 
+// TakeOne decides one limit about a cost at the time of the wall clock.
+func (s *Store) TakeOne(ctx context.Context, key weir.StateKey, l *weir.Limit, cost int64) (d weir.Decision, err error) {
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	err = s.takePlain(s.clock.now(), key, l, cost, &d)
+	return d, err
+}
+
+var _ weir.Single = (*Store)(nil)
+
 // TakeAt is Take at a time of the caller's, for simulations and replays.
 func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
-		return s.takePlain(now, &asks[0], &out[0])
+		return s.takePlain(now, asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
 	}
 	return s.takeSeen(now, asks, out, nil)
 }

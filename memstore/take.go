@@ -78,24 +78,24 @@ func plain(a *weir.Ask) bool {
 }
 
 // takePlain is a take of one plain ask.
-func (s *Store) takePlain(now weir.Instant, a *weir.Ask, d *weir.Decision) error {
-	t, err := s.table(a.State.Rule)
+func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit, cost int64, d *weir.Decision) error {
+	t, err := s.table(key.Rule)
 	if err != nil {
 		return err
 	}
-	f := t.hash.print(a.State.Key)
+	f := t.hash.print(key.Key)
 	sg := t.lock(f)
-	if t.versions.Load() != nil || sg.limit != a.Limit && !sg.keep(a.Limit) {
+	if t.versions.Load() != nil || sg.limit != limit && !sg.keep(limit) {
 		sg.mu.Unlock()
-		return s.takeChanged(now, a, d)
+		return s.takeChanged(now, &weir.Ask{State: key, Limit: limit, Cost: cost}, d)
 	}
 	if i := sg.cells.find(f); i < 0 {
-		sg.admit(f, now, a, d)
+		sg.admit(f, now, &weir.Ask{State: key, Limit: limit, Cost: cost}, d)
 	} else if sg.cells.slot == pairSlot {
 		state := weir.State(sg.cells.words[i+1 : i+pairSlot : i+pairSlot])
-		sg.limit.Take(state, now, a.Cost, d)
+		sg.limit.Take(state, now, cost, d)
 	} else {
-		sg.set(i, sg.limit.Take(sg.state(i), now, a.Cost, d))
+		sg.set(i, sg.limit.Take(sg.state(i), now, cost, d))
 	}
 	sg.mu.Unlock()
 	return nil

@@ -252,14 +252,9 @@ func (c *Call) free(ctx context.Context) {
 	if c.paid == nil {
 		return
 	}
-	var held weir.Answer
-	for _, d := range c.paid.Each {
-		if d.Receipt != nil && d.Receipt.Limit.Algorithm() == weir.Concurrent {
-			held.Each = append(held.Each, d)
-		}
-	}
+	held, ok := c.paid.Permits()
 	c.paid = nil
-	if len(held.Each) == 0 {
+	if !ok {
 		return
 	}
 	_, _ = c.lane.options.Limiter.Settle(context.WithoutCancel(ctx), held, c.Cost) // else its ttl frees it
