@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"sync"
 
 	"github.com/weir-limit/weir"
@@ -70,32 +69,19 @@ func (s *daemons) Servers() []string {
 	return names
 }
 
-// ServerOf is the daemon that has a count, by rendezvous hashing: of all, the one
-// whose name and the count's make the largest hash. All programs agree on it, in
-// whichever order they name the daemons.
+// ServerOf is the daemon that has a count, by rendezvous hashing: of all, the one with
+// the highest record.Score.
 func (s *daemons) ServerOf(k weir.StateKey) int {
 	best, most := 0, uint64(0)
 	for i, d := range s.all {
 		if s.shared || len(s.all) == 1 {
 			break
 		}
-		h := fnv.New64a()
-		for _, part := range [...]string{d.name, "\x00", k.Placement(), "\x00", k.Key} {
-			_, _ = h.Write([]byte(part)) // it never fails
-		}
-		if sum := mix(h.Sum64()); sum > most {
+		if sum := record.Score(d.name, k); sum > most {
 			best, most = i, sum
 		}
 	}
 	return best
-}
-
-// mix spreads every bit of x over all: FNV leaves the upper ones of short names much
-// alike. The constants are those of MurmurHash3's last step.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
 
 // of is the daemon to ask for a count.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // MaxLosses is how many processes are remembered that went without a word, and took their
@@ -58,7 +59,7 @@ func (p *Peers) hear(now weir.Instant, told []Loss) {
 func digest(losses []loss) uint64 {
 	sum := uint64(1)
 	for _, l := range losses {
-		sum += nameHash(l.name) ^ mix(l.incarnation+1)
+		sum += nameHash(l.name) ^ record.Mix(l.incarnation+1)
 	}
 	return max(sum, 1)
 }
@@ -178,9 +179,9 @@ func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
 	}
-	own, name := score(key, v.members[v.self].name), v.members[v.self].name
+	own, name := record.Score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := score(key, m.name)
+		s := record.Score(m.name, key)
 		return s > own || s == own && m.name < name
 	})
 }
@@ -197,9 +198,9 @@ func (v *View) owned(key weir.StateKey, l *loss) bool {
 	if l.name == "" {
 		return true
 	}
-	lost := score(key, l.name)
+	lost := record.Score(l.name, key)
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := score(key, m.name)
+		s := record.Score(m.name, key)
 		return m.name != l.name && m.since > 0 && m.since < l.at && (s > lost || s == lost && m.name < l.name)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // The times of beats. Where there are more than 33 members they are longer, so that a
@@ -179,7 +180,7 @@ func (p *Peers) names(some func(*peer) bool) (digest uint64, n int64) {
 func nameHash(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	return mix(h.Sum64())
+	return record.Mix(h.Sum64())
 }
 
 func (p *Peers) peer(name string) *peer {

@@ -12,10 +12,10 @@
 package sharing
 
 import (
-	"hash/fnv"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // The times of sharing. They suit nodes that reach each other within some
@@ -58,35 +58,17 @@ const (
 )
 
 // Owner is who of the members, which may be in any order, keeps the state of key while
-// all hear each other: the one with the highest hash of itself and the key (rendezvous
-// hashing, Thaler and Ravishankar 1998). So a member that goes moves only the keys that
-// it owned.
+// all hear each other: the one with the highest record.Score. So a member that goes moves
+// only the keys that it owned.
 func Owner(key weir.StateKey, members []string) string {
 	var owner string
 	var highest uint64
 	for _, m := range members {
-		if s := score(key, m); owner == "" || s > highest || s == highest && m < owner {
+		if s := record.Score(m, key); owner == "" || s > highest || s == highest && m < owner {
 			owner, highest = m, s
 		}
 	}
 	return owner
-}
-
-// score is the hash of a member and a key.
-func score(key weir.StateKey, member string) uint64 {
-	h := fnv.New64a()
-	for _, part := range []string{member, "\x00", key.Placement(), "\x00", key.Key} {
-		_, _ = h.Write([]byte(part))
-	}
-	return mix(h.Sum64())
-}
-
-// mix spreads what few bits of h differ in over all of them: members' names are
-// often alike but for a digit. It is the finalizer of MurmurHash3.
-func mix(h uint64) uint64 {
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
 }
 
 // Unfit says why nodes can't share l by leases, and what to take instead. It is

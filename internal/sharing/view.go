@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // View is what Peers knows at a time: what a Node goes by. It is never changed. The
@@ -177,7 +178,7 @@ func (v *View) rank(key weir.StateKey) []int {
 	scores := make([]uint64, len(v.members))
 	order := make([]int, len(v.members))
 	for i := range v.members {
-		order[i], scores[i] = i, score(key, v.members[i].name)
+		order[i], scores[i] = i, record.Score(v.members[i].name, key)
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		if scores[a] != scores[b] {
