@@ -20,8 +20,12 @@ const shadowClients = 10
 
 // pages is what the admin door shows to browsers.
 func (d *Daemon) pages() (http.Handler, error) {
+	signIn, err := attempts("sign-in")
+	if err != nil {
+		return nil, err
+	}
 	o := webui.Options{
-		Check:  d.fits,
+		Check: d.fits, Attempts: signIn,
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}

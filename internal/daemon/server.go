@@ -94,23 +94,35 @@ func ownHost(address string) func(string) bool {
 	return func(asked string) bool { return httpapi.Loopback(asked, host) }
 }
 
-// wrongTokens is how many an address may show at the admin door: ten at once,
-// and then one in six seconds. Beyond, it is answered 429.
-const wrongTokens = "10/min"
+// The bounds of wrong tokens, at the gate of the admin door and at its sign-in page
+// each.
+const (
+	// wrongTokens is how many an address may show: ten at once, and then one in six
+	// seconds. Beyond, it is answered 429.
+	wrongTokens = "10/min"
+	// maxAddresses is how many of them are told apart. When full, those that are
+	// refused stay so, and of the others the one nearest to fresh makes place.
+	maxAddresses = 16 << 10
+)
 
-// maxAddresses is how many of them are told apart. When full, those that are
-// refused stay so, and of the others the one nearest to fresh makes place.
-const maxAddresses = 16 << 10
-
-// gate lets into the admin door who may come in. Browsers send no token, so its
-// pages let people sign in themselves.
-func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
+// attempts counts the wrong tokens that addresses show at a place.
+func attempts(place string) (*weir.Limiter, error) {
 	limit, err := weir.ParseLimit(wrongTokens)
 	if err != nil {
 		return nil, err
 	}
+	return weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), place, limit), nil
+}
+
+// gate lets into the admin door who may come in. Browsers send no token, so its
+// pages let people sign in themselves.
+func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
+	wrong, err := attempts("attempts")
+	if err != nil {
+		return nil, err
+	}
 	o := httpapi.GateOptions{
-		Attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "attempts", limit),
+		Attempts: wrong,
 		Host:     ownHost(d.config.Admin),
 		Refused:  d.metrics.refused, Log: d.config.Log,
 	}

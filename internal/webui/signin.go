@@ -50,7 +50,7 @@ func (p *Pages) signIn(v *visit) error {
 
 // signInRefused tells that a token is wrong, and charges the address for it.
 func (p *Pages) signInRefused(v *visit, to string) error {
-	answer, err := p.attempts.Ask(v.r.Context(), weir.Request{Key: p.options.Client(v.r), Cost: 1})
+	answer, err := p.options.Attempts.Ask(v.r.Context(), weir.Request{Key: p.options.Client(v.r), Cost: 1})
 	switch {
 	case err != nil:
 		return err

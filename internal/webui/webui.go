@@ -9,7 +9,6 @@ package webui
 import (
 	"context"
 	"embed"
-	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 	"github.com/weir-limit/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -33,15 +31,9 @@ const (
 	// maxForm is the bytes of a form: a rule's text, each byte of it escaped, and
 	// what stands beside it. More is answered 413.
 	maxForm = 3*rulestore.MaxText + 64<<10
-	// maxAddresses is how many addresses are told apart that show wrong tokens. When
-	// full, those that are refused stay so, and of the others the one nearest to
-	// fresh makes place.
-	maxAddresses = 16 << 10
 	// visitTime is how long an answer may take: a database that is silent holds it up
 	// no longer.
 	visitTime = 80 * time.Second
-	// wrongTokens is how many of them an address may show.
-	wrongTokens = "10/min"
 )
 
 // Explainer tells what rules say of a request; *rules.Limiter is one.
@@ -55,6 +47,8 @@ type Options struct {
 	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
 	// has to sign in, and all who reach the door may read.
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// Attempts is how many wrong tokens a Client may show.
+	Attempts *weir.Limiter
 	// Client is whose attempts to sign in are counted together.
 	Client func(*http.Request) string
 	// Rules is all rules in force; nil: none are loaded yet.
@@ -91,7 +85,6 @@ var files embed.FS
 type Pages struct {
 	options  Options
 	sessions *sessions
-	attempts *weir.Limiter
 	looks    map[string]*template.Template
 	mux      *http.ServeMux
 }
@@ -101,18 +94,11 @@ func New(o Options) (*Pages, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	limit, err := weir.ParseLimit(wrongTokens)
-	if err != nil {
-		return nil, fmt.Errorf("limit attempts to sign in: %w", err)
-	}
 	looks, err := readLooks()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{
-		options: o, sessions: newSessions(), looks: looks, mux: http.NewServeMux(),
-		attempts: weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), "sign-in", limit),
-	}
+	p := &Pages{options: o, sessions: newSessions(), looks: looks, mux: http.NewServeMux()}
 	if err := p.route(); err != nil {
 		return nil, err
 	}

@@ -72,6 +72,7 @@ func build(t testing.TB, database bool) *house {
 		Files: limiter.Set, Rules: limiter.Set,
 		Node: func(context.Context) webui.Node { return h.node },
 		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
+		Attempts: weir.NewLimiter(memstore.New(memstore.Options{}), "sign-in", weir.MustParseLimit("10/min")),
 		Client: func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)
 			return host
