@@ -438,6 +438,8 @@ func (m *Model) consistent(q *Request, asks []*ask, a *Answer) (faults []string)
 				faults = append(faults, fmt.Sprintf("%s: charged is %v, want %v", k.count.limit().Text, d.Charged, want))
 			}
 			retries := d.Outcome == Denied && k.count.limit().Algorithm != permit
+			// An owner that can't decide yet says when it can, of permits too.
+			retries = retries || d.Outcome == Denied && !m.promises.Exact && d.Retry > 0
 			if retries != (d.Retry > 0) && !d.Degraded && k.count.limit().Count > 0 {
 				faults = append(faults, fmt.Sprintf("%s: %s, and retry after %dµs", k.count.limit().Text, d.Outcome, d.Retry))
 			}
