@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/boottime"
 )
 
 // clock is the time of a node: the wall clock's at its start, and from then on by
@@ -19,7 +20,7 @@ import (
 type clock struct {
 	start  time.Time
 	base   weir.Instant  // of start, by the wall clock
-	boot   time.Duration // of the machine, at start
+	boot   time.Duration // of the machine, at start; 0: it does not tell
 	asleep atomic.Int64  // nanoseconds since start that Go's clock has missed
 	ahead  atomic.Int64  // nanoseconds that the wall clock was ahead of Go's when asleep was looked at
 	looked atomic.Int64  // nanoseconds since start, by Go's clock, when the wall clock was
@@ -34,7 +35,8 @@ const (
 )
 
 func newClock() *clock {
-	c := &clock{start: time.Now(), boot: sinceBoot()}
+	c := &clock{start: time.Now()}
+	c.boot, _ = boottime.Now()
 	c.base = weir.InstantOf(c.start)
 	return c
 }
@@ -61,7 +63,8 @@ func (c *clock) look() time.Duration {
 
 // wake asks how long the machine was asleep. It takes back nothing of what it said.
 func (c *clock) wake(ahead int64) {
-	missed := int64(sinceBoot() - c.boot - time.Since(c.start))
+	on, _ := boottime.Now() // where it does not tell, nothing was missed
+	missed := int64(on - c.boot - time.Since(c.start))
 	for before := c.asleep.Load(); missed > before && !c.asleep.CompareAndSwap(before, missed); {
 		before = c.asleep.Load()
 	}
