@@ -126,6 +126,32 @@ func near(t *rapid.T, limit *weir.Limit, what string, got, want time.Duration) {
 	}
 }
 
+// TestLeasesBeforeAnotherLimit: what was let pass by leases that are over when another
+// limit begins is in the state that it begins with.
+func TestLeasesBeforeAnotherLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := []*weir.Limit{weir.MustParseLimit("15/10s burst 14"), weir.MustParseLimit("20/10s burst 14")}
+		all, kept, now := newTrio(t), weir.Kept{}, begin
+		r := &Request{State: weir.StateKey{Rule: "api", Key: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}, Cost: 1}
+		for _, r.Limit = range []*weir.Limit{limits[0], limits[1]} {
+			for range rapid.IntRange(1, 7).Draw(t, "asks") {
+				var fx Effects
+				all["a"].Ask(now, r, &fx) // no node is told that time goes on
+				got := all.deliver(now, "a", &fx, nil)
+				a := weir.Ask{Limit: r.Limit, Cost: 1}
+				kept.Become(r.Limit, now, 0)
+				want := kept.Decide(now, &a)
+				want.Charged = want.Outcome == weir.Allowed
+				kept.Commit(now, &a, &want)
+				if len(got) != 1 || got[0].Decision.Remaining > want.Remaining {
+					t.Fatalf("%+v, in memory %+v", got, want)
+				}
+			}
+			now += weir.Instant(rapid.Int64Range(0, 3_000_000).Draw(t, "since"))
+		}
+	})
+}
+
 // TestAdviceOfCosts holds a node to tell nobody to come too early, whatever others cost.
 func TestAdviceOfCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -90,8 +90,10 @@ func newLedger(l *weir.Limit, used []charge) *ledger {
 	return g
 }
 
-// become goes on with another version of the limit, if that may be.
-func (g *ledger) become(now weir.Instant, l *weir.Limit) {
+// become goes on with another version of the limit, if that may be. Leases that are over
+// count before: the new limit begins with what the one before it has let pass.
+func (g *ledger) become(now weir.Instant, v *View, l *weir.Limit) {
+	g.expire(now, v)
 	k := g.kept()
 	k.Become(l, g.at(now), g.outstanding())
 	g.keep(k)

@@ -255,16 +255,16 @@ func TestTwoVersions(t *testing.T) {
 	large, small := weir.MustParseLimit("100/min"), weir.MustParseLimit("10/min")
 	g := newLedger(large, []charge{{0, 90}})
 	for range 5 {
-		if g.become(second, small); g.limit != small || g.free(second) != 0 {
+		if g.become(second, nil, small); g.limit != small || g.free(second) != 0 {
 			t.Fatalf("the limit is %s, %d free; want %s, 0 free", g.limit, g.free(second), small)
 		}
-		if g.become(second, large); g.limit != large || g.free(second) != 11 {
+		if g.become(second, nil, large); g.limit != large || g.free(second) != 11 {
 			t.Fatalf("the limit is %s, %d free; want %s, 11 free", g.limit, g.free(second), large)
 		}
 	}
-	g.become(second, small)
+	g.become(second, nil, small)
 	g.pass(second, 6)
-	if g.become(second, large); g.free(second) != 5 {
+	if g.become(second, nil, large); g.free(second) != 5 {
 		t.Errorf("%d free of %s after 96, want 5", g.free(second), large)
 	}
 }

@@ -297,7 +297,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 	if g == nil { // it knows of no events that it could grant
 		return Message{Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID, Wait: Pulse}, true
 	}
-	g.become(now, limit)
+	g.become(now, n.view, limit)
 	n.see(now, m.State, g, m.Policy)
 	if answer, ok = g.ask(now, n.view, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
