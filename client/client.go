@@ -30,6 +30,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/limittext"
 )
 
 // RefusedError says that a daemon does not answer this program, and what to do.
@@ -58,7 +59,7 @@ type Store struct {
 	place   *place // whose addresses are the daemons; nil: they are in the URL
 	names   lookUps
 	changed func(daemon string, away error)
-	limits  limits
+	limits  limittext.Cache
 	counts  counts
 
 	stop     context.CancelFunc

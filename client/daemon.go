@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
 )
@@ -38,7 +39,7 @@ type daemon struct {
 	token  string // empty: none
 	conn   *grpc.ClientConn
 	lane   lane
-	limits *limits
+	limits *limittext.Cache
 	counts *counts
 	traits atomic.Pointer[weir.Traits] // nil before it was asked
 	skew   atomic.Int64                // its store's clock less ours, microseconds
@@ -58,7 +59,7 @@ type sight struct {
 }
 
 // dial makes the connection, which connects by itself as soon as it is used.
-func dial(p *place, limits *limits, counts *counts) (*daemon, error) {
+func dial(p *place, limits *limittext.Cache, counts *counts) (*daemon, error) {
 	d := &daemon{name: p.name, token: p.token, limits: limits, counts: counts}
 	conn, err := grpc.NewClient(
 		p.target,
@@ -132,7 +133,7 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 	}
 	d.counts.takes.Add(int64(len(calls)))
 	d.counts.messages.Add(1)
-	r := storewire.TakeResponse{Limits: d.limits.get}
+	r := storewire.TakeResponse{Limits: d.limits.Get}
 	err := d.call(ctx, storewire.Take, q, &r)
 	if err == nil && len(r.Answers) != len(calls) {
 		err = fmt.Errorf("client: daemon %s: %d answers to %d takes", d.name, len(r.Answers), len(calls))

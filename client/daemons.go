@@ -10,31 +10,9 @@ import (
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
-// maxLimits is how many limits are remembered by their text; then all are read anew.
-const maxLimits = 1 << 12
-
-// limits remembers limits by their text.
-type limits struct {
-	mu   sync.Mutex
-	seen map[string]*weir.Limit
-}
-
-func (l *limits) get(text string) (*weir.Limit, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if known := l.seen[text]; known != nil {
-		return known, nil
-	}
-	limit, err := weir.ParseLimit(text)
-	if err != nil {
-		return nil, err
-	}
-	if l.seen == nil || len(l.seen) >= maxLimits {
-		l.seen = map[string]*weir.Limit{}
-	}
-	l.seen[text] = limit
-	return limit, nil
-}
+// maxUnfit is of how many limits is remembered why they can't be kept; then all are
+// asked about anew.
+const maxUnfit = 1 << 12
 
 // daemons is the store without a guard: it fails when a daemon can't be asked.
 type daemons struct {
@@ -207,7 +185,7 @@ func (s *daemons) unfits(l *weir.Limit) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unfit == nil || len(s.unfit) >= maxLimits {
+	if s.unfit == nil || len(s.unfit) >= maxUnfit {
 		s.unfit = map[string]string{}
 	}
 	s.unfit[l.String()] = answer[0]

@@ -95,7 +95,7 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			return weir.ErrAway
 		case r := <-answer:
 			if r.is == done {
-				return q.parseReply(r.body, s.texts.get)
+				return q.parseReply(r.body, s.texts.Get)
 			}
 			again.Reset(sharing.Retry) // who owns the key is about to change
 		case <-again.C:

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
 )
@@ -72,7 +73,7 @@ type Store struct {
 	// replicas decide the asks of rules by which each node decides by itself.
 	replicas [len(replicated)]replica
 	calls    calls
-	texts    texts
+	texts    limittext.Cache // of other nodes
 	receipts record.Receipts // settled here
 	counts   counts
 	born     weir.Instant // when it joined

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -53,6 +54,6 @@ func resets(message []byte) bool {
 	if len(message) == 0 || message[0] != asks {
 		return false
 	}
-	_, q, err := parseCall(message[1:], new(texts).get)
+	_, q, err := parseCall(message[1:], new(limittext.Cache).Get)
 	return err == nil && (q.verb == reset || q.verb == settle)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
-	"sync"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -68,7 +67,7 @@ func (s *Store) hear(from string, b []byte) {
 
 // serve answers a call, by the same answer when it comes again.
 func (s *Store) serve(from string, b []byte) {
-	id, q, err := parseCall(b, s.texts.get)
+	id, q, err := parseCall(b, s.texts.Get)
 	if err == nil {
 		err = q.check()
 	}
@@ -155,33 +154,6 @@ func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
 
 func (s *Store) receiptID(id uint64, k weir.StateKey) receiptID {
 	return receiptID{id, maphash.Comparable(s.seed, record.Place(k))}
-}
-
-// maxTexts is how many limits of other nodes are remembered by their text; then all
-// are read anew.
-const maxTexts = 1 << 12
-
-// texts remembers limits by their text.
-type texts struct {
-	mu    sync.Mutex
-	known map[string]*weir.Limit
-}
-
-func (t *texts) get(text string) (*weir.Limit, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l, ok := t.known[text]; ok {
-		return l, nil
-	}
-	l, err := weir.ParseLimit(text)
-	if err != nil {
-		return nil, err
-	}
-	if t.known == nil || len(t.known) >= maxTexts {
-		t.known = map[string]*weir.Limit{}
-	}
-	t.known[text] = l
-	return l, nil
 }
 
 func readUvarint(b []byte) (n uint64, rest []byte, ok bool) {

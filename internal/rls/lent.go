@@ -29,32 +29,6 @@ func settles(s *weir.Settlement) error {
 	return nil
 }
 
-// limits remembers limits by their text.
-type limits struct {
-	mu   sync.RWMutex
-	seen map[string]*weir.Limit
-}
-
-func (l *limits) get(text string) (*weir.Limit, error) {
-	l.mu.RLock()
-	known := l.seen[text]
-	l.mu.RUnlock()
-	if known != nil {
-		return known, nil
-	}
-	limit, err := weir.ParseLimit(text)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seen == nil || len(l.seen) >= maxLentLimits {
-		l.seen = map[string]*weir.Limit{}
-	}
-	l.seen[text] = limit
-	return limit, nil
-}
-
 // lentRules are the rules that programs have brought, by a hash of their names. Each
 // has its place for as long as a count of it may say something, and lentLeast after
 // the last call: the store keeps these counts, whoever remembers the rule.

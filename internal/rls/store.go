@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
 )
@@ -30,9 +31,6 @@ const (
 	lentSweep = time.Minute
 	// maxLentNames is how many bytes the names of these rules have in all.
 	maxLentNames = 8 << 20
-	// maxLentLimits is how many limits are remembered that were read; then all are
-	// read anew.
-	maxLentLimits = 1 << 12
 	// maxAtOnce is how many takes of one call are decided at a time by a store
 	// outside of the process.
 	maxAtOnce = 64
@@ -75,7 +73,7 @@ type lender struct {
 
 	server *Server
 	shared bool // the store is outside: takes of a call are decided side by side
-	limits limits
+	limits limittext.Cache
 	rules  lentRules
 }
 
@@ -91,8 +89,8 @@ func (l *lender) service() *grpc.ServiceDesc {
 		ServiceName: storewire.Service,
 		Metadata:    "store.proto",
 		Methods: []grpc.MethodDesc{
-			method(l, "Take", l.take, func() *storewire.TakeRequest { return &storewire.TakeRequest{Limits: l.limits.get} }),
-			method(l, "Settle", l.settle, func() *storewire.SettleRequest { return &storewire.SettleRequest{Limits: l.limits.get} }),
+			method(l, "Take", l.take, func() *storewire.TakeRequest { return &storewire.TakeRequest{Limits: l.limits.Get} }),
+			method(l, "Settle", l.settle, func() *storewire.SettleRequest { return &storewire.SettleRequest{Limits: l.limits.Get} }),
 			method(l, "Reset", l.reset, func() *storewire.ResetRequest { return new(storewire.ResetRequest) }),
 			method(l, "Describe", l.describe, func() *storewire.DescribeRequest { return new(storewire.DescribeRequest) }),
 		},
@@ -236,7 +234,7 @@ func (l *lender) describe(_ context.Context, q *storewire.DescribeRequest) store
 	r := &storewire.DescribeResponse{Traits: l.Store.Traits()}
 	for _, text := range q.Limits {
 		why := ""
-		if limit, err := l.limits.get(text); err != nil {
+		if limit, err := l.limits.Get(text); err != nil {
 			why = err.Error()
 		} else if r.Traits.Unfit != nil {
 			why = r.Traits.Unfit(limit)

@@ -244,7 +244,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if m.Epoch != n.settings.Incarnation {
 		return // it was for an earlier process
 	}
-	limit := n.limits.parse(m.Limit)
+	limit := n.limit(m.Limit)
 	theirs := ledger{limit: limit, state: words(m.Words), ahead: m.At - now}
 	var ok bool
 	if theirs.earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.state) {
@@ -380,7 +380,7 @@ func versions(earlier []weir.Version) string {
 func (n *Node) earlier(s string) (all []weir.Version, ok bool) {
 	r := reader{rest: []byte(s)}
 	for len(r.rest) > 0 {
-		limit, until := n.limits.parse(r.text(MaxText)), weir.Instant(r.below(1<<62))
+		limit, until := n.limit(r.text(MaxText)), weir.Instant(r.below(1<<62))
 		v := weir.Version{Limit: limit, State: words(r.text(maxState)), Until: until}
 		if r.bad || limit == nil || !holds(limit, v.State) || len(all) == weir.MaxVersions-1 {
 			return nil, false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -40,7 +41,7 @@ type Node struct {
 	asks     uint64 // sent so far
 	holders  table[*holder]
 	ledgers  table[*ledger]
-	limits   limits
+	limits   limittext.Cache
 	rules    rules
 	given    record.Latest
 	far      map[string]Distance
@@ -77,7 +78,7 @@ func NewNode(s Settings) (*Node, error) {
 		s.Seed = maphash.MakeSeed()
 	}
 	return &Node{
-		settings: s, view: &View{}, limits: newLimits(), rules: rules{},
+		settings: s, view: &View{}, rules: rules{},
 		holders: newTable[*holder](s.Keys, s.Seed), ledgers: newTable[*ledger](s.Keys, s.Seed),
 		windows: map[sender]*window{},
 	}, nil
@@ -287,7 +288,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 		}
 		return Message{}, false
 	}
-	limit := n.limits.parse(m.Limit)
+	limit := n.limit(m.Limit)
 	if limit == nil || Unfit(limit) != "" {
 		return Message{}, false
 	}
