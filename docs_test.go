@@ -354,3 +354,30 @@ func TestDecisionNumbers(t *testing.T) {
 		by[number] = name
 	}
 }
+
+// TestDecisionHeads: below its title, a decision says from when it is and whether it
+// still holds.
+func TestDecisionHeads(t *testing.T) {
+	names, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	head := regexp.MustCompile(`^# .{20,116}\n\nDate: (\S+)\nStatus: (?:Accepted|Superseded by \[\d{4}\]\((\S+\.md)\))\n\n`)
+	for _, name := range names {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := head.FindSubmatch(page)
+		if m == nil {
+			t.Errorf("%s does not begin with a title, its date and its status", name)
+			continue
+		}
+		if _, err := time.Parse(time.DateOnly, string(m[1])); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if later := string(m[2]); later != "" && later <= filepath.Base(name) {
+			t.Errorf("%s is superseded by %s, which is not later", name, later)
+		}
+	}
+}
