@@ -5,18 +5,23 @@ import (
 	"time"
 )
 
-// How nodes tell each other what they let pass, with SharingMesh and SharingGossip.
+// How nodes tell each other what they let pass, with SharingMesh and SharingGossip:
+// Sharing.Delay, and so every bound, goes by it.
 const (
 	// TellEvery is how often a node tells others.
 	TellEvery = 100 * time.Millisecond
 	// TellSome is how many of them it tells each time with SharingGossip; round and
 	// round, so that all are told.
 	TellSome = 3
-	// MaxMesh is how many nodes share by SharingMesh: each tells all others.
-	MaxMesh = 50
-	// MaxGossip is how many nodes share by SharingGossip: what each tells of one key
+)
+
+// With more nodes, Sharing.Unfit refuses them.
+const (
+	// maxMesh is how many nodes share by SharingMesh: each tells all others.
+	maxMesh = 50
+	// maxGossip is how many nodes share by SharingGossip: what each tells of one key
 	// grows with them.
-	MaxGossip = 200
+	maxGossip = 200
 )
 
 // replicated is whether nodes decide by themselves and tell each other.
@@ -69,10 +74,10 @@ func (s Sharing) Unfit(l *Limit, nodes int) string {
 	switch {
 	case s == SharingDivided && nodes > 1 && all < int64(nodes) && l.spec.Count > 0:
 		return fmt.Sprintf("%d nodes can't each have a part of %d events: write nodes: %d or less, or take sharing: lease", nodes, all, max(all, 1))
-	case s == SharingMesh && nodes > MaxMesh:
-		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), MaxMesh)
-	case s == SharingGossip && nodes > MaxGossip:
-		return fmt.Sprintf("%d nodes would pass on what each of them says of each key; gossip is for up to %d: take sharing: lease", nodes, MaxGossip)
+	case s == SharingMesh && nodes > maxMesh:
+		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), maxMesh)
+	case s == SharingGossip && nodes > maxGossip:
+		return fmt.Sprintf("%d nodes would pass on what each of them says of each key; gossip is for up to %d: take sharing: lease", nodes, maxGossip)
 	case s.replicated():
 		return s.unfit(l)
 	}
