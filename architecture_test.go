@@ -24,6 +24,10 @@ import (
 
 const module = "github.com/weir-limit/weir"
 
+// leaves are small packages that stand on the standard library alone: to import one
+// brings nothing else along.
+const leaves = " -weir/internal/editdistance"
+
 // forbidden is which packages may not import what, themselves or through other
 // packages of this module, tests aside. Patterns are separated by spaces: "x/..."
 // is x and all below it, "*" is one path element, "-x" takes x out again. "weir"
@@ -41,7 +45,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/rules/source", "third-party -go.yaml.in/yaml/... -github.com/fsnotify/...", "rules are fetched in process, too"},
 	{"weir/rules", "weir/rules/source", "who has the rules already fetches none"},
 	{"weir/rules/source", "log/... os/exec os/signal plugin syscall", "it asks for rules and logs nothing: its caller does"},
-	{"weir/rules/...", "weir/... -weir -weir/rules/...", "rules know limits, and nobody who uses them"},
+	{"weir/rules/...", "weir/... -weir -weir/rules/..." + leaves, "rules know limits, and nobody who uses them"},
 	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
 	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/limittext -weir/internal/record -weir/internal/sharing/... -weir/sim/...", "what is simulated must be what decides, without a server around it"},
 	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
@@ -54,11 +58,11 @@ var forbidden = []struct{ packages, imports, why string }{
 	},
 	{
 		"weir/... -weir/internal/... -weir/cmd/... -weir/examples/... weir/internal/guard weir/internal/record weir/internal/storewire weir/internal/synced weir/internal/sharing/...",
-		"weir/cmd/... weir/internal/... -weir/internal/fields -weir/internal/guard -weir/internal/address -weir/internal/limittext -weir/internal/pacing -weir/internal/record -weir/internal/storewire -weir/internal/sharing/...",
+		"weir/cmd/... weir/internal/... -weir/internal/fields -weir/internal/guard -weir/internal/address -weir/internal/limittext -weir/internal/pacing -weir/internal/record -weir/internal/storewire -weir/internal/sharing/..." + leaves,
 		"library packages import no server package",
 	},
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
-	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address", "middleware and transport are the standard library, limits and rules"},
+	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "middleware and transport are the standard library, limits and rules"},
 	{"weir/redisstore weir/memcachestore", "weir/... -weir -weir/internal/record", "a store adapts one dependency to the contract of the root"},
 	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/limittext -weir/internal/record -weir/internal/storewire", "a client brings gRPC, and no daemon"},
 	{"weir/internal/storewire", "net/http third-party -google.golang.org/... weir/... -weir -weir/internal/record", "both sides of the wire read the same messages, and nothing else"},
@@ -70,19 +74,20 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
 	{"weir/... -weir/internal/gossip -weir/internal/daemon -weir/cmd/...", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/limittext -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
-	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address", "interceptors are gRPC, limits and rules"},
+	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
-	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules", "how an answer is written is the same for every door"},
+	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules" + leaves, "how an answer is written is the same for every door"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
+	{"weir/internal/editdistance", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
 	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
-	{"weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/offenders", "what a change would do is counted and judged, whoever asks"},
+	{"weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/offenders" + leaves, "what a change would do is counted and judged, whoever asks"},
 	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
-	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules", "rules are kept without a door around them"},
+	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules" + leaves, "rules are kept without a door around them"},
 	{"weir/internal/changes", "net/http log/... weir/internal/ruleapi weir/internal/webui", "what a change must pass does not depend on the door it comes by"},
 	{"weir/internal/ruleapi", "weir/internal/httpapi weir/internal/rls weir/internal/resp", "a door can be left out without the others noticing"},
-	{"weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/internal/rulestore", "it brings rules to a node, and serves nobody"},
+	{"weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/internal/rulestore" + leaves, "it brings rules to a node, and serves nobody"},
 	{
 		"weir/... -weir/internal/rulestore -weir/internal/rulefeed -weir/internal/changes -weir/internal/ruleapi -weir/internal/webui -weir/internal/daemon -weir/cmd/...", "database/... modernc.org/... github.com/jackc/...",
 		"only who keeps rules knows databases",
@@ -96,7 +101,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a door can be left out without the others noticing"},
 	{"weir/internal/webui", "weir/internal/rls weir/internal/httpapi weir/internal/resp", "a door can be left out without the others noticing"},
 	{"weir/internal/resp", "weir/internal/rls weir/internal/httpapi weir/internal/webui", "a door can be left out without the others noticing"},
-	{"weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/internal/tracing/...", "traces are told what was decided, by whichever door"},
+	{"weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/internal/tracing/..." + leaves, "traces are told what was decided, by whichever door"},
 	{
 		"weir/... -weir/internal/tracing/... -weir/internal/daemon -weir/cmd/...", "go.opentelemetry.io/... weir/internal/tracing/...",
 		"who is traced calls a hook: without traces nothing of OpenTelemetry runs",

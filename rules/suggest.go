@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/weir-limit/weir/internal/editdistance"
 )
 
 // didYouMean tells what to write instead of word: the closest of the known
@@ -26,7 +28,7 @@ func nearest(word string, known []string) (near string, ok bool) {
 	least := 3 // more than two slips are no slip
 	wrote := letters(word)
 	for _, k := range known {
-		if d := distance(wrote, letters(k), least); d < least {
+		if d := editdistance.Between(wrote, letters(k), least); d < least {
 			near, least = k, d
 		}
 	}
@@ -41,29 +43,4 @@ func letters(word string) string {
 		}
 		return unicode.ToLower(r)
 	}, word)
-}
-
-// distance is how many letters must be put in, taken out or changed to make b
-// of a; when that is limit or more, it is limit.
-func distance(a, b string, limit int) int {
-	if d := len(a) - len(b); d >= limit || -d >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }

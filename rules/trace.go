@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-limit/weir/internal/editdistance"
 )
 
 // maxThere is how many descriptors of a level a trace shows, and how many it
@@ -239,11 +241,11 @@ func (p *place) distance(e Entry) int {
 	const far = 3
 	key := far
 	if len(e.Key) <= maxKey && len(p.entry.Key) <= maxKey {
-		key = distance(letters(e.Key), letters(p.entry.Key), far)
+		key = editdistance.Between(letters(e.Key), letters(p.entry.Key), far)
 	}
 	value := far
 	if len(e.Value) <= maxKey && len(p.entry.Value) <= maxKey {
-		value = distance(letters(e.Value), letters(p.entry.Value), far)
+		value = editdistance.Between(letters(e.Value), letters(p.entry.Value), far)
 	}
 	return key*(far+1) + value
 }

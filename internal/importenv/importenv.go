@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-limit/weir/internal/editdistance"
 )
 
 // Fate is what became of a variable.
@@ -211,30 +213,9 @@ func looksAlike(name string) bool {
 func nearest(name string, known map[string]int) string {
 	best, least := "", 4
 	for _, other := range slices.Sorted(maps.Keys(known)) {
-		if d := distance(name, other); d < least {
+		if d := editdistance.Between(name, other, least); d < least {
 			best, least = other, d
 		}
 	}
 	return best
-}
-
-// distance is how many letters must be put in, taken out or changed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
 }
