@@ -26,7 +26,7 @@ const module = "github.com/weir-limit/weir"
 
 // leaves are small packages that stand on the standard library alone: to import one
 // brings nothing else along.
-const leaves = " -weir/internal/editdistance"
+const leaves = " -weir/internal/atomicfile -weir/internal/editdistance"
 
 // forbidden is which packages may not import what, themselves or through other
 // packages of this module, tests aside. Patterns are separated by spaces: "x/..."
@@ -40,14 +40,14 @@ var forbidden = []struct{ packages, imports, why string }{
 		"std -cmp -context -encoding -errors -fmt -iter -maps -math -math/bits -math/rand/v2 -slices -strconv -strings -time -unicode/utf8",
 		"what decides does no I/O, starts no goroutine and locks nothing",
 	},
-	{"weir/memstore", "third-party weir/... -weir -weir/internal/record", "a store brings one dependency, and memory needs none"},
+	{"weir/memstore", "third-party weir/... -weir -weir/internal/record" + leaves, "a store brings one dependency, and memory needs none"},
 	{"weir/rules/... -weir/rules/source", "third-party -go.yaml.in/yaml/...", "rules are used in process; all that they need is a YAML reader"},
 	{"weir/rules/source", "third-party -go.yaml.in/yaml/... -github.com/fsnotify/...", "rules are fetched in process, too"},
 	{"weir/rules", "weir/rules/source", "who has the rules already fetches none"},
 	{"weir/rules/source", "log/... os/exec os/signal plugin syscall", "it asks for rules and logs nothing: its caller does"},
 	{"weir/rules/...", "weir/... -weir -weir/rules/..." + leaves, "rules know limits, and nobody who uses them"},
 	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
-	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/limittext -weir/internal/record -weir/internal/sharing/... -weir/sim/...", "what is simulated must be what decides, without a server around it"},
+	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/limittext -weir/internal/record -weir/internal/sharing/... -weir/sim/..." + leaves, "what is simulated must be what decides, without a server around it"},
 	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
 	{"weir/internal/joints/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
 	{"weir/storetest", "third-party -pgregory.net/rapid/... weir/... -weir", "a store outside of this module must be able to run the suite"},
@@ -64,10 +64,10 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
 	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "middleware and transport are the standard library, limits and rules"},
 	{"weir/redisstore weir/memcachestore", "weir/... -weir -weir/internal/record", "a store adapts one dependency to the contract of the root"},
-	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/limittext -weir/internal/record -weir/internal/storewire", "a client brings gRPC, and no daemon"},
+	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/limittext -weir/internal/record -weir/internal/storewire" + leaves, "a client brings gRPC, and no daemon"},
 	{"weir/internal/storewire", "net/http third-party -google.golang.org/... weir/... -weir -weir/internal/record", "both sides of the wire read the same messages, and nothing else"},
-	{"weir/internal/guard", "weir/... -weir -weir/memstore -weir/internal/record", "it goes around any store that is outside, and decides in memory when that is away"},
-	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore", "it decides at home what a guarded store need not"},
+	{"weir/internal/guard", "weir/... -weir -weir/memstore -weir/internal/record" + leaves, "it goes around any store that is outside, and decides in memory when that is away"},
+	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore" + leaves, "it decides at home what a guarded store need not"},
 	{"weir/internal/limittext", "third-party net/... log/... weir/... -weir", "a text means a limit, whoever sent it"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
 	{"weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
@@ -78,7 +78,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules" + leaves, "how an answer is written is the same for every door"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
-	{"weir/internal/editdistance", "third-party weir/...", "what nearly all may import brings nothing along"},
+	{"weir/internal/atomicfile weir/internal/editdistance", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
 	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},

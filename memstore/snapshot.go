@@ -10,11 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/atomicfile"
 )
 
 // A snapshot is a file of all numbers in little-endian order:
@@ -67,7 +66,7 @@ func Open(file string, o Options) (*Store, error) {
 	if err := s.newKey(); err != nil {
 		return nil, err
 	}
-	removeAbandoned(file)
+	atomicfile.RemoveAbandoned(file)
 	err := s.restore()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -93,66 +92,18 @@ func (s *Store) newKey() error {
 	return nil
 }
 
-// A file that is being written has this in its name. One that nobody has written
-// to for the time of abandoned was left by a process that was killed.
-const (
-	unfinished = ".tmp-"
-	abandoned  = time.Minute
-)
-
-func removeAbandoned(file string) {
-	entries, err := os.ReadDir(filepath.Dir(file))
-	if err != nil {
-		return // restore tells
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), filepath.Base(file)+unfinished) {
-			continue
-		}
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
-			_ = os.Remove(filepath.Join(filepath.Dir(file), e.Name()))
-		}
-	}
-}
-
 // Save keeps all counts in the file that the store was opened with: the whole
 // new file or, when it fails, still the old one. Takes go on meanwhile; none
 // waits for more than the copy of one segment. It must not be called twice at
 // the same time.
-func (s *Store) Save() (err error) {
+func (s *Store) Save() error {
 	if s.file == "" {
 		return errors.New("memstore: only a store that was made by Open can be saved")
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)+unfinished+"*") // mode 0600
-	if err != nil {
+	if err := atomicfile.Write(s.file, s.write); err != nil {
 		return fmt.Errorf("save counts: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("save counts: %w", errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	if err = s.write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), s.file); err != nil {
-		return err
-	}
-	syncFolder(filepath.Dir(s.file))
 	return nil
-}
-
-// syncFolder makes sure that a file is still there under its new name after a
-// loss of power. Some file systems can't, and a folder may be written but not
-// read; the file itself is safe.
-func syncFolder(path string) {
-	if d, err := os.Open(path); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
-	}
 }
 
 func (s *Store) write(to io.Writer) error {

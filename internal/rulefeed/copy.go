@@ -1,15 +1,14 @@
 package rulefeed
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/weir-limit/weir/internal/atomicfile"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -46,31 +45,12 @@ func writeCopy(path string, k kept) (err error) {
 			err = fmt.Errorf("no copy of the rules is kept for a start without the database: %w", err)
 		}
 	}()
-	var text bytes.Buffer
-	encode := json.NewEncoder(&text)
-	encode.SetEscapeHTML(false) // which takes six bytes for one
-	if err := encode.Encode(k); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".rules-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = text.WriteTo(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(path, func(to io.Writer) error {
+		encode := json.NewEncoder(to) // which writes once
+		encode.SetEscapeHTML(false)   // it takes six bytes for one
+		return encode.Encode(k)
+	})
 }

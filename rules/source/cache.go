@@ -2,13 +2,13 @@ package source
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/weir-limit/weir/internal/atomicfile"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -39,26 +39,12 @@ func (c cache) read() ([]byte, error) {
 }
 
 // write puts text in the place of the copy, whole or not at all.
-func (c cache) write(text []byte) (err error) {
-	dir := filepath.Dir(string(c))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func (c cache) write(text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(string(c)), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".rules-*")
-	if err != nil {
+	return atomicfile.Write(string(c), func(to io.Writer) error {
+		_, err := to.Write(text)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), string(c))
+	})
 }
