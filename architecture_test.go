@@ -26,7 +26,7 @@ const module = "github.com/weir-limit/weir"
 
 // leaves are small packages that stand on the standard library alone: to import one
 // brings nothing else along.
-const leaves = " -weir/internal/atomicfile -weir/internal/editdistance"
+const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/sleep"
 
 // forbidden is which packages may not import what, themselves or through other
 // packages of this module, tests aside. Patterns are separated by spaces: "x/..."
@@ -63,7 +63,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	},
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
 	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "middleware and transport are the standard library, limits and rules"},
-	{"weir/redisstore weir/memcachestore", "weir/... -weir -weir/internal/record", "a store adapts one dependency to the contract of the root"},
+	{"weir/redisstore weir/memcachestore", "weir/... -weir -weir/internal/record" + leaves, "a store adapts one dependency to the contract of the root"},
 	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/limittext -weir/internal/record -weir/internal/storewire" + leaves, "a client brings gRPC, and no daemon"},
 	{"weir/internal/storewire", "net/http third-party -google.golang.org/... weir/... -weir -weir/internal/record", "both sides of the wire read the same messages, and nothing else"},
 	{"weir/internal/guard", "weir/... -weir -weir/memstore -weir/internal/record" + leaves, "it goes around any store that is outside, and decides in memory when that is away"},
@@ -75,10 +75,10 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/... -weir/internal/gossip -weir/internal/daemon -weir/cmd/...", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/limittext -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
-	{"weir/internal/pacing", "net/... third-party weir/... -weir", "whose turn it is does not depend on what a client speaks"},
+	{"weir/internal/pacing", "net/... third-party weir/... -weir" + leaves, "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules" + leaves, "how an answer is written is the same for every door"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
-	{"weir/internal/atomicfile weir/internal/editdistance", "third-party weir/...", "what nearly all may import brings nothing along"},
+	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
 	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -165,7 +165,7 @@ func (s *Server) admit(ctx context.Context, method string, message any, which fu
 		trailer(s.pushback(&v))
 		return nil, s.status(&v).Err()
 	}
-	if v.hold > 0 && !wait(ctx, v.hold) {
+	if v.hold > 0 && sleep.For(ctx, v.hold) != nil {
 		s.giveBack(ctx, v.receipts)
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -196,17 +196,5 @@ func (s *Server) failed(ctx context.Context, method string, err error) error {
 func (s *Server) report(ctx context.Context, method string, d *Denial) {
 	if s.options.OnDenied != nil {
 		s.options.OnDenied(ctx, method, d)
-	}
-}
-
-// wait is false when ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/fields"
+	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -109,24 +109,12 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 	if m.limiter == nil {
 		charge = m.charge(c)
 	}
-	if c.hold > 0 && !hold(r.Context(), c.hold) {
+	if c.hold > 0 && sleep.For(r.Context(), c.hold) != nil {
 		charge.giveBack()
 		w.WriteHeader(http.StatusServiceUnavailable) // for logs: its client has left
 		return nil, false
 	}
 	return charge, true
-}
-
-// hold waits, unless the client leaves.
-func hold(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // failed is what becomes of a request about which nothing was decided.

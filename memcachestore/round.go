@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sleep"
 )
 
 // round decides some of the waiting jobs, or has them wait for the next round.
@@ -190,7 +191,7 @@ func (s *Store) again(l *lane, jobs []*job, looked bool) {
 	s.finish(busy, fmt.Errorf("memcachestore: others wrote the count during all %d tries: %w", maxTries, weir.ErrBusy))
 	s.unclaim(l, rest)
 	if len(rest) > 0 {
-		s.pause(rand.N(firstPause << most))
+		_ = sleep.For(s.ctx, rand.N(firstPause<<most)) // closed: the next try says so
 	}
 }
 
@@ -198,13 +199,3 @@ func (s *Store) again(l *lane, jobs []*job, looked bool) {
 // may be twice as long. It is a few round trips: shorter ones left more jobs
 // without an answer (BenchmarkTake, one key, many stores).
 const firstPause = time.Millisecond
-
-// pause waits, or until the store is closed.
-func (s *Store) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.ctx.Done():
-	}
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/internal/sleep"
 )
 
 const (
@@ -97,7 +98,7 @@ func (o *top) run(ctx context.Context, d *daemonAt, out io.Writer) error {
 		return o.watch(ctx, d, out, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
 	}
 	before, _, err := o.ask(ctx, d)
-	if err != nil || !pause(ctx, topOnce) {
+	if err != nil || sleep.For(ctx, topOnce) != nil {
 		return err
 	}
 	now, _, err := o.ask(ctx, d)
@@ -142,7 +143,7 @@ func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
 		if _, err := out.Write(append(line, '\n')); err != nil {
 			return err
 		}
-		if o.once || !pause(ctx, topEvery) {
+		if o.once || sleep.For(ctx, topEvery) != nil {
 			return nil
 		}
 	}
@@ -170,7 +171,7 @@ func (o *top) watch(ctx context.Context, d *daemonAt, out io.Writer, size func()
 			}
 			drawn = v
 		}
-		if !pause(ctx, topLook) {
+		if sleep.For(ctx, topLook) != nil {
 			return nil
 		}
 		if time.Since(asked) < topEvery {
@@ -186,17 +187,5 @@ func (o *top) watch(ctx context.Context, d *daemonAt, out io.Writer, size func()
 			continue
 		}
 		v.before, v.now = v.now, next
-	}
-}
-
-// pause waits; it is false when ctx ended before.
-func pause(ctx context.Context, long time.Duration) bool {
-	t := time.NewTimer(long)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

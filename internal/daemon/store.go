@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
@@ -229,10 +230,7 @@ func (d *Daemon) contact(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstContact)
 	defer cancel()
 	for ctx.Err() == nil && !d.storage.remote.answers(ctx) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(firstEvery):
-		}
+		_ = sleep.For(ctx, firstEvery)
 	}
 	d.storage.guard.Contact(context.WithoutCancel(ctx), d.storage.remote.ping)
 }

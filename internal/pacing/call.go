@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sleep"
 )
 
 // How often the own limiter is asked for a permit that others hold. Permits of the
@@ -151,7 +152,7 @@ func (c *Call) pay(ctx context.Context) error {
 		if now.Add(a.Hold).After(c.deadline) {
 			return &weir.DeniedError{Answer: a}
 		}
-		return sleep(ctx, a.Hold)
+		return sleep.For(ctx, a.Hold)
 	}
 	again := a.RetryAfter
 	if again == 0 { // a permit may come back at any moment
@@ -264,18 +265,4 @@ func (c *Call) free(ctx context.Context) {
 		waiting.retry = time.Time{}
 	}
 	c.lane.wakeFirst(time.Now())
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weir-limit/weir/internal/sleep"
 )
 
 // Watch tells of each change until ctx ends, from this goroutine: of new rules and
@@ -28,7 +30,7 @@ func (f *Feed) Watch(ctx context.Context, tell func(News)) {
 			tell(n)
 		}
 		if err != nil {
-			pause(ctx, retryEvery)
+			_ = sleep.For(ctx, retryEvery) // the loop ends with ctx
 		}
 	}
 	f.keepCopy(true)
@@ -115,14 +117,4 @@ func (f *Feed) changedSince(before map[string]*domain) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// pause waits, or for ctx to end.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
