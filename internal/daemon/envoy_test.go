@@ -12,18 +12,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -33,6 +30,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/rls"
+	"github.com/weir-limit/weir/internal/transcripttest"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -51,27 +49,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/envoy; 
 // overall code and the status of each descriptor, or the codes of both doors and
 // the reason. %XX stands for a byte, and lines that begin with # are comments.
 func TestEnvoy(t *testing.T) {
-	names, err := filepath.Glob("testdata/envoy/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got string
-			synctest.Test(t, func(t *testing.T) { got = replayEnvoy(t, string(want)) })
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			} else if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got; if it is meant: go test -update\n%s", diff)
-			}
-		})
-	}
+	transcripttest.Run(t, "testdata/envoy/*.txt", *update, replayEnvoy)
 }
 
 // envoyDoors is one daemon behind gRPC, and its twin behind /json.
@@ -83,20 +61,7 @@ type envoyDoors struct {
 
 func replayEnvoy(t *testing.T, text string) string {
 	var d envoyDoors
-	var out []string
-	for paragraph := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n\n") {
-		asked, _, _ := strings.Cut(paragraph, "\n----")
-		var lines []string
-		for line := range strings.SplitSeq(asked, "\n") {
-			if !strings.HasPrefix(line, "#") {
-				lines = append(lines, line)
-			}
-		}
-		if len(lines) == 0 {
-			out = append(out, asked)
-			continue
-		}
-		said := ""
+	said := transcripttest.Answer(text, func(lines []string) (said string) {
 		switch verb, rest, _ := strings.Cut(lines[0], " "); verb {
 		case "rules":
 			if d.stop != nil {
@@ -117,14 +82,14 @@ func replayEnvoy(t *testing.T, text string) string {
 				said += d.ask(t, strings.TrimPrefix(line, "ask "))
 			}
 		default:
-			t.Fatalf("%q is no paragraph", asked)
+			t.Fatalf("%q is no paragraph", lines)
 		}
-		out = append(out, strings.TrimSuffix(asked+"\n----\n"+said, "\n"))
-	}
+		return said
+	})
 	if d.stop != nil {
 		d.stop()
 	}
-	return strings.Join(out, "\n\n") + "\n"
+	return said
 }
 
 func openEnvoy(t *testing.T, text string, echo bool) (d envoyDoors, said string) {

@@ -6,18 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weir-limit/weir/internal/envoy"
+	"github.com/weir-limit/weir/internal/transcripttest"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -35,27 +31,12 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata; read t
 // which they are given; bodies can send them back so. Likewise DENIAL1 … are the
 // ids of denials, for paths. A # in front is a comment.
 func TestTranscripts(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, name := range names {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got string
-			synctest.Test(t, func(t *testing.T) { got = replay(t, string(want)) })
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			} else if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got; if it is meant: go test -update\n%s", diff)
-			}
+	transcripttest.Run(t, "testdata/*.txt", *update, func(t *testing.T, text string) string {
+		tr := &transcript{t: t}
+		return transcripttest.Answer(text, func(lines []string) string {
+			return tr.do(strings.TrimSpace(lines[0]), strings.Join(lines[1:], "\n"))
 		})
-	}
+	})
 }
 
 // transcript is a daemon's door, and what was learned from it.
@@ -65,26 +46,6 @@ type transcript struct {
 	admin    http.Handler
 	receipts []string
 	denials  []string
-}
-
-func replay(t *testing.T, text string) string {
-	tr := &transcript{t: t}
-	var out []string
-	for paragraph := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n\n") {
-		asked, _, _ := strings.Cut(paragraph, "\n----")
-		var lines []string
-		for line := range strings.Lines(asked) {
-			if !strings.HasPrefix(line, "#") {
-				lines = append(lines, line)
-			}
-		}
-		if len(lines) == 0 {
-			out = append(out, asked)
-			continue
-		}
-		out = append(out, asked+"\n----"+tr.do(strings.TrimSpace(lines[0]), strings.Join(lines[1:], "")))
-	}
-	return strings.Join(out, "\n\n") + "\n"
 }
 
 func (tr *transcript) do(command, body string) string {
@@ -126,7 +87,7 @@ func (tr *transcript) do(command, body string) string {
 		}
 	}
 	door.ServeHTTP(w, r)
-	return "\n" + tr.print(w)
+	return tr.print(w)
 }
 
 var (
