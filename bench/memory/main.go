@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -51,7 +52,7 @@ func main() {
 		*rounds, *most = min(*rounds, 9), min(*most, million)
 	}
 	r := report{Machine: machine(), Go: runtime.Version(), Commit: commit()}
-	subjects := append([]subject{ours, floor}, floors...)
+	subjects := slices.Concat([]subject{ours, floor}, fronts, floors)
 	if !*short {
 		subjects = append(subjects, peers...)
 	}

@@ -1,12 +1,15 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestSubjects: what is measured does what the plan says: all passes, or after
 // the first event of a key nothing.
 func TestSubjects(t *testing.T) {
 	for _, deny := range []bool{false, true} {
-		for _, s := range append([]subject{ours}, peers...) {
+		for _, s := range slices.Concat([]subject{ours}, fronts, peers) {
 			p := plan{keys: 2, deny: deny}
 			worker := s.takes(p)
 			if worker == nil {

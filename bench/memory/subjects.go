@@ -81,6 +81,21 @@ var ours = subject{name: "weir memstore", workers: func(p plan) func() take {
 	return keep(memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)}), p.text())
 }}
 
+// fronts are the call that the README shows, of one limit and of two.
+var fronts = []subject{front("weir Limiter.Take"), front("weir Limiter.Take, two limits", weir.MustParseLimit(allow))}
+
+func front(name string, more ...*weir.Limit) subject {
+	return subject{name: name, make: func(p plan) take {
+		store := memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)})
+		l, ctx := weir.NewLimiter(store, "bench", weir.MustParseLimit(p.text()), more...), context.Background()
+		return func(key string) bool {
+			a, err := l.Take(ctx, key, 1)
+			must(err)
+			return a.Outcome == weir.Allowed
+		}
+	}}
+}
+
 // floor is the least that a limiter with a precise clock can do: read it, hash
 // the key, and change a word in a table of the size of ours.
 var floor = subject{name: "floor: clock, hash, load, CAS", make: func(p plan) take {
