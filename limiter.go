@@ -122,15 +122,15 @@ type Answer struct {
 
 // Take asks whether cost events of key may pass now, and charges them if so. A
 // Limiter of one limit allocates nothing for it, where its store does not.
-func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Answer, error) {
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (a Answer, err error) {
 	if l.single == nil || uint64(cost) > MaxCount {
 		return l.Ask(ctx, Request{Key: key, Cost: cost})
 	}
-	d, err := l.single.TakeOne(ctx, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost)
-	if err != nil {
-		return Answer{}, takeError(cost, key, err)
+	// Into the result, for each copy of a decision costs some nanoseconds.
+	if a.Decision, err = l.single.TakeOne(ctx, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost); err != nil {
+		return a, takeError(cost, key, err)
 	}
-	return Answer{Decision: d}, nil
+	return a, nil
 }
 
 func takeError(cost int64, key string, err error) error {
