@@ -148,6 +148,39 @@ func TestPackagesAreDocumented(t *testing.T) {
 	}
 }
 
+// TestPackagesAreOnTheMap holds the tree of ARCHITECTURE.md to the packages there are.
+func TestPackagesAreOnTheMap(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tree, _ := strings.Cut(string(page), "## The tree\n\n```\n")
+	tree, _, fenced := strings.Cut(tree, "```")
+	if !fenced {
+		t.Fatal("ARCHITECTURE.md has no tree")
+	}
+	packages, drawn := load(t), map[string]bool{}
+	var folders []string // that the line is below, each indented by two
+	for line := range strings.Lines(tree) {
+		name, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		folders = append(folders[:min(depth, len(folders))], name)
+		full := path.Join(append([]string{"weir"}, folders...)...)
+		if name == "*.go" {
+			full = "weir"
+		}
+		drawn[full] = true
+		if packages[full] == nil && what != "" {
+			t.Errorf("ARCHITECTURE.md draws %s: there is no such package", full)
+		}
+	}
+	for name := range packages {
+		if !drawn[name] {
+			t.Errorf("%s is not in the tree of ARCHITECTURE.md", name)
+		}
+	}
+}
+
 func TestNoInit(t *testing.T) {
 	for _, p := range load(t) {
 		for _, file := range p.parse(t) {

@@ -27,4 +27,20 @@
 // A denial uses nothing up, unless the limit says count-denied. A clock that
 // steps back mints nothing. Limit.Bound is the most that can pass in any
 // interval. docs/algorithms.md tells how the algorithms compare.
+//
+// # The code
+//
+// limiter.go serves programs that have keys and limits but no rules; text.go reads
+// limits; each algorithm has a file of its own. instant.go has the exact arithmetic:
+// instants are whole microseconds, and an interval is a fraction in lowest terms.
+// civil.go cuts time into days, weeks, months and years of a zone. change.go has what
+// becomes of a count whose limit has changed (Kept), wherever it is kept.
+//
+// Limit.Decide says what one limit alone answers, given a state, an instant and an ask.
+// Resolve says whether the asks of a request pass together. Limit.Commit makes the
+// states to keep, and completes the answers. Limit.Take is these three steps in one,
+// for a plain ask. A store finds the states, holds them still in between, and keeps
+// what comes out; it knows nothing of algorithms. So the same functions decide in
+// memory, in a replay of a log at the log's own time, and in tests against models in
+// big numbers.
 package weir

@@ -41,4 +41,9 @@
 // calls back for as long as a server has asked for, and send again what it refused,
 // with a bounded queue, priorities and a budget. It is for servers that say when to
 // come back; use it or a retry policy, not both.
+//
+// # The code
+//
+// server.go is a call's way, decide.go asks rules, permits.go keeps what a call holds,
+// denial.go tells its client; client.go and stream.go are the other side.
 package grpclimit

@@ -56,4 +56,12 @@
 // Transport is an http.RoundTripper: it waits for a limit of its own, learns those
 // of servers from their answers, and sends again what they refused, later and
 // apart from others.
+//
+// # The code
+//
+// middleware.go is a request's way, call.go asks the rules of a program and fromrules.go
+// those of a file, charge.go is what has to be settled when a request is done, recorder.go
+// sees its end, address.go and forwarded.go find the client, internal/address which
+// addresses one client has, fields.go and denial.go tell it how it stands. Transport reads
+// the fields of answers (learn.go) and sends again what is safe (replay.go).
 package httplimit

@@ -24,6 +24,9 @@
 // A call takes the time of its context, and about 2 s for each round trip at most.
 // Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
 // around its store.
+//
+// In the code, command.go has the protocol, conn.go pipelines it, lane.go decides takes of
+// one item together, item.go is what is kept.
 package memcachestore
 
 import (

@@ -20,6 +20,13 @@
 //
 // The store reads the wall clock. When that steps back, what is used stays used
 // until it has caught up.
+//
+// In the code, table.go is the way from a fingerprint to its segment, segment.go what a
+// segment does under its lock, cells.go how slots lie in buckets of cache lines, grow.go
+// how a segment grows and splits, slab.go where states lie that grow, brought.go the room
+// that limits share that come with requests, change.go the tables of a rule whose limit
+// has changed, take.go the fast and the whole way of a take, snapshot.go and restore.go
+// the file.
 package memstore
 
 import (

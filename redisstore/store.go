@@ -11,6 +11,12 @@
 // A call takes the time of its context, and 2 s at most; while Redis is away it fails.
 // Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
 // around its store.
+//
+// In the code, take.lua decides any number of takes in one call, and pace.lua the plain
+// ones of buckets at a third of the cost; lane.go makes takes travel together. The scripts
+// say only whether a limit allows, and the state before: all else is worked out in Go, and
+// a difference is counted. What no script decides (rare) is looked at, decided in Go
+// and swapped in (swap.lua). examine.go and judge.go are weir doctor.
 package redisstore
 
 import (

@@ -9,4 +9,7 @@
 // Contenders of the product decide through a real memstore. Beside them may stand
 // the naive forms of [github.com/weir-limit/weir/sim/textbook], to see where they
 // go wrong.
+//
+// workload.go and kinds.go say which traffic, contender.go who decides, tally.go how wrong
+// it was, adversary.go looks for the worst traffic, cluster.go asks whole clusters.
 package sim

@@ -6,4 +6,8 @@
 // delays them, loses them and cuts ways off, in each direction for itself. So nothing of the
 // kernel is needed but namespaces and TUN devices, and nothing is left behind when the
 // test is killed: both go with the process that opened them.
+//
+// namespace_linux_test.go and network_linux_test.go are a network that fails as it is
+// told, load_linux_test.go asks and keeps a history, audit_test.go finds in it what was
+// too much.
 package clustertest

@@ -1,5 +1,9 @@
 // Package daemon puts the parts together: rules and a store, the doors before
 // them, metrics, and a life from start to drained.
+//
+// It opens the listeners, drains them, and counts. The listeners don't know each other;
+// what Envoy's messages mean is in package envoy, which the HTTP and the gRPC one use, and
+// how times and the RateLimit fields are written in package fields.
 package daemon
 
 import (

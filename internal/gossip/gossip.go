@@ -4,6 +4,11 @@
 // Who is there is memberlist's to find out, a library for it. Messages go beside
 // it, on a data plane of their own: many in a datagram, sealed for one receiver,
 // and also while memberlist thinks a member dead. Both share one port, TCP and UDP.
+//
+// In the code, members.go is who is a member, as a pure table; memberlist finds out who is
+// there, through delegate.go and transport.go. plane.go is the data plane, packet.go and
+// seal.go its packets, window.go keeps replays out, stream.go has what fits into no
+// datagram, hearing.go is who hears whom, stranger.go who has another key.
 package gossip
 
 import (

@@ -1,6 +1,11 @@
 // Package guard stands between those who ask and a store that may be slow or
 // away: it gives each call its time, stops asking a store that does not answer,
 // and lets the fallback of each limit decide then.
+//
+// For each server of a store pace.go has a deadline and server.go a breaker. fallback.go
+// decides while the store is away; it goes on from what the store last said (said.go), and
+// owed.go keeps what the fallbacks owe the store. A guard is a weir.Store itself, so that
+// nobody else knows whether the store is away.
 package guard
 
 import (

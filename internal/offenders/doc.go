@@ -5,4 +5,8 @@
 //
 // The names of clients are personal data. They are in memory alone, for at most
 // 2 × PaneLife and a Step.
+//
+// sketch.go finds whom rules deny most, window.go makes it the last minutes, history.go
+// and book.go are an hour in steps. The daemon's meter records each decision here, beside
+// its metrics, for weir top and the pages.
 package offenders

@@ -3,6 +3,9 @@
 // each door how many calls to have in flight. Doors hold clients back by what
 // their protocol has for it, and refuse what comes all the same: to refuse a
 // call costs a good part of what it costs to decide it.
+//
+// gate.go and controller.go tell how many calls may be in flight, budget.go how much
+// unfinished requests may hold together.
 package overload
 
 import (

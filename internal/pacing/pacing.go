@@ -14,6 +14,10 @@
 //			return answer
 //		}
 //	}
+//
+// known.go is what a server has told of its limits, budget.go how much is retried and
+// queue.go who goes first, as pure functions of a time; lane.go and call.go put them
+// together.
 package pacing
 
 import (

@@ -5,6 +5,9 @@
 // be read on a phone. Its own style shows the one that fits, in the colours of a
 // light or a dark page. Lines differ by dashes and
 // markers and not only by colours.
+//
+// picture.go has what all pictures are made of, axis.go where values lie, then a file for
+// each kind of drawing. It knows nothing of limits.
 package plot
 
 import (

@@ -2,6 +2,10 @@
 // and how a take or a settlement changes the records that it has read. Stores
 // that can't run our code compare and swap these; redisstore's script changes
 // them in place.
+//
+// Receipts are which receipts were settled, for stores in memory, too. Denials is the
+// memory of denials, which a store asks by itself: it alone knows its clock. Score is
+// which of several nodes has a count.
 package record
 
 import (

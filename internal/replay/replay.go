@@ -5,6 +5,9 @@
 // path, such as path and then remote_address, is one descriptor, and is asked
 // once for each line that has all its fields. Limits of one descriptor are
 // charged together or not at all, as in production.
+//
+// feed.go reads ahead on a goroutine of its own, judge.go asks one set of rules, whatif.go
+// tells two apart.
 package replay
 
 import (

@@ -1,6 +1,9 @@
 // Package resp is the Redis door: CL.THROTTLE as redis-cell has it, and
 // WEIR.CHECK, which asks the rules. Any Redis client can talk to it, by RESP2,
 // RESP3 or lines typed by hand; commands.go lists all it answers.
+//
+// CL.THROTTLE brings its limit along and has no rule, so this package asks the store for
+// it.
 package resp
 
 import (

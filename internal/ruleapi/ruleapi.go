@@ -4,6 +4,9 @@
 // Whoever asks shows a token of the rule database, or one of the file that opens
 // the admin door. What changes a thing says by If-Match which one was seen: the
 // ETag of its answers is its revision.
+//
+// routes.go lists the calls, openapi.yaml describes them, and cmd/weir/askrules.go asks
+// them for weir rules and weir token.
 package ruleapi
 
 import (

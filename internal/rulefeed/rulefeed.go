@@ -4,6 +4,10 @@
 //
 // What is in force is checked domain by domain: a domain that can't be used
 // keeps the rules it had, and the others go on.
+//
+// rulefeed.go puts domains in force one by one, watch.go hears of changes, copy.go keeps
+// the last good copy. The daemon joins these rules with those of files (its database.go),
+// and tells the other nodes what is in force (its sharers.go).
 package rulefeed
 
 import (

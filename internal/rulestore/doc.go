@@ -37,4 +37,12 @@
 //
 // Every change, and every one that was refused, is in the audit. Nothing of the
 // audit is changed or removed.
+//
+// # The code
+//
+// outline.go cuts a file into rules and puts it together again, rule.go and step.go make
+// versions and take them from draft to shadow to enforced, importing.go takes a whole
+// file, feed.go says what is in force since when, token.go who may do what, claim.go which
+// node serves a folder, node.go which serve PostgreSQL, and what is in force there.
+// relax.go opens and tightens limits for a time.
 package rulestore

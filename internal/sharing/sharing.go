@@ -9,6 +9,18 @@
 // What passes on all nodes together is at no time more than the limit lets pass on
 // one, whatever is lost, late, doubled, cut, paused or killed: docs/decisions
 // has the proof, and package sharingtest looks for a way round it.
+//
+// In the code, node.go is told what happens and tells what to send, holder.go decides by a
+// lease or asks the key's owner, ledger.go is what the owner keeps, message.go what they
+// say to each other: an ask brings its limit along, so that an owner need not have the
+// rule. call.go is what an owner decides whole, distance.go how long it is waited for,
+// lasting.go how beats prolong leases, sight.go what a denial stood on. peers.go is what a
+// process knows of the others by their beats (beat.go), view.go whose votes a node has for
+// a key, and handoff.go how a ledger goes to its next owner.
+//
+// replica.go is the other kind of node, which decides by itself: replicatally.go is what
+// it keeps of a key, replicamerge.go what it hears, replicasync.go what it tells,
+// replicaview.go what it does while it does not hear all.
 package sharing
 
 import (

@@ -1,5 +1,7 @@
 // Package size says what limits take: memory, operations, network and processors,
 // from measured constants; and which design is enough for a need, with the reason.
+//
+// Its designs are a table to which one is added.
 package size
 
 import (

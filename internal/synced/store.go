@@ -10,6 +10,10 @@
 // untold, that want a receipt, to wait, to take what fits or to charge once, and
 // for work that is reported. So do the first ask of a key, and denials that the
 // node has not confirmed for twice the time of Sync.
+//
+// ledger.go is what a node knows of one count, as pure functions of a time on the store's
+// clock; store.go decides by ledgers what it can and asks the guard for the rest;
+// flight.go tells the store of what queue.go says is due.
 package synced
 
 import (

@@ -1,6 +1,9 @@
 // Package tracing sends a span for each call to an OpenTelemetry collector. It
 // is told how by the standard environment; without an endpoint there, nothing of
 // OpenTelemetry runs.
+//
+// The listeners know no more of it than a hook that is nil otherwise, and the limiter that
+// they ask is then one that tells the span what was decided.
 package tracing
 
 import (

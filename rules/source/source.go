@@ -16,6 +16,9 @@
 // show the same, so that a file that is being written is not read by halves; who
 // writes more slowly than that should rename. A file without a descriptors key
 // is taken for half written, and when no file is left the rules stay.
+//
+// A source says what can't be loaded, and leaves the rules in force to its caller. It
+// keeps a last good copy on disk of the rules of a daemon.
 package source
 
 import (
