@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/terminal"
 )
 
@@ -76,11 +77,8 @@ func (a *ruleAnswer) into(v any) error {
 type ruleProblem struct {
 	Status   int
 	Detail   string
-	Findings []struct {
-		Line, Column         int
-		Severity, Text, Rule string
-	}
-	file string // that was sent; empty: none was
+	Findings []ruleapi.Finding
+	file     string // that was sent; empty: none was
 }
 
 func (p *ruleProblem) Error() string {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-limit/weir/internal/ruleapi"
 )
 
 // ruleStep is what commands that change one rule are told.
@@ -28,15 +30,8 @@ func (o *ruleStep) flags(cmd *cobra.Command, version string) {
 	f.BoolVar(&o.asJSON, "json", false, "print the rule as the daemon answers it")
 }
 
-// storedRule is a rule as the API gives it.
-type storedRule struct {
-	Domain, ID, Team, State, Text   string
-	Latest, Draft, Shadow, Enforced int64
-	Revision                        int64
-}
-
-// versions says in words which versions a rule has.
-func (r *storedRule) versions() string {
+// versionsOf says in words which versions a rule has.
+func versionsOf(r *ruleapi.Rule) string {
 	var words []string
 	for _, v := range []struct {
 		what   string
@@ -50,7 +45,7 @@ func (r *storedRule) versions() string {
 }
 
 // proposed is the version that is asked for, or else the one that is proposed.
-func (r *storedRule) proposed(t ruleTarget, version int64) (int64, error) {
+func proposed(r *ruleapi.Rule, t ruleTarget, version int64) (int64, error) {
 	for _, n := range []int64{version, r.Shadow, r.Draft} {
 		if n != 0 {
 			return n, nil
@@ -74,8 +69,8 @@ it is forced, and in domains under review who publishes must not be who wrote it
 	o.flags(cmd, "`NUMBER` of the version (default: the one in shadow, else the draft)")
 	forceFlag(cmd, &o.force)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		return o.change(cmd, target(args), "state", func(r *storedRule) (any, error) {
-			n, err := r.proposed(target(args), o.version)
+		return o.change(cmd, target(args), "state", func(r *ruleapi.Rule) (any, error) {
+			n, err := proposed(r, target(args), o.version)
 			return map[string]any{"version": n, "to": "enforced", "reason": o.reason, "force": o.force}, err
 		})
 	})
@@ -95,7 +90,7 @@ of --version. The history keeps both.`,
 	}
 	o.flags(cmd, "`NUMBER` of the version (default: the one that was in force before)")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		return o.change(cmd, target(args), "rollback", func(*storedRule) (any, error) {
+		return o.change(cmd, target(args), "rollback", func(*ruleapi.Rule) (any, error) {
 			return map[string]any{"version": o.version, "reason": o.reason}, nil
 		})
 	})
@@ -114,8 +109,8 @@ func rulesWithdrawCommand() *cobra.Command {
 	}
 	o.flags(cmd, "`NUMBER` of the version (default: the one in shadow, else the draft)")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		return o.change(cmd, target(args), "state", func(r *storedRule) (any, error) {
-			n, err := r.proposed(target(args), o.version)
+		return o.change(cmd, target(args), "state", func(r *ruleapi.Rule) (any, error) {
+			n, err := proposed(r, target(args), o.version)
 			return map[string]any{"version": n, "to": "withdrawn", "reason": o.reason}, err
 		})
 	})
@@ -124,7 +119,7 @@ func rulesWithdrawCommand() *cobra.Command {
 
 // change reads a rule, sends what is to be done with it, and prints what it is
 // then. Who changed the rule in between loses nothing: the call is refused.
-func (o *ruleStep) change(cmd *cobra.Command, t ruleTarget, call string, body func(*storedRule) (any, error)) error {
+func (o *ruleStep) change(cmd *cobra.Command, t ruleTarget, call string, body func(*ruleapi.Rule) (any, error)) error {
 	if o.version < 0 {
 		return usagef("--version %d: versions are numbered from 1", o.version)
 	}
@@ -137,7 +132,7 @@ func (o *ruleStep) change(cmd *cobra.Command, t ruleTarget, call string, body fu
 	if err != nil {
 		return err
 	}
-	var r storedRule
+	var r ruleapi.Rule
 	if err := seen.into(&r); err != nil {
 		return err
 	}
@@ -157,7 +152,7 @@ func (o *ruleStep) print(out io.Writer, t ruleTarget, before int64, now *ruleAns
 		_, err := out.Write(now.body)
 		return err
 	}
-	var r storedRule
+	var r ruleapi.Rule
 	if err := now.into(&r); err != nil {
 		return err
 	}
@@ -285,7 +280,7 @@ func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode string) error 
 
 func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) error {
 	var domain struct {
-		Overrides []storedOverride
+		Overrides []ruleapi.Override
 	}
 	if err := answer.into(&domain); err != nil {
 		return err
@@ -295,11 +290,11 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 	for _, held := range domain.Overrides {
 		switch {
 		case held.Rule == t.rule:
-			text = held.words()
-		case held.Rule == "" && !slices.ContainsFunc(domain.Overrides, func(o storedOverride) bool { return o.Rule == t.rule }):
-			text = held.words() + ", as the whole domain is; weir rules end of the domain ends that"
+			text = overrideWords(&held)
+		case held.Rule == "" && !slices.ContainsFunc(domain.Overrides, func(o ruleapi.Override) bool { return o.Rule == t.rule }):
+			text = overrideWords(&held) + ", as the whole domain is; weir rules end of the domain ends that"
 		case t.rule == "":
-			others = append(others, "rule "+held.Rule+", "+held.words())
+			others = append(others, "rule "+held.Rule+", "+overrideWords(&held))
 		}
 	}
 	if len(others) > 0 {
@@ -309,14 +304,8 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 	return err
 }
 
-// storedOverride is what holds for a time, as the API gives it.
-type storedOverride struct {
-	Rule    string
-	Percent int64 // 0: open
-	Until   time.Time
-}
-
-func (o *storedOverride) words() string {
+// overrideWords says what holds, and how long.
+func overrideWords(o *ruleapi.Override) string {
 	what := "open"
 	if o.Percent > 0 {
 		what = fmt.Sprintf("tightened to %d %%", o.Percent)

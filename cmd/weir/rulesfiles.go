@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
@@ -116,7 +117,7 @@ type ruleFile struct {
 	answer       importAnswer
 	team         string // of the domain, with the import
 	revision     int64
-	changes      []ruleChange
+	changes      []ruleapi.Change
 	refused      string // why the guard would refuse it; empty: it would not
 }
 
@@ -126,14 +127,6 @@ type importAnswer struct {
 	Domain  json.RawMessage `json:"domain"`
 	Changes json.RawMessage `json:"changes"`
 	Refused string          `json:"refused,omitempty"`
-}
-
-// ruleChange is what an import does to a rule.
-type ruleChange struct {
-	Rule    string // empty: what stands before the first
-	Version int64
-	Action  string // create, replace, move or delete
-	Diff    string
 }
 
 // planned reads the rule files at a path, and asks what they would change.
@@ -234,7 +227,7 @@ func (f *ruleFile) heed(answer *ruleAnswer) error {
 			Team     string
 			Revision int64
 		}
-		Changes []ruleChange
+		Changes []ruleapi.Change
 	}
 	err := answer.into(&said)
 	f.team, f.revision, f.changes = said.Domain.Team, said.Domain.Revision, said.Changes

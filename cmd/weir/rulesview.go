@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/terminal"
 )
 
@@ -70,11 +71,11 @@ func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, 
 				}
 				continue
 			}
-			var r storedRule
+			var r ruleapi.Rule
 			if err := json.Unmarshal(line, &r); err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), r.State, r.versions())
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), r.State, versionsOf(&r))
 		}
 		return t.Flush()
 	})
@@ -146,20 +147,6 @@ func getStored(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget, v
 	return err
 }
 
-// storedVersion is a version of a rule as the API gives it.
-type storedVersion struct {
-	Number, Base          int64
-	State, Author, Reason string
-	Made                  time.Time
-}
-
-// storedEvent is what was done to a rule, or refused.
-type storedEvent struct {
-	At                             time.Time
-	Actor, Action, Reason, Refused string
-	Version                        int64
-}
-
 func rulesHistoryCommand() *cobra.Command {
 	var addr address
 	var asJSON bool
@@ -183,7 +170,7 @@ func rulesHistoryCommand() *cobra.Command {
 }
 
 func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget, asJSON bool) error {
-	var events []storedEvent // the same with each page
+	var events []ruleapi.Event // the same with each page
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	err := api.pages(ctx, ruleCall{method: http.MethodGet, path: t.path("history"), query: url.Values{}}, "before", func(a *ruleAnswer) error {
 		if asJSON {
@@ -191,8 +178,8 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 			return err
 		}
 		var page struct {
-			Versions []storedVersion
-			Events   []storedEvent
+			Versions []ruleapi.Version
+			Events   []ruleapi.Event
 		}
 		if err := a.into(&page); err != nil {
 			return err
@@ -218,7 +205,7 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 }
 
 // eventWords is what was done, and to which version.
-func eventWords(e *storedEvent) string {
+func eventWords(e *ruleapi.Event) string {
 	if e.Version == 0 {
 		return e.Action
 	}
@@ -275,7 +262,7 @@ func newestPair(ctx context.Context, api *ruleAPI, t ruleTarget) (from, to int64
 	if err != nil {
 		return 0, 0, err
 	}
-	var r storedRule
+	var r ruleapi.Rule
 	if err := answer.into(&r); err != nil {
 		return 0, 0, err
 	}
@@ -289,7 +276,7 @@ func newestPair(ctx context.Context, api *ruleAPI, t ruleTarget) (from, to int64
 	if err != nil {
 		return 0, 0, err
 	}
-	var v storedVersion
+	var v ruleapi.Version
 	err = answer.into(&v)
 	return v.Base, v.Number, err
 }

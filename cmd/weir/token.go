@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/terminal"
 )
@@ -39,37 +40,10 @@ The database keeps hashes: what create prints can't be read again.`,
 	return cmd
 }
 
-// storedToken is a token as the API gives it, without its text but when it was
-// just made.
-type storedToken struct {
-	ID      string     `json:"id"`
-	Actor   string     `json:"actor"`
-	Role    string     `json:"role"`
-	Teams   []string   `json:"teams"`
-	Made    time.Time  `json:"made"`
-	Expires *time.Time `json:"expires,omitempty"`
-	Revoked *time.Time `json:"revoked,omitempty"`
-	Author  string     `json:"author"`
-	Token   string     `json:"token,omitempty"`
-
-	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it
-}
-
-// wantedToken is a token to be made, as the API takes it.
-type wantedToken struct {
-	Actor   string   `json:"actor"`
-	Role    string   `json:"role"`
-	Teams   []string `json:"teams"`
-	Seconds int64    `json:"seconds"` // that it lives; 0: until it is revoked
-	Reason  string   `json:"reason"`
-
-	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it; empty: it gets a text
-}
-
 // tokenKeeper is where tokens are: a daemon, or its database.
 type tokenKeeper interface {
-	create(context.Context, wantedToken) (storedToken, error)
-	list(context.Context, func(storedToken) error) error
+	create(context.Context, ruleapi.NewToken) (ruleapi.Token, error)
+	list(context.Context, func(ruleapi.Token) error) error
 	revoke(ctx context.Context, id, reason string) error
 	Close() error
 }
@@ -130,7 +104,7 @@ func refusedByStore(err error) error {
 
 func tokenCreateCommand() *cobra.Command {
 	var o tokenPlace
-	var want wantedToken
+	var want ruleapi.NewToken
 	var days int64
 	cmd := &cobra.Command{
 		Use:   "create --actor NAME --role ROLE --team TEAM --reason TEXT",
@@ -178,7 +152,7 @@ printed: who shows the daemon a certificate with this URI, from the CA of its
 const maxTokenDays = 3660
 
 // printMade prints a token for a file or a variable, and about it for people.
-func (o *tokenPlace) printMade(cmd *cobra.Command, made storedToken) error {
+func (o *tokenPlace) printMade(cmd *cobra.Command, made ruleapi.Token) error {
 	if o.asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(made)
 	}
@@ -217,18 +191,18 @@ func tokenListCommand() *cobra.Command {
 func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(out)
-	err := k.list(ctx, func(t storedToken) error {
+	err := k.list(ctx, func(t ruleapi.Token) error {
 		if o.asJSON {
 			return lines.Encode(t)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), t.life(time.Now()), t.by())
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), lifeOf(&t, time.Now()), certificateOf(&t))
 		return err
 	})
 	return errors.Join(err, table.Flush())
 }
 
-// life says how long a token counts.
-func (t *storedToken) life(now time.Time) string {
+// lifeOf says how long a token counts.
+func lifeOf(t *ruleapi.Token, now time.Time) string {
 	switch {
 	case t.Revoked != nil:
 		return "revoked " + t.Revoked.Format(time.RFC3339)
@@ -240,8 +214,8 @@ func (t *storedToken) life(now time.Time) string {
 	return "until " + t.Expires.Format(time.RFC3339)
 }
 
-// by is the certificate that stands for it, if any.
-func (t *storedToken) by() string {
+// certificateOf is the certificate that stands for it, if any.
+func certificateOf(t *ruleapi.Token) string {
 	if t.Certificate == "" {
 		return ""
 	}
@@ -289,10 +263,10 @@ func localActor() rulestore.Actor {
 	return rulestore.Actor{Name: name, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
 }
 
-func (d databaseTokens) create(ctx context.Context, want wantedToken) (storedToken, error) {
+func (d databaseTokens) create(ctx context.Context, want ruleapi.NewToken) (ruleapi.Token, error) {
 	role, err := rulestore.ParseRole(want.Role)
 	if err != nil {
-		return storedToken{}, err
+		return ruleapi.Token{}, err
 	}
 	k := rulestore.Token{Actor: want.Actor, Role: role, Teams: want.Teams, Certificate: want.Certificate}
 	if want.Seconds > 0 {
@@ -300,32 +274,21 @@ func (d databaseTokens) create(ctx context.Context, want wantedToken) (storedTok
 	}
 	k, text, err := d.CreateToken(ctx, localActor(), k, want.Reason)
 	if err != nil {
-		return storedToken{}, err
+		return ruleapi.Token{}, err
 	}
-	made := tokenOf(k)
+	made := ruleapi.TokenOf(k)
 	made.Token = text
 	return made, nil
 }
 
-func tokenOf(k rulestore.Token) storedToken {
-	t := storedToken{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author, Certificate: k.Certificate}
-	if !k.Expires.IsZero() {
-		t.Expires = &k.Expires
-	}
-	if !k.Revoked.IsZero() {
-		t.Revoked = &k.Revoked
-	}
-	return t
-}
-
-func (d databaseTokens) list(ctx context.Context, each func(storedToken) error) error {
+func (d databaseTokens) list(ctx context.Context, each func(ruleapi.Token) error) error {
 	for behind := ""; ; {
 		page, next, err := d.Tokens(ctx, localActor(), behind, 0)
 		if err != nil {
 			return err
 		}
 		for _, k := range page {
-			if err := each(tokenOf(k)); err != nil {
+			if err := each(ruleapi.TokenOf(k)); err != nil {
 				return err
 			}
 		}

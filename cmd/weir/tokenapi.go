@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+
+	"github.com/weir-limit/weir/internal/ruleapi"
 )
 
 // apiTokens are those of a daemon's rule database, by its API.
@@ -12,7 +14,7 @@ type apiTokens struct{ *ruleAPI }
 // Close has nothing to end.
 func (apiTokens) Close() error { return nil }
 
-func (d apiTokens) create(ctx context.Context, want wantedToken) (made storedToken, err error) {
+func (d apiTokens) create(ctx context.Context, want ruleapi.NewToken) (made ruleapi.Token, err error) {
 	answer, err := d.post(ctx, ruleCall{path: []string{"tokens"}}, want)
 	if err != nil {
 		return made, err
@@ -20,10 +22,10 @@ func (d apiTokens) create(ctx context.Context, want wantedToken) (made storedTok
 	return made, answer.into(&made)
 }
 
-func (d apiTokens) list(ctx context.Context, each func(storedToken) error) error {
+func (d apiTokens) list(ctx context.Context, each func(ruleapi.Token) error) error {
 	c := ruleCall{method: http.MethodGet, path: []string{"tokens"}, query: url.Values{}}
 	return d.pages(ctx, c, "after", func(answer *ruleAnswer) error {
-		var page struct{ Tokens []storedToken }
+		var page struct{ Tokens []ruleapi.Token }
 		if err := answer.into(&page); err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ type domainJSON struct {
 	Rules    int64  `json:"rules"`
 	Revision int64  `json:"revision,omitempty"`
 
-	Trials    []trialJSON    `json:"trials,omitempty"`
-	Overrides []overrideJSON `json:"overrides,omitempty"`
+	Trials    []trialJSON `json:"trials,omitempty"`
+	Overrides []Override  `json:"overrides,omitempty"`
 }
 
 // trialJSON is a version in shadow.
@@ -30,8 +30,8 @@ type trialJSON struct {
 	Version int64  `json:"version"`
 }
 
-// overrideJSON is what holds for a time. No rule: it is for the whole domain.
-type overrideJSON struct {
+// Override is what holds for a time. No rule: it is for the whole domain.
+type Override struct {
 	Rule    string    `json:"rule,omitempty"`
 	Percent int64     `json:"percent"`
 	Until   time.Time `json:"until"`
@@ -50,7 +50,7 @@ func (c *call) whole(d rulestore.Document) domainJSON {
 	}
 	for _, o := range d.Overrides {
 		if o.Until.After(time.Now()) {
-			out.Overrides = append(out.Overrides, overrideJSON{o.Rule, o.Percent, o.Until, o.Author, o.Reason})
+			out.Overrides = append(out.Overrides, Override{o.Rule, o.Percent, o.Until, o.Author, o.Reason})
 		}
 	}
 	return out
@@ -212,9 +212,9 @@ func getFile(c *call) (answer, error) {
 	return answer{text: text, kind: yamlType, revision: d.Revision}, nil
 }
 
-// changeJSON is what an import does to one rule. An empty rule is what stands
+// Change is what an import does to one rule. An empty rule is what stands
 // before the first.
-type changeJSON struct {
+type Change struct {
 	Rule    string `json:"rule"`
 	Version int64  `json:"version"`
 	Action  string `json:"action"` // a rulestore.Effect
@@ -249,9 +249,9 @@ func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, err
 	if err != nil {
 		return answer{}, err
 	}
-	list := []changeJSON{}
+	list := []Change{}
 	for _, ch := range planned.Changes {
-		list = append(list, changeJSON{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
+		list = append(list, Change{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
 	}
 	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
 	if planned.Held != "" {

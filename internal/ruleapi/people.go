@@ -55,8 +55,8 @@ func setQuota(c *call) (answer, error) {
 	return answer{body: map[string]any{"name": team, "quota": *in.Quota}}, nil
 }
 
-// tokenJSON is a token; its text is there when it was just made, and never again.
-type tokenJSON struct {
+// Token is a token; its text is there when it was just made, and never again.
+type Token struct {
 	ID      string     `json:"id"`
 	Actor   string     `json:"actor"`
 	Role    string     `json:"role"`
@@ -67,11 +67,12 @@ type tokenJSON struct {
 	Author  string     `json:"author"`
 	Token   string     `json:"token,omitempty"`
 
-	Certificate string `json:"certificate,omitempty"`
+	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it
 }
 
-func tokenOf(k rulestore.Token) tokenJSON {
-	out := tokenJSON{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author, Certificate: k.Certificate}
+// TokenOf is a token of the database.
+func TokenOf(k rulestore.Token) Token {
+	out := Token{ID: k.ID, Actor: k.Actor, Role: k.Role.String(), Teams: k.Teams, Made: k.Made, Author: k.Author, Certificate: k.Certificate}
 	if !k.Expires.IsZero() {
 		out.Expires = &k.Expires
 	}
@@ -90,23 +91,29 @@ func listTokens(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var list []tokenJSON
+	var list []Token
 	for _, k := range found {
-		list = append(list, tokenOf(k))
+		list = append(list, TokenOf(k))
 	}
 	return answer{body: page("tokens", list, next)}, nil
+}
+
+// NewToken is a token to be made.
+type NewToken struct {
+	Actor   string   `json:"actor"`
+	Role    string   `json:"role"`
+	Teams   []string `json:"teams"`
+	Seconds int64    `json:"seconds"` // that it lives; 0: until it is revoked
+	Reason  string   `json:"reason"`
+
+	Certificate string `json:"certificate,omitempty"` // the URI in the one that stands for it; empty: it gets a text
 }
 
 // longestToken is how long a token may live, in seconds: ten years.
 const longestToken = 10 * 366 * 24 * 60 * 60
 
 func createToken(c *call) (answer, error) {
-	var in struct {
-		Actor, Role, Reason string
-		Certificate         string // that stands for it; empty: it gets a text
-		Teams               []string
-		Seconds             int64 // that it lives; 0: until it is revoked
-	}
+	var in NewToken
 	if err := c.decode(&in); err != nil {
 		return answer{}, err
 	}
@@ -125,7 +132,7 @@ func createToken(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := tokenOf(k)
+	out := TokenOf(k)
 	out.Token = text
 	return answer{status: http.StatusCreated, body: out, location: "/v1/tokens/" + k.ID}, nil
 }
@@ -137,8 +144,8 @@ func revokeToken(c *call) (answer, error) {
 	return answer{body: map[string]bool{"revoked": true}}, nil
 }
 
-// eventJSON is a line of the audit.
-type eventJSON struct {
+// Event is a line of the audit.
+type Event struct {
 	Seq      int64     `json:"seq"`
 	Revision int64     `json:"revision,omitempty"`
 	At       time.Time `json:"at"`
@@ -153,10 +160,10 @@ type eventJSON struct {
 	Refused  string    `json:"refused,omitempty"`
 }
 
-func eventsOf(list []rulestore.Event) []eventJSON {
-	out := []eventJSON{}
+func eventsOf(list []rulestore.Event) []Event {
+	out := []Event{}
 	for _, e := range list {
-		out = append(out, eventJSON{e.Seq, e.Revision, e.At, e.Actor, e.Token, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused})
+		out = append(out, Event{e.Seq, e.Revision, e.At, e.Actor, e.Token, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused})
 	}
 	return out
 }

@@ -18,13 +18,13 @@ type problem struct {
 	Status   int       `json:"status"`
 	Detail   string    `json:"detail"`
 	Field    string    `json:"field,omitempty"`    // of the request, that is at fault
-	Findings []finding `json:"findings,omitempty"` // of a rule's text
+	Findings []Finding `json:"findings,omitempty"` // of a rule's text
 }
 
 func (p *problem) Error() string { return p.Detail }
 
-// finding is a rules.Finding.
-type finding struct {
+// Finding is a rules.Finding.
+type Finding struct {
 	Line     int    `json:"line"`
 	Column   int    `json:"column"`
 	Severity string `json:"severity"`
@@ -32,9 +32,9 @@ type finding struct {
 	Rule     string `json:"rule,omitempty"`
 }
 
-func findingsOf(list []rules.Finding) (out []finding) {
+func findingsOf(list []rules.Finding) (out []Finding) {
 	for _, f := range list {
-		out = append(out, finding{f.Line, f.Column, f.Severity.String(), f.Text, f.Rule})
+		out = append(out, Finding{f.Line, f.Column, f.Severity.String(), f.Text, f.Rule})
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limit/weir/internal/rulestore"
 )
 
-// ruleJSON is a rule with the numbers of its versions; none is left out.
-type ruleJSON struct {
+// Rule is a rule with the numbers of its versions; none is left out.
+type Rule struct {
 	Domain   string `json:"domain"`
 	ID       string `json:"id"`
 	Team     string `json:"team"`
@@ -25,8 +25,8 @@ type ruleJSON struct {
 	Revision int64  `json:"revision"`
 }
 
-func ruleOf(r rulestore.Rule) ruleJSON {
-	out := ruleJSON{Domain: r.Domain, ID: r.ID, Team: r.Team, Text: r.Text, Latest: r.Latest, Draft: r.Draft, Shadow: r.Shadow, Enforced: r.Enforced, Revision: r.Revision}
+func ruleOf(r rulestore.Rule) Rule {
+	out := Rule{Domain: r.Domain, ID: r.ID, Team: r.Team, Text: r.Text, Latest: r.Latest, Draft: r.Draft, Shadow: r.Shadow, Enforced: r.Enforced, Revision: r.Revision}
 	switch {
 	case r.Gone:
 		out.State = "gone"
@@ -40,8 +40,8 @@ func ruleOf(r rulestore.Rule) ruleJSON {
 	return out
 }
 
-// versionJSON is a version of a rule.
-type versionJSON struct {
+// Version is a version of a rule.
+type Version struct {
 	Domain   string    `json:"domain"`
 	Rule     string    `json:"rule"`
 	Number   int64     `json:"number"`
@@ -55,8 +55,8 @@ type versionJSON struct {
 	Revision int64     `json:"revision"`
 }
 
-func versionOf(v rulestore.Version) versionJSON {
-	return versionJSON{v.Domain, v.Rule, v.Number, string(v.State), v.Text, v.Base, v.Author, v.Team, v.Reason, v.Made, v.Revision}
+func versionOf(v rulestore.Version) Version {
+	return Version{v.Domain, v.Rule, v.Number, string(v.State), v.Text, v.Base, v.Author, v.Team, v.Reason, v.Made, v.Revision}
 }
 
 // listRules lists rules of the database. after is DOMAIN/ID, each escaped as in
@@ -79,7 +79,7 @@ func listRules(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	list := []ruleJSON{}
+	list := []Rule{}
 	for _, r := range found {
 		list = append(list, ruleOf(r))
 	}
@@ -282,7 +282,7 @@ func history(c *call) (answer, error) {
 	if len(found) == 0 && before == 0 {
 		return answer{}, &problem{Status: http.StatusNotFound, Detail: "there is no rule " + quote(rule) + " in domain " + quote(domain)}
 	}
-	list := []versionJSON{}
+	list := []Version{}
 	for _, v := range found {
 		list = append(list, versionOf(v))
 	}

@@ -58,7 +58,7 @@ func validate(c *call) (answer, error) {
 		out[i].Line = max(out[i].Line-before, 1)
 	}
 	if out == nil {
-		out = []finding{}
+		out = []Finding{}
 	}
 	return answer{body: map[string]any{"valid": err == nil, "findings": out, "limits": limits}}, nil
 }
