@@ -11,7 +11,7 @@ import (
 )
 
 func TestExampleIsWhatIsGenerated(t *testing.T) {
-	want, err := os.ReadFile("../../../examples/access.log")
+	want, err := os.ReadFile("../access.log")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@
 // that are kept for documentation.
 package main
 
-//go:generate go run . -o ../../../examples/access.log
+//go:generate go run . -o ../access.log
 
 import (
 	"bufio"
