@@ -139,6 +139,9 @@ func (q *leakyQueue) giveBack(s State, now Instant, r *Receipt, events int64) (S
 		return s, 0
 	}
 	a := q.ahead(s, now)
+	if a == (moment{}) {
+		return s, 0 // all have gone, so nothing moves: now may be later than what comes next
+	}
 	back := q.pace.span(min(events, q.most()))
 	if a.less(back) {
 		back = a

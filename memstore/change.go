@@ -84,12 +84,7 @@ func (s *Store) branch(rule string, limit *weir.Limit, now weir.Instant) *table 
 	for _, t := range v.live {
 		t.last(now + weir.Instant(t.limit.Load().Recovers(now).Microseconds()) + 1)
 	}
-	s.made++
-	next := newTable(rule, s.made, t.hash, t.bound)
-	if next.brought = t.brought; t.brought != nil {
-		t.brought.tables.Add(1)
-	}
-	next.limit.Store(limit)
+	next := s.sibling(t, limit)
 	// Receipts of an earlier table for such a limit are older: it was kept for longer. A
 	// reset may be of a time to come, if the clock has stepped back.
 	since := int64(now - tidyEvery)
@@ -100,6 +95,32 @@ func (s *Store) branch(rule string, limit *weir.Limit, now weir.Instant) *table 
 	next.asked.Store(int64(now))
 	next.last(now + tidyEvery) // it is new even to a clock that has stepped back since others were asked
 	s.install(rule, &versions{live: append(slices.Clip(v.live), next), retired: v.retired})
+	return next
+}
+
+// branchRetired gives the rule of t, whose limits all have tables, one that is retired, for
+// what its keys owed before a restart. It is nil if there are too many.
+func (s *Store) branchRetired(rule string, limit *weir.Limit, now weir.Instant) *table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.tables[rule].current()
+	if v == nil || len(v.retired) == weir.MaxVersions {
+		return nil
+	}
+	next := s.sibling(v.live[0], limit)
+	next.last(now)
+	s.install(rule, &versions{live: v.live, retired: append(slices.Clip(v.retired), next)})
+	return next
+}
+
+// sibling makes another table of t's rule. The lock of all tables is held.
+func (s *Store) sibling(t *table, limit *weir.Limit) *table {
+	s.made++
+	next := newTable(t.rule, s.made, t.hash, t.bound)
+	if next.brought = t.brought; t.brought != nil {
+		t.brought.tables.Add(1)
+	}
+	next.limit.Store(limit)
 	return next
 }
 

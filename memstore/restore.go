@@ -3,6 +3,7 @@ package memstore
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -140,8 +141,8 @@ func (s *Store) section(r *reader) (more bool, err error) {
 	}
 	now := s.clock.now()
 	if !t.understands(limit) {
-		if t = s.branch(rule, limit, now); t == nil {
-			return false, fmt.Errorf("it has counts of more than %d limits of one rule", weir.MaxVersions)
+		if t = cmp.Or(s.branch(rule, limit, now), s.branchRetired(rule, limit, now)); t == nil {
+			return false, fmt.Errorf("it has counts of more than %d limits of one rule", 2*weir.MaxVersions)
 		}
 	}
 	t.forget(now)
@@ -163,7 +164,8 @@ func (s *Store) section(r *reader) (more bool, err error) {
 	return true, r.err
 }
 
-// insert gives f a state that was read.
+// insert gives f a state that was read, unless it has one: a table that is retired comes
+// after the one of the same limit that has heard of all that is in it.
 func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.Instant) {
 	if limit.Fresh(state, now) {
 		return
@@ -171,11 +173,10 @@ func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.I
 	sg := t.lock(f)
 	defer sg.unlock()
 	sg.keep(limit)
-	i := sg.cells.find(f)
-	if i < 0 {
-		i = sg.claim(f, now)
+	if sg.cells.find(f) >= 0 {
+		return
 	}
-	if i >= 0 {
+	if i := sg.claim(f, now); i >= 0 {
 		sg.put(i, state)
 	}
 }

@@ -126,14 +126,14 @@ func (s *Store) write(to io.Writer) error {
 	return err
 }
 
-// all are the tables of now, but for those that are retired.
+// all are the tables of now, of each rule those that are retired last.
 func (s *Store) all() []*table {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	tables := make([]*table, 0, len(s.tables))
 	for _, t := range s.tables {
 		if v := t.current(); v != nil {
-			tables = append(tables, v.live...)
+			tables = append(tables, v.all()...)
 		} else {
 			tables = append(tables, t)
 		}
