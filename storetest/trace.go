@@ -30,7 +30,7 @@ type trace struct {
 	turned  map[string]bool // rules that had another limit before, or were reset
 	taken   [][]*weir.Receipt
 	now     weir.Instant
-	changed weir.Instant // when a limit changed last, or was reset
+	changed weir.Instant // when a limit changed last for a key, or was reset
 	given   weir.Instant // when the last receipt was given
 	forward bool         // the clock does not step back
 	id      uint64
@@ -89,6 +89,7 @@ func (tr *trace) take() {
 			tr.change(rule)
 			changed = true
 		}
+		changed = changed || tr.turned[rule] // a key takes over the other limit when it is asked for next
 		a := weir.Ask{
 			State: weir.StateKey{Rule: rule, Key: key}, Limit: tr.inForce[rule], Cost: rapid.Int64Range(0, 4).Draw(tr.t, "cost"),
 			Peek: tr.rarely("peek"), Shadow: tr.rarely("shadow"), Quota: tr.rarely("quota"), After: tr.rarely("after"),
