@@ -29,10 +29,10 @@ func passes(t *testing.T, s *memstore.Store, now weir.Instant, limit, key string
 	return n
 }
 
-func peek(t *testing.T, s *memstore.Store, now weir.Instant, limit, key string) int64 {
+func peek(t *testing.T, s *memstore.Store, now weir.Instant, limit string) int64 {
 	t.Helper()
 	var out [1]weir.Decision
-	a := weir.Ask{State: weir.StateKey{Rule: "r", Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1, Peek: true}
+	a := weir.Ask{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Peek: true}
 	if err := s.TakeAt(now, []weir.Ask{a}, out[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -64,13 +64,13 @@ func TestLoweredAndRestored(t *testing.T) {
 			}
 			used = n + 1
 		}
-		before := peek(t, s, monday, high, "k")
-		peek(t, s, monday+1, low, "k")
+		before := peek(t, s, monday, high)
+		peek(t, s, monday+1, low)
 		passes(t, s, monday+2, low, "other")
-		if left := peek(t, s, monday+3, low, "k"); left > 1 {
+		if left := peek(t, s, monday+3, low); left > 1 {
 			t.Errorf("%s with %d used becomes %s with %d left", high, used, low, left)
 		}
-		if left := peek(t, s, monday+4, high, "k"); left != before {
+		if left := peek(t, s, monday+4, high); left != before {
 			t.Errorf("%s had %d left; lowered to %s and restored %d", high, before, low, left)
 		}
 		more := passes(t, s, monday+5, low, "k") + passes(t, s, monday+6, high, "k") + passes(t, s, monday+7, low, "k")

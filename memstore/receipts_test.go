@@ -8,13 +8,11 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-func takeReceipt(
-	t *testing.T, s *Store, now weir.Instant, rule string, limit *weir.Limit, id uint64,
-) (*weir.Receipt, error) {
+func takeReceipt(t *testing.T, s *Store, rule string, limit *weir.Limit, id uint64) (*weir.Receipt, error) {
 	t.Helper()
 	asks := []weir.Ask{{State: weir.StateKey{Rule: rule, Key: "k"}, Limit: limit, Cost: 1, Receipt: id}}
 	out := make([]weir.Decision, 1)
-	err := s.TakeAt(now, asks, out)
+	err := s.TakeAt(hour, asks, out)
 	return out[0].Receipt, err
 }
 
@@ -23,7 +21,7 @@ func takeReceipt(
 func TestFreedPermitsAreNotRemembered(t *testing.T) {
 	s, permits, daily := New(Options{}), weir.MustParseLimit("100 concurrent ttl 24h"), weir.MustParseLimit("100/day")
 	for id := range uint64(1000) {
-		r, err := takeReceipt(t, s, hour, "permits", permits, id+1)
+		r, err := takeReceipt(t, s, "permits", permits, id+1)
 		if err != nil || r == nil {
 			t.Fatal(r, err)
 		}
@@ -67,13 +65,13 @@ func TestFreedPermitsAreNotRemembered(t *testing.T) {
 func TestSettledFlood(t *testing.T) {
 	s, limit := New(Options{}), weir.MustParseLimit("1000000/day")
 	s.receipts = record.Receipts{PerRule: 500, InAll: 1000}
-	earlier, err := takeReceipt(t, s, hour, "flooded", limit, 1)
+	earlier, err := takeReceipt(t, s, "flooded", limit, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last *weir.Receipt
 	for id := uint64(2); ; id++ {
-		r, err := takeReceipt(t, s, hour, "flooded", limit, id)
+		r, err := takeReceipt(t, s, "flooded", limit, id)
 		if errors.Is(err, weir.ErrFull) {
 			break
 		}
@@ -84,7 +82,7 @@ func TestSettledFlood(t *testing.T) {
 			t.Fatalf("receipt %d: %v", id, err)
 		}
 	}
-	if r, err := takeReceipt(t, s, hour, "flooded", limit, 0); err != nil || r != nil {
+	if r, err := takeReceipt(t, s, "flooded", limit, 0); err != nil || r != nil {
 		t.Errorf("a take of the rule without a receipt: %v, %v", r, err)
 	}
 	if err := s.SettleAt(hour, []weir.Settlement{{Receipt: last}}); !errors.Is(err, weir.ErrSettled) {
@@ -93,7 +91,7 @@ func TestSettledFlood(t *testing.T) {
 	if err := s.SettleAt(hour, []weir.Settlement{{Receipt: earlier}}); err != nil {
 		t.Errorf("a receipt from before: %v", err)
 	}
-	other, err := takeReceipt(t, s, hour, "other", limit, 1000)
+	other, err := takeReceipt(t, s, "other", limit, 1000)
 	if err := errors.Join(err, s.SettleAt(hour, []weir.Settlement{{Receipt: other}})); err != nil {
 		t.Errorf("another rule: %v", err)
 	}

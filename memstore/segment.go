@@ -151,6 +151,7 @@ func (sg *segment) at(f uint64, at home) weir.State {
 		return sg.state(sg.cells.find(f))
 	case shared:
 		return sg.overflow
+	case coming:
 	}
 	return nil
 }

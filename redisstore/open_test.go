@@ -33,7 +33,7 @@ func TestTakeRightAfterOpen(t *testing.T) {
 // TestTakeBeforeAConnection: with a server that accepts and says nothing, a take ends
 // with its context, and Close waits for nobody.
 func TestTakeBeforeAConnection(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

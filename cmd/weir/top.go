@@ -143,8 +143,11 @@ func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
 		if _, err := out.Write(append(line, '\n')); err != nil {
 			return err
 		}
-		if o.once || sleep.For(ctx, topEvery) != nil {
+		if o.once {
 			return nil
+		}
+		if err := sleep.For(ctx, topEvery); err != nil {
+			return nil //nolint:nilerr // it was told to stop
 		}
 	}
 }

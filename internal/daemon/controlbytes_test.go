@@ -15,7 +15,7 @@ import (
 func TestControlBytes(t *testing.T) {
 	r := start(t, Config{})
 	for _, c := range []string{"\x00", "\x01", "\x7f"} {
-		conn, err := net.Dial("tcp", r.http)
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.http)
 		if err != nil {
 			t.Fatal(err)
 		}

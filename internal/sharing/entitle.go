@@ -74,10 +74,11 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
 	events := left - part(left, had.part*has.of, had.of*has.part)
-	switch g.limit.Algorithm() {
-	case weir.Concurrent:
+	algorithm := g.limit.Algorithm()
+	if algorithm == weir.Concurrent {
 		return events
-	case weir.SlidingLog, weir.SlidingWindow:
+	}
+	if algorithm == weir.SlidingLog || algorithm == weir.SlidingWindow {
 		events += part(g.limit.Used(g.state, g.at(now)), had.of-had.part, had.of)
 	}
 	return events + 1
@@ -98,7 +99,7 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 		return micros(takes) <= waits
 	}
 	few := claim <= 1+g.pace()
-	return !recovers(slices.Clone(g.state)) && !(few && recovers(nil))
+	return !recovers(slices.Clone(g.state)) && (!few || !recovers(nil))
 }
 
 // settled notes that all ledgers were where they belong since its place is the present one: then
