@@ -3,7 +3,6 @@ package memstore
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -141,7 +140,10 @@ func (s *Store) section(r *reader) (more bool, err error) {
 	}
 	now := s.clock.now()
 	if !t.understands(limit) {
-		if t = cmp.Or(s.branch(rule, limit, now), s.branchRetired(rule, limit, now)); t == nil {
+		if t = s.branch(rule, limit, now); t == nil {
+			t = s.branchRetired(rule, limit, now)
+		}
+		if t == nil {
 			return false, fmt.Errorf("it has counts of more than %d limits of one rule", 2*weir.MaxVersions)
 		}
 	}
