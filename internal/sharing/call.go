@@ -45,8 +45,8 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *
 	record.Take(at, asks, records, out)
 	n.given.Note(out)
 	for i, g := range ledgers {
-		g.keep(records[i].Kept)
-		if out[i].Charged && g.limit.Algorithm() != weir.Concurrent {
+		g.kept = records[i].Kept
+		if out[i].Charged && g.kept.Limit.Algorithm() != weir.Concurrent {
 			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
 			g.count(now, g.tax(out[i].Cost))
 		}
@@ -85,7 +85,7 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 		return err
 	}
 	for i, g := range ledgers {
-		records[i].Since = max(g.since, g.born)
+		records[i].Since = max(g.kept.Since, g.born)
 		for j := range records[i].Earlier {
 			v := &records[i].Earlier[j]
 			v.Since = max(v.Since, g.born)
@@ -93,7 +93,8 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 	}
 	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
-		g.limit, g.state, g.earlier = records[i].Limit, records[i].State, records[i].Earlier
+		records[i].Since = g.kept.Since
+		g.kept = records[i].Kept
 	}
 	return err
 }
@@ -107,7 +108,7 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 		if g.may.part == 0 {
 			return n.refusal(key)
 		}
-		g.since = max(g.since, n.given.Or(0)+1)
+		g.kept.Since = max(g.kept.Since, n.given.Or(0)+1)
 		g.reset(now)
 		for i := range g.accounts {
 			n.end(now, key, &g.accounts[i], fx)
@@ -162,13 +163,5 @@ func (g *ledger) record(now weir.Instant) record.Record {
 	if free := g.free(now); !g.may.whole() {
 		aside = max(aside, free-g.room(free))
 	}
-	return record.Record{Kept: g.kept(), Aside: aside}
-}
-
-func (g *ledger) kept() weir.Kept {
-	return weir.Kept{Limit: g.limit, State: g.state, Since: g.since, Earlier: g.earlier}
-}
-
-func (g *ledger) keep(k weir.Kept) {
-	g.limit, g.state, g.since, g.earlier = k.Limit, k.State, k.Since, k.Earlier
+	return record.Record{Kept: g.kept, Aside: aside}
 }

@@ -74,12 +74,12 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
 	events := left - part(left, had.part*has.of, had.of*has.part)
-	algorithm := g.limit.Algorithm()
+	algorithm := g.kept.Limit.Algorithm()
 	if algorithm == weir.Concurrent {
 		return events
 	}
 	if algorithm == weir.SlidingLog || algorithm == weir.SlidingWindow {
-		events += part(g.limit.Used(g.state, g.at(now)), had.of-had.part, had.of)
+		events += part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.of-had.part, had.of)
 	}
 	return events + 1
 }
@@ -93,13 +93,13 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 		return false
 	}
 	recovers := func(of weir.State) bool {
-		charged := ledger{limit: g.limit, state: of, ahead: g.ahead}
+		charged := ledger{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
 		charged.charge(now, claim)
-		_, takes := g.limit.Standing(charged.state, g.at(now))
+		_, takes := g.kept.Limit.Standing(charged.kept.State, g.at(now))
 		return micros(takes) <= waits
 	}
 	few := claim <= 1+g.pace()
-	return !recovers(slices.Clone(g.state)) && (!few || !recovers(nil))
+	return !recovers(slices.Clone(g.kept.State)) && (!few || !recovers(nil))
 }
 
 // settled notes that all ledgers were where they belong since its place is the present one: then

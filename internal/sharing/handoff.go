@@ -226,10 +226,10 @@ func (n *Node) gone(g *ledger) bool {
 func (g *ledger) handoff(now weir.Instant, v *View) Message {
 	g.enter(now, entitlement{0, 1})
 	m := Message{
-		Kind: Handoff, Limit: g.limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
+		Kind: Handoff, Limit: g.kept.Limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
 		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known, Resets: g.resets,
 	}
-	m.Words, m.Earlier = text(g.state), versions(g.earlier)
+	m.Words, m.Earlier = text(g.kept.State), versions(g.kept.Earlier)
 	if len(m.Words)+len(m.Earlier) > maxState {
 		m.Words, m.Earlier, m.Part, m.Of, m.Known = "", "", 0, 1, 0
 	}
@@ -245,14 +245,14 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		return // it was for an earlier process
 	}
 	limit := n.limit(m.Limit)
-	theirs := ledger{limit: limit, state: words(m.Words), ahead: m.At - now}
+	theirs := ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now}
 	var ok bool
-	if theirs.earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.state) {
+	if theirs.kept.Earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.kept.State) {
 		return
 	}
 	g, known := n.ledgers.get(m.State)
 	if !known {
-		g = &ledger{limit: limit, policy: m.Policy}
+		g = &ledger{kept: weir.Kept{Limit: limit}, policy: m.Policy}
 	}
 	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r release) bool { return r.by == from }), release{from, now + settle(n.view.count)})
 	p := n.view.place(now, m.State, released)
@@ -302,13 +302,14 @@ func (g *ledger) both(gave entitlement) int64 {
 // more is left counts, and what is outstanding of both.
 func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool) {
 	gave := entitlement{m.Part, m.Of}
-	if theirs.limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.earlier) == 0 {
+	if theirs.kept.Limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.kept.Earlier) == 0 {
 		theirs.keepTime(now)
 	}
 	theirs.charge(now, g.both(gave))
 	left := theirs.free(now) - m.Spent
 	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
-		g.limit, g.state, g.earlier, g.ahead, g.has = theirs.limit, theirs.state, theirs.earlier, theirs.ahead, gave
+		g.kept.Limit, g.kept.State, g.kept.Earlier = theirs.kept.Limit, theirs.kept.State, theirs.kept.Earlier
+		g.ahead, g.has = theirs.ahead, gave
 	}
 	if g.known = m.Known; known {
 		g.known = 0 // neither has all

@@ -137,18 +137,18 @@ func TestFewLeft(t *testing.T) {
 		l := weir.MustParseLimit(text)
 		v := Together("a", named("a", "b", "c"))
 		all := place{version: 1, owns: true, count: 3, voters: make([]voter, 3)}
-		g := &ledger{limit: l, known: v.lost}
+		g := &ledger{kept: weir.Kept{Limit: l}, known: v.lost}
 		if l.Spec().Count == 1 {
 			g.known = 0 // what others had of it they can't have let pass: none was left
 		}
 		g.stand(begin, v, all, entitlement{1, 1})
 		g.charge(begin, 1)
-		before := slices.Clone(g.state)
+		before := slices.Clone(g.kept.State)
 		for range 4 {
 			g.stand(begin, v, all, entitlement{2, 3})
 			g.waits, g.has = 0, entitlement{2, 3}
 		}
-		if diff := cmp.Diff(before, g.state); diff != "" {
+		if diff := cmp.Diff(before, g.kept.State); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}

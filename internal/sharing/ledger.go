@@ -15,14 +15,11 @@ import (
 // left beside all that is outstanding. So at any time, what was charged and what
 // nodes may still let pass fit into the limit together.
 type ledger struct {
-	limit    *weir.Limit
-	since    weir.Instant // receipts by its limit from before give nothing back, 0: all do
+	kept     weir.Kept    // what was charged, by each version of the limit
 	recalled weir.Instant // when leases were called back last
 	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
-	state    weir.State
-	earlier  []weir.Version // of the limit
-	ahead    weir.Instant   // the clock of the owner that began it is so much ahead
-	accounts []account      // of the nodes that ask
+	ahead    weir.Instant // the clock of the owner that began it is so much ahead
+	accounts []account    // of the nodes that ask
 	turn     weir.Instant
 	policy   Policy
 	place    place
@@ -83,7 +80,7 @@ func (a *account) answer(m *Message) Message {
 
 // newLedger is a ledger of a key that nothing is known of, but what others may have let pass.
 func newLedger(l *weir.Limit, used []charge) *ledger {
-	g := &ledger{limit: l}
+	g := &ledger{kept: weir.Kept{Limit: l}}
 	for _, c := range used {
 		g.charge(c.at, c.events)
 	}
@@ -94,9 +91,7 @@ func newLedger(l *weir.Limit, used []charge) *ledger {
 // count before: the new limit begins with what the one before it has let pass.
 func (g *ledger) become(now weir.Instant, v *View, l *weir.Limit) {
 	g.expire(now, v)
-	k := g.kept()
-	k.Become(l, g.at(now), g.outstanding())
-	g.keep(k)
+	g.kept.Become(l, g.at(now), g.outstanding())
 }
 
 // account is what is kept of a node.
@@ -125,9 +120,7 @@ func (g *ledger) charge(now weir.Instant, events int64) {
 	if events <= 0 {
 		return
 	}
-	k := g.kept()
-	k.Charge(g.at(now), events)
-	g.keep(k)
+	g.kept.Charge(g.at(now), events)
 }
 
 // outstanding is how many events nodes may still let pass, or have and not said so.
@@ -186,9 +179,7 @@ func (g *ledger) forgotten(now weir.Instant) {
 	if !g.resets || g.outstanding() > 0 {
 		return
 	}
-	k := g.kept()
-	k.Reset(g.at(now))
-	g.keep(k)
+	g.kept.Reset(g.at(now))
 	g.resets = false
 }
 
@@ -283,12 +274,12 @@ func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64)
 // standing tells how long it takes until the limit is as never used, and where something
 // has to wait, until so many events pass, and one.
 func (g *ledger) standing(now weir.Instant, least int64, waits bool) (s standing) {
-	used := ledger{limit: g.limit, state: g.state, ahead: g.ahead}
+	used := ledger{kept: weir.Kept{Limit: g.kept.Limit, State: g.kept.State}, ahead: g.ahead}
 	if out := g.takes(0); out > 0 {
-		used.state = slices.Clone(g.state)
+		used.kept.State = slices.Clone(g.kept.State)
 		used.charge(now, out)
 	}
-	_, s.fresh = used.limit.Standing(used.state, used.at(now))
+	_, s.fresh = used.kept.Limit.Standing(used.kept.State, used.at(now))
 	if waits {
 		s.retry, s.next = used.passes(now, g.takes(least)-g.takes(0)), used.passes(now, g.takes(1)-g.takes(0))
 	}
@@ -297,7 +288,7 @@ func (g *ledger) standing(now weir.Instant, least int64, waits bool) (s standing
 
 // passes is how long until so many events pass, 0 where that is not known.
 func (g *ledger) passes(now weir.Instant, events int64) time.Duration {
-	return g.limit.Decide(g.state, g.at(now), &weir.Ask{Limit: g.limit, Cost: events, Peek: true}).RetryAfter
+	return g.kept.Limit.Decide(g.kept.State, g.at(now), &weir.Ask{Limit: g.kept.Limit, Cost: events, Peek: true}).RetryAfter
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.
@@ -306,8 +297,8 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 		return 0, Pulse // another has the votes, or nobody yet
 	}
 	room, all := g.room(g.free(now)), g.demand(now)
-	try := weir.Ask{Limit: g.limit, Cost: g.takes(want), AtLeast: g.takes(least), Peek: true}
-	d := g.limit.Decide(g.state, g.at(now), &try)
+	try := weir.Ask{Limit: g.kept.Limit, Cost: g.takes(want), AtLeast: g.takes(least), Peek: true}
+	d := g.kept.Limit.Decide(g.kept.State, g.at(now), &try)
 	if d.Outcome != weir.Allowed {
 		return 0, g.next(now, a, all, &d)
 	}
@@ -320,7 +311,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	if granted >= want {
 		return granted, 0
 	}
-	span, _, _ := g.limit.Span(granted)
+	span, _, _ := g.kept.Limit.Span(granted)
 	if span == 0 {
 		return granted, Horizon / 2 // a window has no pace to tell the next turn by
 	}
@@ -332,14 +323,14 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
 	free := now + micros(min(d.RetryAfter, MaxDeny))
 	if d.Outcome == weir.Impossible { // as long as others hold so much
-		span, _, _ := g.limit.Span(1)
+		span, _, _ := g.kept.Limit.Span(1)
 		free = now + min(weir.Instant(span)+1, horizon/4)
 	}
 	if all <= a.demand { // nobody else comes for it
 		return (free - now).Duration()
 	}
 	turn := min(max(g.turn, free), now+micros(MaxDeny))
-	span, _, _ := g.limit.Span(max(1, part(g.pace(), a.demand, all)))
+	span, _, _ := g.kept.Limit.Span(max(1, part(g.pace(), a.demand, all)))
 	g.turn = turn + weir.Instant(span)
 	return (turn - now).Duration()
 }
@@ -356,17 +347,16 @@ func (g *ledger) demand(now weir.Instant) int64 {
 }
 
 func (g *ledger) free(now weir.Instant) int64 {
-	free, _ := g.limit.Standing(g.state, g.at(now))
+	free, _ := g.kept.Limit.Standing(g.kept.State, g.at(now))
 	return free
 }
 
-func (g *ledger) pace() int64 { return pace(g.limit) }
+func (g *ledger) pace() int64 { return pace(g.kept.Limit) }
 
 // idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *ledger) idle(now weir.Instant) bool {
 	g.expire(now, nil)
-	k := g.kept()
-	return g.outstanding() == 0 && k.FreshAfter(g.at(now)) == 0
+	return g.outstanding() == 0 && g.kept.FreshAfter(g.at(now)) == 0
 }
 
 // pace is how many events pass in a Horizon, at least 1.

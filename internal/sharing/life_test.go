@@ -255,11 +255,11 @@ func TestTwoVersions(t *testing.T) {
 	large, small := weir.MustParseLimit("100/min"), weir.MustParseLimit("10/min")
 	g := newLedger(large, []charge{{0, 90}})
 	for range 5 {
-		if g.become(second, nil, small); g.limit != small || g.free(second) != 0 {
-			t.Fatalf("the limit is %s, %d free; want %s, 0 free", g.limit, g.free(second), small)
+		if g.become(second, nil, small); g.kept.Limit != small || g.free(second) != 0 {
+			t.Fatalf("the limit is %s, %d free; want %s, 0 free", g.kept.Limit, g.free(second), small)
 		}
-		if g.become(second, nil, large); g.limit != large || g.free(second) != 11 {
-			t.Fatalf("the limit is %s, %d free; want %s, 11 free", g.limit, g.free(second), large)
+		if g.become(second, nil, large); g.kept.Limit != large || g.free(second) != 11 {
+			t.Fatalf("the limit is %s, %d free; want %s, 11 free", g.kept.Limit, g.free(second), large)
 		}
 	}
 	g.become(second, nil, small)
@@ -282,7 +282,7 @@ func TestLateHandoff(t *testing.T) {
 		g.pass(begin, 30)
 		before := newLedger(limit, []charge{{begin, 100 - row.left}})
 		m := Message{At: begin, Part: 1, Of: row.of}
-		g.merge(begin, &m, &ledger{limit: limit, state: before.state, ahead: m.At - begin}, true)
+		g.merge(begin, &m, &ledger{kept: weir.Kept{Limit: limit, State: before.kept.State}, ahead: m.At - begin}, true)
 		if got := g.free(begin); got != row.want {
 			t.Errorf("with 10 left after 30 passed, 1/%d of %d left are taken over: %d left, want %d", row.of, row.left, got, row.want)
 		}

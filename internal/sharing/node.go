@@ -320,7 +320,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 	all, _ := l.Standing(nil, now)
 	used, guess := n.view.used(now, key, policy, all)
 	g := newLedger(l, used)
-	if _, recovers := l.Standing(g.state, now); guess && recovers > worthy {
+	if _, recovers := l.Standing(g.kept.State, now); guess && recovers > worthy {
 		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now

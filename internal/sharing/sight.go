@@ -18,7 +18,7 @@ func (g *ledger) sight(now weir.Instant) (words string, at weir.Instant) {
 	if at = g.at(now); at < 0 {
 		return "", 0
 	}
-	state := r.View(g.limit, at)
+	state := r.View(g.kept.Limit, at)
 	if len(state) > maxSight {
 		return "", 0
 	}
