@@ -66,8 +66,11 @@ func (o *owed) add(k weir.StateKey, more debt) {
 	}
 	more.cost = min(d.cost+more.cost, weir.MaxCost)
 	o.debts[k] = more
-	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.counted()
 }
+
+// counted has len tell of what there is now. mu is held.
+func (o *owed) counted() { o.count.Store(int64(len(o.debts) + len(o.saying))) }
 
 // sweep makes place where some is needed, by what is over. mu is held.
 func (o *owed) sweep() {
@@ -90,7 +93,7 @@ func (o *owed) drop(k weir.StateKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.debts, k)
-	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.counted()
 }
 
 // begin takes the debts of keys into a report. of are those of others that are being told
@@ -114,7 +117,7 @@ func (o *owed) begin(keys []weir.StateKey, inUse func(weir.StateKey, *debt) int6
 			r.debts = append(r.debts, d)
 		}
 	}
-	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.counted()
 	return r, of
 }
 
@@ -124,7 +127,7 @@ func (o *owed) end(r *report, err error) {
 	for i := range r.asks {
 		delete(o.saying, r.asks[i].State)
 	}
-	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.counted()
 	o.mu.Unlock()
 	for i := range r.asks {
 		if err != nil {
@@ -148,7 +151,7 @@ func (o *owed) settle(k weir.StateKey, more int64) {
 	} else {
 		delete(o.debts, k)
 	}
-	o.count.Store(int64(len(o.debts) + len(o.saying)))
+	o.counted()
 }
 
 // of is what is owed of a key.

@@ -92,11 +92,16 @@ func (e *standing) fold(now weir.Instant) {
 	if e.more == 0 {
 		return
 	}
-	fresh, _ := e.limit.Standing(nil, e.at)
-	state := e.limit.Charge(nil, e.at, fresh-e.left)
-	state = e.limit.Charge(state, now, min(e.more, weir.MaxCost))
-	left, reset := e.limit.Standing(state, now)
+	left, reset := stands(e.limit, e.left, e.at, e.more, now)
 	e.left, e.at, e.until, e.more = left, now, now+weir.Instant(reset/time.Microsecond), 0
+}
+
+// stands is how a count stands now of which so many events were left at a moment before,
+// and that more have passed of since.
+func stands(l *weir.Limit, left int64, at weir.Instant, more int64, now weir.Instant) (leftNow int64, reset time.Duration) {
+	fresh, _ := l.Standing(nil, at)
+	state := l.Charge(nil, at, fresh-left)
+	return l.Standing(l.Charge(state, now, min(more, weir.MaxCost)), now)
 }
 
 // pass notes events of k that passed here.
@@ -214,14 +219,11 @@ func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 	return g.use(k, e, nodes, g.owed.of(k))
 }
 
-// use has the local count of k stand no better than e says, after what is owed. What was used counts as used
-// when the store spoke, or where a state tells more than how much, now.
+// use has the local count of k stand no better than e says, after what is owed. What was
+// used counts as used when the store spoke, or where a state tells more than how much, now.
 func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
 	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
-	fresh, _ := l.Standing(nil, e.at)
-	state := l.Charge(nil, e.at, fresh-e.left/int64(max(nodes, 1)))
-	state = l.Charge(state, now, owed)
-	left, _ := l.Standing(state, now)
+	left, _ := stands(l, e.left/int64(max(nodes, 1)), e.at, owed, now)
 	used := []weir.Ask{{State: localKey(k), Limit: l, After: true}}
 	_, states, err := g.local.Look(context.Background(), used)
 	if err != nil {
