@@ -84,16 +84,11 @@ func examine(ctx context.Context, url string) (*examined, error) {
 }
 
 func (x *examined) print(to io.Writer, asJSON bool) error {
-	line, err := json.Marshal(x)
-	if err != nil {
-		return err
+	if asJSON {
+		return json.NewEncoder(to).Encode(x)
 	}
-	text := string(line) + "\n"
-	if !asJSON {
-		terminal.EscapeAll(x)
-		text = x.text()
-	}
-	_, err = io.WriteString(to, text)
+	terminal.EscapeAll(x)
+	_, err := io.WriteString(to, x.text())
 	return err
 }
 
