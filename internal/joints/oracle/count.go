@@ -296,6 +296,18 @@ func (c *Count) add(at Span, least, most int64) *entry {
 	return e
 }
 
+// addLate keeps what a settlement charged, perhaps. Limits take over from one another when
+// they are asked, so until the limit in force is, the one that was asked last is charged.
+func (c *Count) addLate(at Span, most int64) *entry {
+	era := len(c.eras) - 1
+	if n := len(c.entries); n > 0 {
+		era = c.entries[n-1].era
+	}
+	e := c.add(at, 0, most)
+	e.era = era
+	return e
+}
+
 // settle is that the work of e was worth used. sure is whether the store has said so,
 // and nothing has happened since that makes receipts give nothing back.
 func (c *Count) settle(e *entry, at Span, used int64, sure bool) {
@@ -311,7 +323,7 @@ func (c *Count) settle(e *entry, at Span, used int64, sure bool) {
 	}
 	if more := used - e.cost; more > 0 {
 		c.charged, c.forced = true, true
-		extra := c.add(at, 0, more)
+		extra := c.addLate(at, more)
 		if sure && e.era == len(c.eras)-1 { // else it is charged by a limit that may have recovered
 			extra.least = c.owed(more)
 		}

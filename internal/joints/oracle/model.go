@@ -624,7 +624,7 @@ func (m *Model) apply(r *Receipt, used []int64, at Span, sure bool) {
 		if !known { // it was forgotten, and so gives nothing back
 			if more := sum - c.entry.cost; more > 0 && len(c.count.eras) > 0 {
 				c.count.charged, c.count.forced = true, true
-				c.count.add(at, 0, more)
+				c.count.addLate(at, more)
 			}
 			continue
 		}
