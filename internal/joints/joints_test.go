@@ -78,10 +78,10 @@ func TestJoints(t *testing.T) {
 		seed = rand.Uint64N(1 << 40)
 	}
 	first, began, told := seed, time.Now(), time.Now()
-	all, checks, steps := newMet(""), 0, 0
+	all, checks, steps, starved := newMet(""), 0, 0, 0
 	tell := func() {
-		t.Logf("seeds %d to %d: %d steps, %d checks, %.0f a second; nothing wrong for %v", first, seed-1, steps, checks,
-			float64(checks)/time.Since(began).Seconds(), time.Since(began).Round(time.Second))
+		t.Logf("seeds %d to %d: %d steps, %d checks, %.0f a second; nothing wrong for %v; in %d stories the machine starved a node",
+			first, seed-1, steps, checks, float64(checks)/time.Since(began).Seconds(), time.Since(began).Round(time.Second), starved)
 	}
 	for ; time.Since(began) < *budget; seed++ {
 		house := houseOf(seed)
@@ -92,6 +92,9 @@ func TestJoints(t *testing.T) {
 		v := perform(t, s)
 		checks, steps = checks+v.checks, steps+len(s.steps)
 		all.add(v.met)
+		if v.met != nil && v.met.starved {
+			starved++
+		}
 		if v.err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, v.err, s)
 		}

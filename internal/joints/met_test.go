@@ -10,9 +10,10 @@ import (
 // met is which listeners were asked in which house after which events: what was met of the
 // places where the parts meet.
 type met struct {
-	house  string
-	events map[string]int
-	after  map[meeting]int
+	house   string
+	events  map[string]int
+	after   map[meeting]int
+	starved bool // whether the machine had no time for a node of this story
 }
 
 // meeting is that a listener of a house was asked after an event, or after none.

@@ -13,8 +13,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +73,7 @@ type process struct {
 	config  daemon.Config
 	command *exec.Cmd
 	reloads chan bool
+	silent  atomic.Bool // whether it has called a member silent
 	front   front
 }
 
@@ -118,6 +121,9 @@ func (p *process) listen(t testing.TB, log io.Reader) {
 		text := lines.Text()
 		if strings.Contains(text, "rules reloaded") {
 			p.reloads <- true
+		}
+		if strings.Contains(text, "a member is silent") {
+			p.silent.Store(true)
 		}
 		if strings.Contains(text, "level=ERROR") && strings.Contains(text, "panic") {
 			t.Error(text)
@@ -184,6 +190,12 @@ func (c *nodes) living() (n int) {
 		}
 	}
 	return n
+}
+
+// starved is whether a node was called silent though none was killed: the machine had no
+// time for it, and until others have heard of it again its keys may be denied.
+func (c *nodes) starved() bool {
+	return !c.killed && slices.ContainsFunc(c.all, func(p *process) bool { return p != nil && p.silent.Load() })
 }
 
 // settle waits until all counts are with their owners.

@@ -147,6 +147,10 @@ func (p *play) check(ctx context.Context, s *step) error {
 	defer p.mu.Unlock()
 	p.checks++
 	p.met.asked(s)
+	if c, is := p.house.(*nodes); is && c.starved() && !p.met.starved {
+		p.model.Excuse()
+		p.met.starved = true
+	}
 	h, ok := p.house.(*served)
 	if ok && h.remote() && s.listener == "program" && !strings.HasPrefix(a.Failed, "panic") {
 		a.Lost, a.Failed = a.Lost || a.Failed != "", ""
@@ -166,6 +170,12 @@ const waits = 5 * time.Second
 func (p *play) clustered() bool {
 	_, is := p.house.(*nodes)
 	return is
+}
+
+// killed is whether a node of the cluster was.
+func (p *play) killed() bool {
+	c, is := p.house.(*nodes)
+	return is && c.killed
 }
 
 func (p *play) must(s *step, began int64) bool {
@@ -244,6 +254,11 @@ func (p *play) reset(s *step) error {
 	if _, ok := p.house.(*served); ok && w.Code == 503 {
 		p.model.Perhaps(s.asks[0].Key, s.asks[0].Value, p.moment(began))
 		return nil
+	}
+	// Until the others have a killed node's keys, those can't be reset.
+	for end := time.Now().Add(waits); w.Code == 503 && p.killed() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		w = call(f.admin, http.MethodPost, "/v1/reset", checkBody(&one))
 	}
 	if w.Code != 200 {
 		p.faults = append(p.faults, fmt.Sprintf("reset: status %d %s", w.Code, w.Body))
