@@ -172,6 +172,9 @@ func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.I
 	if limit.Fresh(state, now) {
 		return
 	}
+	// The clock may show less than when the file was written, and step on later: what is
+	// owed until then is kept.
+	t.last(now + weir.Instant(limit.FreshAfter(state, now).Microseconds()) + 1)
 	sg := t.lock(f)
 	defer sg.unlock()
 	sg.keep(limit)

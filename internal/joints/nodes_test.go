@@ -176,7 +176,15 @@ func (c *nodes) join(name string) error {
 	if name == "" {
 		name = redistest.FreeAddr(c.t)
 	}
-	p, err := spawn(c.t, daemon.Config{Store: "cluster:", Rules: c.file, Cluster: name, Join: strings.Join(others, ",")})
+	config := daemon.Config{Store: "cluster:", Rules: c.file, Cluster: name, Join: strings.Join(others, ",")}
+	p, err := spawn(c.t, config)
+	for range 3 { // another process may have its port for a moment
+		if err == nil {
+			break
+		}
+		time.Sleep(patience / 10)
+		p, err = spawn(c.t, config)
+	}
 	if err == nil {
 		c.all = append(c.all, p)
 	}
