@@ -95,6 +95,8 @@ type Model struct {
 	top      int64                      // the latest that the clock has shown
 	loaded   int64                      // the same, when the rules changed
 	reset    map[string]Span            // when a key of a rule was reset last
+	receipts int                        // how many were given
+	lost     int                        // of them, before the store lost its counts
 }
 
 type countOf struct{ key, value, limit string }
@@ -157,6 +159,7 @@ type ask struct {
 // Receipt is what a request was charged.
 type Receipt struct {
 	descriptors int
+	number      int
 	charges     []charged
 	at          Span
 	settled     bool // or refused, perhaps for good
@@ -271,7 +274,8 @@ func (m *Model) Check(q *Request, at Span, a *Answer) (receipt *Receipt, faults 
 	if !a.Lost {
 		faults = slices.Concat(m.judge(q, at, asks, a), m.consistent(q, asks, a))
 	}
-	receipt = &Receipt{descriptors: len(q.Descriptors), at: at}
+	m.receipts++
+	receipt = &Receipt{descriptors: len(q.Descriptors), number: m.receipts, at: at}
 	for _, k := range asks {
 		if e := m.charge(q, at, k, a); e != nil {
 			of := slices.DeleteFunc(slices.Clone(k.of), func(i int) bool { return q.Descriptors[i].Cost == 0 })
@@ -316,6 +320,7 @@ func (m *Model) Perhaps(key, value string, at Span) {
 
 // Lose is that the store has lost its counts, and fallbacks have not.
 func (m *Model) Lose() {
+	m.lost = m.receipts
 	for _, c := range m.counts {
 		if len(c.eras) > 0 {
 			c.lose()
@@ -568,7 +573,7 @@ func (m *Model) Settled(r *Receipt, used []int64, at Span, status int) (faults [
 		return []string{"a receipt was settled twice"}
 	case status == 409 && r.settled, status == 400 && r.Void:
 		return nil
-	case status == 409 && (r.expired(at) || r.freed() || at.Lo < m.top):
+	case status == 409 && (r.expired(at) || r.freed(m.lost) || at.Lo < m.top):
 		// When its clock steps back, a store no longer knows what was settled before.
 		r.settled = true // or it may have been
 		return nil
@@ -583,10 +588,11 @@ func (m *Model) Settled(r *Receipt, used []int64, at Span, status int) (faults [
 	return nil
 }
 
-// freed is whether it had a permit that somebody else has freed.
-func (r *Receipt) freed() bool {
+// freed is whether it had a permit that somebody else has freed, or that the store lost, as
+// it did with those of so many receipts.
+func (r *Receipt) freed(lost int) bool {
 	for _, c := range r.charges {
-		if c.permit && !slices.Contains(c.count.entries, c.entry) {
+		if c.permit && (r.number <= lost || !slices.Contains(c.count.entries, c.entry)) {
 			return true
 		}
 	}
