@@ -96,8 +96,8 @@ func (c *Charge) Cost(rule string) (charged, used int64) {
 	return charged, used
 }
 
-// is whether an item belongs to a rule: by its name, or without the #1, #2 … of
-// the limits of one descriptor.
+// is whether an item belongs to a rule: by its name, or without the #1, #2 … or
+// #NAME of the limits of one descriptor.
 func (it *item) is(rule string) bool {
 	rest, ok := strings.CutPrefix(it.rule, rule)
 	return ok && (rest == "" || rest[0] == '#')

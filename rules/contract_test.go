@@ -168,7 +168,7 @@ descriptors:
 	path := []rules.Entry{{Key: "a"}}
 	want := []kept{
 		{"per%20a#1", "10/s burst 20", "team", "open", true, false, 250 * time.Millisecond, "divided", "reserve", 3, 4, path},
-		{"per%20a#2", "1000/day", "team", "open", true, false, 250 * time.Millisecond, "divided", "reserve", 3, 4, path},
+		{"per%20a#daily", "1000/day", "team", "open", true, false, 250 * time.Millisecond, "divided", "reserve", 3, 4, path},
 		{"shop/b", "1/s", "", "local", false, false, 2 * time.Hour, "", "", 0, 14, []rules.Entry{{Key: "b"}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -219,8 +219,8 @@ func TestChargeAfter(t *testing.T) {
 	})
 }
 
-// "Rule name: `name`, else domain/key[=value]/…, with #i (from 1) when a
-// descriptor has several limits; bytes outside [A-Za-z0-9._~*/=-] as %XX".
+// "Rule name: `name`, else domain/key[=value]/…, with #name when its limit has a
+// name, else #i (from 1) when a descriptor has several limits; bytes outside [A-Za-z0-9._~*/=-] as %XX".
 func TestRuleNames(t *testing.T) {
 	set := parse(t, `
 domain: a shop/é
@@ -230,6 +230,7 @@ descriptors:
 - {key: several, limits: [1/s, 2/min]}
 - {key: one, limits: [{name: x, limit: 1/s}]}
 - {key: named, name: Per key, limits: [1/s, 2/min]}
+- {key: both, limits: [1/s, {name: "a day/", limit: 2/day}, 3/min]}
 - key: deep
   value: x
   descriptors:
@@ -240,8 +241,9 @@ descriptors:
 		"a%20shop/%C3%A9/k",
 		"a%20shop/%C3%A9/k=v*~._-%23%25=/",
 		"a%20shop/%C3%A9/several#1", "a%20shop/%C3%A9/several#2",
-		"a%20shop/%C3%A9/one",
+		"a%20shop/%C3%A9/one#x",
 		"Per%20key#1", "Per%20key#2",
+		"a%20shop/%C3%A9/both#1", "a%20shop/%C3%A9/both#a%20day/", "a%20shop/%C3%A9/both#3",
 		"a%20shop/%C3%A9/deep=x/er",
 		"a%20shop/%C3%A9/bytes=%FF",
 	}

@@ -68,7 +68,7 @@ func TestFits(t *testing.T) {
 		t.Fatal("fits")
 	}
 	want := []string{
-		`shop.yaml:9:28: error: the store can't keep "10/min sliding-log": it would take too much; take sliding-window (rule logged#2)`,
+		`shop.yaml:9:28: error: the store can't keep "10/min sliding-log": it would take too much; take sliding-window (rule logged#log)`,
 		`shop.yaml:11:17: error: the store can't keep "10/min fixed-window": it would take too much; take sliding-window (rule shop/old)`,
 	}
 	var got []string

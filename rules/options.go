@@ -143,17 +143,17 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 		if len(list) > 1 {
 			rule.Name = fmt.Sprintf("%s#%d", base.Name, i+1)
 		}
-		name, limit, at := f.limit(n, rule.Name)
-		if limit == nil {
+		name := f.limit(n, &rule, base.Name)
+		if rule.Limit == nil {
 			continue
 		}
 		// A name is a place for the count: it can be had only once.
-		if it := (known{name, limit.String()}); seen[it] || name != "" && seen[known{name, ""}] {
+		at := &yaml.Node{Line: rule.at.line, Column: rule.at.column}
+		if it := (known{name, rule.Limit.String()}); seen[it] || name != "" && seen[known{name, ""}] {
 			f.add(at, SeverityError, rule.Name, "duplicate limit; the same stands there before")
 			continue
 		}
-		seen[known{name, limit.String()}], seen[known{name, ""}] = true, true
-		rule.Limit, rule.at = limit, positionOf(at)
+		seen[known{name, rule.Limit.String()}], seen[known{name, ""}] = true, true
 		if rule.place = placeOf(rule.Domain, rule.Path) + "#name=" + escape(name, ""); name == "" {
 			unnamed = append(unnamed, &rule)
 		}
@@ -183,36 +183,39 @@ func (f *file) tellApart(place string, unnamed []*Rule) {
 	}
 }
 
-// limit reads one limit: its text, or its name and text. at is where the text
-// stands. There is no limit when it was refused.
-func (f *file) limit(n *yaml.Node, rule string) (name string, limit *weir.Limit, at *yaml.Node) {
-	at = n
+// limit reads one limit of a descriptor into r: its text, or its name and text. r.Limit
+// stays nil when the limit was refused.
+func (f *file) limit(n *yaml.Node, r *Rule, descriptor string) (name string) {
+	at := n
 	if n.Kind == yaml.MappingNode {
-		m, _ := f.mapping(n, rule, "")
+		m, _ := f.mapping(n, r.Name, "")
+		if name = f.text(&m, "name", r.Name); name != "" {
+			r.Name = descriptor + "#" + escape(name, "/=")
+		}
 		for _, key := range m.order {
 			if key != "name" && key != "limit" {
-				f.add(m.members[key].key, SeverityError, rule, "unknown key %q in a limit; %s", key, didYouMean(key, []string{"name", "limit"}))
+				f.add(m.members[key].key, SeverityError, r.Name, "unknown key %q in a limit; %s", key, didYouMean(key, []string{"name", "limit"}))
 			}
 		}
-		name = f.text(&m, "name", rule)
 		if at = m.value("limit"); at == nil {
-			f.add(n, SeverityError, rule, "limit is missing; write {name: NAME, limit: 10/s}")
-			return "", nil, n
+			f.add(n, SeverityError, r.Name, "limit is missing; write {name: NAME, limit: 10/s}")
+			return name
 		}
 	}
-	text := f.scalar(at, rule, "a limit is a text such as 10/s, or {name: NAME, limit: 10/s}")
+	text := f.scalar(at, r.Name, "a limit is a text such as 10/s, or {name: NAME, limit: 10/s}")
 	if text == "" {
 		if at.Kind == yaml.ScalarNode && !null(at) {
-			f.add(at, SeverityError, rule, "an empty limit; write a limit such as 10/s")
+			f.add(at, SeverityError, r.Name, "an empty limit; write a limit such as 10/s")
 		}
-		return "", nil, at
+		return name
 	}
 	limit, err := weir.ParseLimit(text)
 	if err != nil {
-		f.add(at, SeverityError, rule, "%v", err)
-		return "", nil, at
+		f.add(at, SeverityError, r.Name, "%v", err)
+		return name
 	}
-	return name, limit, at
+	r.Limit, r.at = limit, positionOf(at)
+	return name
 }
 
 // passes warns of a limit that passes less than it says.

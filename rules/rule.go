@@ -11,8 +11,9 @@ import (
 // between goroutines: nothing of them may be changed.
 type Rule struct {
 	// Name is for people: the `name` of the descriptor, else
-	// domain/key[=value]/…, with #1, #2 … when the descriptor has several
-	// limits. It has only bytes of A-Za-z0-9._~*/=- with others as %XX.
+	// domain/key[=value]/…, with #NAME when the limit has a name, else #1, #2 … when
+	// the descriptor has several. It has only bytes of A-Za-z0-9._~*/=- with others as
+	// %XX.
 	// The rule of an override is domain#override.
 	Name   string
 	Domain string
