@@ -73,7 +73,7 @@ func dial(p *place, limits *limittext.Cache, counts *counts) (*daemon, error) {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: lostAfter}),
 		grpc.WithDefaultCallOptions(
-			grpc.ForceCodecV2(storewire.Codec{}),
+			grpc.ForceCodecV2(codec{}),
 			grpc.MaxCallRecvMsgSize(storewire.MaxMessage), grpc.MaxCallSendMsgSize(storewire.MaxMessage),
 		),
 		grpc.WithPerRPCCredentials(bearer(p.token)),

@@ -41,7 +41,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // Marshal writes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if v, ok := v.(storewire.Written); ok {
-		return storewire.Codec{}.Marshal(v)
+		return mem.BufferSlice{mem.SliceBuffer(v.Append(nil))}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }

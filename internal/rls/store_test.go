@@ -36,9 +36,16 @@ func lend(t *testing.T, token func([]byte) bool) (store *memstore.Store, conn *g
 	return store, conn, refused
 }
 
+// wire is the codec of a client of the store.
+type wire struct{}
+
+func (wire) Marshal(v any) ([]byte, error)      { return v.(storewire.Written).Append(nil), nil }
+func (wire) Unmarshal(data []byte, v any) error { return v.(storewire.Read).Parse(data) }
+func (wire) Name() string                       { return "proto" }
+
 func takeOver(ctx context.Context, conn *grpc.ClientConn, asks ...weir.Ask) (storewire.Answer, error) {
 	r := storewire.TakeResponse{Limits: weir.ParseLimit}
-	err := conn.Invoke(ctx, storewire.Take, storewire.Batch{storewire.AppendTake(nil, asks)}, &r, grpc.ForceCodecV2(storewire.Codec{}))
+	err := conn.Invoke(ctx, storewire.Take, storewire.Batch{storewire.AppendTake(nil, asks)}, &r, grpc.ForceCodec(wire{}))
 	if err != nil {
 		return storewire.Answer{}, err
 	}
@@ -131,7 +138,7 @@ func TestLentForged(t *testing.T) {
 				}}
 				var r storewire.FaultResponse
 				q := &storewire.SettleRequest{Settlements: []weir.Settlement{s}}
-				if err := conn.Invoke(t.Context(), storewire.Settle, q, &r, grpc.ForceCodecV2(storewire.Codec{})); err != nil {
+				if err := conn.Invoke(t.Context(), storewire.Settle, q, &r, grpc.ForceCodec(wire{})); err != nil {
 					t.Fatalf("%s, %d, %d: %v", text, x, y, err)
 				}
 			}
@@ -166,7 +173,7 @@ func TestLentRules(t *testing.T) {
 	}
 	var reset storewire.FaultResponse
 	q := &storewire.ResetRequest{Keys: []weir.StateKey{a.State}}
-	if err := conn.Invoke(t.Context(), storewire.Reset, q, &reset, grpc.ForceCodecV2(storewire.Codec{})); err != nil || !errors.Is(reset.Err, weir.ErrFull) {
+	if err := conn.Invoke(t.Context(), storewire.Reset, q, &reset, grpc.ForceCodec(wire{})); err != nil || !errors.Is(reset.Err, weir.ErrFull) {
 		t.Errorf("a reset of one more: %v, %v", reset.Err, err)
 	}
 	a.State.Rule = "0"

@@ -1,9 +1,8 @@
 package storewire
 
 import (
+	"encoding/binary"
 	"errors"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -68,8 +67,7 @@ func (r *SettleResponse) Append(b []byte) []byte {
 		return appendFault(b, 1, r.Err)
 	}
 	for i := range r.Settlements {
-		b = protowire.AppendTag(b, 2, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(r.Settlements[i].Charged))
+		b = binary.AppendUvarint(appendTag(b, 2, varint), uint64(r.Settlements[i].Charged))
 	}
 	return b
 }
@@ -263,7 +261,7 @@ func (e *remote) Error() string { return e.text }
 
 func (e *remote) Unwrap() error { return e.is }
 
-func appendFault(b []byte, field protowire.Number, err error) []byte {
+func appendFault(b []byte, field int, err error) []byte {
 	return appendMessage(b, field, func(b []byte) []byte {
 		return appendText(appendNumber(b, 1, uint64(codeOf(err))), 2, err.Error())
 	})

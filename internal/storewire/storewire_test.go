@@ -1,6 +1,7 @@
 package storewire
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
@@ -64,10 +64,43 @@ func drawDecision(t *rapid.T) weir.Decision {
 
 // newer adds a field of each kind that this version does not know.
 func newer(b []byte) []byte {
-	b = protowire.AppendVarint(protowire.AppendTag(b, 1000, protowire.VarintType), 7)
-	b = protowire.AppendFixed64(protowire.AppendTag(b, 1001, protowire.Fixed64Type), 7)
-	b = protowire.AppendFixed32(protowire.AppendTag(b, 1002, protowire.Fixed32Type), 7)
-	return protowire.AppendString(protowire.AppendTag(b, 1003, protowire.BytesType), "new")
+	b = appendNumber(b, 1000, 7)
+	b = binary.LittleEndian.AppendUint64(appendTag(b, 1001, fixed64), 7)
+	b = binary.LittleEndian.AppendUint32(appendTag(b, 1002, fixed32), 7)
+	return appendText(b, 1003, "new")
+}
+
+// TestBytes: a message is written as protocol buffers write it.
+func TestBytes(t *testing.T) {
+	const want = "\x0a\x0e\x08\xac\x02\x12\x00\x18\x01\x22\x05weird" // 300, "", true and "weird" in a message
+	got := appendMessage(nil, 1, func(b []byte) []byte {
+		b = appendElement(appendNumber(b, 1, 300), 2, "")
+		return appendText(appendFlag(b, 3, true), 4, "weird")
+	})
+	if string(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestMalformed: what no message begins with is refused.
+func TestMalformed(t *testing.T) {
+	for what, b := range map[string]string{
+		"a tag that is cut":           "\x80",
+		"field 0":                     "\x00\x01",
+		"a field that is too high":    "\x80\x80\x80\x80\x10\x01",
+		"a number that is cut":        "\x08\x80",
+		"a number beyond 64 bits":     "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+		"a text that is cut":          "\x0a\x02x",
+		"a length beyond all":         "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"64 bits that are cut":        "\x09\x01\x02\x03\x04\x05\x06\x07",
+		"32 bits that are cut":        "\x0d\x01\x02\x03",
+		"a group":                     "\x0b\x0c",
+		"a kind that there never was": "\x0f",
+	} {
+		if err := eachField([]byte(b), func(int, value) error { return nil }); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // TestRoundTrip: what is read is what was written, by this version or a newer one.
