@@ -113,10 +113,14 @@ bench-check: ## Build, vet and test the measurements of bench/, modules of their
 	cd bench/envoyratelimit && $(GO) vet ./... && $(GO) test ./...
 	cd bench/memory && $(GO) vet ./... && $(GO) test ./...
 
-bench-daemon: build ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
+.PHONY: bench-noop
+bench-noop:
+	$(GO) build -trimpath -o bin/bench-noop ./internal/nooptest
+
+bench-daemon: build bench-noop ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
 
-bench-cluster: build ## Measure three nodes beside a server that decides nothing; 1 minute; BENCH=-short takes 10 s, BENCH=-json prints JSON
+bench-cluster: build bench-noop ## Measure three nodes beside a server that decides nothing; 1 minute; BENCH=-short takes 10 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-cluster ./cluster && ../bin/bench-cluster $(BENCH)
 
 bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes a minute
@@ -134,7 +138,7 @@ bench-store-memory: ## Measure what keys cost in Redis and memcached; 1 minute
 
 .PHONY: bench-client
 bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; needs redis-server
-	$(GO) test ./client -run '^$$' -bench Take
+	$(GO) test ./cmd/weir -run '^$$' -bench Take
 
 bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)

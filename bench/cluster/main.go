@@ -18,11 +18,9 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "noop" {
-		fail(server.Noop())
-	}
 	b := bench{table: table.New(), rounds: 15, last: 2 * time.Second}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
+	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	short := flag.Bool("short", false, "take a few seconds")
 	flag.Parse()
@@ -31,7 +29,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := b.start(ctx, *weir)
+	err := b.start(ctx, *weir, *noop)
 	if err == nil {
 		err = b.run()
 	}
@@ -48,7 +46,7 @@ func fail(err error) {
 }
 
 // start runs a no-op server and the nodes, and waits until these hear each other.
-func (b *bench) start(ctx context.Context, weir string) error {
+func (b *bench) start(ctx context.Context, weir, noop string) error {
 	dir, err := os.MkdirTemp("", "weir-bench")
 	if err != nil {
 		return err
@@ -58,15 +56,11 @@ func (b *bench) start(ctx context.Context, weir string) error {
 	if err := os.WriteFile(rules, []byte(traffic.Rules), 0o600); err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	idle, err := server.Start(ctx, -1, nil, noop)
 	if err != nil {
 		return err
 	}
-	noop, err := server.Start(ctx, -1, nil, self, "noop")
-	if err != nil {
-		return err
-	}
-	b.noop = side{noop}
+	b.noop = side{idle}
 	addresses := make([]string, nodes)
 	for i := range addresses {
 		if addresses[i], err = freePort(); err != nil {

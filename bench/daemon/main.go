@@ -16,17 +16,15 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "noop" {
-		fail(server.Noop())
-	}
 	b := bench{table: table.New()}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
+	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take a minute")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	fail(b.start(ctx, *weir))
+	fail(b.start(ctx, *weir, *noop))
 	err := b.run()
 	b.stop()
 	fail(err)
@@ -40,7 +38,7 @@ func fail(err error) {
 	}
 }
 
-func (b *bench) start(ctx context.Context, weir string) error {
+func (b *bench) start(ctx context.Context, weir, noop string) error {
 	dir, err := os.MkdirTemp("", "weir-bench")
 	if err != nil {
 		return err
@@ -55,11 +53,7 @@ func (b *bench) start(ctx context.Context, weir string) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	b.noop, err = server.Start(ctx, -1, nil, self, "noop")
+	b.noop, err = server.Start(ctx, -1, nil, noop)
 	return err
 }
 

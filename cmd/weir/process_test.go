@@ -36,7 +36,7 @@ type process struct {
 	stderr *bytes.Buffer
 }
 
-func build(t *testing.T) string {
+func build(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "weir")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
@@ -45,7 +45,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-func serve(t *testing.T, binary string, args ...string) *process {
+func serve(t testing.TB, binary string, args ...string) *process {
 	t.Helper()
 	log := new(bytes.Buffer)
 	p := start(t, binary, log, args...)
@@ -54,7 +54,7 @@ func serve(t *testing.T, binary string, args ...string) *process {
 }
 
 // start is serve with a place of its own for the log.
-func start(t *testing.T, binary string, log io.Writer, args ...string) *process {
+func start(t testing.TB, binary string, log io.Writer, args ...string) *process {
 	t.Helper()
 	p := &process{rest: make(chan string, 1)}
 	p.Cmd = exec.CommandContext(t.Context(), binary, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)

@@ -1,4 +1,4 @@
-package client
+package main
 
 import (
 	"strconv"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/client"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -18,8 +19,12 @@ import (
 // BenchmarkTake is one take of one of 10,000 keys, by so many goroutines: of a daemon's
 // store, of a Redis, and by Envoy's call of the same daemon, which has no rule for it.
 func BenchmarkTake(b *testing.B) {
-	w := serve(b, "--grpc-store")
-	far := open(b, "grpc://"+w.grpc)
+	w := serve(b, build(b), "--grpc-store")
+	far, err := client.Open("grpc://"+w.grpc, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = far.Close() }) // nothing is open
 	redis, err := redisstore.Open("redis://" + redistest.Start(b).Addr)
 	if err != nil {
 		b.Fatal(err)

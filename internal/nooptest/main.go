@@ -1,4 +1,6 @@
-package server
+// Command nooptest is a server that decides nothing, which bench measures beside the
+// daemon. It is here for the options of the daemon's gRPC listener.
+package main
 
 import (
 	"context"
@@ -6,21 +8,22 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	door "github.com/weir-limit/weir/internal/rls"
+	listener "github.com/weir-limit/weir/internal/rls"
 )
 
-// noop answers OK, with a status for each descriptor as long as a real one.
-type noop struct {
+// answers says OK, with a status for each descriptor as long as a real one.
+type answers struct {
 	rls.UnimplementedRateLimitServiceServer
 }
 
-func (noop) ShouldRateLimit(_ context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+func (answers) ShouldRateLimit(_ context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	r := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}
 	for range q.Descriptors {
 		r.Statuses = append(r.Statuses, &rls.RateLimitResponse_DescriptorStatus{
@@ -33,9 +36,16 @@ func (noop) ShouldRateLimit(_ context.Context, q *rls.RateLimitRequest) (*rls.Ra
 	return r, nil
 }
 
-// Noop serves answers that decide nothing: gRPC by grpc-go, with the options of
-// weir's door and the default codec; /v1/check by net/http and encoding/json.
-func Noop() error {
+func main() {
+	if err := noop(); err != nil {
+		fmt.Fprintln(os.Stderr, "nooptest:", err)
+		os.Exit(1)
+	}
+}
+
+// noop serves answers that decide nothing: gRPC by grpc-go, with the options of
+// weir's listener and the default codec; /v1/check by net/http and encoding/json.
+func noop() error {
 	g, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -44,8 +54,8 @@ func Noop() error {
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer(door.ServerOptions()...)
-	rls.RegisterRateLimitServiceServer(s, noop{})
+	s := grpc.NewServer(listener.ServerOptions()...)
+	rls.RegisterRateLimitServiceServer(s, answers{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/check", check)
 	web := &http.Server{
