@@ -3,7 +3,6 @@ package client
 import (
 	"bufio"
 	"io"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -11,8 +10,7 @@ import (
 
 // TestOrphan: the daemon of the tests ends when their process does, even by SIGKILL.
 func TestOrphan(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"=1")
+	cmd := exec.CommandContext(t.Context(), lender(t))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

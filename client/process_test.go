@@ -27,14 +27,7 @@ type weird struct {
 	grpc string // as --grpc has it
 }
 
-var buildWeir = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(os.Getenv(binaryEnv), "weir")
-	out, err := exec.Command("go", "build", "-o", binary, "../cmd/weir").CombinedOutput()
-	if err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
-	}
-	return binary, nil
-})
+var buildWeir = sync.OnceValues(func() (string, error) { return program("../cmd/weir") })
 
 var grpcAt = regexp.MustCompile(` grpc=(\S+) `)
 
