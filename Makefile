@@ -162,4 +162,4 @@ test-cluster: ## Run clusters of processes while networks and processes fail, an
 	$(GO) test ./internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
 
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
-	$(GO) test ./internal/guard -run TestOutage -count 1 -v -outage
+	$(GO) test ./internal/guardtest -run TestOutage -count 1 -v -outage
