@@ -94,6 +94,7 @@ type Model struct {
 	hazy     map[string]bool            // rules that had more keys than there is room for
 	top      int64                      // the latest that the clock has shown
 	loaded   int64                      // the same, when the rules changed
+	turned   map[string]int64           // and when a rule was asked first since then
 	reset    map[string]Span            // when a key of a rule was reset last
 	receipts int                        // how many were given
 	lost     int                        // of them, before the store lost its counts
@@ -117,7 +118,7 @@ func (m *Model) Forget() {
 // Load is that these rules are in force.
 func (m *Model) Load(rules []Rule) {
 	m.rules = map[string]*Rule{}
-	m.loaded = m.top
+	m.loaded, m.turned = m.top, map[string]int64{}
 	for i := range rules {
 		r := &rules[i]
 		m.rules[r.Key] = r
@@ -228,6 +229,9 @@ func (m *Model) askOf(asks *[]*ask, r *Rule, j int, d *Descriptor, at Span) *ask
 	c.load(r.Limits[j])
 	m.top = max(m.top, at.Hi)
 	c.top = m.top
+	if _, ok := m.turned[r.Key]; !ok {
+		m.turned[r.Key] = m.top
+	}
 	c.behind = c.behind || at.Hi < m.top
 	if m.keys[r.Key] == nil {
 		m.keys[r.Key] = map[string]bool{}
@@ -636,7 +640,8 @@ func (m *Model) apply(r *Receipt, used []int64, at Span, sure bool) {
 		}
 		// After a reset, receipts of the whole rule give nothing back.
 		reset, ok := m.reset[c.key]
-		c.count.settle(c.entry, at, sum, sure && (!ok || reset.Hi < r.at.Lo) && m.loaded < r.at.Lo)
+		stands := (!ok || reset.Hi < r.at.Lo) && m.loaded < r.at.Lo && m.turned[c.key] <= r.at.Lo
+		c.count.settle(c.entry, at, sum, sure && stands)
 	}
 }
 
