@@ -32,24 +32,24 @@ func faults() []fault {
 	last := []int{2}
 	return []fault{
 		{name: "killed, and back", begin: func(c *cluster) func() { c.kill(2); return func() { c.start(2) } }, victims: last, quick: true},
-		{name: "stands still, longer than its leases", begin: func(c *cluster) func() {
+		{name: "paused, longer than its leases", begin: func(c *cluster) func() {
 			c.signal(2, syscall.SIGSTOP)
 			return func() { c.signal(2, syscall.SIGCONT) }
 		}, victims: last, quick: true},
-		{name: "stopped in order, and back", begin: func(c *cluster) func() { c.stop(2); return func() { c.start(2) } }, victims: last},
+		{name: "stopped with SIGTERM, and back", begin: func(c *cluster) func() { c.stop(2); return func() { c.start(2) } }, victims: last},
 		{name: "killed, forgotten, and back", begin: func(c *cluster) func() { c.kill(2); c.forget(0, 2); return func() { c.start(2) } }, victims: last},
 		{name: "one of three cut off", begin: cut([]int{0, 1}, last), quick: true, parts: true},
 		{name: "each alone", begin: cut([]int{0}, []int{1}, last), quick: true, parts: true},
-		{name: "one hears nobody, and is heard", begin: block(to(2)), quick: true, parts: true},
-		{name: "one is not heard, and hears", begin: block(from(2)), parts: true},
-		{name: "two of three don't hear each other", begin: block(func(w way) bool { return w.from+w.to == 2 && w.from != 1 }), parts: true},
-		{name: "one cut off and heard in turn, 0.4 s each", begin: flapping, parts: true},
+		{name: "one receives nothing, but can send", begin: block(to(2)), quick: true, parts: true},
+		{name: "one can't send, but receives", begin: block(from(2)), parts: true},
+		{name: "two of three can't reach each other", begin: block(func(w way) bool { return w.from+w.to == 2 && w.from != 1 }), parts: true},
+		{name: "one cut off and reachable in turn, 0.4 s each", begin: flapping, parts: true},
 		{name: "delay 1 ms", begin: weathers(weather{delay: time.Millisecond})},
 		{name: "delay 20 ms", begin: weathers(weather{delay: 20 * time.Millisecond})},
 		{name: "delay 100 ms", begin: weathers(weather{delay: 100 * time.Millisecond})},
 		{name: "loss 1 %", begin: weathers(weather{delay: time.Millisecond, loss: 0.01})},
 		{name: "loss 10 %", begin: weathers(weather{delay: time.Millisecond, loss: 0.1})},
-		{name: "loss 10 %, doubles 5 %, delay 1 to 21 ms", begin: weathers(weather{delay: time.Millisecond, jitter: 20 * time.Millisecond, loss: 0.1, doubles: 0.05})},
+		{name: "loss 10 %, duplicates 5 %, delay 1 to 21 ms", begin: weathers(weather{delay: time.Millisecond, jitter: 20 * time.Millisecond, loss: 0.1, doubles: 0.05})},
 	}
 }
 

@@ -36,7 +36,7 @@ func (f *figures) row(name string) string {
 		name, 100*f.over/limit, 100*f.during-100, 100*f.after-100, detected, seconds(f.recovers), f.blackout.Seconds()*1000, f.messages, f.errors)
 }
 
-const figuresHead = "| fault | over, peak % | net %, meanwhile | net %, after | seconds to detect | to recover | blackout, ms | messages/s of a node | errors |\n|---|---|---|---|---|---|---|---|---|"
+const figuresHead = "| fault | over, peak % | net %, during | net %, after | seconds to detect | to recover | blackout, ms | messages/s per node | errors |\n|---|---|---|---|---|---|---|---|---|"
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 

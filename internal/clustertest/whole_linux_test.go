@@ -219,7 +219,7 @@ descriptors:
   - {key: gossip, sharing: gossip, limits: ["20/s burst 20"]}
 `
 
-const waysHead = "| fault, and `sharing` | printed: at most more | measured | net %, meanwhile |\n|---|---|---|---|"
+const waysHead = "| fault, and `sharing` | printed: at most more | measured | net %, during |\n|---|---|---|---|"
 
 // wholeWays has five nodes that share in each way, and holds them to what weir lint prints
 // of it.
