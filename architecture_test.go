@@ -77,6 +77,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir" + leaves, "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules" + leaves, "how an answer is written is the same for every door"},
+	{"weir/internal/listen", "third-party -github.com/prometheus/... weir/... -weir/internal/overload", "connections are opened and bounded, whatever is said on them"},
 	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any door; what to answer is the door's"},
 	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},

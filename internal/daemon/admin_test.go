@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/listen"
 )
 
 const (
@@ -89,7 +90,7 @@ func TestAdminCrowded(t *testing.T) {
 			r := start(t, c)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			for i := range 2 * maxAdminConnections {
+			for i := range 2 * listen.MaxAdminConnections {
 				c := dial(t, r.admin)
 				if i%2 == 0 {
 					continue // says nothing
@@ -116,8 +117,8 @@ func TestAdminCrowded(t *testing.T) {
 			_, body := answered(t, q)
 			_, dropped, _ := strings.Cut(body, `weir_connections_dropped_total{door="admin"} `)
 			dropped, _, _ = strings.Cut(dropped, "\n")
-			if n, err := strconv.Atoi(dropped); err != nil || n < maxAdminConnections {
-				t.Errorf("%d lost their place to newcomers (%v), want %d at least", n, err, maxAdminConnections)
+			if n, err := strconv.Atoi(dropped); err != nil || n < listen.MaxAdminConnections {
+				t.Errorf("%d lost their place to newcomers (%v), want %d at least", n, err, listen.MaxAdminConnections)
 			}
 		})
 	}

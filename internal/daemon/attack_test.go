@@ -436,3 +436,14 @@ func TestBoundsAreTold(t *testing.T) {
 	}
 	others(t, r)
 }
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // the test may have
+	return c
+}

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"time"
+
+	"github.com/weir-limit/weir/internal/listen"
 )
 
 // Config is what a daemon is told. Each field says what it is when empty.
@@ -152,8 +155,10 @@ func (c *Config) check() error {
 		if door.flag == "--resp" && door.address == DefaultRESP {
 			continue
 		}
-		if isSocket(door.address) && (door.flag == "--http" || door.flag == "--grpc") {
-			errs = append(errs, checkSocket(door.flag, door.address))
+		if listen.IsSocket(door.address) && (door.flag == "--http" || door.flag == "--grpc") {
+			if err := listen.CheckSocket(strings.TrimPrefix(door.flag, "--"), door.address); err != nil {
+				errs = append(errs, &ConfigError{door.flag, err.Error()})
+			}
 			continue
 		}
 		address, err := net.ResolveTCPAddr("tcp", door.address)
@@ -166,7 +171,7 @@ func (c *Config) check() error {
 			errs = append(errs, storeNeedsToken(door.address))
 		}
 	}
-	if isSocket(c.HTTP) && c.HTTP == c.GRPC {
+	if listen.IsSocket(c.HTTP) && c.HTTP == c.GRPC {
 		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
 	}
 	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
@@ -179,13 +184,7 @@ func (c *Config) check() error {
 }
 
 // adminLocal is whether only this machine reaches the admin door.
-func (c *Config) adminLocal() bool { return local(c.Admin) }
-
-// local is whether only this machine reaches what listens at an address.
-func local(address string) bool {
-	at, err := net.ResolveTCPAddr("tcp", address)
-	return err == nil && at.IP.IsLoopback()
-}
+func (c *Config) adminLocal() bool { return listen.Local(c.Admin) }
 
 // adminTokens is whether there are tokens to open the admin door with.
 func (c *Config) adminTokens() bool { return c.AdminTokenFile != "" || c.Data != "" }

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limit/weir/internal/changes"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
@@ -149,21 +150,8 @@ type doors struct {
 	http, admin     *http.Server
 	grpc            *rls.Server
 	resp            *resp.Server
-	httpAt, grpcAt  *bounded
-	adminAt, respAt *bounded // respAt is nil when it is off
-	// What makes connections of the doors safe that do not do so themselves; nil:
-	// nothing does.
-	httpTLS, adminTLS, respTLS *tls.Config
-}
-
-// safe is a listener of safe connections. It is bounded below that, so that what
-// is not made safe yet counts, too. Each connection is made safe on a goroutine
-// of its own.
-func safe(l *bounded, config *tls.Config) net.Listener {
-	if config == nil {
-		return l
-	}
-	return tls.NewListener(l, config)
+	httpAt, grpcAt  *listen.Listener
+	adminAt, respAt *listen.Listener // respAt is nil when it is off
 }
 
 // Run opens the doors, says on Stdout that it is ready, and answers until ctx
@@ -218,7 +206,7 @@ func (d *Daemon) sayOpen(o doors) {
 	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
 		return
 	}
-	if at, ok := o.respAt.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+	if !listen.IsLoopback(o.respAt.Addr()) {
 		d.config.Log.Warn("the Redis door can be reached from elsewhere, and asks for no password; give --resp-password-file or --tls-client-ca, or write a loopback address, as --resp 127.0.0.1:6379")
 	}
 }
@@ -226,11 +214,11 @@ func (d *Daemon) sayOpen(o doors) {
 // serve answers at all doors until they are closed; those that are closed in order
 // give no error.
 func (o *doors) serve(g *errgroup.Group) {
-	g.Go(func() error { return serve("http", o.http.Serve(safe(o.httpAt, o.httpTLS))) })
-	g.Go(func() error { return serve("admin", o.admin.Serve(safe(o.adminAt, o.adminTLS))) })
+	g.Go(func() error { return serve("http", o.http.Serve(o.httpAt.Safe())) })
+	g.Go(func() error { return serve("admin", o.admin.Serve(o.adminAt.Safe())) })
 	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
 	if o.respAt != nil {
-		g.Go(func() error { return serve("resp", o.resp.Serve(safe(o.respAt, o.respTLS))) })
+		g.Go(func() error { return serve("resp", o.resp.Serve(o.respAt.Safe())) })
 	}
 }
 
@@ -299,7 +287,9 @@ func (d *Daemon) answerers() (o doors, err error) {
 	})
 	o.resp = d.redisDoor()
 	o.http = d.server("http", d.leaving(d.noPages(api)))
-	o.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return httpapi.ConnContext(withSlot(ctx, c), c) }
+	o.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return httpapi.ConnContext(listen.WithSlot(ctx, c), c)
+	}
 	admin, err := d.adminHandler()
 	if err == nil {
 		admin, err = d.gate(admin)
@@ -308,12 +298,6 @@ func (d *Daemon) answerers() (o doors, err error) {
 		return o, err
 	}
 	o.admin = d.server("admin", admin)
-	// The HTTP door answers who has no certificate, too: a probe.
-	_, protocols := d.config.httpProtocols()
-	o.httpTLS = d.safe(tls.VerifyClientCertIfGiven, protocols...)
-	o.adminTLS = d.safe(tls.RequireAndVerifyClientCert, protocols...)
-	// No client of Redis says what it speaks. A browser does, and is sent away.
-	o.respTLS = d.safe(tls.RequireAndVerifyClientCert, "redis")
 	o.admin.WriteTimeout = adminWriteTimeout
 	return o, nil
 }
@@ -328,44 +312,73 @@ func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 			}
 		}
 	}()
-	most := d.connections()
-	for _, door := range []struct {
-		name, address string
-		most          int
-		silent        time.Duration
-		at            **bounded
-	}{
-		{"http", d.config.HTTP, most, silentLeast, &o.httpAt},
-		{"grpc", d.config.GRPC, most, silentLeast, &o.grpcAt},
-		{"admin", d.config.Admin, maxAdminConnections, 0, &o.adminAt},
-		{"resp", d.config.RESP, most, silentLeast, &o.respAt},
-	} {
+	for _, door := range d.listeners(o) {
 		if door.name == "resp" && door.address == DefaultRESP {
 			continue
 		}
-		l, err := listen(ctx, door.address)
+		l, err := listen.Open(ctx, door.address)
 		if err != nil {
 			return fmt.Errorf("open the %s door: %w", door.name, err)
 		}
 		opened = append(opened, l)
-		// A name may have two answers: what was looked up to check is not what counts.
-		if at, ok := l.Addr().(*net.TCPAddr); door.name == "admin" && !d.config.adminTokens() && (!ok || !at.IP.IsLoopback()) {
-			return adminNeedsToken(door.address)
+		if err := d.reachedBy(door.name, door.address, l.Addr()); err != nil {
+			return err
 		}
-		if at, ok := l.Addr().(*net.TCPAddr); door.name == "grpc" && d.config.GRPCStore && d.config.storeOpen() && ok && !at.IP.IsLoopback() {
-			return storeNeedsToken(door.address)
-		}
-		*door.at = bound(l, door.most, door.silent, d.metrics.connections(door.name))
+		*door.at = listen.Bound(l, door.Options)
 	}
-	o.adminAt.seats = true
-	o.httpAt.floods, o.adminAt.floods = d.metrics.flooded("http"), d.metrics.flooded("admin")
-	o.httpAt.gate, o.httpAt.left = &d.httpGate, d.metrics.overrun.WithLabelValues("http", "left")
 	return nil
+}
+
+// reachedBy refuses a listener that can be reached from elsewhere and may not be. A name
+// may have two answers: the one that was looked up to check the flags does not count.
+func (d *Daemon) reachedBy(door, address string, at net.Addr) error {
+	switch {
+	case door == "admin" && !d.config.adminTokens() && !listen.IsLoopback(at):
+		return adminNeedsToken(address)
+	case door == "grpc" && d.config.GRPCStore && d.config.storeOpen() && at.Network() == "tcp" && !listen.IsLoopback(at):
+		return storeNeedsToken(address)
+	}
+	return nil
+}
+
+// listener is how one of the doors listens.
+type listener struct {
+	name, address string
+	listen.Options
+
+	at **listen.Listener
+}
+
+// listeners is how the doors listen, in the order in which they are opened.
+func (d *Daemon) listeners(o *doors) []listener {
+	most := d.connections()
+	// The HTTP door answers clients without a certificate, too: a probe. No client of
+	// Redis says what it speaks. A browser does, and is sent away.
+	_, protocols := listen.Protocols(d.config.goVersion)
+	httpOptions := listen.Options{
+		Most: most, Silent: listen.SilentLeast, Gate: &d.httpGate,
+		TLS: d.safe(tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.connections("http"),
+	}
+	httpOptions.Metrics.Floods, httpOptions.Metrics.Left = d.metrics.flooded("http"), d.metrics.overrun.WithLabelValues("http", "left")
+	adminOptions := listen.Options{
+		Most: listen.MaxAdminConnections, Seats: true,
+		TLS: d.safe(tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.connections("admin"),
+	}
+	adminOptions.Metrics.Floods = d.metrics.flooded("admin")
+	return []listener{
+		{"http", d.config.HTTP, httpOptions, &o.httpAt},
+		{"grpc", d.config.GRPC, listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.connections("grpc")}, &o.grpcAt},
+		{"admin", d.config.Admin, adminOptions, &o.adminAt},
+		{"resp", d.config.RESP, listen.Options{
+			Most: most, Silent: listen.SilentLeast,
+			TLS: d.safe(tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.connections("resp"),
+		}, &o.respAt},
+	}
 }
 
 // close closes doors at which nobody was answered.
 func (o *doors) close() (err error) {
-	for _, l := range []*bounded{o.httpAt, o.grpcAt, o.adminAt, o.respAt} {
+	for _, l := range []*listen.Listener{o.httpAt, o.grpcAt, o.adminAt, o.respAt} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -379,10 +392,9 @@ func (d *Daemon) connections() int {
 	if d.config.RESP != DefaultRESP {
 		doors++
 	}
-	files := openFiles()
-	most := connectionsOf(files, doors)
-	if most < maxConnections {
-		d.config.Log.Warn("the limit of open files leaves room for fewer connections", "files", files, "connections", most, "usual", maxConnections)
+	most, files := listen.Connections(doors)
+	if most < listen.MaxConnections {
+		d.config.Log.Warn("the limit of open files leaves room for fewer connections", "files", files, "connections", most, "usual", listen.MaxConnections)
 	}
 	return most
 }
@@ -423,13 +435,13 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	time.Sleep(d.config.LameDuck)
 	// By now each answer says that its connection closes. Who keeps one open and
 	// says nothing for a while is cut off.
-	o.httpAt.leave(graces * d.config.LameDuck)
+	o.httpAt.Leave(graces * d.config.LameDuck)
 
 	// ctx is over, but draining has its own time.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.config.Drain)
 	defer cancel()
 	var g errgroup.Group
-	g.Go(func() error { return closeServer(limit, o.http) })
+	g.Go(func() error { return listen.Stop(limit, o.http) })
 	g.Go(func() error { return o.grpc.Stop(limit) })
 	g.Go(func() error { return o.resp.Stop(limit) })
 	if err := g.Wait(); err != nil {
@@ -439,16 +451,16 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	if d.storage.node != nil {
 		d.leaveCluster(limit)
 	}
-	if err := closeServer(limit, o.admin); err != nil {
+	if err := listen.Stop(limit, o.admin); err != nil {
 		d.config.Log.Warn("admin calls were cut off", "error", err)
 	}
 	d.config.Log.Info("drained", "took", time.Since(start))
 }
 
-func closeServer(ctx context.Context, s *http.Server) error {
-	err := s.Shutdown(ctx)
-	if err == nil || errors.Is(err, net.ErrClosed) { // its listener was closed before it
-		return nil
+// sayHTTP2 tells once why clients get no HTTP/2 that could have it.
+func (d *Daemon) sayHTTP2() {
+	if d.keys.tls != nil && !listen.HasSafeHTTP2(d.config.goVersion) {
+		d.config.Log.Warn("the HTTP and admin doors speak HTTP/1.1 only: clients could crash this daemon by HTTP/2; build it with a newer Go",
+			"go", d.config.goVersion, "needed", listen.SafeHTTP2)
 	}
-	return errors.Join(err, s.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/listen"
 )
 
 // TestProtocols: the HTTP doors offer HTTP/2 where the Go that built them has its known
@@ -23,12 +24,12 @@ func TestProtocols(t *testing.T) {
 		"go1.26.9": true, "go1.26.9 X:jsonv2": true, "go1.26.10": true, "go1.27rc1": true, "go1.27.0": true,
 		"devel go1.27-1e7ac3b": false, "": false,
 	} {
-		if got := hasSafeHTTP2(goVersion); got != two {
+		if got := listen.HasSafeHTTP2(goVersion); got != two {
 			t.Errorf("%q: %v", goVersion, got)
 		}
 	}
 	ca := certtest.NewCA(t)
-	for goVersion, want := range map[string]string{"go1.26.8": "http/1.1", safeHTTP2: "h2"} {
+	for goVersion, want := range map[string]string{"go1.26.8": "http/1.1", listen.SafeHTTP2: "h2"} {
 		c := safely(t, ca)
 		c.goVersion = goVersion
 		log, logger := newLog()
@@ -56,7 +57,7 @@ func TestProtocols(t *testing.T) {
 func TestHTTPFloods(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
-	c.goVersion = safeHTTP2
+	c.goVersion = listen.SafeHTTP2
 	r := start(t, c)
 	config := &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"h2"}}
 	for i, flood := range []struct{ name, begin, frame string }{
@@ -71,7 +72,7 @@ func TestHTTPFloods(t *testing.T) {
 		defer nc.Close()
 		go func() { _, _ = io.Copy(io.Discard, nc) }()
 		_, err = io.WriteString(nc, http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"+flood.begin)
-		for sent := 0; err == nil && sent < 256*maxTalk; sent += 1000 * len(flood.frame) {
+		for sent := 0; err == nil && sent < 256*listen.MaxTalk; sent += 1000 * len(flood.frame) {
 			_, err = io.WriteString(nc, strings.Repeat(flood.frame, 1000))
 		}
 		if err == nil {
@@ -80,7 +81,7 @@ func TestHTTPFloods(t *testing.T) {
 		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_refused_total{door="http",reason="flood"} %d`, i+1))
 	}
 	client := caller(t, config)
-	for range 4 * maxTalk / 100_000 {
+	for range 4 * listen.MaxTalk / 100_000 {
 		if got, err := send(t, client, "POST", "https://"+r.http+"/v1/check", demoCheck+strings.Repeat(" ", 100_000)); err != nil || got.proto != 2 {
 			t.Fatal(got.proto, err)
 		}
@@ -94,7 +95,7 @@ func TestImageHasSafeGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	froms := regexp.MustCompile(`(?m)^FROM golang:(\S+)`).FindAllStringSubmatch(string(text), -1)
-	if len(froms) == 0 || slices.ContainsFunc(froms, func(m []string) bool { return !hasSafeHTTP2("go" + m[1]) }) {
-		t.Errorf("%v: name a Go from %s on", froms, safeHTTP2)
+	if len(froms) == 0 || slices.ContainsFunc(froms, func(m []string) bool { return !listen.HasSafeHTTP2("go" + m[1]) }) {
+		t.Errorf("%v: name a Go from %s on", froms, listen.SafeHTTP2)
 	}
 }

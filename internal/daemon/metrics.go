@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/overload"
 	"github.com/weir-limit/weir/internal/resp"
 	"github.com/weir-limit/weir/internal/rls"
@@ -224,12 +225,8 @@ func (d *Daemon) overloadMetrics() []prometheus.Collector {
 	}
 }
 
-// connectionMetrics are those of one door.
-type connectionMetrics struct {
-	open          prometheus.Gauge
-	full, dropped prometheus.Counter
-}
-
-func (m *metrics) connections(door string) connectionMetrics {
-	return connectionMetrics{m.open.WithLabelValues(door), m.full.WithLabelValues(door), m.dropped.WithLabelValues(door)}
+func (m *metrics) connections(door string) listen.Metrics {
+	return listen.Metrics{
+		Open: m.open.WithLabelValues(door), Full: m.full.WithLabelValues(door), Dropped: m.dropped.WithLabelValues(door),
+	}
 }

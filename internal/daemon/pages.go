@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -144,10 +145,10 @@ func (d *Daemon) doorsOpen() (facts []webui.Fact) {
 	}
 	for _, door := range []struct {
 		name string
-		at   *bounded
+		at   *listen.Listener
 	}{{"HTTP door", o.httpAt}, {"gRPC door", o.grpcAt}, {"Admin door", o.adminAt}, {"Redis door", o.respAt}} {
 		if door.at != nil {
-			facts = append(facts, webui.Fact{Name: door.name, Value: asFlag(door.at.Addr())})
+			facts = append(facts, webui.Fact{Name: door.name, Value: listen.AsFlag(door.at.Addr())})
 		}
 	}
 	return facts

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/webui"
 	"github.com/weir-limit/weir/rules"
 )
@@ -13,7 +14,7 @@ import (
 // sayReady tells once that every door accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
 	set := d.limiter.Set()
-	httpAt, grpcAt, adminAt, respAt := asFlag(o.httpAt.Addr()), asFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
+	httpAt, grpcAt, adminAt, respAt := listen.AsFlag(o.httpAt.Addr()), listen.AsFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
 	if o.respAt != nil {
 		respAt = o.respAt.Addr().String()
 	}
@@ -37,14 +38,6 @@ func (d *Daemon) tryThis(o doors, set *rules.Set) string {
 		scheme = "https"
 	}
 	return "open " + scheme + "://" + place + webui.Home + " in a browser, sign in with a token, and make a domain; or by files: weir rules apply --team TEAM --reason TEXT DIR"
-}
-
-// asFlag is an address as a flag would have it.
-func asFlag(at net.Addr) string {
-	if at.Network() == "unix" {
-		return socketScheme + at.String()
-	}
-	return at.String()
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the

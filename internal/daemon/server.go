@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,20 +12,13 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/memstore"
 )
 
-// The bounds of a door. A client that is slower is cut off.
+// The bounds of the admin door.
 const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second // less than writeTimeout, so that the slow get an answer
-	writeTimeout      = 15 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10 // net/http reads 4 KiB more of HTTP/1.1
-	// maxStreams is how many calls a connection of HTTP/2 has at a time. More wait
-	// at the client.
-	maxStreams = 250
 	// adminWriteTimeout leaves time for a profile of a minute.
 	adminWriteTimeout = 90 * time.Second
 	// maxProfiles is how many profiles and traces run at a time, of traces and of CPU
@@ -36,44 +27,11 @@ const (
 )
 
 func (d *Daemon) server(door string, h http.Handler) *http.Server {
-	protocols, _ := d.config.httpProtocols()
-	return &http.Server{
-		Protocols:         protocols,
-		Handler:           httpapi.Budgeted(h, d.metrics.budget(door), hasAsked),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ConnContext:       withSlot,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:          slog.NewLogLogger(&faults{d.config.Log.Handler(), d.metrics.handshakeFailed(door), d.metrics.protocolBroken(door)}, slog.LevelWarn),
-	}
-}
-
-// faults is the log of a server. What is a client's fault is counted instead:
-// anybody could fill the log with it, and it has addresses, and words of theirs.
-type faults struct {
-	slog.Handler
-
-	handshake, protocol func()
-}
-
-// Enabled is always true: what is counted is counted, with or without a log.
-func (f *faults) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle passes on what is not a client's fault. What is, is known by its words:
-// net/http tells of it in no other way.
-func (f *faults) Handle(ctx context.Context, r slog.Record) error {
-	switch is := func(prefix string) bool { return strings.HasPrefix(r.Message, prefix) }; {
-	case is("http: TLS handshake error"):
-		f.handshake()
-	case is("http2: ") && !is("http2: panic"), is("timeout waiting for "):
-		f.protocol()
-	case f.Handler.Enabled(ctx, r.Level):
-		return f.Handler.Handle(ctx, r)
-	}
-	return nil
+	protocols, _ := listen.Protocols(d.config.goVersion)
+	return listen.Server(httpapi.Budgeted(h, d.metrics.budget(door), listen.HasAsked), listen.ServerOptions{
+		Protocols: protocols, Log: d.config.Log.Handler(),
+		HandshakeFailed: d.metrics.handshakeFailed(door), ProtocolBroken: d.metrics.protocolBroken(door),
+	})
 }
 
 // noPages keeps pages that a browser shows from asking the HTTP door.
@@ -88,7 +46,7 @@ func (d *Daemon) noPages(door http.Handler) http.Handler {
 // reached from elsewhere, for there it may have any name.
 func ownHost(address string) func(string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil || !local(address) {
+	if err != nil || !listen.Local(address) {
 		return nil
 	}
 	return func(asked string) bool { return httpapi.Loopback(asked, host) }
@@ -140,7 +98,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		return nil, err
 	}
 	shown := func(r *http.Request) bool { return o.Token != nil && (o.Needless == nil || !o.Needless(r)) }
-	withToken := httpapi.Gate(keepSeats(door, shown), o)
+	withToken := httpapi.Gate(listen.KeepSeats(door, shown), o)
 	open := o
 	open.Token, open.Certificate = nil, nil
 	without := httpapi.Gate(pages, open)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/webui"
 )
@@ -100,7 +101,7 @@ func (d *Daemon) name() string {
 	host, err := os.Hostname()
 	_, port, bad := net.SplitHostPort(at.String())
 	if err != nil || bad != nil {
-		return asFlag(at)
+		return listen.AsFlag(at)
 	}
 	return net.JoinHostPort(host, port)
 }

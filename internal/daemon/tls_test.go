@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/listen"
 	"github.com/weir-limit/weir/internal/rulestore"
 )
 
@@ -130,7 +131,7 @@ func everywhere(t *testing.T, r *running, config *tls.Config) map[string]error {
 func TestTLS(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
-	c.goVersion = safeHTTP2
+	c.goVersion = listen.SafeHTTP2
 	r := start(t, c)
 	config := &tls.Config{RootCAs: ca.Pool()}
 	if failed := everywhere(t, r, config); len(failed) > 0 {
@@ -452,7 +453,7 @@ func TestOldSuites(t *testing.T) {
 func TestNoNoise(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
-	c.goVersion = safeHTTP2
+	c.goVersion = listen.SafeHTTP2
 	log, logger := newLog()
 	c.Log = logger
 	r := start(t, c)
@@ -505,7 +506,7 @@ func clientHello(t *testing.T) []byte {
 func TestDrainUnderTLS(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
-	c.LameDuck, c.goVersion = 300*time.Millisecond, safeHTTP2
+	c.LameDuck, c.goVersion = 300*time.Millisecond, listen.SafeHTTP2
 	r := start(t, c)
 	leave := make(chan struct{})
 	var calls atomic.Int64

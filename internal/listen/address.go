@@ -1,4 +1,4 @@
-package daemon
+package listen
 
 import (
 	"context"
@@ -24,24 +24,46 @@ const (
 	answersIn = time.Second
 )
 
-func isSocket(address string) bool { return strings.HasPrefix(address, socketScheme) }
+// IsSocket reports whether an address is a socket of this machine, and no HOST:PORT.
+func IsSocket(address string) bool { return strings.HasPrefix(address, socketScheme) }
 
-// checkSocket fails for a path that can't be meant. flag is whose address it is.
-func checkSocket(flag, address string) error {
+// CheckSocket fails for the address of a socket that can't be meant. name is the flag's
+// name, for the example in the error.
+func CheckSocket(name, address string) error {
 	path := strings.TrimPrefix(address, socketScheme)
 	switch {
 	case !filepath.IsAbs(path):
-		return &ConfigError{flag, fmt.Sprintf("%q is no whole path; write unix:///run/weir/%s.sock", path, strings.TrimPrefix(flag, "--"))}
+		return fmt.Errorf("%q is no whole path; write unix:///run/weir/%s.sock", path, name)
 	case len(path) > longestSocket:
-		return &ConfigError{flag, fmt.Sprintf("the path of a socket has at most %d bytes, this one has %d; write a shorter one", longestSocket, len(path))}
+		return fmt.Errorf("the path of a socket has at most %d bytes, this one has %d; write a shorter one", longestSocket, len(path))
 	}
 	return nil
 }
 
-// listen opens the listener of a door.
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// Local reports whether only this machine reaches a listener at an address HOST:PORT.
+func Local(address string) bool {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	return err == nil && at.IP.IsLoopback()
+}
+
+// IsLoopback reports whether only this machine reaches an open listener by TCP.
+func IsLoopback(at net.Addr) bool {
+	tcp, ok := at.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// AsFlag writes an address as a flag has it.
+func AsFlag(at net.Addr) string {
+	if at.Network() == "unix" {
+		return socketScheme + at.String()
+	}
+	return at.String()
+}
+
+// Open listens at HOST:PORT or at a socket.
+func Open(ctx context.Context, address string) (net.Listener, error) {
 	var config net.ListenConfig
-	if !isSocket(address) {
+	if !IsSocket(address) {
 		return config.Listen(ctx, "tcp", address)
 	}
 	path := strings.TrimPrefix(address, socketScheme)

@@ -1,4 +1,4 @@
-package daemon
+package listen
 
 import (
 	"cmp"
@@ -20,69 +20,106 @@ import (
 
 // The bounds of a door's connections.
 const (
-	// maxConnections is how many a door has at a time. When full, newcomers take
+	// MaxConnections is how many a door has at a time. When full, newcomers take
 	// the place of those that have been silent the longest, and wait while there
 	// are none: first one of them, then the others in the backlog of the
 	// operating system.
-	maxConnections = 16 << 10
-	// maxAdminConnections is the same of the admin door. There, newcomers take the place
+	MaxConnections = 16 << 10
+	// MaxAdminConnections is the same of the admin door. There, newcomers take the place
 	// of those that came first and have shown no right token for what they ask now.
-	maxAdminConnections = 256
+	MaxAdminConnections = 256
 	// spareFiles is how many files a daemon may have open besides connections to
 	// its doors for callers.
 	spareFiles = 512
-	// silentLeast is how long a connection must have been silent to lose its
+	// SilentLeast is how long a connection must have been silent to lose its
 	// place. No call takes nearly as long.
-	silentLeast = time.Second
+	SilentLeast = time.Second
 	// maxDropped is how many lose their place at once, because to find them
 	// means to look at all.
 	maxDropped = 64
-	// maxTalk is how many bytes a connection of HTTP may send between two requests, or
+	// MaxTalk is how many bytes a connection of HTTP may send between two requests, or
 	// two parts of a body. Heads are less, and what net/http reads of a body that nobody
 	// wants; frames of HTTP/2 that ask nothing are more, sooner or later.
-	maxTalk = 512 << 10
+	MaxTalk = 512 << 10
 	// dropEvery is how often a newcomer that waits looks for silent ones again.
 	dropEvery = 50 * time.Millisecond
 )
 
-// connectionsOf is how many connections a door has at most: fewer than
-// maxConnections where the process may not have as many files open, as it could
-// not accept anybody then.
+// Connections returns how many connections each of so many listeners may have, and how
+// many files the process may have open. Where that is too few files for MaxConnections
+// each, the listeners have fewer: else the process could not accept anybody.
+func Connections(listeners int) (most int, files uint64) {
+	files = openFiles()
+	return connectionsOf(files, listeners), files
+}
+
 func connectionsOf(files uint64, doors int) int {
-	if files >= uint64(doors*maxConnections+spareFiles) {
-		return maxConnections
+	if files >= uint64(doors*MaxConnections+spareFiles) {
+		return MaxConnections
 	}
 	return max(int(files)-spareFiles, 0)/doors + 1
 }
 
-// bounded is a listener that has at most so many connections at a time.
-type bounded struct {
+// Options say how a Listener bounds its connections.
+type Options struct {
+	// Most is how many connections there may be at a time.
+	Most int
+	// Silent is how long a connection must have been silent to lose its place.
+	Silent time.Duration
+	// Seats makes the connections lose their place that came first and have no
+	// seat, however much they say. See KeepSeats.
+	Seats bool
+	// TLS is what TLS makes connections safe by. Nil: nothing does.
+	TLS *tls.Config
+	// Gate knows whether work waits. Then connections are closed whose clients have
+	// given up. Nil: all are kept.
+	Gate    *overload.Gate
+	Metrics Metrics
+}
+
+// Metrics count the connections of a listener.
+type Metrics struct {
+	Open    prometheus.Gauge
+	Full    prometheus.Counter // newcomers that found no place
+	Dropped prometheus.Counter // connections that lost their place
+	Left    prometheus.Counter // with a Gate: those whose clients have given up
+	Floods  prometheus.Counter // of HTTP: those that said too much and asked nothing; else nil
+}
+
+// Listener is a listener that has at most so many connections at a time.
+type Listener struct {
 	net.Listener
+	Options
+
 	slots   chan struct{}
 	done    chan struct{}
 	closing sync.Once
 	leaving atomic.Bool
 	until   atomic.Int64 // how long it takes connections when it leaves, in ns of Unix time
-	metrics connectionMetrics
-	gate    *overload.Gate     // nil: there is none
-	left    prometheus.Counter // with a gate: those whose clients have given up
-	silent  time.Duration      // for how long, to lose its place
-	floods  prometheus.Counter // of HTTP: connections that said too much and asked nothing; else nil
-	seats   bool               // those lose it that came first and have no seat, instead
 
 	mu   sync.Mutex
 	open map[*slot]struct{}
 }
 
-func bound(l net.Listener, most int, silent time.Duration, m connectionMetrics) *bounded {
-	return &bounded{
-		Listener: l, slots: make(chan struct{}, most), done: make(chan struct{}), metrics: m,
-		silent: silent, open: map[*slot]struct{}{},
+// Bound bounds the connections of a listener.
+func Bound(l net.Listener, o Options) *Listener {
+	return &Listener{
+		Listener: l, Options: o, slots: make(chan struct{}, o.Most), done: make(chan struct{}), open: map[*slot]struct{}{},
 	}
 }
 
+// Safe is the listener with TLS, where it has any. Connections are counted below that, so
+// that those count, too, that have not shaken hands yet. Each shakes hands on a goroutine
+// of its own.
+func (l *Listener) Safe() net.Listener {
+	if l.TLS == nil {
+		return l
+	}
+	return tls.NewListener(l, l.TLS)
+}
+
 // Accept waits for a connection, then for a slot.
-func (l *bounded) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.next()
 	if err != nil && l.leaving.Load() {
 		c, err = l.last()
@@ -94,7 +131,7 @@ func (l *bounded) Accept() (net.Conn, error) {
 		_ = c.Close() // nothing was said yet
 		return nil, net.ErrClosed
 	}
-	l.metrics.open.Inc()
+	l.Metrics.Open.Inc()
 	s := &slot{Conn: c, listener: l}
 	s.hear()
 	s.come()
@@ -106,20 +143,20 @@ func (l *bounded) Accept() (net.Conn, error) {
 
 // next waits for a connection. While work waits, it passes over those whose
 // clients have given up: the others behind them would have to as well.
-func (l *bounded) next() (net.Conn, error) {
+func (l *Listener) next() (net.Conn, error) {
 	for {
 		// While there are any, Accept never waits, and its goroutine would go on for
 		// 10 ms before those that were accepted have their turn.
 		runtime.Gosched()
 		c, err := l.Listener.Accept()
 		switch {
-		case err != nil || l.gate == nil || !l.gate.Late():
+		case err != nil || l.Gate == nil || !l.Gate.Late():
 			return c, err
 		case gone(c):
-			l.left.Inc()
+			l.Metrics.Left.Inc()
 			_ = c.Close() // nobody is there
 			continue
-		case l.gate.Full():
+		case l.Gate.Full():
 			time.Sleep(overload.Newcomer)
 		}
 		return c, nil
@@ -128,13 +165,13 @@ func (l *bounded) next() (net.Conn, error) {
 
 // room takes a slot. It gives false when the listener was closed before one was
 // free.
-func (l *bounded) room() bool {
+func (l *Listener) room() bool {
 	select {
 	case l.slots <- struct{}{}:
 		return true
 	default:
 	}
-	l.metrics.full.Inc()
+	l.Metrics.Full.Inc()
 	again := time.NewTicker(dropEvery)
 	defer again.Stop()
 	for {
@@ -151,14 +188,14 @@ func (l *bounded) room() bool {
 
 // drop closes the connections that have been silent the longest, or one that came
 // first.
-func (l *bounded) drop() {
+func (l *Listener) drop() {
 	type quiet struct {
 		slot  *slot
 		since int64
 	}
 	var all []quiet
-	latest, most := time.Now().Add(-l.silent).UnixNano(), maxDropped
-	if l.seats {
+	latest, most := time.Now().Add(-l.Silent).UnixNano(), maxDropped
+	if l.Seats {
 		most = 1
 	}
 	l.mu.Lock()
@@ -171,7 +208,7 @@ func (l *bounded) drop() {
 	slices.SortFunc(all, func(a, b quiet) int { return cmp.Compare(a.since, b.since) })
 	for _, q := range all[:min(len(all), most)] {
 		if since, ok := q.slot.since(); ok && since == q.since { // nothing has happened meanwhile
-			l.metrics.dropped.Inc()
+			l.Metrics.Dropped.Inc()
 			_ = q.slot.Close() // nobody has anything to say to it
 		}
 	}
@@ -183,7 +220,7 @@ const lastCalls = 20 * time.Millisecond
 
 // last takes one that is in the backlog when the time to leave has come, or closes
 // the listener at once where there is none.
-func (l *bounded) last() (net.Conn, error) {
+func (l *Listener) last() (net.Conn, error) {
 	if time.Now().UnixNano() < l.until.Load() {
 		if c := pending(l.Listener); c != nil {
 			return c, nil
@@ -193,10 +230,10 @@ func (l *bounded) last() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// leave lets Accept end when the backlog is empty, waits for that, and then until
+// Leave lets Accept end when the backlog is empty, waits for that, and then until
 // no connection is left, at most for grace. Calls that come meanwhile are
 // answered.
-func (l *bounded) leave(grace time.Duration) {
+func (l *Listener) Leave(grace time.Duration) {
 	tcp, ok := l.Listener.(*net.TCPListener)
 	if !ok {
 		return
@@ -218,7 +255,7 @@ func (l *bounded) leave(grace time.Duration) {
 }
 
 // Close also ends an Accept that waits for a slot.
-func (l *bounded) Close() error {
+func (l *Listener) Close() error {
 	l.closing.Do(func() { close(l.done) })
 	return l.Listener.Close()
 }
@@ -227,7 +264,7 @@ func (l *bounded) Close() error {
 type slot struct {
 	net.Conn
 
-	listener *bounded
+	listener *Listener
 	closing  sync.Once
 	heard    atomic.Int64 // when something was read or written last, in ns of Unix time
 	came     atomic.Int64 // when it was accepted, or let in last, likewise
@@ -240,7 +277,7 @@ func (s *slot) come() { s.came.Store(time.Now().UnixNano()) }
 
 // since is from when it counts for losing its place, if it may.
 func (s *slot) since() (ns int64, ok bool) {
-	if s.listener.seats {
+	if s.listener.Seats {
 		return s.came.Load(), s.seats.Load() == 0
 	}
 	return s.heard.Load(), true
@@ -248,24 +285,24 @@ func (s *slot) since() (ns int64, ok bool) {
 
 type slotKey struct{}
 
-// withSlot is the ConnContext of an http.Server whose handlers keep seats.
-func withSlot(ctx context.Context, c net.Conn) context.Context {
+// WithSlot is the ConnContext of an http.Server whose handlers keep seats.
+func WithSlot(ctx context.Context, c net.Conn) context.Context {
 	if safe, ok := c.(*tls.Conn); ok {
 		c = safe.NetConn()
 	}
 	return context.WithValue(ctx, slotKey{}, c)
 }
 
-// hasAsked says that a connection has asked something.
-func hasAsked(ctx context.Context) {
+// HasAsked says that a connection has asked something.
+func HasAsked(ctx context.Context) {
 	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
 		s.said.Store(0)
 	}
 }
 
-// keepSeats is for requests that were let in: while next answers one that has shown a
+// KeepSeats is for requests that were let in: while next answers one that has shown a
 // right token, its connection keeps its place.
-func keepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
+func KeepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
 			s.come()
@@ -287,13 +324,13 @@ func keepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
 func (s *slot) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	s.hear()
-	if l := s.listener; l.floods != nil && s.said.Add(int64(n)) > maxTalk {
-		l.floods.Inc()
+	if l := s.listener; l.Metrics.Floods != nil && s.said.Add(int64(n)) > MaxTalk {
+		l.Metrics.Floods.Inc()
 		_ = s.Close() // it hears nothing either
 		return 0, net.ErrClosed
 	}
-	if l := s.listener; err == nil && l.gate != nil && l.gate.Late() && gone(s.Conn) {
-		l.left.Inc()
+	if l := s.listener; err == nil && l.Gate != nil && l.Gate.Late() && gone(s.Conn) {
+		l.Metrics.Left.Inc()
 		return 0, io.EOF
 	}
 	return n, err
@@ -306,6 +343,7 @@ func (s *slot) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Close also gives the slot back.
 func (s *slot) Close() error {
 	err := s.Conn.Close()
 	s.closing.Do(func() {
@@ -313,7 +351,7 @@ func (s *slot) Close() error {
 		l.mu.Lock()
 		delete(l.open, s)
 		l.mu.Unlock()
-		l.metrics.open.Dec()
+		l.Metrics.Open.Dec()
 		<-l.slots
 	})
 	return err

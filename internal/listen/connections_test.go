@@ -1,4 +1,4 @@
-package daemon
+package listen
 
 import (
 	"errors"
@@ -13,25 +13,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/overload"
 )
 
 // door is a bounded listener whose connections are accepted as fast as they
 // may, and handed on.
-func door(t *testing.T, most int, silent time.Duration) (l *bounded, accepted chan net.Conn) {
+func door(t *testing.T, most int, silent time.Duration) (l *Listener, accepted chan net.Conn) {
 	t.Helper()
-	s, err := openStorage(DefaultStore, guard.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := newMetrics(prometheus.NewRegistry(), "", s, func() bool { return true })
 	var config net.ListenConfig
 	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = bound(inner, most, silent, m.connections("http"))
+	l = Bound(inner, Options{Most: most, Silent: silent, Metrics: Metrics{
+		Open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"}),
+		Full: prometheus.NewCounter(prometheus.CounterOpts{Name: "full"}), Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}),
+	}})
 	accepted = make(chan net.Conn, 100)
 	closed := make(chan error, 1)
 	go func() {
@@ -70,14 +67,14 @@ func TestFullDoor(t *testing.T) {
 	l, accepted := door(t, 1, time.Hour)
 	dial(t, l.Addr().String())
 	first := <-accepted
-	if n := testutil.ToFloat64(l.metrics.full); n != 0 {
+	if n := testutil.ToFloat64(l.Metrics.Full); n != 0 {
 		t.Errorf("full %v times before a second came", n)
 	}
 	dial(t, l.Addr().String())
-	for testutil.ToFloat64(l.metrics.full) == 0 {
+	for testutil.ToFloat64(l.Metrics.Full) == 0 {
 		runtime.Gosched()
 	}
-	if n := testutil.ToFloat64(l.metrics.open); n != 1 || len(accepted) != 0 {
+	if n := testutil.ToFloat64(l.Metrics.Open); n != 1 || len(accepted) != 0 {
 		t.Errorf("%v connections are open", n)
 	}
 	if err := first.Close(); err != nil {
@@ -86,10 +83,10 @@ func TestFullDoor(t *testing.T) {
 	_ = first.Close() // the slot is given back once
 	<-accepted
 	dial(t, l.Addr().String()) // it waits when the door closes
-	for testutil.ToFloat64(l.metrics.full) == 1 {
+	for testutil.ToFloat64(l.Metrics.Full) == 1 {
 		runtime.Gosched()
 	}
-	if n := testutil.ToFloat64(l.metrics.dropped); n != 0 {
+	if n := testutil.ToFloat64(l.Metrics.Dropped); n != 0 {
 		t.Errorf("%v connections were dropped", n)
 	}
 }
@@ -107,12 +104,12 @@ func TestSilentLoseTheirPlace(t *testing.T) {
 	}
 	speaks := held[0].(*slot)
 	speaks.hear()
-	if n := testutil.ToFloat64(l.metrics.dropped); n != 0 {
+	if n := testutil.ToFloat64(l.Metrics.Dropped); n != 0 {
 		t.Errorf("%v were dropped before anybody needed their place", n)
 	}
 	dial(t, l.Addr().String())
 	<-accepted
-	if n := testutil.ToFloat64(l.metrics.dropped); n != maxDropped {
+	if n := testutil.ToFloat64(l.Metrics.Dropped); n != maxDropped {
 		t.Errorf("%v were dropped at once", n)
 	}
 	for i, c := range held {
@@ -121,7 +118,7 @@ func TestSilentLoseTheirPlace(t *testing.T) {
 			t.Errorf("connection %d: gone %v (%v)", i, gone, err)
 		}
 	}
-	if n := testutil.ToFloat64(l.metrics.open); n != most-maxDropped+1 || len(l.open) != int(n) {
+	if n := testutil.ToFloat64(l.Metrics.Open); n != most-maxDropped+1 || len(l.open) != int(n) {
 		t.Errorf("%v connections are open, %d are known", n, len(l.open))
 	}
 }
@@ -130,7 +127,7 @@ func TestSilentLoseTheirPlace(t *testing.T) {
 // and has none, however much that says; those that have a seat stay.
 func TestSeats(t *testing.T) {
 	l, accepted := door(t, 3, 0)
-	l.seats = true
+	l.Seats = true
 	var held []*slot
 	come := func() *slot {
 		dial(t, l.Addr().String())
@@ -139,9 +136,9 @@ func TestSeats(t *testing.T) {
 		return s
 	}
 	seat, first := come(), come()
-	request := httptest.NewRequestWithContext(withSlot(t.Context(), seat), http.MethodGet, "/", nil)
+	request := httptest.NewRequestWithContext(WithSlot(t.Context(), seat), http.MethodGet, "/", nil)
 	shown := func(*http.Request) bool { return true }
-	keepSeats(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	KeepSeats(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		come() // the third
 		for range 3 {
 			first.hear() // it drips
@@ -155,7 +152,7 @@ func TestSeats(t *testing.T) {
 			t.Errorf("connection %d: gone %v (%v)", i, gone, err)
 		}
 	}
-	if n := testutil.ToFloat64(l.metrics.dropped); n != 4 {
+	if n := testutil.ToFloat64(l.Metrics.Dropped); n != 4 {
 		t.Errorf("%v were dropped", n)
 	}
 }
@@ -191,7 +188,7 @@ func TestLastCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	model, _ := door(t, 1, time.Hour)
-	l := bound(inner, 10, time.Hour, model.metrics)
+	l := Bound(inner, Options{Most: 10, Silent: time.Hour, Metrics: model.Metrics})
 	for range 3 {
 		dial(t, inner.Addr().String())
 	}
@@ -221,7 +218,7 @@ func TestLastCalls(t *testing.T) {
 // backlog is empty and it is closed.
 func TestLeave(t *testing.T) {
 	l, _ := door(t, 1, time.Hour)
-	l.leave(time.Hour)
+	l.Leave(time.Hour)
 	select {
 	case <-l.done:
 	default:
@@ -235,10 +232,10 @@ func TestConnectionsOf(t *testing.T) {
 		files       uint64
 		doors, most int
 	}{
-		{1 << 63, 3, maxConnections},
-		{3*maxConnections + spareFiles, 3, maxConnections},
-		{3*maxConnections + spareFiles - 3, 3, maxConnections},
-		{3*maxConnections + spareFiles - 4, 3, maxConnections - 1},
+		{1 << 63, 3, MaxConnections},
+		{3*MaxConnections + spareFiles, 3, MaxConnections},
+		{3*MaxConnections + spareFiles - 3, 3, MaxConnections},
+		{3*MaxConnections + spareFiles - 4, 3, MaxConnections - 1},
 		{1024, 2, 257},
 		{100, 2, 1},
 		{0, 2, 1},
@@ -300,7 +297,7 @@ func TestGone(t *testing.T) {
 	gate, counter := new(overload.Gate), prometheus.NewCounter(prometheus.CounterOpts{Name: "left"})
 	next := func(want net.Conn, passed float64) {
 		t.Helper()
-		l := &bounded{Listener: &prepared{conns: []net.Conn{left, here}}, gate: gate, left: counter}
+		l := &Listener{Listener: &prepared{conns: []net.Conn{left, here}}, Options: Options{Gate: gate, Metrics: Metrics{Left: counter}}}
 		got, err := l.next()
 		if err != nil || got != want || testutil.ToFloat64(counter) != passed {
 			t.Errorf("%v %v, %v passed over", got, err, testutil.ToFloat64(counter))
@@ -308,7 +305,7 @@ func TestGone(t *testing.T) {
 	}
 	next(left, 0)
 	read := func() (int, error) {
-		s := &slot{Conn: left, listener: &bounded{gate: gate, left: counter}}
+		s := &slot{Conn: left, listener: &Listener{Options: Options{Gate: gate, Metrics: Metrics{Left: counter}}}}
 		return s.Read(make([]byte, 1))
 	}
 	if n, err := read(); n != 1 || err != nil {
