@@ -53,29 +53,14 @@ type Decision struct {
 	Degraded Fallback
 }
 
-// Decisive is the index of the decision that explains the answer to a take:
-// the first impossible one; else the denied one with the largest RetryAfter;
-// else the one with the least Remaining; ties go to the first. Decisions without
-// a say are passed over: those in shadow, and denied quotas beside one that
-// allows. It is −1 when none is left.
-func Decisive(asks []Ask, out []Decision) int {
-	best := -1
-	quotas := QuotaPasses(asks, out)
-	for i := range out {
-		if asks[i].Shadow || asks[i].Quota && quotas && out[i].Outcome != Allowed {
-			continue
-		}
-		if best < 0 || out[i].outweighs(&out[best]) {
-			best = i
-		}
-	}
-	return best
-}
+// Decisive is the index of the decision that explains the answer to a take: Verdict.Decisive.
+func Decisive(asks []Ask, out []Decision) int { return verdictOf(asks, out).Decisive }
 
 // rank orders outcomes by their weight in an answer.
 func (o Outcome) rank() int { return [...]int{Denied: 1, Allowed: 0, Impossible: 2}[o] }
 
-func (d *Decision) outweighs(o *Decision) bool {
+// Outweighs is whether d explains more than o of an answer: as Verdict.Decisive has it.
+func (d *Decision) Outweighs(o *Decision) bool {
 	if d.Outcome != o.Outcome {
 		return d.Outcome.rank() > o.Outcome.rank()
 	}

@@ -155,13 +155,16 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 		asks [2]Ask
 		out  [2]Decision
 	}
-	asks, out := few.asks[:0], few.out[:0]
+	asks, out := few.asks[:], few.out[:]
+	if n := len(l.limits); n <= len(asks) {
+		asks, out = asks[:n], out[:n]
+	} else {
+		asks, out = make([]Ask, n), make([]Decision, n)
+	}
 	for i, limit := range l.limits {
-		asks = append(asks, Ask{
-			State: StateKey{Rule: l.states[i], Key: r.Key}, Limit: limit,
-			Cost: r.Cost, AtLeast: r.AtLeast, MaxHold: r.MaxHold, Peek: r.Peek, Receipt: id,
-		})
-		out = append(out, Decision{})
+		a := &asks[i] // in place: an ask is large
+		a.State.Rule, a.State.Key, a.Limit = l.states[i], r.Key, limit
+		a.Cost, a.AtLeast, a.MaxHold, a.Peek, a.Receipt = r.Cost, r.AtLeast, r.MaxHold, r.Peek, id
 	}
 	if err := l.store.Take(ctx, asks, out); err != nil {
 		return Answer{}, takeError(r.Cost, r.Key, err)
@@ -169,10 +172,9 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 	if len(out) == 1 {
 		return Answer{Decision: out[0]}, nil
 	}
-	a := Answer{Decision: out[Decisive(asks, out)], Each: out}
-	for i := range out {
-		a.Hold = max(a.Hold, out[i].Hold)
-	}
+	v := Judge(asks, out)
+	a := Answer{Decision: out[v.Decisive], Each: out}
+	a.Hold = v.Hold
 	return a, nil
 }
 

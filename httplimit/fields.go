@@ -145,11 +145,13 @@ func appendNamedQuota(b []byte, s *standing) []byte {
 
 // closest is the standing that decides, for fields that tell of one only.
 func (c *call) closest() *standing {
-	asks, out := make([]weir.Ask, len(c.standings)), make([]weir.Decision, len(c.standings))
+	best := &c.standings[0]
 	for i := range c.standings {
-		out[i] = *c.standings[i].decision
+		if s := &c.standings[i]; s.decision.Outweighs(best.decision) {
+			best = s
+		}
 	}
-	return &c.standings[weir.Decisive(asks, out)]
+	return best
 }
 
 // setThree sets fields that tell of one limit, unless middleware around this one

@@ -20,6 +20,8 @@ type Answer struct {
 	Decisions []Decision
 	// Unlimited are the indexes of the descriptors whose rule is unlimited.
 	Unlimited []int
+
+	verdict weir.Verdict // of the limits; its Decisive is the index of an ask
 }
 
 // Decision is what one limit says to one descriptor.
@@ -39,47 +41,16 @@ type Decision struct {
 // permit must come back first. It is not there when the request was allowed, or
 // never can be.
 func (a *Answer) RetryAfter() (retry time.Duration, ok bool) {
-	if a.Allowed {
-		return 0, false
-	}
-	for i := range a.Decisions {
-		d := &a.Decisions[i]
-		if d.idle {
-			continue
-		}
-		if d.Outcome == weir.Impossible {
-			return 0, false
-		}
-		retry = max(retry, d.RetryAfter)
-	}
-	return retry, true
+	return a.verdict.Retry, !a.Allowed && !a.verdict.Never
 }
 
 // Away tells that only fallbacks that are closed deny: the store could not be
 // asked, and no limit has decided against the request.
-func (a *Answer) Away() bool {
-	if a.Allowed {
-		return false
-	}
-	for i := range a.Decisions {
-		if d := &a.Decisions[i]; !d.idle && d.Outcome != weir.Allowed && d.Degraded != weir.FallbackClosed {
-			return false
-		}
-	}
-	return true
-}
+func (a *Answer) Away() bool { return a.verdict.Away }
 
 // Hold is how long the caller has to wait before it goes: the longest Hold of
 // the enforced decisions.
-func (a *Answer) Hold() time.Duration {
-	var hold time.Duration
-	for i := range a.Decisions {
-		if d := &a.Decisions[i]; !d.idle {
-			hold = max(hold, d.Hold)
-		}
-	}
-	return hold
-}
+func (a *Answer) Hold() time.Duration { return a.verdict.Hold }
 
 // Receipts are the proofs of what was charged, each once, in the order of the
 // decisions that have them.

@@ -72,7 +72,7 @@ func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 	x := &trial{of: c, take: t}
 	if c.apart && len(t.asks) > 0 {
 		x.done = make(chan error, 1)
-		go func() { x.done <- t.decide(ctx, l.store) }()
+		go func() { x.done <- l.store.Take(ctx, t.asks, t.out) }()
 	}
 	return x
 }
@@ -93,7 +93,7 @@ func (l *Limiter) end(ctx context.Context, x *trial, r *Request, inForce *Answer
 	case x.done != nil:
 		err = <-x.done
 	case inForce != nil && len(x.take.asks) > 0:
-		err = x.take.decide(ctx, l.store)
+		err = l.store.Take(ctx, x.take.asks, x.take.out)
 	}
 	if inForce == nil {
 		return

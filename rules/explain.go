@@ -157,9 +157,7 @@ func (x *explainer) take(peek bool) *take {
 
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	t, after := x.take(false), x.before.clone()
-	if err := t.decide(ctx, after); err != nil {
-		return nil, err
-	}
+	after.take(t)
 	answer := t.answer(x.request)
 	passing, err := x.passing(ctx, answer, t, after)
 	if err != nil {
@@ -191,7 +189,7 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	if ask.Limit.Algorithm() != weir.Concurrent {
 		e.Most = ask.Limit.Bound(ask.Limit.Spec().Period, 1)
 	}
-	huge := slices.Contains(t.huge, k)
+	huge := ask.Cost == weir.MaxCost
 	if huge {
 		e.Cost = d.Cost
 	}
@@ -257,9 +255,7 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 			return Passing{}, err
 		}
 		t, try := x.take(true), from.clone()
-		if err := t.decide(ctx, try); err != nil {
-			return Passing{}, err
-		}
+		try.take(t)
 		p := t.wait()
 		if p.When == PassesNow {
 			return later(time.Duration(from.now-x.before.now) * time.Microsecond), nil
@@ -277,10 +273,10 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 // those may come back at any time, so that no time is known.
 func (t *take) wait() Passing {
 	p, quotas := Passing{When: PassesNow}, Passing{When: PassesNow}
-	open := weir.QuotaPasses(t.asks, t.out)
+	v := weir.Judge(t.asks, t.out)
 	for i := range t.asks {
 		a, d := &t.asks[i], &t.out[i]
-		if a.Shadow || d.Outcome == weir.Allowed || a.Quota && open {
+		if d.Outcome == weir.Allowed || !v.Heeds(a, d) {
 			continue
 		}
 		one := Passing{When: PassesNever}
@@ -386,14 +382,14 @@ func (c *copies) clone() *copies {
 	return o
 }
 
-func (c *copies) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) error {
-	for i := range asks {
-		out[i] = asks[i].Limit.Decide(c.states[asks[i].State], c.now, &asks[i])
+// take decides the asks of t together, as a store does.
+func (c *copies) take(t *take) {
+	for i := range t.asks {
+		t.out[i] = t.asks[i].Limit.Decide(c.states[t.asks[i].State], c.now, &t.asks[i])
 	}
-	weir.Resolve(asks, out)
-	for i := range asks {
-		key := asks[i].State
-		c.states[key] = asks[i].Limit.Commit(c.states[key], c.now, &asks[i], &out[i])
+	weir.Resolve(t.asks, t.out)
+	for i := range t.asks {
+		key := t.asks[i].State
+		c.states[key] = t.asks[i].Limit.Commit(c.states[key], c.now, &t.asks[i], &t.out[i])
 	}
-	return nil
 }

@@ -107,9 +107,9 @@ func (l *Limiter) release(t *take) {
 
 func (l *Limiter) decide(ctx context.Context, t *take) error {
 	if l.witness != nil {
-		return t.decideSeen(ctx, l.witness)
+		return l.witness.TakeSeen(ctx, t.asks, t.out, t.seen.see())
 	}
-	return t.decide(ctx, l.store)
+	return l.store.Take(ctx, t.asks, t.out)
 }
 
 // Settle says what the work behind an Answer really cost: used[i] is for

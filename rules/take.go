@@ -16,7 +16,6 @@ type take struct {
 	out   []weir.Decision
 	rules []*Rule // by ask
 	backs []back  // of asks that give back
-	huge  []int   // asks that cost more than any limit can pass
 	id    uint64  // of the receipts, when the request asked for them
 	seen  sight
 	named uint64 // the answer's id
@@ -53,8 +52,7 @@ func (t *take) clear() {
 	clear(t.asks)
 	clear(t.out)
 	clear(t.rules)
-	t.meets, t.asks, t.out, t.rules, t.huge = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.huge[:0]
-	t.backs = t.backs[:0]
+	t.meets, t.asks, t.out, t.rules, t.backs = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.backs[:0]
 	t.id, t.named = 0, 0
 	t.seen.clear()
 }
@@ -116,11 +114,6 @@ func (t *take) ask(r *Request) {
 			t.giveBack(m, r.Descriptors[i].Cost)
 		}
 	}
-	for k := range t.asks {
-		if t.asks[k].Cost == weir.MaxCost {
-			t.huge = append(t.huge, k)
-		}
-	}
 	t.out = slices.Grow(t.out, len(t.asks))[:len(t.asks)]
 }
 
@@ -180,22 +173,13 @@ func (t *take) addUp(m *meet, cost int64) {
 	}
 }
 
-// costOf is what a rule is asked for when a descriptor costs so much. More than a
-// request may cost is more than any limit can ever pass; work that is done is
-// charged as far as can be.
+// costOf is what a rule is asked for when a descriptor costs so much. Work that is done
+// is charged as far as can be.
 func costOf(rule *Rule, cost int64) int64 {
-	switch {
-	case cost <= weir.MaxCount:
-		return cost
-	case rule.After:
-		return weir.MaxCount + 1
+	if rule.After {
+		return min(cost, weir.MaxCount+1)
 	}
-	return weir.MaxCost
-}
-
-// taker is what decides: a store, or copies of its states.
-type taker interface {
-	Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
+	return weir.AskedCost(cost)
 }
 
 // quotas is how many of the asks are of quota limits.
@@ -209,29 +193,7 @@ func (t *take) quotas() int {
 	return n
 }
 
-// decide asks the store.
-func (t *take) decide(ctx context.Context, store taker) error {
-	err := store.Take(ctx, t.asks, t.out)
-	t.refuseHuge()
-	return err
-}
-
-// decideSeen asks the store, and to tell what a denial stood on.
-func (t *take) decideSeen(ctx context.Context, store weir.Witness) error {
-	err := store.TakeSeen(ctx, t.asks, t.out, t.seen.see())
-	t.refuseHuge()
-	return err
-}
-
-// refuseHuge denies what no limit can ever pass, whatever a fallback has decided.
-func (t *take) refuseHuge() {
-	for _, i := range t.huge {
-		d := &t.out[i]
-		d.Outcome, d.RetryAfter, d.Hold = weir.Impossible, 0, 0
-	}
-}
-
-// answer tells what was decided.
+// answer tells what was decided, of asks that the store has taken.
 func (t *take) answer(r *Request) *Answer {
 	n := 0
 	for i := range t.meets {
@@ -248,8 +210,8 @@ func (t *take) answer(r *Request) *Answer {
 		a.Decisions = make([]Decision, 0, n)
 	}
 	t.named = rand.Uint64()
-	a.ID, a.Allowed, a.Decisive = formatID(t.named), true, -1
-	decisive, quotas := weir.Decisive(t.asks, t.out), weir.QuotaPasses(t.asks, t.out)
+	a.verdict = weir.Judge(t.asks, t.out)
+	a.ID, a.Allowed, a.Decisive = formatID(t.named), a.verdict.Allowed, -1
 	for i := range t.meets {
 		m := &t.meets[i]
 		if m.unlimited() {
@@ -259,12 +221,11 @@ func (t *take) answer(r *Request) *Answer {
 		cost := r.Descriptors[i].Cost
 		for j, rule := range m.rules {
 			k := m.first + j
-			if k == decisive && a.Decisive < 0 {
+			if k == a.verdict.Decisive && a.Decisive < 0 {
 				a.Decisive = len(a.Decisions)
 			}
-			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: rule.Shadow || rule.QuotaMode && quotas && t.out[k].Outcome != weir.Allowed}
+			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: !a.verdict.Heeds(&t.asks[k], &t.out[k])}
 			d.Cost, d.Charged = cost, d.Charged && cost > 0
-			a.Allowed = a.Allowed && (d.idle || d.Outcome == weir.Allowed)
 			a.Decisions = append(a.Decisions, d)
 		}
 	}

@@ -69,28 +69,12 @@ func decisive(decisions []rules.Decision) *rules.Decision {
 	return best
 }
 
-// outweighs orders as weir.Decisive does; a shadow limit is the last.
+// outweighs orders as an answer does; a shadow limit is the last.
 func outweighs(d, o *rules.Decision) bool {
-	switch {
-	case d.Rule.Shadow != o.Rule.Shadow:
+	if d.Rule.Shadow != o.Rule.Shadow {
 		return o.Rule.Shadow
-	case d.Outcome != o.Outcome:
-		return weight(d.Outcome) > weight(o.Outcome)
-	case d.Outcome == weir.Denied:
-		return d.RetryAfter > o.RetryAfter
 	}
-	return d.Outcome == weir.Allowed && d.Remaining < o.Remaining
-}
-
-func weight(o weir.Outcome) int {
-	switch o {
-	case weir.Impossible:
-		return 2
-	case weir.Denied:
-		return 1
-	case weir.Allowed:
-	}
-	return 0
+	return d.Decision.Outweighs(&o.Decision)
 }
 
 func describe(s *rls.RateLimitResponse_DescriptorStatus, d *rules.Decision) {
