@@ -34,6 +34,18 @@ func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
 	return s
 }
 
+// Denies says whether Take would deny by a state of two words that no denial changes,
+// and then fills in d. It may be false for a limit and a state that do deny.
+func (l *Limit) Denies(s [2]uint64, now Instant, cost int64, d *Decision) bool {
+	switch algo := l.algo.(type) {
+	case *gcra:
+		return algo.take(s[:], now.clamp(), cost, d) && d.Outcome == Denied
+	case *fixedWindow:
+		return algo.take(s[:], now.clamp(), cost, d) && d.Outcome == Denied
+	}
+	return false
+}
+
 // take does in one go what the rest of gcra does in steps, for the state that
 // almost every key is in. It says whether it has.
 func (g *gcra) take(s State, now Instant, cost int64, d *Decision) bool {

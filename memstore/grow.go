@@ -161,6 +161,7 @@ func (sg *segment) split() {
 	sg.table.sized(sg.cells.capacity(), parts[0].cells.capacity()+parts[1].cells.capacity())
 	parts[0].evicted, parts[0].overflowed = sg.evicted, sg.overflowed
 	sg.gone = true
+	sg.changedAll() // takes that found it before may still read it
 	sg.table.replace(sg, parts)
 	sg.cells.words = nil
 }

@@ -3,6 +3,7 @@ package memstore
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -32,7 +33,8 @@ type segment struct {
 	evicted    int64
 	overflowed int64
 
-	_ [16]byte
+	denied  atomic.Pointer[denied] // nil until a key is denied again and again
+	refused uint64                 // the key that was denied last, unless its state has changed
 }
 
 // keep makes limit the one that decides, if it understands the segment's states.
@@ -83,6 +85,7 @@ func (sg *segment) unused() weir.State {
 
 // put makes state the content of slot i.
 func (sg *segment) put(i int, state weir.State) {
+	sg.changed(sg.cells.words[i])
 	s := sg.cells.words[i+1 : i+int(sg.cells.slot)]
 	if len(s) == 1 {
 		s[0] = sg.table.slabs.keep(s[0], state)
@@ -91,11 +94,13 @@ func (sg *segment) put(i int, state weir.State) {
 	clear(s[copy(s, state):])
 }
 
-// set keeps a state that came from slot i.
+// set keeps a state that came from slot i, where it may have been changed.
 func (sg *segment) set(i int, state weir.State) {
 	if sg.cells.slot == 2 {
 		sg.put(i, state)
+		return
 	}
+	sg.changed(sg.cells.words[i])
 }
 
 // look is the state that decides about f now, and the slot it has, or −1.
@@ -267,6 +272,7 @@ func (sg *segment) settleIn(i int, f uint64, now weir.Instant) int {
 	if sg.cells.words[i] == 0 {
 		sg.used++
 	}
+	sg.changed(sg.cells.words[i])
 	sg.cells.words[i] = f
 	if sg.spills(f) && !sg.limit.Fresh(sg.overflow, now) {
 		sg.put(i, slices.Clone(sg.overflow))

@@ -72,11 +72,16 @@ func newTable(rule string, order int, hash *hasher, b bound) *table {
 	return t
 }
 
+// segment is the segment of f, unless it is split meanwhile.
+func (t *table) segment(f uint64) *segment {
+	d := t.dir.Load()
+	return d.segments[f>>d.shift].Load()
+}
+
 // lock locks the segment of f and returns it.
 func (t *table) lock(f uint64) *segment {
 	for {
-		d := t.dir.Load()
-		sg := d.segments[f>>d.shift].Load()
+		sg := t.segment(f)
 		sg.mu.Lock()
 		if !sg.gone {
 			return sg

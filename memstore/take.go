@@ -84,7 +84,14 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 		return err
 	}
 	f := t.hash.print(key.Key)
-	sg := t.lock(f)
+	sg := t.segment(f)
+	if copies := sg.denied.Load(); copies != nil && t.versions.Load() == nil && copies.deny(f, now, limit, cost, d) {
+		return nil
+	}
+	if sg.mu.Lock(); sg.gone {
+		sg.mu.Unlock()
+		sg = t.lock(f)
+	}
 	if t.versions.Load() != nil || sg.limit != limit && !sg.keep(limit) {
 		sg.mu.Unlock()
 		return s.takeChanged(now, &weir.Ask{State: key, Limit: limit, Cost: cost}, d)
@@ -94,6 +101,11 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 	} else if sg.cells.slot == pairSlot {
 		state := weir.State(sg.cells.words[i+1 : i+pairSlot : i+pairSlot])
 		sg.limit.Take(state, now, cost, d)
+		if d.Outcome == weir.Denied && !d.Charged && !limit.DenialCounts() {
+			sg.note(f, state)
+		} else {
+			sg.changed(f)
+		}
 	} else {
 		sg.set(i, sg.limit.Take(sg.state(i), now, cost, d))
 	}
@@ -290,6 +302,9 @@ func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Deci
 			}
 			return false
 		}
+	}
+	for i := range places {
+		places[i].segment.changed(places[i].print)
 	}
 	return true
 }

@@ -1,0 +1,93 @@
+package memstore
+
+import (
+	"sync/atomic"
+
+	"github.com/weir-limit/weir"
+)
+
+// deniedKeys is how many keys of a segment are denied without its lock at a time. A key
+// puts out the one before it in its place.
+const deniedKeys = 4
+
+// denied are copies of states that deny, which takes read without the lock of their
+// segment: a client that goes on asking makes nobody wait. Only the holder of the lock
+// writes them, and it drops a key's copy before it releases a lock under which that key's
+// state has changed. So a copy that is found is the state of the moment when it was read.
+type denied struct {
+	copies [deniedKeys]denial
+}
+
+// denial is a copy for one key. Its number is odd while it says nothing. A reader takes
+// what it has read if the number is even and the same before and after.
+type denial struct {
+	number atomic.Uint64
+	print  atomic.Uint64
+	limit  atomic.Pointer[weir.Limit]
+	state  [pairSlot - 1]atomic.Uint64
+}
+
+func (d *denied) of(f uint64) *denial { return &d.copies[f%deniedKeys] }
+
+// deny says whether f is denied by limit, and then fills in what it is told.
+func (d *denied) deny(f uint64, now weir.Instant, limit *weir.Limit, cost int64, told *weir.Decision) bool {
+	c := d.of(f)
+	number := c.number.Load()
+	if number%2 != 0 || c.print.Load() != f || c.limit.Load() != limit {
+		return false
+	}
+	state := [pairSlot - 1]uint64{c.state[0].Load(), c.state[1].Load()}
+	return c.number.Load() == number && limit.Denies(state, now, cost, told)
+}
+
+// note keeps a copy of what denies f from its second denial in a row on: most keys that
+// are denied once are allowed next.
+func (sg *segment) note(f uint64, state weir.State) {
+	if sg.refused != f {
+		sg.refused = f
+		return
+	}
+	all := sg.denied.Load()
+	if all == nil {
+		all = &denied{}
+		for i := range all.copies {
+			all.copies[i].number.Store(1)
+		}
+		sg.denied.Store(all)
+	}
+	c := all.of(f)
+	number := c.number.Load() | 1
+	c.number.Store(number)
+	c.print.Store(f)
+	c.limit.Store(sg.limit)
+	c.state[0].Store(state[0])
+	c.state[1].Store(state[1])
+	c.number.Store(number + 1)
+}
+
+// changed drops the copy of f, whose state is not what it was.
+func (sg *segment) changed(f uint64) {
+	if sg.refused == f {
+		sg.refused = 0
+	}
+	if all := sg.denied.Load(); all != nil {
+		all.of(f).drop(f)
+	}
+}
+
+func (c *denial) drop(f uint64) {
+	if number := c.number.Load(); number%2 == 0 && c.print.Load() == f {
+		c.number.Store(number + 1)
+	}
+}
+
+// changedAll drops all copies.
+func (sg *segment) changedAll() {
+	sg.refused = 0
+	if all := sg.denied.Load(); all != nil {
+		for i := range all.copies {
+			c := &all.copies[i]
+			c.number.Store(c.number.Load() | 1)
+		}
+	}
+}
