@@ -54,41 +54,6 @@ func (k StateKey) Placement() string {
 	return k.Rule
 }
 
-// Fallback is what decides in place of a limit whose store can't be asked.
-type Fallback string
-
-// The fallbacks.
-const (
-	FallbackLocal  Fallback = "local"  // a limit in this process
-	FallbackOpen   Fallback = "open"   // all pass
-	FallbackClosed Fallback = "closed" // none pass
-)
-
-// Sharing is how the nodes of a cluster keep a limit together. Stores that are no
-// cluster have no use for it.
-type Sharing string
-
-// The ways to share. Empty is SharingLease.
-const (
-	SharingLease   Sharing = "lease"   // the key's owner lends events to the nodes that ask
-	SharingMesh    Sharing = "mesh"    // each node tells all others what it let pass
-	SharingGossip  Sharing = "gossip"  // each node tells some others, who pass it on
-	SharingDivided Sharing = "divided" // each node has its part of the limit, and tells nobody
-	SharingSticky  Sharing = "sticky"  // the key's owner decides each request
-)
-
-// Partition is what becomes of a limit while a node hears only some of the others.
-type Partition string
-
-// The policies. Empty is PartitionProportional.
-const (
-	PartitionProportional Partition = "proportional" // who hear each other have their part of the limit by their number
-	PartitionClosed       Partition = "closed"       // keys whose owner is not heard are denied
-	PartitionReserve      Partition = "reserve"      // the same, but for a tenth of the limit that is set aside for it
-	PartitionShare        Partition = "share"        // each node has its part of the limit by itself
-	PartitionOpen         Partition = "open"         // keys whose owner is not heard pass
-)
-
 // MaxCost is the largest cost of an ask: all that one request may be charged with
 // adds up to less.
 const MaxCost = 1 << 40
@@ -130,22 +95,8 @@ type Ask struct {
 	// their first try was heard. A store that is not Atomic takes it of one placement
 	// and Key only.
 	Once bool
-	// Fallback is what decides when the store can't be asked; empty is
-	// FallbackLocal. Stores leave it to what stands around them.
-	Fallback Fallback
-	// Nodes is how many processes share the limit: FallbackLocal gives each its
-	// part. 0 and 1: this one alone.
-	Nodes int
-	// Sync lets a process decide by what it last knew of the store, and tell it
-	// within that time; Limit.Unsynced says how much it may let pass meanwhile. 0:
-	// the store decides. Stores leave it to what stands around them, but for
-	// Witness.
-	Sync time.Duration
-	// Sharing and Partition are for the store of a cluster: how its nodes keep the
-	// limit together, and what they do while they do not hear each other. Empty:
-	// SharingLease and PartitionProportional.
-	Sharing   Sharing
-	Partition Partition
+	// Policy is for the code between a rule and its store. A store leaves it alone.
+	Policy Policy
 }
 
 // Check says why no store decides the ask: its Cost or AtLeast is beyond its bounds.
@@ -265,7 +216,7 @@ func Seen(asks []Ask, pass bool) bool {
 		return true
 	}
 	for i := range asks {
-		if asks[i].Peek || asks[i].Sync > 0 {
+		if asks[i].Peek || asks[i].Policy.Sync > 0 {
 			return true
 		}
 	}

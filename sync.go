@@ -2,7 +2,7 @@ package weir
 
 import "time"
 
-// MaxSync is the longest time that a process with Ask.Sync leaves the store
+// MaxSync is the longest time that a process with Policy.Sync leaves the store
 // without news: longer ones count as this.
 const MaxSync = 10 * time.Second
 
@@ -28,7 +28,7 @@ func (l *Limit) Unsynced(sync time.Duration) int64 {
 	return min(ceilDiv(times(s.Count, us), micros(s.Period)), most)
 }
 
-// BoundSynced is Bound where so many processes decide with Ask.Sync. Each may be
+// BoundSynced is Bound where so many processes decide with Policy.Sync. Each may be
 // ahead of what the store knows by Unsynced events, so all of them together pass
 // no more than a limit does that is larger by the sum.
 func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64) int64 {

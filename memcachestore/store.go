@@ -22,7 +22,7 @@
 // no other takes its place.
 //
 // A call takes the time of its context, and about 2 s for each round trip at most.
-// Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
+// Ask.Policy has no effect here: it is for what a daemon has
 // around its store.
 //
 // In the code, command.go has the protocol, conn.go pipelines it, lane.go decides takes of

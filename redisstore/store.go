@@ -9,7 +9,7 @@
 // nothing else passes more than the limit.
 //
 // A call takes the time of its context, and 2 s at most; while Redis is away it fails.
-// Ask.Fallback, Ask.Nodes and Ask.Sync have no effect here: they are for what a daemon has
+// Ask.Policy has no effect here: it is for what a daemon has
 // around its store.
 //
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain

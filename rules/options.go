@@ -57,16 +57,8 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 		ValueToMetric:  f.flag(m, "value_to_metric", name),
 		ShareThreshold: f.flag(m, "share_threshold", name),
 		Owner:          f.text(m, "owner", name),
-		Fallback:       weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
+		Policy:         f.policy(m, name),
 		After:          f.oneOf(m, "charge", name, "before", "after") == "after",
-		Sharing:        weir.Sharing(f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky")),
-		Partition:      weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
-		Sync:           f.duration(m, "sync", name),
-	}
-	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
-	r.Nodes = int(nodes)
-	if r.Fallback == "" {
-		r.Fallback = weir.FallbackLocal
 	}
 	if n := m.value("metadata"); n != nil {
 		r.Metadata = f.metadata(n, name)
@@ -75,6 +67,22 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}
 	return r
+}
+
+// policy reads what a descriptor says of its store and of the other nodes.
+func (f *file) policy(m *mapping, name string) weir.Policy {
+	p := weir.Policy{
+		Fallback:  weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
+		Sharing:   weir.Sharing(f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky")),
+		Partition: weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
+		Sync:      f.duration(m, "sync", name),
+	}
+	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
+	p.Nodes = int(nodes)
+	if p.Fallback == "" {
+		p.Fallback = weir.FallbackLocal
+	}
+	return p
 }
 
 // idle warns of options that need a limit, where there is none.

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -42,17 +41,11 @@ type Rule struct {
 	// int64, float64, string, []any and map[string]any.
 	Metadata map[string]any
 
-	Owner    string        // whose rule it is
-	Fallback weir.Fallback // FallbackLocal when the file says nothing
-	// Nodes is how many processes share the limit: FallbackLocal gives each its
-	// part. 0 when the file says nothing: this one alone.
-	Nodes int
-	Sync  time.Duration // weir.Ask.Sync; 0 when the file says nothing
+	Owner string // whose rule it is
 
-	// Sharing and Partition are how the nodes of a cluster keep the limit together;
-	// empty when the file says nothing. With other stores they have no effect.
-	Sharing   weir.Sharing
-	Partition weir.Partition
+	// Policy is what the file says of it; its Fallback is FallbackLocal when the file
+	// says nothing. With stores that are no cluster, Sharing and Partition have no effect.
+	weir.Policy
 
 	File         string // where it stands; empty for an override
 	Line, Column int
@@ -77,7 +70,7 @@ func (r *Rule) State(key string) weir.StateKey {
 func (r *Rule) Ask(key string, cost int64) weir.Ask {
 	return weir.Ask{
 		State: r.State(key), Limit: r.Limit, Cost: cost, Shadow: r.Shadow, Quota: r.QuotaMode, After: r.After,
-		Fallback: r.Fallback, Nodes: r.Nodes, Sync: r.Sync, Sharing: r.Sharing, Partition: r.Partition,
+		Policy: r.Policy,
 	}
 }
 
@@ -117,7 +110,7 @@ func placeOf(domain string, path []Entry) string {
 func overrideRule(domain string, l *weir.Limit) *Rule {
 	return &Rule{
 		Name: ruleName("", domain, nil) + "#override", Domain: domain,
-		Limit: l, Override: true, Envoy: true, Fallback: weir.FallbackLocal,
+		Limit: l, Override: true, Envoy: true, Policy: weir.Policy{Fallback: weir.FallbackLocal},
 		place: weir.Brought + placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
 	}
 }

@@ -191,7 +191,7 @@ func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 		c.figures.Ideal++
 	}
 	name := c.names[keyBytes*r.Client : keyBytes*(r.Client+1)]
-	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: string(name)}, Limit: c.limit, Cost: r.Cost, Sharing: o.Sharing, Partition: o.Partition}
+	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: string(name)}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
 	client, cost := r.Client, r.Cost
 	c.nodes.Ask(r.At, node, &a, func(now weir.Instant, d weir.Decision) {
 		if d.Outcome == weir.Allowed {

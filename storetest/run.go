@@ -360,8 +360,8 @@ func runSeen(t *testing.T, open Open) {
 	}
 	limit := weir.MustParseLimit("100/day fixed-window")
 	asks := []weir.Ask{
-		{State: weir.StateKey{Rule: "seen#1", Key: "k"}, Limit: limit, Cost: 2, Shadow: true, Sync: time.Second},
-		{State: weir.StateKey{Rule: "seen#2", Key: "k"}, Limit: limit, Cost: 3, Shadow: true, Sync: time.Second},
+		{State: weir.StateKey{Rule: "seen#1", Key: "k"}, Limit: limit, Cost: 2, Shadow: true, Policy: weir.Policy{Sync: time.Second}},
+		{State: weir.StateKey{Rule: "seen#2", Key: "k"}, Limit: limit, Cost: 3, Shadow: true, Policy: weir.Policy{Sync: time.Second}},
 	}
 	for i := range int64(3) {
 		var used []int64
@@ -373,7 +373,7 @@ func runSeen(t *testing.T, open Open) {
 			t.Errorf("seen: %d used, want %d", used, want)
 		}
 	}
-	asks[0].Sync, asks[1].Sync = 0, 0
+	asks[0].Policy.Sync, asks[1].Policy.Sync = 0, 0
 	see := func(weir.Instant, weir.State) { t.Error("a take without Sync that passes was seen") }
 	if err := witness.TakeSeen(t.Context(), asks, make([]weir.Decision, 2), see); err != nil {
 		t.Fatal(err)

@@ -270,7 +270,7 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 	}
 	now, states = s.now(), make([]weir.State, len(asks))
 	for i := range asks {
-		if r := s.replica(asks[i].Sharing); r != nil {
+		if r := s.replica(asks[i].Policy.Sharing); r != nil {
 			now, states[i] = r.look(&asks[i])
 			continue
 		}

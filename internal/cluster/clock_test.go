@@ -43,11 +43,11 @@ func TestClocksApart(t *testing.T) {
 	ahead := []time.Duration{0, -time.Hour - 20*time.Second, time.Hour + 40*time.Second}
 	for _, ask := range []weir.Ask{
 		{Limit: weir.MustParseLimit("60/min fixed-window"), Cost: 1},
-		{Limit: weir.MustParseLimit("60/min fixed-window"), Cost: 1, Sharing: weir.SharingSticky},
+		{Limit: weir.MustParseLimit("60/min fixed-window"), Cost: 1, Policy: weir.Policy{Sharing: weir.SharingSticky}},
 		{Limit: weir.MustParseLimit("60/min"), Cost: 1},
 		{Limit: weir.MustParseLimit("60/min sliding-window 6"), Cost: 1},
 	} {
-		t.Run(fmt.Sprint(ask.Limit, " ", ask.Sharing), func(t *testing.T) {
+		t.Run(fmt.Sprint(ask.Limit, " ", ask.Policy.Sharing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t, 3, ahead...)
 				n.found()

@@ -112,9 +112,9 @@ func TestKeeps(t *testing.T) {
 			return out[0]
 		}
 		for i := range asks {
-			asks[i] = weir.Ask{State: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, Limit: limits[i%len(limits)], Cost: 50, Partition: policies[i%len(policies)]}
+			asks[i] = weir.Ask{State: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, Limit: limits[i%len(limits)], Cost: 50, Policy: weir.Policy{Partition: policies[i%len(policies)]}}
 			if i%2 == 0 {
-				asks[i].Sharing = weir.SharingSticky
+				asks[i].Policy.Sharing = weir.SharingSticky
 			}
 			if asks[i].Limit.Algorithm() == weir.Concurrent {
 				asks[i].Cost, asks[i].Receipt = 1, uint64(i+1)
@@ -217,7 +217,7 @@ func TestLostName(t *testing.T) {
 		time.Sleep(time.Second)
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/s"), Cost: 1}
 		mesh := ask
-		mesh.Sharing = weir.SharingMesh
+		mesh.Policy.Sharing = weir.SharingMesh
 		take := func(s *Store, ask weir.Ask) (weir.Outcome, error) {
 			var out [1]weir.Decision
 			err := s.Take(t.Context(), []weir.Ask{ask}, out[:])
@@ -242,7 +242,7 @@ func TestLostName(t *testing.T) {
 		}
 		for _, a := range []weir.Ask{ask, mesh} {
 			if outcome, err := take(twin, a); !errors.Is(err, weir.ErrAway) {
-				t.Errorf("sharing %q: %v, %v at a node that is no member", a.Sharing, outcome, err)
+				t.Errorf("sharing %q: %v, %v at a node that is no member", a.Policy.Sharing, outcome, err)
 			}
 		}
 		n.away.Store("")
@@ -259,7 +259,7 @@ func TestLostName(t *testing.T) {
 			ask.State.Key = n.ownedBy(t, i)
 			for _, a := range []weir.Ask{ask, mesh} {
 				if outcome, err := take(twin, a); outcome != weir.Allowed || err != nil || !s.Calm() {
-					t.Errorf("sharing %q: %v, %v of a key of node %d; calm: %v", a.Sharing, outcome, err, i, s.Calm())
+					t.Errorf("sharing %q: %v, %v of a key of node %d; calm: %v", a.Policy.Sharing, outcome, err, i, s.Calm())
 				}
 			}
 		}

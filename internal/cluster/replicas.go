@@ -56,9 +56,9 @@ func (s *Store) replica(by weir.Sharing) *replica {
 
 // together is the replica that decides all asks; nil where there is none.
 func (s *Store) together(asks []weir.Ask) *replica {
-	r := s.replica(asks[0].Sharing)
+	r := s.replica(asks[0].Policy.Sharing)
 	for i := range asks {
-		if s.replica(asks[i].Sharing) != r {
+		if s.replica(asks[i].Policy.Sharing) != r {
 			return nil
 		}
 	}

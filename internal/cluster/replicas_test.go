@@ -25,7 +25,7 @@ func TestReplicas(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t, 3)
 				time.Sleep(3 * time.Second) // they have heard all of each other
-				asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit("90/day fixed-window"), Cost: 1, Sharing: way.sharing}}
+				asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit("90/day fixed-window"), Cost: 1, Policy: weir.Policy{Sharing: way.sharing}}}
 				out, passed := make([]weir.Decision, 1), int64(0)
 				for range 100 {
 					if err := n.nodes[0].Take(t.Context(), asks, out); err != nil {

@@ -26,7 +26,7 @@ func (s *Store) gather(asks []weir.Ask, all *several) bool {
 	}
 	for i := range asks {
 		a := &asks[i]
-		if !plain(a) || s.replica(a.Sharing) != nil {
+		if !plain(a) || s.replica(a.Policy.Sharing) != nil {
 			return false
 		}
 		key := short(a.State)

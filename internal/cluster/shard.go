@@ -113,7 +113,7 @@ func (sh *shard) witness(hash uint64, key weir.StateKey, see func(weir.Instant, 
 func want(key weir.StateKey, a *weir.Ask) sharing.Request {
 	return sharing.Request{
 		State: key, Limit: a.Limit, Cost: a.Cost,
-		Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
+		Policy: sharing.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 func TestSeen(t *testing.T) {
 	limit := weir.MustParseLimit("2/h")
 	for name, ask := range map[string]weir.Ask{
-		"lease": {}, "whole": {Receipt: 7}, "peek": {Peek: true}, "mesh": {Sharing: weir.SharingMesh},
+		"lease": {}, "whole": {Receipt: 7}, "peek": {Peek: true}, "mesh": {Policy: weir.Policy{Sharing: weir.SharingMesh}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, 3)

@@ -25,7 +25,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		return err
 	}
 	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
-		if r := s.replica(asks[0].Sharing); r != nil {
+		if r := s.replica(asks[0].Policy.Sharing); r != nil {
 			return r.take(asks, out, see)
 		}
 		key := short(asks[0].State)

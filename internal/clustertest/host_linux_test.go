@@ -165,7 +165,7 @@ func program(t *testing.T, url string, programs int) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	asks := []weir.Ask{{State: weir.StateKey{Rule: "host", Key: "k"}, Limit: weir.MustParseLimit("20/s burst 20"), Cost: 1, Nodes: programs}}
+	asks := []weir.Ask{{State: weir.StateKey{Rule: "host", Key: "k"}, Limit: weir.MustParseLimit("20/s burst 20"), Cost: 1, Policy: weir.Policy{Nodes: programs}}}
 	out := make([]weir.Decision, 1)
 	tick := time.NewTicker(time.Second * time.Duration(programs) / (limit * overload))
 	defer tick.Stop()

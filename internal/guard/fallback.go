@@ -47,9 +47,9 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	shut := false
 	for i := range asks {
 		a := &asks[i]
-		out[i] = weir.Decision{Cost: a.Cost, Degraded: a.Fallback}
-		g.counts[fallbackIndex(a.Fallback)].Add(1)
-		switch a.Fallback {
+		out[i] = weir.Decision{Cost: a.Cost, Degraded: a.Policy.Fallback}
+		g.counts[fallbackIndex(a.Policy.Fallback)].Add(1)
+		switch a.Policy.Fallback {
 		case weir.FallbackOpen:
 			out[i].Outcome = weir.Allowed
 			out[i].Remaining, _ = a.Limit.Standing(nil, 0) // of a key never used: nobody counts
@@ -60,7 +60,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 			fallthrough
 		default:
 			out[i].Degraded = weir.FallbackLocal
-			b, nodes := *a, cmp.Or(a.Nodes, g.nodes())
+			b, nodes := *a, cmp.Or(a.Policy.Nodes, g.nodes())
 			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, nodes)
 			if err := g.goOn(a.State, nodes); err != nil {
 				return err

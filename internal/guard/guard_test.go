@@ -64,7 +64,7 @@ func (r *remote) reach(ctx context.Context) error {
 }
 
 func ask(limit string, f weir.Fallback) []weir.Ask {
-	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Fallback: f}}
+	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Fallback: f}}}
 }
 
 func take(t *testing.T, s weir.Store, asks []weir.Ask) weir.Decision {
@@ -105,7 +105,7 @@ func TestFallbacks(t *testing.T) {
 		t.Errorf("local: %d passed of 4", passed)
 	}
 	asks := ask("9/h", weir.FallbackLocal)
-	asks[0].State.Key, asks[0].Nodes = "shared", 3
+	asks[0].State.Key, asks[0].Policy.Nodes = "shared", 3
 	for passed = 0; take(t, g, asks).Outcome == weir.Allowed; passed++ {
 	}
 	if passed != 3 {
@@ -125,7 +125,7 @@ func TestShares(t *testing.T) {
 		for range nodes {
 			g := guard.New(store, guard.Options{})
 			asks, out := ask(text, weir.FallbackLocal), make([]weir.Decision, 1)
-			asks[0].Nodes = nodes
+			asks[0].Policy.Nodes = nodes
 			for {
 				if err := g.Take(context.Background(), asks, out); err != nil {
 					t.Fatal(err)

@@ -64,7 +64,7 @@ func (s *said) hear(asks []weir.Ask, out []weir.Decision) {
 	now := weir.InstantOf(time.Now())
 	for i := range asks {
 		a := &asks[i]
-		if a.Fallback == weir.FallbackOpen || a.Fallback == weir.FallbackClosed || a.Limit.Algorithm() == weir.Concurrent {
+		if a.Policy.Fallback == weir.FallbackOpen || a.Policy.Fallback == weir.FallbackClosed || a.Limit.Algorithm() == weir.Concurrent {
 			continue // nothing is counted here
 		}
 		reset := out[i].ResetAfter

@@ -75,7 +75,7 @@ func TestGoesOn(t *testing.T) {
 				store := newRemote()
 				g := guard.New(store, guard.Options{})
 				asks := ask(c.limit, weir.FallbackLocal)
-				asks[0].Nodes, asks[0].Receipt = c.nodes, 1
+				asks[0].Policy.Nodes, asks[0].Receipt = c.nodes, 1
 				for range c.used {
 					asks[0].Receipt++
 					if d := take(t, g, asks); d.Outcome != weir.Allowed || d.Degraded != "" {
@@ -205,7 +205,7 @@ func TestToldWhenBack(t *testing.T) {
 		use := func(g *guard.Guard, events int) {
 			for n := range keys * events {
 				asks := ask("10/day", weir.FallbackLocal)
-				asks[0].State.Key, asks[0].Nodes = fmt.Sprint(n%keys), 2
+				asks[0].State.Key, asks[0].Policy.Nodes = fmt.Sprint(n%keys), 2
 				if take(t, g, asks).Outcome == weir.Allowed {
 					passed[asks[0].State.Key]++
 				}

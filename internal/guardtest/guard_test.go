@@ -7,7 +7,7 @@ import (
 )
 
 func ask(limit string, f weir.Fallback) []weir.Ask {
-	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Fallback: f}}
+	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Fallback: f}}}
 }
 
 func take(t *testing.T, s weir.Store, asks []weir.Ask) weir.Decision {

@@ -135,7 +135,7 @@ func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, re
 	at = now
 	for i := range asks {
 		a := &asks[i]
-		policy := PolicyOf(a.Partition)
+		policy := PolicyOf(a.Policy.Partition)
 		g, ok := n.ledgers.get(a.State)
 		if ok {
 			n.see(now, a.State, g, policy)

@@ -170,7 +170,7 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	for i := range asks {
 		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: MaxDeny}
 		if r := p.tally(now, &asks[i]); r != nil {
-			own, _ := p.weights(now, r, asks[i].Partition, asks[i].Nodes)
+			own, _ := p.weights(now, r, asks[i].Policy.Partition, asks[i].Policy.Nodes)
 			r.decide(now, own, &asks[i], &out[i])
 		}
 	}
@@ -181,7 +181,7 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 			out[i].Charged = false
 			continue
 		}
-		own, _ := p.weights(now, r, asks[i].Partition, asks[i].Nodes)
+		own, _ := p.weights(now, r, asks[i].Policy.Partition, asks[i].Policy.Nodes)
 		fresh := r.form.limit.Fresh(r.state, now)
 		r.commit(now, own, &asks[i], &out[i])
 		if out[i].Charged {
@@ -195,7 +195,7 @@ func (p *Replica) take(now weir.Instant, r *tally, a *weir.Ask, d *weir.Decision
 	if a.Peek || a.After || a.Quota || a.AtLeast > 0 || a.MaxHold > 0 || a.Receipt != 0 || a.Cost < 1 {
 		return false
 	}
-	if own, _ := p.weights(now, r, a.Partition, a.Nodes); own != (weight{1, 1}) {
+	if own, _ := p.weights(now, r, a.Policy.Partition, a.Policy.Nodes); own != (weight{1, 1}) {
 		return false
 	}
 	fresh := r.form.limit.Fresh(r.state, now)
@@ -253,12 +253,12 @@ func (p *Replica) tell(now weir.Instant, r *tally, of *line, turns uint8) {
 func (p *Replica) tally(now weir.Instant, a *weir.Ask) *tally {
 	if r, ok := p.tallies.get(a.State); ok {
 		r.adopt(now, p, a.Limit)
-		r.policy, r.nodes = a.Partition, a.Nodes
+		r.policy, r.nodes = a.Policy.Partition, a.Policy.Nodes
 		return r
 	}
 	r := p.keep(now, a.State, a.Limit)
 	if r != nil {
-		r.policy, r.nodes = a.Partition, a.Nodes
+		r.policy, r.nodes = a.Policy.Partition, a.Policy.Nodes
 	}
 	return r
 }

@@ -50,7 +50,7 @@ func newCrowd(t *testing.T, s virtual.Settings, limit string) *crowd {
 	l := weir.MustParseLimit(limit)
 	k := &crowd{
 		Cluster: c, t: t, limit: l, nodes: s.Nodes, random: rand.New(rand.NewPCG(s.Seed, 9)), now: crowdStart,
-		ask: weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: l, Cost: 1, Sharing: s.Sharing},
+		ask: weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: l, Cost: 1, Policy: weir.Policy{Sharing: s.Sharing}},
 		own: make([][]event, s.Nodes), alive: make([]uint64, s.Nodes),
 	}
 	for i := range k.alive {
@@ -139,7 +139,7 @@ func (k *crowd) over() int64 {
 
 // ahead is how much over Bound allows, as messages were.
 func (k *crowd) ahead() int64 {
-	return k.limit.Ahead(k.ask.Sharing, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
+	return k.limit.Ahead(k.ask.Policy.Sharing, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
 }
 
 // TestReplicaBound holds what replicas let pass together to the bound that is printed,
@@ -216,7 +216,7 @@ func TestReplicaPartition(t *testing.T) {
 	} {
 		s := virtual.Settings{Seed: 4, Nodes: 5, Sharing: weir.SharingMesh, Network: virtual.Network{Delay: time.Millisecond}}
 		k := newCrowd(t, s, "1000/s burst 100")
-		k.ask.Partition = row.policy
+		k.ask.Policy.Partition = row.policy
 		k.load(2*time.Second, row.times, k.anywhere)
 		k.Part(k.now, 2, k.now+8*second)
 		before := len(k.passed)

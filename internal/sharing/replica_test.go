@@ -46,7 +46,7 @@ func TestDividedStarts(t *testing.T) {
 		}
 		now, passed, changes := replicaStart, 0, 0
 		use := func(away int) {
-			a := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("120/day"), Cost: 1, Nodes: fixed}}
+			a := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("120/day"), Cost: 1, Policy: weir.Policy{Nodes: fixed}}}
 			for i, p := range all {
 				for range count {
 					var out [1]weir.Decision
@@ -366,7 +366,7 @@ func TestDivided(t *testing.T) {
 		}
 	}
 	p := group(t, weir.SharingDivided, 2)[0]
-	asks := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("100/s"), Cost: 100, AtLeast: 1, Nodes: 5}}
+	asks := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("100/s"), Cost: 100, AtLeast: 1, Policy: weir.Policy{Nodes: 5}}}
 	var out [1]weir.Decision
 	if p.Take(now, asks, out[:]); out[0].Cost != 20 {
 		t.Errorf("nodes: 5 passes %+v of 100", out[0])

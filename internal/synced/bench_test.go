@@ -23,11 +23,11 @@ func BenchmarkHotKey(b *testing.B) {
 				}
 				s := synced.New(guard.New(r, guard.Options{}))
 				a := ask(limit, "hot")
-				a.Sync = sync
+				a.Policy.Sync = sync
 				for take(b, s, a)[0].Degraded != "" { // until it is connected
 					time.Sleep(time.Millisecond)
 				}
-				time.Sleep(2 * a.Sync)
+				time.Sleep(2 * a.Policy.Sync)
 				before := r.Stats().Calls
 				b.SetParallelism(32)
 				b.ReportAllocs()

@@ -105,7 +105,7 @@ func (s *Store) report(e *entry, now time.Time, room bool) (weir.Ask, bool) {
 		return weir.Ask{}, false
 	}
 	a := weir.Ask{
-		State: e.key, Limit: e.ledger.limit, Shadow: true, Sync: e.ledger.every,
+		State: e.key, Limit: e.ledger.limit, Shadow: true, Policy: weir.Policy{Sync: e.ledger.every},
 		Cost: e.ledger.report(e.now(now)),
 	}
 	if a.Cost == 0 {

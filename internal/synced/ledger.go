@@ -17,7 +17,7 @@ import (
 // all but that. docs/decisions has the argument.
 type ledger struct {
 	limit *weir.Limit
-	every time.Duration // of Ask.Sync, at most weir.MaxSync
+	every time.Duration // of Policy.Sync, at most weir.MaxSync
 	most  int64         // untold events at a time
 
 	known bool
@@ -37,13 +37,13 @@ type ledger struct {
 }
 
 func (l *ledger) init(a *weir.Ask) {
-	l.limit, l.every = a.Limit, min(a.Sync, weir.MaxSync)
-	l.most, l.known, l.until = a.Limit.Unsynced(a.Sync), false, 0
+	l.limit, l.every = a.Limit, min(a.Policy.Sync, weir.MaxSync)
+	l.most, l.known, l.until = a.Limit.Unsynced(a.Policy.Sync), false, 0
 }
 
 // fits is whether the ledger is kept by the limit of a.
 func (l *ledger) fits(a *weir.Ask) bool {
-	return (l.limit == a.Limit || l.limit.String() == a.Limit.String()) && l.every == min(a.Sync, weir.MaxSync)
+	return (l.limit == a.Limit || l.limit.String() == a.Limit.String()) && l.every == min(a.Policy.Sync, weir.MaxSync)
 }
 
 func (l *ledger) untold() int64 { return l.owed + l.told }

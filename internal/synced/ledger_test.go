@@ -131,7 +131,7 @@ func TestNodes(t *testing.T) {
 		every := rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second}).Draw(t, "sync")
 		store, nodes := &counter{limit: limit}, make([]player, rapid.IntRange(1, 4).Draw(t, "nodes"))
 		for i := range nodes {
-			nodes[i].ledger.init(&weir.Ask{Limit: limit, Sync: every})
+			nodes[i].ledger.init(&weir.Ask{Limit: limit, Policy: weir.Policy{Sync: every}})
 		}
 		truth := &counter{limit: larger(t, limit, int64(len(nodes))*limit.Unsynced(every))}
 		now := weir.Instant(1_700_000_000_000_000)
@@ -146,7 +146,7 @@ func TestNodes(t *testing.T) {
 			if limit.Spec().Mode != weir.Relaxed && limit.Spec().Debt == 0 {
 				cost = rapid.Int64Range(1, 3).Draw(t, "cost")
 			}
-			if !p.passes(now, store, weir.Ask{Limit: limit, Cost: cost, Sync: every}) {
+			if !p.passes(now, store, weir.Ask{Limit: limit, Cost: cost, Policy: weir.Policy{Sync: every}}) {
 				continue
 			}
 			if d, _ := truth.take(now, &weir.Ask{Limit: truth.limit, Cost: cost}); d.Outcome != weir.Allowed {
@@ -166,14 +166,14 @@ func TestAlone(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			limit := weir.MustParseLimit(text)
 			store, truth, p := &counter{limit: limit}, &counter{limit: limit}, player{}
-			p.ledger.init(&weir.Ask{Limit: limit, Sync: 100 * time.Millisecond})
+			p.ledger.init(&weir.Ask{Limit: limit, Policy: weir.Policy{Sync: 100 * time.Millisecond}})
 			now := weir.Instant(1_700_000_000_000_000)
 			for range 200 {
 				now += weir.Instant(rapid.SampledFrom([]int64{0, 1, 100, 5_000, 40_000}).Draw(t, "pause"))
 				if p.ledger.known && rapid.Bool().Draw(t, "step") {
 					p.step(now, store, false)
 				}
-				a := weir.Ask{Limit: limit, Cost: 1, Sync: 100 * time.Millisecond}
+				a := weir.Ask{Limit: limit, Cost: 1, Policy: weir.Policy{Sync: 100 * time.Millisecond}}
 				if !p.passes(now, store, a) {
 					continue
 				}
@@ -195,7 +195,7 @@ func TestEdge(t *testing.T) {
 		want int64        // untold behind it
 	}{{500 * ms, 0}, {21 * ms, 0}, {20 * ms, 1}, {1, 1}} {
 		var l ledger
-		a, d := weir.Ask{Limit: limit, Cost: 1, Sync: 100 * time.Millisecond}, weir.Decision{}
+		a, d := weir.Ask{Limit: limit, Cost: 1, Policy: weir.Policy{Sync: 100 * time.Millisecond}}, weir.Decision{}
 		l.init(&a)
 		l.learn(edge-600*ms, 20*ms, nil, 0)
 		if v := l.decide(edge-c.at, &a, &d); v != byNode || d.Outcome != weir.Allowed {

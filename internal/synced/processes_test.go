@@ -151,7 +151,7 @@ func TestProcesses(t *testing.T) {
 	}
 	for i, text := range hotLimits() {
 		a := ask(text, "")
-		bound := int64(len(nodes)) * a.Limit.Unsynced(a.Sync)
+		bound := int64(len(nodes)) * a.Limit.Unsynced(a.Policy.Sync)
 		beyond := excess(t, a.Limit, passed[i], 4*bound+10)
 		t.Logf("%-24s %4d passed, %d beyond the limit at the worst moment, bound %d", text, len(passed[i]), beyond, bound)
 		if beyond > bound {

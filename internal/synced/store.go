@@ -138,7 +138,7 @@ func wait(ctx context.Context, told <-chan struct{}) bool {
 
 // atHome is whether a node may answer a by itself.
 func atHome(a *weir.Ask) bool {
-	return a.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
+	return a.Policy.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
 }
 
 // decide decides a take at home. When it can't, told may be closed once the store
@@ -201,7 +201,7 @@ func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []wei
 
 // ask asks the store, and learns how the counts stand.
 func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	if !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Sync > 0 }) {
+	if !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Policy.Sync > 0 }) {
 		return s.guard.TakeSeen(ctx, asks, out, see)
 	}
 	s.counts.store.Add(1)
@@ -216,7 +216,7 @@ func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 	}
 	heard := time.Now()
 	for i := range asks {
-		if asks[i].Limit.Unsynced(asks[i].Sync) > 0 {
+		if asks[i].Limit.Unsynced(asks[i].Policy.Sync) > 0 {
 			s.learn(&asks[i], &out[i], &seen, i, began, heard)
 		}
 	}
@@ -289,7 +289,7 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 	}
 	for i := range asks {
 		e := s.table.get(asks[i].State)
-		if e == nil || asks[i].Sync == 0 {
+		if e == nil || asks[i].Policy.Sync == 0 {
 			continue
 		}
 		e.mu.Lock()

@@ -70,7 +70,7 @@ func end(t testing.TB, nodes []*synced.Store) {
 }
 
 func ask(limit, key string) weir.Ask {
-	return weir.Ask{State: weir.StateKey{Rule: "r#" + limit, Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1, Sync: 100 * time.Millisecond}
+	return weir.Ask{State: weir.StateKey{Rule: "r#" + limit, Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Sync: 100 * time.Millisecond}}
 }
 
 func take(t testing.TB, s weir.Store, asks ...weir.Ask) []weir.Decision {
@@ -106,7 +106,7 @@ func TestHotKey(t *testing.T) {
 			g.Wait()
 			took, calls := 5*time.Second, store.calls.Load()
 			sum := passed[0] + passed[1] + passed[2]
-			bound := a.Limit.BoundSynced(took+20*time.Millisecond, a.Sync, len(nodes), 1)
+			bound := a.Limit.BoundSynced(took+20*time.Millisecond, a.Policy.Sync, len(nodes), 1)
 			t.Logf("%s: %d passed (limit alone %d, bound %d), %v by node, %d calls, %+v", text, sum, a.Limit.Bound(took, 1), bound, passed, calls, nodes[0].Stats())
 			if sum > bound {
 				t.Errorf("%s: %d passed in %v, more than %d", text, sum, took, bound)
@@ -156,8 +156,8 @@ func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, nodes := open(t, 1)
 		a := ask("600/min burst 300", "k")
-		a.Fallback = weir.FallbackClosed
-		a.Sync = time.Second // 10 untold
+		a.Policy.Fallback = weir.FallbackClosed
+		a.Policy.Sync = time.Second // 10 untold
 		take(t, nodes[0], a)
 		store.away.Store(true)
 		home := 0
@@ -235,7 +235,7 @@ func TestOldDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, nodes := open(t, 1)
 		a := ask("1/h", "k")
-		a.Fallback = weir.FallbackOpen
+		a.Policy.Fallback = weir.FallbackOpen
 		for range 500 {
 			take(t, nodes[0], a)
 			time.Sleep(time.Millisecond)
@@ -262,7 +262,7 @@ func TestTogether(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, nodes := open(t, 1)
 			wide, narrow := ask("1000/h", "k"), ask("20/h burst 20", "k")
-			narrow.Sync = second
+			narrow.Policy.Sync = second
 			passed := 0
 			for range 200 {
 				time.Sleep(time.Millisecond)
@@ -345,7 +345,7 @@ func TestBounded(t *testing.T) {
 			g.Go(func() {
 				for j := range (synced.MaxKeys + 2048) / 64 {
 					a := ask("100/s", fmt.Sprint(i, "/", j))
-					a.Sync = weir.MaxSync
+					a.Policy.Sync = weir.MaxSync
 					if d := take(t, s, a)[0]; !d.Charged {
 						t.Errorf("%d/%d: %+v", i, j, d)
 					}
@@ -373,7 +373,7 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, nodes := open(t, 1)
 		a := ask("1000/h burst 1000", "k")
-		a.Sync = weir.MaxSync // 3 untold
+		a.Policy.Sync = weir.MaxSync // 3 untold
 		for range 3 {
 			take(t, nodes[0], a)
 		}
@@ -395,7 +395,7 @@ func TestRaces(t *testing.T) {
 		g.Go(func() {
 			for j := range 200 {
 				a, b := ask("1000/s", fmt.Sprint(j%3)), ask("500/s fixed-window", fmt.Sprint(i%2))
-				a.Sync, b.Sync = time.Millisecond, time.Millisecond
+				a.Policy.Sync, b.Policy.Sync = time.Millisecond, time.Millisecond
 				asks := []weir.Ask{a, b}
 				if i%2 == 0 {
 					asks = []weir.Ask{b, a}

@@ -190,7 +190,7 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 	c.asked++
 	c.waiting[c.asked] = answered
 	m.node.Ask(m.clock(now), &sharing.Request{
-		ID: c.asked, State: a.State, Limit: a.Limit, Cost: a.Cost, Policy: sharing.PolicyOf(a.Partition), Sticky: a.Sharing == weir.SharingSticky,
+		ID: c.asked, State: a.State, Limit: a.Limit, Cost: a.Cost, Policy: sharing.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}, &c.fx)
 	c.settle(now, node)
 }

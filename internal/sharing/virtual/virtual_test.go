@@ -17,7 +17,7 @@ func run(t *testing.T, s virtual.Settings, fault func(c *virtual.Cluster, now we
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("1000/s burst 100"), Cost: 1, Sharing: s.Sharing}
+	a := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("1000/s burst 100"), Cost: 1, Policy: weir.Policy{Sharing: s.Sharing}}
 	begin := start + 2_000_000
 	c.Until(begin)
 	fault(c, begin)

@@ -1,0 +1,60 @@
+package weir
+
+import "time"
+
+// Policy says what a process may do about a limit without its store. A rule carries
+// it, and each ask of the rule brings it along for the code between the rule and the
+// store: package client, and in a daemon the layers around a store and the cluster.
+// A store decides each ask in the same way under every policy.
+type Policy struct {
+	// Fallback is what decides when the store can't be asked; empty is
+	// FallbackLocal.
+	Fallback Fallback
+	// Nodes is how many processes share the limit: FallbackLocal gives each its
+	// part. 0 and 1: this one alone.
+	Nodes int
+	// Sync lets a process decide by what it last knew of the store, and tell it
+	// within that time; Limit.Unsynced says how much it may let pass meanwhile. 0:
+	// the store decides.
+	Sync time.Duration
+	// Sharing and Partition say how the nodes of a cluster keep the limit together,
+	// and what they do while they do not hear each other. Empty: SharingLease and
+	// PartitionProportional.
+	Sharing   Sharing
+	Partition Partition
+}
+
+// Fallback is what decides in place of a limit whose store can't be asked.
+type Fallback string
+
+// The fallbacks.
+const (
+	FallbackLocal  Fallback = "local"  // a limit in this process
+	FallbackOpen   Fallback = "open"   // all pass
+	FallbackClosed Fallback = "closed" // none pass
+)
+
+// Sharing is how the nodes of a cluster keep a limit together. Stores that are no
+// cluster have no use for it.
+type Sharing string
+
+// The ways to share. Empty is SharingLease.
+const (
+	SharingLease   Sharing = "lease"   // the key's owner lends events to the nodes that ask
+	SharingMesh    Sharing = "mesh"    // each node tells all others what it let pass
+	SharingGossip  Sharing = "gossip"  // each node tells some others, and they pass it on
+	SharingDivided Sharing = "divided" // each node has its part of the limit, and tells nobody
+	SharingSticky  Sharing = "sticky"  // the key's owner decides each request
+)
+
+// Partition is what becomes of a limit while a node hears only some of the others.
+type Partition string
+
+// The policies. Empty is PartitionProportional.
+const (
+	PartitionProportional Partition = "proportional" // nodes that hear each other have their part of the limit by their number
+	PartitionClosed       Partition = "closed"       // keys whose owner is not heard are denied
+	PartitionReserve      Partition = "reserve"      // the same, but for a tenth of the limit that is set aside for it
+	PartitionShare        Partition = "share"        // each node has its part of the limit by itself
+	PartitionOpen         Partition = "open"         // keys whose owner is not heard pass
+)
