@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/table"
 	"github.com/weir-limit/weir/internal/terminal"
 )
@@ -72,7 +73,7 @@ has another cluster key, and when none of --join has been joined.`,
 		} else {
 			err = printStatus(cmd, &at, first)
 		}
-		silent := slices.ContainsFunc(first.Members, func(m daemon.ClusterMember) bool { return m.State == "silent" })
+		silent := slices.ContainsFunc(first.Members, func(m membership.Member) bool { return m.State == "silent" })
 		if err == nil && (silent || len(first.Members) == 0 || len(first.Apart) > 0) {
 			return &failure{code: exitNo}
 		}
@@ -88,7 +89,7 @@ func (a *address) orElse(place string) {
 	}
 }
 
-func askStatus(ctx context.Context, at *address) (s daemon.ClusterStatus, text []byte, err error) {
+func askStatus(ctx context.Context, at *address) (s membership.Status, text []byte, err error) {
 	d, err := at.at("/v1/cluster", "the admin door")
 	if err != nil {
 		return s, nil, err
@@ -108,7 +109,7 @@ func askStatus(ctx context.Context, at *address) (s daemon.ClusterStatus, text [
 }
 
 // printStatus asks once more, for how much is said in a second.
-func printStatus(cmd *cobra.Command, at *address, first daemon.ClusterStatus) error {
+func printStatus(cmd *cobra.Command, at *address, first membership.Status) error {
 	select {
 	case <-cmd.Context().Done():
 		return cmd.Context().Err()
@@ -123,7 +124,7 @@ func printStatus(cmd *cobra.Command, at *address, first daemon.ClusterStatus) er
 }
 
 // statusText is s for people, with what went to and fro since first.
-func statusText(first, s *daemon.ClusterStatus) string {
+func statusText(first, s *membership.Status) string {
 	var b strings.Builder
 	rows := [][]string{{"node", "state", "owns", "http", "version", "started"}}
 	for _, m := range s.Members {
@@ -160,7 +161,7 @@ func statusText(first, s *daemon.ClusterStatus) string {
 	fmt.Fprintf(&b, "takes decided by owners %d, unanswered and denied %d, waiting %d\n", s.Takes.Whole, s.Takes.Unanswered, s.Takes.Waiting)
 	for _, way := range []struct {
 		name        string
-		before, now *daemon.ClusterTraffic
+		before, now *membership.Traffic
 	}{{"in", &first.In, &s.In}, {"out", &first.Out, &s.Out}} {
 		fmt.Fprintf(&b, "%-3s a second: %d messages, %d packets, %d bytes\n",
 			way.name, way.now.Messages-way.before.Messages, way.now.Packets-way.before.Packets, way.now.Bytes-way.before.Bytes)
@@ -173,7 +174,7 @@ func statusText(first, s *daemon.ClusterStatus) string {
 }
 
 // boundsText says what may pass beyond the limits of rules.
-func boundsText(b *strings.Builder, bounds *daemon.ClusterBounds) {
+func boundsText(b *strings.Builder, bounds *membership.Bounds) {
 	fmt.Fprintf(b, "\nrules whose limit is that of all nodes together %d, others %d\n", bounds.Exact, len(bounds.Others)+bounds.Omitted)
 	if len(bounds.Others) == 0 {
 		return

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -128,7 +128,7 @@ func (k *kept) settled(t *testing.T, members int) {
 	t.Helper()
 	for i, p := range k.nodes {
 		for deadline := time.Now().Add(patience); p != nil; time.Sleep(20 * time.Millisecond) {
-			var s daemon.ClusterStatus
+			var s membership.Status
 			if err := json.Unmarshal([]byte(fetch(t, "http://"+p.admin+"/v1/cluster")), &s); err != nil {
 				t.Fatal(err)
 			}

@@ -5,185 +5,47 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/gossip"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/httpapi"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/rules"
 )
 
 // DefaultCluster is where other nodes reach a daemon.
 const DefaultCluster = "127.0.0.1:8083"
 
-// node is this daemon's part in a cluster.
-type node struct {
-	store *cluster.Store
-	log   *slog.Logger
-	// gossip is nil before the door for other nodes is open.
-	gossip  atomic.Pointer[gossip.Gossip]
-	members atomic.Int64         // how many there were when this node was one of them
-	flow    atomic.Pointer[flow] // nil before it was measured
-
-	mu          sync.Mutex // held while members are told
-	incarnation uint64     // by which the store takes part
-}
-
-// about is what a node tells the others of itself.
-type about struct {
-	Version string `json:"version,omitempty"`
-	HTTP    string `json:"http,omitempty"` // HOST:PORT of its HTTP door
-}
-
 // openNode makes the store of a cluster, which is not taken part in yet.
 func openNode(told guard.Options) *storage {
-	n := &node{store: cluster.New(cluster.Options{})}
-	told.Near, told.Nodes = true, n.size
-	g := guard.New(n.store, told)
+	n := membership.New()
+	told.Near, told.Nodes = true, n.Size
+	g := guard.New(n.Store, told)
 	return &storage{
-		scheme: "cluster", store: g, traits: n.store.Traits(), guard: g, node: n,
+		scheme: "cluster", store: g, traits: n.Store.Traits(), guard: g, node: n,
 		meters: append(newNodeMetrics(n), newGuardMetrics(g)),
 	}
 }
 
-// size is how many members there are. A node that is none any more keeps to its part.
-func (n *node) size() int { return int(max(n.members.Load(), 1)) }
-
-// join opens the door for other nodes, and takes part. It does not wait for them.
+// join makes this daemon a node of its cluster. It does not wait for the others.
 func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
-	n := d.storage.node
-	o := gossip.Options{
-		Name: d.config.Cluster, Bind: d.config.Cluster, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
-		Incarnation: uint64(time.Now().UnixMicro()), Log: d.config.Log, Received: n.store.Receive, Changed: n.changed,
+	o := membership.Options{
+		Address: d.config.Cluster, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
+		Version: d.config.Version, HTTP: httpAt, Log: d.config.Log,
 	}
 	if d.keys.shared != nil {
 		o.Keys = d.keys.shared.Value()
 	}
-	var err error
-	if o.Meta, err = json.Marshal(d.about(httpAt)); err != nil {
-		return err
-	}
-	g, err := gossip.Open(ctx, o)
-	if err != nil {
-		if errors.Is(err, gossip.ErrOpen) {
-			return &ConfigError{"--cluster", err.Error()}
-		}
-		return err
-	}
-	n.log, n.incarnation = d.config.Log, incarnation(g, o.Incarnation)
-	if err := n.store.Join(cluster.Self{Name: g.Name(), Incarnation: n.incarnation, Send: g.Send}); err != nil {
-		return errors.Join(err, g.Close())
-	}
-	n.gossip.Store(g)
-	n.changed(g.Members())
-	d.sayJoined(g)
-	n.store.Begin(ctx, n.names)
-	return nil
-}
-
-func (d *Daemon) sayJoined(g *gossip.Gossip) {
-	members := g.Members()
-	if len(members) == 1 && len(g.Unjoined()) > 0 {
-		d.config.Log.Warn("no other node has been joined; this one decides by itself until it meets some", "node", g.Name(), "join", d.config.Join)
-		return
-	}
-	d.config.Log.Info("part of the cluster", "node", g.Name(), "join", d.config.Join, "members", len(members))
-}
-
-// incarnation is this process's: the others may know a later one of its name.
-func incarnation(g *gossip.Gossip, least uint64) uint64 {
-	for _, m := range g.Members() {
-		if m.Name == g.Name() {
-			return max(m.Incarnation, least)
-		}
-	}
-	return least
-}
-
-// about is what others are told. A door on all addresses is told by the one that
-// they reach.
-func (d *Daemon) about(httpAt net.Addr) about {
-	a := about{Version: d.config.Version}
-	if tcp, ok := httpAt.(*net.TCPAddr); ok {
-		a.HTTP = tcp.String()
-		if host, _, err := net.SplitHostPort(d.config.Cluster); err == nil && tcp.IP.IsUnspecified() {
-			a.HTTP = net.JoinHostPort(host, fmt.Sprint(tcp.Port))
-		}
-	}
-	a.Version = a.Version[:min(len(a.Version), 100)]
-	return a
-}
-
-// changed is told that members have. Who they are now is asked, for two may be told at once.
-func (n *node) changed([]gossip.Member) {
-	g := n.gossip.Load()
-	if g == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	members := g.Members()
-	all := make([]sharing.Member, len(members))
-	for i, m := range members {
-		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
-	}
-	if now := incarnation(g, n.incarnation); now > n.incarnation {
-		n.incarnation = now
-		if err := n.store.Rejoin(now); err != nil {
-			n.log.Error("this node could not begin anew", "error", err)
-		}
-	}
-	if len(all) > 0 {
-		n.members.Store(int64(len(all)))
-	}
-	n.store.View(all)
-}
-
-// names are the members, this node among them.
-func (n *node) names() (names []string) {
-	for _, m := range n.gossip.Load().Members() {
-		names = append(names, m.Name)
-	}
-	return names
-}
-
-// A node that hears too few of the others has stopped what is closed before these take it
-// for gone.
-const _ = uint(gossip.Confirm - sharing.Quorum - time.Second)
-
-// leaveCluster takes leave of the others in order.
-func (d *Daemon) leaveCluster(ctx context.Context) {
-	n := d.storage.node
-	g := n.gossip.Load()
-	if g == nil {
-		return
-	}
-	err := n.store.Leave(ctx)
-	parts, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
-	defer cancel()
-	if err = errors.Join(err, g.Leave(parts)); err != nil {
-		d.config.Log.Warn("the cluster could not be left in order", "error", err)
-	}
-}
-
-// parting is how long a node that leaves has to be sure that the others know that it goes, also when
-// to hand over took all of its time.
-const parting = 500 * time.Millisecond
-
-// close ends the part in the cluster.
-func (n *node) close() error {
-	err := n.store.Close()
-	if g := n.gossip.Load(); g != nil {
-		err = errors.Join(err, g.Close())
+	err := d.storage.node.Join(ctx, o)
+	if errors.Is(err, gossip.ErrOpen) {
+		return &ConfigError{"--cluster", err.Error()}
 	}
 	return err
 }
@@ -194,10 +56,7 @@ func (d *Daemon) rotate() {
 		return
 	}
 	keys := d.keys.shared.Value()
-	var err error
-	if g := d.storage.node.gossip.Load(); g != nil {
-		err = g.Rotate(keys)
-	}
+	err := d.storage.node.Rotate(keys)
 	if d.receipts != nil {
 		err = errors.Join(err, d.receipts.Rekey(keys))
 	}
@@ -272,8 +131,8 @@ func (d *Daemon) owners() func(*rules.Request) httpapi.Owner {
 		return nil
 	}
 	return func(q *rules.Request) httpapi.Owner {
-		set, g := d.limiter.Set(), d.storage.node.gossip.Load()
-		if set == nil || g == nil {
+		set := d.limiter.Set()
+		if set == nil || d.storage.node.Name() == "" {
 			return httpapi.Owner{None: "this node has no rules, or has not joined yet"}
 		}
 		for i := range q.Descriptors {
@@ -286,19 +145,80 @@ func (d *Daemon) owners() func(*rules.Request) httpapi.Owner {
 				return httpapi.Owner{None: fmt.Sprintf("by sharing: %s each node decides by itself; ask any", how)}
 			case weir.SharingLease, weir.SharingSticky:
 			}
-			return d.storage.node.owner(g, found[0].State(key))
+			return ownerOf(d.storage.node, found[0].State(key))
 		}
 		return httpapi.Owner{None: "no rule meets it, or one that is unlimited"}
 	}
 }
 
-func (n *node) owner(g *gossip.Gossip, key weir.StateKey) httpapi.Owner {
-	o := httpapi.Owner{Node: n.store.Owner(key)}
-	for _, m := range g.Members() {
-		if m.Name == o.Node {
-			o.HTTP, o.Here = aboutOf(&m).HTTP, m.Name == g.Name()
-			return o
-		}
+func ownerOf(n *membership.Node, key weir.StateKey) httpapi.Owner {
+	name, http, here := n.Owner(key)
+	if name == "" {
+		return httpapi.Owner{None: "this node hears too few of the others now; ask any node, and again soon"}
 	}
-	return httpapi.Owner{None: "this node hears too few of the others now; ask any node, and again soon"}
+	return httpapi.Owner{Node: name, HTTP: http, Here: here}
+}
+
+// clusterRoutes are those of the admin door that are about the cluster.
+func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/cluster", d.inCluster(func(w http.ResponseWriter, _ *http.Request, s membership.Status) {
+		s.Bounds = membership.BoundsOf(d.limiter.Set(), len(s.Members))
+		sendJSON(w, s)
+	}))
+	mux.HandleFunc("POST /v1/cluster/forget", d.inCluster(d.forget))
+}
+
+// inCluster answers by f where there is a cluster.
+func (d *Daemon) inCluster(f func(http.ResponseWriter, *http.Request, membership.Status)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if d.storage.node == nil {
+			sendProblem(w, http.StatusConflict, "this daemon is in no cluster; start it with --store cluster:")
+			return
+		}
+		s, joined := d.storage.node.Status()
+		if !joined {
+			sendProblem(w, http.StatusServiceUnavailable, "this daemon has not begun to take part in the cluster; ask again")
+			return
+		}
+		f(w, r, s)
+	}
+}
+
+// maxForget is how long the body of a forget may be.
+const maxForget = 4 << 10
+
+// forget is POST /v1/cluster/forget {"name": NAME}: a silent member is gone for good.
+func (d *Daemon) forget(w http.ResponseWriter, r *http.Request, _ membership.Status) {
+	var q struct {
+		Name string `json:"name"`
+	}
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForget))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&q); err != nil || q.Name == "" {
+		sendProblem(w, http.StatusBadRequest, `write {"name":"HOST:PORT"}, the name of the node that is gone`)
+		return
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		sendProblem(w, http.StatusBadRequest, "there is more behind the name; leave it out")
+		return
+	}
+	if err := d.storage.node.Gossip().Forget(q.Name); err != nil {
+		sendProblem(w, http.StatusConflict, err.Error())
+		return
+	}
+	d.config.Log.Warn("a node was given up by hand", "member", q.Name)
+	s, _ := d.storage.node.Status()
+	sendJSON(w, s)
+}
+
+func sendJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+}
+
+func sendProblem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail}) // the client may be gone
 }

@@ -4,10 +4,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/gossip"
+	"github.com/weir-limit/weir/internal/membership"
 )
 
 // newNodeMetrics tells of this node's part in a cluster.
-func newNodeMetrics(n *node) []prometheus.Collector {
+func newNodeMetrics(n *membership.Node) []prometheus.Collector {
 	whole := desc("weir_cluster_whole_takes_total", "Takes that the owners of their keys decided, because no lease can answer them.")
 	unanswered := desc("weir_cluster_unanswered_takes_total", "Takes that were denied because the owner of their key did not answer.")
 	forwarded := desc("weir_cluster_questions_total", "Questions that were sent to owners, those sent again included.")
@@ -24,24 +25,24 @@ func newNodeMetrics(n *node) []prometheus.Collector {
 	dropped := desc("weir_cluster_dropped_total", "Packets that came, and messages that were to go, which were dropped, by reason.", "direction", "reason")
 	streams := desc("weir_cluster_streams", "Streams that other nodes have open to this one.")
 	return []prometheus.Collector{readings(func() []reading {
-		s := n.store.Stats()
+		s := n.Store.Stats()
 		all := []reading{
 			counter(whole, s.Whole), counter(unanswered, s.Unanswered), counter(forwarded, s.Asked), counter(served, s.Served),
 			counter(unknown, s.Unknown), gauge(waiting, float64(s.Waiting)),
 		}
-		c := n.store.Count()
+		c := n.Store.Count()
 		all = append(all, labelled(keys, float64(c.Asked), "asked"), labelled(keys, float64(c.Leases), "leased"), labelled(keys, float64(c.Owned), "owned"))
 		var net gossip.Stats
 		heard, silent, few := 1, 0, 0.0
-		if n.store.Minority() {
+		if n.Store.Minority() {
 			few = 1
 		}
-		if g := n.gossip.Load(); g != nil {
+		if g := n.Gossip(); g != nil {
 			net = g.Stats()
 			heard, silent = count(g.Members())
 		}
 		all = append(all,
-			labelled(members, float64(heard), "heard"), labelled(members, float64(silent), "silent"), gauge(streams, float64(net.Streams)), gauge(minority, few), gauge(lost, float64(len(n.store.Lost()))))
+			labelled(members, float64(heard), "heard"), labelled(members, float64(silent), "silent"), gauge(streams, float64(net.Streams)), gauge(minority, few), gauge(lost, float64(len(n.Store.Lost()))))
 		for way, t := range map[string]gossip.Traffic{"in": net.In, "out": net.Out} {
 			all = append(all, counter(packets, int64(t.Packets), way), counter(octets, int64(t.Bytes), way), counter(messages, int64(t.Messages), way))
 			for _, why := range gossip.Reasons() {

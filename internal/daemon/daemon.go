@@ -234,9 +234,9 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{true, d.forgetDenials},
 		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
 		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
-		{d.feed != nil, d.keepTelling},
+		{d.feed != nil, d.sharers().Keep},
 		{len(d.keys.watched) > 0, d.watchKeys},
-		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.keepMeasuring(ctx) }},
+		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
 		{d.storage.remote != nil, d.keepContact},
 		{d.storage.snapshots != nil, d.saveSnapshots},
 	} {
@@ -449,7 +449,9 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 	}
 	d.closeTraces(limit)
 	if d.storage.node != nil {
-		d.leaveCluster(limit)
+		if err := d.storage.node.Leave(limit); err != nil {
+			d.config.Log.Warn("the cluster could not be left in order", "error", err)
+		}
 	}
 	if err := listen.Stop(limit, o.admin); err != nil {
 		d.config.Log.Warn("admin calls were cut off", "error", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-limit/weir/internal/listen"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
@@ -178,4 +181,40 @@ func (d *Daemon) closeFeed() {
 	if err := d.feed.Close(); err != nil {
 		d.config.Log.Warn("the rule database was not closed in order", "error", err)
 	}
+}
+
+// sharers are the nodes of the rule database.
+func (d *Daemon) sharers() *membership.Sharers {
+	return &membership.Sharers{
+		Database: d.sharedDatabase, Revision: d.revisionHere, Name: d.name, Version: d.config.Version, Log: d.config.Log,
+	}
+}
+
+// sharedDatabase is the rule database, if other nodes may have it too, and it was
+// reached.
+func (d *Daemon) sharedDatabase() *rulestore.Store {
+	if d.feed == nil {
+		return nil
+	}
+	if store := d.feed.Store(); store != nil && store.Shared() {
+		return store
+	}
+	return nil
+}
+
+// name is what nodes that share a rule database call this one: by its cluster, else
+// its machine and admin door.
+func (d *Daemon) name() string {
+	if d.storage.node != nil {
+		if name := d.storage.node.Name(); name != "" {
+			return name
+		}
+	}
+	at := d.opened.Load().adminAt.Addr()
+	host, err := os.Hostname()
+	_, port, bad := net.SplitHostPort(at.String())
+	if err != nil || bad != nil {
+		return listen.AsFlag(at)
+	}
+	return net.JoinHostPort(host, port)
 }

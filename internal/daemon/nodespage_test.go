@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
-	"github.com/weir-limit/weir/internal/webui"
 )
 
 // nodesPage waits until the page of a node says all of the words.
@@ -46,12 +46,12 @@ func TestNodesPage(t *testing.T) {
 		return start(t, Config{Rules: rules, Store: "cluster:", Cluster: "127.0.0.1:0", Join: strings.Join(join, ","), Version: version})
 	}
 	first := node("v1.0-first")
-	name := func(r *running) string { return r.daemon.storage.node.gossip.Load().Name() }
+	name := func(r *running) string { return r.daemon.storage.node.Name() }
 	second := node("v1.0-second", name(first))
 	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC door", first.grpc, "Messages heard in a second")
 	nodesPage(t, second, name(first), first.http, "v1.0-first")
 
-	settled := func(r *running) bool { n := r.daemon.storage.node; return n.status(n.gossip.Load()).Settled }
+	settled := func(r *running) bool { s, _ := r.daemon.storage.node.Status(); return s.Settled }
 	for end := time.Now().Add(patience); (!settled(first) || !settled(second)) && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -63,26 +63,9 @@ func TestNodesPage(t *testing.T) {
 			}
 		}
 	}
-	n := first.daemon.storage.node
-	s := n.status(n.gossip.Load())
+	s, _ := first.daemon.storage.node.Status()
 	if s.Members[0].Keys+s.Members[1].Keys != s.Keys.Asked || s.Members[0].Keys == 0 || s.Members[1].Keys == 0 {
 		t.Errorf("of %d keys the members own %d and %d", s.Keys.Asked, s.Members[0].Keys, s.Members[1].Keys)
-	}
-}
-
-// TestFlow: rates are of the time between two looks.
-func TestFlow(t *testing.T) {
-	at := time.Unix(1_700_000_000, 0)
-	var f *flow
-	for _, c := range []struct {
-		after           time.Duration
-		in, out         uint64
-		wantIn, wantOut int64
-	}{{0, 100, 10, -1, -1}, {10 * time.Second, 125, 10, 3, 0}, {0, 130, 10, -1, -1}, {500 * time.Millisecond, 180, 11, 100, 2}} {
-		at = at.Add(c.after)
-		if f = f.next(at, c.in, c.out); f.rateIn != c.wantIn || f.rateOut != c.wantOut {
-			t.Errorf("after %v: %d and %d a second, not %d and %d", c.after, f.rateIn, f.rateOut, c.wantIn, c.wantOut)
-		}
 	}
 }
 
@@ -123,26 +106,26 @@ func TestSharers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sees := func(want ...webui.Sharer) {
+	sees := func(want ...membership.Sharer) {
 		t.Helper()
 		diff := ""
 		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			got := one.daemon.sharers(t.Context())
+			got := one.daemon.sharers().List(t.Context())
 			for i := range got {
 				got[i].Silent = 0
 				got[i].State = strings.Replace(got[i].State, "silent", "heard", 1) // on a slow machine
 			}
-			slices.SortFunc(got, func(a, b webui.Sharer) int { return strings.Compare(a.Version+a.Name, b.Version+b.Name) })
+			slices.SortFunc(got, func(a, b membership.Sharer) int { return strings.Compare(a.Version+a.Name, b.Version+b.Name) })
 			if diff = cmp.Diff(want, got); diff == "" {
 				return
 			}
 		}
 		t.Fatal(diff)
 	}
-	node := func(r *running, state string) webui.Sharer {
-		return webui.Sharer{Name: r.daemon.name(), Version: r.daemon.config.Version, State: state, InForce: "revision 1"}
+	node := func(r *running, state string) membership.Sharer {
+		return membership.Sharer{Name: r.daemon.name(), Version: r.daemon.config.Version, State: state, InForce: "revision 1"}
 	}
-	copied, late := webui.Sharer{Name: "zz-copy", State: "heard", InForce: "a copy", Behind: true}, webui.Sharer{Name: "zz-late", State: "heard", InForce: "revision 0", Behind: true}
+	copied, late := membership.Sharer{Name: "zz-copy", State: "heard", InForce: "a copy", Behind: true}, membership.Sharer{Name: "zz-late", State: "heard", InForce: "revision 0", Behind: true}
 	sees(node(one, "self"), node(other, "heard"), copied, late)
 	other.stop()
 	if err := <-other.done; err != nil {

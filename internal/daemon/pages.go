@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/httpapi"
 	"github.com/weir-limit/weir/internal/listen"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/shadow"
@@ -53,18 +54,20 @@ func (d *Daemon) shadowReport(domain string) *shadow.Report {
 
 // describe is what a page says of this node, and of the others of its cluster.
 func (d *Daemon) describe(ctx context.Context) webui.Node {
-	n := webui.Node{Facts: d.facts(ctx), Sharers: d.sharers(ctx)}
+	n := webui.Node{Facts: d.facts(ctx)}
+	for _, s := range d.sharers().List(ctx) {
+		n.Sharers = append(n.Sharers, webui.Sharer(s))
+	}
 	for line := range strings.Lines(d.detail()) {
 		n.Faults = append(n.Faults, strings.TrimSpace(line))
 	}
 	if d.storage.node == nil {
 		return n
 	}
-	g := d.storage.node.gossip.Load()
-	if g == nil {
+	s, joined := d.storage.node.Status()
+	if !joined {
 		return n
 	}
-	s := d.storage.node.status(g)
 	n.Settled = s.Settled
 	for _, m := range s.Members {
 		n.Members = append(n.Members, webui.Member{
@@ -77,17 +80,17 @@ func (d *Daemon) describe(ctx context.Context) webui.Node {
 		{Name: "Keys whose counts it keeps", Value: fmt.Sprint(s.Keys.Owned)},
 		{Name: "Takes that owners decided", Value: fmt.Sprintf("%d, and %d were denied for want of an answer", s.Takes.Whole, s.Takes.Unanswered)},
 		{Name: "Takes that wait for an owner", Value: fmt.Sprint(s.Takes.Waiting)},
-	}, d.storage.node.said()...)
+	}, said(d.storage.node)...)
 	return n
 }
 
 func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // said is how much the node hears and says.
-func (n *node) said() []webui.Fact {
+func said(n *membership.Node) []webui.Fact {
 	in, out := "not measured yet", "not measured yet"
-	if f := n.flow.Load(); f != nil && f.rateIn >= 0 {
-		in, out = fmt.Sprint(f.rateIn), fmt.Sprint(f.rateOut)
+	if heard, sent, ok := n.Rates(); ok {
+		in, out = fmt.Sprint(heard), fmt.Sprint(sent)
 	}
 	return []webui.Fact{{Name: "Messages heard in a second", Value: in}, {Name: "Messages sent in a second", Value: out}}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
@@ -35,9 +36,9 @@ type storage struct {
 	scheme string
 	store  weir.Store // which all doors ask: in memory, or what decides at home where it may, and else asks the guard
 	traits weir.Traits
-	guard  *guard.Guard // around remote or node; nil in memory
-	remote *remote      // nil but for a store outside of the process
-	node   *node        // this daemon's in a cluster; nil where there is none
+	guard  *guard.Guard     // around remote or node; nil in memory
+	remote *remote          // nil but for a store outside of the process
+	node   *membership.Node // this daemon's in a cluster; nil where there is none
 	meters []prometheus.Collector
 
 	snapshots *snapshots // nil when there are none
@@ -257,7 +258,7 @@ const far = 15 * time.Millisecond
 // all is well.
 func (d *Daemon) away() string {
 	if d.storage.node != nil {
-		return d.storage.node.trouble()
+		return d.storage.node.Trouble()
 	}
 	if d.storage.guard == nil {
 		return ""
@@ -279,7 +280,7 @@ func (d *Daemon) closeStorage() {
 	case d.storage.remote != nil:
 		leave = d.storage.remote.close
 	case d.storage.node != nil:
-		leave = d.storage.node.close
+		leave = d.storage.node.Close
 	}
 	if err := leave(); err != nil {
 		d.config.Log.Warn("the store could not be left in order", "error", err)

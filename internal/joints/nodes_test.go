@@ -23,6 +23,7 @@ import (
 
 	"github.com/weir-limit/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -214,7 +215,7 @@ func (c *nodes) settle() error {
 			if p == nil {
 				continue
 			}
-			var status daemon.ClusterStatus
+			var status membership.Status
 			w := call(p.front.admin, http.MethodGet, "/v1/cluster", "")
 			heard := 0
 			if json.Unmarshal(w.Body.Bytes(), &status) == nil {

@@ -1,4 +1,4 @@
-package daemon
+package membership
 
 import (
 	"fmt"
@@ -20,14 +20,14 @@ func TestBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := boundsOf(set, 3)
+	b := BoundsOf(set, 3)
 	if b.Exact != 1 || len(b.Others) != maxBounds || b.Omitted != 7 {
 		t.Errorf("%d exact, %d others, %d more", b.Exact, len(b.Others), b.Omitted)
 	}
 	if one := b.Others[0]; one.Rule != "d/mesh0" || one.Limit != "5/s" || !strings.Contains(one.Bound, "of 3 nodes") {
 		t.Errorf("%+v", one)
 	}
-	if none := boundsOf(nil, 3); none.Exact+len(none.Others) != 0 {
+	if none := BoundsOf(nil, 3); none.Exact+len(none.Others) != 0 {
 		t.Errorf("%+v without rules", none)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package membership
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 // maxNamed is how many nodes of a kind /readyz names.
 const maxNamed = 5
 
-// trouble is what /readyz says of members that are not heard, and of nodes that are none.
-func (n *node) trouble() string {
+// Trouble is what /readyz says of members that are not heard, and of nodes that are none.
+func (n *Node) Trouble() string {
 	g := n.gossip.Load()
 	if g == nil {
 		return ""
@@ -30,7 +30,7 @@ func (n *node) trouble() string {
 }
 
 // silent is what there is to say of members that are not heard.
-func (n *node) silent(members []gossip.Member) string {
+func (n *Node) silent(members []gossip.Member) string {
 	var names []string
 	for _, m := range members {
 		if m.Silent {
@@ -41,7 +41,7 @@ func (n *node) silent(members []gossip.Member) string {
 		return ""
 	}
 	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
-	if n.store.Minority() {
+	if n.Store.Minority() {
 		detail += "; most of them for so long that rules that are closed pass nothing here: if they are gone for good, weir cluster forget NAME"
 	}
 	return detail

@@ -1,4 +1,4 @@
-package daemon
+package membership
 
 import (
 	"context"
@@ -16,8 +16,8 @@ type flow struct {
 // measureEvery is over how long messages are counted.
 const measureEvery = 10 * time.Second
 
-// keepMeasuring looks at how much is said until ctx ends.
-func (n *node) keepMeasuring(ctx context.Context) {
+// KeepMeasuring looks at how much is said until ctx ends.
+func (n *Node) KeepMeasuring(ctx context.Context) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
@@ -30,8 +30,18 @@ func (n *node) keepMeasuring(ctx context.Context) {
 	}
 }
 
+// Rates are how many messages a second the node hears and sends; false before they were
+// measured.
+func (n *Node) Rates() (in, out int64, ok bool) {
+	f := n.flow.Load()
+	if f == nil || f.rateIn < 0 {
+		return 0, 0, false
+	}
+	return f.rateIn, f.rateOut, true
+}
+
 // measure looks at how much was said so far.
-func (n *node) measure(now time.Time) {
+func (n *Node) measure(now time.Time) {
 	if g := n.gossip.Load(); g != nil {
 		s := g.Stats()
 		n.flow.Store(n.flow.Load().next(now, s.In.Messages, s.Out.Messages))

@@ -1,0 +1,7 @@
+// Package membership is the daemon's part in groups of nodes: in a cluster that shares
+// limits, and among the nodes that share a rule database.
+//
+//   - node.go joins a cluster, follows its members, and leaves.
+//   - status.go, trouble.go and flow.go tell how the cluster stands as this node knows it.
+//   - sharers.go tells the other nodes of a rule database what is in force here.
+package membership
