@@ -106,3 +106,6 @@ func (l *Limit) Refund(of StateKey, events int64, id uint64) *Receipt {
 
 // IsRefund is whether r was made by Limit.Refund.
 func (r *Receipt) IsRefund() bool { return r.Taken == refundTaken }
+
+// Permit is whether r holds a permit.
+func (r *Receipt) Permit() bool { return r.Limit.spec.Algorithm == Concurrent }

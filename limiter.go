@@ -190,11 +190,22 @@ func (a *Answer) decisions() []Decision {
 // false if it holds none.
 func (a Answer) Permits() (held Answer, ok bool) {
 	for _, d := range a.decisions() {
-		if d.Receipt != nil && d.Receipt.Limit.Algorithm() == Concurrent {
+		if d.Receipt != nil && d.Receipt.Permit() {
 			held.Each = append(held.Each, d)
 		}
 	}
 	return held, len(held.Each) > 0
+}
+
+// charge is what an answer has charged.
+func (l *Limiter) charge(a *Answer) Charge {
+	var receipts []*Receipt
+	for _, d := range a.decisions() {
+		if d.Receipt != nil {
+			receipts = append(receipts, d.Receipt)
+		}
+	}
+	return NewCharge(l.store, receipts)
 }
 
 // Settle says what the work behind an answer really cost: less gives back what
@@ -202,38 +213,21 @@ func (a Answer) Permits() (held Answer, ok bool) {
 // is then counted, by the limit that counts the most: see Settlement.Charged. The
 // answer's request must have asked for receipts. It works once: ErrSettled.
 func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int64, err error) {
-	return l.settle(ctx, a, used, false)
+	c := l.charge(&a)
+	all, err := c.Settle(ctx, slices.Repeat([]int64{used}, len(c.receipts)))
+	for _, one := range all {
+		charged = max(charged, one)
+	}
+	return charged, err
 }
 
 // Renew extends the permits of an answer by their ttl.
 func (l *Limiter) Renew(ctx context.Context, a Answer) error {
-	_, err := l.settle(ctx, a, 0, true)
-	return err
-}
-
-// giveBack settles an answer for nothing used.
-func (l *Limiter) giveBack(ctx context.Context, a Answer) error {
-	_, err := l.settle(ctx, a, 0, false)
-	return err
-}
-
-func (l *Limiter) settle(ctx context.Context, a Answer, used int64, renew bool) (charged int64, err error) {
-	var all []Settlement
-	for _, d := range a.decisions() {
-		if r := d.Receipt; r != nil {
-			all = append(all, Settlement{Receipt: r, Used: used, Renew: renew})
-		}
+	c := l.charge(&a)
+	if len(c.receipts) == 0 {
+		return nil
 	}
-	if len(all) == 0 {
-		return 0, nil
-	}
-	if err := l.store.Settle(ctx, all); err != nil {
-		return 0, err
-	}
-	for i := range all {
-		charged = max(charged, all[i].Charged)
-	}
-	return charged, nil
+	return c.renewAll(ctx)
 }
 
 // Reset forgets what key has used.
@@ -263,7 +257,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxHold t
 
 // Cancel gives a reservation back that will not be used.
 func (r Reservation) Cancel(ctx context.Context) error {
-	return r.limiter.giveBack(ctx, r.Answer)
+	return r.limiter.charge(&r.Answer).GiveBack(ctx)
 }
 
 // Wait takes cost events of key as soon as they may pass. Where its one limit
@@ -290,7 +284,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, err
 			return a, l.waitHold(ctx, a)
 		}
 		if a.Outcome == Allowed { // a queue beside other limits holds for too long
-			return a, errors.Join(&DeniedError{a}, l.giveBack(ctx, a))
+			return a, errors.Join(&DeniedError{a}, l.charge(&a).GiveBack(ctx))
 		}
 		again, ok := l.nextTry(&a, try)
 		if !ok || time.Now().Add(again).After(deadline) {
@@ -342,7 +336,7 @@ func (l *Limiter) waitHold(ctx context.Context, a Answer) error {
 	err := sleep(ctx, a.Hold)
 	if err != nil {
 		// ctx is over, but the slot must still go back.
-		err = errors.Join(err, l.giveBack(context.WithoutCancel(ctx), a))
+		err = errors.Join(err, l.charge(&a).GiveBack(context.WithoutCancel(ctx)))
 	}
 	return err
 }

@@ -118,11 +118,11 @@ func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
 		c.held.add(inForce[0].ID, receipts)
 		return
 	}
-	used := make([]weir.Settlement, len(receipts))
+	used := make([]int64, len(receipts))
 	for i, receipt := range receipts {
-		used[i] = weir.Settlement{Receipt: receipt, Used: receipt.Cost}
+		used[i] = receipt.Cost
 	}
-	_ = l.store.Settle(ctx, used) // if it fails they are freed by their ttl
+	_, _ = weir.NewCharge(l.store, receipts).Settle(ctx, used) // if it fails they are freed by their ttl
 }
 
 // settleTrial settles for the candidate what is settled for the rules in force.
@@ -135,7 +135,7 @@ func (l *Limiter) settleTrial(ctx context.Context, settled []weir.Settlement) {
 	receipts := c.held.find(settled[0].Receipt.ID, renew)
 	var mine []weir.Settlement
 	for _, receipt := range receipts {
-		if !renew || receipt.Limit.Algorithm() == weir.Concurrent {
+		if !renew || receipt.Permit() {
 			mine = append(mine, weir.Settlement{Receipt: receipt, Used: usedOf(receipt, settled), Renew: renew})
 		}
 	}

@@ -121,35 +121,40 @@ func (l *Limiter) decide(ctx context.Context, t *take) error {
 // charged[i] is what stays charged of receipts[i], as weir.Settlement tells it. It
 // fails with a *RequestError, and as weir.Store: a receipt works once.
 func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error) {
-	if !renew && len(used) != len(receipts) {
+	charge := l.Charge(receipts)
+	if renew {
+		if err := charge.Renew(ctx); err != nil {
+			return nil, err
+		}
+		for _, r := range receipts {
+			charged = append(charged, r.Cost)
+		}
+		return charged, nil
+	}
+	if len(used) != len(receipts) {
 		return nil, &RequestError{"used", fmt.Sprintf("there are %d, for %d receipts", len(used), len(receipts))}
 	}
-	settlements, charged := make([]weir.Settlement, 0, len(receipts)), make([]int64, len(receipts))
-	for i, receipt := range receipts {
-		charged[i] = receipt.Cost
-		switch {
-		case !renew && (used[i] < 0 || used[i] > weir.MaxCost):
-			return nil, &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", used[i], int64(weir.MaxCost))}
-		case !renew:
-			settlements = append(settlements, weir.Settlement{Receipt: receipt, Used: used[i]})
-		case receipt.Limit.Algorithm() == weir.Concurrent:
-			settlements = append(settlements, weir.Settlement{Receipt: receipt, Renew: true})
+	for _, n := range used {
+		if n < 0 || n > weir.MaxCost {
+			return nil, &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", n, int64(weir.MaxCost))}
 		}
 	}
-	if len(settlements) == 0 {
-		if renew {
-			return nil, weir.ErrNoPermit
-		}
-		return nil, nil
-	}
+	return charge.Settle(ctx, used)
+}
+
+// Charge is what receipts of one answer stand for.
+func (l *Limiter) Charge(receipts []*weir.Receipt) weir.Charge {
+	return weir.NewCharge((*settler)(l), receipts)
+}
+
+// settler settles in the store, and for the candidate what it has charged beside.
+type settler Limiter
+
+func (s *settler) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	l := (*Limiter)(s)
 	if err := l.store.Settle(ctx, settlements); err != nil {
-		return nil, fmt.Errorf("settle %d receipts: %w", len(settlements), err)
+		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
 	}
 	l.settleTrial(ctx, settlements)
-	for i := range receipts {
-		if !renew {
-			charged[i] = settlements[i].Charged
-		}
-	}
-	return charged, nil
+	return nil
 }

@@ -1,0 +1,71 @@
+package weir
+
+import "context"
+
+// Settler settles receipts as a Store does.
+type Settler interface {
+	Settle(ctx context.Context, settlements []Settlement) error
+}
+
+// Charge is what one request was charged: the receipts of a take, and where they are
+// settled. A receipt works once, so a Charge ends with Settle or GiveBack. The zero Charge
+// is of nothing.
+type Charge struct {
+	at       Settler
+	receipts []*Receipt
+}
+
+// NewCharge makes a Charge of receipts of one take, each of them once.
+func NewCharge(at Settler, receipts []*Receipt) Charge { return Charge{at, receipts} }
+
+// Settle says what the work behind the charge really cost: used[i] of the i-th receipt. Less
+// than was charged gives back what is still outstanding, more is charged, and permits are
+// freed. charged is what is then counted: see Settlement.Charged.
+func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err error) {
+	if len(c.receipts) == 0 {
+		return nil, nil
+	}
+	all := make([]Settlement, len(c.receipts))
+	for i, r := range c.receipts {
+		all[i] = Settlement{Receipt: r, Used: used[i]}
+	}
+	if err := c.at.Settle(ctx, all); err != nil {
+		return nil, err
+	}
+	charged = make([]int64, len(all))
+	for i := range all {
+		charged[i] = all[i].Charged
+	}
+	return charged, nil
+}
+
+// GiveBack settles the charge for nothing used.
+func (c Charge) GiveBack(ctx context.Context) error {
+	_, err := c.Settle(ctx, make([]int64, len(c.receipts)))
+	return err
+}
+
+// Renew extends the permits among the receipts by their ttl; all receipts stay good. It
+// fails with ErrNoPermit when there are none.
+func (c Charge) Renew(ctx context.Context) error {
+	permits := Charge{at: c.at}
+	for _, r := range c.receipts {
+		if r.Permit() {
+			permits.receipts = append(permits.receipts, r)
+		}
+	}
+	if len(permits.receipts) == 0 {
+		return ErrNoPermit
+	}
+	return permits.renewAll(ctx)
+}
+
+// renewAll renews receipts of one placement, among which one is a permit. A store tells
+// by the others that a charge was settled: a permit that was freed it has forgotten.
+func (c Charge) renewAll(ctx context.Context) error {
+	all := make([]Settlement, len(c.receipts))
+	for i, r := range c.receipts {
+		all[i] = Settlement{Receipt: r, Renew: true}
+	}
+	return c.at.Settle(ctx, all)
+}
