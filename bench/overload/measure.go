@@ -141,7 +141,7 @@ func (o *overloading) calm() error {
 	for range 100 {
 		time.Sleep(100 * time.Millisecond)
 		text, err := load.Get(o.server.Addresses["admin"], "/metrics")
-		if err == nil && bytes.Contains(text, []byte("weir_in_flight_limit{door=\"http\"} 0\n")) {
+		if err == nil && bytes.Contains(text, []byte("weir_in_flight_limit{listener=\"http\"} 0\n")) {
 			return nil
 		}
 	}

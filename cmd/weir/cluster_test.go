@@ -116,7 +116,7 @@ func (c *cluster) kill(t *testing.T, i int) {
 func (c *cluster) meet(t *testing.T, members int) {
 	t.Helper()
 	for i, p := range c.nodes {
-		want := fmt.Sprintf("weir_cluster_members{state=\"heard\"} %d\n", members)
+		want := fmt.Sprintf("weir_cluster_members{state=\"reachable\"} %d\n", members)
 		for deadline := time.Now().Add(patience); p != nil; time.Sleep(20 * time.Millisecond) {
 			text := fetch(t, "http://"+p.admin+"/metrics")
 			if strings.Contains(text, want) {

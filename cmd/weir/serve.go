@@ -35,7 +35,7 @@ stay. Where --tls-client-ca asks for the certificates of clients, only
 
 With --store redis://HOST:PORT several daemons share one count; rediss, redis+unix,
 redis+sentinel, redis+cluster and memcached are the others. It need not be there: while it
-is away each rule's fallback decides, and log, /readyz and weir_store_away say
+is away each rule's fallback decides, and log, /readyz and weir_store_unavailable_servers say
 so. weir doctor --store URL looks at its servers.
 
 With --store cluster: the daemons that --join each other share their counts

@@ -164,7 +164,7 @@ func TestTortureConnection(t *testing.T) {
 		for _, c := range all {
 			_ = c.Close() // nothing is left to say
 		}
-		for gone := fmt.Sprintf("weir_connections{door=%q} 0\n", door.name); !strings.Contains(body(t, "http://"+p.admin+"/metrics"), gone); {
+		for gone := fmt.Sprintf("weir_connections{listener=%q} 0\n", door.name); !strings.Contains(body(t, "http://"+p.admin+"/metrics"), gone); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

@@ -115,7 +115,7 @@ func TestAdminCrowded(t *testing.T) {
 			}
 			bearer(oneToken)(q)
 			_, body := answered(t, q)
-			_, dropped, _ := strings.Cut(body, `weir_connections_dropped_total{door="admin"} `)
+			_, dropped, _ := strings.Cut(body, `weir_connections_dropped_total{listener="admin"} `)
 			dropped, _, _ = strings.Cut(dropped, "\n")
 			if n, err := strconv.Atoi(dropped); err != nil || n < listen.MaxAdminConnections {
 				t.Errorf("%d lost their place to newcomers (%v), want %d at least", n, err, listen.MaxAdminConnections)
@@ -154,7 +154,7 @@ func TestFewProfiles(t *testing.T) {
 			t.Fatal(status, body)
 		}
 	}
-	if n := metric(t, r, `weir_refused_total{door="admin",reason="profiles"} `); n == "0" || n == "" {
+	if n := metric(t, r, `weir_refused_total{listener="admin",reason="profiles"} `); n == "0" || n == "" {
 		t.Error("no refusal is told")
 	}
 }
@@ -188,7 +188,7 @@ func TestOneTrace(t *testing.T) {
 			t.Error(path, status, body)
 		}
 	}
-	if n := metric(t, r, `weir_refused_total{door="admin",reason="profiles"} `); n == "0" || n == "" {
+	if n := metric(t, r, `weir_refused_total{listener="admin",reason="profiles"} `); n == "0" || n == "" {
 		t.Error("no refusal is told")
 	}
 }
@@ -370,7 +370,7 @@ func TestRedisPassword(t *testing.T) {
 	if got := redis(t, r, "AUTH "+oneToken+"\r\nAUTH default "+otherToken+"\r\nPING", 3); !strings.HasPrefix(got, "-WRONGPASS ") || !strings.HasSuffix(got, "+OK +PONG ") {
 		t.Error(got)
 	}
-	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="ERR",door="resp",route="auth"} 1`) || !strings.Contains(body, `weir_credentials_reload_success{credentials="resp-password"} 1`) {
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="ERR",listener="resp",route="auth"} 1`) || !strings.Contains(body, `weir_credentials_reload_success{credentials="resp-password"} 1`) {
 		t.Error("wrong passwords are not counted")
 	}
 }

@@ -102,7 +102,7 @@ func TestUnfinishedRequests(t *testing.T) {
 	}
 	others(t, r)
 	for _, door := range []string{"http", "grpc"} {
-		cut := `weir_refused_total{door="` + door + `",reason="memory"} `
+		cut := `weir_refused_total{listener="` + door + `",reason="memory"} `
 		for end := time.Now().Add(patience); metric(t, r, cut) == "0"; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s: nobody was cut off", door)
@@ -271,7 +271,7 @@ func TestRapidReset(t *testing.T) {
 	}
 	g.Wait()
 	others(t, r)
-	if n := metric(t, r, `weir_refused_total{door="grpc",reason="flood"} `); n != "4" {
+	if n := metric(t, r, `weir_refused_total{listener="grpc",reason="flood"} `); n != "4" {
 		t.Errorf("%s connections were closed, want 4", n)
 	}
 }
@@ -372,7 +372,7 @@ func TestGzipBomb(t *testing.T) {
 		}
 		message = message[n:]
 	}
-	const told = `weir_calls_total{code="ResourceExhausted",door="grpc",route="ShouldRateLimit"} `
+	const told = `weir_calls_total{code="ResourceExhausted",listener="grpc",route="ShouldRateLimit"} `
 	for end := time.Now().Add(patience); metric(t, r, told) != "1"; {
 		if time.Now().After(end) {
 			t.Fatal("the bomb was not refused")
@@ -420,7 +420,7 @@ func TestBoundsAreTold(t *testing.T) {
 		{"cost", "/v1/check", check("/v1/check", strings.Replace(demoCheck, "}]}]}", `}],"cost":1073741825}]}`, 1)), 400, "1073741824"},
 		{"limits that come with requests", "/json", check("/json", override(50_000, 1)), 400, "this client has as many different limits in use as it may: use fewer, write limits into rules"},
 	} {
-		counted := fmt.Sprintf(`weir_calls_total{code="%d",door="http",route="%s"} `, c.status, c.route)
+		counted := fmt.Sprintf(`weir_calls_total{code="%d",listener="http",route="%s"} `, c.status, c.route)
 		before := metric(t, r, counted)
 		if status, body := c.ask(); status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s: %d %.300s", c.name, status, body)
@@ -431,7 +431,7 @@ func TestBoundsAreTold(t *testing.T) {
 	}
 	stub := rls.NewRateLimitServiceClient(client(t, r.grpc))
 	_, err := stub.ShouldRateLimit(t.Context(), &rls.RateLimitRequest{Domain: strings.Repeat("x", 3<<20)})
-	if err == nil || metric(t, r, `weir_calls_total{code="ResourceExhausted",door="grpc",route="ShouldRateLimit"} `) != "1" {
+	if err == nil || metric(t, r, `weir_calls_total{code="ResourceExhausted",listener="grpc",route="ShouldRateLimit"} `) != "1" {
 		t.Error("a message of 3 MiB:", err)
 	}
 	others(t, r)

@@ -51,7 +51,7 @@ func TestPagesSpendNothing(t *testing.T) {
 		}
 	}
 	for _, reason := range []string{"host", "origin"} {
-		if n := metric(t, r, `weir_refused_total{door="http",reason="`+reason+`"} `); n == "0" || n == "" {
+		if n := metric(t, r, `weir_refused_total{listener="http",reason="`+reason+`"} `); n == "0" || n == "" {
 			t.Errorf("no refusal for its %s is told", reason)
 		}
 	}

@@ -167,7 +167,9 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 func (k *keys) register(r prometheus.Registerer) {
 	for _, w := range k.watched {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_credentials_reload_success", Help: "1 when the credentials in force are those of their files, 0 when the last reload failed.",
+			Name: "weir_credentials_reload_success",
+			Help: "1 when the active credentials are those of their files, 0 when the last reload failed and old " +
+				"ones are active.",
 			ConstLabels: prometheus.Labels{"credentials": w.name},
 		}, func() float64 {
 			if w.files.Failed() == "" {
@@ -178,7 +180,7 @@ func (k *keys) register(r prometheus.Registerer) {
 	}
 	if k.tls != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate in force expires.",
+			Name: "weir_tls_certificate_expiry_timestamp_seconds", Help: "When the active TLS certificate expires.",
 		}, func() float64 { return float64(k.tls.Leaf().NotAfter.Unix()) }))
 	}
 }

@@ -347,12 +347,12 @@ descriptors:
 		`weir_decisions_total{domain="d",outcome="impossible",rule="d/user",shadow="false"} 0`,
 		`weir_decisions_total{domain="d",outcome="denied",rule="d/bot",shadow="true"} 1`,
 		`weir_decisions_total{domain="d",outcome="allowed",rule="d#override",shadow="false"} 1`,
-		`weir_calls_total{code="429",door="http",route="/v1/check"} 2`,
-		`weir_calls_total{code="404",door="http",route="other"} 1`,
-		`weir_call_duration_seconds_count{door="http"} 5`,
+		`weir_calls_total{code="429",listener="http",route="/v1/check"} 2`,
+		`weir_calls_total{code="404",listener="http",route="other"} 1`,
+		`weir_call_duration_seconds_count{listener="http"} 5`,
 		`weir_build_info{go=`,
 		`version="v1.2.3"} 1`,
-		"weir_domains 1", "weir_rules 2", "weir_ready 1", "weir_memory_rules 3", `weir_panics_total{door="grpc"} 0`,
+		"weir_domains 1", "weir_rules 2", "weir_ready 1", "weir_memory_rules 3", `weir_panics_total{listener="grpc"} 0`,
 		"go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(body, want) {
@@ -430,16 +430,16 @@ func TestRedisDoor(t *testing.T) {
 		`weir_decisions_total{domain="demo",outcome="allowed",rule="demo/client_id",shadow="false"} 2`,
 		`weir_decisions_total{domain="",outcome="allowed",rule="CL.THROTTLE",shadow="false"} 1`,
 		`weir_decisions_total{domain="",outcome="denied",rule="CL.THROTTLE",shadow="false"} 1`,
-		`weir_calls_total{code="OK",door="resp",route="cl.throttle"} 3`,
-		`weir_calls_total{code="OK",door="resp",route="weir.check"} 1`,
-		`weir_calls_total{code="ERR",door="resp",route="other"} 1`,
-		`weir_calls_total{code="ERR",door="resp",route="protocol"} 2`,
-		`weir_call_duration_seconds_count{door="resp"} 7`,
-		`weir_resp_bounds_total{bound="words"} 1`,
-		`weir_resp_bounds_total{bound="idle"} 0`,
-		`weir_connections{door="resp"}`,
-		`weir_connections_full_total{door="resp"} 0`,
-		`weir_panics_total{door="resp"} 0`,
+		`weir_calls_total{code="OK",listener="resp",route="cl.throttle"} 3`,
+		`weir_calls_total{code="OK",listener="resp",route="weir.check"} 1`,
+		`weir_calls_total{code="ERR",listener="resp",route="other"} 1`,
+		`weir_calls_total{code="ERR",listener="resp",route="protocol"} 2`,
+		`weir_call_duration_seconds_count{listener="resp"} 7`,
+		`weir_resp_bounds_reached_total{bound="words"} 1`,
+		`weir_resp_bounds_reached_total{bound="idle"} 0`,
+		`weir_connections{listener="resp"}`,
+		`weir_connections_full_total{listener="resp"} 0`,
+		`weir_panics_total{listener="resp"} 0`,
 	} {
 		if !strings.Contains(body, "\n"+want) {
 			t.Errorf("no %s", want)
@@ -510,7 +510,7 @@ func TestExplainDoor(t *testing.T) {
 	if status, _ := get(t, "http://"+r.admin+"/v1/reset"); status != 405 {
 		t.Errorf("GET /v1/reset: %d", status)
 	}
-	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="200",door="admin",route="/v1/explain"} 2`) {
+	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_calls_total{code="200",listener="admin",route="/v1/explain"} 2`) {
 		t.Error("explanations are not counted")
 	}
 }
@@ -543,7 +543,7 @@ func TestRecall(t *testing.T) {
 		t.Error("an unknown id:", status)
 	}
 	_, metrics := get(t, "http://"+r.admin+"/metrics")
-	for _, line := range []string{"weir_denials_kept 2", `weir_denials_lost_total{reason="overwritten"} 0`} {
+	for _, line := range []string{"weir_explain_denials_kept 2", `weir_explain_denials_lost_total{reason="overwritten"} 0`} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in the metrics", line)
 		}

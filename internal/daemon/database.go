@@ -95,7 +95,9 @@ func (d *Daemon) published(n rulefeed.News) {
 // databaseMetric tells which revision is in force.
 func (d *Daemon) databaseMetric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_rules_database_revision", Help: "The revision of the rule database that is in force here; 0 when it is a copy, or nothing was changed yet.",
+		Name: "weir_rules_database_revision",
+		Help: "Revision of the rule database that is active on this node; 0 when the node uses its local copy, " +
+			"or nothing was changed yet.",
 	}, func() float64 { return float64(max(d.revisionHere(), 0)) })
 }
 

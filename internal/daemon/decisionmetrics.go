@@ -38,15 +38,18 @@ type sums struct {
 func newDecisionMetrics() *decisionMetrics {
 	names := func(more ...string) []string { return slices.Concat([]string{"domain", "rule", "shadow"}, more) }
 	return &decisionMetrics{
-		decisions: prometheus.NewDesc("weir_decisions_total", "What the limit of a rule alone said; peeks are not counted. A shadow rule is not enforced.", names("outcome"), nil),
-		cost:      prometheus.NewDesc("weir_cost_total", "The events that the requests of weir_decisions_total asked for.", names("outcome"), nil),
-		near:      prometheus.NewDesc("weir_near_limit_total", "Decisions that allowed a request, and left over 80 % of what may pass at once used.", names(), nil),
+		decisions: prometheus.NewDesc("weir_decisions_total",
+			"Decisions of each rule by itself, without peeks; a rule with shadow=true is not enforced.", names("outcome"), nil),
+		cost: prometheus.NewDesc("weir_cost_total",
+			"Sum of the costs of the requests that weir_decisions_total counts.", names("outcome"), nil),
+		near: prometheus.NewDesc("weir_near_limit_total",
+			"Decisions that allowed a request and left more than 80 % of the limit used.", names(), nil),
 		values: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_value_decisions_total",
-			Help: "The decisions of a rule with detailed_metric or value_to_metric, by what its first 100 values are; all beyond are other.",
+			Help: "Decisions of rules with detailed_metric or value_to_metric, by value; after the first 100 values of a rule, the label is other.",
 		}, names("value", "outcome")),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_unknown_domain_total", Help: "Requests about domains that have no rules.",
+			Name: "weir_unknown_domain_total", Help: "Requests for domains that have no rules; they pass.",
 		}),
 		sums: map[labels]*sums{},
 	}

@@ -26,7 +26,7 @@ func (d *Daemon) forgetDenials(ctx context.Context) {
 	}
 }
 
-// denialMetrics tells of the denials that are kept, when it is asked.
+// denialMetrics reports the denials that are kept, at each scrape.
 type denialMetrics struct {
 	denials    *rules.Denials
 	kept, lost *prometheus.Desc
@@ -35,9 +35,10 @@ type denialMetrics struct {
 func newDenialMetrics(d *rules.Denials) *denialMetrics {
 	return &denialMetrics{
 		denials: d,
-		kept:    prometheus.NewDesc("weir_denials_kept", "Denials that can be explained by their id.", nil, nil),
-		lost: prometheus.NewDesc("weir_denials_lost_total",
-			"Denials that can't be explained before their time is over: later ones took their place, they were too large, met another at the same instant, or a fallback decided (unseen).",
+		kept: prometheus.NewDesc("weir_explain_denials_kept",
+			"Denials that weir explain can explain by their id.", nil, nil),
+		lost: prometheus.NewDesc("weir_explain_denials_lost_total",
+			"Denials that cannot be explained by their id: overwritten by newer ones, too large, at the same instant as another (busy), or decided by a fallback.",
 			[]string{"reason"}, nil),
 	}
 }
@@ -52,7 +53,7 @@ func (m *denialMetrics) Describe(to chan<- *prometheus.Desc) {
 func (m *denialMetrics) Collect(to chan<- prometheus.Metric) {
 	s := m.denials.Stats()
 	to <- prometheus.MustNewConstMetric(m.kept, prometheus.GaugeValue, float64(s.Kept))
-	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "missed": s.Missed, "unseen": s.Unseen} {
+	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "busy": s.Missed, "fallback": s.Unseen} {
 		to <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(n), reason)
 	}
 }

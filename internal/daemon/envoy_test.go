@@ -284,7 +284,7 @@ func hasLabels(series string, matchers []string) bool {
 		if !strings.Contains(series, name+"=") {
 			return false
 		}
-		if name == "door" && !strings.Contains(series, name+"="+value) {
+		if name == "listener" && !strings.Contains(series, name+"="+value) {
 			return false
 		}
 	}

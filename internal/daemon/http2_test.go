@@ -78,7 +78,7 @@ func TestHTTPFloods(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: all were taken", flood.name)
 		}
-		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_refused_total{door="http",reason="flood"} %d`, i+1))
+		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_refused_total{listener="http",reason="flood"} %d`, i+1))
 	}
 	client := caller(t, config)
 	for range 4 * listen.MaxTalk / 100_000 {

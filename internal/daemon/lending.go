@@ -30,10 +30,12 @@ func (d *Daemon) lending() *rls.Lending {
 		return nil
 	}
 	rules := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_grpc_store_rules", Help: "Rules of programs that borrow the store whose counts may be in use, of 4,096 at most.",
+		Name: "weir_grpc_store_rules", Help: "Rules of programs that use this daemon as their store; at most 4,096.",
 	})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_grpc_store_refused_total", Help: "Calls for the store that were refused: for their token, or for a rule beyond the most.",
+		Name: "weir_grpc_store_refused_total",
+		Help: "Calls of programs that use this daemon as their store that were refused, for a wrong token or " +
+			"for too many rules.",
 	}, []string{"reason"})
 	d.registry.MustRegister(rules, refused)
 	token, most := refused.WithLabelValues("token"), refused.WithLabelValues("rules")

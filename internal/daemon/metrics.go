@@ -46,46 +46,59 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	m := &metrics{
 		decided: newDecisionMetrics(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_calls_total", Help: "Calls that were answered, by door, route and status.",
-		}, []string{"door", "route", "code"}),
+			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status.",
+		}, []string{"listener", "route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_call_duration_seconds", Help: "How long calls took in the door, from the request's header read to the answer written.",
+			Name: "weir_call_duration_seconds",
+			Help: "How long the daemon took for a call, from the end of the request's header to the end of the " +
+				"answer.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
-		}, []string{"door"}),
+		}, []string{"listener"}),
 		overrun: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_refused_total", Help: "Calls that were refused, and connections that were closed, because more was asked than could be decided in time or held, by reason.",
-		}, []string{"door", "reason"}),
+			Name: "weir_refused_total",
+			Help: "Calls that were refused and connections that were closed because of overload, by reason.",
+		}, []string{"listener", "reason"}),
 		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_resp_bounds_total", Help: "How often clients of the Redis protocol reached a bound of the door.",
+			Name: "weir_resp_bounds_reached_total",
+			Help: "How often clients of the Redis protocol reached a bound of the listener.",
 		}, []string{"bound"}),
 		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_panics_total", Help: "Calls that panicked. Each is a bug; the log tells where.",
-		}, []string{"door"}),
+			Name: "weir_panics_total", Help: "Calls that panicked; each is a bug, and the log has its stack.",
+		}, []string{"listener"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_connections", Help: "Open connections.",
-		}, []string{"door"}),
+		}, []string{"listener"}),
 		full: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_full_total", Help: "How often a newcomer had to wait because a door had all the connections that it may.",
-		}, []string{"door"}),
+			Name: "weir_connections_full_total",
+			Help: "New connections that had to wait because the listener had its maximum of connections.",
+		}, []string{"listener"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_dropped_total", Help: "Connections that were closed to make place for newcomers, because a door had all that it may: silent ones, and of the admin door those that came first without a token.",
-		}, []string{"door"}),
+			Name: "weir_connections_dropped_total",
+			Help: "Idle connections, and admin connections without a token, that were closed to make room for new " +
+				"ones.",
+		}, []string{"listener"}),
 		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_tls_handshake_failures_total", Help: "Connections that were not made safe: no TLS, none that is known here, or no certificate that is believed.",
-		}, []string{"door"}),
+			Name: "weir_tls_handshake_failures_total",
+			Help: "Connections whose TLS handshake failed, for example for want of a trusted certificate.",
+		}, []string{"listener"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_admin_refusals_total", Help: "Requests that the admin door did not let in: for another host, of another origin, with a missing or wrong token, or of an address that has shown too many wrong ones (limit).",
+			Name: "weir_admin_refusals_total",
+			Help: "Requests that the admin listener refused, by reason: wrong host or origin, missing or wrong " +
+				"token, too many wrong tokens (limit), wrong role, or the tokens could not be read " +
+				"(unavailable).",
 		}, []string{"reason"}),
 		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
-		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Rules in force."}),
+		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Active rules."}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_rules_reloads_total", Help: "Reloads, by what came of them; all but loaded left the rules before them in force.",
+			Name: "weir_rules_reloads_total",
+			Help: "Reloads of rules by result; after every result but loaded, the old rules stay active.",
 		}, []string{"result"}),
 		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_rules_reload_success", Help: "1 when the rules in force are those of the files or the daemon they come from, 0 when the last reload failed.",
+			Name: "weir_rules_reload_success",
+			Help: "1 when the active rules are the newest, 0 when the last reload failed and old rules are active.",
 		}),
 		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_rules_loaded_timestamp_seconds", Help: "When the rules in force were loaded.",
+			Name: "weir_rules_loaded_timestamp_seconds", Help: "When the active rules were loaded.",
 		}),
 	}
 	for _, result := range []string{"loaded", "refused", "missing", "unreadable"} {
@@ -97,7 +110,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	}
 	m.grpcOK = m.calls.WithLabelValues("grpc", "ShouldRateLimit", codes.OK.String())
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_build_info", Help: "1; its labels tell what was built.",
+		Name: "weir_build_info", Help: "Always 1; the labels are the versions of Weir and of Go.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
 	build.Set(1)
@@ -105,7 +118,7 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	r.MustRegister(store.meters...)
 	r.MustRegister(
 		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says so."}, func() float64 {
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200."}, func() float64 {
 			if ready() {
 				return 1
 			}
@@ -209,18 +222,18 @@ func (m *metrics) flooded(door string) prometheus.Counter {
 	return m.overrun.WithLabelValues(door, rls.ReasonFlood)
 }
 
-// overloadMetrics tell of overload when they are asked.
+// overloadMetrics report overload at each scrape.
 func (d *Daemon) overloadMetrics() []prometheus.Collector {
 	limit := func(door string, g *overload.Gate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_in_flight_limit", Help: "Calls that a door may have in flight; 0 is no limit. That of gRPC stands at all times.",
-			ConstLabels: prometheus.Labels{"door": door},
+			Name: "weir_in_flight_limit", Help: "Calls that a listener may have in flight at once; 0 is no limit.",
+			ConstLabels: prometheus.Labels{"listener": door},
 		}, func() float64 { return float64(g.Limit()) })
 	}
 	return []prometheus.Collector{
 		limit("http", &d.httpGate), limit("grpc", &d.grpcGate),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
+			Name: "weir_cpu_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
 		}, func() float64 { return d.watcher.Wait().Seconds() }),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,8 +61,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(got.body, -1) {
 		told = append(told, m[1])
 	}
-	for _, url := range []string{"redis://" + redistest.Start(t).Addr, "memcached://" + memcachedtest.Start(t).Addr} {
-		_, body := get(t, "http://"+start(t, Config{Store: url}).admin+"/metrics")
+	for _, c := range []Config{
+		{Store: "redis://" + redistest.Start(t).Addr}, {Store: "memcached://" + memcachedtest.Start(t).Addr},
+		{Store: "cluster:", Cluster: "127.0.0.1:0"}, {Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts")},
+	} {
+		_, body := get(t, "http://"+start(t, c).admin+"/metrics")
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(body, -1) {
 			told = append(told, m[1])
 		}

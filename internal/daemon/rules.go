@@ -43,7 +43,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 func (d *Daemon) openChanges() (err error) {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_rules_changes_limited_total",
-		Help: "Changes of rules, and other calls and forms that are counted with them, that were refused because a token had asked for too many.",
+		Help: "Changes of rules, and other calls of the rule API, that were refused because a token made too many.",
 	})
 	d.registry.MustRegister(limited)
 	d.changes, err = changes.New(changes.Options{

@@ -112,7 +112,7 @@ type shadowMetrics struct {
 
 func newShadowMetrics(b *shadow.Board) *shadowMetrics {
 	return &shadowMetrics{b, prometheus.NewDesc("weir_candidate_requests_total",
-		"Requests of domains that have a candidate, by who denied them: both, only the candidate, only the rules in force, neither; or unknown, when a fallback decided. They begin anew with another candidate.",
+		"Requests of domains with candidate rules, by which rules deny them: both, only the candidate, only the active rules, neither, or unknown when a fallback decided; starts at 0 with each candidate.",
 		[]string{"domain", "denied_by"}, nil)}
 }
 
@@ -129,7 +129,7 @@ func (m *shadowMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		c := &r.Counts
 		for by, n := range map[string]int64{
-			"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "in_force": c.OnlyInForce, "unknown": c.Unknown,
+			"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyInForce, "unknown": c.Unknown,
 		} {
 			to <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), domain, by)
 		}

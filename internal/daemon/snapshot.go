@@ -55,15 +55,18 @@ func openSnapshots(file string) (*snapshots, error) {
 	}
 	counter := func(saved string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_memory_snapshots_total", Help: "How often the counts were saved in their file, and how often that failed.",
+			Name:        "weir_memory_snapshots_total",
+			Help:        "Attempts to save the counts in the snapshot file, by whether they were saved.",
 			ConstLabels: prometheus.Labels{"saved": saved},
 		})
 	}
 	return &snapshots{
 		store: store, unread: err,
 		saved: counter("true"), missed: counter("false"),
-		last: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_timestamp_seconds", Help: "When the counts were saved last."}),
-		took: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_seconds", Help: "How long it took to save the counts the last time."}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_timestamp_seconds",
+			Help: "When the counts were last saved in the snapshot file."}),
+		took: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_duration_seconds",
+			Help: "How long the last save of the counts took."}),
 	}, nil
 }
 

@@ -147,15 +147,15 @@ func TestSharedCounts(t *testing.T) {
 		t.Error(got)
 	}
 	for name, want := range map[string]string{
-		"weir_redis_disagreed_total ": "0",
-		"weir_redis_busy_total ":      "0",
-		"weir_memory_rules ":          "",
+		"weir_redis_decision_mismatches_total ": "0",
+		"weir_redis_abandoned_takes_total ":     "0",
+		"weir_memory_rules ":                    "",
 	} {
 		if got := metric(t, one, name); got != want {
 			t.Errorf("%s%s, want %s", name, got, want)
 		}
 	}
-	away, _ := strconv.ParseFloat(metric(t, one, "weir_store_distance_seconds "), 64) // what is no number is 0
+	away, _ := strconv.ParseFloat(metric(t, one, "weir_store_latency_seconds "), 64) // what is no number is 0
 	if deadline, _ := strconv.ParseFloat(metric(t, one, "weir_store_deadline_seconds "), 64); away <= 0 || deadline < away {
 		t.Errorf("a store %v s away is given %v s", away, deadline)
 	}
@@ -227,7 +227,7 @@ func TestStoreAway(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"weir_ready ": "1", "weir_store_away ": "1",
+		"weir_ready ": "1", "weir_store_unavailable_servers ": "1",
 		`weir_store_fallback_decisions_total{fallback="open"} `: "2",
 	} {
 		if got := metric(t, r, name); got != want {
@@ -240,7 +240,7 @@ func TestStoreAway(t *testing.T) {
 	if n := strings.Count(said, "the store is away"); n != 1 || strings.Contains(said, password) {
 		t.Errorf("said %d times:\n%s", n, said)
 	}
-	if got := metric(t, r, "weir_store_away "); got != "0" {
+	if got := metric(t, r, "weir_store_unavailable_servers "); got != "0" {
 		t.Error("away:", got)
 	}
 	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n" {
@@ -279,7 +279,7 @@ func TestUncountable(t *testing.T) {
 	if n := strings.Count(said, "can't count a key"); n != 1 || strings.Contains(said, "ann") {
 		t.Errorf("said %d times:\n%s", n, said)
 	}
-	for name, want := range map[string]string{"weir_store_uncountable_total ": "3", "weir_store_away ": "0"} {
+	for name, want := range map[string]string{"weir_store_unusable_key_takes_total ": "3", "weir_store_unavailable_servers ": "0"} {
 		if got := metric(t, r, name); got != want {
 			t.Errorf("%s%s, want %s", name, got, want)
 		}
@@ -326,7 +326,7 @@ func TestMemcachedServers(t *testing.T) {
 	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n1 of 2 servers of the store are away: the fallbacks of the rules decide what they have\n" {
 		t.Error(body)
 	}
-	if got := metric(t, r, "weir_store_away "); got != "1" {
+	if got := metric(t, r, "weir_store_unavailable_servers "); got != "1" {
 		t.Error("away:", got)
 	}
 	two.Restart(t)
@@ -334,9 +334,9 @@ func TestMemcachedServers(t *testing.T) {
 	one.Kill()
 	two.Kill()
 	l.until(t, `msg="the store is away`, "server="+one.Addr)
-	for end := time.Now().Add(patience); metric(t, r, "weir_store_away ") != "2"; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); metric(t, r, "weir_store_unavailable_servers ") != "2"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("two servers are away, and weir_store_away is", metric(t, r, "weir_store_away "))
+			t.Fatal("two servers are away, and weir_store_unavailable_servers is", metric(t, r, "weir_store_unavailable_servers "))
 		}
 	}
 	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\nthe store is away: the fallbacks of the rules decide\n" {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limit/weir/redisstore"
 )
 
-// reading is a metric that is read when somebody asks.
+// reading is a metric that is read at each scrape.
 type reading struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -50,12 +50,17 @@ func counter(d *prometheus.Desc, n int64, label ...string) reading {
 // newMemoryMetrics tells the counts of a memory store.
 func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 	rules := desc("weir_memory_rules", "Rules whose counts are in memory.")
-	slots := desc("weir_memory_slots", "Places for keys in memory.")
-	evicted := desc("weir_memory_evicted_total", "Keys whose use was forgotten in a full table; more memory would keep them.")
-	overflow := desc("weir_memory_overflow_total", "Decisions about keys that had to share a count, because all others in reach were denied.")
-	receipts := desc("weir_memory_settled_receipts", "Settled receipts that are remembered.")
-	refused := desc("weir_memory_receipts_refused_total", "Requests that wanted a receipt of a rule of which too many were settled lately.")
-	busy := desc("weir_memory_busy_total", "Requests given up, because the limits of their rules changed all the time.")
+	slots := desc("weir_memory_slots", "Slots for keys in memory.")
+	evicted := desc("weir_memory_evicted_total",
+		"Keys whose use was forgotten because their table was full; more memory would keep them.")
+	overflow := desc("weir_memory_overflow_total",
+		"Decisions about keys that shared a count because their table was full of denied keys.")
+	receipts := desc("weir_memory_settled_receipts",
+		"Settled receipts that the store remembers so that each works once.")
+	refused := desc("weir_memory_receipts_refused_total",
+		"Requests that got no receipt because too many receipts of their rule were settled lately.")
+	busy := desc("weir_memory_abandoned_takes_total",
+		"Takes that were given up because the limits of their rules changed all the time.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{
@@ -68,15 +73,28 @@ func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 
 // newGuardMetrics tells how a store outside of the process is doing.
 func newGuardMetrics(g *guard.Guard) prometheus.Collector {
-	away := desc("weir_store_away", "Servers of the store that are away; the fallbacks of the rules decide what they have.")
-	distance := desc("weir_store_distance_seconds", "What a call to the store takes: all but one of the last 16, of the server that is farthest.")
-	deadline := desc("weir_store_deadline_seconds", "What a call to the store is given: twice its distance and 10 ms, 400 ms at most.")
-	missed := desc("weir_store_missed_deadlines_total", "Calls to the store that had no answer within their time.")
-	fallbacks := desc("weir_store_fallback_decisions_total", "Limits decided without the store, by fallback.", "fallback")
-	owed := desc("weir_store_owed_keys", "Keys whose use by fallbacks the store has yet to hear of; it does when it is back.")
-	untold := desc("weir_store_untold_total", "Limits decided by fallbacks of which the store will not hear, because too many keys are owed.")
-	dropped := desc("weir_store_standings_dropped_total", "Keys of which it was forgotten what the store last said, because too many were asked for; fallbacks begin with them as never used.")
-	uncounted := desc("weir_store_uncountable_total", "Takes of keys that the store can't count, because another program has written there, or an item would be too large; the log says why.")
+	away := desc("weir_store_unavailable_servers",
+		"Servers of the store that do not answer, so that the fallbacks of the rules decide their keys.")
+	distance := desc("weir_store_latency_seconds",
+		"How long a call to the slowest server of the store takes: the second longest of its last 16.")
+	deadline := desc("weir_store_deadline_seconds",
+		"How long a call to the store may take: twice the latency and 10 ms, at most 400 ms.")
+	missed := desc("weir_store_missed_deadlines_total",
+		"Calls to the store that had no answer before their deadline.")
+	fallbacks := desc("weir_store_fallback_decisions_total",
+		"Decisions that were made without the store, by the fallback that made them.", "fallback")
+	owed := desc("weir_store_unreported_usage_keys",
+		"Keys with usage that a fallback allowed and that will be reported to the store when it answers "+
+			"again.")
+	untold := desc("weir_store_unreported_usage_dropped_total",
+		"Decisions by fallbacks that will never be reported to the store because too many keys have "+
+			"unreported usage; as much may pass again.")
+	dropped := desc("weir_store_cached_states_dropped_total",
+		"Keys whose last state in the store this process forgot because it has seen too many keys; a "+
+			"fallback treats them as unused.")
+	uncounted := desc("weir_store_unusable_key_takes_total",
+		"Takes that the store cannot count because another program wrote to their key or its item would "+
+			"be too large; the log says which.")
 	return readings(func() []reading {
 		s := g.Stats()
 		return []reading{
@@ -87,17 +105,20 @@ func newGuardMetrics(g *guard.Guard) prometheus.Collector {
 	})
 }
 
-// newSyncMetrics tells what is decided at home, by rules with sync.
+// newSyncMetrics reports what rules with sync decide locally.
 func newSyncMetrics(store *synced.Store) prometheus.Collector {
-	keys := desc("weir_sync_keys", "Keys of rules with sync that are kept at home.")
-	takes := desc("weir_sync_takes_total", "Takes of rules with sync, by who decided.", "by")
-	calls := desc("weir_sync_calls_total", "Calls that told the store of takes, or looked.")
-	events := desc("weir_sync_events_total", "Events that the store was told of.")
-	noRoom := desc("weir_sync_no_room_total", "Takes that found no room for their keys at home; the store decided them.")
+	keys := desc("weir_sync_keys", "Keys of rules with sync that this process decides locally.")
+	takes := desc("weir_sync_takes_total",
+		"Takes of rules with sync, by whether this process (local) or the store decided them.", "by")
+	calls := desc("weir_sync_calls_total",
+		"Calls that reported usage of rules with sync to the store, or read its counts.")
+	events := desc("weir_sync_reported_events_total", "Events of rules with sync that were reported to the store.")
+	noRoom := desc("weir_sync_table_full_total",
+		"Takes of rules with sync that the store decided because the local table of keys was full.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{
-			gauge(keys, float64(s.Keys)), counter(takes, s.Home, "home"), counter(takes, s.Store, "store"),
+			gauge(keys, float64(s.Keys)), counter(takes, s.Home, "local"), counter(takes, s.Store, "store"),
 			counter(calls, s.Calls), counter(events, s.Events), counter(noRoom, s.NoRoom),
 		}
 	})
@@ -106,14 +127,23 @@ func newSyncMetrics(store *synced.Store) prometheus.Collector {
 // newRedisMetrics tells the counts of a store in Redis.
 func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
 	takes := desc("weir_redis_takes_total", "Takes that were sent to Redis.")
-	calls := desc("weir_redis_calls_total", "Script calls that carried them; takes travel together.")
-	home := desc("weir_redis_home_denials_total", "Takes denied by what was remembered of the key, without Redis.")
-	disagreed := desc("weir_redis_disagreed_total", "Decisions that the script in Redis and this program saw differently. Each is a bug.")
-	adopted := desc("weir_redis_adopted_total", "Counts that took over a changed limit.")
-	tries := desc("weir_redis_tries_total", "Writes that came too late, because others had changed the count; they are tried again.")
-	busy := desc("weir_redis_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
-	receipts := desc("weir_redis_settled_receipts", "Receipts settled here, each of which has a key in Redis until it expires.")
-	refused := desc("weir_redis_receipts_refused_total", "Requests that wanted a receipt of a rule of which too many were settled here lately.")
+	calls := desc("weir_redis_calls_total",
+		"Script calls that carried takes to Redis, each with one take or several.")
+	home := desc("weir_redis_local_denials_total",
+		"Takes that were denied locally, without Redis, because their key has been denied until later.")
+	disagreed := desc("weir_redis_decision_mismatches_total",
+		"Decisions on which the script in Redis and this program differ; each is a bug to report.")
+	adopted := desc("weir_redis_changed_limit_takes_total",
+		"Takes of keys that have counts of an earlier version of their limit.")
+	tries := desc("weir_redis_write_conflicts_total",
+		"Writes to Redis that were tried again because another process had changed the same key.")
+	busy := desc("weir_redis_abandoned_takes_total",
+		"Takes that their fallbacks decided because too many processes wrote the same key in Redis.")
+	receipts := desc("weir_redis_settled_receipts",
+		"Receipts that this process settled, each of which has a key in Redis until it expires.")
+	refused := desc("weir_redis_receipts_refused_total",
+		"Requests that got no receipt because this process settled too many receipts of their rule "+
+			"lately.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{
@@ -126,13 +156,20 @@ func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
 
 // newMemcachedMetrics tells the counts of a store in memcached.
 func newMemcachedMetrics(store *memcachestore.Store) prometheus.Collector {
-	takes := desc("weir_memcached_takes_total", "Takes that servers were asked.")
-	trips := desc("weir_memcached_trips_total", "Round trips to servers.")
-	home := desc("weir_memcached_home_denials_total", "Takes denied by what was remembered of the key, without a server.")
-	lost := desc("weir_memcached_lost_total", "Writes that came too late, for another process had written; they are tried again.")
-	busy := desc("weir_memcached_busy_total", "Takes given up, because too many wanted the same count; their fallbacks decided.")
-	spilled := desc("weir_memcached_spilled_total", "Notes of receipts and first answers that went to items of their own.")
-	forgotten := desc("weir_memcached_forgotten_total", "Items that this process had seen, and that a server was to keep and did not: evicted, flushed, restarted. Each may pass its limit again.")
+	takes := desc("weir_memcached_takes_total", "Takes that were sent to memcached.")
+	trips := desc("weir_memcached_round_trips_total", "Round trips to memcached servers.")
+	home := desc("weir_memcached_local_denials_total",
+		"Takes that were denied locally, without memcached, because their key has been denied until "+
+			"later.")
+	lost := desc("weir_memcached_write_conflicts_total",
+		"Writes to memcached that were tried again because another process had changed the same item.")
+	busy := desc("weir_memcached_abandoned_takes_total",
+		"Takes that their fallbacks decided because too many processes wrote the same item in memcached.")
+	spilled := desc("weir_memcached_spilled_records_total",
+		"Idempotency records that moved to items of their own because the item of their key was full.")
+	forgotten := desc("weir_memcached_lost_items_total",
+		"Items that memcached evicted or flushed before their time; the keys in them may pass their "+
+			"limits again.")
 	return readings(func() []reading {
 		s := store.Stats()
 		return []reading{

@@ -165,9 +165,9 @@ func TestTLS(t *testing.T) {
 		t.Error("gRPC answers without TLS")
 	}
 	for _, want := range []string{
-		`weir_tls_handshake_failures_total{door="http"} 4`,
-		`weir_tls_handshake_failures_total{door="admin"} 3`,
-		`weir_tls_handshake_failures_total{door="resp"} 3`,
+		`weir_tls_handshake_failures_total{listener="http"} 4`,
+		`weir_tls_handshake_failures_total{listener="admin"} 3`,
+		`weir_tls_handshake_failures_total{listener="resp"} 3`,
 		`weir_credentials_reload_success{credentials="tls"} 1`,
 		"weir_tls_certificate_expiry_timestamp_seconds 1.",
 	} {
@@ -473,7 +473,7 @@ func TestNoNoise(t *testing.T) {
 		if _, err := io.WriteString(nc, says); err != nil {
 			t.Fatal(err)
 		}
-		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_calls_total{code="ERR",door="http",route="protocol"} %d`, i+1))
+		told(t, caller(t, config), "https://"+r.admin+"/metrics", fmt.Sprintf(`weir_calls_total{code="ERR",listener="http",route="protocol"} %d`, i+1))
 	}
 	log.mu.Lock()
 	defer log.mu.Unlock()

@@ -92,7 +92,7 @@ func registerTraces(r prometheus.Registerer, t *tracing.Tracer) {
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "weir_trace_spans_total",
-			Help:        "Spans by what became of them: sent; failed, for the collector did not take them; dropped, for too many were waiting.",
+			Help:        "Trace spans by result: sent, failed because the collector did not take them, or dropped because too many waited.",
 			ConstLabels: prometheus.Labels{"result": result},
 		}, func() float64 { return float64(of(t.Stats())) }))
 	}

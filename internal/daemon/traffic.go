@@ -63,10 +63,12 @@ type trafficMetrics struct {
 
 func newTrafficMetrics(b *offenders.Book) *trafficMetrics {
 	return &trafficMetrics{
-		book:  b,
-		rules: prometheus.NewDesc("weir_traffic_rules", "Rules whose most limited clients are kept, and rules with a history; there may be 1,024 of each.", []string{"kept"}, nil),
+		book: b,
+		rules: prometheus.NewDesc("weir_traffic_rules",
+			"Rules whose most limited clients, and whose history of an hour, are kept; at most 1,024 of "+
+				"each.", []string{"kept"}, nil),
 		lost: prometheus.NewDesc("weir_traffic_lost_total",
-			"Denials that are in no sketch of clients, because they met another one at the same instant (busy) or their rule found no room (full), and 10 s of a rule that are in no history (history).",
+			"What weir top does not show: denials at the same instant as another (busy), denials of rules beyond 1,024 (full), and intervals of 10 s missing in a history (history).",
 			[]string{"reason"}, nil),
 	}
 }

@@ -49,7 +49,7 @@ func TestNginx(t *testing.T) {
 	throttles(t, url, b)
 
 	// Connections to weir are kept, those of denials too.
-	if n := d.metric(t, `weir_connections{door="http"}`); n < 1 || n > 32 {
+	if n := d.metric(t, `weir_connections{listener="http"}`); n < 1 || n > 32 {
 		t.Errorf("%v connections to weir are open", n)
 	}
 	d.kill(t)

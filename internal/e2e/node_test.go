@@ -36,7 +36,7 @@ func TestNodeClients(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if n := d.metric(t, `weir_calls_total{code="OK",door="resp",route="weir.check"}`); n != 2*7+2*1000 {
+	if n := d.metric(t, `weir_calls_total{code="OK",listener="resp",route="weir.check"}`); n != 2*7+2*1000 {
 		t.Errorf("%v calls of WEIR.CHECK were counted", n)
 	}
 }

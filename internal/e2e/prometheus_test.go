@@ -127,7 +127,7 @@ func TestBoard(t *testing.T) {
 }
 
 // mayBeEmpty is what is there only when something went wrong, or changed.
-var mayBeEmpty = regexp.MustCompile(`weir_resp_bounds_total|weir_tls_|^changes\(`)
+var mayBeEmpty = regexp.MustCompile(`weir_resp_bounds_reached_total|weir_tls_|^changes\(`)
 
 // answered is whether Prometheus has a number for an expression.
 func answered(t *testing.T, c *client, at, expr string) bool {

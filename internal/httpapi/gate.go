@@ -20,13 +20,13 @@ type Refusal string
 
 // The refusals.
 const (
-	RefusedHost    Refusal = "host"    // it asks for another host: a page that had its name turned to this machine
-	RefusedOrigin  Refusal = "origin"  // a page of another origin sends it
-	RefusedMissing Refusal = "missing" // it has no token
-	RefusedWrong   Refusal = "wrong"   // its token is none of ours
-	RefusedLimit   Refusal = "limit"   // its address has shown too many of those
-	RefusedRole    Refusal = "role"    // its token is one of ours, and not for this
-	RefusedAway    Refusal = "away"    // what knows the tokens can't be asked
+	RefusedHost    Refusal = "host"        // it asks for another host: a page that had its name turned to this machine
+	RefusedOrigin  Refusal = "origin"      // a page of another origin sends it
+	RefusedMissing Refusal = "missing"     // it has no token
+	RefusedWrong   Refusal = "wrong"       // its token is none of ours
+	RefusedLimit   Refusal = "limit"       // its address has shown too many of those
+	RefusedRole    Refusal = "role"        // its token is one of ours, and not for this
+	RefusedAway    Refusal = "unavailable" // the rule database, which has the tokens, does not answer
 )
 
 // Shut is why a request is not let in whose token is not wrong: nobody guesses.

@@ -10,7 +10,7 @@ import (
 
 // ReasonSeat is why a request is refused when too much is asked: there are more
 // connections than can be served in time.
-const ReasonSeat = "seat"
+const ReasonSeat = "connections"
 
 type seatKey struct{}
 

@@ -61,7 +61,7 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	c.from = s.options.Client(nc.RemoteAddr().String())
 	defer func() {
 		if p := recover(); p != nil {
-			s.options.Log.Error("a call panicked", "door", "resp", "panic", p, "stack", string(debug.Stack()))
+			s.options.Log.Error("a call panicked", "listener", "resp", "panic", p, "stack", string(debug.Stack()))
 			s.options.Panicked()
 			c.fail("ERR this is a bug of the daemon; its log says more")
 			_ = c.out.Flush() // the client may be gone

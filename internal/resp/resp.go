@@ -75,10 +75,10 @@ const (
 	BoundLine    Bound = "line"    // a line is too long
 	BoundIdle    Bound = "idle"    // nothing was asked for too long
 	BoundSlow    Bound = "slow"    // a command took too long to arrive
-	BoundStuck   Bound = "stuck"   // answers were not read for too long
+	BoundStuck   Bound = "unread"  // answers were not read for too long
 	BoundLimits  Bound = "limits"  // CL.THROTTLE has too many different limits in use
 	// BoundStranger: the password was not said in time.
-	BoundStranger Bound = "stranger"
+	BoundStranger Bound = "unauthenticated"
 	// BoundMemory: commands that have come in part hold too much together, and this was
 	// one of the slowest.
 	BoundMemory Bound = "memory"
@@ -205,7 +205,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return nil
 		case passes(err):
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			s.options.Log.Warn("a connection could not be accepted", "door", "resp", "error", err, "wait", wait)
+			s.options.Log.Warn("a connection could not be accepted", "listener", "resp", "error", err, "wait", wait)
 			time.Sleep(wait)
 		default:
 			_ = l.Close() // it is broken already

@@ -99,7 +99,7 @@ func (t *Tracer) HTTP(r *http.Request, route string) (traced *http.Request, end 
 		return r, nil
 	}
 	span.SetAttributes(
-		attribute.String("weir.door", "http"), attribute.String("http.request.method", r.Method), attribute.String("http.route", route),
+		attribute.String("weir.listener", "http"), attribute.String("http.request.method", r.Method), attribute.String("http.route", route),
 	)
 	return r.WithContext(ctx), func(status int) {
 		span.SetAttributes(attribute.Int("http.response.status_code", status))
@@ -122,7 +122,7 @@ func (t *Tracer) GRPC(ctx context.Context) (traced context.Context, end func(cod
 		return ctx, nil
 	}
 	span.SetAttributes(
-		attribute.String("weir.door", "grpc"), attribute.String("rpc.system", "grpc"),
+		attribute.String("weir.listener", "grpc"), attribute.String("rpc.system", "grpc"),
 		attribute.String("rpc.service", service), attribute.String("rpc.method", method),
 	)
 	return traced, func(code codes.Code) {

@@ -101,8 +101,8 @@ func TestCollector(t *testing.T) {
 				t.Fatal(spans)
 			}
 			for i, want := range []map[string]string{
-				{"weir.door": "http", "http.request.method": "POST", "http.route": "/v1/check", "http.response.status_code": "int_value:429"},
-				{"weir.door": "grpc", "rpc.system": "grpc", "rpc.service": "envoy.service.ratelimit.v3.RateLimitService", "rpc.method": "ShouldRateLimit", "rpc.grpc.status_code": "int_value:14"},
+				{"weir.listener": "http", "http.request.method": "POST", "http.route": "/v1/check", "http.response.status_code": "int_value:429"},
+				{"weir.listener": "grpc", "rpc.system": "grpc", "rpc.service": "envoy.service.ratelimit.v3.RateLimitService", "rpc.method": "ShouldRateLimit", "rpc.grpc.status_code": "int_value:14"},
 			} {
 				want["weir.domain"], want["weir.rule"], want["weir.outcome"], want["weir.decision.id"] = "shop", "shop/user", "impossible", "ID"
 				got := collectortest.Attributes(spans[i])
