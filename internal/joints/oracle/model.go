@@ -583,6 +583,7 @@ func (m *Model) Settled(r *Receipt, used []int64, at Span, status int) (faults [
 		return nil
 	case status == 503 && !m.promises.Exact:
 		m.apply(r, used, at, false) // nobody knows
+		r.settled = true            // or it may have been
 		return nil
 	case status != 200:
 		return []string{fmt.Sprintf("a good receipt is refused with %d", status)}
