@@ -21,9 +21,9 @@
 // Several servers share the items. One that is away is an error for its items;
 // no other takes its place.
 //
-// Open puts the edge around the store that a URL names: see package edge. A Store of Dial is
-// without it. Its calls take the time of their context, and about 2 s for each round trip at
-// most; Ask.Policy has no effect.
+// A call takes the time of its context, and about 2 s for each round trip at most.
+// Ask.Policy has no effect here: it is for what a daemon has
+// around its store.
 //
 // In the code, command.go has the protocol, conn.go pipelines it, lane.go decides takes of
 // one item together, item.go is what is kept.
@@ -53,7 +53,7 @@ type Options struct {
 	Prefix string
 }
 
-// Store is a weir.Store in memcached. It must be made by Dial and closed. Its
+// Store is a weir.Store in memcached. It must be made by Open and closed. Its
 // methods may be called from many goroutines.
 type Store struct {
 	prefix  string
@@ -113,7 +113,7 @@ func unfit(l *weir.Limit) string {
 	return ""
 }
 
-// Stats are counts of a store since it was made.
+// Stats are counts of a store since it was opened.
 type Stats struct {
 	Takes     int64 // takes that servers were asked
 	Home      int64 // takes denied by what was remembered of earlier denials, without a server
@@ -131,7 +131,7 @@ func (s *Store) Stats() Stats {
 }
 
 // Close ends what the store does, and waits for it. Takes on their way fail.
-func (s *Store) Close() error {
+func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -142,7 +142,6 @@ func (s *Store) Close() error {
 		}
 	}
 	s.own.Wait()
-	return nil
 }
 
 func (s *Store) now() weir.Instant {

@@ -8,9 +8,9 @@
 // its absence would. A failover of Redis may lose the last charges before it;
 // nothing else passes more than the limit.
 //
-// Open puts the edge around the store that a URL names: see package edge. A Store of Dial or
-// New is without it. Its calls take the time of their context, and 2 s at most; while
-// Redis is away they fail, and Ask.Policy has no effect.
+// A call takes the time of its context, and 2 s at most; while Redis is away it fails.
+// Ask.Policy has no effect here: it is for what a daemon has
+// around its store.
 //
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain
 // ones of buckets at a third of the cost; lane.go makes takes travel together. The scripts
@@ -55,11 +55,11 @@ type Options struct {
 	Cluster bool
 }
 
-// Store is a weir.Store in Redis. It must be made by New or Dial. Its methods may be
+// Store is a weir.Store in Redis. It must be made by New or Open. Its methods may be
 // called from many goroutines.
 type Store struct {
 	client  rueidis.Client
-	link    *link // in place of client, for a store that Dial made
+	link    *link // in place of client, for a store that Open made
 	prefix  string
 	cluster bool
 	takers  [1 << (kindPermits + 1)]atomic.Pointer[script] // by the kinds of limits they know, a bit each
@@ -114,12 +114,6 @@ func unfit(l *weir.Limit) string {
 		return "warm-up works in memory only; take leaky-queue, or keep counts with memory:"
 	}
 	return ""
-}
-
-// Ping asks the server whether it is there. It has one number, for package edge.
-func (s *Store) Ping(ctx context.Context, _ int) error {
-	_, _, err := s.Look(ctx, nil)
-	return err
 }
 
 // Stats are counts of a store since it was made.

@@ -66,7 +66,6 @@ type Guard struct {
 	spread  spread // the same store; nil when it is one
 	servers []*server
 	local   *memstore.Store
-	seekers seekers
 	shares  shares
 	said    said
 	owed    owed
@@ -95,25 +94,12 @@ func New(store weir.Store, o Options) *Guard {
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
 		g.spread, names = several, several.Servers()
 	}
-	g.seekers.begin()
 	for _, name := range names {
-		s := &server{name: name, changed: o.Changed, probe: g.probe, seekers: &g.seekers}
-		s.back = func() { g.payAll(g.seekers.ctx, s) }
+		s := &server{name: name, changed: o.Changed, probe: g.probe}
+		s.back = func() { g.payAll(s) }
 		g.servers = append(g.servers, s)
 	}
 	return g
-}
-
-// Close tells the servers that are there what they have not heard yet, in the time of ctx,
-// and ends the search for servers that are away. Calls may still come, and fail or fall
-// back as soon as a server does not answer them.
-func (g *Guard) Close(ctx context.Context) {
-	for _, s := range g.servers {
-		if !s.breaker.isOpen() {
-			g.payAll(ctx, s)
-		}
-	}
-	g.seekers.end()
 }
 
 // maxLocalKeys is how many keys of a rule the local fallback has room for.

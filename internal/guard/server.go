@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ type server struct {
 	changed func(server string, away error)
 	probe   func(ctx context.Context, k weir.StateKey) error // whether it writes, where k is
 	back    func()                                           // it was found
-	seekers *seekers
 	breaker breaker
 	pace    pace
 	missed  atomic.Int64 // calls that paid for the whole deadline
@@ -43,9 +41,7 @@ func (s *server) tell(what change, err error, k weir.StateKey) {
 	case closed:
 		s.changed(s.name, nil)
 	case hushed:
-		if !s.seekers.run(func() { s.seek(k) }) {
-			s.breaker.found(time.Now(), false, true) // the guard is closed
-		}
+		go s.seek(k)
 	case same:
 	}
 }
@@ -60,7 +56,7 @@ func (s *server) seek(k weir.StateKey) {
 	}
 	for {
 		asked := time.Now()
-		within, cancel := context.WithTimeout(s.seekers.ctx, limit)
+		within, cancel := context.WithTimeout(context.Background(), limit)
 		err := s.probe(within, k)
 		cancel()
 		now := time.Now()
@@ -68,13 +64,11 @@ func (s *server) seek(k weir.StateKey) {
 		if end == answered || end == late {
 			s.pace.note(asked, now)
 		}
-		over := end == failed || s.seekers.ctx.Err() != nil || limit >= maxDeadline || now.Sub(began) >= maxDeadline
+		over := end == failed || limit >= maxDeadline || now.Sub(began) >= maxDeadline
 		if end == late {
 			err = errOwes
 		}
-		if what := s.breaker.found(now, end == answered, over); s.seekers.ctx.Err() == nil {
-			s.tell(what, err, k)
-		}
+		s.tell(s.breaker.found(now, end == answered, over), err, k)
 		if end == answered {
 			s.back()
 		}
@@ -83,35 +77,6 @@ func (s *server) seek(k weir.StateKey) {
 		}
 		limit = min(2*limit, maxDeadline)
 	}
-}
-
-// seekers are the goroutines that look for servers, until the guard is closed.
-type seekers struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	mu      sync.Mutex // no seeker starts when ctx has ended
-	running sync.WaitGroup
-}
-
-func (s *seekers) begin() { s.ctx, s.cancel = context.WithCancel(context.Background()) }
-
-// run starts a goroutine. Not when the guard is closed.
-func (s *seekers) run(seek func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		return false
-	}
-	s.running.Go(seek)
-	return true
-}
-
-// end ends them, and waits for them.
-func (s *seekers) end() {
-	s.mu.Lock()
-	s.cancel()
-	s.mu.Unlock()
-	s.running.Wait()
 }
 
 // sought waits until nobody looks for the server any more.

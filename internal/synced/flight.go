@@ -154,20 +154,18 @@ func (s *Store) landed(e *entry, now time.Time, failed bool) {
 }
 
 // settleAll tells the store what is untold, after the last take.
-func (s *Store) settleAll(ctx context.Context) error {
+func (s *Store) settleAll() error {
 	var due []*entry
 	for _, e := range s.table.all() {
-		e.mu.Lock()
 		if !e.ledger.idle() {
-			e.ledger.unsure = false // there is no time to look first
 			due = append(due, e)
 		}
-		e.mu.Unlock()
 	}
 	for len(due) > 0 {
 		n := min(s.batch, len(due))
 		asks, now := make([]weir.Ask, 0, n), time.Now()
 		for _, e := range due[:n] {
+			e.ledger.unsure = false // there is no time to look first
 			if a, ok := s.report(e, now, false); ok && !a.Peek {
 				asks = append(asks, a)
 			}
@@ -176,7 +174,7 @@ func (s *Store) settleAll(ctx context.Context) error {
 		if len(asks) == 0 {
 			continue
 		}
-		if err := s.guard.Try(ctx, asks, make([]weir.Decision, len(asks)), nil); err != nil {
+		if err := s.guard.Try(context.Background(), asks, make([]weir.Decision, len(asks)), nil); err != nil {
 			return err // it is away: the rest would be in vain
 		}
 	}

@@ -41,7 +41,7 @@ type Store struct {
 	queue queue
 	batch int // keys told in one call
 
-	done    chan struct{} // closed by Close
+	done    chan struct{}
 	running sync.WaitGroup
 	flying  chan struct{} // room for calls on their way
 	counts  counts
@@ -74,12 +74,12 @@ func New(g *guard.Guard) *Store {
 	return s
 }
 
-// Close tells the store what is untold, as far as it can be reached in the time of ctx, and
-// ends. What is let pass after it the store does not hear of.
-func (s *Store) Close(ctx context.Context) error {
+// Close tells the store what is untold, as far as it can be reached, and ends. No
+// calls may come after it.
+func (s *Store) Close() error {
 	close(s.done)
 	s.running.Wait()
-	return s.settleAll(ctx)
+	return s.settleAll()
 }
 
 // Traits are those of the store.
@@ -114,7 +114,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 			s.counts.home.Add(1)
 			return nil
 		}
-		if told == nil || !s.wait(ctx, told) {
+		if told == nil || !wait(ctx, told) {
 			break
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 }
 
 // wait waits for what is told, at most half of the caller's time.
-func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
+func wait(ctx context.Context, told <-chan struct{}) bool {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
@@ -132,8 +132,6 @@ func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 	case <-told:
 		return true
 	case <-ctx.Done():
-		return false
-	case <-s.done:
 		return false
 	}
 }

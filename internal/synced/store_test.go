@@ -63,7 +63,7 @@ func open(t testing.TB, nodes int) (*remote, []*synced.Store) {
 func end(t testing.TB, nodes []*synced.Store) {
 	t.Helper()
 	for _, s := range nodes {
-		if err := s.Close(context.Background()); err != nil && !errors.Is(err, weir.ErrAway) && !errors.Is(err, errRefused) {
+		if err := s.Close(); err != nil && !errors.Is(err, weir.ErrAway) && !errors.Is(err, errRefused) {
 			t.Error(err)
 		}
 	}
