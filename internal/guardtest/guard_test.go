@@ -10,7 +10,7 @@ func ask(limit string, f weir.Fallback) []weir.Ask {
 	return []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Fallback: f}}}
 }
 
-func take(t *testing.T, s weir.Store, asks []weir.Ask) weir.Decision {
+func take(t testing.TB, s weir.Store, asks []weir.Ask) weir.Decision {
 	t.Helper()
 	out := make([]weir.Decision, len(asks))
 	if err := s.Take(t.Context(), asks, out); err != nil {

@@ -1,4 +1,4 @@
-package synced_test
+package guardtest
 
 import (
 	"bufio"
@@ -24,6 +24,11 @@ import (
 // hotLimits are those that processes share one key of each.
 func hotLimits() []string {
 	return []string{"200/s", "100/s burst 20", "300/s fixed-window", "200/s sliding-window 4", "5/s"}
+}
+
+// hot is an event of the key that all share, which need not be told to the store at once.
+func hot(limit string) weir.Ask {
+	return weir.Ask{State: weir.StateKey{Rule: "r#" + limit, Key: "hot"}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Sync: 100 * time.Millisecond}}
 }
 
 // nodeEnv makes a test binary a node of TestProcesses: the store's URL.
@@ -63,7 +68,7 @@ func beNode(url string) error {
 	for i, text := range hotLimits() {
 		for range 2 {
 			g.Go(func() {
-				asks, d := []weir.Ask{ask(text, "hot")}, make([]weir.Decision, 1)
+				asks, d := []weir.Ask{hot(text)}, make([]weir.Decision, 1)
 				for {
 					select {
 					case <-stop:
@@ -150,7 +155,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	for i, text := range hotLimits() {
-		a := ask(text, "")
+		a := hot(text)
 		bound := int64(len(nodes)) * a.Limit.Unsynced(a.Policy.Sync)
 		beyond := excess(t, a.Limit, passed[i], 4*bound+10)
 		t.Logf("%-24s %4d passed, %d beyond the limit at the worst moment, bound %d", text, len(passed[i]), beyond, bound)

@@ -1,4 +1,4 @@
-package synced_test
+package guardtest
 
 import (
 	"testing"
@@ -22,9 +22,9 @@ func BenchmarkHotKey(b *testing.B) {
 					b.Fatal(err)
 				}
 				s := synced.New(guard.New(r, guard.Options{}))
-				a := ask(limit, "hot")
+				a := hot(limit)
 				a.Policy.Sync = sync
-				for take(b, s, a)[0].Degraded != "" { // until it is connected
+				for take(b, s, []weir.Ask{a}).Degraded != "" { // until it is connected
 					time.Sleep(time.Millisecond)
 				}
 				time.Sleep(2 * a.Policy.Sync)
