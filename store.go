@@ -95,6 +95,8 @@ type Ask struct {
 	// their first try was heard. A store that is not Atomic takes it of one placement
 	// and Key only.
 	Once bool
+	// Evidence is filled in by a store with Traits.Evidence; nil: the caller wants none.
+	Evidence *Evidence
 	// Policy is for the code between a rule and its store. A store leaves it alone.
 	Policy Policy
 }
@@ -127,6 +129,9 @@ type Traits struct {
 	// too. Such a key is as never used, and may pass once more what one like it
 	// passes at once.
 	Forgets bool
+	// Evidence tells that the store fills in Ask.Evidence. It is optional: without it,
+	// denials are not explained afterwards.
+	Evidence bool
 	// Unfit says why the store can't keep a limit, and what to take instead;
 	// empty when it can. Nil: it keeps all.
 	Unfit func(*Limit) string
@@ -196,31 +201,6 @@ type Looker interface {
 	// now; nil is never used. All are of one moment, and the caller's to change.
 	// It leaves no trace in the store.
 	Look(ctx context.Context, asks []Ask) (now Instant, states []State, err error)
-}
-
-// Witness is a Looker that can tell what a denial stood on. It is for
-// explanations afterwards.
-type Witness interface {
-	Looker
-	// TakeSeen is Take. Of a take that does not pass, or that has a peek or an ask
-	// with Sync, it also tells see the moment and the state of each ask, in their
-	// order, as Look would just before. see must not keep s, nor ask the store. It
-	// is not called when the take fails.
-	TakeSeen(ctx context.Context, asks []Ask, out []Decision, see func(now Instant, s State)) error
-}
-
-// Seen is whether a take is to be told to the see of Witness.TakeSeen, given
-// whether it passes.
-func Seen(asks []Ask, pass bool) bool {
-	if !pass {
-		return true
-	}
-	for i := range asks {
-		if asks[i].Peek || asks[i].Policy.Sync > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Resolve says whether a take passes, given what each limit alone decided, and

@@ -79,7 +79,7 @@ func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision
 	if err := record.Check("client", fits, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out, nil) {
+	if s.TakeAtHome(asks, out) {
 		return nil
 	}
 	d := s.of(asks[0].State)
@@ -93,7 +93,7 @@ func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision
 
 // TakeAtHome decides asks that a remembered denial denies, as Take would, and says no
 // to all others.
-func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
+func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 	if len(asks) == 0 || len(asks) != len(out) {
 		return false
 	}
@@ -103,7 +103,7 @@ func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir
 			return false // each has a clock of its own
 		}
 	}
-	return s.home.Answer(s.now(d), asks, out, see)
+	return s.home.Answer(s.now(d), asks, out)
 }
 
 // learn remembers a denial, and forgets what was remembered of all else.

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -12,37 +11,28 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/internal/sleep"
+	"github.com/weir-limit/weir/rules"
 )
 
 // middleware is what New and NewFromRules make.
 type middleware struct {
 	options Options
-	gate    admission.Gate
+	settle  settler
 	calls   sync.Pool // of *call
 
-	rules []*rule // of a program
+	store weir.Store // with rules
+	rules []*rule
 	// usual is the value of RateLimit-Policy when all rules stand. It is shared by
 	// all answers and never changed. Nil: it is too long to be sent.
-	usual    []string
-	enforced int // how many rules may stand
+	usual []string
 
-	describe Describe // for rules of a file; else nil
+	limiter  *rules.Limiter // else
+	domain   string
+	describe Describe
 
 	warned [2]atomic.Bool // of what is told once
-}
-
-func newMiddleware(o Options) *middleware {
-	m := &middleware{options: o}
-	m.gate.Settles = o.Settle || o.Counts != nil
-	m.gate.Unsettled = func(ctx context.Context, err error) {
-		if m.first(warnedSettle) {
-			o.Log.WarnContext(ctx, "httplimit: a charge could not be settled and stays as it was; this is said once", "error", err)
-		}
-	}
-	return m
 }
 
 // New makes middleware that holds requests to rules, whose counts live in store.
@@ -53,14 +43,12 @@ func New(store weir.Store, all []Rule, o Options) (func(http.Handler) http.Handl
 	if err := errors.Join(err, o.check()); err != nil {
 		return nil, err
 	}
-	m := newMiddleware(o)
-	m.gate.Store, m.rules = store, compiled
+	m := &middleware{options: o, store: store, rules: compiled, settle: settleIn(store)}
 	var policy []byte
 	for _, r := range compiled {
 		if r.Shadow {
 			continue
 		}
-		m.enforced++
 		policy = fields.AppendPolicy(policy, r.Name, r.Limit, r.Unit)
 	}
 	if len(policy) <= maxField/2 {
@@ -98,12 +86,18 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // admit decides about a request, and answers it unless it passes. charge is what
 // has to be settled when it is done, or nil.
 func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (charge *Charge, pass bool) {
-	if err := m.decide(c, r); err != nil {
+	var err error
+	if m.limiter == nil {
+		err = m.decide(c, r)
+	} else {
+		charge, err = m.check(c, r)
+	}
+	if err != nil {
 		return nil, m.failed(w, r, err)
 	}
 	m.lookTwice(c, w, r)
 	var denial *Denial
-	if !c.Allowed {
+	if !c.allowed {
 		denial = m.denial(c) // before fields that have no room for all rules
 	}
 	m.setFields(c, w.Header())
@@ -112,22 +106,23 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 		m.answer(w, r, denial)
 		return nil, false
 	}
-	held := m.gate.Charge(r.Context(), &c.Call)
-	if c.Hold > 0 && sleep.For(r.Context(), c.Hold) != nil {
-		held.GiveBack()
+	if m.limiter == nil {
+		charge = m.charge(c)
+	}
+	if c.hold > 0 && sleep.For(r.Context(), c.hold) != nil {
+		charge.giveBack()
 		w.WriteHeader(http.StatusServiceUnavailable) // for logs: its client has left
 		return nil, false
 	}
-	if held == nil && !m.marks() {
-		return nil, true
-	}
-	return &Charge{m: m, held: held}, true
+	return charge, true
 }
 
 // failed is what becomes of a request about which nothing was decided.
 func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (pass bool) {
 	d := &Denial{Status: http.StatusServiceUnavailable, RetryAfter: m.jitter(time.Second), Err: err}
-	if admission.Malformed(err) {
+	if _, ok := errors.AsType[*nobodyError](err); ok {
+		d.Status, d.RetryAfter = http.StatusBadRequest, 0
+	} else if _, ok := errors.AsType[*rules.RequestError](err); ok {
 		d.Status, d.RetryAfter = http.StatusBadRequest, 0
 	} else if m.options.FailOpen && r.Context().Err() == nil {
 		d.Passed = true
@@ -140,15 +135,12 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (
 
 // denial is what the caller is told of a verdict.
 func (m *middleware) denial(c *call) *Denial {
-	d := &Denial{Status: http.StatusTooManyRequests, Never: c.Never}
-	for _, n := range c.Denials {
-		d.Rules = append(d.Rules, n.Rule)
-	}
-	if c.Away {
+	d := &Denial{Status: http.StatusTooManyRequests, Never: c.never, Rules: c.deniers()}
+	if c.away {
 		d.Status = http.StatusServiceUnavailable
 	}
-	if !c.Never {
-		d.RetryAfter = m.jitter(cmp.Or(c.Retry, time.Second)) // a permit may come back at any moment
+	if !c.never {
+		d.RetryAfter = m.jitter(cmp.Or(c.retry, time.Second)) // a permit may come back at any moment
 	}
 	return d
 }
@@ -162,8 +154,8 @@ func (m *middleware) jitter(d time.Duration) time.Duration {
 }
 
 func (m *middleware) reportShadow(c *call, r *http.Request) {
-	if len(c.Shadows) > 0 {
-		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.Shadows), Shadow: true, Passed: c.Allowed})
+	if len(c.shadows) > 0 {
+		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.shadows), Shadow: true, Passed: c.allowed})
 	}
 }
 
@@ -181,6 +173,6 @@ func (m *middleware) acquire() *call {
 }
 
 func (m *middleware) release(c *call) {
-	c.Clear()
+	c.clear()
 	m.calls.Put(c)
 }

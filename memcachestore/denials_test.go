@@ -46,26 +46,26 @@ func TestDenialsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestTakeSeen: a denial tells the state that it stood on, asked of the server
+// TestEvidence: a denial tells the state that it stood on, asked of the server
 // and remembered alike.
-func TestTakeSeen(t *testing.T) {
+func TestEvidence(t *testing.T) {
 	s := open(t, memcachedtest.Start(t), t.Name())
 	limit := weir.MustParseLimit("2/day count-denied fixed-window")
 	for _, limit := range []*weir.Limit{limit, weir.MustParseLimit("2/day fixed-window")} {
 		ask := []weir.Ask{{State: weir.StateKey{Rule: limit.String(), Key: "k"}, Limit: limit, Cost: 1}}
 		out := make([]weir.Decision, 1)
 		for n := range 4 {
-			var used []int64
-			err := s.TakeSeen(t.Context(), ask, out, func(now weir.Instant, state weir.State) { used = append(used, limit.Used(state, now)) })
-			if err != nil {
+			seen := weir.Evidence{}
+			ask[0].Evidence = &seen
+			if err := s.Take(t.Context(), ask, out); err != nil {
 				t.Fatal(err)
 			}
 			want := int64(2)
 			if limit.Spec().CountDenied {
 				want = int64(n)
 			}
-			if n < 2 && len(used) != 0 || n >= 2 && (len(used) != 1 || used[0] != want) {
-				t.Errorf("%s, take %d: it tells %v", limit, n, used)
+			if n < 2 && seen.Told || n >= 2 && (!seen.Told || limit.Used(seen.State, seen.At) != want) {
+				t.Errorf("%s, take %d: it tells %+v", limit, n, seen)
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func TestClose(t *testing.T) {
 	for s.counts.waiting.Load() < 20 {
 		runtime.Gosched()
 	}
-	s.Close()
+	_ = s.Close()
 	wg.Wait()
 	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
@@ -379,11 +379,11 @@ func TestNoEviction(t *testing.T) {
 // and no other server takes them over.
 func TestServers(t *testing.T) {
 	a, b := memcachedtest.Start(t, "-m", "8"), memcachedtest.Start(t, "-m", "8")
-	s, err := Open("memcached://"+a.Addr+","+b.Addr, Options{})
+	s, err := Dial("memcached://"+a.Addr+","+b.Addr, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	on := map[string]int{}
 	for n := range 100 {
 		if _, err := take(t.Context(), s, "2/day", "r", fmt.Sprint(n)); err != nil {
@@ -415,11 +415,11 @@ func TestServers(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	server := memcachedtest.StartUnix(t)
-	s, err := Open("memcached+unix://"+server.Addr, Options{})
+	s, err := Dial("memcached+unix://"+server.Addr, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	if d, err := take(t.Context(), s, "2/day", "r", "k"); err != nil || d.Remaining != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}

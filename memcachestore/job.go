@@ -103,13 +103,13 @@ func (t *taking) states(now weir.Instant, all []record.Record) []weir.State {
 	return states
 }
 
-// tell tells see what a take stood on, as far as that is to be seen.
-func (t *taking) tell(see func(weir.Instant, weir.State)) {
-	if !weir.Seen(t.asks, weir.Resolve(t.asks, slices.Clone(t.out))) {
+// tell fills in the evidence of a take, once it is done and its caller is there.
+func (t *taking) tell() {
+	if !weir.WantsEvidence(t.asks, weir.Resolve(t.asks, slices.Clone(t.out))) {
 		return
 	}
-	for _, state := range t.before {
-		see(t.at, state)
+	for i, state := range t.before {
+		t.asks[i].Evidence.Tell(t.at, state)
 	}
 }
 

@@ -151,11 +151,11 @@ func holdSkew(t *rapid.T, server *memcachedtest.Server, name string, limit *weir
 	now := int64(1_800_000_000_000_000)
 	var stores []*Store
 	for i := range int64(2) {
-		s, err := Open("memcached://"+server.Addr, Options{Prefix: fmt.Sprintf("s%x-%x:", hash(name), skew)})
+		s, err := Dial("memcached://"+server.Addr, Options{Prefix: fmt.Sprintf("s%x-%x:", hash(name), skew)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
+		defer func() { _ = s.Close() }()
 		s.clock = func() weir.Instant { return weir.Instant(now + i*skew) }
 		stores = append(stores, s)
 	}

@@ -9,18 +9,31 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/record"
 )
 
 // maxServers is how many servers a URL may name.
 const maxServers = 256
 
-// Open makes a store of the servers that a URL names:
+// Open is Dial, with the edge around the store: calls have a deadline, the fallback of each
+// limit decides while a server is away, and limits with sync are decided locally. The
+// caller closes it. A program that wants to hear when a server goes away calls Dial and
+// edge.New.
+func Open(url string, o Options) (*edge.Store, error) {
+	s, err := Dial(url, o)
+	if err != nil {
+		return nil, err
+	}
+	return edge.New(s, edge.Options{}), nil
+}
+
+// Dial makes a store of the servers that a URL names, without the edge of Open:
 // memcached://host:port,host:port or memcached+unix:///path. The port may be left
 // out when it is 11211. Every process must name the same servers in the same
 // words, for the words decide which of them keeps what. Nothing is connected
 // yet: while a server is away, what needs it fails at once.
-func Open(url string, o Options) (*Store, error) {
+func Dial(url string, o Options) (*Store, error) {
 	servers, err := parseURL(url)
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix

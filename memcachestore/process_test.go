@@ -28,11 +28,11 @@ func TestChild(t *testing.T) {
 	if server == "" {
 		t.Skip("it is run by TestProcesses, in processes of their own")
 	}
-	s, err := Open("memcached://"+server, Options{Prefix: os.Getenv(childPrefix)})
+	s, err := Dial("memcached://"+server, Options{Prefix: os.Getenv(childPrefix)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	crowd(t, s)
 }
 

@@ -159,7 +159,7 @@ func TestOpen(t *testing.T) {
 		"memcached://::1":                                "! in brackets",
 		"memcached://" + strings.Repeat("a,", 300) + "b": "! there may be 256",
 	} {
-		s, err := Open(url, Options{})
+		s, err := Dial(url, Options{})
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -168,7 +168,7 @@ func TestOpen(t *testing.T) {
 				got += " " + sv.addr
 			}
 			got = got[1:]
-			s.Close()
+			_ = s.Close()
 		}
 		if after, ok := strings.CutPrefix(want, "! "); got != want && (!ok || err == nil || !strings.Contains(got, after)) {
 			t.Errorf("%.60s: %s, want %s", url, got, want)
@@ -177,7 +177,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: a password in %s", url, got)
 		}
 	}
-	if _, err := Open("memcached://a:1", Options{Prefix: "a b"}); err == nil || !strings.Contains(err.Error(), "prefix") {
+	if _, err := Dial("memcached://a:1", Options{Prefix: "a b"}); err == nil || !strings.Contains(err.Error(), "prefix") {
 		t.Errorf("a bad prefix: %v", err)
 	}
 }

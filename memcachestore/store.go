@@ -21,9 +21,9 @@
 // Several servers share the items. One that is away is an error for its items;
 // no other takes its place.
 //
-// A call takes the time of its context, and about 2 s for each round trip at most.
-// Ask.Policy has no effect here: it is for what a daemon has
-// around its store.
+// Open puts the edge around the store that a URL names: see package edge. A Store of Dial is
+// without it. Its calls take the time of their context, and about 2 s for each round trip at
+// most; Ask.Policy has no effect.
 //
 // In the code, command.go has the protocol, conn.go pipelines it, lane.go decides takes of
 // one item together, item.go is what is kept.
@@ -53,7 +53,7 @@ type Options struct {
 	Prefix string
 }
 
-// Store is a weir.Store in memcached. It must be made by Open and closed. Its
+// Store is a weir.Store in memcached. It must be made by Dial and closed. Its
 // methods may be called from many goroutines.
 type Store struct {
 	prefix  string
@@ -82,7 +82,9 @@ type counts struct {
 
 // Traits are: the counts are those of all processes; asks of one placement and
 // key are decided at one moment; each process has its own clock; memcached evicts.
-func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, Forgets: true, Unfit: unfit} }
+func (s *Store) Traits() weir.Traits {
+	return weir.Traits{Shared: true, Forgets: true, Evidence: true, Unfit: unfit}
+}
 
 // maxKeep is how long a count may have to be kept. Memcached's expiry ends in
 // January 2038.
@@ -113,7 +115,7 @@ func unfit(l *weir.Limit) string {
 	return ""
 }
 
-// Stats are counts of a store since it was opened.
+// Stats are counts of a store since it was made.
 type Stats struct {
 	Takes     int64 // takes that servers were asked
 	Home      int64 // takes denied by what was remembered of earlier denials, without a server
@@ -131,7 +133,7 @@ func (s *Store) Stats() Stats {
 }
 
 // Close ends what the store does, and waits for it. Takes on their way fail.
-func (s *Store) Close() {
+func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -142,6 +144,7 @@ func (s *Store) Close() {
 		}
 	}
 	s.own.Wait()
+	return nil
 }
 
 func (s *Store) now() weir.Instant {
@@ -151,29 +154,24 @@ func (s *Store) now() weir.Instant {
 	return weir.InstantOf(time.Now())
 }
 
-// Take decides the asks by the clock of this process.
-func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeSeen(ctx, asks, out, nil)
-}
-
-// TakeSeen is Take, and tells what a denial stood on. It tells nothing of takes
+// Take decides the asks by the clock of this process. It fills in no evidence of takes
 // of several items.
-func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := check(asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out, see) {
+	if s.TakeAtHome(asks, out) {
 		return nil
 	}
 	s.counts.takes.Add(1)
 	if !record.Groups(asks) {
-		return s.takeTogether(ctx, asks, out, see)
+		return s.takeTogether(ctx, asks, out)
 	}
 	apart := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
 		Settle: s.Settle,
 	}
 	return apart.TakeAll(ctx, asks, out)
@@ -181,8 +179,8 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 
 // TakeAtHome decides asks that a remembered denial denies, as Take would, and
 // says no to all others.
-func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
-	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.now(), asks, out, see)
+func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.now(), asks, out)
 }
 
 // maxLabel is how long the part of a rule after its last # may be.
@@ -198,8 +196,8 @@ func check(asks []weir.Ask, out []weir.Decision) error {
 }
 
 // takeTogether takes asks of one item.
-func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	t := &taking{asks: slices.Clone(asks), out: make([]weir.Decision, len(out)), look: see != nil}
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	t := &taking{asks: slices.Clone(asks), out: make([]weir.Decision, len(out)), look: weir.WantsEvidence(asks, false)}
 	if err := s.submit(ctx, s.name(asks[0].State), t.job()); err != nil {
 		return err
 	}
@@ -212,8 +210,8 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 			s.home.Forget(asks[i].State)
 		}
 	}
-	if see != nil {
-		t.tell(see)
+	if t.look {
+		t.tell()
 	}
 	return nil
 }
@@ -267,7 +265,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-var _ weir.Witness = (*Store)(nil)
+var _ weir.Looker = (*Store)(nil)
 
 // Look is the states of asks by the clock of this process. Those of different
 // items are of different moments.

@@ -44,11 +44,11 @@ func (s timed) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 // their items; no others do.
 func open(t testing.TB, server *memcachedtest.Server, name string) *Store {
 	t.Helper()
-	s, err := Open("memcached://"+server.Addr, Options{Prefix: "t" + strconv.FormatUint(hash(fmt.Sprintf("%p", server)+name), 36) + ":"})
+	s, err := Dial("memcached://"+server.Addr, Options{Prefix: "t" + strconv.FormatUint(hash(fmt.Sprintf("%p", server)+name), 36) + ":"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -82,11 +82,11 @@ func TestStore(t *testing.T) {
 				}
 				return len(b), false
 			})
-			s, err := Open("memcached://"+addr, Options{Prefix: open(t, server, name).prefix})
+			s, err := Dial("memcached://"+addr, Options{Prefix: open(t, server, name).prefix})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(s.Close)
+			t.Cleanup(func() { _ = s.Close() })
 			return timedOf(s)
 		},
 	})

@@ -268,17 +268,15 @@ func (p *place) has(now weir.Instant) (v weir.Version, ok bool) {
 }
 
 // decideVersions decides asks some of which meet several tables.
-func decideVersions(
-	places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State),
-) {
+func decideVersions(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	all := gather(slices.Clone(places), now, asks) // a copy, for theirs may be on a stack
 	for i := range all {
 		out[i] = all[i].decide(now, &asks[i], len(asks) > 1)
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && weir.Seen(asks, pass) {
+	if weir.WantsEvidence(asks, pass) {
 		for i := range all {
-			see(now, all[i].view(asks[i].Limit, now))
+			asks[i].Evidence.Tell(now, all[i].view(asks[i].Limit, now))
 		}
 	}
 	for i := range places {

@@ -7,15 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-var _ weir.Witness = (*Store)(nil)
-
-// TakeSeen is Take, and tells what a denial stood on.
-func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.takeSeen(s.clock.now(), asks, out, see)
-}
+var _ weir.Looker = (*Store)(nil)
 
 // Look is the states of asks at the time of the wall clock.
 func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {

@@ -97,17 +97,19 @@ func New(o Options) *Store {
 }
 
 // Traits tell that all asks of a take are decided at one moment, by one clock.
-func (s *Store) Traits() weir.Traits { return weir.Traits{Atomic: true, OwnClock: true} }
+func (s *Store) Traits() weir.Traits {
+	return weir.Traits{Atomic: true, OwnClock: true, Evidence: true}
+}
 
 // Take decides the asks at the time of the wall clock.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
+	if len(asks) == 1 && len(out) == 1 && asks[0].Evidence == nil && plain(&asks[0]) {
 		return s.takePlain(s.clock.now(), asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
 	}
-	return s.takeSeen(s.clock.now(), asks, out, nil)
+	return s.takeSlow(s.clock.now(), asks, out)
 }
 
 // TakeOne decides one limit about a cost at the time of the wall clock.
@@ -123,15 +125,10 @@ var _ weir.Single = (*Store)(nil)
 
 // TakeAt is Take at a time of the caller's, for simulations and replays.
 func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
+	if len(asks) == 1 && len(out) == 1 && asks[0].Evidence == nil && plain(&asks[0]) {
 		return s.takePlain(now, asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
 	}
-	return s.takeSeen(now, asks, out, nil)
-}
-
-// TakeSeenAt is TakeSeen at a time of the caller's.
-func (s *Store) TakeSeenAt(now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	return s.takeSeen(now, asks, out, see)
+	return s.takeSlow(now, asks, out)
 }
 
 func (s *Store) add(rule string) (*table, error) {

@@ -116,7 +116,7 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 // takeChanged is such a take of a rule whose limit has changed.
 func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) error {
 	asks, out := [...]weir.Ask{*a}, [1]weir.Decision{}
-	err := s.takeSeen(now, asks[:], out[:], nil)
+	err := s.takeSlow(now, asks[:], out[:])
 	*d = out[0]
 	return err
 }
@@ -150,8 +150,8 @@ func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Dec
 	return true
 }
 
-// takeSeen is every other take.
-func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+// takeSlow is every other take.
+func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
 	}
@@ -177,9 +177,9 @@ func (s *Store) takeSeen(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 	}
 	switch {
 	case changed:
-		decideVersions(places, now, asks, out, see)
-	case see != nil && weir.Seen(asks, true) || !together(places, now, asks, out):
-		decide(places, now, asks, out, see)
+		decideVersions(places, now, asks, out)
+	case weir.WantsEvidence(asks, true) || !together(places, now, asks, out):
+		decide(places, now, asks, out)
 	}
 	if id != 0 {
 		s.once.remember(id, out)
@@ -310,14 +310,17 @@ func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Deci
 }
 
 // decide decides the asks, whose places are locked.
-func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) {
+func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	for i := range places {
 		p := &places[i]
 		out[p.ask], p.home = p.segment.decide(p.print, now, &asks[p.ask], len(asks) > 1)
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && weir.Seen(asks, pass) {
-		show(places, now, see)
+	if weir.WantsEvidence(asks, pass) {
+		for i := range places {
+			p := &places[i]
+			asks[p.ask].Evidence.Tell(now, p.segment.at(p.print, p.home))
+		}
 	}
 	for i := range places {
 		places[i].segment.tentative, places[i].segment.newcomers = nil, 0
@@ -329,17 +332,6 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 			if p := &places[i]; p.home == at {
 				p.segment.commit(p.print, at, now, &asks[p.ask], &out[p.ask])
 				p.table.given.Note(out[p.ask : p.ask+1])
-			}
-		}
-	}
-}
-
-// show tells see the states in the order of their asks.
-func show(places []place, now weir.Instant, see func(weir.Instant, weir.State)) {
-	for ask := range places {
-		for i := range places {
-			if p := &places[i]; p.ask == ask {
-				see(now, p.segment.at(p.print, p.home))
 			}
 		}
 	}

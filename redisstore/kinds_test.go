@@ -20,7 +20,7 @@ import (
 // opened is a store of a URL that has answered.
 func opened(t *testing.T, url string) *Store {
 	t.Helper()
-	s, err := Open(url)
+	s, err := Dial(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestTLS(t *testing.T) {
 		"?cert=" + own + "&key=" + ownKey: "certificate signed by unknown authority",
 		"?ca=" + authority:                "certificate required",
 	} {
-		s, err := Open("rediss://" + at + query)
+		s, err := Dial("rediss://" + at + query)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/weir-limit/weir/edge"
 )
 
-// How the connections of Open are kept.
+// How the connections of Dial are kept.
 const (
 	dialTimeout = time.Second
 	// lostAfter is how long a connection may owe an answer before it is given up.
@@ -35,9 +37,21 @@ type URLError struct{ Text string }
 
 func (e *URLError) Error() string { return "redisstore: " + e.Text }
 
-// Open makes a store of a URL, and connects in the background: a server that is
-// away makes calls fail until it is back, and Open fail never. Calls that come before
-// the first try has ended wait for it, as long as their contexts let them. The URL is
+// Open is Dial, with the edge around the store: calls have a deadline, the fallback of each
+// limit decides while Redis is away, and limits with sync are decided locally. The caller
+// closes it. A program that wants to hear when Redis goes away calls Dial and edge.New.
+func Open(address string) (*edge.Store, error) {
+	s, err := Dial(address)
+	if err != nil {
+		return nil, err
+	}
+	return edge.New(s, edge.Options{}), nil
+}
+
+// Dial makes a store of a URL, without the edge of Open, and connects in the background: a
+// server that is away makes calls fail until it is back, and Dial fail never. Calls that
+// come before the first try has ended wait for it, as long as their contexts let them. The
+// URL is
 //
 //	redis://[user:password@]host:port[/db]    rediss:// with TLS
 //	redis+unix:///path/of/socket
@@ -47,7 +61,7 @@ func (e *URLError) Error() string { return "redisstore: " + e.Text }
 // and may end in ?prefix=…, in rediss also ca=, cert= and key=, which name PEM
 // files, in all but the first two tls=1, and in all password-file=, in place of a
 // password: its first line is read for each connection that is made.
-func Open(address string) (*Store, error) {
+func Dial(address string) (*Store, error) {
 	option, o, err := parse(address)
 	if err != nil {
 		return nil, err
@@ -58,7 +72,7 @@ func Open(address string) (*Store, error) {
 	return s, nil
 }
 
-// CheckURL fails as Open does, and opens nothing.
+// CheckURL fails as Dial does, and opens nothing.
 func CheckURL(address string) error {
 	_, _, err := parse(address)
 	return err
@@ -211,7 +225,7 @@ func tlsConfig(files [3]string) (*tls.Config, error) {
 	return config, nil
 }
 
-// link is the client of a store that Open made. It connects in the background.
+// link is the client of a store that Dial made. It connects in the background.
 type link struct {
 	option     rueidis.ClientOption
 	tried      chan struct{} // closed when the first try to connect has ended
@@ -305,7 +319,7 @@ func (l *link) close() {
 	l.connecting.Wait()
 }
 
-// Close waits for calls on their way, and closes the connections that Open made.
+// Close waits for calls on their way, and closes the connections that Dial made.
 func (s *Store) Close() error {
 	if s.link != nil {
 		s.link.stop()

@@ -16,7 +16,7 @@ import (
 func TestTakeRightAfterOpen(t *testing.T) {
 	addr := redistest.Start(t).Addr
 	for range 5 {
-		s, err := Open("redis://" + addr)
+		s, err := Dial("redis://" + addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestTakeBeforeAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s, err := Open("redis://" + l.Addr().String())
+	s, err := Dial("redis://" + l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

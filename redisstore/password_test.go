@@ -26,7 +26,7 @@ func TestPasswordFile(t *testing.T) {
 		}
 	}
 	write("first-word\n")
-	s, err := Open("redis://weir@" + server.Addr + "?password-file=" + file)
+	s, err := Dial("redis://weir@" + server.Addr + "?password-file=" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func TestBadServers(t *testing.T) {
 		{"redis://127.0.0.1:1", "connection refused"},
 		{"redis+unix:///nowhere/redis.sock", "no such file"},
 	} {
-		s, err := Open(c.address)
+		s, err := Dial(c.address)
 		if err != nil {
 			t.Errorf("%s: %v", c.address, err)
 			continue
@@ -244,7 +244,7 @@ func TestURLs(t *testing.T) {
 		{"redis://user:se?cret@h:1", "write / as %2F"},
 		{"redis:user:secret@h:1", "this is no URL"},
 	} {
-		s, err := Open(c.address)
+		s, err := Dial(c.address)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "cret") {
 			t.Errorf("%s: %v, want %q", c.address, err, c.want)
 		}
@@ -262,7 +262,7 @@ func TestURLs(t *testing.T) {
 // over, are told that they may have been charged, and all is well when it goes on.
 func TestFrozen(t *testing.T) {
 	server := redistest.Start(t, "timeout", "0")
-	s, err := Open("redis://" + server.Addr)
+	s, err := Dial("redis://" + server.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestFrozen(t *testing.T) {
 // TestRestart: a server that was killed and is back, empty, is used again.
 func TestRestart(t *testing.T) {
 	server := redistest.Start(t, "timeout", "0")
-	s, err := Open("redis://" + server.Addr)
+	s, err := Dial("redis://" + server.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func scriptOf(kinds int) string {
 
 // settle makes decisions of a call's answers. again says that nothing was
 // decided yet, for a reason that is gone now.
-func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) (again bool, err error) {
+func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision) (again bool, err error) {
 	for i, answer := range c.answers {
 		switch answer[0] {
 		case 'E':
@@ -220,7 +220,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 				return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: it holds no count: is it another program's?", placeOf(c.keys[i]))}
 			}
 			s.counts.adopted.Add(1)
-			return false, s.takeBySwap(ctx, asks, out, see)
+			return false, s.takeBySwap(ctx, asks, out)
 		case 'W': // s.skew is right by now
 			return true, nil
 		case 'X': // it is for take.lua
@@ -245,9 +245,9 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		}
 	}
 	pass := weir.Resolve(asks, out)
-	if see != nil && weir.Seen(asks, pass) {
+	if weir.WantsEvidence(asks, pass) {
 		for i := range states {
-			see(c.now, states[i])
+			asks[i].Evidence.Tell(c.now, states[i])
 		}
 	}
 	for i := range asks {

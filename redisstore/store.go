@@ -8,9 +8,9 @@
 // its absence would. A failover of Redis may lose the last charges before it;
 // nothing else passes more than the limit.
 //
-// A call takes the time of its context, and 2 s at most; while Redis is away it fails.
-// Ask.Policy has no effect here: it is for what a daemon has
-// around its store.
+// Open puts the edge around the store that a URL names: see package edge. A Store of Dial or
+// New is without it. Its calls take the time of their context, and 2 s at most; while
+// Redis is away they fail, and Ask.Policy has no effect.
 //
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain
 // ones of buckets at a third of the cost; lane.go makes takes travel together. The scripts
@@ -55,11 +55,11 @@ type Options struct {
 	Cluster bool
 }
 
-// Store is a weir.Store in Redis. It must be made by New or Open. Its methods may be
+// Store is a weir.Store in Redis. It must be made by New or Dial. Its methods may be
 // called from many goroutines.
 type Store struct {
 	client  rueidis.Client
-	link    *link // in place of client, for a store that Open made
+	link    *link // in place of client, for a store that Dial made
 	prefix  string
 	cluster bool
 	takers  [1 << (kindPermits + 1)]atomic.Pointer[script] // by the kinds of limits they know, a bit each
@@ -106,7 +106,7 @@ func (s *Store) Traits() weir.Traits { return TraitsOf(s.cluster) }
 // all; all asks of a take at one moment, but on a Cluster only those of a
 // descriptor.
 func TraitsOf(cluster bool) weir.Traits {
-	return weir.Traits{Shared: true, Atomic: !cluster, OwnClock: true, Unfit: unfit}
+	return weir.Traits{Shared: true, Atomic: !cluster, OwnClock: true, Evidence: true, Unfit: unfit}
 }
 
 func unfit(l *weir.Limit) string {
@@ -114,6 +114,12 @@ func unfit(l *weir.Limit) string {
 		return "warm-up works in memory only; take leaky-queue, or keep counts with memory:"
 	}
 	return ""
+}
+
+// Ping asks the server whether it is there. It has one number, for package edge.
+func (s *Store) Ping(ctx context.Context, _ int) error {
+	_, _, err := s.Look(ctx, nil)
+	return err
 }
 
 // Stats are counts of a store since it was made.
@@ -158,21 +164,16 @@ func (s *Store) exec(ctx context.Context, script *script, apart bool, keys, args
 	return answer, nil
 }
 
-// Take decides the asks by the server's clock.
+// Take decides the asks by the server's clock. On a Cluster it fills in no evidence of
+// takes that several nodes decide.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeSeen(ctx, asks, out, nil)
-}
-
-// TakeSeen is Take, and tells what a denial stood on. On a Cluster it tells
-// nothing of takes that several nodes decide.
-func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := record.Check("redisstore", unfit, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out, see) {
+	if s.TakeAtHome(asks, out) {
 		return nil
 	}
 	if err := s.receipts.Room(s.serverNow(), asks); err != nil {
@@ -181,18 +182,18 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	s.counts.takes.Add(1)
 	if s.cluster && record.Groups(asks) {
 		apart := record.Apart{
-			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out, nil) },
+			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
 			Settle: s.Settle,
 		}
 		return apart.TakeAll(ctx, asks, out)
 	}
-	return s.takeTogether(ctx, asks, out, see)
+	return s.takeTogether(ctx, asks, out)
 }
 
 // TakeAtHome decides asks that a remembered denial denies, as Take would, and
 // says no to all others.
-func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
-	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.serverNow(), asks, out, see)
+func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.serverNow(), asks, out)
 }
 
 // maxTries is how often a take is tried again because another limit kept the
@@ -200,9 +201,9 @@ func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.I
 const maxTries = 64
 
 // takeTogether takes asks whose counts can be reached by one script.
-func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if rare(asks) {
-		return s.takeBySwap(ctx, asks, out, see)
+		return s.takeBySwap(ctx, asks, out)
 	}
 	for try := range maxTries {
 		c, l := s.plainCall(asks), &s.paced
@@ -212,7 +213,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 		if err := s.send(ctx, l, c); err != nil {
 			return err
 		}
-		again, err := s.settle(ctx, c, asks, out, see)
+		again, err := s.settle(ctx, c, asks, out)
 		if !again || err != nil {
 			return err
 		}

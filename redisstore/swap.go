@@ -107,13 +107,14 @@ func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
 }
 
 // takeBySwap takes what the script can't decide.
-func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	keys, limits := s.places(asks)
 	n := len(keys)
 	once := asks[0].Once && !asks[0].Peek && asks[0].Receipt != 0
 	if once {
 		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
 	}
+	wanted := weir.WantsEvidence(asks, false)
 	var at weir.Instant
 	var before, after []weir.State
 	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
@@ -124,7 +125,7 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 		if err != nil {
 			return err
 		}
-		if at = now; see != nil {
+		if at = now; wanted {
 			before = statesOf(now, limits, all)
 		}
 		if record.Take(now, asks, all, out) {
@@ -144,9 +145,9 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	if err == nil {
 		s.given.Note(out)
 	}
-	if err == nil && before != nil && weir.Seen(asks, weir.Resolve(asks, slices.Clone(out))) {
-		for _, state := range before {
-			see(at, state)
+	if err == nil && before != nil && weir.WantsEvidence(asks, weir.Resolve(asks, slices.Clone(out))) {
+		for i, state := range before {
+			asks[i].Evidence.Tell(at, state)
 		}
 	}
 	return err
@@ -292,7 +293,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-var _ weir.Witness = (*Store)(nil)
+var _ weir.Looker = (*Store)(nil)
 
 // Look is the states of asks by the server's clock. On a Cluster those of
 // different descriptors are of different moments.

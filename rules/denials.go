@@ -110,8 +110,8 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 		d.missed.Add(1)
 		return
 	}
-	h := head{id: t.named, at: t.seen.at, version: v.number, kept: whole}
-	if len(t.seen.ends) != len(t.asks) { // who decided in the store's place tells nothing
+	h := head{id: t.named, at: t.seen[0].At, version: v.number, kept: whole}
+	if !t.seen.told() { // who decided in the store's place tells nothing
 		h.at, h.kept = weir.InstantOf(time.Now()), unseen
 	}
 	decisive := &a.Decisions[a.Decisive]
@@ -129,7 +129,7 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	case h.kept == unseen:
 		dr.bodies[i].erase()
 		dr.unseen++
-	case !dr.bodies[i].write(r, &t.seen):
+	case !dr.bodies[i].write(r, t.seen):
 		dr.heads[i].kept = tooLarge
 		dr.large++
 	}

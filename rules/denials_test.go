@@ -142,7 +142,7 @@ func TestForgotten(t *testing.T) {
 	if s := d.Stats(); s.Kept != 0 {
 		t.Errorf("%+v", s)
 	}
-	blind := rules.NewLimiter(struct{ weir.Store }{memstore.New(memstore.Options{})}, nil)
+	blind := rules.NewLimiter(&elsewhere{Store: memstore.New(memstore.Options{})}, nil)
 	if err := blind.Remember(rules.NewDenials()); !errors.Is(err, rules.ErrNoLook) {
 		t.Error(err)
 	}

@@ -37,7 +37,7 @@
 // A Limiter is all that a listener talks to. Limiter.Explain takes copies of the states
 // (weir.Looker) and asks them by the same code as Check, so that what it says is what
 // Check would say; trace.go follows a descriptor through the file, explainwords.go finds
-// the words. Denials keeps what denials stood on (weir.Witness), so that Limiter.Recall
+// the words. Denials keeps what denials stood on (weir.Evidence), so that Limiter.Recall
 // explains them afterwards by the same code. candidate.go runs a second set of rules
 // beside that in force, with counts of its own.
 package rules

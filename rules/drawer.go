@@ -149,9 +149,9 @@ type body struct {
 
 // write fills b, in its own memory. It is false, and b is empty, when there is
 // too much.
-func (b *body) write(r *Request, seen *sight) bool {
+func (b *body) write(r *Request, seen sight) bool {
 	size := requestSize(r) + seen.size()
-	if seen.over || size > MaxDenial {
+	if size > MaxDenial {
 		b.erase()
 		return false
 	}

@@ -28,10 +28,6 @@ func (c *clocked) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) 
 	return c.TakeAt(c.now, asks, out)
 }
 
-func (c *clocked) TakeSeen(_ context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	return c.TakeSeenAt(c.now, asks, out, see)
-}
-
 func (c *clocked) Settle(_ context.Context, s []weir.Settlement) error { return c.SettleAt(c.now, s) }
 
 func (c *clocked) Look(_ context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {

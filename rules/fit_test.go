@@ -22,13 +22,12 @@ type elsewhere struct {
 
 func (e *elsewhere) Traits() weir.Traits { return e.traits }
 
-func (e *elsewhere) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	told := 0
-	return e.Store.TakeSeen(ctx, asks, out, func(now weir.Instant, s weir.State) {
-		if told++; told <= e.told {
-			see(now, s)
-		}
-	})
+func (e *elsewhere) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	err := e.Store.Take(ctx, asks, out)
+	for i := e.told; i < len(asks); i++ {
+		asks[i].Evidence.Clear()
+	}
+	return err
 }
 
 func noLogs(l *weir.Limit) string {
@@ -142,7 +141,7 @@ func TestRecallUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for told := range 2 {
-		store := &elsewhere{Store: memstore.New(memstore.Options{}), told: told}
+		store := &elsewhere{Store: memstore.New(memstore.Options{}), told: told, traits: weir.Traits{Evidence: true}}
 		l := rules.NewLimiter(store, set)
 		d := remember(t, l)
 		for range 40 { // a drawer's places are used again

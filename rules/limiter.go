@@ -22,7 +22,6 @@ type Limiter struct {
 	takes     sync.Pool // of *take
 	overrides Overrides
 	denials   *Denials // nil: none are kept
-	witness   weir.Witness
 	// candidates run beside set; nil: none do.
 	candidates atomic.Pointer[candidates]
 }
@@ -106,8 +105,8 @@ func (l *Limiter) release(t *take) {
 }
 
 func (l *Limiter) decide(ctx context.Context, t *take) error {
-	if l.witness != nil {
-		return l.witness.TakeSeen(ctx, t.asks, t.out, t.seen.see())
+	if l.denials != nil {
+		t.see()
 	}
 	return l.store.Take(ctx, t.asks, t.out)
 }

@@ -14,16 +14,15 @@ import (
 var ErrForgotten = errors.New("no denial is kept by this id")
 
 // Remember makes l keep its denials in d from now on, for Recall. Call it before
-// others use l. It fails with ErrNoLook when the store is no weir.Witness.
+// others use l. It fails with ErrNoLook when the store gives no evidence.
 func (l *Limiter) Remember(d *Denials) error {
-	witness, ok := l.store.(weir.Witness)
-	if !ok {
+	if !l.store.Traits().Evidence {
 		return fmt.Errorf("remember denials: %w", ErrNoLook)
 	}
 	if set := l.set.Load(); set != nil {
 		d.use(set, time.Now())
 	}
-	l.denials, l.witness = d, witness
+	l.denials = d
 	return nil
 }
 
@@ -42,10 +41,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: it was given by another process, to what was allowed, more than %v minutes ago, or later denials took its place", ErrForgotten, DenialLife.Minutes())
 	}
-	now, _, err := l.witness.Look(ctx, nil)
-	if err != nil {
-		now = weir.InstantOf(time.Now()) // the store is away, and all else is here
-	}
+	now := l.now(ctx)
 	set, err := l.denials.recalled(&h, now)
 	if err != nil {
 		return nil, err
@@ -63,6 +59,16 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	}
 	e.ID, e.Answer.ID = id, id
 	return e, nil
+}
+
+// now is the store's time; this process's where the store is away or does not tell.
+func (l *Limiter) now(ctx context.Context) weir.Instant {
+	if looker, ok := l.store.(weir.Looker); ok {
+		if now, _, err := looker.Look(ctx, nil); err == nil {
+			return now
+		}
+	}
+	return weir.InstantOf(time.Now())
 }
 
 // recalled is the rules by which h was denied, if all of it is still there.

@@ -2,51 +2,54 @@ package rules
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/weir-limit/weir"
 )
 
-// sight is what a denied take stood on.
-type sight struct {
-	at    weir.Instant
-	words []uint64 // of all states
-	ends  []int32  // of each ask's state, in words
-	over  bool     // the states are larger than MaxDenial
-	// note is s.add, made once: each time it would take memory.
-	note func(weir.Instant, weir.State)
-}
+// sight is what a take stood on, by ask.
+type sight []weir.Evidence
 
-func (s *sight) see() func(weir.Instant, weir.State) {
-	if s.note == nil {
-		s.note = s.add
+// see has the store fill in what the take stands on, when it is denied.
+func (t *take) see() {
+	t.seen = slices.Grow(t.seen[:0], len(t.asks))[:len(t.asks)]
+	for i := range t.seen {
+		t.seen[i].Clear()
+		t.asks[i].Evidence = &t.seen[i]
 	}
-	return s.note
 }
 
-func (s *sight) add(now weir.Instant, state weir.State) {
-	s.at = now
-	if s.over = s.over || 8*(len(s.words)+len(state)) > MaxDenial; !s.over {
-		s.words = append(s.words, state...)
+// told is whether the store has told all of it.
+func (s sight) told() bool {
+	return !slices.ContainsFunc(s, func(e weir.Evidence) bool { return !e.Told })
+}
+
+// clear empties s, and keeps memory that is no larger than what is kept of a denial.
+func (s sight) clear() sight {
+	for i := range s {
+		if s[i].Clear(); 8*cap(s[i].State) > MaxDenial {
+			s[i].State = nil
+		}
 	}
-	s.ends = append(s.ends, int32(len(s.words)))
-}
-
-func (s *sight) clear() {
-	s.at, s.words, s.ends, s.over = 0, s.words[:0], s.ends[:0], false
+	return s[:0]
 }
 
 // size is how long the text of append is at most.
-func (s *sight) size() int { return 8*len(s.words) + binary.MaxVarintLen16*len(s.ends) }
+func (s sight) size() int {
+	n := binary.MaxVarintLen16 * len(s)
+	for i := range s {
+		n += 8 * len(s[i].State)
+	}
+	return n
+}
 
 // append appends the states.
-func (s *sight) append(b []byte) []byte {
-	from := int32(0)
-	for _, end := range s.ends {
-		b = binary.AppendUvarint(b, uint64(end-from))
-		for _, w := range s.words[from:end] {
+func (s sight) append(b []byte) []byte {
+	for i := range s {
+		b = binary.AppendUvarint(b, uint64(len(s[i].State)))
+		for _, w := range s[i].State {
 			b = binary.LittleEndian.AppendUint64(b, w)
 		}
-		from = end
 	}
 	return b
 }

@@ -54,7 +54,7 @@ func (t *take) clear() {
 	clear(t.rules)
 	t.meets, t.asks, t.out, t.rules, t.backs = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.backs[:0]
 	t.id, t.named = 0, 0
-	t.seen.clear()
+	t.seen = t.seen.clear()
 }
 
 // match finds what each descriptor meets.

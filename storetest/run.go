@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -71,7 +70,7 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 		{"once", runOnce},
 		{"settled once", runSettledOnce},
 		{"refunds", runRefunds},
-		{"seen", runSeen},
+		{"evidence", runEvidence},
 		{"keys are apart", runApart},
 		{"misuse", runMisuse},
 	} {
@@ -350,33 +349,36 @@ func runApart(t *testing.T, open Open) {
 	}
 }
 
-// runSeen: a weir.Witness tells of a take with Sync what each ask stood on, though
-// it passes, and so the caller knows the state after it. Of others it does not.
-func runSeen(t *testing.T, open Open) {
-	store := open(t, "seen")
-	witness, ok := store.(weir.Witness)
-	if !ok {
-		t.Skip("no weir.Witness")
+// runEvidence: a store that gives evidence tells what each ask stood on, also of a take
+// that passes when the caller asked for that, and so the caller knows the state after it.
+// Of others that pass it does not.
+func runEvidence(t *testing.T, open Open) {
+	store := open(t, "evidence")
+	if !store.Traits().Evidence {
+		t.Skip("the store gives no evidence")
 	}
 	limit := weir.MustParseLimit("100/day fixed-window")
+	var seen [2]weir.Evidence
 	asks := []weir.Ask{
-		{State: weir.StateKey{Rule: "seen#1", Key: "k"}, Limit: limit, Cost: 2, Shadow: true, Policy: weir.Policy{Sync: time.Second}},
-		{State: weir.StateKey{Rule: "seen#2", Key: "k"}, Limit: limit, Cost: 3, Shadow: true, Policy: weir.Policy{Sync: time.Second}},
+		{State: weir.StateKey{Rule: "seen#1", Key: "k"}, Limit: limit, Cost: 2, Shadow: true, Evidence: &seen[0]},
+		{State: weir.StateKey{Rule: "seen#2", Key: "k"}, Limit: limit, Cost: 3, Shadow: true, Evidence: &seen[1]},
 	}
 	for i := range int64(3) {
-		var used []int64
-		see := func(now weir.Instant, s weir.State) { used = append(used, limit.Used(s, now)) }
-		if err := witness.TakeSeen(t.Context(), asks, make([]weir.Decision, 2), see); err != nil {
+		seen[0], seen[1] = weir.Evidence{Always: true}, weir.Evidence{Always: true}
+		if err := store.Take(t.Context(), asks, make([]weir.Decision, 2)); err != nil {
 			t.Fatal(err)
 		}
-		if want := []int64{2 * i, 3 * i}; !slices.Equal(used, want) {
-			t.Errorf("seen: %d used, want %d", used, want)
+		used := []int64{limit.Used(seen[0].State, seen[0].At), limit.Used(seen[1].State, seen[1].At)}
+		if want := []int64{2 * i, 3 * i}; !seen[0].Told || !seen[1].Told || !slices.Equal(used, want) {
+			t.Errorf("evidence: %+v tell of %d used, want %d", seen, used, want)
 		}
 	}
-	asks[0].Policy.Sync, asks[1].Policy.Sync = 0, 0
-	see := func(weir.Instant, weir.State) { t.Error("a take without Sync that passes was seen") }
-	if err := witness.TakeSeen(t.Context(), asks, make([]weir.Decision, 2), see); err != nil {
+	seen = [2]weir.Evidence{}
+	if err := store.Take(t.Context(), asks, make([]weir.Decision, 2)); err != nil {
 		t.Fatal(err)
+	}
+	if seen[0].Told || seen[1].Told {
+		t.Errorf("a take that passes told %+v unasked", seen)
 	}
 }
 

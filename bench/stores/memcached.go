@@ -49,7 +49,7 @@ func startMemcached(ctx context.Context) (*memcached, error) {
 	if err := m.command.Start(); err != nil {
 		return nil, err
 	}
-	if m.store, err = memcachestore.Open("memcached://"+m.addr, memcachestore.Options{}); err != nil {
+	if m.store, err = memcachestore.Dial("memcached://"+m.addr, memcachestore.Options{}); err != nil {
 		return nil, err
 	}
 	m.client = memcache.New(m.addr)
@@ -70,7 +70,7 @@ func (m *memcached) stop() {
 	if m == nil {
 		return
 	}
-	m.store.Close()
+	_ = m.store.Close()
 	_ = m.client.Close()         // it is of no more use
 	_ = m.command.Process.Kill() // it may have ended
 	_ = m.command.Wait()         // it was killed

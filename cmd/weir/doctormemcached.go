@@ -24,11 +24,11 @@ const (
 
 // examineMemcached fails when no server answers.
 func examineMemcached(ctx context.Context, url string) (*examined, error) {
-	s, err := memcachestore.Open(url, memcachestore.Options{})
+	s, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	x := &examined{Server: "memcached", Nodes: []examinedNode{}, Findings: []examinedFinding{}}
 	var away []error
 	all := s.Status(ctx)

@@ -127,9 +127,8 @@ func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) 
 }
 
 // takeWhole has the owner decide asks of one placement and key. While it does not
-// answer they are denied: who takes its place will know what was let pass. see, if any,
-// is told as by weir.Witness, but not of that.
-func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+// answer they are denied, without evidence: who takes its place will know what was let pass.
+func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	s.counts.whole.Add(1)
 	q := question{verb: take, asks: shortened(asks), out: make([]weir.Decision, len(out))}
 	err := s.ask(ctx, &q)
@@ -149,9 +148,9 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	for i := range out {
 		own(&out[i], &asks[i])
 	}
-	if see != nil && len(q.states) == len(asks) && weir.Seen(asks, weir.Resolve(asks, q.out)) {
-		for _, state := range q.states {
-			see(q.now, state)
+	if len(q.states) == len(asks) && weir.WantsEvidence(asks, weir.Resolve(asks, q.out)) {
+		for i, state := range q.states {
+			asks[i].Evidence.Tell(q.now, state)
 		}
 	}
 	return nil
@@ -162,7 +161,7 @@ func shortened(asks []weir.Ask) []weir.Ask {
 	all := make([]weir.Ask, len(asks))
 	for i := range asks {
 		all[i] = asks[i]
-		all[i].State = short(asks[i].State)
+		all[i].State, all[i].Evidence = short(asks[i].State), nil
 	}
 	return all
 }

@@ -180,7 +180,9 @@ func (s *Store) Close() error {
 
 // Traits are: the counts are those of all nodes; asks of one placement and key are
 // decided at one moment; a count goes by the clock of its owner, whoever asks.
-func (s *Store) Traits() weir.Traits { return weir.Traits{Shared: true, OwnClock: true} }
+func (s *Store) Traits() weir.Traits {
+	return weir.Traits{Shared: true, OwnClock: true, Evidence: true}
+}
 
 // View tells who the members are, in any order. A node that is not one of them, because
 // another has its name, takes no part any more: its takes fail with weir.ErrAway.

@@ -65,8 +65,8 @@ func (s *Store) together(asks []weir.Ask) *replica {
 	return r
 }
 
-// take decides asks that were checked, and tells see, if any, what a denial stood on.
-func (r *replica) take(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+// take decides asks that were checked.
+func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node == nil {
@@ -81,9 +81,9 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision, see func(weir.Insta
 	}
 	short := shortened(asks)
 	r.node.Take(now, short, out)
-	if see != nil && !weir.Resolve(asks, slices.Clone(out)) {
+	if weir.WantsEvidence(asks, false) && !weir.Resolve(asks, slices.Clone(out)) {
 		for i := range short {
-			see(now, r.node.Look(now, short[i].Limit, short[i].State))
+			asks[i].Evidence.Tell(now, r.node.Look(now, short[i].Limit, short[i].State))
 		}
 	}
 	for i := range out {

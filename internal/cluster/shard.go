@@ -95,8 +95,8 @@ func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *we
 	}
 }
 
-// witness tells what a denial of a key stood on, if that is known.
-func (sh *shard) witness(hash uint64, key weir.StateKey, see func(weir.Instant, weir.State)) {
+// witness fills in what a denial of a key stood on, if that is known.
+func (sh *shard) witness(hash uint64, key weir.StateKey, e *weir.Evidence) {
 	sh.mu.Lock()
 	if sh.node == nil {
 		sh.mu.Unlock()
@@ -105,7 +105,7 @@ func (sh *shard) witness(hash uint64, key weir.StateKey, see func(weir.Instant, 
 	at, state, ok := sh.node.Sight(sh.store.now(), hash, key)
 	sh.mu.Unlock()
 	if ok {
-		see(at, state)
+		e.Tell(at, state)
 	}
 }
 

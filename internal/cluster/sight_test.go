@@ -6,8 +6,8 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// TestSeen: what is told of a denial denies by itself, whoever decided, at each node.
-func TestSeen(t *testing.T) {
+// TestEvidence: what is told of a denial denies by itself, whoever decided, at each node.
+func TestEvidence(t *testing.T) {
 	limit := weir.MustParseLimit("2/h")
 	for name, ask := range map[string]weir.Ask{
 		"lease": {}, "whole": {Receipt: 7}, "peek": {Peek: true}, "mesh": {Policy: weir.Policy{Sharing: weir.SharingMesh}},
@@ -16,7 +16,7 @@ func TestSeen(t *testing.T) {
 			n := newNetwork(t, 3)
 			ask.State, ask.Limit, ask.Cost = weir.StateKey{Rule: "r", Key: "k"}, limit, 1
 			charge := ask
-			charge.Peek = false
+			charge.Peek, charge.Evidence = false, nil
 			out := make([]weir.Decision, 1)
 			for _, s := range n.nodes {
 				for range 3 { // the third is denied anywhere
@@ -24,15 +24,13 @@ func TestSeen(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				seen := 0
-				see := func(now weir.Instant, state weir.State) {
-					seen++
-					if d := limit.Decide(state, now, &ask); d.Outcome != weir.Denied {
-						t.Errorf("%s: what was seen decides %+v", s.self.Name, d)
-					}
+				seen := weir.Evidence{}
+				ask.Evidence = &seen
+				if err := s.Take(t.Context(), []weir.Ask{ask}, out); err != nil || out[0].Outcome != weir.Denied || !seen.Told {
+					t.Errorf("%s: %+v, %v; it tells %+v", s.self.Name, out[0], err, seen)
 				}
-				if err := s.TakeSeen(t.Context(), []weir.Ask{ask}, out, see); err != nil || out[0].Outcome != weir.Denied || seen != 1 {
-					t.Errorf("%s: %+v, %v; %d states were seen; want 1", s.self.Name, out[0], err, seen)
+				if d := limit.Decide(seen.State, seen.At, &ask); d.Outcome != weir.Denied {
+					t.Errorf("%s: what was seen decides %+v", s.self.Name, d)
 				}
 			}
 		})

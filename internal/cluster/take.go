@@ -11,28 +11,23 @@ import (
 
 // Take decides the asks: plain ones by leases, all others by the owners of their keys.
 // Several plain ones go to the owners, too, unless leases that are held cover all.
+//
+// The evidence of a denial is what the owner said last. There is none of takes of several
+// placements, of those that leases let pass, of what nodes decide by themselves, and where
+// an owner is silent.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeSeen(ctx, asks, out, nil)
-}
-
-var _ weir.Witness = (*Store)(nil)
-
-// TakeSeen is Take, and tells what a denial stood on, as the owner said last. It tells
-// nothing of takes of several placements, of those that leases let pass, of what nodes
-// decide by themselves, and where an owner is silent.
-func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if len(asks) == 1 && len(out) == 1 && plain(&asks[0]) {
 		if r := s.replica(asks[0].Policy.Sharing); r != nil {
-			return r.take(asks, out, see)
+			return r.take(asks, out)
 		}
 		key := short(asks[0].State)
 		hash, place := sharing.Hash(s.seed, key)
 		if lent, err := s.shards[place%shards].take(ctx, hash, key, &asks[0], &out[0]); lent {
-			if err == nil && see != nil && out[0].Outcome != weir.Allowed {
-				s.shards[place%shards].witness(hash, key, see)
+			if err == nil && asks[0].Evidence != nil && out[0].Outcome != weir.Allowed {
+				s.shards[place%shards].witness(hash, key, asks[0].Evidence)
 			}
 			return err
 		}
@@ -44,9 +39,9 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		return err
 	}
 	if r := s.together(asks); r != nil {
-		return r.take(asks, out, see)
+		return r.take(asks, out)
 	}
-	if err := s.takeTogether(ctx, asks, out, see); err != nil || len(asks) == 1 {
+	if err := s.takeTogether(ctx, asks, out); err != nil || len(asks) == 1 {
 		return err
 	}
 	// Leases asked for before the owners have decided would set aside what the asks need.
@@ -57,16 +52,16 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 }
 
 // takeTogether lets the owners of the keys decide.
-func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if !record.Groups(asks) {
-		return s.takeWhole(ctx, asks, out, see)
+		return s.takeWhole(ctx, asks, out)
 	}
 	apart := record.Apart{
 		Take: func(asks []weir.Ask, out []weir.Decision) error {
 			if r := s.together(asks); r != nil {
-				return r.take(asks, out, nil)
+				return r.take(asks, out)
 			}
-			return s.takeWhole(ctx, asks, out, nil)
+			return s.takeWhole(ctx, asks, out)
 		},
 		Settle: s.Settle,
 	}

@@ -172,7 +172,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.sayOpen(o)
 	d.sayHTTP2()
 	if d.storage.remote != nil {
-		d.contact(ctx)
+		d.storage.remote.Meet(ctx)
 	}
 	if d.storage.node != nil {
 		if err := d.join(ctx, o.httpAt.Addr()); err != nil {
@@ -237,7 +237,6 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, d.sharers().Keep},
 		{len(d.keys.watched) > 0, d.watchKeys},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
-		{d.storage.remote != nil, d.keepContact},
 		{d.storage.snapshots != nil, d.saveSnapshots},
 	} {
 		if part.there {

@@ -16,12 +16,7 @@ type unfallen struct{ *guard.Guard }
 
 // Take decides the asks by the store alone.
 func (s unfallen) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeOrFail(ctx, asks, out, nil)
-}
-
-// TakeSeen is Take, and tells what a denial stood on.
-func (s unfallen) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	return s.TakeOrFail(ctx, asks, out, see)
+	return s.TakeOrFail(ctx, asks, out)
 }
 
 // lending is how the store is lent to programs; nil when it is not.

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,48 +8,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/cluster"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/membership"
-	"github.com/weir-limit/weir/internal/sleep"
-	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/redisstore"
 )
 
-const (
-	// firstContact is how long a start waits for a store that does not answer yet.
-	firstContact = 1200 * time.Millisecond // to know why, after a timeout of its dialer
-	// contactEvery is how often a store is asked whether it is there, so that this
-	// is known when nobody calls; and firstEvery, how often at the start.
-	contactEvery = time.Second
-	firstEvery   = 20 * time.Millisecond
-	// uncountableEvery is how often the log says why keys can't be counted, at most.
-	uncountableEvery = time.Minute
-)
+// uncountableEvery is how often the log says why keys can't be counted, at most.
+const uncountableEvery = time.Minute
 
 // storage is where a daemon keeps its counts.
 type storage struct {
 	scheme string
-	store  weir.Store // which all doors ask: in memory, or what decides at home where it may, and else asks the guard
+	store  weir.Store // which all listeners ask: in memory, remote, or the guard around node
 	traits weir.Traits
-	guard  *guard.Guard     // around remote or node; nil in memory
-	remote *remote          // nil but for a store outside of the process
+	guard  *guard.Guard     // of remote, or around node; nil in memory
+	remote *edge.Store      // nil but for a store outside of the process
 	node   *membership.Node // this daemon's in a cluster; nil where there is none
 	meters []prometheus.Collector
 
 	snapshots *snapshots // nil when there are none
-}
-
-// remote is a store outside of the process.
-type remote struct {
-	weir.Store
-
-	servers int // which ping can ask, each of which may be away by itself
-	ping    func(ctx context.Context, server int) error
-	close   func() error
-	meters  prometheus.Collector
 }
 
 // openStorage opens the store of a URL that was checked. told is who hears of a store
@@ -68,17 +47,14 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	if scheme == "cluster" {
 		return openNode(told), nil
 	}
-	r, err := openRemote(scheme, url)
+	r, meters, err := openRemote(scheme, url)
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
-	g := guard.New(r.Store, told)
-	home := synced.New(g)
-	leave := r.close
-	r.close = func() error { return errors.Join(home.Close(), leave()) }
+	e := edge.New(r, edge.Options{Changed: told.Changed, Uncountable: told.Uncountable})
 	return &storage{
-		scheme: scheme, store: home, traits: r.Traits(), guard: g, remote: r,
-		meters: []prometheus.Collector{newGuardMetrics(g), newSyncMetrics(home), r.meters},
+		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e,
+		meters: []prometheus.Collector{newGuardMetrics(e.Guard()), newSyncMetrics(e.Synced()), meters},
 	}, nil
 }
 
@@ -95,45 +71,21 @@ func openSaved(file string, bad error) (*storage, error) {
 	return &storage{scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s, meters: meters}, nil
 }
 
-// openRemote opens a store outside of the process. None of them fails for being
-// away.
-func openRemote(scheme, url string) (*remote, error) {
+// openRemote opens a store outside of the process, without the edge around it. None of them
+// fails for being away.
+func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
 	if isRedis(scheme) {
-		s, err := redisstore.Open(url)
+		s, err := redisstore.Dial(url)
 		if err != nil {
-			return nil, storeError(err)
+			return nil, nil, err
 		}
-		ping := func(ctx context.Context, _ int) error {
-			_, _, err := s.Look(ctx, nil)
-			return err
-		}
-		return &remote{Store: s, servers: 1, ping: ping, close: s.Close, meters: newRedisMetrics(s)}, nil
+		return s, newRedisMetrics(s), nil
 	}
-	s, err := memcachestore.Open(url, memcachestore.Options{})
+	s, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err != nil {
-		return nil, storeError(err)
+		return nil, nil, err
 	}
-	closing := func() error {
-		s.Close()
-		return nil
-	}
-	return &remote{Store: s, servers: len(s.Servers()), ping: s.Ping, close: closing, meters: newMemcachedMetrics(s)}, nil
-}
-
-// answers is whether some server does.
-func (r *remote) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	said := make(chan error, r.servers)
-	for server := range r.servers {
-		go func() { said <- r.ping(ctx, server) }()
-	}
-	for range r.servers {
-		if <-said == nil {
-			return true
-		}
-	}
-	return false
+	return s, newMemcachedMetrics(s), nil
 }
 
 func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }
@@ -176,9 +128,9 @@ func CheckStore(url string) error {
 		}
 		return nil
 	case isMemcached(scheme):
-		s, err := memcachestore.Open(url, memcachestore.Options{}) // which connects to nobody
+		s, err := memcachestore.Dial(url, memcachestore.Options{}) // which connects to nobody
 		if err == nil {
-			s.Close()
+			err = s.Close()
 		}
 		return storeError(err)
 	}
@@ -225,31 +177,6 @@ func (d *Daemon) uncountable(err error) {
 	d.config.Log.Error("the store can't count a key; the fallback of its rule decides", "store", d.storage.scheme, "error", err)
 }
 
-// contact waits a little for a store outside of the process, so that a daemon
-// whose store is there begins with it. When it is not, the guard learns why.
-func (d *Daemon) contact(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, firstContact)
-	defer cancel()
-	for ctx.Err() == nil && !d.storage.remote.answers(ctx) {
-		_ = sleep.For(ctx, firstEvery)
-	}
-	d.storage.guard.Contact(context.WithoutCancel(ctx), d.storage.remote.ping)
-}
-
-// keepContact asks the store now and then until ctx ends.
-func (d *Daemon) keepContact(ctx context.Context) {
-	tick := time.NewTicker(contactEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			d.storage.guard.Contact(ctx, d.storage.remote.ping)
-		}
-	}
-}
-
 // far is from which distance on /readyz tells how far a store is: Envoy waits 20 ms by
 // default, of which the store has three quarters.
 const far = 15 * time.Millisecond
@@ -278,7 +205,7 @@ func (d *Daemon) closeStorage() {
 	leave := func() error { return nil }
 	switch {
 	case d.storage.remote != nil:
-		leave = d.storage.remote.close
+		leave = d.storage.remote.Close
 	case d.storage.node != nil:
 		leave = d.storage.node.Close
 	}

@@ -48,6 +48,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	for i := range asks {
 		a := &asks[i]
 		out[i] = weir.Decision{Cost: a.Cost, Degraded: a.Policy.Fallback}
+		a.Evidence.Clear() // of a try that failed
 		g.counts[fallbackIndex(a.Policy.Fallback)].Add(1)
 		switch a.Policy.Fallback {
 		case weir.FallbackOpen:
@@ -61,7 +62,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		default:
 			out[i].Degraded = weir.FallbackLocal
 			b, nodes := *a, cmp.Or(a.Policy.Nodes, g.nodes())
-			b.State, b.Limit = localKey(a.State), g.shares.of(a.Limit, nodes)
+			b.State, b.Limit, b.Evidence = localKey(a.State), g.shares.of(a.Limit, nodes), nil
 			if err := g.goOn(a.State, nodes); err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ import (
 // homely is a store that answers some takes by itself: they tell nothing of
 // whether it is away.
 type homely interface {
-	TakeAtHome(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool
+	TakeAtHome(asks []weir.Ask, out []weir.Decision) bool
 }
 
 // spread is a store of several servers, each of which may be away by itself. Their
@@ -66,6 +66,7 @@ type Guard struct {
 	spread  spread // the same store; nil when it is one
 	servers []*server
 	local   *memstore.Store
+	seekers seekers
 	shares  shares
 	said    said
 	owed    owed
@@ -94,12 +95,25 @@ func New(store weir.Store, o Options) *Guard {
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
 		g.spread, names = several, several.Servers()
 	}
+	g.seekers.begin()
 	for _, name := range names {
-		s := &server{name: name, changed: o.Changed, probe: g.probe}
-		s.back = func() { g.payAll(s) }
+		s := &server{name: name, changed: o.Changed, probe: g.probe, seekers: &g.seekers}
+		s.back = func() { g.payAll(g.seekers.ctx, s) }
 		g.servers = append(g.servers, s)
 	}
 	return g
+}
+
+// Close tells the servers that are there what they have not heard yet, in the time of ctx,
+// and ends the search for servers that are away. Calls may still come, and fail or fall
+// back as soon as a server does not answer them.
+func (g *Guard) Close(ctx context.Context) {
+	for _, s := range g.servers {
+		if !s.breaker.isOpen() {
+			g.payAll(ctx, s)
+		}
+	}
+	g.seekers.end()
 }
 
 // maxLocalKeys is how many keys of a rule the local fallback has room for.
@@ -140,53 +154,48 @@ func (g *Guard) Stats() Stats {
 }
 
 // Take decides the asks by the store, or by their fallbacks. It fails only when
-// ctx was cancelled, or when the asks are not meant.
+// ctx was cancelled, or when the asks are not meant. A fallback gives no evidence.
 func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return g.TakeSeen(ctx, asks, out, nil)
-}
-
-// TakeSeen is Take, and tells what a denial stood on, unless a fallback decided.
-func (g *Guard) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	if g.home != nil && g.home.TakeAtHome(asks, out, see) {
+	if g.home != nil && g.home.TakeAtHome(asks, out) {
 		return nil
 	}
 	if !g.several(asks) {
-		return g.take(ctx, asks, out, see)
+		return g.take(ctx, asks, out)
 	}
 	return g.apart(ctx, asks, out, g.take)
 }
 
 // TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
 // what was asked may then have been charged. It is for callers with fallbacks of
-// their own. It tells see, which may be nil, what TakeSeen does.
-func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+// their own.
+func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	switch {
-	case g.home != nil && g.home.TakeAtHome(asks, out, see):
+	case g.home != nil && g.home.TakeAtHome(asks, out):
 		return nil
 	case g.several(asks):
 		return g.apart(ctx, asks, out, g.try)
 	}
-	return g.try(ctx, asks, out, see)
+	return g.try(ctx, asks, out)
 }
 
 // apart has take decide asks of several servers.
 func (g *Guard) apart(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
 	parts := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out, nil) },
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out) },
 		Settle: g.Settle,
 	}
 	return parts.TakeAll(ctx, asks, out)
 }
 
-// taking is weir.Witness.TakeSeen.
-type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error
+// taking is weir.Store.Take.
+type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
 
 // take takes asks of one server.
-func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	err := g.Try(ctx, asks, out, see)
+func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	err := g.Try(ctx, asks, out)
 	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
 		return err
 	}
@@ -213,10 +222,10 @@ func (g *Guard) serverOf(k weir.StateKey) *server {
 	return g.servers[g.spread.ServerOf(k)]
 }
 
-// Try is TakeSeen of asks of one server, without fallbacks: it fails when the store
+// Try is Take of asks of one server, without fallbacks: it fails when the store
 // can't be asked, and what was asked may then have been charged.
-func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	err := g.try(ctx, asks, out, see)
+func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	err := g.try(ctx, asks, out)
 	if err == nil && !g.near {
 		g.said.hear(asks, out)
 	}
@@ -224,12 +233,12 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 }
 
 // try is Try for callers with fallbacks of their own.
-func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	switch {
 	case len(asks) == 0:
 		return g.store.Take(ctx, asks, out)
 	case g.near:
-		return g.tryNear(ctx, asks, out, see)
+		return g.tryNear(ctx, asks, out)
 	}
 	s := g.serverOf(asks[0].State)
 	t := s.enter(asks[0].State)
@@ -237,7 +246,7 @@ func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 		return weir.ErrAway
 	}
 	err := s.wait(ctx, t, func(ctx context.Context) error {
-		return g.tryNear(ctx, asks, out, see)
+		return g.tryNear(ctx, asks, out)
 	})
 	if _, ok := errors.AsType[*record.CountError](err); ok {
 		g.uncounted.Add(1)
@@ -247,12 +256,9 @@ func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision, s
 }
 
 // tryNear is Try in the caller's time.
-func (g *Guard) tryNear(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (g *Guard) tryNear(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := g.pay(ctx, asks); err != nil {
 		return err
-	}
-	if w, ok := g.store.(weir.Witness); ok && see != nil {
-		return w.TakeSeen(ctx, asks, out, see)
 	}
 	return g.store.Take(ctx, asks, out)
 }

@@ -450,7 +450,7 @@ func TestReceiptsOfFallbacks(t *testing.T) {
 // homely is a remote store that has one key's denial at home.
 type homely struct{ *remote }
 
-func (homely) TakeAtHome(asks []weir.Ask, out []weir.Decision, _ func(weir.Instant, weir.State)) bool {
+func (homely) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 	if asks[0].State.Key != "denied" {
 		return false
 	}
@@ -553,4 +553,25 @@ func TestNear(t *testing.T) {
 			t.Errorf("it was not told of what the fallback let pass: %+v, %v", out[0], err)
 		}
 	})
+}
+
+// halfway is a store that fills in evidence, and then fails.
+type halfway struct{ *memstore.Store }
+
+func (h halfway) Take(_ context.Context, asks []weir.Ask, _ []weir.Decision) error {
+	asks[0].Evidence.Tell(1, weir.State{1})
+	return errRefused
+}
+
+// TestFallbackGivesNoEvidence: neither that of its own count, nor that of the try that
+// failed.
+func TestFallbackGivesNoEvidence(t *testing.T) {
+	for _, fallback := range []weir.Fallback{weir.FallbackLocal, weir.FallbackClosed} {
+		g := guard.New(halfway{memstore.New(memstore.Options{})}, guard.Options{})
+		asks, seen := ask("0/h", fallback), weir.Evidence{Always: true}
+		asks[0].Evidence = &seen
+		if d := take(t, g, asks); d.Degraded != fallback || d.Outcome == weir.Allowed || seen.Told {
+			t.Errorf("%s: %+v tells %+v", fallback, d, seen)
+		}
+	}
 }

@@ -199,16 +199,17 @@ func (g *Guard) pay(ctx context.Context, asks []weir.Ask) error {
 	return nil
 }
 
-// payAll tells a server that is back what is owed of all its keys, until it fails.
-func (g *Guard) payAll(s *server) {
+// payAll tells a server that is there what is owed of all its keys, until a call fails or ctx
+// ends.
+func (g *Guard) payAll(ctx context.Context, s *server) {
 	most := maxReport
 	if !g.store.Traits().Atomic {
 		most = 1
 	}
 	for g.owed.len() > 0 {
 		keys := g.owed.some(most, func(k weir.StateKey) bool { return g.serverOf(k) == s })
-		ctx, cancel := context.WithTimeout(context.Background(), maxDeadline)
-		err := g.report(ctx, keys)
+		within, cancel := context.WithTimeout(ctx, maxDeadline)
+		err := g.report(within, keys)
 		cancel()
 		if err != nil || len(keys) == 0 {
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type server struct {
 	changed func(server string, away error)
 	probe   func(ctx context.Context, k weir.StateKey) error // whether it writes, where k is
 	back    func()                                           // it was found
+	seekers *seekers
 	breaker breaker
 	pace    pace
 	missed  atomic.Int64 // calls that paid for the whole deadline
@@ -41,7 +43,9 @@ func (s *server) tell(what change, err error, k weir.StateKey) {
 	case closed:
 		s.changed(s.name, nil)
 	case hushed:
-		go s.seek(k)
+		if !s.seekers.run(func() { s.seek(k) }) {
+			s.breaker.found(time.Now(), false, true) // the guard is closed
+		}
 	case same:
 	}
 }
@@ -56,7 +60,7 @@ func (s *server) seek(k weir.StateKey) {
 	}
 	for {
 		asked := time.Now()
-		within, cancel := context.WithTimeout(context.Background(), limit)
+		within, cancel := context.WithTimeout(s.seekers.ctx, limit)
 		err := s.probe(within, k)
 		cancel()
 		now := time.Now()
@@ -64,11 +68,13 @@ func (s *server) seek(k weir.StateKey) {
 		if end == answered || end == late {
 			s.pace.note(asked, now)
 		}
-		over := end == failed || limit >= maxDeadline || now.Sub(began) >= maxDeadline
+		over := end == failed || s.seekers.ctx.Err() != nil || limit >= maxDeadline || now.Sub(began) >= maxDeadline
 		if end == late {
 			err = errOwes
 		}
-		s.tell(s.breaker.found(now, end == answered, over), err, k)
+		if what := s.breaker.found(now, end == answered, over); s.seekers.ctx.Err() == nil {
+			s.tell(what, err, k)
+		}
 		if end == answered {
 			s.back()
 		}
@@ -77,6 +83,35 @@ func (s *server) seek(k weir.StateKey) {
 		}
 		limit = min(2*limit, maxDeadline)
 	}
+}
+
+// seekers are the goroutines that look for servers, until the guard is closed.
+type seekers struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	mu      sync.Mutex // no seeker starts when ctx has ended
+	running sync.WaitGroup
+}
+
+func (s *seekers) begin() { s.ctx, s.cancel = context.WithCancel(context.Background()) }
+
+// run starts a goroutine. Not when the guard is closed.
+func (s *seekers) run(seek func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.running.Go(seek)
+	return true
+}
+
+// end ends them, and waits for them.
+func (s *seekers) end() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.running.Wait()
 }
 
 // sought waits until nobody looks for the server any more.

@@ -175,11 +175,11 @@ func testReceiptsOfServers(t *testing.T) {
 // decided by it throughout.
 func TestOneServerKilled(t *testing.T) {
 	a, b := memcachedtest.Start(t, "-m", "8"), memcachedtest.Start(t, "-m", "8")
-	store, err := memcachestore.Open("memcached://"+a.Addr+","+b.Addr, memcachestore.Options{})
+	store, err := memcachestore.Dial("memcached://"+a.Addr+","+b.Addr, memcachestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(func() { _ = store.Close() })
 	g := guard.New(store, guard.Options{})
 	g.Contact(t.Context(), store.Ping)
 	b.Kill()

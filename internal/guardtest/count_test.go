@@ -17,16 +17,16 @@ import (
 // others by the store.
 func TestBadCount(t *testing.T) {
 	redis, cached := redistest.Start(t, "timeout", "0"), memcachedtest.Start(t, "-m", "8")
-	inRedis, err := redisstore.Open("redis://" + redis.Addr)
+	inRedis, err := redisstore.Dial("redis://" + redis.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = inRedis.Close() }) // its server is gone
-	inMemcached, err := memcachestore.Open("memcached://"+cached.Addr, memcachestore.Options{})
+	inMemcached, err := memcachestore.Dial("memcached://"+cached.Addr, memcachestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(inMemcached.Close)
+	t.Cleanup(func() { _ = inMemcached.Close() })
 	redis.Ask(t, "RPUSH", "weir:{r:list}", "x")
 	redis.Ask(t, "SET", "weir:{r:text}", strings.Repeat("x", 1<<14))
 	if answer := cached.Ask(t, "set weir:r:text 0 60 4\r\ntext"); answer != "STORED\r\n" {

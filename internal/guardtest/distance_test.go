@@ -33,7 +33,7 @@ func TestRedisAfar(t *testing.T) {
 	server := redistest.Start(t, "timeout", "0")
 	addr, away := proxytest.Delay(t, server.Addr)
 	away(15 * time.Millisecond)
-	store, err := redisstore.Open("redis://" + addr)
+	store, err := redisstore.Dial("redis://" + addr)
 	if err != nil {
 		t.Fatal(err)
 	}

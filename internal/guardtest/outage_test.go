@@ -47,7 +47,7 @@ type server interface {
 var outageStores = map[string]func(t *testing.T) (server, weir.Store){
 	"redis": func(t *testing.T) (server, weir.Store) {
 		s := redistest.Start(t, "timeout", "0") // options keep it apart from a server that others name
-		store, err := redisstore.Open("redis://" + s.Addr)
+		store, err := redisstore.Dial("redis://" + s.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +56,11 @@ var outageStores = map[string]func(t *testing.T) (server, weir.Store){
 	},
 	"memcached": func(t *testing.T) (server, weir.Store) {
 		s := memcachedtest.Start(t, "-c", "512")
-		store, err := memcachestore.Open("memcached://"+s.Addr, memcachestore.Options{})
+		store, err := memcachestore.Dial("memcached://"+s.Addr, memcachestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(store.Close)
+		t.Cleanup(func() { _ = store.Close() })
 		return s, store
 	},
 }

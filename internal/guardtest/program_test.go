@@ -1,14 +1,14 @@
 package guardtest
 
 import (
-	"context"
-	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/redistest"
@@ -17,35 +17,41 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Who opens a store by URL in a program has none of what the guard does for a daemon, and
-// weir.Limiter can't ask for it. These tests hold what is wrong today. Issue 18 ("one
-// spine, one engine, one edge") turns them round; each says what is right then.
+// These tests hold that a Go program that opens a store by URL has what a daemon has around
+// its store.
 
 // programs open the stores of programs, on servers of their own.
-var programs = map[string]func(t *testing.T) (weir.Store, func(os.Signal)){
-	"redis": func(t *testing.T) (weir.Store, func(os.Signal)) {
+var programs = map[string]func(t *testing.T) (open func() *edge.Store, signal func(os.Signal)){
+	"redis": func(t *testing.T) (func() *edge.Store, func(os.Signal)) {
 		server := redistest.Start(t, "timeout", "0")
-		store, err := redisstore.Open("redis://" + server.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = store.Close() }) // its server may be gone
-		return store, func(s os.Signal) { server.Signal(t, s) }
+		open := func() *edge.Store { return opened(t)(redisstore.Open("redis://" + server.Addr)) }
+		return open, func(s os.Signal) { server.Signal(t, s) }
 	},
-	"memcached": func(t *testing.T) (weir.Store, func(os.Signal)) {
+	"memcached": func(t *testing.T) (func() *edge.Store, func(os.Signal)) {
 		server := memcachedtest.Start(t, "-m", "8")
-		store, err := memcachestore.Open("memcached://"+server.Addr, memcachestore.Options{})
+		open := func() *edge.Store {
+			return opened(t)(memcachestore.Open("memcached://"+server.Addr, memcachestore.Options{}))
+		}
+		return open, func(s os.Signal) { server.Signal(t, s) }
+	},
+}
+
+func opened(t *testing.T) func(*edge.Store, error) *edge.Store {
+	return func(s *edge.Store, err error) *edge.Store {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(store.Close)
-		return store, func(s os.Signal) { server.Signal(t, s) }
-	},
+		t.Cleanup(func() { _ = s.Close() }) // its server may be gone
+		s.Meet(t.Context())
+		return s
+	}
 }
 
 const programRules = `domain: d
 descriptors:
   - {key: open, limits: [5/day], fallback: open}
+  - {key: closed, limits: [5/day], fallback: closed}
+  - {key: parted, limits: [10/day], nodes: 3}
   - {key: synced, limits: [100000/s], sync: 100ms}
 `
 
@@ -56,7 +62,6 @@ func programLimiter(t *testing.T, store weir.Store) *rules.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Right: the rules are refused, if the store really has no fallback and no sync.
 	if err := set.Fits(store.Traits()); err != nil {
 		t.Fatal(err)
 	}
@@ -67,55 +72,129 @@ func question(key string) *rules.Request {
 	return &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: key, Value: "v"}}, Cost: 1}}}
 }
 
-// TestProgramsHaveNoFallback: with its store frozen, a program waits for all the time of
-// its caller, and fails: `fallback: open` is ignored without a word. Right, with issue 18
-// ("one spine, one engine, one edge"): the rule lets pass, says that it did, and takes
-// no longer than a call to the store may.
-func TestProgramsHaveNoFallback(t *testing.T) {
-	for name, open := range programs {
+// TestProgramsFallBack: with its store frozen, a program has the answers of its rules'
+// fallbacks, which say what they are, and take no longer than a call to the store may.
+// Three programs that name their number pass their parts of a limit, 9 of 10.
+func TestProgramsFallBack(t *testing.T) {
+	for name, start := range programs {
 		t.Run(name, func(t *testing.T) {
-			store, signal := open(t)
-			l := programLimiter(t, store)
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-				if _, err := l.Check(t.Context(), question("open")); err == nil {
-					break
-				} else if time.Now().After(end) {
-					t.Fatal(err)
-				}
+			open, signal := start(t)
+			var three []*rules.Limiter
+			for range 3 {
+				three = append(three, programLimiter(t, open()))
+			}
+			if a, err := three[0].Check(t.Context(), question("open")); err != nil || a.Decisions[0].Degraded != "" {
+				t.Fatalf("%+v, %v", a, err)
 			}
 			signal(syscall.SIGSTOP)
 			defer signal(syscall.SIGCONT)
-			for range 2 * guard.Enough { // right: after so many nobody waits any more
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				a, err := l.Check(ctx, question("open"))
-				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) { // right: err is nil, and a is allowed by weir.FallbackOpen
-					t.Errorf("%+v, %v: if this is right, turn the test round", a, err)
+			for range 2 * guard.Enough { // more than the limit has, so that only open allows them
+				falls(t, three[0], "open", weir.Allowed, weir.FallbackOpen)
+			}
+			falls(t, three[0], "closed", weir.Denied, weir.FallbackClosed)
+			passed := 0
+			for _, l := range three {
+				for range 10 {
+					if a := fallen(t, l, "parted"); a.Outcome == weir.Allowed {
+						passed++
+					}
 				}
+			}
+			if passed != 9 {
+				t.Errorf("three programs passed %d of their parts of 10, 3 each", passed)
 			}
 		})
 	}
 }
 
-// TestProgramsHaveNoSync: each take of a rule with sync goes to the store of a program.
-// Right, with issue 18 ("one spine, one engine, one edge"): nearly all are decided at home.
-func TestProgramsHaveNoSync(t *testing.T) {
-	server := redistest.Start(t, "timeout", "0")
-	store, err := redisstore.Open("redis://" + server.Addr)
+func fallen(t *testing.T, l *rules.Limiter, key string) weir.Decision {
+	t.Helper()
+	began := time.Now()
+	a, err := l.Check(t.Context(), question(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = store.Close() }) // its server may be gone
+	if took := time.Since(began); took > 2*time.Second { // of a deadline of 400 ms, on a busy machine
+		t.Errorf("%v for an answer without the store", took)
+	}
+	return a.Decisions[0].Decision
+}
+
+func falls(t *testing.T, l *rules.Limiter, key string, want weir.Outcome, by weir.Fallback) {
+	t.Helper()
+	if d := fallen(t, l, key); d.Outcome != want || d.Degraded != by {
+		t.Errorf("%s: %v by %q, want %v by %q", key, d.Outcome, d.Degraded, want, by)
+	}
+}
+
+// TestProgramsSync: nearly all takes of a rule with sync are decided in the program. What the
+// store has not heard when it is closed it hears then, and the next program knows.
+func TestProgramsSync(t *testing.T) {
+	open, _ := programs["redis"](t)
+	store := open()
 	l := programLimiter(t, store)
 	const takes = 200
-	for n, end := 0, time.Now().Add(10*time.Second); n < takes; {
-		if _, err := l.Check(t.Context(), question("synced")); err == nil {
-			n++
-		} else if time.Now().After(end) {
+	for range takes {
+		if _, err := l.Check(t.Context(), question("synced")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := store.Stats().Takes; n < takes { // right: a few
-		t.Errorf("%d of %d takes went to Redis: if this is right, turn the test round", n, takes)
+	if n := store.Stats().Local; n < takes*9/10 {
+		t.Errorf("the program decided %d of %d takes itself", n, takes)
+	}
+	limiter := weir.MustParseLimit("1000/h")
+	ask := []weir.Ask{{State: weir.StateKey{Rule: "r#bucket", Key: "k"}, Limit: limiter, Cost: 1, Policy: weir.Policy{Sync: weir.MaxSync}}}
+	out := make([]weir.Decision, 1)
+	for range 3 { // the first goes to the store, and the others stay here for 10 s
+		if err := store.Take(t.Context(), ask, out); err != nil || out[0].Outcome != weir.Allowed {
+			t.Fatalf("%+v, %v", out[0], err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ask[0].Peek, ask[0].Policy.Sync = true, 0
+	if err := open().Take(t.Context(), ask, out); err != nil || out[0].Remaining != 997 {
+		t.Errorf("%+v, %v: 997 remain", out[0], err)
+	}
+}
+
+// TestCloseEndsAll: Close tells a store that is there again what a fallback let pass, and
+// leaves nothing running, whether the store is there or not.
+func TestCloseEndsAll(t *testing.T) {
+	for name, start := range programs {
+		t.Run(name, func(t *testing.T) {
+			open, signal := start(t)
+			before := runtime.NumGoroutine()
+			store := open()
+			l := programLimiter(t, store)
+			signal(syscall.SIGSTOP)
+			for range guard.Enough {
+				falls(t, l, "open", weir.Allowed, weir.FallbackOpen)
+			}
+			began := time.Now()
+			_ = store.Close() // its server does not answer
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			signal(syscall.SIGCONT)
+			ended(t, before)
+			falls(t, l, "open", weir.Allowed, weir.FallbackOpen) // whoever still asks is answered
+			if err := store.Close(); err != nil {
+				t.Log("closed again:", err)
+			}
+			ended(t, before)
+		})
+	}
+}
+
+// ended waits until no more goroutines run than before.
+func ended(t *testing.T, before int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			all := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines were left to run:\n%s", runtime.NumGoroutine()-before, all[:runtime.Stack(all, true)])
+		}
 	}
 }

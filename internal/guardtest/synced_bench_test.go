@@ -17,7 +17,7 @@ func BenchmarkHotKey(b *testing.B) {
 	for _, limit := range []string{"1000000000/s", "1000/s", "10/s"} {
 		for _, sync := range []time.Duration{0, 100 * time.Millisecond} {
 			b.Run(weir.MustParseLimit(limit).String()+"/sync="+sync.String(), func(b *testing.B) {
-				r, err := redisstore.Open("redis://" + redistest.Start(b).Addr)
+				r, err := redisstore.Dial("redis://" + redistest.Start(b).Addr)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -42,7 +42,7 @@ func BenchmarkHotKey(b *testing.B) {
 				})
 				b.StopTimer()
 				b.ReportMetric(float64(r.Stats().Calls-before)/b.Elapsed().Seconds(), "calls/s")
-				if err := s.Close(); err != nil {
+				if err := s.Close(b.Context()); err != nil {
 					b.Error(err)
 				}
 				if err := r.Close(); err != nil {

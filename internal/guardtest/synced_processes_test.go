@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 // from when a line is read until the next. It tells when each passed, and at last
 // how many takes there were, and calls of Redis.
 func beNode(url string) error {
-	r, err := redisstore.Open(url)
+	r, err := redisstore.Dial(url)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func beNode(url string) error {
 	g.Wait()
 	st := s.Stats()
 	fmt.Fprintln(out, "stats", st.Home+st.Store, r.Stats().Calls)
-	return cmp.Or(s.Close(), r.Close(), out.Flush())
+	return cmp.Or(s.Close(context.Background()), r.Close(), out.Flush())
 }
 
 // node is a process of the test.

@@ -197,18 +197,15 @@ func (s *served) meet(store weir.Store) error {
 
 func (s *served) open(url string) (weir.Store, error) {
 	if s.store == "redis" {
-		r, err := redisstore.Open(url)
+		r, err := redisstore.Dial(url)
 		if err == nil {
 			s.closing = append(s.closing, r.Close)
 		}
 		return r, err
 	}
-	m, err := memcachestore.Open(url, memcachestore.Options{})
+	m, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err == nil {
-		s.closing = append(s.closing, func() error {
-			m.Close()
-			return nil
-		})
+		s.closing = append(s.closing, m.Close)
 	}
 	return m, err
 }

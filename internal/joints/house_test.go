@@ -108,10 +108,6 @@ func (c clocked) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) e
 	return c.TakeAt(c.at(), asks, out)
 }
 
-func (c clocked) TakeSeen(_ context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	return c.TakeSeenAt(c.at(), asks, out, see)
-}
-
 func (c clocked) Settle(_ context.Context, s []weir.Settlement) error { return c.SettleAt(c.at(), s) }
 
 func (c clocked) Reset(_ context.Context, k []weir.StateKey) error { return c.ResetAt(c.at(), k) }

@@ -53,7 +53,6 @@ func endWithParent() {
 // lent is a store whose time is the test's, once set is called with one.
 type lent interface {
 	weir.Store
-	weir.Witness
 	set(now weir.Instant)
 }
 
@@ -118,13 +117,6 @@ func (s *timed) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.Store.Take(ctx, asks, out)
 }
 
-func (s *timed) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	if now, set := s.at(); set {
-		return s.TakeSeenAt(now, asks, out, see)
-	}
-	return s.Store.TakeSeen(ctx, asks, out, see)
-}
-
 func (s *timed) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if now, set := s.at(); set {
 		return s.SettleAt(now, settlements)
@@ -166,10 +158,6 @@ func (s *switched) is() lent {
 
 func (s *switched) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	return s.is().Take(ctx, asks, out)
-}
-
-func (s *switched) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
-	return s.is().TakeSeen(ctx, asks, out, see)
 }
 
 func (s *switched) Settle(ctx context.Context, settlements []weir.Settlement) error {

@@ -84,10 +84,14 @@ func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 	if slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Once && !a.Peek }) {
 		return errOnce
 	}
-	if asks[0].Receipt != 0 {
-		return s.takeAll(ctx, slices.Clone(asks), out, asks[0].Receipt)
+	own := slices.Clone(asks)
+	for i := range own {
+		own[i].Evidence = nil // they are decided at several moments, and some twice
 	}
-	err := s.takeAll(ctx, slices.Clone(asks), out, rand.Uint64()|1)
+	if asks[0].Receipt != 0 {
+		return s.takeAll(ctx, own, out, asks[0].Receipt)
+	}
+	err := s.takeAll(ctx, own, out, rand.Uint64()|1)
 	for i := range out {
 		out[i].Receipt = nil
 	}

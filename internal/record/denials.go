@@ -64,8 +64,8 @@ func (d *Denials) slot(k weir.StateKey, l *weir.Limit) *atomic.Pointer[denial] {
 func (d *Denials) Answered() int64 { return d.answered.Load() }
 
 // Answer decides a take by what is remembered. When that does not deny it, it
-// says no, and out is not meant. see, if any, is told as by weir.Witness.
-func (d *Denials) Answer(now weir.Instant, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) bool {
+// says no, and out is not meant.
+func (d *Denials) Answer(now weir.Instant, asks []weir.Ask, out []weir.Decision) bool {
 	var few [4]*denial
 	found := few[:0]
 	for i := range asks {
@@ -83,9 +83,7 @@ func (d *Denials) Answer(now weir.Instant, asks []weir.Ask, out []weir.Decision,
 		return false
 	}
 	for i := range asks {
-		if see != nil {
-			see(now, found[i].state)
-		}
+		asks[i].Evidence.Tell(now, found[i].state)
 		asks[i].Limit.Commit(found[i].state, now, &asks[i], &out[i])
 	}
 	d.answered.Add(1)

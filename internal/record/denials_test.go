@@ -25,11 +25,11 @@ func TestLongDenials(t *testing.T) {
 		asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: fmt.Sprint(n)}, Limit: limit, Cost: 1}}
 		out[0] = limit.Decide(state, 2000, &asks[0])
 		d.Learn(2000, asks, []weir.State{state}, out)
-		if !d.Answer(2001, asks, out, nil) {
+		if !d.Answer(2001, asks, out) {
 			t.Fatal("not at home")
 		}
 		if d.Forget(asks[0].State); n%2 == 0 {
-			if d.Answer(2001, asks, out, nil) {
+			if d.Answer(2001, asks, out) {
 				t.Fatal("it is not forgotten")
 			}
 			out[0] = limit.Decide(state, 2000, &asks[0])

@@ -42,7 +42,7 @@ const lentMark = "client\x00"
 // Lending is how the store is lent to programs.
 type Lending struct {
 	// Store is asked. It fails when it is away: the fallbacks are the programs'. Where
-	// it is a weir.Witness, programs are told what denials stood on.
+	// it gives evidence, programs are told what denials stood on.
 	Store weir.Store
 	// Token is whether a token opens. Nil: none is needed.
 	Token func([]byte) bool
@@ -182,27 +182,25 @@ func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storew
 
 // decide has the store decide, and notes what a denial stood on.
 func (l *lender) decide(ctx context.Context, asks []weir.Ask) storewire.Answer {
-	out := make([]weir.Decision, len(asks))
-	witness, ok := l.Store.(witness)
-	if !ok {
-		return storewire.Answer{Decisions: out, Err: l.Store.Take(ctx, asks, out)}
+	out, seen := make([]weir.Decision, len(asks)), make([]weir.Evidence, len(asks))
+	for i := range asks {
+		asks[i].Evidence = &seen[i]
 	}
-	answer, words := storewire.Answer{Decisions: out}, 0
-	answer.Err = witness.TakeSeen(ctx, asks, out, func(now weir.Instant, s weir.State) {
-		if words += len(s); words <= storewire.MaxWords {
-			answer.Now, answer.States = now, append(answer.States, slices.Clone(s))
-		}
-	})
+	answer := storewire.Answer{Decisions: out, Err: l.Store.Take(ctx, asks, out)}
+	words := 0
+	for i := range seen {
+		words += len(seen[i].State)
+	}
 	denied := slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Outcome == weir.Denied })
 	if words > storewire.MaxWords || !denied {
-		answer.Now, answer.States = 0, nil
+		return answer
+	}
+	for _, e := range seen {
+		if e.Told {
+			answer.Now, answer.States = e.At, append(answer.States, e.State)
+		}
 	}
 	return answer
-}
-
-// witness is a store that tells what denials stood on.
-type witness interface {
-	TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error
 }
 
 func (l *lender) settle(ctx context.Context, q *storewire.SettleRequest) storewire.Written {

@@ -28,11 +28,11 @@ func BenchmarkTake(b *testing.B) {
 		for _, callers := range []int{1, 256} {
 			b.Run(fmt.Sprintf("redis/%s/%d", limit, callers), func(b *testing.B) {
 				server := redistest.Start(b, "timeout", "0") // options keep it apart from a server that others name
-				s, err := redisstore.Open("redis://" + server.Addr)
+				s, err := redisstore.Dial("redis://" + server.Addr)
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer s.Close()
+				defer func() { _ = s.Close() }()
 				cost := func() float64 { return number(b, server.Addr, "INFO", "used_cpu_user:", "used_cpu_sys:") }
 				bytes := func() float64 {
 					return number(b, server.Addr, "INFO", "total_net_input_bytes:", "total_net_output_bytes:")
@@ -41,11 +41,11 @@ func BenchmarkTake(b *testing.B) {
 			})
 			b.Run(fmt.Sprintf("memcached/%s/%d", limit, callers), func(b *testing.B) {
 				server := memcachedtest.Start(b, "-m", "512")
-				s, err := memcachestore.Open("memcached://"+server.Addr, memcachestore.Options{})
+				s, err := memcachestore.Dial("memcached://"+server.Addr, memcachestore.Options{})
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer s.Close()
+				defer func() { _ = s.Close() }()
 				cost := func() float64 { return number(b, server.Addr, "stats", "STAT rusage_user ", "STAT rusage_system ") }
 				bytes := func() float64 {
 					return number(b, server.Addr, "stats", "STAT bytes_read ", "STAT bytes_written ")

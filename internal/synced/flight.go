@@ -81,15 +81,15 @@ func (s *Store) fly(due []*entry, room bool) {
 		return
 	}
 	s.counts.calls.Add(1)
-	out, seen := make([]weir.Decision, len(asks)), sight{}
-	err := s.guard.Try(context.Background(), asks, out, seen.add)
+	asks, out := witnessed(asks), make([]weir.Decision, len(asks))
+	err := s.guard.Try(context.Background(), asks, out)
 	heard := time.Now()
 	for i, e := range of {
 		e.mu.Lock()
 		if err != nil {
 			e.ledger.unanswered()
 		} else {
-			s.hear(e, &asks[i], &out[i], &seen, i, began, heard)
+			s.hear(e, &asks[i], &out[i], began, heard)
 		}
 		s.landed(e, heard, err != nil)
 		e.mu.Unlock()
@@ -116,18 +116,18 @@ func (s *Store) report(e *entry, now time.Time, room bool) (weir.Ask, bool) {
 }
 
 // hear takes note of the store's answer.
-func (s *Store) hear(e *entry, a *weir.Ask, d *weir.Decision, seen *sight, i int, began, heard time.Time) {
+func (s *Store) hear(e *entry, a *weir.Ask, d *weir.Decision, began, heard time.Time) {
 	charged := int64(0)
 	if d.Charged {
 		charged = a.Cost
 		s.counts.events.Add(charged)
 	}
 	e.ledger.answered(d.Charged)
-	if i >= len(seen.states) || !e.ledger.fits(a) {
+	if !a.Evidence.Told || !e.ledger.fits(a) {
 		e.ledger.known = false
 		return
 	}
-	e.learn(seen.now, began, heard, seen.states[i], charged)
+	e.learn(a.Evidence, began, heard, charged)
 	// Others were faster, and have left some room: tell what fits, but only once, for
 	// they may be faster again.
 	e.second = !e.second && !a.Peek && !d.Charged && e.ledger.room(e.now(heard)) > 0
@@ -154,18 +154,20 @@ func (s *Store) landed(e *entry, now time.Time, failed bool) {
 }
 
 // settleAll tells the store what is untold, after the last take.
-func (s *Store) settleAll() error {
+func (s *Store) settleAll(ctx context.Context) error {
 	var due []*entry
 	for _, e := range s.table.all() {
+		e.mu.Lock()
 		if !e.ledger.idle() {
+			e.ledger.unsure = false // there is no time to look first
 			due = append(due, e)
 		}
+		e.mu.Unlock()
 	}
 	for len(due) > 0 {
 		n := min(s.batch, len(due))
 		asks, now := make([]weir.Ask, 0, n), time.Now()
 		for _, e := range due[:n] {
-			e.ledger.unsure = false // there is no time to look first
 			if a, ok := s.report(e, now, false); ok && !a.Peek {
 				asks = append(asks, a)
 			}
@@ -174,7 +176,7 @@ func (s *Store) settleAll() error {
 		if len(asks) == 0 {
 			continue
 		}
-		if err := s.guard.Try(context.Background(), asks, make([]weir.Decision, len(asks)), nil); err != nil {
+		if err := s.guard.Try(ctx, asks, make([]weir.Decision, len(asks))); err != nil {
 			return err // it is away: the rest would be in vain
 		}
 	}

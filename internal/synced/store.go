@@ -41,7 +41,7 @@ type Store struct {
 	queue queue
 	batch int // keys told in one call
 
-	done    chan struct{}
+	done    chan struct{} // closed by Close
 	running sync.WaitGroup
 	flying  chan struct{} // room for calls on their way
 	counts  counts
@@ -61,7 +61,7 @@ type Stats struct {
 	NoRoom int64 // takes that found no room for their keys
 }
 
-// New makes a store around a guard. The guard's store must be a weir.Witness: else
+// New makes a store around a guard. The guard's store must give evidence: else
 // there is nothing to know, and it decides all.
 func New(g *guard.Guard) *Store {
 	s := &Store{guard: g, batch: maxBatch, done: make(chan struct{}), flying: make(chan struct{}, maxFlights)}
@@ -74,12 +74,12 @@ func New(g *guard.Guard) *Store {
 	return s
 }
 
-// Close tells the store what is untold, as far as it can be reached, and ends. No
-// calls may come after it.
-func (s *Store) Close() error {
+// Close tells the store what is untold, as far as it can be reached in the time of ctx, and
+// ends. What is let pass after it the store does not hear of.
+func (s *Store) Close(ctx context.Context) error {
 	close(s.done)
 	s.running.Wait()
-	return s.settleAll()
+	return s.settleAll(ctx)
 }
 
 // Traits are those of the store.
@@ -91,17 +91,13 @@ func (s *Store) Stats() Stats {
 	return Stats{int(s.table.keys.Load()), c.home.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
 }
 
-// Take decides at home, or asks the store.
-func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return s.TakeSeen(ctx, asks, out, nil)
-}
-
 // maxRounds is how often a take waits until the store was told, before it asks the
 // store itself.
 const maxRounds = 4
 
-// TakeSeen is Take. What it tells of a take decided at home is what the node knew.
-func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+// Take decides at home, or asks the store. The evidence of a take decided at home is what
+// the node knew.
+func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return errors.New("synced: as many decisions as asks are needed")
 	}
@@ -109,20 +105,20 @@ func (s *Store) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		return err
 	}
 	for range maxRounds {
-		decided, told := s.decide(asks, out, see)
+		decided, told := s.decide(asks, out)
 		if decided {
 			s.counts.home.Add(1)
 			return nil
 		}
-		if told == nil || !wait(ctx, told) {
+		if told == nil || !s.wait(ctx, told) {
 			break
 		}
 	}
-	return s.ask(ctx, asks, out, see)
+	return s.ask(ctx, asks, out)
 }
 
 // wait waits for what is told, at most half of the caller's time.
-func wait(ctx context.Context, told <-chan struct{}) bool {
+func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
@@ -132,6 +128,8 @@ func wait(ctx context.Context, told <-chan struct{}) bool {
 	case <-told:
 		return true
 	case <-ctx.Done():
+		return false
+	case <-s.done:
 		return false
 	}
 }
@@ -143,7 +141,7 @@ func atHome(a *weir.Ask) bool {
 
 // decide decides a take at home. When it can't, told may be closed once the store
 // was told: then it is worth another try.
-func (s *Store) decide(asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) (decided bool, told <-chan struct{}) {
+func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told <-chan struct{}) {
 	var few [4]*entry
 	found := few[:0]
 	for i := range asks {
@@ -179,16 +177,16 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision, see func(weir.Insta
 		case byNode:
 		}
 	}
-	s.commit(found, now, asks, out, see)
+	s.commit(found, now, asks, out)
 	return true, nil
 }
 
 // commit carries out what all ledgers have decided.
-func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) {
+func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []weir.Decision) {
 	pass := weir.Resolve(asks, out)
-	if see != nil && weir.Seen(asks, pass) {
-		for _, e := range found {
-			see(e.now(now), e.ledger.view)
+	if weir.WantsEvidence(asks, pass) {
+		for i, e := range found {
+			asks[i].Evidence.Tell(e.now(now), e.ledger.view)
 		}
 	}
 	for i, e := range found {
@@ -200,31 +198,47 @@ func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []wei
 }
 
 // ask asks the store, and learns how the counts stand.
-func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Policy.Sync > 0 }) {
-		return s.guard.TakeSeen(ctx, asks, out, see)
+		return s.guard.Take(ctx, asks, out)
 	}
 	s.counts.store.Add(1)
-	seen := sight{see: see}
+	seen := witnessed(asks)
 	began := time.Now()
-	if err := s.guard.TakeSeen(ctx, asks, out, seen.add); err != nil {
+	if err := s.guard.Take(ctx, seen, out); err != nil {
 		return err
 	}
-	// What denies may have been remembered on the way, and older than it says.
-	if len(seen.states) == len(asks) && !weir.Resolve(asks, slices.Clone(out)) {
-		seen.states = nil
+	pass := weir.Resolve(asks, slices.Clone(out))
+	for i := range seen {
+		e := seen[i].Evidence
+		if e.Told {
+			asks[i].Evidence.Tell(e.At, e.State)
+		}
+		if !pass {
+			e.Clear() // it may have been remembered on the way, and be older than it says
+		}
 	}
 	heard := time.Now()
 	for i := range asks {
 		if asks[i].Limit.Unsynced(asks[i].Policy.Sync) > 0 {
-			s.learn(&asks[i], &out[i], &seen, i, began, heard)
+			s.learn(&seen[i], &out[i], began, heard)
 		}
 	}
 	return nil
 }
 
+// witnessed is asks with evidence of their own, also of a take that passes.
+func witnessed(asks []weir.Ask) []weir.Ask {
+	own, seen := slices.Clone(asks), make([]weir.Evidence, len(asks))
+	for i := range own {
+		seen[i].Always = true
+		own[i].Evidence = &seen[i]
+	}
+	return own
+}
+
 // learn keeps a key at home, with what a take has shown of it.
-func (s *Store) learn(a *weir.Ask, d *weir.Decision, seen *sight, i int, began, heard time.Time) {
+func (s *Store) learn(a *weir.Ask, d *weir.Decision, began, heard time.Time) {
 	e := s.table.add(a.State)
 	if e == nil {
 		s.counts.noRoom.Add(1)
@@ -236,28 +250,14 @@ func (s *Store) learn(a *weir.Ask, d *weir.Decision, seen *sight, i int, began, 
 	if e.ledger.limit == nil || !e.ledger.fits(a) {
 		e.ledger.init(a)
 	}
-	if i < len(seen.states) {
+	if a.Evidence.Told {
 		charged := int64(0)
 		if d.Charged {
 			charged = d.Cost
 		}
-		e.learn(seen.now, began, heard, seen.states[i], charged)
+		e.learn(a.Evidence, began, heard, charged)
 	}
 	s.queue.add(e, heard.Add(e.ledger.every))
-}
-
-// sight is what a store told of a take.
-type sight struct {
-	see    func(weir.Instant, weir.State)
-	now    weir.Instant
-	states []weir.State
-}
-
-func (s *sight) add(now weir.Instant, state weir.State) {
-	s.now, s.states = now, append(s.states, slices.Clone(state))
-	if s.see != nil {
-		s.see(now, state)
-	}
 }
 
 // Settle settles receipts in the store: what is decided at home has none.

@@ -28,14 +28,14 @@ const moment = 300 * time.Microsecond
 
 var errRefused = errors.New("connection refused")
 
-func (r *remote) TakeSeen(ctx context.Context, asks []weir.Ask, out []weir.Decision, see func(weir.Instant, weir.State)) error {
+func (r *remote) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	r.calls.Add(1)
 	if r.away.Load() {
 		return errRefused
 	}
 	time.Sleep(moment)
 	defer time.Sleep(moment)
-	return r.Store.TakeSeen(ctx, asks, out, see)
+	return r.Store.Take(ctx, asks, out)
 }
 
 func (r *remote) Reset(ctx context.Context, keys []weir.StateKey) error {
@@ -43,10 +43,6 @@ func (r *remote) Reset(ctx context.Context, keys []weir.StateKey) error {
 		return errRefused
 	}
 	return r.Store.Reset(ctx, keys)
-}
-
-func (r *remote) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return r.TakeSeen(ctx, asks, out, nil)
 }
 
 // open makes so many nodes on one store.
@@ -63,7 +59,7 @@ func open(t testing.TB, nodes int) (*remote, []*synced.Store) {
 func end(t testing.TB, nodes []*synced.Store) {
 	t.Helper()
 	for _, s := range nodes {
-		if err := s.Close(); err != nil && !errors.Is(err, weir.ErrAway) && !errors.Is(err, errRefused) {
+		if err := s.Close(context.Background()); err != nil && !errors.Is(err, weir.ErrAway) && !errors.Is(err, errRefused) {
 			t.Error(err)
 		}
 	}

@@ -130,8 +130,8 @@ func (e *entry) now(local time.Time) weir.Instant {
 }
 
 // learn notes how the store stood at now, asked and heard at times of this node's.
-func (e *entry) learn(now weir.Instant, asked, heard time.Time, s weir.State, charged int64) {
-	if e.ledger.learn(now, micros(heard.Sub(asked)), s, charged) {
+func (e *entry) learn(seen *weir.Evidence, asked, heard time.Time, charged int64) {
+	if e.ledger.learn(seen.At, micros(heard.Sub(asked)), seen.State, charged) {
 		e.heard = heard
 	}
 }
