@@ -27,7 +27,7 @@ const (
 	lastPause  = 500 * time.Millisecond
 	// dialTimeout is how long one may take.
 	dialTimeout = time.Second
-	// pingEvery and lostAfter find a daemon that is gone without a word. The door
+	// pingEvery and lostAfter find a daemon that is gone without a word. The listener
 	// allows no more pings.
 	pingEvery = 10 * time.Second
 	lostAfter = 5 * time.Second

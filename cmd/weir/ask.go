@@ -27,8 +27,8 @@ import (
 const (
 	askTimeout = 10 * time.Second
 	maxAnswer  = 16 << 20 // bytes
-	// adminDoor is what people call the door that takes tokens.
-	adminDoor = "the admin door"
+	// adminDoor is what people call the listener that takes tokens.
+	adminDoor = "the admin listener"
 	// tokenVariable is the environment variable with a token for it.
 	tokenVariable = "WEIR_TOKEN"
 )
@@ -60,7 +60,7 @@ func (a *address) check() error {
 	return nil
 }
 
-// daemonAt is a door of a daemon, asked by one of its routes.
+// daemonAt is a listener of a daemon, asked by one of its routes.
 type daemonAt struct {
 	target string
 	door   string // which it is, for people
@@ -125,7 +125,7 @@ func (d *daemonAt) host() string {
 	return u.Host
 }
 
-// ask asks path of the daemon. door is which of its doors answers that.
+// ask asks path of the daemon. door is which of its listeners answers that.
 func (a *address) ask(path, door string) (checker, error) {
 	d, err := a.at(path, door)
 	if err != nil {

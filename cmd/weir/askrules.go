@@ -29,10 +29,10 @@ const (
 
 // rulesFlags adds the flags of commands that change rules.
 func (a *address) rulesFlags(f *pflag.FlagSet) {
-	a.flags(f, "the admin door of a daemon (default: http://"+daemon.DefaultAdmin+")")
+	a.flags(f, "the admin listener of a daemon (default: http://"+daemon.DefaultAdmin+")")
 }
 
-// ruleAPI is the part of a daemon's admin door that rules are changed by.
+// ruleAPI is the part of a daemon's admin listener that rules are changed by.
 type ruleAPI struct{ *daemonAt }
 
 // rules is the rule API at the address.

@@ -40,7 +40,7 @@ It exits 0 when all passed, and 1 when one was denied.`,
 		if err != nil {
 			return err
 		}
-		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/check", "the HTTP door", askRules)
+		ask, err := o.checker(cmd.ErrOrStderr(), "/v1/check", "the HTTP listener", askRules)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (o *question) flags(cmd *cobra.Command, daemon, act, each string) {
 	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
 }
 
-// checker asks the daemon at addr, by its route at a door, or the rules here.
+// checker asks the daemon at addr, by its route at a listener, or the rules here.
 func (o *question) checker(stderr io.Writer, route, door string, here func(path string, stderr io.Writer) (checker, error)) (checker, error) {
 	if err := o.addr.check(); err != nil {
 		return nil, err

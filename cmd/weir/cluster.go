@@ -27,7 +27,7 @@ func nodesCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Look at a cluster, take out of it what is gone, and make its key",
 		Long: `Look at the daemons that share limits without a server (weir serve --store cluster:),
-take out of them what is gone, and make the key that they share. --addr is the admin door
+take out of them what is gone, and make the key that they share. --addr is the admin listener
 of any of them.`,
 		Example: `  weir cluster status
   weir cluster route --addr http://127.0.0.1:8080 demo client_id=alice`,
@@ -38,7 +38,7 @@ of any of them.`,
 	return cmd
 }
 
-// adminAt is the admin door that is asked where nothing is said.
+// adminAt is the admin listener that is asked where nothing is said.
 const adminAt = "http://" + daemon.DefaultAdmin
 
 // rateOver is over how long weir cluster status counts messages.
@@ -60,7 +60,7 @@ has another cluster key, and when none of --join has been joined.`,
   weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
 		Args: cobra.NoArgs,
 	}
-	at.flags(cmd.Flags(), "the admin door of a node (default "+adminAt+")")
+	at.flags(cmd.Flags(), "the admin listener of a node (default "+adminAt+")")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster tells")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		at.orElse(adminAt)
@@ -90,7 +90,7 @@ func (a *address) orElse(place string) {
 }
 
 func askStatus(ctx context.Context, at *address) (s membership.Status, text []byte, err error) {
-	d, err := at.at("/v1/cluster", "the admin door")
+	d, err := at.at("/v1/cluster", "the admin listener")
 	if err != nil {
 		return s, nil, err
 	}
@@ -200,10 +200,10 @@ more passes than the limits let until it is back.`,
 		Example: "  weir cluster forget 10.0.0.7:8083",
 		Args:    cobra.ExactArgs(1),
 	}
-	at.flags(cmd.Flags(), "the admin door of a node (default "+adminAt+")")
+	at.flags(cmd.Flags(), "the admin listener of a node (default "+adminAt+")")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		at.orElse(adminAt)
-		d, err := at.at("/v1/cluster/forget", "the admin door")
+		d, err := at.at("/v1/cluster/forget", "the admin listener")
 		if err != nil {
 			return err
 		}
@@ -230,15 +230,15 @@ func clusterRouteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route DOMAIN key=value …",
 		Short: "Tell which node owns a count",
-		Long: `Tell which node owns the count that a request asks about, as the HTTP door of a
+		Long: `Tell which node owns the count that a request asks about, as the HTTP listener of a
 node tells balancers (GET /v1/route).`,
 		Example: "  weir cluster route demo client_id=alice",
 		Args:    cobra.MinimumNArgs(2),
 	}
-	at.flags(cmd.Flags(), "the HTTP door of a node (default http://"+daemon.DefaultHTTP+")")
+	at.flags(cmd.Flags(), "the HTTP listener of a node (default http://"+daemon.DefaultHTTP+")")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		at.orElse("http://" + daemon.DefaultHTTP)
-		d, err := at.at("/v1/route", "the HTTP door of a node")
+		d, err := at.at("/v1/route", "the HTTP listener of a node")
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func explainCommand() *cobra.Command {
 what each limit lets pass, how its count stands before and after, when exactly
 the request passes, and what would have to change.
 
-The daemon at --addr, its admin door, tells of its counts and charges nothing.
+The daemon at --addr, its admin listener, tells of its counts and charges nothing.
 The rules of --rules, or without them the demo rules, tell in this process:
 nothing is used at first, and --times explains a series, each request charged
 before the next.
@@ -48,7 +48,7 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
 			return cobra.MinimumNArgs(2)(cmd, args)
 		},
 	}
-	o.flags(cmd, "the admin door of a daemon", "explain", "print each explanation as /v1/explain gives it, one a line")
+	o.flags(cmd, "the admin listener of a daemon", "explain", "print each explanation as /v1/explain gives it, one a line")
 	cmd.Flags().StringVar(&id, "id", "", "`ID` of a denial of the daemon at --addr")
 	for _, other := range []string{"rules", "cost", "times"} {
 		cmd.MarkFlagsMutuallyExclusive("id", other)
@@ -92,7 +92,7 @@ func explainRules(path string, stderr io.Writer) (checker, error) {
 // explainDenial tells why the daemon at addr denied what it gave this id.
 func explainDenial(ctx context.Context, addr *address, id string, out io.Writer, asJSON bool) error {
 	if addr.url == "" {
-		return usagef("--id %s: write --addr URL too, the admin door of the daemon that denied", id)
+		return usagef("--id %s: write --addr URL too, the admin listener of the daemon that denied", id)
 	}
 	line, err := addr.askDenial(ctx, id)
 	if err != nil {

@@ -164,7 +164,7 @@ func TestSIGTERM(t *testing.T) {
 		}
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
-			t.Error("the door closed before readiness said so:", err)
+			t.Error("the listener closed before readiness said so:", err)
 			break
 		}
 		ready = response.StatusCode == http.StatusOK
@@ -188,7 +188,7 @@ func TestSIGTERM(t *testing.T) {
 }
 
 // TestKilled: kill -9 in the middle of work leaves nothing behind that keeps
-// the next daemon from coming up at the same doors, with the same rules.
+// the next daemon from coming up at the same listeners, with the same rules.
 func TestKilled(t *testing.T) {
 	binary := build(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
@@ -224,7 +224,7 @@ func TestKilled(t *testing.T) {
 		}
 		p = serve(t, binary, "--rules", file, "--http", at[0], "--grpc", at[1], "--admin", at[2], "--resp", at[3])
 		if now := [4]string{p.http, p.grpc, p.admin, p.resp}; now != at {
-			t.Errorf("doors %v, want %v", now, at)
+			t.Errorf("listeners %v, want %v", now, at)
 		}
 		if got := body(t, "http://"+p.http+"/readyz"); got != "OK\n" {
 			t.Error(got)
@@ -299,7 +299,7 @@ func signalTwice(t *testing.T, binary string) bool {
 	}
 	for ready := http.StatusOK; ready == http.StatusOK; { // it has heard the first
 		if ready, err = status(t, "http://"+p.http+"/readyz"); err != nil {
-			ready = 0 // and its door is closed
+			ready = 0 // and its listener is closed
 		}
 	}
 	err = p.Process.Signal(syscall.SIGTERM)
@@ -423,7 +423,7 @@ func TestSubprocess(t *testing.T) {
 		}
 	})
 
-	t.Run("the Redis door", func(t *testing.T) {
+	t.Run("the Redis listener", func(t *testing.T) {
 		var d net.Dialer
 		c, err := d.DialContext(t.Context(), "tcp", p.resp)
 		if err != nil {
@@ -436,12 +436,12 @@ func TestSubprocess(t *testing.T) {
 		if answer, err := io.ReadAll(c); err != nil || string(answer) != "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3600\r\n+OK\r\n" {
 			t.Errorf("%q %v", answer, err)
 		}
-		if out, code := runs(t, binary, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--resp", p.resp); code != exitFail || !strings.Contains(out, "weir: open the resp door: ") {
+		if out, code := runs(t, binary, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--resp", p.resp); code != exitFail || !strings.Contains(out, "weir: open the resp listener: ") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 	})
 
-	t.Run("explain asks the admin door and charges nothing", func(t *testing.T) {
+	t.Run("explain asks the admin listener and charges nothing", func(t *testing.T) {
 		for range 2 {
 			out, code := runs(t, binary, "explain", "--addr", p.admin, "demo", "client_id=eve", "--times", "2")
 			if code != exitYes || strings.Count(out, "    before: 0 used, 10 remaining, as never used in 0 s\n") != 2 {
@@ -452,7 +452,7 @@ func TestSubprocess(t *testing.T) {
 		if code != exitYes || !strings.HasPrefix(out, `{"at":"`) || strings.Count(out, "\n") != 1 {
 			t.Errorf("exit %d: %s", code, out)
 		}
-		if out, code := runs(t, binary, "explain", "--addr", p.http, "demo", "client_id=eve"); code != exitFail || !strings.Contains(out, "/v1/explain is not there; is it the admin door of a daemon?") {
+		if out, code := runs(t, binary, "explain", "--addr", p.http, "demo", "client_id=eve"); code != exitFail || !strings.Contains(out, "/v1/explain is not there; is it the admin listener of a daemon?") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 	})
@@ -481,7 +481,7 @@ func TestSubprocess(t *testing.T) {
 		}{
 			{p.admin, "0123456789abcdef", exitFail, "the daemon says: no denial is kept by this id: "},
 			{p.admin, "mia", exitUsage, "the daemon says: id: is none"},
-			{p.http, id[1], exitFail, "is not there; is it the admin door of a daemon?"},
+			{p.http, id[1], exitFail, "is not there; is it the admin listener of a daemon?"},
 		} {
 			if out, code := runs(t, binary, "explain", "--addr", c.addr, "--id", c.id); code != c.code || !strings.Contains(out, c.says) {
 				t.Errorf("%s: exit %d: %s", c.id, code, out)
@@ -490,7 +490,7 @@ func TestSubprocess(t *testing.T) {
 	})
 
 	t.Run("a port that is taken: exit 3", func(t *testing.T) {
-		if out, code := runs(t, binary, "serve", "--http", p.http); code != exitFail || !strings.Contains(out, "weir: open the http door: ") {
+		if out, code := runs(t, binary, "serve", "--http", p.http); code != exitFail || !strings.Contains(out, "weir: open the http listener: ") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 	})

@@ -16,7 +16,7 @@ func rulesCommand() *cobra.Command {
 files, as a repository with CI does, and one by one, as in an incident. Nothing
 is overwritten: each rule has versions, with who made them, when and why.
 
-All ask the daemon's admin door, and show it the token of --token-file or of the
+All ask the daemon's admin listener, and show it the token of --token-file or of the
 environment variable ` + tokenVariable + `; weir token makes tokens. docs/rules-api.md tells
 more.`,
 		Example: `  weir rules plan rules/

@@ -23,7 +23,7 @@ import (
 // folder of rule files.
 type desk struct {
 	t       *testing.T
-	http    string // the doors
+	http    string // the listeners
 	admin   string
 	data    string
 	files   string
@@ -307,7 +307,7 @@ func TestTokens(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"no token":                {"", plan, exitFail, "this door needs a token"},
+		"no token":                {"", plan, exitFail, "this listener needs a token"},
 		"a wrong token":           {"weir_aaaaaaaaaa_BBBBBBBBBBBBBBBBBBBBBBBBBB", plan, exitFail, "no such token; ask an administrator"},
 		"a revoked token":         {gone, plan, exitFail, "the token was revoked at "},
 		"a role that is too low":  {propose, apply, exitFail, "takes the role publish; ann has propose"},
@@ -404,7 +404,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// TestNoRuleDatabase: a daemon without one, and a door that is another, are told
+// TestNoRuleDatabase: a daemon without one, and a listener that is another, are told
 // apart from a rule that is not there.
 func TestNoRuleDatabase(t *testing.T) {
 	binary, err := exec.LookPath("weir") // this test, by TestMain

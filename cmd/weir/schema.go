@@ -21,7 +21,7 @@ and in the first line of a rule file
 
   # yaml-language-server: $schema=weir.schema.json
 
-A daemon has it at GET /v1/schema of its admin door.`,
+A daemon has it at GET /v1/schema of its admin listener.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(cmd.OutOrStdout(), rules.Schema())

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSecure: a daemon that asks all who come for a certificate, and at its admin
-// door for a token; commands that show them, and another daemon that takes its
+// listener for a token; commands that show them, and another daemon that takes its
 // rules from there.
 func TestSecure(t *testing.T) {
 	const word = "0123456789abcdef"
@@ -41,10 +41,10 @@ func TestSecure(t *testing.T) {
 	}{
 		{"check", exitYes, "allowed     demo/client_id", append([]string{"check", "--addr", p.http}, known...)},
 		{"explain", exitYes, "client_id=ann meets client_id", append([]string{"explain", "--addr", "https://" + p.admin, "--token-file", token}, known...)},
-		{"no token", exitFail, "the daemon says: this door needs a token", append([]string{"explain", "--addr", p.admin}, known...)},
+		{"no token", exitFail, "the daemon says: this listener needs a token", append([]string{"explain", "--addr", p.admin}, known...)},
 		{"a wrong token", exitFail, "the daemon says: the token is none of those", append([]string{"explain", "--addr", p.admin, "--token-file", certtest.File(t, "wrong", []byte(word+"0"))}, known...)},
 		{"no certificate", exitFail, "the daemon says: this daemon answers clients with a certificate only", []string{"check", "--addr", p.http, "--ca", authorities}},
-		{"no certificate at the admin door", exitFail, "if the daemon asks for a certificate, give --cert FILE and --key FILE", []string{"explain", "--addr", p.admin, "--ca", authorities}},
+		{"no certificate at the admin listener", exitFail, "if the daemon asks for a certificate, give --cert FILE and --key FILE", []string{"explain", "--addr", p.admin, "--ca", authorities}},
 		{"no CA", exitFail, "give --ca FILE with the CA of the daemon", []string{"check", "--addr", "https://" + p.http}},
 		{"no TLS", exitUsage, p.http + " speaks TLS; write https://", []string{"check", "--addr", p.http}},
 	} {
@@ -61,7 +61,7 @@ func TestSecure(t *testing.T) {
 		t.Error(err, follower.stderr)
 	}
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(t.TempDir(), "none"))
-	if out, code := runs(t, binary, "serve", "--rules", from, "--rules-ca", authorities, "--rules-cert", mine, "--rules-key", myKey); code != exitFail || !strings.Contains(out, "answers 401 Unauthorized: \"this door needs a token") {
+	if out, code := runs(t, binary, "serve", "--rules", from, "--rules-ca", authorities, "--rules-cert", mine, "--rules-key", myKey); code != exitFail || !strings.Contains(out, "answers 401 Unauthorized: \"this listener needs a token") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -17,18 +17,18 @@ import (
 )
 
 // serveLong is what weir serve --help says.
-const serveLong = `Run the daemon. When every door accepts, stdout says so once, and how to ask.
+const serveLong = `Run the daemon. When every listener accepts, stdout says so once, and how to ask.
 Logs go to stderr. SIGTERM drains and exits 0; another one, half a second later
 or more, ends it at once.
 
 Rules are read again when their files change, or the daemon that they come
 from has others, and on SIGHUP. Bad, half-written or missing ones leave those
 before in force: the log, /readyz and the metric weir_rules_reload_success say
-so. Of rules from a daemon (its admin door's /v1/export, asked every 10 s), the
+so. Of rules from a daemon (its admin listener's /v1/export, asked every 10 s), the
 last good copy is kept in the user's cache folder, by the hash of the URL, for
 a start without it.
 
-With --tls-cert and --tls-key all doors speak TLS. Certificates, keys, tokens
+With --tls-cert and --tls-key all listeners speak TLS. Certificates, keys, tokens
 and passwords are read again when their files change, as above; connections
 stay. Where --tls-client-ca asks for the certificates of clients, only
 /healthz, /healthcheck and /readyz answer without.
@@ -96,15 +96,15 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
-	f.BoolVar(&c.GRPCStore, "grpc-store", false, "lend the store at the gRPC door to programs that bring limits of their own (Go package client)")
+	f.BoolVar(&c.GRPCStore, "grpc-store", false, "lend the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")
 	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the rules in force")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
-	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all doors, and after it those that lead to its CA (default: no TLS)")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, and after it those that lead to its CA (default: no TLS)")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
-	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin door, one a line; needed off loopback (default: it needs none)")
+	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin listener, one a line; needed off loopback (default: it needs none)")
 	f.BoolVar(&c.HashKeys, "hash-keys", false, "tell the most limited clients by hashes, under a key drawn at the start, in place of their names")
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
 	f.StringVar(&c.Cluster, "cluster", daemon.DefaultCluster, "`ADDR` for other nodes, TCP and UDP, and this one's name; used with --store cluster:")

@@ -24,7 +24,7 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke the tokens that change rules",
-		Long: `Make, list and revoke the tokens that change rules, at a daemon's admin door as an
+		Long: `Make, list and revoke the tokens that change rules, at a daemon's admin listener as an
 administrator. With --data DIR the rule database is asked directly: who may write
 it needs no token, so that the first one can be made, also while a daemon runs.
 

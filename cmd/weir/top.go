@@ -52,7 +52,7 @@ func topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Watch what rules pass and deny, and whom",
 		Long: `Watch what the rules of a daemon pass and deny each second, and which clients
-they denied most in the last five to ten minutes. It asks the admin door every
+they denied most in the last five to ten minutes. It asks the admin listener every
 two seconds, and ends with ^C.
 
 What a rule says alone is counted, as in weir_decisions_total; a shadow rule
@@ -67,7 +67,7 @@ With --json it prints what GET /v1/top answers, one a line.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	o.addr.flags(f, "the admin door of a daemon (default: http://"+daemon.DefaultAdmin+")")
+	o.addr.flags(f, "the admin listener of a daemon (default: http://"+daemon.DefaultAdmin+")")
 	f.StringVar(&o.domain, "domain", "", "rules of this `DOMAIN` only")
 	f.StringVar(&o.rule, "rule", "", "the rule of this `NAME` only")
 	f.IntVar(&o.clients, "n", 5, fmt.Sprintf("how many clients of each rule, up to %d", offenders.Names))

@@ -25,7 +25,7 @@ var torture = flag.Bool("torture", false, "run the slow proofs, too")
 // its own, as neither files nor ports of one suffice.
 const holders = 6
 
-// TestTortureIdle fills all doors of a daemon with a hundred thousand idle
+// TestTortureIdle fills all listeners of a daemon with a hundred thousand idle
 // connections, and asks from new ones meanwhile.
 func TestTortureIdle(t *testing.T) {
 	if !*torture {
@@ -84,7 +84,7 @@ func TestHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(c, says[i%3]) // the door may have dropped it
+		_, _ = io.WriteString(c, says[i%3]) // the listener may have dropped it
 		all = append(all, c)
 	}
 	fmt.Print("!")
@@ -131,7 +131,7 @@ func end(t *testing.T, p *process) {
 	}
 }
 
-// TestTortureConnection tells what an idle connection costs at each door.
+// TestTortureConnection tells what an idle connection costs at each listener.
 func TestTortureConnection(t *testing.T) {
 	if !*torture {
 		t.Skip("slow: make torture")
@@ -160,7 +160,7 @@ func TestTortureConnection(t *testing.T) {
 			}
 			all = append(all, c)
 		}
-		t.Logf("an idle connection at the %s door: %d bytes", door.name, (live(t, p)-before)/n)
+		t.Logf("an idle connection at the %s listener: %d bytes", door.name, (live(t, p)-before)/n)
 		for _, c := range all {
 			_ = c.Close() // nothing is left to say
 		}

@@ -1,4 +1,4 @@
-// Package changes is what each change of rules passes, whichever door it comes by:
+// Package changes is what each change of rules passes, whichever listener it comes by:
 // the page and the API. It holds up what would deny too much of the traffic, and
 // refuses what can't be in force here and who asks for more than a token may.
 //

@@ -35,7 +35,7 @@ type cluster struct {
 type node struct {
 	name      string // its --cluster
 	namespace *namespace
-	web       *http.Client // of its doors, from within
+	web       *http.Client // of its listeners, from within
 	args      []string     // beside the cluster's
 	process   *exec.Cmd    // nil: it does not run
 	log       log
@@ -59,7 +59,7 @@ func (l *log) String() string {
 	return l.said.String()
 }
 
-// The doors of each node, in its namespace.
+// The listeners of each node, in its namespace.
 const (
 	httpDoor  = "http://127.0.0.1:8080"
 	adminDoor = "http://127.0.0.1:8082"
@@ -237,7 +237,7 @@ func (c *cluster) members(i, want int) {
 	}
 }
 
-// get reads what a door of a node says, as JSON.
+// get reads what a listener of a node says, as JSON.
 func (n *node) get(ctx context.Context, url string, to any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *Server) Exposed() string { return exposed(s.files[1]) }
 // Leaf is the certificate in force.
 func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
 
-// Config is for a door that speaks protocols, by their names in ALPN. Each
+// Config is for a listener that speaks protocols, by their names in ALPN. Each
 // handshake takes the files as they are then. ask is how clients are asked for a
 // certificate when there is a CA for them.
 func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config {

@@ -24,7 +24,7 @@ const (
 	otherToken = "fedcba9876543210"
 )
 
-// adminPaths is all that the admin door answers.
+// adminPaths is all that the admin listener answers.
 func adminPaths() []string {
 	return []string{
 		"/metrics", "/v1/export", "/v1/schema", "/v1/explain", "/v1/reset", "/v1/top", "/v1/series", "/v1/shadow", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol",
@@ -32,7 +32,7 @@ func adminPaths() []string {
 	}
 }
 
-// knock asks the admin door and gives a status.
+// knock asks the admin listener and gives a status.
 func knock(t *testing.T, r *running, path string, change func(*http.Request)) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+path, nil)
@@ -50,7 +50,7 @@ func knock(t *testing.T, r *running, path string, change func(*http.Request)) in
 	return response.StatusCode
 }
 
-// TestAdminRefuses: what the admin door has not is told as a problem that says what
+// TestAdminRefuses: what the admin listener has not is told as a problem that says what
 // to ask instead; a name that is none is not taken for one without traffic.
 func TestAdminRefuses(t *testing.T) {
 	r := start(t, Config{Rules: rulesFile(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}, {key: vip, rate_limit: {unlimited: true}}]\n")})
@@ -59,7 +59,7 @@ func TestAdminRefuses(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{http.MethodGet, "/v1/nope", 404, `there is no \"/v1/nope\" at the admin door`},
+		{http.MethodGet, "/v1/nope", 404, `there is no \"/v1/nope\" at the admin listener`},
 		{http.MethodGet, "/" + strings.Repeat("x", 5000), 404, "xxx…"},
 		{http.MethodGet, "/a%00%E2%80%AE", 404, `\"/a\\x00\\u202e\"`},
 		{http.MethodPost, "/metrics", 405, "use GET /metrics"},
@@ -83,7 +83,7 @@ func TestAdminRefuses(t *testing.T) {
 }
 
 // TestAdminCrowded: connections that say nothing, or drip, as many as there may be and
-// more, keep nobody from the admin door, with a token or, on loopback, without.
+// more, keep nobody from the admin listener, with a token or, on loopback, without.
 func TestAdminCrowded(t *testing.T) {
 	for name, c := range map[string]Config{"loopback": {}, "token": {AdminTokenFile: certtest.File(t, "tokens", []byte(oneToken))}} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAdminCrowded(t *testing.T) {
 }
 
 // TestFewProfiles: profiles and traces run a few at a time, the next is told to come
-// again, and the door answers.
+// again, and the listener answers.
 func TestFewProfiles(t *testing.T) {
 	r := start(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -198,7 +198,7 @@ func bearer(token string) func(*http.Request) {
 }
 
 // TestRebinding: a page whose name was turned to this machine gets nothing of the
-// admin door, whatever it asks for.
+// admin listener, whatever it asks for.
 func TestRebinding(t *testing.T) {
 	r := start(t, Config{})
 	_, port, err := net.SplitHostPort(r.admin)
@@ -227,7 +227,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestAdminToken: with a token, all of the admin door needs it, on loopback too;
+// TestAdminToken: with a token, all of the admin listener needs it, on loopback too;
 // tokens are changed while it runs.
 func TestAdminToken(t *testing.T) {
 	path := certtest.File(t, "tokens", []byte(oneToken+"\n"))
@@ -338,7 +338,7 @@ func TestAdminElsewhere(t *testing.T) {
 	}
 }
 
-// TestOpenRedis: a Redis door that is open to others and asks for nothing is warned of.
+// TestOpenRedis: a Redis listener that is open to others and asks for nothing is warned of.
 func TestOpenRedis(t *testing.T) {
 	password := certtest.File(t, "passwords", []byte(oneToken))
 	for _, c := range []struct {
@@ -347,14 +347,14 @@ func TestOpenRedis(t *testing.T) {
 	}{{"0.0.0.0:0", "", true}, {"0.0.0.0:0", password, false}, {"127.0.0.1:0", "", false}, {"", "", false}} {
 		log, logger := newLog()
 		r := start(t, Config{RESP: c.address, RESPPasswordFile: c.password, Log: logger})
-		if warned := strings.Contains(log.until(t, "msg=ready"), "the Redis door can be reached from elsewhere"); warned != c.warned {
+		if warned := strings.Contains(log.until(t, "msg=ready"), "the Redis listener can be reached from elsewhere"); warned != c.warned {
 			t.Errorf("%+v: warned %v", c, warned)
 		}
 		r.stop()
 	}
 }
 
-// TestRedisPassword: the Redis door has the passwords of the file, as it is by
+// TestRedisPassword: the Redis listener has the passwords of the file, as it is by
 // then.
 func TestRedisPassword(t *testing.T) {
 	path := certtest.File(t, "passwords", []byte(oneToken))

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // or the door would not even try to unpack
+	_ "google.golang.org/grpc/encoding/gzip" // or the listener would not even try to unpack
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir/internal/overload"
@@ -78,7 +78,7 @@ func TestHalfRequests(t *testing.T) {
 }
 
 // TestUnfinishedRequests: requests that stop just before their end hold together what
-// their door may hold, and no more.
+// their listener may hold, and no more.
 func TestUnfinishedRequests(t *testing.T) {
 	r := start(t, Config{})
 	before := inUse()
@@ -201,7 +201,7 @@ type h2 struct {
 	err    chan error // why reading ended
 }
 
-// speak opens a connection to the gRPC door, and reads on until it ends.
+// speak opens a connection to the gRPC listener, and reads on until it ends.
 func speak(t *testing.T, r *running) *h2 {
 	t.Helper()
 	c := &h2{Conn: dial(t, r.grpc), err: make(chan error, 1)}

@@ -65,7 +65,7 @@ func (d *Daemon) rotate() {
 	}
 }
 
-// shareReceipts has a door settle receipts of all nodes with the same cluster key.
+// shareReceipts has a listener settle receipts of all nodes with the same cluster key.
 func (d *Daemon) shareReceipts(api *httpapi.API) error {
 	if d.storage.node == nil || d.keys.shared == nil {
 		return nil
@@ -159,7 +159,7 @@ func ownerOf(n *membership.Node, key weir.StateKey) httpapi.Owner {
 	return httpapi.Owner{Node: name, HTTP: http, Here: here}
 }
 
-// clusterRoutes are those of the admin door that are about the cluster.
+// clusterRoutes are those of the admin listener that are about the cluster.
 func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/cluster", d.inCluster(func(w http.ResponseWriter, _ *http.Request, s membership.Status) {
 		s.Bounds = membership.BoundsOf(d.limiter.Set(), len(s.Members))

@@ -29,28 +29,28 @@ type Config struct {
 	Candidate string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
-	// HTTP, GRPC and Admin are the addresses of the doors, HOST:PORT, where port
+	// HTTP, GRPC and Admin are the addresses of the listeners, HOST:PORT, where port
 	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. HTTP and GRPC
 	// may each be a socket of this machine instead, unix:///PATH.
 	HTTP, GRPC, Admin string
-	// GRPCStore lends the store to programs at the gRPC door, by package client.
+	// GRPCStore lends the store to programs at the gRPC listener, by package client.
 	GRPCStore bool
 	// RESP is the address of the Redis protocol, or "off". Empty: "off".
 	RESP string
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
 	// answer. The metadata of rules goes back in any case.
 	DynamicMetadata bool
-	// HashKeys puts hashes in the place of clients' names in what the admin door
+	// HashKeys puts hashes in the place of clients' names in what the admin listener
 	// tells of them, but for explanations.
 	HashKeys bool
-	// TLSCert and TLSKey are files with the certificate of all doors and its key,
+	// TLSCert and TLSKey are files with the certificate of all listeners and its key,
 	// TLSClientCA one with the CA of the certificates that clients must show. They
 	// are read again when they change. Empty: no TLS, and no such certificates.
 	TLSCert, TLSKey, TLSClientCA string
-	// AdminTokenFile has the tokens that open the admin door, RESPPasswordFile the
-	// passwords of the Redis door, GRPCStoreTokenFile the tokens of programs that the
+	// AdminTokenFile has the tokens that open the admin listener, RESPPasswordFile the
+	// passwords of the Redis listener, GRPCStoreTokenFile the tokens of programs that the
 	// store is lent to, one a line. They are read again when they change. Empty: none
-	// is needed, but off loopback of the admin door and of such programs.
+	// is needed, but off loopback of the admin listener and of such programs.
 	AdminTokenFile, RESPPasswordFile, GRPCStoreTokenFile string
 	// Cluster is the address for other nodes, TCP and UDP, where port 0 is any that is
 	// free. It is used when Store is "cluster:". Empty: DefaultCluster.
@@ -178,23 +178,23 @@ func (c *Config) check() error {
 		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is lent to nobody; give --grpc-store too"})
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
-		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis door is off; open it with --resp ADDR"})
+		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis listener is off; open it with --resp ADDR"})
 	}
 	return errors.Join(errs...)
 }
 
-// adminLocal is whether only this machine reaches the admin door.
+// adminLocal is whether only this machine reaches the admin listener.
 func (c *Config) adminLocal() bool { return listen.Local(c.Admin) }
 
-// adminTokens is whether there are tokens to open the admin door with.
+// adminTokens is whether there are tokens to open the admin listener with.
 func (c *Config) adminTokens() bool { return c.AdminTokenFile != "" || c.Data != "" }
 
 func adminNeedsToken(address string) error {
-	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin door needs a token; " +
+	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin listener needs a token; " +
 		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
 }
 
-// storeOpen is whether the store is lent to whoever reaches the gRPC door.
+// storeOpen is whether the store is lent to whoever reaches the gRPC listener.
 func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
 
 func storeNeedsToken(address string) error {

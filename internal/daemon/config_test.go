@@ -53,7 +53,7 @@ func TestConfig(t *testing.T) {
 		{"address without a port", Config{HTTP: "localhost"}, bad, "--http: "},
 		{"socket that is no whole path", Config{HTTP: "unix://run/http.sock"}, bad, "--http: \"run/http.sock\" is no whole path; write unix:///run/weir/http.sock"},
 		{"socket with too long a path", Config{GRPC: "unix:///" + strings.Repeat("x", 103)}, bad, "--grpc: the path of a socket has at most 103 bytes"},
-		{"one socket for two doors", Config{HTTP: "unix:///s", GRPC: "unix:///s"}, bad, "--http: --grpc has the same socket"},
+		{"one socket for two listeners", Config{HTTP: "unix:///s", GRPC: "unix:///s"}, bad, "--http: --grpc has the same socket"},
 		{"admin at a socket", Config{Admin: "unix:///s"}, bad, "--admin: "},
 		{"resp without a port", Config{RESP: "on"}, bad, "--resp: "},
 		{"port too large", Config{GRPC: "127.0.0.1:99999"}, bad, "--grpc: "},
@@ -65,7 +65,7 @@ func TestConfig(t *testing.T) {
 		{"no CA there", Config{TLSCert: certificate, TLSKey: key, TLSClientCA: key}, bad, "--tls-client-ca: "},
 		{"no tokens there", Config{AdminTokenFile: "none"}, bad, "--admin-token-file: none: no such file"},
 		{"a token that can be guessed", Config{Admin: ":0", AdminTokenFile: certtest.File(t, "tokens", []byte("secret"))}, bad, "has 6 characters and can be guessed; take 16 at least"},
-		{"a password for a door that is closed", Config{RESPPasswordFile: certtest.File(t, "passwords", []byte(oneToken))}, bad, "open it with --resp"},
+		{"a password for a listener that is closed", Config{RESPPasswordFile: certtest.File(t, "passwords", []byte(oneToken))}, bad, "open it with --resp"},
 		{"no rules there", Config{Rules: "testdata/none.yaml"}, missing, "none.yaml"},
 		{"bad rules", Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [5/x]}\n  - {kee: b}\n")}, rule, "rules.yaml:3:"},
 	} {

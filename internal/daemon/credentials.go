@@ -17,11 +17,11 @@ import (
 // changed counts at the second look that sees it.
 const lookEvery = time.Second
 
-// keys are the credentials of the doors. Each is nil when it is not asked for.
+// keys are the credentials of the listeners. Each is nil when it is not asked for.
 type keys struct {
 	tls       *credentials.Server
-	tokens    *credentials.Secrets    // of the admin door
-	passwords *credentials.Secrets    // of the Redis door
+	tokens    *credentials.Secrets    // of the admin listener
+	passwords *credentials.Secrets    // of the Redis listener
 	lending   *credentials.Secrets    // of programs that the store is lent to
 	shared    *credentials.SharedKeys // of the cluster
 
@@ -99,7 +99,7 @@ func openKeys(c *Config) (keys, error) {
 	return k, errors.Join(errs...)
 }
 
-// password is whether a word opens the Redis door; nil when all do.
+// password is whether a word opens the Redis listener; nil when all do.
 func (k *keys) password() func([]byte) bool {
 	if k.passwords == nil {
 		return nil
@@ -114,7 +114,7 @@ func configError(err error) error {
 	return err
 }
 
-// safe is the TLS of a door; nil when there is none. clients is how it asks for
+// safe is the TLS of a listener; nil when there is none. clients is how it asks for
 // their certificates, protocols what it speaks.
 func (d *Daemon) safe(clients tls.ClientAuthType, protocols ...string) *tls.Config {
 	if d.keys.tls == nil {

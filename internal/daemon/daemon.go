@@ -1,4 +1,4 @@
-// Package daemon puts the parts together: rules and a store, the doors before
+// Package daemon puts the parts together: rules and a store, the listeners before
 // them, metrics, and a life from start to drained.
 //
 // It opens the listeners, drains them, and counts. The listeners don't know each other;
@@ -145,7 +145,7 @@ func (d *Daemon) fits(set *rules.Set) error { return set.Fits(d.storage.traits) 
 
 func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
 
-// doors are the open doors of a daemon.
+// doors are the open listeners of a daemon.
 type doors struct {
 	http, admin     *http.Server
 	grpc            *rls.Server
@@ -154,8 +154,8 @@ type doors struct {
 	adminAt, respAt *listen.Listener // respAt is nil when it is off
 }
 
-// Run opens the doors, says on Stdout that it is ready, and answers until ctx
-// ends; then it drains and returns nil. It fails when a door can't be opened or
+// Run opens the listeners, says on Stdout that it is ready, and answers until ctx
+// ends; then it drains and returns nil. It fails when a listener can't be opened or
 // breaks.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.closeStorage()
@@ -188,7 +188,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.sayReady(o)
 	d.sayFirstToken(ctx)
 	d.notify("READY=1")
-	<-broken.Done() // ctx has ended, or a door has broken
+	<-broken.Done() // ctx has ended, or a listener has broken
 	d.drain(ctx, o)
 	err = g.Wait()
 	if d.storage.snapshots != nil {
@@ -197,21 +197,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// sayOpen warns of doors that can be reached from elsewhere, and should not be as they
+// sayOpen warns of listeners that can be reached from elsewhere, and should not be as they
 // are.
 func (d *Daemon) sayOpen(o doors) {
 	if !d.config.adminLocal() && d.keys.tls == nil {
-		d.config.Log.Warn("the admin door can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+		d.config.Log.Warn("the admin listener can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
 	}
 	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
 		return
 	}
 	if !listen.IsLoopback(o.respAt.Addr()) {
-		d.config.Log.Warn("the Redis door can be reached from elsewhere, and asks for no password; give --resp-password-file or --tls-client-ca, or write a loopback address, as --resp 127.0.0.1:6379")
+		d.config.Log.Warn("the Redis listener can be reached from elsewhere, and asks for no password; give --resp-password-file or --tls-client-ca, or write a loopback address, as --resp 127.0.0.1:6379")
 	}
 }
 
-// serve answers at all doors until they are closed; those that are closed in order
+// serve answers at all listeners until they are closed; those that are closed in order
 // give no error.
 func (o *doors) serve(g *errgroup.Group) {
 	g.Go(func() error { return serve("http", o.http.Serve(o.httpAt.Safe())) })
@@ -222,7 +222,7 @@ func (o *doors) serve(g *errgroup.Group) {
 	}
 }
 
-// keep does what goes on beside the doors, until ctx ends.
+// keep does what goes on beside the listeners, until ctx ends.
 func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return d.watcher.Run(ctx) })
 	g.Go(func() error { return d.watchCandidates(ctx) })
@@ -255,7 +255,7 @@ func serve(door string, err error) error {
 	return fmt.Errorf("serve %s: %w", door, err)
 }
 
-// open opens all doors, or none.
+// open opens all listeners, or none.
 func (d *Daemon) open(ctx context.Context) (doors, error) {
 	o, err := d.answerers()
 	if err == nil {
@@ -264,7 +264,7 @@ func (d *Daemon) open(ctx context.Context) (doors, error) {
 	return o, err
 }
 
-// answerers makes what answers at the doors.
+// answerers makes what answers at the listeners.
 func (d *Daemon) answerers() (o doors, err error) {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
@@ -301,7 +301,7 @@ func (d *Daemon) answerers() (o doors, err error) {
 	return o, nil
 }
 
-// listenAt opens the doors' addresses, all or none.
+// listenAt opens the listeners' addresses, all or none.
 func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 	var opened []net.Listener
 	defer func() {
@@ -317,7 +317,7 @@ func (d *Daemon) listenAt(ctx context.Context, o *doors) (err error) {
 		}
 		l, err := listen.Open(ctx, door.address)
 		if err != nil {
-			return fmt.Errorf("open the %s door: %w", door.name, err)
+			return fmt.Errorf("open the %s listener: %w", door.name, err)
 		}
 		opened = append(opened, l)
 		if err := d.reachedBy(door.name, door.address, l.Addr()); err != nil {
@@ -340,7 +340,7 @@ func (d *Daemon) reachedBy(door, address string, at net.Addr) error {
 	return nil
 }
 
-// listener is how one of the doors listens.
+// listener is how one of the listeners listens.
 type listener struct {
 	name, address string
 	listen.Options
@@ -348,10 +348,10 @@ type listener struct {
 	at **listen.Listener
 }
 
-// listeners is how the doors listen, in the order in which they are opened.
+// listeners is how the listeners listen, in the order in which they are opened.
 func (d *Daemon) listeners(o *doors) []listener {
 	most := d.connections()
-	// The HTTP door answers clients without a certificate, too: a probe. No client of
+	// The HTTP listener answers clients without a certificate, too: a probe. No client of
 	// Redis says what it speaks. A browser does, and is sent away.
 	_, protocols := listen.Protocols(d.config.goVersion)
 	httpOptions := listen.Options{
@@ -375,7 +375,7 @@ func (d *Daemon) listeners(o *doors) []listener {
 	}
 }
 
-// close closes doors at which nobody was answered.
+// close closes listeners at which nobody was answered.
 func (o *doors) close() (err error) {
 	for _, l := range []*listen.Listener{o.httpAt, o.grpcAt, o.adminAt, o.respAt} {
 		if l != nil {
@@ -385,7 +385,7 @@ func (o *doors) close() (err error) {
 	return err
 }
 
-// connections is how many each door for callers may have.
+// connections is how many each listener for callers may have.
 func (d *Daemon) connections() int {
 	doors := 2
 	if d.config.RESP != DefaultRESP {
@@ -409,7 +409,7 @@ func (d *Daemon) redisDoor() *resp.Server {
 }
 
 // leaving makes clients take leave while the daemon drains: each answer then
-// closes its connection, so that none is idle when the door closes, where it
+// closes its connection, so that none is idle when the listener closes, where it
 // could be cut off under the next request.
 func (d *Daemon) leaving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -423,8 +423,8 @@ func (d *Daemon) leaving(next http.Handler) http.Handler {
 // graces is how many times the lame duck's time idle connections have to end.
 const graces = 5
 
-// drain takes leave: first readiness, then, when nobody sends more, the doors;
-// the admin door last, so that metrics tell of it to the end.
+// drain takes leave: first readiness, then, when nobody sends more, the listeners;
+// the admin listener last, so that metrics tell of it to the end.
 func (d *Daemon) drain(ctx context.Context, o doors) {
 	start := time.Now()
 	d.config.Log.Info("draining", "lame_duck", d.config.LameDuck, "drain", d.config.Drain)
@@ -461,7 +461,7 @@ func (d *Daemon) drain(ctx context.Context, o doors) {
 // sayHTTP2 tells once why clients get no HTTP/2 that could have it.
 func (d *Daemon) sayHTTP2() {
 	if d.keys.tls != nil && !listen.HasSafeHTTP2(d.config.goVersion) {
-		d.config.Log.Warn("the HTTP and admin doors speak HTTP/1.1 only: clients could crash this daemon by HTTP/2; build it with a newer Go",
+		d.config.Log.Warn("the HTTP and admin listeners speak HTTP/1.1 only: clients could crash this daemon by HTTP/2; build it with a newer Go",
 			"go", d.config.goVersion, "needed", listen.SafeHTTP2)
 	}
 }

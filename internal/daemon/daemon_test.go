@@ -139,7 +139,7 @@ func client(t *testing.T, address string) *grpc.ClientConn {
 
 const demoCheck = `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"bob"}]}]}`
 
-// TestDemo: the demo rules, and one count behind all doors.
+// TestDemo: the demo rules, and one count behind all listeners.
 func TestDemo(t *testing.T) {
 	r := start(t, Config{})
 	if !strings.HasSuffix(r.line, " domains=1 rules=2") {
@@ -227,7 +227,7 @@ func TestTryWithoutRules(t *testing.T) {
 }
 
 // TestDrain: "While draining, /readyz is false first and calls are answered
-// until the doors close", and no longer.
+// until the listeners close", and no longer.
 func TestDrain(t *testing.T) {
 	r := start(t, Config{LameDuck: 2 * time.Second})
 	health := healthpb.NewHealthClient(client(t, r.grpc))
@@ -375,12 +375,12 @@ descriptors:
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/"} {
 		if status, _ := get(t, "http://"+r.http+path); status != 404 {
-			t.Errorf("%s at the HTTP door: %d", path, status)
+			t.Errorf("%s at the HTTP listener: %d", path, status)
 		}
 	}
 }
 
-// redis says something to the Redis door and reads so many lines.
+// redis says something to the Redis listener and reads so many lines.
 func redis(t *testing.T, r *running, command string, lines int) string {
 	t.Helper()
 	var d net.Dialer
@@ -403,7 +403,7 @@ func redis(t *testing.T, r *running, command string, lines int) string {
 	return answer.String()
 }
 
-// TestRedisDoor: the same counts as behind the other doors, its own metrics, and
+// TestRedisDoor: the same counts as behind the other listeners, its own metrics, and
 // a drain.
 func TestRedisDoor(t *testing.T) {
 	r := start(t, Config{RESP: "127.0.0.1:0"})
@@ -477,8 +477,8 @@ func TestRedisDoorIsOff(t *testing.T) {
 	}
 }
 
-// TestExplainDoor: the admin door tells of the daemon's own counts, charges
-// nothing, resets them, and no other door does.
+// TestExplainDoor: the admin listener tells of the daemon's own counts, charges
+// nothing, resets them, and no other listener does.
 func TestExplainDoor(t *testing.T) {
 	r := start(t, Config{})
 	ann := `{"domain":"demo","descriptors":[{"entries":[{"key":"client_id","value":"ann"}],"cost":10}]}`
@@ -504,7 +504,7 @@ func TestExplainDoor(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/explain", "/v1/reset"} {
 		if status, _ := do(t, http.MethodPost, "http://"+r.http+path, ann); status != 404 {
-			t.Errorf("%s at the HTTP door: %d", path, status)
+			t.Errorf("%s at the HTTP listener: %d", path, status)
 		}
 	}
 	if status, _ := get(t, "http://"+r.admin+"/v1/reset"); status != 405 {
@@ -515,7 +515,7 @@ func TestExplainDoor(t *testing.T) {
 	}
 }
 
-// TestRecall: by the id that a door gives with a denial, the admin door tells
+// TestRecall: by the id that a listener gives with a denial, the admin listener tells
 // why it was, whatever came after. Nothing of the request is in metrics.
 func TestRecall(t *testing.T) {
 	r := start(t, Config{GRPC: "127.0.0.1:0"})
@@ -550,7 +550,7 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestPortTaken: a door that can't be opened closes those that were.
+// TestPortTaken: a listener that can't be opened closes those that were.
 func TestPortTaken(t *testing.T) {
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -569,12 +569,12 @@ func TestPortTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "open the grpc door") {
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "open the grpc listener") {
 		t.Error(err)
 	}
 	again, err := config.Listen(t.Context(), "tcp", free.Addr().String())
 	if err != nil {
-		t.Fatal("the HTTP door was left open:", err)
+		t.Fatal("the HTTP listener was left open:", err)
 	}
 	defer again.Close()
 }

@@ -205,7 +205,7 @@ func (d *Daemon) sharedDatabase() *rulestore.Store {
 }
 
 // name is what nodes that share a rule database call this one: by its cluster, else
-// its machine and admin door.
+// its machine and admin listener.
 func (d *Daemon) name() string {
 	if d.storage.node != nil {
 		if name := d.storage.node.Name(); name != "" {

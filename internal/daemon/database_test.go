@@ -218,7 +218,7 @@ func token(t *testing.T, r *running, role rulestore.Role, teams ...string) strin
 	return text
 }
 
-// TestRuleAPI: rules are changed at the admin door with a token, and with nothing
+// TestRuleAPI: rules are changed at the admin listener with a token, and with nothing
 // else, and come into force.
 func TestRuleAPI(t *testing.T) {
 	r := start(t, Config{Data: t.TempDir(), Rules: rulesFile(t, domainText("files", "7/h"))})

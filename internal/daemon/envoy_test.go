@@ -37,7 +37,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata/envoy; read the diff")
 
-// TestEnvoy replays testdata/envoy/*.txt through the gRPC door, and again
+// TestEnvoy replays testdata/envoy/*.txt through the gRPC listener, and again
 // through POST /json, which must say the same. Time begins at
 // 2000-01-01T00:00:00Z. Paragraphs are one of
 //
@@ -46,7 +46,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/envoy; 
 //	ask DOMAIN [hits=N]: KEY=VALUE … [hits=N] [limit=N/UNIT] | KEY=VALUE …
 //
 // and what came of it below ----: what was found in the rules; of a request the
-// overall code and the status of each descriptor, or the codes of both doors and
+// overall code and the status of each descriptor, or the codes of both listeners and
 // the reason. %XX stands for a byte, and lines that begin with # are comments.
 func TestEnvoy(t *testing.T) {
 	transcripttest.Run(t, "testdata/envoy/*.txt", *update, replayEnvoy)

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/listen"
 )
 
-// TestProtocols: the HTTP doors offer HTTP/2 where the Go that built them has its known
+// TestProtocols: the HTTP listeners offer HTTP/2 where the Go that built them has its known
 // holes mended, and say so where it has not. gRPC is another's, and always there.
 func TestProtocols(t *testing.T) {
 	for goVersion, two := range map[string]bool{
@@ -53,7 +53,7 @@ func TestProtocols(t *testing.T) {
 }
 
 // TestHTTPFloods: where HTTP/2 is spoken, frames that ask nothing end a connection of the
-// HTTP doors; one that asks and sends as much stays.
+// HTTP listeners; one that asks and sends as much stays.
 func TestHTTPFloods(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)

@@ -171,7 +171,7 @@ func changeOne(b *testing.B, d *Daemon, limit int) {
 	}
 }
 
-// startBench runs a daemon until the benchmark ends, and gives its admin door.
+// startBench runs a daemon until the benchmark ends, and gives its admin listener.
 func startBench(b *testing.B, c Config) (*Daemon, string) {
 	b.Helper()
 	out, in := io.Pipe()

@@ -196,7 +196,7 @@ func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(stri
 
 func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 
-// protocolBroken counts what is no HTTP/2, as the Redis door what is no command.
+// protocolBroken counts what is no HTTP/2, as the Redis listener what is no command.
 func (m *metrics) protocolBroken(door string) func() {
 	return m.calls.WithLabelValues(door, "protocol", "ERR").Inc
 }
@@ -211,7 +211,7 @@ func (m *metrics) overload(door string, reasons []string) func(reason string) {
 	return func(reason string) { counters[reason].Inc() }
 }
 
-// budget is what the unfinished requests of a door may hold.
+// budget is what the unfinished requests of a listener may hold.
 func (m *metrics) budget(door string) *overload.Budget {
 	return &overload.Budget{Most: overload.DefaultBudget, Cut: m.overrun.WithLabelValues(door, httpapi.ReasonMemory).Inc}
 }

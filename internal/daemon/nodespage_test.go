@@ -38,7 +38,7 @@ func nodesPage(t *testing.T, r *running, words ...string) {
 	t.Fatalf("the page lacks %q:\n%s", missing, page)
 }
 
-// TestNodesPage: each node shows the other, with its state, door and version, and how
+// TestNodesPage: each node shows the other, with its state, listener and version, and how
 // much they say to each other.
 func TestNodesPage(t *testing.T) {
 	rules := rulesFile(t, domainText("shop", "100/h"))
@@ -48,7 +48,7 @@ func TestNodesPage(t *testing.T) {
 	first := node("v1.0-first")
 	name := func(r *running) string { return r.daemon.storage.node.Name() }
 	second := node("v1.0-second", name(first))
-	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC door", first.grpc, "Messages heard in a second")
+	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC listener", first.grpc, "Messages heard in a second")
 	nodesPage(t, second, name(first), first.http, "v1.0-first")
 
 	settled := func(r *running) bool { s, _ := r.daemon.storage.node.Status(); return s.Settled }

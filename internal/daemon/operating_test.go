@@ -52,7 +52,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if _, err := send(t, safe, http.MethodPost, "https://"+r.http+"/v1/check", `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = send(t, safe, http.MethodGet, "https://"+r.admin+"/v1/export", "") // so that the door has something to count
+	_, _ = send(t, safe, http.MethodGet, "https://"+r.admin+"/v1/export", "") // so that the listener has something to count
 	got, err := send(t, safe, http.MethodGet, "https://"+r.admin+"/metrics", "")
 	if err != nil || got.status != http.StatusOK {
 		t.Fatal(got.status, err)

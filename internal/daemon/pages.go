@@ -20,7 +20,7 @@ import (
 // shadowClients is how many clients of each kind a page tells of.
 const shadowClients = 10
 
-// pages is what the admin door shows to browsers.
+// pages is what the admin listener shows to browsers.
 func (d *Daemon) pages() (http.Handler, error) {
 	signIn, err := attempts("sign-in")
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *Daemon) doorsOpen() (facts []webui.Fact) {
 	for _, door := range []struct {
 		name string
 		at   *listen.Listener
-	}{{"HTTP door", o.httpAt}, {"gRPC door", o.grpcAt}, {"Admin door", o.adminAt}, {"Redis door", o.respAt}} {
+	}{{"HTTP listener", o.httpAt}, {"gRPC listener", o.grpcAt}, {"Admin listener", o.adminAt}, {"Redis listener", o.respAt}} {
 		if door.at != nil {
 			facts = append(facts, webui.Fact{Name: door.name, Value: listen.AsFlag(door.at.Addr())})
 		}
@@ -157,7 +157,7 @@ func (d *Daemon) doorsOpen() (facts []webui.Fact) {
 	return facts
 }
 
-// signIn is who holds a token: of the file that opens the door, or of the rule
+// signIn is who holds a token: of the file that opens the listener, or of the rule
 // database.
 func (d *Daemon) signIn(ctx context.Context, token string) (rulestore.Actor, error) {
 	if d.keys.tokens != nil && d.keys.tokens.Has([]byte(token)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limit/weir/internal/certtest"
 )
 
-// TestPages: the pages are open where the admin door is, behind the same host and
-// origin, and a token of the door's file signs in.
+// TestPages: the pages are open where the admin listener is, behind the same host and
+// origin, and a token of the listener's file signs in.
 func TestPages(t *testing.T) {
 	open := start(t, Config{})
 	if status := knock(t, open, "/ui/", func(*http.Request) {}); status != http.StatusOK {

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// sayReady tells once that every door accepts, and how to ask.
+// sayReady tells once that every listener accepts, and how to ask.
 func (d *Daemon) sayReady(o doors) {
 	set := d.limiter.Set()
 	httpAt, grpcAt, adminAt, respAt := listen.AsFlag(o.httpAt.Addr()), listen.AsFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
@@ -77,7 +77,7 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// reachable is an address by which this machine reaches a door.
+// reachable is an address by which this machine reaches a listener.
 func reachable(at net.Addr) string {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

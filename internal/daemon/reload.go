@@ -187,7 +187,7 @@ func (d *Daemon) sayFailed(err error) {
 		return
 	}
 	for _, f := range findings {
-		d.config.Log.Error("rule file refused; the rules before stay in force; GET /v1/findings of the admin door, and weir lint, say it in the file's words",
+		d.config.Log.Error("rule file refused; the rules before stay in force; GET /v1/findings of the admin listener, and weir lint, say it in the file's words",
 			"finding", f.Place())
 	}
 }

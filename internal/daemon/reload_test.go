@@ -99,7 +99,7 @@ func limits(domain string, limits ...string) string {
 	return text.String()
 }
 
-// ask spends cost of a key of domain d at the HTTP door, and gives the status.
+// ask spends cost of a key of domain d at the HTTP listener, and gives the status.
 func ask(t *testing.T, r *running, key string, cost int) int {
 	t.Helper()
 	status, _ := do(t, http.MethodPost, "http://"+r.http+"/v1/check",
@@ -519,7 +519,7 @@ func TestExport(t *testing.T) {
 		t.Error(status, body)
 	}
 	if status, _ := get(t, "http://"+r.http+"/v1/export"); status != 404 {
-		t.Error("the HTTP door exports rules:", status)
+		t.Error("the HTTP listener exports rules:", status)
 	}
 }
 
@@ -632,7 +632,7 @@ func TestPrivateFile(t *testing.T) {
 		}
 	}
 	if status, _ := get(t, "http://"+r.admin+"/v1/findings"); status != http.StatusUnauthorized {
-		t.Errorf("the admin door tells without a token: %d", status)
+		t.Errorf("the admin listener tells without a token: %d", status)
 	}
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+"/v1/findings", http.NoBody)
 	if err != nil {
@@ -640,6 +640,6 @@ func TestPrivateFile(t *testing.T) {
 	}
 	q.Header.Set("Authorization", "Bearer "+token)
 	if status, body := answered(t, q); status != http.StatusOK || !strings.Contains(body, `unknown key "hunter2"`) || strings.Contains(body, "\x1b") {
-		t.Errorf("the admin door: %d %s", status, body)
+		t.Errorf("the admin listener: %d %s", status, body)
 	}
 }

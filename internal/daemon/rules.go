@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/shadow"
 )
 
-// withRules adds the rule API to what the admin door answers.
+// withRules adds the rule API to what the admin listener answers.
 func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
@@ -38,7 +38,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// openChanges makes what changes of the rule database pass, by whichever door they
+// openChanges makes what changes of the rule database pass, by whichever listener they
 // come.
 func (d *Daemon) openChanges() (err error) {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
@@ -54,7 +54,7 @@ func (d *Daemon) openChanges() (err error) {
 	return err
 }
 
-// holder finds who holds a token at the admin door: one of its file opens all, one
+// holder finds who holds a token at the admin listener: one of its file opens all, one
 // of the rule database what its role is for.
 func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 	if d.keys.tokens != nil && d.keys.tokens.Has(token) {
@@ -109,7 +109,7 @@ func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, erro
 	return nil, &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}
 }
 
-// databaseAway shuts the door while the rule database, which knows what, can't be
+// databaseAway shuts the listener while the rule database, which knows what, can't be
 // asked.
 func databaseAway(what string) error {
 	return &httpapi.Shut{Refusal: httpapi.RefusedAway, Text: "the rule database, which knows " + what + ", can't be asked; try again, or send a token of the file of --admin-token-file"}

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limit/weir/memstore"
 )
 
-// The bounds of the admin door.
+// The bounds of the admin listener.
 const (
 	// adminWriteTimeout leaves time for a profile of a minute.
 	adminWriteTimeout = 90 * time.Second
@@ -34,7 +34,7 @@ func (d *Daemon) server(door string, h http.Handler) *http.Server {
 	})
 }
 
-// noPages keeps pages that a browser shows from asking the HTTP door.
+// noPages keeps pages that a browser shows from asking the HTTP listener.
 func (d *Daemon) noPages(door http.Handler) http.Handler {
 	refused := d.metrics.overload("http", []string{string(httpapi.RefusedHost), string(httpapi.RefusedOrigin)})
 	return httpapi.NoPages(door, httpapi.GateOptions{
@@ -42,7 +42,7 @@ func (d *Daemon) noPages(door http.Handler) http.Handler {
 	})
 }
 
-// ownHost is whether a request asks a door by a host of its own; nil where that is
+// ownHost is whether a request asks a listener by a host of its own; nil where that is
 // reached from elsewhere, for there it may have any name.
 func ownHost(address string) func(string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -52,7 +52,7 @@ func ownHost(address string) func(string) bool {
 	return func(asked string) bool { return httpapi.Loopback(asked, host) }
 }
 
-// The bounds of wrong tokens, at the gate of the admin door and at its sign-in page
+// The bounds of wrong tokens, at the gate of the admin listener and at its sign-in page
 // each.
 const (
 	// wrongTokens is how many an address may show: ten at once, and then one in six
@@ -72,7 +72,7 @@ func attempts(place string) (*weir.Limiter, error) {
 	return weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxAddresses}), place, limit), nil
 }
 
-// gate lets into the admin door who may come in. Browsers send no token, so its
+// gate lets into the admin listener who may come in. Browsers send no token, so its
 // pages let people sign in themselves.
 func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	wrong, err := attempts("attempts")
@@ -111,7 +111,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// notThere answers for what a mux of the admin door has not, or not by this method.
+// notThere answers for what a mux of the admin listener has not, or not by this method.
 func notThere(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
@@ -131,7 +131,7 @@ func notThere(mux *http.ServeMux) http.HandlerFunc {
 		if most := 128; len(path) > most {
 			path = strings.ToValidUTF8(path[:most], "") + "…"
 		}
-		sendProblem(w, http.StatusNotFound, "there is no "+strconv.QuoteToGraphic(path)+" at the admin door; docs/operating.md tells what there is")
+		sendProblem(w, http.StatusNotFound, "there is no "+strconv.QuoteToGraphic(path)+" at the admin listener; docs/operating.md tells what there is")
 	}
 }
 
@@ -168,7 +168,7 @@ func (d *Daemon) profiles(mux *http.ServeMux) {
 	mux.HandleFunc("GET /debug/pprof/trace", trace(few(pprof.Trace)))
 }
 
-// adminHandler is all that the admin door answers.
+// adminHandler is all that the admin listener answers.
 func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", notThere(mux))

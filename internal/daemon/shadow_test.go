@@ -18,7 +18,7 @@ import (
 
 const shopUsers = "domain: shop\ndescriptors: [{key: user, limits: [%s]}]\n"
 
-// reported is the report of the admin door, once it is of so many requests.
+// reported is the report of the admin listener, once it is of so many requests.
 func reported(t *testing.T, r *running, domain string) httpapi.ShadowReport {
 	t.Helper()
 	status, body := get(t, "http://"+r.admin+"/v1/shadow?domain="+domain)

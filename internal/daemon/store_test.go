@@ -30,7 +30,7 @@ descriptors:
 
 const password = "secret-word"
 
-// asked is the answer to one event of a key at the HTTP door.
+// asked is the answer to one event of a key at the HTTP listener.
 func asked(t *testing.T, r *running, path, key string) (status int, head http.Header, body string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.http+path, strings.NewReader(
@@ -85,7 +85,7 @@ func shareOfFour(t *testing.T, one, other *running) {
 	}
 }
 
-// redisCommand is what the Redis door answers to a command, so many lines.
+// redisCommand is what the Redis listener answers to a command, so many lines.
 func redisCommand(t *testing.T, r *running, command string, lines int) string {
 	t.Helper()
 	var d net.Dialer
@@ -109,7 +109,7 @@ func redisCommand(t *testing.T, r *running, command string, lines int) string {
 	return strings.TrimSpace(answer.String())
 }
 
-// TestSharedCounts: two daemons of one Redis have one count behind all doors.
+// TestSharedCounts: two daemons of one Redis have one count behind all listeners.
 func TestSharedCounts(t *testing.T) {
 	server := redistest.Start(t, "requirepass", password)
 	c := Config{Store: "redis://:" + password + "@" + server.Addr + "/3", RESP: "127.0.0.1:0", Rules: rulesFile(t, fallbackRules)}
@@ -170,7 +170,7 @@ func TestSharedCounts(t *testing.T) {
 }
 
 // TestStoreAway: a daemon whose store is away begins, decides by fallbacks at all
-// doors, says so once, and is back with its store.
+// listeners, says so once, and is back with its store.
 func TestStoreAway(t *testing.T) {
 	server := redistest.Start(t, "requirepass", password)
 	server.Kill()

@@ -31,7 +31,7 @@ import (
 	"github.com/weir-limit/weir/internal/rulestore"
 )
 
-// safely is a Config with all doors open and TLS by a certificate of ca.
+// safely is a Config with all listeners open and TLS by a certificate of ca.
 func safely(t *testing.T, ca *certtest.CA) Config {
 	t.Helper()
 	c := Config{RESP: "127.0.0.1:0", lookEvery: 10 * time.Millisecond}
@@ -50,7 +50,7 @@ func caller(t *testing.T, config *tls.Config) *http.Client {
 // reply is what came of a request of TLS.
 type reply struct {
 	status, proto int
-	serial        string // of the certificate that the door showed
+	serial        string // of the certificate that the listener showed
 	body          string
 }
 
@@ -70,7 +70,7 @@ func send(t *testing.T, c *http.Client, method, url, body string) (reply, error)
 	return reply{response.StatusCode, response.ProtoMajor, response.TLS.PeerCertificates[0].SerialNumber.String(), string(b)}, err
 }
 
-// askGRPC asks the gRPC door.
+// askGRPC asks the gRPC listener.
 func askGRPC(t *testing.T, address string, safe credentials.TransportCredentials) error {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(safe))
@@ -84,7 +84,7 @@ func askGRPC(t *testing.T, address string, safe credentials.TransportCredentials
 	return err
 }
 
-// pings asks the Redis door.
+// pings asks the Redis listener.
 func pings(t *testing.T, address string, config *tls.Config) error {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
@@ -103,7 +103,7 @@ func pings(t *testing.T, address string, config *tls.Config) error {
 	return err
 }
 
-// everywhere asks each door and gives what failed, by door.
+// everywhere asks each listener and gives what failed, by listener.
 func everywhere(t *testing.T, r *running, config *tls.Config) map[string]error {
 	t.Helper()
 	failed := map[string]error{}
@@ -126,7 +126,7 @@ func everywhere(t *testing.T, r *running, config *tls.Config) map[string]error {
 	return failed
 }
 
-// TestTLS: all doors are safe, none answers without, and each speaks what it
+// TestTLS: all listeners are safe, none answers without, and each speaks what it
 // should.
 func TestTLS(t *testing.T) {
 	ca := certtest.NewCA(t)
@@ -210,7 +210,7 @@ func TestTryWithTLS(t *testing.T) {
 	}
 }
 
-// TestMutualTLS: no door does anything for who shows no certificate of the CA;
+// TestMutualTLS: no listener does anything for who shows no certificate of the CA;
 // only whether the daemon is alive and ready is told.
 func TestMutualTLS(t *testing.T) {
 	ca, clients, others := certtest.NewCA(t), certtest.NewCA(t), certtest.NewCA(t)
@@ -256,7 +256,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// shows is the serial number of the certificate that a door shows.
+// shows is the serial number of the certificate that a listener shows.
 func shows(t *testing.T, address string, ca *certtest.CA) string {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool()}}).DialContext(t.Context(), "tcp", address)
@@ -358,7 +358,7 @@ func TestRotateClientCA(t *testing.T) {
 	if failed := everywhere(t, r, old); len(failed) > 0 {
 		t.Error(failed)
 	}
-	sessions := config(before) // of the HTTP door
+	sessions := config(before) // of the HTTP listener
 	resumes := func() (resumed, believed bool) {
 		c, err := (&tls.Dialer{Config: sessions}).DialContext(t.Context(), "tcp", r.http)
 		if err != nil {
@@ -425,7 +425,7 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 }
 
-// TestOldSuites: no door speaks TLS 1.2 with a suite that HTTP/2 forbids.
+// TestOldSuites: no listener speaks TLS 1.2 with a suite that HTTP/2 forbids.
 func TestOldSuites(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
@@ -554,7 +554,7 @@ func TestDrainUnderTLS(t *testing.T) {
 func TestRedisCLIWithTLS(t *testing.T) {
 	path, err := exec.LookPath("redis-cli")
 	if err != nil {
-		t.Skip("SKIPPED ALOUD: there is no redis-cli here, so the Redis door was not asked by it over TLS")
+		t.Skip("SKIPPED ALOUD: there is no redis-cli here, so the Redis listener was not asked by it over TLS")
 	}
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
@@ -627,8 +627,8 @@ func TestCertificateActs(t *testing.T) {
 		"a page elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Sec-Fetch-Site", "cross-site"}, 403, "a page of another origin"},
 		"a form elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Origin", "https://evil.example"}, 403, "a page of another origin"},
 		"nobody's":           {clients.IssueURIs(t, ci+"/other"), "GET", "/v1/whoami", "", nil, 401, "the certificate " + ci + "/other stands for nobody"},
-		"of two names":       {clients.IssueURIs(t, ci+"/other", ci), "GET", "/v1/whoami", "", nil, 401, "this door needs a token; send"},
-		"of another kind":    {clients.Issue(t, "spiffe", "ci-shop", "example.org"), "GET", "/v1/whoami", "", nil, 401, "this door needs a token; send"},
+		"of two names":       {clients.IssueURIs(t, ci+"/other", ci), "GET", "/v1/whoami", "", nil, 401, "this listener needs a token; send"},
+		"of another kind":    {clients.Issue(t, "spiffe", "ci-shop", "example.org"), "GET", "/v1/whoami", "", nil, 401, "this listener needs a token; send"},
 	} {
 		if status, body := ask(c.pair, c.method, c.path, c.body, c.fields...); status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s: %d %s", name, status, body)

@@ -21,7 +21,7 @@ func readTraces() (*tracing.Settings, error) {
 	return s, envFault(err)
 }
 
-// openTraces makes the tracer of the doors, or none.
+// openTraces makes the tracer of the listeners, or none.
 func (d *Daemon) openTraces(ctx context.Context) error {
 	if d.traces == nil {
 		return nil
@@ -52,7 +52,7 @@ func (d *Daemon) closeTraces(ctx context.Context) {
 	}
 }
 
-// decider is what the HTTP and gRPC doors ask: the limiter itself when there are
+// decider is what the HTTP and gRPC listeners ask: the limiter itself when there are
 // no traces.
 func (d *Daemon) decider() httpapi.Limiter {
 	if d.tracer == nil {
@@ -61,7 +61,7 @@ func (d *Daemon) decider() httpapi.Limiter {
 	return traced{d.limiter}
 }
 
-// traceHooks are what the doors call; nil when there are no traces.
+// traceHooks are what the listeners call; nil when there are no traces.
 func (d *Daemon) traceHooks() (
 	http func(*http.Request, string) (*http.Request, func(int)), grpc func(context.Context) (context.Context, func(codes.Code)),
 ) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/tracing/collectortest"
 )
 
-// askAll asks each door that is traced, as a caller that is in a trace of its own.
+// askAll asks each listener that is traced, as a caller that is in a trace of its own.
 func askAll(t *testing.T, r *running) {
 	t.Helper()
 	const parent = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -110,7 +110,7 @@ func TestTracesBroken(t *testing.T) {
 	}
 }
 
-// TestNoTraces: without an endpoint the doors have no code of traces at all.
+// TestNoTraces: without an endpoint the listeners have no code of traces at all.
 func TestNoTraces(t *testing.T) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
 		t.Setenv(name, "")
@@ -125,7 +125,7 @@ func TestNoTraces(t *testing.T) {
 	}
 }
 
-// TestTracesFault: a mistake in the environment is told before a door opens.
+// TestTracesFault: a mistake in the environment is told before a listener opens.
 func TestTracesFault(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")
 	_, err := New(Config{})

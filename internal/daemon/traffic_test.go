@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// TestTraffic: the admin door tells what rules passed and denied, and whom, by
+// TestTraffic: the admin listener tells what rules passed and denied, and whom, by
 // their names or by hashes, and in metrics how much of it is kept.
 func TestTraffic(t *testing.T) {
 	path := rulesFile(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n")

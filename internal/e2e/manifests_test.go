@@ -127,11 +127,11 @@ func TestKubernetes(t *testing.T) {
 	}
 	door := "http://127.0.0.1" + d.admin[strings.LastIndexByte(d.admin, ':'):]
 	if a := newClient(t).ask("GET", door+"/metrics", ""); a.status != 401 {
-		t.Errorf("the admin door, without a token: %v", a)
+		t.Errorf("the admin listener, without a token: %v", a)
 	}
 	// Prometheus comes by the service's name.
 	if a := newClient(t).ask("GET", door+"/metrics", "", "Authorization", "Bearer "+adminToken, "Host", "weir:8082"); a.status != 200 {
-		t.Errorf("the admin door, with its token: %v", a)
+		t.Errorf("the admin listener, with its token: %v", a)
 	}
 	if v := pod.Spec.Volumes[0]; v.ConfigMap.Name != objects["ConfigMap"].Metadata.Name {
 		t.Errorf("the rules are not those of %s: %+v", objects["ConfigMap"].Metadata.Name, v)

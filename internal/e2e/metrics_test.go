@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// metrics is what the admin door tells.
+// metrics is what the admin listener tells.
 func (d *daemon) metrics(t *testing.T) string {
 	t.Helper()
 	scheme := "http"

@@ -16,7 +16,7 @@ func socket(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "http.sock")
 }
 
-// url is where recipes find the HTTP door.
+// url is where recipes find the HTTP listener.
 func (d *daemon) url() string {
 	if strings.HasPrefix(d.http, "unix://") {
 		return d.http
@@ -24,7 +24,7 @@ func (d *daemon) url() string {
 	return "http://" + d.http
 }
 
-// TestHTTPSocket: the HTTP door is a socket that the daemon's user and group may
+// TestHTTPSocket: the HTTP listener is a socket that the daemon's user and group may
 // open. A daemon that was killed leaves it to the next, one that lives does not, and
 // one that ends takes it along.
 func TestHTTPSocket(t *testing.T) {

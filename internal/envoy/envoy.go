@@ -1,4 +1,4 @@
-// Package envoy speaks the messages of Envoy's rate limit service, for the doors
+// Package envoy speaks the messages of Envoy's rate limit service, for the listeners
 // that carry them: gRPC, and JSON over HTTP. It turns a request into one that
 // the rules understand, and their answer into a response.
 package envoy

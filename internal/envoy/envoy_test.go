@@ -361,7 +361,7 @@ func TestRoundedUp(t *testing.T) {
 	})
 }
 
-// TestNoRules: "UNAVAILABLE before rules are loaded" is for the doors to say.
+// TestNoRules: "UNAVAILABLE before rules are loaded" is for the listeners to say.
 func TestNoRules(t *testing.T) {
 	_, err := ShouldRateLimit(t.Context(), rules.NewLimiter(memstore.New(memstore.Options{}), nil), request(descriptor("minute")), false)
 	if !errors.Is(err, rules.ErrNoRules) {

@@ -33,7 +33,7 @@ const MaxKeys = 16
 // Options are what a node needs to take part. Bind is required.
 type Options struct {
 	// Name is the node's, the same after a restart, and no other's: host:port of
-	// its door. Empty, or without a host or port of its own: where others reach it.
+	// its listener. Empty, or without a host or port of its own: where others reach it.
 	Name string
 	// Bind is host:port to listen at, TCP and UDP. Port 0 is any.
 	Bind string
@@ -148,7 +148,7 @@ func open(ctx context.Context, o Options, e edge) (*Gossip, error) {
 	}
 	port, err := listen(ctx, o.Bind)
 	if err != nil {
-		return nil, fmt.Errorf("open the door for other nodes: %w", err)
+		return nil, fmt.Errorf("listen for other nodes: %w", err)
 	}
 	if e.advertise.IsValid() {
 		port.advertise = e.advertise

@@ -424,7 +424,7 @@ func TestNoUDP(t *testing.T) {
 	three.sees(t, one, three)
 }
 
-// TestAddresses opens doors at all addresses, and at one of IPv6.
+// TestAddresses opens listeners at all addresses, and at one of IPv6.
 func TestAddresses(t *testing.T) {
 	for _, bind := range []string{"0.0.0.0:0", "[::]:0", ":0", "[::1]:0", "localhost:0"} {
 		t.Run(bind, func(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 	packetMaximum = 64 << 10
 )
 
-// transport is the door that memberlist and the data plane share: one port, TCP
+// transport is the listener that memberlist and the data plane share: one port, TCP
 // and UDP. What begins with memberlist's mark is its.
 type transport struct {
 	udp       *net.UDPConn

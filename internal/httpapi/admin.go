@@ -8,14 +8,14 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Explainer is what the admin door asks; *rules.Limiter is one.
+// Explainer is what the admin listener asks; *rules.Limiter is one.
 type Explainer interface {
 	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
 	Recall(ctx context.Context, id string) (*rules.Explanation, error)
 	Reset(context.Context, *rules.Request) ([]*rules.Rule, error)
 }
 
-// NewAdmin makes the part of the admin door that is about requests:
+// NewAdmin makes the part of the admin listener that is about requests:
 // POST /v1/explain and POST /v1/reset, and GET /v1/explain?id=ID for denials. A
 // Gate belongs before it.
 func NewAdmin(e Explainer, o Options) http.Handler {

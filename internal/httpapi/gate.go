@@ -75,16 +75,16 @@ type GateOptions struct {
 	Log *slog.Logger
 }
 
-// Gate stands before a door that is not for everybody: it lets requests to next
+// Gate stands before a listener that is not for everybody: it lets requests to next
 // that ask for the right host, are of no other origin, and have a token. A
 // browser reaches what listens on loopback, and not everybody who can use it may
-// do what the door does.
+// do what the listener does.
 func Gate(next http.Handler, o GateOptions) http.Handler {
 	g := &gate{next: next, options: o, links: true}
 	return g.host(g.origin(http.HandlerFunc(g.token)))
 }
 
-// NoPages stands before a door that is for programs: pages of other origins, which
+// NoPages stands before a listener that is for programs: pages of other origins, which
 // somebody has open in a browser on this machine, spend none of its limits, nor do those
 // that had their name turned to it. What a proxy hands on is its own, whatever a browser
 // has said to it. Of the options Host and Refused are for it.
@@ -97,7 +97,7 @@ func NoPages(next http.Handler, o GateOptions) http.Handler {
 		switch {
 		case !page && !named(r) || !near(r) || proxied(r):
 			next.ServeHTTP(w, r)
-		case r.TLS != nil: // the certificate says which names are the door's
+		case r.TLS != nil: // the certificate says which names are the listener's
 			origin.ServeHTTP(w, r)
 		default:
 			host.ServeHTTP(w, r)
@@ -105,7 +105,7 @@ func NoPages(next http.Handler, o GateOptions) http.Handler {
 	})
 }
 
-// named is whether a request names the door by a host of its own and the door's port, as
+// named is whether a request names the listener by a host of its own and the listener's port, as
 // who has looked that host up does: a page of it says nothing else of itself.
 func named(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -163,7 +163,7 @@ func (g *gate) refuse(w http.ResponseWriter, why Refusal, p *problem) {
 	send(w, p)
 }
 
-// host refuses requests for other hosts than that of the door. Without any is
+// host refuses requests for other hosts than that of the listener. Without any is
 // who speaks HTTP/1.0, which no browser does.
 func (g *gate) host(next http.Handler) http.Handler {
 	if g.options.Host == nil {
@@ -173,7 +173,7 @@ func (g *gate) host(next http.Handler) http.Handler {
 		if r.Host != "" && !g.options.Host(hostname(r.Host)) {
 			g.refuse(w, RefusedHost, &problem{
 				http.StatusMisdirectedRequest,
-				quote(r.Host) + " is not this door; ask by a loopback address or localhost, as 127.0.0.1",
+				quote(r.Host) + " is not this listener; ask by a loopback address or localhost, as 127.0.0.1",
 			})
 			return
 		}
@@ -237,7 +237,7 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 // certificate lets requests in whose certificate stands for somebody. Nobody
 // guesses one, so that those that do not are not counted.
 func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
-	why := "this door needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"
+	why := "this listener needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"
 	if g.options.Certificate != nil {
 		known, err := g.options.Certificate(r)
 		shut, isShut := errors.AsType[*Shut](err)

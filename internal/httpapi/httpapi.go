@@ -1,4 +1,4 @@
-// Package httpapi is the HTTP door: JSON for anyone, Envoy's rate limit service
+// Package httpapi is the HTTP listener: JSON for anyone, Envoy's rate limit service
 // as JSON, and whether the daemon is alive and ready. routes.go lists all it
 // answers; what it says is fixed by the contract of /v1/check.
 package httpapi
@@ -22,7 +22,7 @@ type Limiter interface {
 	Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error)
 }
 
-// Options of the door.
+// Options of the listener.
 type Options struct {
 	// Ready is what /readyz says. Nil is always ready.
 	Ready func() bool
@@ -34,7 +34,7 @@ type Options struct {
 	Certified bool
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
-	// Gate says how much the door may take. Nil takes everything.
+	// Gate says how much the listener may take. Nil takes everything.
 	Gate *overload.Gate
 	// Refused is called for each request that is refused because too much is
 	// asked, with the reason.
@@ -57,7 +57,7 @@ type Options struct {
 	Panicked func()
 }
 
-// API is the HTTP door. It is made by New.
+// API is the HTTP listener. It is made by New.
 type API struct {
 	limiter  Limiter
 	receipts *receipts
@@ -67,7 +67,7 @@ type API struct {
 	scratch  sync.Pool // of *scratch
 }
 
-// New makes the door to limiter. It draws the key of this process's receipts.
+// New makes the listener to limiter. It draws the key of this process's receipts.
 func New(limiter Limiter, o Options) (*API, error) {
 	o.fill()
 	r, err := newReceipts(o.Bound)
@@ -79,7 +79,7 @@ func New(limiter Limiter, o Options) (*API, error) {
 	return a, nil
 }
 
-// Rekey has the door settle what other daemons gave with the same secrets, and they what it
+// Rekey has the listener settle what other daemons gave with the same secrets, and they what it
 // gives: the first seals, each opens. What was sealed otherwise can't be settled any more.
 func (a *API) Rekey(keys [][]byte) error { return a.receipts.rekey(keys) }
 

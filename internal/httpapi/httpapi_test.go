@@ -154,7 +154,7 @@ func TestReadyDetail(t *testing.T) {
 }
 
 // TestOwnFaults: a call that goes wrong is logged once and told little, a panic
-// is counted, and the door goes on.
+// is counted, and the listener goes on.
 func TestOwnFaults(t *testing.T) {
 	var log bytes.Buffer
 	panics := 0

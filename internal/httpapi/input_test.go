@@ -24,7 +24,7 @@ descriptors:
     limits: [1000000000/day fixed-window anchored]
 `
 
-// ask sends a body to a path of door and gives the whole answer.
+// ask sends a body to a path of listener and gives the whole answer.
 func ask(t testing.TB, door http.Handler, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -231,12 +231,12 @@ func TestPackedBody(t *testing.T) {
 	}
 }
 
-// FuzzAuth: no URL makes the door panic, and each has an answer.
+// FuzzAuth: no URL makes the listener panic, and each has an answer.
 func FuzzAuth(f *testing.F) {
 	for _, seed := range []string{"domain=t&e=k=v", "domain=t&e=k=v&e=l=&cost=0&deny=403", "domain=%00&e=%ff=&cost=-1", "e=k&domain=t;x", "%", "cost=9&cost=9&deny=200"} {
 		f.Add(seed)
 	}
-	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the door panicked") }})
+	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the listener panicked") }})
 	f.Fuzz(func(t *testing.T, query string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/auth", http.NoBody)
 		r.URL.RawQuery = query
@@ -248,14 +248,14 @@ func FuzzAuth(f *testing.F) {
 	})
 }
 
-// FuzzOthers: no body makes /json or what the admin door answers panic.
+// FuzzOthers: no body makes /json or what the admin listener answers panic.
 func FuzzOthers(f *testing.F) {
 	for _, seed := range []string{
 		check("}]}"), `{"domain":"t","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY","requestsPerUnit":9},"hitsAddend":"3"}],"hitsAddend":2}`, "{",
 	} {
 		f.Add([]byte(seed))
 	}
-	panicked := func() { f.Error("the door panicked") }
+	panicked := func() { f.Error("the listener panicked") }
 	door := newDoor(f, dayRules, Options{Panicked: panicked})
 	admin := NewAdmin(door.limiter.(*rules.Limiter), Options{Panicked: panicked})
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -314,14 +314,14 @@ descriptors:
 
 // FuzzCheck holds the reader to encoding/json: what it takes, the other reads
 // as the same; what the other can't read, it refuses. And no body makes a
-// daemon of the door panic.
+// daemon of the listener panic.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		check("}]}"), check(`,"cost":17}],"peek":true,"receipt":false}`), many(3, 2), "{}", "[]", `{"domain":"\ud83d\ude00\n"}`, check(`,"cost":1e3}]}`),
 	} {
 		f.Add([]byte(seed))
 	}
-	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the door panicked") }})
+	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the listener panicked") }})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var got rules.Request
 		err := readCheck(string(body), &got)
@@ -366,12 +366,12 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzSettle: no body makes the door panic, and none is taken for a receipt.
+// FuzzSettle: no body makes the listener panic, and none is taken for a receipt.
 func FuzzSettle(f *testing.F) {
 	for _, seed := range []string{`{"receipt":"AQ","used":1}`, `{"receipt":"","used":[1,2],"renew":true}`, `{"used":[`} {
 		f.Add([]byte(seed))
 	}
-	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the door panicked") }})
+	door := newDoor(f, dayRules, Options{Panicked: func() { f.Error("the listener panicked") }})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if w := ask(t, door, "/v1/settle", string(body)); w.Code != http.StatusBadRequest || !json.Valid(w.Body.Bytes()) {
 			t.Fatalf("status %d %s", w.Code, w.Body)

@@ -9,7 +9,7 @@ import (
 // Owner is the node of a cluster that keeps the count which a request asks about.
 type Owner struct {
 	Node string // its name
-	HTTP string // HOST:PORT of its HTTP door; empty: not known
+	HTTP string // HOST:PORT of its HTTP listener; empty: not known
 	Here bool   // it is this one
 	None string // why there is no owner, else empty
 }
@@ -17,7 +17,7 @@ type Owner struct {
 // NoOwner begins what is said where nobody owns what was asked about.
 const NoOwner = "nobody owns this count: "
 
-// ownerHeader names the HTTP door of the owner.
+// ownerHeader names the HTTP listener of the owner.
 const ownerHeader = "Weir-Owner"
 
 // route is GET /v1/route?domain=D&e=KEY=VALUE…, for balancers: whose the count of a

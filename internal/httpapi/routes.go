@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// route is one path that the door answers.
+// route is one path that the listener answers.
 type route struct {
 	method string
 	path   string
@@ -15,7 +15,7 @@ type route struct {
 	get    func(http.ResponseWriter, *http.Request) (status int) // instead, for GET; nil: method alone
 }
 
-// table is all routes of the HTTP door.
+// table is all routes of the HTTP listener.
 func (a *API) table() map[string]route {
 	table := routes(
 		route{method: http.MethodPost, path: "/v1/check", serve: a.check},

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/shadow"
 )
 
-// NewShadow makes the part of the admin door that tells how candidates differ
+// NewShadow makes the part of the admin listener that tells how candidates differ
 // from the rules in force: GET /v1/shadow. name and known are as of NewTraffic. A
 // Gate belongs before it.
 func NewShadow(b *shadow.Board, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
@@ -64,7 +64,7 @@ type ShadowVerdict struct {
 	Why     string       `json:"why"`
 }
 
-// ReportOf is r as the admin door tells it.
+// ReportOf is r as the admin listener tells it.
 func ReportOf(r *shadow.Report, v shadow.Verdict, name func(string) string) ShadowReport {
 	clients := func(all []shadow.Client) []ShadowOf {
 		told := make([]ShadowOf, 0, len(all))

@@ -20,7 +20,7 @@ const (
 	usualNames = 10
 )
 
-// NewTraffic makes the part of the admin door that tells what rules have passed
+// NewTraffic makes the part of the admin listener that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
 // the place of a client's name, known whether there are such rules here. A Gate
 // belongs before it.

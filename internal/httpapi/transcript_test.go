@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata; read t
 //
 //	rules        and a rule file: a new daemon
 //	wait 10s     the time of the transcript goes on
-//	METHOD /path and a body, of GET fields; admin:/path is on the admin door
+//	METHOD /path and a body, of GET fields; admin:/path is on the admin listener
 //
 // IDs are written as ID, and receipts as RECEIPT1, RECEIPT2 … in the order in
 // which they are given; bodies can send them back so. Likewise DENIAL1 … are the
@@ -39,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// transcript is a daemon's door, and what was learned from it.
+// transcript is a daemon's listener, and what was learned from it.
 type transcript struct {
 	t        *testing.T
 	door     *API
@@ -115,7 +115,7 @@ func (tr *transcript) print(w *httptest.ResponseRecorder) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// newDoor is a door to the rules of a file, none of which was used.
+// newDoor is a listener to the rules of a file, none of which was used.
 func newDoor(t testing.TB, ruleFile string, o Options) *API {
 	t.Helper()
 	set, err := rules.Parse("rules.yaml", []byte(ruleFile))

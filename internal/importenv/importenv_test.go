@@ -49,7 +49,7 @@ func TestStores(t *testing.T) {
 func TestFates(t *testing.T) {
 	for _, c := range []struct{ env, want string }{
 		{"DEBUG_HOST=0.0.0.0 DEBUG_PORT=7000", "--admin 0.0.0.0:7000 \\\n  --admin-token-file admin-token"},
-		{"DEBUG_HOST=0.0.0.0", "DEBUG_HOST: differs: off loopback the admin door wants a token"},
+		{"DEBUG_HOST=0.0.0.0", "DEBUG_HOST: differs: off loopback the admin listener wants a token"},
 		{"DEBUG_HOST=::1", "--admin '[::1]:6070'"},
 		{"DEBUG_HOST=localhost", "DEBUG_HOST: flag: --admin localhost:6070"},
 		{"HOST=10.0.0.1 PORT=80", "--http 10.0.0.1:80 "},

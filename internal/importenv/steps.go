@@ -49,19 +49,19 @@ func (t *translation) doors() error {
 	host, set := t.env["DEBUG_HOST"]
 	if !set {
 		host = "127.0.0.1"
-		t.note("DEBUG_HOST", Differs, "not set, which is 0.0.0.0 in ratelimit; weir's admin door stays on loopback: "+
+		t.note("DEBUG_HOST", Differs, "not set, which is 0.0.0.0 in ratelimit; weir's admin listener stays on loopback: "+
 			"for others write --admin 0.0.0.0:"+t.get("DEBUG_PORT", "6070")+" --admin-token-file FILE")
 	}
 	t.became("--admin", net.JoinHostPort(host, t.get("DEBUG_PORT", "6070")), "DEBUG_HOST", "DEBUG_PORT")
 	if at, err := netip.ParseAddr(host); set && host != "localhost" && (err != nil || !at.IsLoopback()) {
 		t.flag("--admin-token-file", "admin-token")
-		t.told["DEBUG_HOST"] = Note{"DEBUG_HOST", Differs, "off loopback the admin door wants a token: " +
+		t.told["DEBUG_HOST"] = Note{"DEBUG_HOST", Differs, "off loopback the admin listener wants a token: " +
 			"write one to the file admin-token, and give it to Prometheus as its bearer token"}
 	}
 	return nil
 }
 
-// tls is for all doors, where ratelimit has it for gRPC alone.
+// tls is for all listeners, where ratelimit has it for gRPC alone.
 func (t *translation) tls() error {
 	if !t.yes("GRPC_SERVER_USE_TLS") {
 		return nil
@@ -70,7 +70,7 @@ func (t *translation) tls() error {
 	if cert == "" || key == "" {
 		return &InputError{"GRPC_SERVER_USE_TLS is set without GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY"}
 	}
-	t.note("GRPC_SERVER_USE_TLS", Differs, "with --tls-cert all doors speak TLS: health checks and clients of /json ask https")
+	t.note("GRPC_SERVER_USE_TLS", Differs, "with --tls-cert all listeners speak TLS: health checks and clients of /json ask https")
 	t.became("--tls-cert", cert, "GRPC_SERVER_TLS_CERT")
 	t.became("--tls-key", key, "GRPC_SERVER_TLS_KEY")
 	if ca := t.env["GRPC_CLIENT_TLS_CACERT"]; ca != "" {

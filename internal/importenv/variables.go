@@ -78,8 +78,8 @@ func variables() []variable {
 	const (
 		inFlag   = "see the flags"
 		noTuning = "weir has no such setting"
-		metrics  = "weir has no statsd: let Prometheus fetch /metrics of the admin door; docs/envoy.md has the names"
-		scraped  = "metrics are fetched from the admin door's /metrics, or not at all"
+		metrics  = "weir has no statsd: let Prometheus fetch /metrics of the admin listener; docs/envoy.md has the names"
+		scraped  = "metrics are fetched from the admin listener's /metrics, or not at all"
 		tracing  = "traces are on when OTEL_EXPORTER_OTLP_ENDPOINT is set, and OTEL_ variables shape them"
 		headers  = "weir adds no headers; let Envoy write them: enable_x_ratelimit_headers: DRAFT_VERSION_03, enable_retry_after_header: true"
 		noXDS    = "weir asks no xDS server: write its rules to files, or let --rules URL follow the /v1/export of another weir"
@@ -194,7 +194,7 @@ func variables() []variable {
 		{"STATSD_PROTOCOL", text, "see USE_STATSD", "*"},
 		{"USE_DOG_STATSD", flag, metrics, "false"},
 		{"USE_DOG_STATSD_MOGRIFIERS", text, "metrics have labels as they are; Prometheus can relabel them", ""},
-		{"USE_PROMETHEUS", flag, "Prometheus fetches /metrics of the admin door, and the names are others: docs/envoy.md has them", "false"},
+		{"USE_PROMETHEUS", flag, "Prometheus fetches /metrics of the admin listener, and the names are others: docs/envoy.md has them", "false"},
 		{"PROMETHEUS_ADDR", text, "see USE_PROMETHEUS", "*"},
 		{"PROMETHEUS_PATH", text, "see USE_PROMETHEUS", "*"},
 		{"PROMETHEUS_MAPPER_YAML", text, "metrics have labels as they are; Prometheus can relabel them", ""},

@@ -18,18 +18,18 @@ import (
 	"github.com/weir-limit/weir/internal/overload"
 )
 
-// The bounds of a door's connections.
+// The bounds of a listener's connections.
 const (
-	// MaxConnections is how many a door has at a time. When full, newcomers take
+	// MaxConnections is how many a listener has at a time. When full, newcomers take
 	// the place of those that have been silent the longest, and wait while there
 	// are none: first one of them, then the others in the backlog of the
 	// operating system.
 	MaxConnections = 16 << 10
-	// MaxAdminConnections is the same of the admin door. There, newcomers take the place
+	// MaxAdminConnections is the same of the admin listener. There, newcomers take the place
 	// of those that came first and have shown no right token for what they ask now.
 	MaxAdminConnections = 256
 	// spareFiles is how many files a daemon may have open besides connections to
-	// its doors for callers.
+	// its listeners for callers.
 	spareFiles = 512
 	// SilentLeast is how long a connection must have been silent to lose its
 	// place. No call takes nearly as long.

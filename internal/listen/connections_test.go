@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/overload"
 )
 
-// door is a bounded listener whose connections are accepted as fast as they
+// listener is a bounded listener whose connections are accepted as fast as they
 // may, and handed on.
 func door(t *testing.T, most int, silent time.Duration) (l *Listener, accepted chan net.Conn) {
 	t.Helper()
@@ -62,7 +62,7 @@ func dial(t *testing.T, address string) net.Conn {
 }
 
 // TestFullDoor: where all speak, newcomers wait until one leaves, and it is
-// told. A door that is just full drops nobody.
+// told. A listener that is just full drops nobody.
 func TestFullDoor(t *testing.T) {
 	l, accepted := door(t, 1, time.Hour)
 	dial(t, l.Addr().String())
@@ -82,7 +82,7 @@ func TestFullDoor(t *testing.T) {
 	}
 	_ = first.Close() // the slot is given back once
 	<-accepted
-	dial(t, l.Addr().String()) // it waits when the door closes
+	dial(t, l.Addr().String()) // it waits when the listener closes
 	for testutil.ToFloat64(l.Metrics.Full) == 1 {
 		runtime.Gosched()
 	}
@@ -91,7 +91,7 @@ func TestFullDoor(t *testing.T) {
 	}
 }
 
-// TestSilentLoseTheirPlace: whoever fills a door and says nothing locks nobody
+// TestSilentLoseTheirPlace: whoever fills a listener and says nothing locks nobody
 // out; the one that has been silent the longest goes first, and those who speak
 // stay.
 func TestSilentLoseTheirPlace(t *testing.T) {
@@ -177,7 +177,7 @@ func TestNewcomersWaitForSilence(t *testing.T) {
 }
 
 // TestLastCalls: when the time to leave has come, what is in the backlog is taken
-// all the same, and then the door is closed.
+// all the same, and then the listener is closed.
 func TestLastCalls(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("only Unix tells what is in the backlog without waiting")
@@ -210,7 +210,7 @@ func TestLastCalls(t *testing.T) {
 	}
 	var d net.Dialer
 	if c, err := d.DialContext(t.Context(), "tcp", inner.Addr().String()); err == nil {
-		t.Error("the door is open", c.Close())
+		t.Error("the listener is open", c.Close())
 	}
 }
 
@@ -222,7 +222,7 @@ func TestLeave(t *testing.T) {
 	select {
 	case <-l.done:
 	default:
-		t.Error("it left with the door open")
+		t.Error("it left with the listener open")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestConnectionsOf(t *testing.T) {
 		{0, 2, 1},
 	} {
 		if got := connectionsOf(c.files, c.doors); got != c.most {
-			t.Errorf("%d files, %d doors: %d connections, want %d", c.files, c.doors, got, c.most)
+			t.Errorf("%d files, %d listeners: %d connections, want %d", c.files, c.doors, got, c.most)
 		}
 	}
 }

@@ -56,7 +56,7 @@ type Options struct {
 // about is what a node tells the others of itself.
 type about struct {
 	Version string `json:"version,omitempty"`
-	HTTP    string `json:"http,omitempty"` // HOST:PORT of its HTTP door
+	HTTP    string `json:"http,omitempty"` // HOST:PORT of its HTTP listener
 }
 
 // Size is how many members there are. A node that is none any more keeps to its part.

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Status is what GET /v1/cluster of the admin door tells.
+// Status is what GET /v1/cluster of the admin listener tells.
 type Status struct {
 	Node string `json:"node"`
 	// Settled is whether the node decides, and all counts are with their owners.

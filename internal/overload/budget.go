@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// DefaultBudget is how many bytes the unfinished requests of a door may hold together,
+// DefaultBudget is how many bytes the unfinished requests of a listener may hold together,
 // as their clients sent them. The process holds about twice as many for them.
 const DefaultBudget = 64 << 20
 
 // Unfinished is what a request that has begun costs beside the bytes that came: a
-// goroutine, its head, what a door keeps of it.
+// goroutine, its head, what a listener keeps of it.
 const Unfinished = 16 << 10
 
-// Budget bounds what the unfinished requests of a door hold together. When it is full,
+// Budget bounds what the unfinished requests of a listener hold together. When it is full,
 // the slowest go, until an eighth is free: to find them means to look at all. Its
 // methods may be called at once by many. The zero Budget bounds nothing.
 type Budget struct {

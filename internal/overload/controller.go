@@ -24,7 +24,7 @@ const (
 // controller finds how many calls in flight wait for target.
 type controller struct {
 	limit float64
-	// first is the limit that a door begins with, or, unless it stands, gets when
+	// first is the limit that a listener begins with, or, unless it stands, gets when
 	// there is too much.
 	first    float64
 	standing bool // there is always a limit

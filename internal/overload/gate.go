@@ -1,6 +1,6 @@
 // Package overload keeps the daemon answering in time when more is asked of it
 // than it can do. It measures how long work waits for a processor, and tells
-// each door how many calls to have in flight. Doors hold clients back by what
+// each listener how many calls to have in flight. Doors hold clients back by what
 // their protocol has for it, and refuse what comes all the same: to refuse a
 // call costs a good part of what it costs to decide it.
 //
@@ -22,14 +22,14 @@ const (
 	lost   = 20 * time.Millisecond
 )
 
-// Newcomer is how long a door that is full waits after each new connection: to
+// Newcomer is how long a listener that is full waits after each new connection: to
 // set one up costs more than an answer. Others wait in the backlog.
 const Newcomer = 2 * time.Millisecond
 
-// Gate is one door's side. Its methods may be called at once by many. The zero
+// Gate is one listener's side. Its methods may be called at once by many. The zero
 // Gate is open.
 type Gate struct {
-	// Standing is whether there is always a limit, for a door that holds back
+	// Standing is whether there is always a limit, for a listener that holds back
 	// rather than refuses. It is set before use.
 	Standing bool
 
@@ -49,7 +49,7 @@ func (g *Gate) Begin() { g.deciding.Add(1) }
 // End is that of a Begin.
 func (g *Gate) End() { g.deciding.Add(-1) }
 
-// Limit is how many calls the door may have in flight, or 0 for any number.
+// Limit is how many calls the listener may have in flight, or 0 for any number.
 func (g *Gate) Limit() int { return int(g.limit.Load()) }
 
 // Share is the part of the limit for one of the connections in use, or 0 when

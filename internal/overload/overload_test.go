@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// server is a door at work, in time that is counted: its clients have as many
+// server is a listener at work, in time that is counted: its clients have as many
 // calls in flight as they may, if they ask more than it can do.
 type server struct {
 	can  float64 // calls in a second

@@ -93,7 +93,7 @@ func (f *feed) read() ([]entry, error) {
 	return batch, err
 }
 
-// keep copies the values of a line, but for those that a door would refuse for
+// keep copies the values of a line, but for those that a listener would refuse for
 // their length.
 func (f *feed) keep(line *accesslog.Line) {
 	long := false

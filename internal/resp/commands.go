@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// command is one that the door answers. Its fields are those that COMMAND tells.
+// command is one that the listener answers. Its fields are those that COMMAND tells.
 type command struct {
 	name    string
 	words   int // how many, with its name; −n is n at least
@@ -95,7 +95,7 @@ func is(word []byte, name string) bool {
 func (c *conn) unknown() {
 	name := c.words[0]
 	if is(name, "post") || is(name, "host:") {
-		c.fail("ERR this is the Redis door, and that is HTTP")
+		c.fail("ERR this is the Redis listener, and that is HTTP")
 		c.last = true
 		return
 	}

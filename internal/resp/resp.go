@@ -1,4 +1,4 @@
-// Package resp is the Redis door: CL.THROTTLE as redis-cell has it, and
+// Package resp is the Redis listener: CL.THROTTLE as redis-cell has it, and
 // WEIR.CHECK, which asks the rules. Any Redis client can talk to it, by RESP2,
 // RESP3 or lines typed by hand; commands.go lists all it answers.
 //
@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// The bounds of the door. How many connections it has is its listener's to say.
+// The bounds of the listener. How many connections it has is its listener's to say.
 const (
 	// maxBulk is how long a word of a command may be, maxWords how many words it
 	// may have, and maxRequest how long they may be together. Beyond, the command
@@ -53,7 +53,7 @@ const (
 	slow = 15 * time.Second
 	// stuck is how long a client may take to read answers. Then it is dropped.
 	stuck = 15 * time.Second
-	// parting is how long a door that closes still reads what was sent to it.
+	// parting is how long a listener that closes still reads what was sent to it.
 	parting = 100 * time.Millisecond
 	// linger is how long, and maxLinger how much, is read and thrown away after a
 	// last answer: a connection that is closed with something unread takes its
@@ -64,7 +64,7 @@ const (
 	maxName = 256
 )
 
-// Bound is a bound of the door that a client can reach.
+// Bound is a bound of the listener that a client can reach.
 type Bound string
 
 // The bounds.
@@ -94,7 +94,7 @@ type Limiter interface {
 	Check(context.Context, *rules.Request) (*rules.Answer, error)
 }
 
-// Options of the door.
+// Options of the listener.
 type Options struct {
 	// Password is whether a word is the password of the user default. Nil: there is
 	// none, and everybody is that user.
@@ -122,7 +122,7 @@ type Options struct {
 	Budget *overload.Budget
 }
 
-// Server is the Redis door. It is made by New.
+// Server is the Redis listener. It is made by New.
 type Server struct {
 	limiter  Limiter
 	store    weir.Store
@@ -140,7 +140,7 @@ type Server struct {
 	working  sync.WaitGroup // connections
 }
 
-// New makes the door to limiter, and to store for CL.THROTTLE, whose keys are
+// New makes the listener to limiter, and to store for CL.THROTTLE, whose keys are
 // its own.
 func New(limiter Limiter, store weir.Store, o Options) *Server {
 	if o.Version == "" {
@@ -221,7 +221,7 @@ func passes(err error) bool {
 	return ok && t.Temporary()
 }
 
-// start serves a connection on a goroutine of its own, unless the door closes.
+// start serves a connection on a goroutine of its own, unless the listener closes.
 func (s *Server) start(ctx context.Context, nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -219,9 +219,9 @@ func TestWire(t *testing.T) {
 		{"typed too long", strings.Repeat("x", readBuffer), "-ERR Protocol error: a line is over 8192 bytes\r\n" + closed},
 		{"typed too many", strings.Repeat("x ", maxWords+1) + "\n", "-ERR Protocol error: a command may have 1024 words\r\n" + closed},
 		{"garbage", "\x16\x03\x01\x00\x05\n", "-ERR unknown command '???'; ask COMMAND for those there are\r\n"},
-		{"http", "POST / HTTP/1.1\r\nHost: x\r\n\r\nCL.THROTTLE a 1 1 1\r\n", "-ERR this is the Redis door, and that is HTTP\r\n" + closed},
+		{"http", "POST / HTTP/1.1\r\nHost: x\r\n\r\nCL.THROTTLE a 1 1 1\r\n", "-ERR this is the Redis listener, and that is HTTP\r\n" + closed},
 
-		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n-ERR this is the Redis door, and that is HTTP\r\n" + closed},
+		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n-ERR this is the Redis listener, and that is HTTP\r\n" + closed},
 
 		{"no length", "*\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
 		{"negative length, odd", "*-01\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},

@@ -170,7 +170,7 @@ func (l *troubled) Accept() (net.Conn, error) {
 
 func (l *troubled) Close() error { return nil }
 
-// TestAccept: what passes is waited for, what does not ends the door.
+// TestAccept: what passes is waited for, what does not ends the listener.
 func TestAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(troubled)

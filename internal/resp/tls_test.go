@@ -10,7 +10,7 @@ import (
 )
 
 // TestSlowHandshake: a connection that is not made safe in time is dropped, and
-// so is one that is not safe when the door closes.
+// so is one that is not safe when the listener closes.
 func TestSlowHandshake(t *testing.T) {
 	begin := func(t *testing.T, s *Server) net.Conn {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limit/weir/internal/overload"
 )
 
-// watched is a connection of a door, and its client's side.
+// watched is a connection of a listener, and its client's side.
 func watched(t *testing.T, budget *overload.Budget, refused func(string)) (*conn, *http2.Framer) {
 	t.Helper()
 	here, there := net.Pipe()

@@ -10,7 +10,7 @@ import (
 )
 
 // healthService is gRPC's health service whose watchers are sent away when the
-// door closes. They would stay for ever, and closing would wait for them.
+// listener closes. They would stay for ever, and closing would wait for them.
 type healthService struct {
 	*health.Server
 
@@ -36,12 +36,12 @@ func (h *healthService) Watch(q *healthpb.HealthCheckRequest, stream healthpb.He
 	return err
 }
 
-// watch is a stream that also ends when the door closes.
+// watch is a stream that also ends when the listener closes.
 type watch struct {
 	healthpb.Health_WatchServer
 
 	ctx context.Context
 }
 
-// Context ends with the stream, or with the door.
+// Context ends with the stream, or with the listener.
 func (w *watch) Context() context.Context { return w.ctx }

@@ -1,4 +1,4 @@
-// Package rls is the gRPC door: Envoy's rate limit service, version 3, and
+// Package rls is the gRPC listener: Envoy's rate limit service, version 3, and
 // gRPC's health service beside it.
 package rls
 
@@ -29,7 +29,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// The bounds of the door.
+// The bounds of the listener.
 const (
 	// MaxMessage is how large a request may be; larger ones are answered with
 	// RESOURCE_EXHAUSTED.
@@ -57,7 +57,7 @@ const (
 // serviceName is what clients of envoyproxy/ratelimit ask the health of.
 const serviceName = "ratelimit"
 
-// Options of the door.
+// Options of the listener.
 type Options struct {
 	// Client is what of a client's address bounds how many different limits it may
 	// bring. Nil: all are one client.
@@ -68,7 +68,7 @@ type Options struct {
 	HandshakeFailed func()
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
-	// Gate says how much the door may take. Nil takes everything.
+	// Gate says how much the listener may take. Nil takes everything.
 	Gate *overload.Gate
 	// Budget is what calls may hold together that are not answered. Nil bounds nothing.
 	Budget *overload.Budget
@@ -89,7 +89,7 @@ type Options struct {
 	Panicked func()
 }
 
-// Server is the gRPC door. It is made by New.
+// Server is the gRPC listener. It is made by New.
 type Server struct {
 	rls.UnimplementedRateLimitServiceServer
 
@@ -99,7 +99,7 @@ type Server struct {
 	health  *healthService
 }
 
-// New makes the door to limiter. Its health is NOT_SERVING until SetServing.
+// New makes the listener to limiter. Its health is NOT_SERVING until SetServing.
 func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -144,7 +144,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	return s
 }
 
-// ServerOptions bound what a client can do to a server. They are for the door,
+// ServerOptions bound what a client can do to a server. They are for the listener,
 // and for a server that is measured beside it.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{

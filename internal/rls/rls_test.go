@@ -195,7 +195,7 @@ func (a *asking) Check(ctx context.Context, _ *rules.Request) (*rules.Answer, er
 	return &rules.Answer{Allowed: true, Decisive: -1}, nil
 }
 
-// TestPatience: callers have the time that they say, and what stands behind the door
+// TestPatience: callers have the time that they say, and what stands behind the listener
 // says how long it takes of those who say none.
 func TestPatience(t *testing.T) {
 	limiter := &asking{make(chan time.Duration, 2)}
@@ -253,7 +253,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestStopWithWatchers: who watches the health does not keep the door open.
+// TestStopWithWatchers: who watches the health does not keep the listener open.
 func TestStopWithWatchers(t *testing.T) {
 	s, conn := open(t, newLimiter(t), Options{})
 	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})

@@ -114,7 +114,7 @@ func TestShares(t *testing.T) {
 	told(0, maxStreams)
 }
 
-// TestShut: a door that is shut refuses calls at once with UNAVAILABLE, which
+// TestShut: a listener that is shut refuses calls at once with UNAVAILABLE, which
 // charges nothing, and tells its health all the same.
 func TestShut(t *testing.T) {
 	gate, refused := new(overload.Gate), make(chan string, 1)

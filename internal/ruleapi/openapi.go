@@ -12,7 +12,7 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// DocumentPath is where the admin door says what the API takes and answers.
+// DocumentPath is where the admin listener says what the API takes and answers.
 const DocumentPath = "/v1/openapi.json"
 
 // document is the OpenAPI document in JSON.

@@ -1,8 +1,8 @@
-// Package ruleapi is the part of the admin door that rules are changed by: JSON
+// Package ruleapi is the part of the admin listener that rules are changed by: JSON
 // over HTTP, with what is wrong as problem details (RFC 9457) that name the field.
 //
 // Whoever asks shows a token of the rule database, or one of the file that opens
-// the admin door. What changes a thing says by If-Match which one was seen: the
+// the admin listener. What changes a thing says by If-Match which one was seen: the
 // ETag of its answers is its revision.
 //
 // routes.go lists the calls, openapi.yaml describes them, and cmd/weir/askrules.go asks
@@ -34,7 +34,7 @@ type Options struct {
 	InFiles func(domain string) bool
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
-	// Changes is what changes pass, those of other doors too.
+	// Changes is what changes pass, those of other listeners too.
 	Changes *changes.Gate
 	// Observe is told of each answer. Nil: nobody is.
 	Observe func(route string, status int, took time.Duration)

@@ -45,7 +45,7 @@ func open(t *testing.T, env map[string]string) *Tracer {
 	return tracer
 }
 
-// call is a traced call of the HTTP door about a request that is denied.
+// call is a traced call of the HTTP listener about a request that is denied.
 func call(t testing.TB, tracer *Tracer, l *rules.Limiter, header string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check", nil)

@@ -81,9 +81,9 @@ func (h *house) join() {
 			{Name: "Counts are kept in", Value: "cluster"},
 			{Name: "Rules in force", Value: "5 of 2 domains"},
 			{Name: "Rule database", Value: "revision 17 is in force here, the last there is"},
-			{Name: "HTTP door", Value: "10.0.0.5:8080"},
-			{Name: "gRPC door", Value: "10.0.0.5:8081"},
-			{Name: "Admin door", Value: "127.0.0.1:8082"},
+			{Name: "HTTP listener", Value: "10.0.0.5:8080"},
+			{Name: "gRPC listener", Value: "10.0.0.5:8081"},
+			{Name: "Admin listener", Value: "127.0.0.1:8082"},
 		},
 		Faults: []string{"1 of 3 nodes of the cluster are silent: 10.0.0.7:8083; rules go by their partition"},
 		Members: []webui.Member{

@@ -32,7 +32,7 @@ type Member struct {
 	State   string // self, heard or silent
 	Silent  time.Duration
 	GivenUp time.Duration // until it is no member any more; 0: nobody knows
-	HTTP    string        // its door; empty: it did not tell
+	HTTP    string        // its listener; empty: it did not tell
 	Version string        // likewise
 	Started time.Time     // by its own clock
 	Keys    int           // of those that this node is asked about, that it owns

@@ -1,5 +1,5 @@
 // Package webui is the page: rules, what they let pass, and why somebody was
-// denied, for people with a browser. It is part of the admin door, below /ui/.
+// denied, for people with a browser. It is part of the admin listener, below /ui/.
 //
 // Pages are whole without a script, ask nothing of any network, and run nothing
 // that is not of this package. Where there is no rule database they are for
@@ -50,7 +50,7 @@ type Explainer interface {
 // Options are what the page shows. All but Log and Store must be there.
 type Options struct {
 	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
-	// has to sign in, and all who reach the door may read.
+	// has to sign in, and all who reach the listener may read.
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
 	// Attempts is how many wrong tokens a Client may show.
 	Attempts *weir.Limiter
@@ -63,7 +63,7 @@ type Options struct {
 	// Store is the rule database, or nil while it was never reached. Nil: there is
 	// none.
 	Store func() *rulestore.Store
-	// Changes is what changes pass, those of other doors too. Nil: there is no rule
+	// Changes is what changes pass, those of other listeners too. Nil: there is no rule
 	// database.
 	Changes *changes.Gate
 	// Check refuses rules by failing, such as rules.Set.Fits.
