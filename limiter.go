@@ -44,6 +44,7 @@ type Limiter struct {
 	single Single // store, where it is one and there is one limit
 	limits []*Limit
 	states []string // the rule part of each limit's state key
+	policy *Policy  // nil: none
 }
 
 // NewLimiter makes a limiter whose counts live in store under name. Limiters of
@@ -57,6 +58,29 @@ func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter
 		l.single, _ = store.(Single)
 	}
 	return l
+}
+
+// With is a limiter of the same limits and counts with a policy, as a rule has one. It
+// fails when the store does not have what the policy asks for, or a limit can't follow it.
+func (l *Limiter) With(p Policy) (*Limiter, error) {
+	switch unfit := p.Unfit(l.store.Traits()); {
+	case unfit != "":
+		return nil, errors.New(unfit)
+	case p.Sharing != "" || p.Partition != "":
+		return nil, errors.New("sharing and partition are for rules of the nodes of a cluster")
+	case p.Nodes < 0 || p.Sync < 0:
+		return nil, fmt.Errorf("nodes: %d, sync: %v: neither is below 0", p.Nodes, p.Sync)
+	case !p.Fallback.known():
+		return nil, fmt.Errorf("fallback: %q is none; take local, open or closed", p.Fallback)
+	}
+	for _, limit := range l.limits {
+		if why := limit.Unsyncable(); p.Sync > 0 && why != "" {
+			return nil, fmt.Errorf("sync is impossible for %s", why)
+		}
+	}
+	with := *l
+	with.policy, with.single = &p, nil // for Single asks without a policy
+	return &with, nil
 }
 
 // StateRule is StateKey.Rule of a limiter's only limit of its kind. Who asks a
@@ -165,6 +189,9 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 		a := &asks[i] // in place: an ask is large
 		a.State.Rule, a.State.Key, a.Limit = l.states[i], r.Key, limit
 		a.Cost, a.AtLeast, a.MaxHold, a.Peek, a.Receipt = r.Cost, r.AtLeast, r.MaxHold, r.Peek, id
+		if l.policy != nil {
+			a.Policy = *l.policy
+		}
 	}
 	if err := l.store.Take(ctx, asks, out); err != nil {
 		return Answer{}, takeError(r.Cost, r.Key, err)

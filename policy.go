@@ -1,10 +1,13 @@
 package weir
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Policy says what a process may do about a limit without its store. A rule carries
-// it, and each ask of the rule brings it along for the code between the rule and the
-// store: package client, and in a daemon the layers around a store and the cluster.
+// it, or a Limiter, and each of their asks brings it along for the code between the rule
+// and the store: packages edge and client, and the cluster of a daemon.
 // A store decides each ask in the same way under every policy.
 type Policy struct {
 	// Fallback is what decides when the store can't be asked; empty is
@@ -24,6 +27,23 @@ type Policy struct {
 	Partition Partition
 }
 
+// Unfit says why p has no effect with a store of these traits, and what to do; empty when
+// it has what it asks for, or asks for nothing.
+func (p *Policy) Unfit(store Traits) string {
+	const bare = " has no effect: this store has nothing around it that decides when it is away; open it by its URL, or with edge.New"
+	switch {
+	case !store.Bare:
+		return ""
+	case p.Fallback == FallbackOpen || p.Fallback == FallbackClosed:
+		return "fallback: " + string(p.Fallback) + bare
+	case p.Sync > 0:
+		return fmt.Sprintf("sync: %v%s", p.Sync, bare)
+	case p.Nodes > 1:
+		return fmt.Sprintf("nodes: %d%s", p.Nodes, bare)
+	}
+	return ""
+}
+
 // Fallback is what decides in place of a limit whose store can't be asked.
 type Fallback string
 
@@ -33,6 +53,10 @@ const (
 	FallbackOpen   Fallback = "open"   // all pass
 	FallbackClosed Fallback = "closed" // none pass
 )
+
+func (f Fallback) known() bool {
+	return f == "" || f == FallbackLocal || f == FallbackOpen || f == FallbackClosed
+}
 
 // Sharing is how the nodes of a cluster keep a limit together. Stores that are no
 // cluster have no use for it.

@@ -132,6 +132,9 @@ type Traits struct {
 	// Evidence tells that the store fills in Ask.Evidence. It is optional: without it,
 	// denials are not explained afterwards.
 	Evidence bool
+	// Bare tells that the store is elsewhere and has nothing around it that decides
+	// while it is away, or that tells it afterwards: Ask.Policy has no effect.
+	Bare bool
 	// Unfit says why the store can't keep a limit, and what to take instead;
 	// empty when it can. Nil: it keeps all.
 	Unfit func(*Limit) string

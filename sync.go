@@ -28,6 +28,24 @@ func (l *Limit) Unsynced(sync time.Duration) int64 {
 	return min(ceilDiv(times(s.Count, us), micros(s.Period)), most)
 }
 
+// Unsyncable says why a process can't keep l by itself, and what to take instead; empty
+// when it can.
+func (l *Limit) Unsyncable() string {
+	switch s := &l.spec; {
+	case s.Anchored:
+		return "anchored: only the store sees the key's first event in time; take fixed-window, or leave sync out"
+	case s.Algorithm == SlidingLog:
+		return "sliding-log: each event has its own time in the store; take sliding-window, or leave sync out"
+	case s.Algorithm == LeakyQueue:
+		return "leaky-queue: who waits has a place in one line; take gcra, or leave sync out"
+	case s.Algorithm == WarmUp:
+		return "warm-up: it works in memory only; take gcra, or leave sync out"
+	case s.Algorithm == Concurrent:
+		return "concurrent: a permit is held in one place; leave sync out"
+	}
+	return ""
+}
+
 // BoundSynced is Bound where so many processes decide with Policy.Sync. Each may be
 // ahead of what the store knows by Unsynced events, so all of them together pass
 // no more than a limit does that is larger by the sum.

@@ -113,6 +113,13 @@ func (s *Store) close() error {
 	return errors.Join(err, s.remote.Close())
 }
 
+// Traits are those of the store. It is not bare.
+func (s *Store) Traits() weir.Traits {
+	t := s.decides.Traits()
+	t.Bare = false
+	return t
+}
+
 // Meet waits a little until a server of the store answers. So a program whose store is
 // there can begin with it, and one whose store is not knows why.
 func (s *Store) Meet(ctx context.Context) {

@@ -81,8 +81,16 @@ type counts struct {
 }
 
 // Traits are: the counts are those of all processes; asks of one placement and
-// key are decided at one moment; each process has its own clock; memcached evicts.
+// key are decided at one moment; each process has its own clock; memcached
+// evicts; nothing is around the store.
 func (s *Store) Traits() weir.Traits {
+	t := TraitsOf()
+	t.Bare = true
+	return t
+}
+
+// TraitsOf are those of a store of Open.
+func TraitsOf() weir.Traits {
 	return weir.Traits{Shared: true, Forgets: true, Evidence: true, Unfit: unfit}
 }
 

@@ -99,10 +99,14 @@ func New(client rueidis.Client, o Options) *Store {
 	return s
 }
 
-// Traits are TraitsOf what the store talks to.
-func (s *Store) Traits() weir.Traits { return TraitsOf(s.cluster) }
+// Traits are TraitsOf what the store talks to, without the edge.
+func (s *Store) Traits() weir.Traits {
+	t := TraitsOf(s.cluster)
+	t.Bare = true
+	return t
+}
 
-// TraitsOf are those of a store in Redis, or in a Redis Cluster: one clock for
+// TraitsOf are those of a store of Open in Redis, or in a Redis Cluster: one clock for
 // all; all asks of a take at one moment, but on a Cluster only those of a
 // descriptor.
 func TraitsOf(cluster bool) weir.Traits {

@@ -9,9 +9,9 @@ import (
 )
 
 // Fits fails with an *Error when a store with these traits can't keep a limit of
-// s. Ask before the rules come into force, and keep the old ones then.
+// s, or does not have what a rule of s asks for. Ask before the rules come into force, and keep the old ones then.
 func (s *Set) Fits(store weir.Traits) error {
-	if store.Unfit == nil {
+	if store.Unfit == nil && !store.Bare {
 		return nil
 	}
 	bad := &Error{}
@@ -25,8 +25,12 @@ func (s *Set) Fits(store weir.Traits) error {
 		if r.Unlimited {
 			continue
 		}
-		if why := store.Unfit(r.Limit); why != "" {
-			of.add(&yaml.Node{Line: r.at.line, Column: r.at.column}, SeverityError, r.Name, "the store can't keep %q: %s", r.Limit, why)
+		at := &yaml.Node{Line: r.at.line, Column: r.at.column}
+		if store.Unfit != nil && store.Unfit(r.Limit) != "" {
+			of.add(at, SeverityError, r.Name, "the store can't keep %q: %s", r.Limit, store.Unfit(r.Limit))
+		}
+		if why := r.Policy.Unfit(store); why != "" {
+			of.add(at, SeverityError, r.Name, "%s", why)
 		}
 	}
 	flush()

@@ -201,3 +201,24 @@ descriptors:
 		}
 	}
 }
+
+// TestBareStores: rules that ask for what is not around a store do not load; where they
+// ask for nothing they do.
+func TestBareStores(t *testing.T) {
+	for option, refused := range map[string]bool{
+		"": false, ", fallback: local": false, ", nodes: 1": false,
+		", fallback: open": true, ", fallback: closed": true, ", nodes: 2": true, ", sync: 1s": true,
+	} {
+		set, err := rules.Parse("f", []byte("domain: d\ndescriptors:\n  - {key: k, limits: [5/s]"+option+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = set.Fits(weir.Traits{Shared: true, Bare: true})
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "has no effect: this store has nothing around it") {
+			t.Errorf("%q: %v", option, err)
+		}
+		if err := set.Fits(weir.Traits{Shared: true}); err != nil {
+			t.Errorf("%q: %v", option, err)
+		}
+	}
+}

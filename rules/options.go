@@ -111,25 +111,12 @@ func (f *file) synced(at *yaml.Node, r *Rule) {
 	if r.Limit == nil {
 		return
 	}
-	why := ""
-	switch spec := r.Limit.Spec(); {
-	case spec.Anchored:
-		why = "anchored: only the store sees the key's first event in time; take fixed-window, or leave sync out"
-	case spec.Algorithm == weir.SlidingLog:
-		why = "sliding-log: each event has its own time in the store; take sliding-window, or leave sync out"
-	case spec.Algorithm == weir.LeakyQueue:
-		why = "leaky-queue: who waits has a place in one line; take gcra, or leave sync out"
-	case spec.Algorithm == weir.WarmUp:
-		why = "warm-up: it works in memory only; take gcra, or leave sync out"
-	case spec.Algorithm == weir.Concurrent:
-		why = "concurrent: a permit is held in one place; leave sync out"
-	default:
-		if r.After {
-			f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: the store hears of work that is done at once")
-		}
-		return
+	switch why := r.Limit.Unsyncable(); {
+	case why != "":
+		f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
+	case r.After:
+		f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: the store hears of work that is done at once")
 	}
-	f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
 }
 
 // limits reads the list of limits in Weir's own words.

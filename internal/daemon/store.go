@@ -147,7 +147,7 @@ func StoreTraits(url string) (weir.Traits, error) {
 	case isRedis(scheme):
 		return redisstore.TraitsOf(scheme == "redis+cluster"), nil
 	case isMemcached(scheme):
-		return (&memcachestore.Store{}).Traits(), nil
+		return memcachestore.TraitsOf(), nil
 	case scheme == "cluster":
 		return (&cluster.Store{}).Traits(), nil
 	}

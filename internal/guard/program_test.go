@@ -1,46 +1,51 @@
 package guard_test
 
 import (
-	"reflect"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
 )
 
-// TestProgramsHaveNoNodes: three programs whose daemon is dead pass the limit each, for a
-// weir.Limiter can't say how many they are, nor which fallback decides. Right, with issue
-// 18 ("one spine, one engine, one edge"): it has Nodes and Fallback as a rule has, and
-// three pass 9 of 10 together, or all, or none.
-func TestProgramsHaveNoNodes(t *testing.T) {
-	for _, of := range []reflect.Type{reflect.TypeFor[weir.Limiter](), reflect.TypeFor[weir.Request]()} {
-		for _, name := range []string{"Nodes", "Fallback"} {
-			if _, has := of.FieldByName(name); has {
-				t.Errorf("%v has %s: turn the test round", of, name)
+// TestLimitersHavePolicies: a weir.Limiter says how many programs share its limit, and
+// what decides while the store is away, as a rule does. Three programs whose store is dead
+// pass their parts together, or all, or none.
+func TestLimitersHavePolicies(t *testing.T) {
+	for _, c := range []struct {
+		policy weir.Policy
+		by     weir.Fallback
+		passed int
+	}{
+		{weir.Policy{}, weir.FallbackLocal, 30}, // each as if it were alone
+		{weir.Policy{Nodes: 3}, weir.FallbackLocal, 9},
+		{weir.Policy{Nodes: 3, Fallback: weir.FallbackOpen}, weir.FallbackOpen, 60},
+		{weir.Policy{Fallback: weir.FallbackClosed}, weir.FallbackClosed, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			passed := 0
+			for range 3 {
+				daemon := newRemote()
+				daemon.broken.Store(&errRefused)
+				g := guard.New(daemon, guard.Options{}) // as client.Open has it
+				l, err := weir.NewLimiter(g, "uploads", weir.MustParseLimit("10/day")).With(c.policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 20 {
+					a, err := l.Take(t.Context(), "k", 1)
+					if err != nil || a.Degraded != c.by {
+						t.Fatalf("%+v: %+v, %v", c.policy, a, err)
+					}
+					if a.Outcome == weir.Allowed {
+						passed++
+					}
+				}
+				g.Close(t.Context())
 			}
-		}
+			if passed != c.passed {
+				t.Errorf("%+v: %d passed, want %d", c.policy, passed, c.passed)
+			}
+		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		passed := 0
-		for range 3 {
-			daemon := newRemote()
-			daemon.broken.Store(&errRefused)
-			l := weir.NewLimiter(guard.New(daemon, guard.Options{}), "uploads", weir.MustParseLimit("10/day")) // as client.Open has it
-			for range 20 {
-				a, err := l.Take(t.Context(), "k", 1)
-				if err != nil || a.Degraded != weir.FallbackLocal {
-					t.Fatalf("%+v, %v", a, err)
-				}
-				if a.Outcome == weir.Allowed {
-					passed++
-				}
-			}
-		}
-		if passed != 30 { // right: 9
-			t.Errorf("%d passed of 10: if this is right, turn the test round", passed)
-		}
-		time.Sleep(time.Second) // who looks for the daemon gives up
-	})
 }

@@ -198,3 +198,29 @@ func ended(t *testing.T, before int) {
 		}
 	}
 }
+
+// TestBareStoresRefuseRules: stores without the edge refuse rules that need one.
+func TestBareStoresRefuseRules(t *testing.T) {
+	inRedis, err := redisstore.Dial("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = inRedis.Close() }()
+	inMemcached, err := memcachestore.Dial("memcached://127.0.0.1:1", memcachestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = inMemcached.Close() }()
+	set, err := rules.Parse("f", []byte(programRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []weir.Store{inRedis, inMemcached} {
+		if err := set.Fits(store.Traits()); err == nil {
+			t.Errorf("%T: rules with fallback, nodes and sync load", store)
+		}
+		if _, err := weir.NewLimiter(store, "r", weir.MustParseLimit("5/s")).With(weir.Policy{Nodes: 2}); err == nil {
+			t.Errorf("%T: a limiter has nodes", store)
+		}
+	}
+}
