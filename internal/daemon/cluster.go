@@ -36,6 +36,9 @@ func openNode(told guard.Options) *storage {
 
 // join makes this daemon a node of its cluster. It does not wait for the others.
 func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
+	if d.storage.node == nil {
+		return nil
+	}
 	o := membership.Options{
 		Address: d.config.Cluster, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
 		Version: d.config.Version, HTTP: httpAt, Log: d.config.Log,
@@ -46,6 +49,9 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 	err := d.storage.node.Join(ctx, o)
 	if errors.Is(err, gossip.ErrOpen) {
 		return &ConfigError{"--cluster", err.Error()}
+	}
+	if err == nil {
+		d.closing.push("the cluster could not be left in order", d.storage.node.Leave)
 	}
 	return err
 }

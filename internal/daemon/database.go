@@ -175,16 +175,6 @@ func writeSecret(file, secret string) error {
 	return errors.Join(err, f.Close())
 }
 
-// closeFeed ends the database.
-func (d *Daemon) closeFeed() {
-	if d.feed == nil {
-		return
-	}
-	if err := d.feed.Close(); err != nil {
-		d.config.Log.Warn("the rule database was not closed in order", "error", err)
-	}
-}
-
 // sharers are the nodes of the rule database.
 func (d *Daemon) sharers() *membership.Sharers {
 	return &membership.Sharers{

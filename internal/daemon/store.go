@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -201,15 +202,13 @@ func (d *Daemon) away() string {
 	return "the store is away: the fallbacks of the rules decide"
 }
 
-func (d *Daemon) closeStorage() {
-	leave := func() error { return nil }
+// close leaves the store. Nobody counts any more.
+func (s *storage) close(context.Context) error {
 	switch {
-	case d.storage.remote != nil:
-		leave = d.storage.remote.Close
-	case d.storage.node != nil:
-		leave = d.storage.node.Close
+	case s.remote != nil:
+		return s.remote.Close()
+	case s.node != nil:
+		return s.node.Close()
 	}
-	if err := leave(); err != nil {
-		d.config.Log.Warn("the store could not be left in order", "error", err)
-	}
+	return nil
 }

@@ -31,6 +31,7 @@ func (d *Daemon) openTraces(ctx context.Context) error {
 		return envFault(err)
 	}
 	d.tracer = t
+	d.closing.push("some traces are lost", t.Close)
 	registerTraces(d.registry, t)
 	return nil
 }
@@ -40,16 +41,6 @@ func envFault(err error) error {
 		return &ConfigError{bad.Variable, bad.Text}
 	}
 	return err
-}
-
-// closeTraces sends what is left. Who waits for it, waits for a stop.
-func (d *Daemon) closeTraces(ctx context.Context) {
-	if d.tracer == nil {
-		return
-	}
-	if err := d.tracer.Close(ctx); err != nil {
-		d.config.Log.Warn("some traces are lost", "error", err)
-	}
 }
 
 // decider is what the HTTP and gRPC listeners ask: the limiter itself when there are
