@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/fields"
 )
 
@@ -30,43 +31,43 @@ const (
 )
 
 // denial is what OnDenied hears of a verdict.
-func (v *verdict) denial() *Denial {
-	d := &Denial{RetryAfter: v.retry, Never: v.never}
-	for _, violation := range v.violations {
-		d.Rules = append(d.Rules, violation.rule)
+func denial(c *admission.Call) *Denial {
+	d := &Denial{RetryAfter: c.Retry, Never: c.Never}
+	for _, n := range c.Denials {
+		d.Rules = append(d.Rules, n.Rule)
 	}
 	return d
 }
 
 // status is that of a call that is denied, with the details of google.rpc.
-func (s *Server) status(v *verdict) *status.Status {
+func (s *Server) status(c *admission.Call) *status.Status {
 	code, reason, text := codes.ResourceExhausted, "RATE_LIMITED", "there were too many calls; come back later"
 	switch {
-	case v.away:
+	case c.Away:
 		code, reason, text = codes.Unavailable, "LIMITER_UNAVAILABLE", "whether the call may pass could not be decided; come back later"
-	case v.never:
+	case c.Never:
 		reason, text = "COST_TOO_HIGH", "the call can never pass: it costs more than the limit; make it smaller"
 	}
 	why := &errdetails.ErrorInfo{Reason: reason, Domain: cmp.Or(s.options.Domain, "weir"), Metadata: map[string]string{}}
 	failure := &errdetails.QuotaFailure{}
-	for i, violation := range v.violations {
+	for i, denial := range c.Denials {
 		if i == 0 {
-			why.Metadata["rule"], why.Metadata["limit"] = violation.rule, violation.limit.String()
+			why.Metadata["rule"], why.Metadata["limit"] = denial.Rule, denial.Limit.String()
 		}
 		if i == maxViolations {
 			break
 		}
-		quota, _ := fields.Quota(violation.limit)
+		quota, _ := fields.Quota(denial.Limit)
 		failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{
-			Subject:     "rule:" + violation.rule,
-			Description: fmt.Sprintf("the limit is %v", violation.limit),
-			QuotaId:     violation.rule,
+			Subject:     "rule:" + denial.Rule,
+			Description: fmt.Sprintf("the limit is %v", denial.Limit),
+			QuotaId:     denial.Rule,
 			QuotaValue:  quota,
 		})
 	}
 	details := []protoadapt.MessageV1{why, failure}
-	if !v.never {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(v.retry, unknownRetry))})
+	if !c.Never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(c.Retry, unknownRetry))})
 	}
 	plain := status.New(code, text)
 	detailed, err := plain.WithDetails(details...)
@@ -78,10 +79,10 @@ func (s *Server) status(v *verdict) *status.Status {
 
 // pushback is the trailer of a call that is denied. Clients obey it to the
 // millisecond, so it has the jitter that keeps them apart.
-func (s *Server) pushback(v *verdict) metadata.MD {
+func (s *Server) pushback(c *admission.Call) metadata.MD {
 	ms := int64(-1)
-	if !v.never {
-		delay := s.options.Backoff.Delay(0, cmp.Or(v.retry, unknownRetry), rand.Uint64())
+	if !c.Never {
+		delay := s.options.Backoff.Delay(0, cmp.Or(c.Retry, unknownRetry), rand.Uint64())
 		if ms = int64((delay-1)/time.Millisecond) + 1; ms > math.MaxInt32 {
 			ms = -1 // longer than can be said
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/admission"
 )
 
 // Rule is one limit, and which calls it is for.
@@ -76,15 +77,14 @@ type Denial struct {
 const nameBytes = "._~*/=-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // check finds what is wrong with rules, and fills in their keys.
-func check(all []Rule) ([]Rule, error) {
+func check(all []Rule) ([]rule, error) {
 	if len(all) == 0 {
 		return nil, errors.New("grpclimit: there are no rules; without one nothing is limited")
 	}
 	var faults []error
 	names := map[string]bool{}
-	checked := append([]Rule(nil), all...)
-	for i := range checked {
-		r := &checked[i]
+	var checked []rule
+	for i, r := range all {
 		fault := func(text string) {
 			faults = append(faults, fmt.Errorf("grpclimit: rule %d, %q: %s", i, r.Name, text))
 		}
@@ -103,6 +103,9 @@ func check(all []Rule) ([]Rule, error) {
 		}
 		if r.Key == nil {
 			r.Key = Everyone
+		}
+		if r.Limit != nil {
+			checked = append(checked, rule{r, admission.NewRule(r.Name, r.Limit, r.Shadow, "")})
 		}
 	}
 	return checked, errors.Join(faults...)

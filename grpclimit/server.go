@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
 )
@@ -19,16 +20,18 @@ import (
 // several servers at once.
 type Server struct {
 	options Options
-	settle  settler
+	gate    admission.Gate
 
-	store weir.Store // with rules
-	rules []Rule
-
-	limiter  *rules.Limiter // else
-	domain   string
-	describe Describe
+	rules    []rule   // of a program
+	describe Describe // for rules of a file; else nil
 
 	warned [2]atomic.Bool // of what is told once
+}
+
+func newServer(o Options) *Server {
+	s := &Server{options: o}
+	s.gate.Unsettled = func(ctx context.Context, err error) { s.warn(warnedKept, ctx, err) } // its ttl frees it
+	return s
 }
 
 // NewServer makes interceptors that hold calls to rules, whose counts live in
@@ -38,7 +41,9 @@ func NewServer(store weir.Store, all []Rule, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{options: o, store: store, rules: checked, settle: inStore(store)}, nil
+	s := newServer(o)
+	s.gate.Store, s.rules = store, checked
+	return s, nil
 }
 
 // Describe tells the rules of a file what a call is. message is the request of a
@@ -60,7 +65,9 @@ func NewServerFromRules(limiter *rules.Limiter, domain string, describe Describe
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return &Server{options: o, limiter: limiter, domain: domain, describe: describe, settle: limiter.Settle}, nil
+	s := newServer(o)
+	s.gate.Limiter, s.gate.Domain, s.describe = limiter, domain, describe
+	return s, nil
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
@@ -75,7 +82,7 @@ func (s *Server) Unary(ctx context.Context, request any, info *grpc.UnaryServerI
 	if err != nil {
 		return nil, err
 	}
-	defer held.end(ctx)
+	defer held.End(true)
 	return handler(marked, request)
 }
 
@@ -91,7 +98,7 @@ func (s *Server) Stream(service any, stream grpc.ServerStream, info *grpc.Stream
 	if err != nil {
 		return err
 	}
-	defer held.end(ctx)
+	defer held.End(true)
 	return handler(service, &counted{ServerStream: stream, ctx: marked, server: s, method: info.FullMethod})
 }
 
@@ -108,12 +115,12 @@ func (c *counted) Context() context.Context { return c.ctx }
 
 // RecvMsg is the next message, if the rules that count messages let it pass.
 func (c *counted) RecvMsg(message any) error {
-	if err := c.ServerStream.RecvMsg(message); err != nil || c.server.limiter != nil {
+	if err := c.ServerStream.RecvMsg(message); err != nil || c.server.describe != nil {
 		return err
 	}
 	messages := func(r *Rule) bool { return r.Messages }
 	held, err := c.server.admit(c.ctx, c.method, message, messages, c.SetTrailer)
-	held.end(c.ctx) // a plan with permits: a message is done when it has come
+	held.End(true) // a plan with permits: a message is done when it has come
 	return err
 }
 
@@ -146,40 +153,34 @@ func (s *Server) warn(what int, ctx context.Context, err error) {
 
 // admit returns when a call may go, and what has to be settled when it ends, or
 // the status of a call that may not.
-func (s *Server) admit(ctx context.Context, method string, message any, which func(*Rule) bool, trailer func(metadata.MD)) (*permits, error) {
-	var v verdict
-	var err error
-	if s.limiter != nil {
-		v, err = s.filed(ctx, method, message)
-	} else {
-		v, err = s.own(ctx, method, message, which)
-	}
+func (s *Server) admit(ctx context.Context, method string, message any, which func(*Rule) bool, trailer func(metadata.MD)) (*admission.Charge, error) {
+	c, err := s.decide(ctx, method, message, which)
 	if err != nil {
 		return nil, s.failed(ctx, method, err)
 	}
-	if len(v.shadows) > 0 {
-		s.report(ctx, method, &Denial{Rules: v.shadows, Shadow: true, Passed: v.allowed})
+	if len(c.Shadows) > 0 {
+		s.report(ctx, method, &Denial{Rules: c.Shadows, Shadow: true, Passed: c.Allowed})
 	}
-	if !v.allowed {
-		s.report(ctx, method, v.denial())
-		trailer(s.pushback(&v))
-		return nil, s.status(&v).Err()
+	if !c.Allowed {
+		s.report(ctx, method, denial(c))
+		trailer(s.pushback(c))
+		return nil, s.status(c).Err()
 	}
-	if v.hold > 0 && sleep.For(ctx, v.hold) != nil {
-		s.giveBack(ctx, v.receipts)
+	held := s.gate.Charge(ctx, c)
+	if c.Hold > 0 && sleep.For(ctx, c.Hold) != nil {
+		held.GiveBack()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return s.hold(v.receipts), nil
+	held.Keep()
+	return held, nil
 }
 
 // failed is what becomes of a call about which nothing was decided: nil lets it
 // pass.
 func (s *Server) failed(ctx context.Context, method string, err error) error {
 	d := &Denial{Err: err}
-	_, unknown := errors.AsType[*unknownError](err)
-	_, malformed := errors.AsType[*rules.RequestError](err)
 	switch {
-	case unknown || malformed:
+	case admission.Malformed(err):
 		s.report(ctx, method, d)
 		return status.Error(codes.InvalidArgument, "the call does not tell whose it is or what it costs, which it must to be counted")
 	case ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/fields"
 )
 
@@ -33,23 +34,26 @@ const maxField = 48 << 10
 // setFields tells the client how the rules stand.
 func (m *middleware) setFields(c *call, h http.Header) {
 	kinds := m.options.Fields
-	if len(c.standings) > 0 && (kinds == 0 || kinds&Draft10 != 0) { // a List must not be empty
+	if c.TooLarge { // no limit stands in the way: it would be the same with any
+		return
+	}
+	if len(c.Standings) > 0 && (kinds == 0 || kinds&Draft10 != 0) { // a List must not be empty
 		m.setDraft10(c, h)
 	}
 	if kinds&^(Draft10|NoFields) == 0 {
 		return
 	}
 	// A permit has no window, which the others can't do without.
-	c.standings = slices.DeleteFunc(c.standings, func(s standing) bool { return s.limit.Algorithm() == weir.Concurrent })
-	if len(c.standings) == 0 {
+	c.Standings = slices.DeleteFunc(c.Standings, func(s admission.Standing) bool { return s.Limit.Algorithm() == weir.Concurrent })
+	if len(c.Standings) == 0 {
 		return
 	}
 	s := c.closest()
-	quota, _ := fields.Quota(s.limit)
-	reset := resetOf(s.decision)
+	quota, _ := fields.Quota(s.Limit)
+	reset := resetOf(s.Decision)
 	if kinds&Draft7 != 0 {
 		add(h, policyField, c.policies(nil, appendQuota))
-		c.set(h, standingField, fmt.Sprintf("limit=%d, remaining=%d, reset=%d", quota, max(s.decision.Remaining, 0), reset))
+		c.set(h, standingField, fmt.Sprintf("limit=%d, remaining=%d, reset=%d", quota, max(s.Decision.Remaining, 0), reset))
 	}
 	if kinds&Draft6 != 0 {
 		add(h, policyField, c.policies(nil, appendQuota))
@@ -78,11 +82,11 @@ func resetOf(d *weir.Decision) int64 {
 // around this one: both are Lists.
 func (m *middleware) setDraft10(c *call, h http.Header) {
 	policy, text := m.usual, c.text[:0]
-	if !c.usual || policy == nil {
+	if policy == nil || !m.stand(c) {
 		policy = c.line(c.draft10Policy())
 	}
-	for i := range c.standings {
-		text = fields.AppendStanding(text, c.standings[i].name, c.standings[i].decision)
+	for i := range c.Standings {
+		text = fields.AppendStanding(text, c.Standings[i].Rule, c.Standings[i].Decision)
 	}
 	c.text = text
 	if h[policyField] == nil {
@@ -93,24 +97,26 @@ func (m *middleware) setDraft10(c *call, h http.Header) {
 	add(h, standingField, string(text))
 }
 
+// stand is whether all rules stand, with their own limits.
+func (m *middleware) stand(c *call) bool {
+	return len(c.Standings) == m.enforced && !slices.ContainsFunc(c.Standings, func(s admission.Standing) bool { return s.Limit != s.Of.Limit })
+}
+
 // draft10Policy is RateLimit-Policy. Rules for which neither field has room no
 // longer stand.
 func (c *call) draft10Policy() string {
 	const most = len(";r=999999999999999;t=999999999999999, ")
 	policy, size := c.text[:0], 0
-	for i := range c.standings {
-		s := &c.standings[i]
+	for i := range c.Standings {
+		s := &c.Standings[i]
 		before := len(policy)
-		if s.policy == nil {
-			policy = fields.AppendPolicy(policy, s.name, s.limit, s.unit)
-		} else {
-			if before > 0 {
-				policy = append(policy, ", "...)
-			}
-			policy = append(policy, s.policy...)
+		unit := ""
+		if s.Of != nil {
+			unit = s.Of.Unit
 		}
+		policy = fields.AppendPolicy(policy, s.Rule, s.Limit, unit)
 		if size += len(policy) - before + most; size > maxField {
-			c.standings, policy = c.standings[:i], policy[:before]
+			c.Standings, policy = c.Standings[:i], policy[:before]
 			break
 		}
 	}
@@ -119,13 +125,13 @@ func (c *call) draft10Policy() string {
 }
 
 // policies is a list of all that stand, after what is there already.
-func (c *call) policies(b []byte, one func([]byte, *standing) []byte) string {
-	for i := range c.standings {
+func (c *call) policies(b []byte, one func([]byte, *admission.Standing) []byte) string {
+	for i := range c.Standings {
 		before := len(b)
 		if before > 0 {
 			b = append(b, ", "...)
 		}
-		if b = one(b, &c.standings[i]); len(b) > maxField {
+		if b = one(b, &c.Standings[i]); len(b) > maxField {
 			return string(b[:before])
 		}
 	}
@@ -133,21 +139,21 @@ func (c *call) policies(b []byte, one func([]byte, *standing) []byte) string {
 }
 
 // appendQuota is a quota as drafts 3 to 7 have it.
-func appendQuota(b []byte, s *standing) []byte {
-	quota, window := fields.Quota(s.limit)
+func appendQuota(b []byte, s *admission.Standing) []byte {
+	quota, window := fields.Quota(s.Limit)
 	b = append(fields.AppendInteger(b, quota), ";w="...)
 	return fields.AppendInteger(b, window)
 }
 
-func appendNamedQuota(b []byte, s *standing) []byte {
-	return fields.AppendString(append(appendQuota(b, s), ";name="...), s.name)
+func appendNamedQuota(b []byte, s *admission.Standing) []byte {
+	return fields.AppendString(append(appendQuota(b, s), ";name="...), s.Rule)
 }
 
 // closest is the standing that decides, for fields that tell of one only.
-func (c *call) closest() *standing {
-	best := &c.standings[0]
-	for i := range c.standings {
-		if s := &c.standings[i]; s.decision.Outweighs(best.decision) {
+func (c *call) closest() *admission.Standing {
+	best := &c.Standings[0]
+	for i := range c.Standings {
+		if s := &c.Standings[i]; s.Decision.Outweighs(best.Decision) {
 			best = s
 		}
 	}
@@ -156,13 +162,13 @@ func (c *call) closest() *standing {
 
 // setThree sets fields that tell of one limit, unless middleware around this one
 // has told of one that is closer to its end.
-func (c *call) setThree(h http.Header, names [3]string, limit string, s *standing, reset int64) {
+func (c *call) setThree(h http.Header, names [3]string, limit string, s *admission.Standing, reset int64) {
 	told, err := strconv.ParseInt(h.Get(names[1]), 10, 64)
-	if err == nil && s.decision.Outcome == weir.Allowed && s.decision.Remaining >= told {
+	if err == nil && s.Decision.Outcome == weir.Allowed && s.Decision.Remaining >= told {
 		return
 	}
 	c.set(h, names[0], limit)
-	c.set(h, names[1], strconv.FormatInt(max(s.decision.Remaining, 0), 10))
+	c.set(h, names[1], strconv.FormatInt(max(s.Decision.Remaining, 0), 10))
 	c.set(h, names[2], strconv.FormatInt(reset, 10))
 }
 
@@ -200,10 +206,10 @@ func (m *middleware) lookTwice(c *call, w http.ResponseWriter, r *http.Request) 
 			twice = "all"
 		}
 	}
-	for i := range c.standings {
+	for i := range c.Standings {
 		for _, line := range old {
-			if strings.Contains(line, string(fields.AppendString(nil, c.standings[i].name))+";") {
-				twice = c.standings[i].name
+			if strings.Contains(line, string(fields.AppendString(nil, c.Standings[i].Rule))+";") {
+				twice = c.Standings[i].Rule
 			}
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -28,48 +26,7 @@ func NewFromRules(limiter *rules.Limiter, domain string, describe Describe, o Op
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	m := &middleware{options: o, limiter: limiter, domain: domain, describe: describe, settle: limiter.Settle}
+	m := newMiddleware(o)
+	m.gate.Limiter, m.gate.Domain, m.describe = limiter, domain, describe
 	return m.around, nil
-}
-
-// check asks the rules about a request. Without an error, c has the verdict.
-func (m *middleware) check(c *call, r *http.Request) (*Charge, error) {
-	q := rules.Request{Domain: m.domain, Descriptors: m.describe(r, nil), Receipt: true, AnyCost: true}
-	if len(q.Descriptors) == 0 {
-		c.allowed = true
-		return m.newCharge(nil), nil
-	}
-	answer, err := m.limiter.Check(r.Context(), &q)
-	if err != nil {
-		return nil, err
-	}
-	c.allowed, c.away, c.hold = answer.Allowed, answer.Away(), answer.Hold()
-	retry, ok := answer.RetryAfter()
-	c.retry, c.never = retry, !ok && !answer.Allowed
-	for _, d := range fields.Standings(answer) {
-		c.standings = append(c.standings, standing{name: d.Rule.Name, limit: d.Rule.Limit, decision: &d.Decision})
-	}
-	for i := range answer.Decisions {
-		if d := &answer.Decisions[i]; d.Rule.Shadow && d.Outcome != weir.Allowed {
-			c.shadows = append(c.shadows, d.Rule.Name)
-		}
-	}
-	return m.newCharge(m.itemsOf(answer)), nil
-}
-
-// itemsOf is what an answer has charged, as far as something may have to be done
-// about it: else receipts are no more than paper.
-func (m *middleware) itemsOf(a *rules.Answer) []item {
-	may := m.options.Settle || m.options.Counts != nil || a.Hold() > 0
-	var items []item
-	seen := map[*weir.Receipt]bool{}
-	for i := range a.Decisions {
-		d := &a.Decisions[i]
-		if d.Receipt == nil || seen[d.Receipt] || !may && d.Rule.Limit.Algorithm() != weir.Concurrent {
-			continue
-		}
-		seen[d.Receipt] = true
-		items = append(items, item{rule: d.Rule.Name, receipt: d.Receipt})
-	}
-	return items
 }

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -11,28 +12,37 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/internal/sleep"
-	"github.com/weir-limit/weir/rules"
 )
 
 // middleware is what New and NewFromRules make.
 type middleware struct {
 	options Options
-	settle  settler
+	gate    admission.Gate
 	calls   sync.Pool // of *call
 
-	store weir.Store // with rules
-	rules []*rule
+	rules []*rule // of a program
 	// usual is the value of RateLimit-Policy when all rules stand. It is shared by
 	// all answers and never changed. Nil: it is too long to be sent.
-	usual []string
+	usual    []string
+	enforced int // how many rules may stand
 
-	limiter  *rules.Limiter // else
-	domain   string
-	describe Describe
+	describe Describe // for rules of a file; else nil
 
 	warned [2]atomic.Bool // of what is told once
+}
+
+func newMiddleware(o Options) *middleware {
+	m := &middleware{options: o}
+	m.gate.Settles = o.Settle || o.Counts != nil
+	m.gate.Unsettled = func(ctx context.Context, err error) {
+		if m.first(warnedSettle) {
+			o.Log.WarnContext(ctx, "httplimit: a charge could not be settled and stays as it was; this is said once", "error", err)
+		}
+	}
+	return m
 }
 
 // New makes middleware that holds requests to rules, whose counts live in store.
@@ -43,12 +53,14 @@ func New(store weir.Store, all []Rule, o Options) (func(http.Handler) http.Handl
 	if err := errors.Join(err, o.check()); err != nil {
 		return nil, err
 	}
-	m := &middleware{options: o, store: store, rules: compiled, settle: settleIn(store)}
+	m := newMiddleware(o)
+	m.gate.Store, m.rules = store, compiled
 	var policy []byte
 	for _, r := range compiled {
 		if r.Shadow {
 			continue
 		}
+		m.enforced++
 		policy = fields.AppendPolicy(policy, r.Name, r.Limit, r.Unit)
 	}
 	if len(policy) <= maxField/2 {
@@ -86,18 +98,12 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // admit decides about a request, and answers it unless it passes. charge is what
 // has to be settled when it is done, or nil.
 func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (charge *Charge, pass bool) {
-	var err error
-	if m.limiter == nil {
-		err = m.decide(c, r)
-	} else {
-		charge, err = m.check(c, r)
-	}
-	if err != nil {
+	if err := m.decide(c, r); err != nil {
 		return nil, m.failed(w, r, err)
 	}
 	m.lookTwice(c, w, r)
 	var denial *Denial
-	if !c.allowed {
+	if !c.Allowed {
 		denial = m.denial(c) // before fields that have no room for all rules
 	}
 	m.setFields(c, w.Header())
@@ -106,23 +112,22 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 		m.answer(w, r, denial)
 		return nil, false
 	}
-	if m.limiter == nil {
-		charge = m.charge(c)
-	}
-	if c.hold > 0 && sleep.For(r.Context(), c.hold) != nil {
-		charge.giveBack()
+	held := m.gate.Charge(r.Context(), &c.Call)
+	if c.Hold > 0 && sleep.For(r.Context(), c.Hold) != nil {
+		held.GiveBack()
 		w.WriteHeader(http.StatusServiceUnavailable) // for logs: its client has left
 		return nil, false
 	}
-	return charge, true
+	if held == nil && !m.marks() {
+		return nil, true
+	}
+	return &Charge{m: m, held: held}, true
 }
 
 // failed is what becomes of a request about which nothing was decided.
 func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (pass bool) {
 	d := &Denial{Status: http.StatusServiceUnavailable, RetryAfter: m.jitter(time.Second), Err: err}
-	if _, ok := errors.AsType[*nobodyError](err); ok {
-		d.Status, d.RetryAfter = http.StatusBadRequest, 0
-	} else if _, ok := errors.AsType[*rules.RequestError](err); ok {
+	if admission.Malformed(err) {
 		d.Status, d.RetryAfter = http.StatusBadRequest, 0
 	} else if m.options.FailOpen && r.Context().Err() == nil {
 		d.Passed = true
@@ -135,12 +140,15 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (
 
 // denial is what the caller is told of a verdict.
 func (m *middleware) denial(c *call) *Denial {
-	d := &Denial{Status: http.StatusTooManyRequests, Never: c.never, Rules: c.deniers()}
-	if c.away {
+	d := &Denial{Status: http.StatusTooManyRequests, Never: c.Never}
+	for _, n := range c.Denials {
+		d.Rules = append(d.Rules, n.Rule)
+	}
+	if c.Away {
 		d.Status = http.StatusServiceUnavailable
 	}
-	if !c.never {
-		d.RetryAfter = m.jitter(cmp.Or(c.retry, time.Second)) // a permit may come back at any moment
+	if !c.Never {
+		d.RetryAfter = m.jitter(cmp.Or(c.Retry, time.Second)) // a permit may come back at any moment
 	}
 	return d
 }
@@ -154,8 +162,8 @@ func (m *middleware) jitter(d time.Duration) time.Duration {
 }
 
 func (m *middleware) reportShadow(c *call, r *http.Request) {
-	if len(c.shadows) > 0 {
-		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.shadows), Shadow: true, Passed: c.allowed})
+	if len(c.Shadows) > 0 {
+		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.Shadows), Shadow: true, Passed: c.Allowed})
 	}
 }
 
@@ -173,6 +181,6 @@ func (m *middleware) acquire() *call {
 }
 
 func (m *middleware) release(c *call) {
-	c.clear()
+	c.Clear()
 	m.calls.Put(c)
 }

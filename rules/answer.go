@@ -36,6 +36,9 @@ type Decision struct {
 	idle bool // it had no say: a shadow limit, or a quota limit beside one that allows
 }
 
+// Verdict is what the limits say together; but its Decisive is not that of a.
+func (a *Answer) Verdict() weir.Verdict { return a.verdict }
+
 // RetryAfter is how long until the request is worth another try: the longest
 // RetryAfter of those that deny it. It is 0 when that is not known, because a
 // permit must come back first. It is not there when the request was allowed, or

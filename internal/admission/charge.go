@@ -1,0 +1,196 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// patience is how long a store may take to settle a charge. The client may be gone, but
+// the charge must go back.
+const patience = 2 * time.Second
+
+// Charge is what a request was charged, until it is done: work may tell meanwhile what it
+// uses, and permits are renewed. End or GiveBack settles it. Its methods may be called
+// from many goroutines, and on a nil *Charge, which is of nothing.
+type Charge struct {
+	gate *Gate
+	ctx  context.Context // of the request, without its end
+
+	mu    sync.Mutex
+	items []item
+	ended bool
+	renew *time.Timer // of permits; nil when there are none
+}
+
+// item is one receipt of a charge.
+type item struct {
+	rule    string
+	receipt *weir.Receipt
+	used    int64
+	told    bool
+}
+
+// Charge is what c was charged, as far as something may have to be done about it: else
+// receipts are no more than paper. It is nil when there is nothing.
+func (g *Gate) Charge(ctx context.Context, c *Call) *Charge {
+	var items []item
+	if c.answer != nil {
+		items = g.itemsOf(c)
+	}
+	for i := range c.of {
+		if r := c.out[i].Receipt; r != nil {
+			items = append(items, item{rule: c.of[i].Name, receipt: r})
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	return &Charge{gate: g, ctx: context.WithoutCancel(ctx), items: items}
+}
+
+func (g *Gate) itemsOf(c *Call) (items []item) {
+	seen := map[*weir.Receipt]bool{}
+	for i := range c.answer.Decisions {
+		d := &c.answer.Decisions[i]
+		if d.Receipt != nil && !seen[d.Receipt] && (g.Settles || c.Hold > 0 || d.Receipt.Permit()) {
+			seen[d.Receipt] = true
+			items = append(items, item{rule: d.Rule.Name, receipt: d.Receipt})
+		}
+	}
+	return items
+}
+
+// is whether an item belongs to a rule: by its name, or without the #1, #2 … or
+// #NAME of the limits of one descriptor.
+func (it *item) is(rule string) bool {
+	rest, ok := strings.CutPrefix(it.rule, rule)
+	return ok && (rest == "" || rest[0] == '#')
+}
+
+// Use tells that n more events of a rule were used, and whether anything is left of what
+// it was charged; true for a rule that was charged nothing.
+func (c *Charge) Use(rule string, n int64) (left bool) {
+	left = true
+	if c == nil {
+		return left
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.items {
+		if it := &c.items[i]; it.is(rule) {
+			it.used, it.told = min(it.used+min(max(n, 0), weir.MaxCount), weir.MaxCount), true
+			left = left && it.used < it.receipt.Cost
+		}
+	}
+	return left
+}
+
+// Cost is what a rule was charged, and how much of it Use has told of: the least that is
+// left where it stands for several limits. found is false for a rule that was charged
+// nothing.
+func (c *Charge) Cost(rule string) (charged, used int64, found bool) {
+	if c == nil {
+		return 0, 0, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.items {
+		it := &c.items[i]
+		if it.is(rule) && (!found || it.receipt.Cost-it.used < charged-used) {
+			charged, used, found = it.receipt.Cost, it.used, true
+		}
+	}
+	return charged, used, found
+}
+
+// Keep renews the permits from now on until the charge ends, so that a request that takes
+// longer than their ttl still counts.
+func (c *Charge) Keep() {
+	if c == nil {
+		return
+	}
+	var permits []*weir.Receipt
+	every := weir.MaxPeriod
+	for i := range c.items {
+		if r := c.items[i].receipt; r.Permit() {
+			permits, every = append(permits, r), min(every, r.Limit.Spec().TTL/3)
+		}
+	}
+	if len(permits) == 0 {
+		return
+	}
+	c.mu.Lock() // the timer may be faster than its being noted
+	defer c.mu.Unlock()
+	c.renew = time.AfterFunc(every, func() { c.renewPermits(c.gate.charge(permits), every) })
+}
+
+func (c *Charge) renewPermits(permits weir.Charge, every time.Duration) {
+	c.mu.Lock() // so that none is renewed after it was freed
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, min(every, patience))
+	defer cancel()
+	// The store may be away: there are two tries before the time of a permit is
+	// over. One that is over is not taken again, for another may have it.
+	if err := permits.Renew(ctx); !errors.Is(err, weir.ErrExpired) {
+		c.renew.Reset(every)
+	}
+}
+
+// End settles the charge of a request that is done, once. What Use has told is what it
+// cost, permits are freed, and all else stays charged. A request that does not count
+// gets all back.
+func (c *Charge) End(counts bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if c.renew != nil {
+		c.renew.Stop()
+	}
+	var receipts []*weir.Receipt
+	var used []int64
+	for i := range c.items {
+		it := &c.items[i]
+		switch {
+		case !counts:
+			receipts, used = append(receipts, it.receipt), append(used, 0)
+		case it.told:
+			receipts, used = append(receipts, it.receipt), append(used, it.used)
+		case it.receipt.Permit():
+			receipts, used = append(receipts, it.receipt), append(used, it.receipt.Cost)
+		}
+	}
+	if len(receipts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	_, err := c.gate.charge(receipts).Settle(ctx, used)
+	if err != nil && !errors.Is(err, weir.ErrExpired) && !errors.Is(err, weir.ErrSettled) {
+		c.gate.Unsettled(ctx, err)
+	}
+}
+
+// GiveBack settles the charge of a request that is not served.
+func (c *Charge) GiveBack() { c.End(false) }
+
+// charge is where receipts are settled.
+func (g *Gate) charge(receipts []*weir.Receipt) weir.Charge {
+	if g.Limiter != nil {
+		return g.Limiter.Charge(receipts)
+	}
+	return weir.NewCharge(g.Store, receipts)
+}
