@@ -2,8 +2,14 @@
 # that it talks to, where it may: see tools/debian-packages. check also builds the
 # linters pinned in tools/go.mod, which takes minutes the first time.
 
+#
+# The product is the modules of go.work; "work" names all their packages. bench,
+# integrations and tools are modules that the product never requires, and that are
+# built without go.work.
+
 GO ?= go
-TOOL = $(GO) tool -modfile=tools/go.mod
+ALONE = GOWORK=off $(GO)
+TOOL = $$($(ALONE) tool -modfile=tools/go.mod -n $(1))
 FUZZTIME ?= 5s
 MODULE = github.com/weir-limit/weir
 
@@ -16,30 +22,30 @@ GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## Run all tests, and those of integrations/, a module of its own
+test: ## Run all tests, and those of integrations/
 	@tools/debian-packages
-	$(GO) test -timeout 5m ./...
-	cd integrations && $(GO) test -timeout 5m ./...
+	$(GO) test -timeout 5m work
+	cd integrations && $(ALONE) test -timeout 5m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
 
 fmt: ## Name the files that gofumpt would format otherwise
-	@files=$$($(TOOL) gofumpt -l .) && if [ -n "$$files" ]; then echo "gofumpt -w:" $$files; exit 1; fi
+	@files=$$($(call TOOL,gofumpt) -l .) && if [ -n "$$files" ]; then echo "gofumpt -w:" $$files; exit 1; fi
 
 vet: ## Run go vet
-	$(GO) vet ./...
+	$(GO) vet work
 
 fix: ## Show what a newer Go would write otherwise
-	$(GO) fix -diff ./...
+	$(GO) fix -diff work
 
 lint: ## Run the linters of .golangci.yml
-	$(TOOL) golangci-lint run
+	$(call TOOL,golangci-lint) run $$($(GO) list -m -f "{{.Dir}}/...")
 
 race: ## Run all tests with the race detector, which needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m work
 
 fuzz: ## Run each fuzz test for FUZZTIME (5s)
-	@$(GO) test -list '^Fuzz' ./... >fuzz.out || { cat fuzz.out; exit 1; }
+	@$(GO) test -list '^Fuzz' work >fuzz.out || { cat fuzz.out; exit 1; }
 	@awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' fuzz.out | \
 	while read -r package name; do \
 		echo "$$package $$name"; \
@@ -55,6 +61,10 @@ cover: ## Measure how much of what decides is tested; the root must reach 95 %
 		$$1 == "FAIL" { failed = 1 } \
 		$$2 == "$(MODULE)" && /coverage:/ { sub(/.*coverage: /, ""); root = $$1 + 0 } \
 		END { if (!failed && root < 95) { print "root package: " root + 0 " % is less than 95 %"; failed = 1 } exit failed }'
+
+.PHONY: tidy
+tidy: ## Tidy the go.mod of each module
+	tools/tidy
 
 build: ## Build bin/weir, one static file
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
@@ -75,24 +85,24 @@ docs-pictures: ## Draw the pictures of docs/choosing.md again; look at them
 .PHONY: docs-screenshots
 docs-screenshots: ## Take the pictures of docs/self-service.md again; look at them
 	@mkdir -p bin/screenshots
-	WEIR_TEST_SCREENSHOTS=$(CURDIR)/bin/screenshots $(GO) test ./internal/e2e -run 'TestPage/(axe|sqlite)' -count 1
+	WEIR_TEST_SCREENSHOTS=$(CURDIR)/bin/screenshots $(GO) test ./cmd/weir/internal/e2e -run 'TestPage/(axe|sqlite)' -count 1
 	cp bin/screenshots/page-2-editor-1280-light.png docs/pictures/self-service-editor.png
 	cp bin/screenshots/page-3-report-1280-light.png docs/pictures/self-service-report.png
 	cp bin/screenshots/page-4-explained-1280-light.png docs/pictures/self-service-denial.png
 
 bench: ## Measure memstore beside other limiters; 10 minutes; BENCH=-short takes 1, BENCH=-json prints JSON
-	cd bench/memory && $(GO) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
+	cd bench/memory && $(ALONE) build -trimpath -o ../../bin/bench-memory . && ../../bin/bench-memory $(BENCH)
 	$(MAKE) bench-http BENCH="$(filter -short -json,$(BENCH))"
 
 bench-replay: build ## Measure how fast weir replay reads logs; 2 minutes; BENCH=-short takes 10 s, BENCH=-json prints JSON
-	cd bench && $(GO) build -trimpath -o ../bin/bench-replay ./replay && ../bin/bench-replay $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-replay ./replay && ../bin/bench-replay $(BENCH)
 
 bench-rules: ## Measure 100,000 rules of a rule database in 1,000 domains; 2 minutes, alone on the machine
-	WEIR_BENCH_DOMAINS=1000 $(GO) test -run '^$$' -bench ManyRules -benchtime 30x -v ./internal/daemon
+	WEIR_BENCH_DOMAINS=1000 $(GO) test -run '^$$' -bench ManyRules -benchtime 30x -v ./cmd/weir/internal/daemon
 
 bench-smoke: ## Run each benchmark shortly, to see that it works
 	$(GO) test -short -run '^$$' -bench . -benchtime 10ms $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
-	cd bench/memory && $(GO) run . -short -rounds 1 -most 100000 >/dev/null
+	cd bench/memory && $(ALONE) run . -short -rounds 1 -most 100000 >/dev/null
 
 .PHONY: bench-memory
 bench-memory: ## Measure what keys and rules cost in memory
@@ -103,34 +113,34 @@ race-memory: ## Look for races and lost counts in memstore; 5 minutes; needs a C
 
 .PHONY: bench-http integrations-check
 bench-http: ## Measure what middleware adds to a request, beside others; 20 s; BENCH=-short takes 3, BENCH=-json prints JSON
-	cd bench && $(GO) build -trimpath -o ../bin/bench-http ./http && ../bin/bench-http $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-http ./http && ../bin/bench-http $(BENCH)
 
-integrations-check: ## Vet and test httplimit in chi, echo and gin, a module of its own; minutes the first time
-	cd integrations && $(GO) vet ./... && $(GO) test ./...
+integrations-check: ## Vet and test httplimit in chi, echo and gin; minutes the first time
+	cd integrations && $(ALONE) vet ./... && $(ALONE) test ./...
 
-bench-check: ## Build, vet and test the measurements of bench/, modules of their own
-	cd bench && $(GO) vet ./... && $(GO) test ./...
-	cd bench/envoyratelimit && $(GO) vet ./... && $(GO) test ./...
-	cd bench/memory && $(GO) vet ./... && $(GO) test ./...
+bench-check: ## Build, vet and test the measurements of bench/
+	cd bench && $(ALONE) vet ./... && $(ALONE) test ./...
+	cd bench/envoyratelimit && $(ALONE) vet ./... && $(ALONE) test ./...
+	cd bench/memory && $(ALONE) vet ./... && $(ALONE) test ./...
 
 .PHONY: bench-noop
 bench-noop:
-	$(GO) build -trimpath -o bin/bench-noop ./internal/nooptest
+	$(GO) build -trimpath -o bin/bench-noop ./cmd/weir/internal/nooptest
 
 bench-daemon: build bench-noop ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
-	cd bench && $(GO) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
 
 bench-cluster: build bench-noop ## Measure three nodes beside a server that decides nothing; 1 minute; BENCH=-short takes 10 s, BENCH=-json prints JSON
-	cd bench && $(GO) build -trimpath -o ../bin/bench-cluster ./cluster && ../bin/bench-cluster $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-cluster ./cluster && ../bin/bench-cluster $(BENCH)
 
 bench-overload: build ## Offer the daemon five times what it can do; BENCH=-times=2 offers less, BENCH=-short takes a minute
-	cd bench && $(GO) build -trimpath -o ../bin/bench-overload ./overload && ../bin/bench-overload $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-overload ./overload && ../bin/bench-overload $(BENCH)
 
 compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at random; COMPARE='-seed 2 -json', or -help
-	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit $(COMPARE)
+	cd bench/envoyratelimit && $(ALONE) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit $(COMPARE)
 
 bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns; 30 s
-	cd bench/envoyratelimit && $(GO) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit -bench $(COMPARE)
+	cd bench/envoyratelimit && $(ALONE) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit -bench $(COMPARE)
 
 .PHONY: bench-store-memory
 bench-store-memory: ## Measure what keys cost in Redis and memcached; 1 minute
@@ -141,7 +151,7 @@ bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; 
 	$(GO) test ./cmd/weir -run '^$$' -bench Take
 
 bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
-	cd bench && $(GO) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
+	cd bench && $(ALONE) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
 .PHONY: bench-simulate
 bench-simulate: ## Measure the simulator: 1 million requests on each algorithm, 10 million through all; 1 minute
@@ -154,12 +164,12 @@ simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m);
 
 .PHONY: torture-joints
 torture-joints: ## Draw rules, requests and events for the whole product, for FOR (1m), and hold it to an oracle; FOR=8h the night through
-	$(GO) test ./internal/joints -run 'Stories|Joints' -count 1 -v -timeout 0 -joints $(FOR)
+	$(GO) test ./cmd/weir/internal/joints -run 'Stories|Joints' -count 1 -v -timeout 0 -joints $(FOR)
 
 .PHONY: test-cluster
 test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 15 minutes; needs root on Linux
 	$(GO) test ./cmd/weir -run TestClusterKeeps -count 1 -v -timeout 30m -keys-kept 3000
-	$(GO) test ./internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
+	$(GO) test ./cmd/weir/internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
 
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
-	$(GO) test ./internal/guardtest -run TestOutage -count 1 -v -outage
+	$(GO) test ./cmd/weir/internal/guardtest -run TestOutage -count 1 -v -outage

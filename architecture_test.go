@@ -29,9 +29,9 @@ const module = "github.com/weir-limit/weir"
 const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/sleep"
 
 // forbidden is which packages may not import what, themselves or through other
-// packages of this module, tests aside. Patterns are separated by spaces: "x/..."
+// packages of the product, tests aside. Patterns are separated by spaces: "x/..."
 // is x and all below it, "*" is one path element, "-x" takes x out again. "weir"
-// stands for this module's path; "std" and "third-party" for all packages of that
+// stands for the library's module; "std" and "third-party" for all packages of that
 // kind. A line may speak of packages that are still to come.
 var forbidden = []struct{ packages, imports, why string }{
 	{"weir", "third-party weir/...", "importing the rules of limiting must cost nothing"},
@@ -49,18 +49,14 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
 	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/limittext -weir/internal/record -weir/internal/sharing/... -weir/sim/..." + leaves, "what is simulated must be what decides, without a server around it"},
 	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
-	{"weir/internal/joints/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
+	{"weir/cmd/weir/internal/joints/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
 	{"weir/storetest", "third-party -pgregory.net/rapid/... weir/... -weir", "a store outside of this module must be able to run the suite"},
 	{
 		"weir weir/memstore weir/rules/... -weir/rules/source weir/sim/... weir/storetest weir/internal/sharing/...",
 		"net/... log/... os/exec os/signal plugin syscall",
 		"a library talks to nobody and logs nothing: its caller does",
 	},
-	{
-		"weir/... -weir/internal/... -weir/cmd/... -weir/examples/... weir/internal/guard weir/internal/record weir/internal/storewire weir/internal/synced weir/internal/sharing/...",
-		"weir/cmd/... weir/internal/... -weir/internal/admission -weir/internal/fields -weir/internal/guard -weir/internal/synced -weir/internal/address -weir/internal/limittext -weir/internal/pacing -weir/internal/record -weir/internal/storewire -weir/internal/sharing/..." + leaves,
-		"library packages import no server package",
-	},
+	{"weir/... -weir/cmd/...", "weir/cmd/...", "the library stands without the daemon"},
 	{"weir/memcachestore", "third-party", "memcached is spoken to by a few hundred lines of our own"},
 	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/admission -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "middleware and transport are the standard library, limits and rules"},
 	{"weir/edge", "third-party net/... log/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/record -weir/internal/synced" + leaves, "it goes around any store that is elsewhere"},
@@ -71,49 +67,48 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore" + leaves, "it decides at home what a guarded store need not"},
 	{"weir/internal/limittext", "third-party net/... log/... weir/... -weir", "a text means a limit, whoever sent it"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
-	{"weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
-	{"weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
-	{"weir/... -weir/internal/gossip -weir/internal/membership -weir/internal/daemon -weir/cmd/...", "github.com/hashicorp/...", "a dependency lives in one package"},
+	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
+	{"weir/cmd/weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/cmd/weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
+	{"weir/... -weir/cmd/weir/internal/gossip -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/daemon -weir/cmd/weir", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/limittext -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/admission -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
 	{"weir/internal/admission", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields" + leaves, "whether a request may go does not depend on what its client speaks"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir" + leaves, "whose turn it is does not depend on what a client speaks"},
 	{"weir/internal/fields", "net/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules" + leaves, "how an answer is written is the same for every listener"},
-	{"weir/internal/membership", "net/http weir/internal/httpapi weir/internal/rls weir/internal/resp weir/internal/webui", "it knows the other nodes, and serves nobody"},
-	{"weir/internal/listen", "third-party -github.com/prometheus/... weir/... -weir/internal/overload", "connections are opened and bounded, whatever is said on them"},
-	{"weir/internal/overload", "net/... log/... third-party weir/... -weir/internal/overload", "how much to take is for any listener; what to answer is the listener's"},
+	{"weir/cmd/weir/internal/membership", "net/http weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/rls weir/cmd/weir/internal/resp weir/cmd/weir/internal/webui", "it knows the other nodes, and serves nobody"},
+	{"weir/cmd/weir/internal/listen", "third-party -github.com/prometheus/... weir/... -weir/cmd/weir/internal/overload", "connections are opened and bounded, whatever is said on them"},
+	{"weir/cmd/weir/internal/overload", "net/... log/... third-party weir/... -weir/cmd/weir/internal/overload", "how much to take is for any listener; what to answer is the listener's"},
 	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
-	{"weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
-	{"weir/internal/replay weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
-	{"weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
-	{"weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/offenders" + leaves, "what a change would do is counted and judged, whoever asks"},
-	{"weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
-	{"weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules" + leaves, "rules are kept without a listener around them"},
-	{"weir/internal/changes", "net/http log/... weir/internal/ruleapi weir/internal/webui", "what a change must pass does not depend on the listener it comes by"},
-	{"weir/internal/ruleapi", "weir/internal/httpapi weir/internal/rls weir/internal/resp", "a listener can be left out without the others noticing"},
-	{"weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/internal/rulestore" + leaves, "it brings rules to a node, and serves nobody"},
+	{"weir/cmd/weir/internal/accesslog", "third-party -github.com/klauspost/compress/... weir/... -weir", "reading a log knows nothing of rules"},
+	{"weir/cmd/weir/internal/replay weir/cmd/weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/...", "a replay is computed from a log alone"},
+	{"weir/cmd/weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
+	{"weir/cmd/weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/cmd/weir/internal/offenders" + leaves, "what a change would do is counted and judged, whoever asks"},
+	{"weir/cmd/weir/internal/size", "third-party weir/... -weir", "what a design takes is worked out from measured constants"},
+	{"weir/cmd/weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules" + leaves, "rules are kept without a listener around them"},
+	{"weir/cmd/weir/internal/changes", "net/http log/... weir/cmd/weir/internal/ruleapi weir/cmd/weir/internal/webui", "what a change must pass does not depend on the listener it comes by"},
+	{"weir/cmd/weir/internal/ruleapi", "weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/rls weir/cmd/weir/internal/resp", "a listener can be left out without the others noticing"},
+	{"weir/cmd/weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/cmd/weir/internal/rulestore" + leaves, "it brings rules to a node, and serves nobody"},
 	{
-		"weir/... -weir/internal/rulestore -weir/internal/rulefeed -weir/internal/changes -weir/internal/ruleapi -weir/internal/webui -weir/internal/membership -weir/internal/daemon -weir/cmd/...", "database/... modernc.org/... github.com/jackc/...",
+		"weir/... -weir/cmd/weir/internal/rulestore -weir/cmd/weir/internal/rulefeed -weir/cmd/weir/internal/changes -weir/cmd/weir/internal/ruleapi -weir/cmd/weir/internal/webui -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/daemon -weir/cmd/weir", "database/... modernc.org/... github.com/jackc/...",
 		"only who keeps rules knows databases",
 	},
-	{"weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},
-	{"weir/internal/importenv", "net/http third-party -go.yaml.in/yaml/...", "an environment is translated, not served"},
-	{"weir/internal/plot", "net/http third-party weir/...", "a picture is computed from integers alone"},
-	{"weir/internal/report weir/internal/lesson", "net/http third-party", "a page and its pictures are computed from what was simulated alone"},
-	{"weir/... -weir/internal/browsertest", "github.com/chromedp/...", "only tests drive a browser"},
-	{"weir/internal/rls", "weir/internal/httpapi weir/internal/resp weir/internal/webui", "a listener can be left out without the others noticing"},
-	{"weir/internal/httpapi", "weir/internal/rls weir/internal/resp weir/internal/webui", "a listener can be left out without the others noticing"},
-	{"weir/internal/webui", "weir/internal/rls weir/internal/httpapi weir/internal/resp", "a listener can be left out without the others noticing"},
-	{"weir/internal/resp", "weir/internal/rls weir/internal/httpapi weir/internal/webui", "a listener can be left out without the others noticing"},
-	{"weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/internal/tracing/..." + leaves, "traces are told what was decided, by whichever listener"},
+	{"weir/cmd/weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},
+	{"weir/cmd/weir/internal/importenv", "net/http third-party -go.yaml.in/yaml/...", "an environment is translated, not served"},
+	{"weir/cmd/weir/internal/plot", "net/http third-party weir/...", "a picture is computed from integers alone"},
+	{"weir/cmd/weir/internal/report weir/cmd/weir/internal/lesson", "net/http third-party", "a page and its pictures are computed from what was simulated alone"},
+	{"weir/... -weir/cmd/weir/internal/browsertest", "github.com/chromedp/...", "only tests drive a browser"},
+	{"weir/cmd/weir/internal/rls", "weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/resp weir/cmd/weir/internal/webui", "a listener can be left out without the others noticing"},
+	{"weir/cmd/weir/internal/httpapi", "weir/cmd/weir/internal/rls weir/cmd/weir/internal/resp weir/cmd/weir/internal/webui", "a listener can be left out without the others noticing"},
+	{"weir/cmd/weir/internal/webui", "weir/cmd/weir/internal/rls weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/resp", "a listener can be left out without the others noticing"},
+	{"weir/cmd/weir/internal/resp", "weir/cmd/weir/internal/rls weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/webui", "a listener can be left out without the others noticing"},
+	{"weir/cmd/weir/internal/tracing/...", "weir/... -weir -weir/rules -weir/cmd/weir/internal/tracing/..." + leaves, "traces are told what was decided, by whichever listener"},
 	{
-		"weir/... -weir/internal/tracing/... -weir/internal/daemon -weir/cmd/...", "go.opentelemetry.io/... weir/internal/tracing/...",
+		"weir/... -weir/cmd/weir/internal/tracing/... -weir/cmd/weir/internal/daemon -weir/cmd/weir", "go.opentelemetry.io/... weir/cmd/weir/internal/tracing/...",
 		"who is traced calls a hook: without traces nothing of OpenTelemetry runs",
 	},
-	{"weir/... -weir/cmd/...", "weir/internal/daemon", "only the command knows the whole"},
-	{"weir/... -weir/cmd/...", "weir/cmd/...", "nothing stands on the command"},
-	{"weir/... -weir/cmd/... -weir/examples/...", "os/signal github.com/spf13/... github.com/schollz/...", "flags, signals and progress bars belong to main"},
-	{"weir/... -weir/storetest -weir/internal/*test -weir/internal/*/*test", "testing/...", "test support does not belong in a shipped binary"},
+	{"weir/... -weir/cmd/weir", "weir/cmd/weir/internal/daemon", "only the command knows the whole"},
+	{"weir/... -weir/cmd/weir -weir/examples/...", "os/signal github.com/spf13/... github.com/schollz/...", "flags, signals and progress bars belong to main"},
+	{"weir/... -weir/storetest -weir/internal/*test -weir/internal/*/*test -weir/cmd/weir/internal/*test -weir/cmd/weir/internal/*/*test", "testing/...", "test support does not belong in a shipped binary"},
 	{"weir/...", "log math/rand unsafe", "take log/slog, handed in; math/rand/v2; and memory as Go gives it"},
 }
 
@@ -382,10 +377,10 @@ func walk(t *testing.T, visit func(name string, d fs.DirEntry) error) {
 	}
 }
 
-// pkg is a package of this module.
+// pkg is a package of the product's modules.
 type pkg struct {
 	*build.Package
-	name  string // its import path, with "weir" for the module's
+	name  string // its import path, with "weir" for the library's module
 	all   pkgs
 	fset  *token.FileSet
 	std   types.Importer
@@ -396,18 +391,19 @@ type pkg struct {
 
 type pkgs map[string]*pkg
 
-// load reads all packages of this module by their import clauses. It runs no
+// load reads all packages of the product's modules by their import clauses. It runs no
 // command, so that the cache of go test sees what the answer depends on.
 func load(t *testing.T) pkgs {
 	t.Helper()
-	all, fset := pkgs{}, token.NewFileSet()
+	all, fset, ours := pkgs{}, token.NewFileSet(), modules(t)
 	std := importer.ForCompiler(fset, "source", nil)
 	walk(t, func(dir string, d fs.DirEntry) error {
 		if !d.IsDir() {
 			return nil
 		}
 		_, err := os.Stat(filepath.Join(dir, "go.mod"))
-		if dir != "." && (err == nil || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_")) {
+		foreign := err == nil && !slices.Contains(ours, filepath.ToSlash(dir))
+		if dir != "." && (foreign || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_")) {
 			return fs.SkipDir
 		}
 		p, err := build.ImportDir(dir, 0)
@@ -439,7 +435,7 @@ func short(importPath string) string {
 }
 
 // imports yields for every package that p imports, itself or through others of
-// this module, a way from p to it.
+// the product, a way from p to it.
 func (all pkgs) imports(p *pkg) func(yield func(chain []string) bool) {
 	return func(yield func([]string) bool) {
 		seen := map[string]bool{}

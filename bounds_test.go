@@ -238,7 +238,7 @@ func (d declared) check(name string) (*types.Package, error) {
 // metricNames is the names that the daemon's sources spell.
 func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("internal/daemon/*.go")
+	files, err := filepath.Glob("cmd/weir/internal/daemon/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -322,11 +322,11 @@ func TestEnvoyDifferences(t *testing.T) {
 	if len(rows) < 30 || rows[fmt.Sprintf("D%d", len(rows))] != 1 {
 		t.Errorf("%d differences, not all from D1 on: %v", len(rows), rows)
 	}
-	files, err := filepath.Glob("internal/daemon/testdata/envoy/*.txt")
+	files, err := filepath.Glob("cmd/weir/internal/daemon/testdata/envoy/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
 	}
-	for _, name := range append(files, "docs/envoy.md", "internal/importenv/variables.go") {
+	for _, name := range append(files, "docs/envoy.md", "cmd/weir/internal/importenv/variables.go") {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@
 // In the code, daemon.go is a connection, lane.go makes takes travel together, daemons.go
 // picks the daemon that has a count, standin.go another where they share a store, watch.go
 // follows them and their names, and a guard stands around all. Package storewire is what
-// both sides say; the daemon answers it in internal/rls/store.go, in a key space of its
+// both sides say; the daemon answers it in cmd/weir/internal/rls/store.go, in a key space of its
 // own.
 package client
 

@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 // program builds a program of the daemon's module.
 func program(source string) (string, error) {
 	binary := filepath.Join(built, filepath.Base(source))
-	if out, err := exec.Command("go", "build", "-o", binary, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, source).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return binary, nil
 }
 
 // buildLender builds what lends a store with a clock of the test's.
-var buildLender = sync.OnceValues(func() (string, error) { return program("../internal/lendtest") })
+var buildLender = sync.OnceValues(func() (string, error) { return program("../cmd/weir/internal/lendtest") })
 
 func lender(t *testing.T) string {
 	t.Helper()

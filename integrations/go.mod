@@ -9,7 +9,7 @@ require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v4 v4.16.0
-	github.com/weir-limit/weir v0.0.0-00010101000000-000000000000
+	github.com/weir-limit/weir v0.0.0
 )
 
 require (

@@ -60,6 +60,9 @@ func version(ctx context.Context, source string) (string, error) {
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
+	if dir == "." {
+		cmd.Env = append(os.Environ(), "GOWORK=off") // this module is not of the product's workspace
+	}
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, exit.Stderr)

@@ -18,9 +18,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limit/weir/internal/credentials"
-	"github.com/weir-limit/weir/internal/httpapi"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 

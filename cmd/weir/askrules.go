@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limit/weir/internal/daemon"
-	"github.com/weir-limit/weir/internal/ruleapi"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/httpapi"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )

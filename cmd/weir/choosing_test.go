@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/browsertest"
-	"github.com/weir-limit/weir/internal/lesson"
+	"github.com/weir-limit/weir/cmd/weir/internal/browsertest"
+	"github.com/weir-limit/weir/cmd/weir/internal/lesson"
 )
 
 // The page for newcomers, and its pictures.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/daemon"
-	"github.com/weir-limit/weir/internal/membership"
-	"github.com/weir-limit/weir/internal/table"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/table"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 func nodesCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 

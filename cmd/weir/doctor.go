@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/daemon"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/redisstore"
 )
 

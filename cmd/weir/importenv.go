@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/importenv"
+	"github.com/weir-limit/weir/cmd/weir/internal/importenv"
 )
 
 func importEnvCommand() *cobra.Command {

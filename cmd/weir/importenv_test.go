@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/weir-limit/weir/internal/importenv"
+	"github.com/weir-limit/weir/cmd/weir/internal/importenv"
 )
 
 // TestImportedFlags: weir serve has all flags that import-env can name.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/internal/guard"
-	"github.com/weir-limit/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/rules"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/weir-limit/weir/internal/accesslog"
-	"github.com/weir-limit/weir/internal/replay"
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
+	"github.com/weir-limit/weir/cmd/weir/internal/replay"
 )
 
 func replayCommand() *cobra.Command {

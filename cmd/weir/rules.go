@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 func rulesCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 )
 
 // ruleStep is what commands that change one rule are told.

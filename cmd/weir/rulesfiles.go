@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/ruleapi"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/rules"
 )
 

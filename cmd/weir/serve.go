@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limit/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 )
 
 // serveLong is what weir serve --help says.

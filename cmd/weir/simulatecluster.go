@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/plot"
-	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/cmd/weir/internal/plot"
+	"github.com/weir-limit/weir/cmd/weir/internal/table"
 	"github.com/weir-limit/weir/sim"
 )
 

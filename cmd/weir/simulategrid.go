@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/table"
+	"github.com/weir-limit/weir/cmd/weir/internal/table"
 	"github.com/weir-limit/weir/sim"
 )
 

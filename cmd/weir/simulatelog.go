@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-limit/weir/internal/accesslog"
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 	"github.com/weir-limit/weir/sim"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limit/weir/internal/report"
+	"github.com/weir-limit/weir/cmd/weir/internal/report"
 	"github.com/weir-limit/weir/sim"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/daemon"
-	"github.com/weir-limit/weir/internal/size"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/size"
 )
 
 // sizeFlags are the flags of weir size that are read after they were set.

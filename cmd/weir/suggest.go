@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/suggest"
+	"github.com/weir-limit/weir/cmd/weir/internal/suggest"
 )
 
 func suggestCommand() *cobra.Command {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limit/weir/internal/ruleapi"
-	"github.com/weir-limit/weir/internal/rulestore"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 func tokenCommand() *cobra.Command {

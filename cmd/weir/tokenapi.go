@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/weir-limit/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 )
 
 // apiTokens are those of a daemon's rule database, by its API.

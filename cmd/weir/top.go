@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/weir-limit/weir/internal/daemon"
-	"github.com/weir-limit/weir/internal/httpapi"
-	"github.com/weir-limit/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/sleep"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/rivo/uniseg"
 	"pgregory.net/rapid"
 
-	"github.com/weir-limit/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 )
 
 // answers are two of a daemon, two seconds apart.

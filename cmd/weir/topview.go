@@ -8,8 +8,8 @@ import (
 
 	"github.com/rivo/uniseg"
 
-	"github.com/weir-limit/weir/internal/httpapi"
-	"github.com/weir-limit/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 // The bounds of a view, in columns. What is wider is cut, never wrapped.

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkMemory tells what keys take at a node: at one that asks their owner, at
 // their owner, which asks itself, and at a replica that has heard of each key from
-// another. The constants of internal/size are from it.
+// another. The constants of cmd/weir/internal/size are from it.
 func BenchmarkMemory(b *testing.B) {
 	const keys, now = 100_000, replicaStart
 	limit := weir.MustParseLimit("100/min")

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// watchers are what processes do in place of internal/gossip: each by itself takes members
+// watchers are what processes do in place of cmd/weir/internal/gossip: each by itself takes members
 // for gone that it has not reached for long, while it reaches most of those that it knows.
 type watchers struct {
 	reached [][]weir.Instant // [by][member]: last

@@ -1,0 +1,203 @@
+// Package changes is what each change of rules passes, whichever listener it comes by:
+// the page and the API. It holds up what would deny too much of the traffic, and
+// refuses what can't be in force here and who asks for more than a token may.
+//
+// guard.go holds up what would deny too much.
+package changes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Pace is how many changes who shows a token may ask for: so many at once, and then
+// some each second. What is over it is refused.
+const Pace = "20/s burst 500"
+
+// maxActors is how many of them are told apart.
+const maxActors = 16 << 10
+
+// Options are what a gate goes by. All but Limited must be there.
+type Options struct {
+	// InFiles is whether a domain comes from files, so that the database can't
+	// have it.
+	InFiles func(domain string) bool
+	// Check refuses rules by failing, such as rules.Set.Fits.
+	Check func(*rules.Set) error
+	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// nothing runs there.
+	Report func(domain string) *shadow.Report
+	// Revision is that of the store which is in force here, with what runs in shadow:
+	// what Report tells is of it.
+	Revision func() int64
+	// Limited is called when a change is refused because of Pace. Nil: nobody is told.
+	Limited func()
+}
+
+// Gate lets changes through to a store. It is made by New. Its methods fail as those
+// of the store do, and with a *Held, *Limited, *FromFiles or *rules.Error.
+type Gate struct {
+	options Options
+	pace    *weir.Limiter
+}
+
+// New makes a gate.
+func New(o Options) (*Gate, error) {
+	limit, err := weir.ParseLimit(Pace)
+	if err != nil {
+		return nil, fmt.Errorf("limit changes of rules: %w", err)
+	}
+	if o.Limited == nil {
+		o.Limited = func() {}
+	}
+	return &Gate{o, weir.NewLimiter(memstore.New(memstore.Options{MaxKeys: maxActors}), "changes", limit)}, nil
+}
+
+// Limited is a change more than an actor may ask for.
+type Limited struct {
+	Actor      string
+	RetryAfter time.Duration
+}
+
+// Error says what to do instead.
+func (l *Limited) Error() string {
+	return l.Actor + " asks for more changes than " + Pace + "; wait, or give whole files"
+}
+
+// Seconds is RetryAfter for people and headers, rounded up.
+func (l *Limited) Seconds() int64 { return int64((l.RetryAfter + time.Second - 1) / time.Second) }
+
+// Admit counts a change that an actor asks for, or something that costs as much, and
+// refuses it when there are too many.
+func (g *Gate) Admit(ctx context.Context, by rulestore.Actor) error {
+	answer, err := g.pace.Ask(ctx, weir.Request{Key: by.Token + " " + by.Name, Cost: 1})
+	if err != nil || answer.Outcome == weir.Allowed {
+		return err
+	}
+	g.options.Limited()
+	return &Limited{by.Name, answer.RetryAfter}
+}
+
+// FromFiles is a change of a domain that files have.
+type FromFiles struct{ Domain string }
+
+// Error says what to do instead.
+func (f *FromFiles) Error() string {
+	return fmt.Sprintf("%q comes from the files of --rules; change it there, or take it out of them first", f.Domain)
+}
+
+func (g *Gate) free(domain string) error {
+	if g.options.InFiles(domain) {
+		return &FromFiles{domain}
+	}
+	return nil
+}
+
+// CreateDomain is that of the store.
+func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestore.Actor, d rulestore.Domain, reason string) (rulestore.Domain, error) {
+	if err := g.free(d.Name); err != nil {
+		return rulestore.Domain{}, refuse(ctx, s, by, rulestore.Event{Action: "domain.create", Domain: d.Name, Reason: reason}, err)
+	}
+	return s.CreateDomain(ctx, by, d, reason)
+}
+
+// Propose is that of the store. What is to be enforced at once was compared with
+// nothing, so it has to be forced; what takes a rule away does not.
+func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Proposal) (rulestore.Version, error) {
+	if err := g.possible(p); err != nil {
+		return rulestore.Version{}, refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(p.To, p.Forced), Domain: p.Domain, Rule: p.Rule, Reason: p.Reason}, err)
+	}
+	if p.Text != "" && p.To == rulestore.Enforced {
+		if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, forced: p.Forced, reason: p.Reason}); err != nil {
+			return rulestore.Version{}, err
+		}
+	}
+	return s.Propose(ctx, by, p)
+}
+
+// possible refuses what can't be in force here. What the database has of a domain that
+// came into files can be changed on, and so be taken out.
+func (g *Gate) possible(p rulestore.Proposal) error {
+	if p.Rule == "" {
+		if err := g.free(p.Domain); err != nil {
+			return err
+		}
+	}
+	if p.Text == "" {
+		return nil
+	}
+	return g.fits(p.Domain, p.Text)
+}
+
+// fits refuses a rule that the store of the counts can't keep. What is no rule at
+// all, the rule store tells better.
+func (g *Gate) fits(domain, text string) error {
+	const above = 2 // lines
+	set, err := rules.Parse("rule", fmt.Appendf(nil, "domain: %q\ndescriptors:\n%s", domain, text))
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	err = g.options.Check(set)
+	if bad, ok := err.(*rules.Error); ok { //nolint:errorlint // as Fits gives it
+		for i := range bad.Findings {
+			bad.Findings[i].Line = max(bad.Findings[i].Line-above, 1)
+		}
+	}
+	return err
+}
+
+// Move is that of the store. What was in force before, and what takes a rule away, is
+// not held up.
+func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Step) (rulestore.Rule, error) {
+	if p.To == rulestore.Enforced {
+		v, err := s.Version(ctx, p.Domain, p.Rule, p.Version)
+		if err != nil {
+			return rulestore.Rule{}, err
+		}
+		if v.Text != "" && (v.State == rulestore.Draft || v.State == rulestore.Shadow) {
+			e := enforcing{p.Domain, p.Rule, p.Version, v.State == rulestore.Shadow, p.Forced, p.Reason}
+			if err := g.guard(ctx, s, by, e); err != nil {
+				return rulestore.Rule{}, err
+			}
+		}
+	}
+	return s.Move(ctx, by, p)
+}
+
+// Verdict is whether a version of a domain may come into force. One that does not run
+// in shadow was compared with nothing.
+func (g *Gate) Verdict(d rulestore.Document, v rulestore.Version) shadow.Verdict {
+	return g.verdict(d, v.State == rulestore.Shadow)
+}
+
+func (g *Gate) verdict(d rulestore.Document, shadowed bool) shadow.Verdict {
+	if !shadowed {
+		return shadow.Judge(nil, shadow.UsualShare, "")
+	}
+	if why := g.unlike(d, time.Now()); why != "" {
+		return shadow.Verdict{Refused: true, Why: why}
+	}
+	return shadow.Judge(g.options.Report(d.Name), shadow.UsualShare, "")
+}
+
+// unlike is why the report of a domain is not of what would come into force and what is;
+// empty: it is.
+func (g *Gate) unlike(d rulestore.Document, now time.Time) string {
+	if g.options.Revision() < d.Revision {
+		return "the domain was changed a moment ago, and this node has not seen yet what runs in shadow now; ask again in a second, or force it with a reason"
+	}
+	for _, o := range d.Overrides {
+		if o.Until.After(now) {
+			return "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
+				", and what runs in shadow is compared with that; end it first, or force it with a reason"
+		}
+	}
+	return ""
+}

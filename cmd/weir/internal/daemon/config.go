@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+)
+
+// Config is what a daemon is told. Each field says what it is when empty.
+type Config struct {
+	// Rules is a rule file, a folder of them, or the URL of a daemon's
+	// /v1/export. Empty: the built-in demo rules, or with Data none.
+	Rules string
+	// RulesCache is the file that keeps the last good copy of rules from a URL.
+	// Empty: source.DefaultCache.
+	RulesCache string
+	// RulesTokenFile has the token to show the daemon that rules come from, RulesCA
+	// the CA to believe, RulesCert and RulesKey a certificate to show it. They are
+	// read again when they change. Empty: none, and the CAs of this machine.
+	RulesTokenFile, RulesCA, RulesCert, RulesKey string
+	// Candidate is a rule file or a folder of them whose domains run beside those in
+	// force, without a say, to be compared. Empty: none.
+	Candidate string
+	// Store is where counts are kept. Empty: "memory:".
+	Store string
+	// HTTP, GRPC and Admin are the addresses of the listeners, HOST:PORT, where port
+	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. HTTP and GRPC
+	// may each be a socket of this machine instead, unix:///PATH.
+	HTTP, GRPC, Admin string
+	// GRPCStore lends the store to programs at the gRPC listener, by package client.
+	GRPCStore bool
+	// RESP is the address of the Redis protocol, or "off". Empty: "off".
+	RESP string
+	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
+	// answer. The metadata of rules goes back in any case.
+	DynamicMetadata bool
+	// HashKeys puts hashes in the place of clients' names in what the admin listener
+	// tells of them, but for explanations.
+	HashKeys bool
+	// TLSCert and TLSKey are files with the certificate of all listeners and its key,
+	// TLSClientCA one with the CA of the certificates that clients must show. They
+	// are read again when they change. Empty: no TLS, and no such certificates.
+	TLSCert, TLSKey, TLSClientCA string
+	// AdminTokenFile has the tokens that open the admin listener, RESPPasswordFile the
+	// passwords of the Redis listener, GRPCStoreTokenFile the tokens of programs that the
+	// store is lent to, one a line. They are read again when they change. Empty: none
+	// is needed, but off loopback of the admin listener and of such programs.
+	AdminTokenFile, RESPPasswordFile, GRPCStoreTokenFile string
+	// Cluster is the address for other nodes, TCP and UDP, where port 0 is any that is
+	// free. It is used when Store is "cluster:". Empty: DefaultCluster.
+	Cluster string
+	// Join is the addresses of other nodes, separated by commas. Its own is ignored.
+	// Empty: it waits to be joined.
+	Join string
+	// ClusterKeyFile has the keys that all nodes share, one a line. It is read again
+	// when it changes. Empty: none, which only loopback allows.
+	ClusterKeyFile string
+	// Data is a folder for the rule database, or the URL of a PostgreSQL database
+	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
+	Data string
+
+	// LameDuck is how long a daemon that is told to stop says so at /readyz and
+	// in its gRPC health while it answers as before, so that load balancers send
+	// nothing more. 0: DefaultLameDuck.
+	LameDuck time.Duration
+	// Drain is how long calls in flight may then take before they are cut off.
+	// 0: DefaultDrain.
+	Drain time.Duration
+
+	// NotifySocket is where systemd hears READY=1 and STOPPING=1. Empty: nowhere.
+	NotifySocket string
+	// Stdout gets the ready line. Nil: nobody does.
+	Stdout io.Writer
+	// Log gets what people should know. Nil: nobody does.
+	Log *slog.Logger
+	// Version is told by the metrics.
+	Version string
+
+	rulesPoll time.Duration // source.Options.Poll; tests do not wait so long
+	lookEvery time.Duration // lookEvery; the same
+	saveEvery time.Duration // SnapshotEvery; the same
+	goVersion string        // runtime.Version; tests have others
+}
+
+// Defaults of Config.
+const (
+	DefaultStore    = "memory:"
+	DefaultHTTP     = "127.0.0.1:8080"
+	DefaultGRPC     = "127.0.0.1:8081"
+	DefaultAdmin    = "127.0.0.1:8082"
+	DefaultRESP     = "off"
+	DefaultLameDuck = 200 * time.Millisecond
+	DefaultDrain    = 10 * time.Second
+)
+
+// ConfigError says that a Config can't be meant, and what to write instead.
+type ConfigError struct {
+	Flag string // of weir serve, such as --admin
+	Text string
+}
+
+func (e *ConfigError) Error() string { return e.Flag + ": " + e.Text }
+
+func (c *Config) fill() {
+	for _, f := range []struct {
+		field   *string
+		missing string
+	}{
+		{&c.Store, DefaultStore},
+		{&c.HTTP, DefaultHTTP},
+		{&c.GRPC, DefaultGRPC},
+		{&c.Admin, DefaultAdmin},
+		{&c.RESP, DefaultRESP},
+		{&c.Cluster, DefaultCluster},
+	} {
+		if *f.field == "" {
+			*f.field = f.missing
+		}
+	}
+	if c.LameDuck == 0 {
+		c.LameDuck = DefaultLameDuck
+	}
+	if c.Drain == 0 {
+		c.Drain = DefaultDrain
+	}
+	if c.lookEvery == 0 {
+		c.lookEvery = lookEvery
+	}
+	if c.goVersion == "" {
+		c.goVersion = runtime.Version()
+	}
+	if c.saveEvery == 0 {
+		c.saveEvery = SnapshotEvery
+	}
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// check finds what can't be meant. All faults are told at once.
+func (c *Config) check() error {
+	var errs []error
+	errs = append(errs, CheckStore(c.Store))
+	errs = append(errs, c.checkCluster()...)
+	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
+		if door.flag == "--resp" && door.address == DefaultRESP {
+			continue
+		}
+		if listen.IsSocket(door.address) && (door.flag == "--http" || door.flag == "--grpc") {
+			if err := listen.CheckSocket(strings.TrimPrefix(door.flag, "--"), door.address); err != nil {
+				errs = append(errs, &ConfigError{door.flag, err.Error()})
+			}
+			continue
+		}
+		address, err := net.ResolveTCPAddr("tcp", door.address)
+		switch {
+		case err != nil:
+			errs = append(errs, &ConfigError{door.flag, err.Error() + "; write HOST:PORT, as 127.0.0.1:8080"})
+		case door.flag == "--admin" && !address.IP.IsLoopback() && !c.adminTokens():
+			errs = append(errs, adminNeedsToken(door.address))
+		case door.flag == "--grpc" && c.GRPCStore && !address.IP.IsLoopback() && c.storeOpen():
+			errs = append(errs, storeNeedsToken(door.address))
+		}
+	}
+	if listen.IsSocket(c.HTTP) && c.HTTP == c.GRPC {
+		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
+	}
+	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
+		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is lent to nobody; give --grpc-store too"})
+	}
+	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
+		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis listener is off; open it with --resp ADDR"})
+	}
+	return errors.Join(errs...)
+}
+
+// adminLocal is whether only this machine reaches the admin listener.
+func (c *Config) adminLocal() bool { return listen.Local(c.Admin) }
+
+// adminTokens is whether there are tokens to open the admin listener with.
+func (c *Config) adminTokens() bool { return c.AdminTokenFile != "" || c.Data != "" }
+
+func adminNeedsToken(address string) error {
+	return &ConfigError{"--admin", address + " can be reached from elsewhere, where the admin listener needs a token; " +
+		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
+}
+
+// storeOpen is whether the store is lent to whoever reaches the gRPC listener.
+func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
+
+func storeNeedsToken(address string) error {
+	return &ConfigError{"--grpc-store", address + " can be reached from elsewhere, where programs that borrow the store need a token or a certificate; " +
+		"give --grpc-store-token-file FILE or --tls-client-ca FILE, or write a loopback address, as --grpc " + DefaultGRPC}
+}

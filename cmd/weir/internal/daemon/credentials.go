@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
+)
+
+// lookEvery is how often the files of credentials are looked at. What has
+// changed counts at the second look that sees it.
+const lookEvery = time.Second
+
+// keys are the credentials of the listeners. Each is nil when it is not asked for.
+type keys struct {
+	tls       *credentials.Server
+	tokens    *credentials.Secrets    // of the admin listener
+	passwords *credentials.Secrets    // of the Redis listener
+	lending   *credentials.Secrets    // of programs that the store is lent to
+	shared    *credentials.SharedKeys // of the cluster
+
+	watched []watched
+	expired string // the certificate that was last told to have expired
+}
+
+// watched is files that are looked at again.
+type watched struct {
+	name  string
+	files interface {
+		Look(now time.Time, atOnce bool) (news bool, err error)
+		Failed() string
+		Exposed() string
+	}
+}
+
+// sayExposed warns of a secret that others may read.
+func (w *watched) sayExposed(log *slog.Logger) {
+	if text := w.files.Exposed(); text != "" {
+		log.Warn("a secret can be read by others", "credentials", w.name, "file", text)
+	}
+}
+
+// openKeys reads the credentials. Faults are told at once, each a *ConfigError.
+func openKeys(c *Config) (keys, error) {
+	var k keys
+	var errs []error
+	now := time.Now()
+	switch {
+	case c.TLSCert != "" && c.TLSKey != "":
+		s, err := credentials.OpenServer(now, credentials.File{Flag: "--tls-cert", Path: c.TLSCert},
+			credentials.File{Flag: "--tls-key", Path: c.TLSKey}, credentials.File{Flag: "--tls-client-ca", Path: c.TLSClientCA})
+		if err != nil {
+			errs = append(errs, configError(err))
+			break
+		}
+		k.tls = s
+		k.watched = append(k.watched, watched{"tls", s})
+	case c.TLSCert != "":
+		errs = append(errs, &ConfigError{"--tls-cert", "a certificate is of no use without its key; give --tls-key too"})
+	case c.TLSKey != "":
+		errs = append(errs, &ConfigError{"--tls-key", "a key is of no use without its certificate; give --tls-cert too"})
+	case c.TLSClientCA != "":
+		errs = append(errs, &ConfigError{"--tls-client-ca", "clients show certificates in TLS only; give --tls-cert and --tls-key too"})
+	}
+	for _, s := range []struct {
+		name, flag, path string
+		to               **credentials.Secrets
+	}{
+		{"admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens},
+		{"resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords},
+		{"grpc-store-token", "--grpc-store-token-file", c.GRPCStoreTokenFile, &k.lending},
+	} {
+		if s.path == "" {
+			continue
+		}
+		secrets, err := credentials.OpenSecrets(now, credentials.File{Flag: s.flag, Path: s.path})
+		if err != nil {
+			errs = append(errs, configError(err))
+			continue
+		}
+		*s.to = secrets
+		k.watched = append(k.watched, watched{s.name, secrets})
+	}
+	if c.ClusterKeyFile != "" {
+		shared, err := credentials.OpenSharedKeys(now, credentials.File{Flag: "--cluster-key-file", Path: c.ClusterKeyFile})
+		if err != nil {
+			errs = append(errs, configError(err))
+		} else {
+			k.shared = shared
+			k.watched = append(k.watched, watched{"cluster-key", shared})
+		}
+	}
+	return k, errors.Join(errs...)
+}
+
+// password is whether a word opens the Redis listener; nil when all do.
+func (k *keys) password() func([]byte) bool {
+	if k.passwords == nil {
+		return nil
+	}
+	return k.passwords.Has
+}
+
+func configError(err error) error {
+	if bad, ok := errors.AsType[*credentials.Error](err); ok {
+		return &ConfigError{bad.File.Flag, bad.File.Path + ": " + bad.Text}
+	}
+	return err
+}
+
+// safe is the TLS of a listener; nil when there is none. clients is how it asks for
+// their certificates, protocols what it speaks.
+func (d *Daemon) safe(clients tls.ClientAuthType, protocols ...string) *tls.Config {
+	if d.keys.tls == nil {
+		return nil
+	}
+	return d.keys.tls.Config(clients, protocols...)
+}
+
+// watchKeys looks at the credentials until ctx ends.
+func (d *Daemon) watchKeys(ctx context.Context) {
+	every := time.NewTicker(d.config.lookEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			d.lookAtKeys(false)
+		}
+	}
+}
+
+// lookAtKeys puts in force what is new, and says so. What is bad leaves what was
+// before it in force.
+func (d *Daemon) lookAtKeys(atOnce bool) {
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	now := time.Now()
+	for _, w := range d.keys.watched {
+		switch news, err := w.files.Look(now, atOnce); {
+		case !news:
+		case err != nil:
+			d.config.Log.Error("credentials could not be reloaded; those before stay in force", "credentials", w.name, "error", err)
+		default:
+			d.config.Log.Info("credentials reloaded", "credentials", w.name)
+			w.sayExposed(d.config.Log)
+			if w.name == "cluster-key" {
+				d.rotate()
+			}
+		}
+	}
+	if text := d.keys.expiry(now); text != d.keys.expired {
+		if d.keys.expired = text; text != "" {
+			d.config.Log.Error("the certificate has expired; clients will refuse it", "certificate", text)
+		}
+	}
+}
+
+// register makes metrics of the credentials that are in use.
+func (k *keys) register(r prometheus.Registerer) {
+	for _, w := range k.watched {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_credentials_reload_success",
+			Help: "1 when the active credentials are those of their files, 0 when the last reload failed and old " +
+				"ones are active.",
+			ConstLabels: prometheus.Labels{"credentials": w.name},
+		}, func() float64 {
+			if w.files.Failed() == "" {
+				return 1
+			}
+			return 0
+		}))
+	}
+	if k.tls != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_tls_certificate_expiry_timestamp_seconds", Help: "When the active TLS certificate expires.",
+		}, func() float64 { return float64(k.tls.Leaf().NotAfter.Unix()) }))
+	}
+}
+
+// expiry says that the certificate in force has expired, if it has.
+func (k *keys) expiry(now time.Time) string {
+	if k.tls == nil || now.Before(k.tls.Leaf().NotAfter) {
+		return ""
+	}
+	return "the certificate in force expired at " + k.tls.Leaf().NotAfter.UTC().Format(time.RFC3339)
+}
+
+// detail is what /readyz should say of the credentials, a line each.
+func (k *keys) detail(now time.Time) (lines []string) {
+	for _, w := range k.watched {
+		if failed := w.files.Failed(); failed != "" {
+			lines = append(lines, fmt.Sprintf("the credentials in force are old (%s), for a reload failed: %s", w.name, failed))
+		}
+	}
+	if text := k.expiry(now); text != "" {
+		lines = append(lines, text)
+	}
+	return lines
+}

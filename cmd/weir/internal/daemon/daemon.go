@@ -1,0 +1,214 @@
+// Package daemon puts the parts together: rules and a store, the listeners before
+// them, metrics, and a life from start to drained.
+//
+// It opens the listeners, drains them, and counts. The listeners don't know each other;
+// what Envoy's messages mean is in package envoy, which the HTTP and the gRPC one use, and
+// how times and the RateLimit fields are written in package fields.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/rules"
+	"github.com/weir-limit/weir/rules/source"
+)
+
+// Daemon answers who may pass. It is made by New and run once.
+type Daemon struct {
+	config  Config
+	source  *source.Source // nil: no files
+	feed    *rulefeed.Feed // nil: no rule database
+	changes *changes.Gate  // likewise
+	parts   parts
+	loaded  atomic.Pointer[loaded]
+	storage *storage
+	limiter *meter
+	denials *rules.Denials
+	board   shadow.Board
+	// clientName is what to say in the place of a client's name.
+	clientName func(string) string
+	metrics    *metrics
+	registry   *prometheus.Registry
+	draining   atomic.Bool
+	started    time.Time
+	opened     atomic.Pointer[doors] // nil before they are open
+	closing    closing
+	keys       keys
+	watcher    *overload.Watcher
+	httpGate   overload.Gate
+	grpcGate   overload.Gate
+	looking    sync.Mutex        // held to look at keys
+	receipts   *httpapi.API      // that settles receipts of other nodes; guarded by looking; nil: before, or there is none
+	traces     *tracing.Settings // nil: there are no traces
+	tracer     *tracing.Tracer   // likewise
+
+	candidates *source.Source // of rules that run beside those in force; nil: from nowhere
+	comparing  sync.Mutex     // held to change what is compared
+	candidate  *rules.Set     // that runs, of files; guarded by comparing
+	trials     []*rules.Set   // likewise, of the rule database
+
+	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
+}
+
+// New makes a daemon. It reads the rules, and opens nothing yet. It fails with
+// a *rules.Error or a *ConfigError, joined when there are several, or when the rules can't be read. Run reads them again when they change.
+func New(c Config) (*Daemon, error) {
+	c.fill()
+	keys, bad := openKeys(&c)
+	traces, odd := readTraces()
+	if err := errors.Join(c.check(), bad, odd); err != nil {
+		return nil, err
+	}
+	for _, w := range keys.watched {
+		w.sayExposed(c.Log)
+	}
+	d := &Daemon{
+		config: c, started: time.Now(), clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
+		registry: prometheus.NewRegistry(), keys: keys, traces: traces, closing: closing{log: c.Log},
+	}
+	d.grpcGate.Standing = true
+	d.watcher = overload.NewWatcher(&d.httpGate, &d.grpcGate)
+	err := d.openParts()
+	if err == nil {
+		err = errors.Join(d.load(), d.loadCandidates())
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.closing.close(context.Background()))
+	}
+	return d, nil
+}
+
+// openParts makes the parts that others stand on: rules' source, store, limiter
+// and metrics.
+func (d *Daemon) openParts() (err error) {
+	if d.storage, err = openStorage(d.config.Store, guard.Options{Changed: d.storeChanged, Uncountable: d.uncountable}); err != nil {
+		return err
+	}
+	d.closing.push("the store could not be left in order", d.storage.close)
+	if s := d.storage.snapshots; s != nil && s.unread != nil {
+		d.config.Log.Error("counts from before are lost", "error", s.unread)
+	}
+	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
+		return err
+	}
+	if d.feed, err = openFeed(&d.config, d.fits); err != nil {
+		return err
+	}
+	if d.feed != nil {
+		d.closing.push("the rule database was not closed in order", func(context.Context) error { return d.feed.Close() })
+	}
+	if d.candidates, err = openCandidates(&d.config, d.fits); err != nil {
+		return err
+	}
+	d.metrics = newMetrics(d.registry, d.config.Version, d.storage, d.ready)
+	d.registry.MustRegister(d.overloadMetrics()...)
+	d.keys.register(d.registry)
+	d.registry.MustRegister(newDenialMetrics(d.denials))
+	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
+	if d.feed != nil {
+		d.registry.MustRegister(d.databaseMetric())
+		if err := d.openChanges(); err != nil {
+			return err
+		}
+	}
+	d.registry.MustRegister(newTrafficMetrics(d.limiter.book), newShadowMetrics(&d.board))
+	return d.limiter.Remember(d.denials)
+}
+
+// fits refuses rules that the store can't keep.
+func (d *Daemon) fits(set *rules.Set) error { return set.Fits(d.storage.traits) }
+
+func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
+
+// Run opens the listeners, says on Stdout that it is ready, and answers until ctx
+// ends; then it drains and returns nil. It fails when a listener can't be opened or
+// breaks.
+func (d *Daemon) Run(ctx context.Context) (err error) {
+	g, broken := errgroup.WithContext(ctx)
+	o, opening := d.open(ctx, g, &err)
+	if opening != nil {
+		return errors.Join(opening, d.closing.close(ctx))
+	}
+	d.keep(broken, g)
+	o.grpc.SetServing(d.ready())
+
+	d.sayReady(o)
+	d.sayFirstToken(ctx)
+	d.notify("READY=1")
+	<-broken.Done() // ctx has ended, or a listener has broken
+	d.drain(ctx, o)
+	return err
+}
+
+// open opens what answers, and pushes how to close it: first the admin listener, so that
+// metrics tell of all to the end. When all is closed but what New has opened, broke is why
+// a listener broke.
+func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*doors, error) {
+	d.closing.push("", func(context.Context) error {
+		*broke = g.Wait()
+		if d.draining.Load() && d.storage.snapshots != nil {
+			d.saveSnapshot() // nobody counts any more
+		}
+		return nil
+	})
+	o := new(doors)
+	if err := d.listenAt(ctx, o); err != nil {
+		return nil, err
+	}
+	d.opened.Store(o)
+	d.sayOpen(o)
+	d.sayHTTP2()
+	if d.storage.remote != nil {
+		d.storage.remote.Meet(ctx)
+	}
+	if err := d.openAdmin(o, g); err != nil {
+		return nil, err
+	}
+	if err := d.join(ctx, o.httpAt.Addr()); err != nil {
+		return nil, err
+	}
+	if err := d.openTraces(ctx); err != nil {
+		return nil, err
+	}
+	return o, d.openCallers(o, g)
+}
+
+// keep does what goes on beside the listeners, until ctx ends.
+func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return d.watcher.Run(ctx) })
+	g.Go(func() error { return d.watchCandidates(ctx) })
+	g.Go(func() error { return d.keepBook(ctx) })
+	for _, part := range []struct {
+		there bool
+		run   func(context.Context)
+	}{
+		{true, d.forgetDenials},
+		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
+		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
+		{d.feed != nil, d.sharers().Keep},
+		{len(d.keys.watched) > 0, d.watchKeys},
+		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
+		{d.storage.snapshots != nil, d.saveSnapshots},
+	} {
+		if part.there {
+			g.Go(func() error {
+				part.run(ctx)
+				return nil
+			})
+		}
+	}
+}

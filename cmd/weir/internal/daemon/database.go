@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// openFeed makes the feed of the rule database, of rules that check does not refuse;
+// nil when there is no database.
+func openFeed(c *Config, check func(*rules.Set) error) (*rulefeed.Feed, error) {
+	if c.Data == "" {
+		return nil, nil
+	}
+	file, err := copyFile(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	return rulefeed.Open(c.Data, rulefeed.Options{Copy: file, Check: check}), nil
+}
+
+// copyFile is where the last good copy of a database's rules is kept: beside a
+// database in a folder, else in the user's cache.
+func copyFile(data string) (string, error) {
+	if !rulestore.IsPostgres(data) {
+		return filepath.Join(data, "rules.copy"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", &ConfigError{"--data", "a copy of the rules has no place: " + err.Error()}
+	}
+	name := "a database"
+	if u, err := url.Parse(data); err == nil {
+		name = u.Redacted() // so that a new password leaves the copy
+	}
+	return filepath.Join(dir, "weir", "rules", fmt.Sprintf("%x.copy", sha256.Sum256([]byte(name)))), nil
+}
+
+// parts is the rules of files, or of a daemon, and those of the database, each as
+// they were last told of.
+type parts struct {
+	mu          sync.Mutex // held while rules are put in force
+	files       *rules.Set // nil: there are none
+	filesErr    error      // why others should be in force
+	database    []*rules.Set
+	databaseErr error
+	revision    int64 // of the database; rulefeed.Unread: a copy
+}
+
+// sets is the rules to put in force together. A domain of both files and database
+// comes from the files; the error says so. It is joined with those of the parts.
+func (p *parts) sets() (sets []*rules.Set, err error) {
+	taken := map[string]bool{}
+	if p.files != nil {
+		sets = append(sets, p.files)
+		for _, name := range p.files.Domains() {
+			taken[name] = true
+		}
+	}
+	errs := []error{p.filesErr, p.databaseErr}
+	for _, set := range p.database {
+		if name := set.Domains()[0]; taken[name] {
+			errs = append(errs, fmt.Errorf("domain %s is in the files and in the rule database; the files are in force: take it out of one of them", name))
+			continue
+		}
+		sets = append(sets, set)
+	}
+	return sets, errors.Join(errs...)
+}
+
+// published puts in force what the database tells of.
+func (d *Daemon) published(n rulefeed.News) {
+	d.metrics.reloads.WithLabelValues(databaseResult(n.Err)).Inc()
+	d.tryTrials(n.Candidates)
+	d.update(func(p *parts) { p.database, p.databaseErr, p.revision = n.Sets, n.Err, n.Revision }, n.Changed...)
+	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))
+}
+
+// databaseMetric tells which revision is in force.
+func (d *Daemon) databaseMetric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_rules_database_revision",
+		Help: "Revision of the rule database that is active on this node; 0 when the node uses its local copy, " +
+			"or nothing was changed yet.",
+	}, func() float64 { return float64(max(d.revisionHere(), 0)) })
+}
+
+// databaseResult is the result of a reload as metrics have it.
+func databaseResult(err error) string {
+	bad, away := errors.AsType[*rulestore.Error](err)
+	switch {
+	case err == nil:
+		return "loaded"
+	case away && bad.Kind == rulestore.Unavailable:
+		return "unreadable"
+	}
+	return "refused"
+}
+
+// loadDatabase reads the rules of the database to begin with.
+func (d *Daemon) loadDatabase() error {
+	n, err := d.feed.Load(context.Background()) // it has a timeout of its own
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Kind == rulestore.Invalid {
+		return &ConfigError{"--data", bad.Text}
+	}
+	if err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	d.parts.database, d.parts.databaseErr, d.parts.revision = n.Sets, n.Err, n.Revision
+	d.tryTrials(n.Candidates)
+	return nil
+}
+
+// tryTrials lets what is in shadow in the database run beside what is in force, from
+// the next update on.
+func (d *Daemon) tryTrials(candidates []*rules.Set) {
+	d.comparing.Lock()
+	defer d.comparing.Unlock()
+	d.trials = candidates
+}
+
+// sayFirstToken makes a token for everything when the database has none yet, and says
+// in which file it is: what is printed ends up in logs.
+func (d *Daemon) sayFirstToken(ctx context.Context) {
+	if d.feed == nil || d.feed.Store() == nil {
+		return
+	}
+	token, err := d.feed.Store().FirstToken(ctx)
+	if err == nil && token == "" {
+		return
+	}
+	file, badPlace := copyFile(d.config.Data)
+	file = strings.TrimSuffix(file, "copy") + "first-token"
+	if err = errors.Join(err, badPlace); err == nil {
+		err = writeSecret(file, token)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(d.config.Stdout, "token: in %s, of an administrator; read it and remove the file\n", file)
+	}
+	if err != nil {
+		d.config.Log.Error("the first token of the rule database could not be made and kept; make one with weir token create --data", "error", err)
+	}
+}
+
+// writeSecret makes a file that only its owner may read, in the place of one that was
+// there.
+func writeSecret(file, secret string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(secret + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// sharers are the nodes of the rule database.
+func (d *Daemon) sharers() *membership.Sharers {
+	return &membership.Sharers{
+		Database: d.sharedDatabase, Revision: d.revisionHere, Name: d.name, Version: d.config.Version, Log: d.config.Log,
+	}
+}
+
+// sharedDatabase is the rule database, if other nodes may have it too, and it was
+// reached.
+func (d *Daemon) sharedDatabase() *rulestore.Store {
+	if d.feed == nil {
+		return nil
+	}
+	if store := d.feed.Store(); store != nil && store.Shared() {
+		return store
+	}
+	return nil
+}
+
+// name is what nodes that share a rule database call this one: by its cluster, else
+// its machine and admin listener.
+func (d *Daemon) name() string {
+	if d.storage.node != nil {
+		if name := d.storage.node.Name(); name != "" {
+			return name
+		}
+	}
+	at := d.opened.Load().adminAt.Addr()
+	host, err := os.Hostname()
+	_, port, bad := net.SplitHostPort(at.String())
+	if err != nil || bad != nil {
+		return listen.AsFlag(at)
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,238 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+	"github.com/weir-limit/weir/cmd/weir/internal/resp"
+	"github.com/weir-limit/weir/cmd/weir/internal/rls"
+)
+
+// doors are the open listeners of a daemon.
+type doors struct {
+	grpc            *rls.Server
+	httpAt, grpcAt  *listen.Listener
+	adminAt, respAt *listen.Listener // respAt is nil when it is off
+}
+
+// listenAt opens the listeners' addresses.
+func (d *Daemon) listenAt(ctx context.Context, o *doors) error {
+	for _, door := range d.listeners(o) {
+		if door.name == "resp" && door.address == DefaultRESP {
+			continue
+		}
+		l, err := listen.Open(ctx, door.address)
+		if err != nil {
+			return fmt.Errorf("open the %s listener: %w", door.name, err)
+		}
+		at := listen.Bound(l, door.Options)
+		*door.at = at
+		d.closing.push("the "+door.name+" listener could not be closed", func(context.Context) error {
+			if err := at.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
+				return err
+			}
+			return nil
+		})
+		if err := d.reachedBy(door.name, door.address, l.Addr()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reachedBy refuses a listener that can be reached from elsewhere and may not be. A name
+// may have two answers: the one that was looked up to check the flags does not count.
+func (d *Daemon) reachedBy(door, address string, at net.Addr) error {
+	switch {
+	case door == "admin" && !d.config.adminTokens() && !listen.IsLoopback(at):
+		return adminNeedsToken(address)
+	case door == "grpc" && d.config.GRPCStore && d.config.storeOpen() && at.Network() == "tcp" && !listen.IsLoopback(at):
+		return storeNeedsToken(address)
+	}
+	return nil
+}
+
+// listener is how one of the listeners listens.
+type listener struct {
+	name, address string
+	listen.Options
+
+	at **listen.Listener
+}
+
+// listeners is how the listeners listen, in the order in which they are opened.
+func (d *Daemon) listeners(o *doors) []listener {
+	most := d.connections()
+	// The HTTP listener answers clients without a certificate, too: a probe. No client of
+	// Redis says what it speaks. A browser does, and is sent away.
+	_, protocols := listen.Protocols(d.config.goVersion)
+	httpOptions := listen.Options{
+		Most: most, Silent: listen.SilentLeast, Gate: &d.httpGate,
+		TLS: d.safe(tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.connections("http"),
+	}
+	httpOptions.Metrics.Floods, httpOptions.Metrics.Left = d.metrics.flooded("http"), d.metrics.overrun.WithLabelValues("http", "left")
+	adminOptions := listen.Options{
+		Most: listen.MaxAdminConnections, Seats: true,
+		TLS: d.safe(tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.connections("admin"),
+	}
+	adminOptions.Metrics.Floods = d.metrics.flooded("admin")
+	return []listener{
+		{"http", d.config.HTTP, httpOptions, &o.httpAt},
+		{"grpc", d.config.GRPC, listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.connections("grpc")}, &o.grpcAt},
+		{"admin", d.config.Admin, adminOptions, &o.adminAt},
+		{"resp", d.config.RESP, listen.Options{
+			Most: most, Silent: listen.SilentLeast,
+			TLS: d.safe(tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.connections("resp"),
+		}, &o.respAt},
+	}
+}
+
+// connections is how many each listener for callers may have.
+func (d *Daemon) connections() int {
+	doors := 2
+	if d.config.RESP != DefaultRESP {
+		doors++
+	}
+	most, files := listen.Connections(doors)
+	if most < listen.MaxConnections {
+		d.config.Log.Warn("the limit of open files leaves room for fewer connections", "files", files, "connections", most, "usual", listen.MaxConnections)
+	}
+	return most
+}
+
+// sayOpen warns of listeners that can be reached from elsewhere, and should not be as they
+// are.
+func (d *Daemon) sayOpen(o *doors) {
+	if !d.config.adminLocal() && d.keys.tls == nil {
+		d.config.Log.Warn("the admin listener can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+	}
+	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
+		return
+	}
+	if !listen.IsLoopback(o.respAt.Addr()) {
+		d.config.Log.Warn("the Redis listener can be reached from elsewhere, and asks for no password; give --resp-password-file or --tls-client-ca, or write a loopback address, as --resp 127.0.0.1:6379")
+	}
+}
+
+// sayHTTP2 tells once why clients get no HTTP/2 that could have it.
+func (d *Daemon) sayHTTP2() {
+	if d.keys.tls != nil && !listen.HasSafeHTTP2(d.config.goVersion) {
+		d.config.Log.Warn("the HTTP and admin listeners speak HTTP/1.1 only: clients could crash this daemon by HTTP/2; build it with a newer Go",
+			"go", d.config.goVersion, "needed", listen.SafeHTTP2)
+	}
+}
+
+// openAdmin answers at the admin listener.
+func (d *Daemon) openAdmin(o *doors, g *errgroup.Group) error {
+	handler, err := d.adminHandler()
+	if err != nil {
+		return err
+	}
+	if handler, err = d.gate(handler); err != nil {
+		return err
+	}
+	admin := d.server("admin", handler)
+	admin.WriteTimeout = adminWriteTimeout
+	g.Go(func() error { return serve("admin", admin.Serve(o.adminAt.Safe())) })
+	d.closing.push("admin calls were cut off", func(ctx context.Context) error { return listen.Stop(ctx, admin) })
+	return nil
+}
+
+// openCallers answers at the listeners for callers.
+func (d *Daemon) openCallers(o *doors, g *errgroup.Group) error {
+	httpTraces, grpcTraces := d.traceHooks()
+	api, err := httpapi.New(d.decider(), httpapi.Options{
+		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
+		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
+		Owner: d.owners(), Bound: boundReceipt, Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.shareReceipts(api); err != nil {
+		return err
+	}
+	o.grpc = rls.New(d.decider(), rls.Options{
+		Store: d.lending(),
+		Gate:  &d.grpcGate, Budget: d.metrics.budget("grpc"), Refused: d.metrics.overload("grpc", rls.Reasons()),
+		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
+		Client: httpapi.Neighbourhood, Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
+	})
+	web, redis := d.server("http", d.leaving(d.noPages(api))), d.redisDoor()
+	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return httpapi.ConnContext(listen.WithSlot(ctx, c), c)
+	}
+	g.Go(func() error { return serve("http", web.Serve(o.httpAt.Safe())) })
+	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
+	if o.respAt != nil {
+		g.Go(func() error { return serve("resp", redis.Serve(o.respAt.Safe())) })
+	}
+	d.closing.push("calls were cut off: they took longer than draining may", func(ctx context.Context) error {
+		var g errgroup.Group
+		g.Go(func() error { return listen.Stop(ctx, web) })
+		g.Go(func() error { return o.grpc.Stop(ctx) })
+		g.Go(func() error { return redis.Stop(ctx) })
+		return g.Wait()
+	})
+	return nil
+}
+
+func (d *Daemon) redisDoor() *resp.Server {
+	return resp.New(d.limiter, d.storage.store, resp.Options{
+		Version: d.config.Version, Log: d.config.Log,
+		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled,
+		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
+		Client:   httpapi.Neighbourhood,
+		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"), Budget: d.metrics.budget("resp"),
+	})
+}
+
+// leaving makes clients take leave while the daemon drains: each answer then
+// closes its connection, so that none is idle when the listener closes, where it
+// could be cut off under the next request.
+func (d *Daemon) leaving(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func serve(door string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", door, err)
+}
+
+// graces is how many times the lame duck's time idle connections have to end.
+const graces = 5
+
+// drain takes leave: first readiness, then, when nobody sends more, all that is open.
+func (d *Daemon) drain(ctx context.Context, o *doors) {
+	start := time.Now()
+	d.config.Log.Info("draining", "lame_duck", d.config.LameDuck, "drain", d.config.Drain)
+	d.draining.Store(true)
+	d.notify("STOPPING=1")
+	o.grpc.SetServing(false)
+	time.Sleep(d.config.LameDuck)
+	// By now each answer says that its connection closes. Who keeps one open and
+	// says nothing for a while is cut off.
+	o.httpAt.Leave(graces * d.config.LameDuck)
+
+	// ctx is over, but draining has its own time.
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.config.Drain)
+	defer cancel()
+	_ = d.closing.close(limit) // the log has said it
+	d.config.Log.Info("drained", "took", time.Since(start))
+}

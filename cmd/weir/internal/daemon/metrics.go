@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+	"github.com/weir-limit/weir/cmd/weir/internal/resp"
+	"github.com/weir-limit/weir/cmd/weir/internal/rls"
+	"github.com/weir-limit/weir/rules"
+)
+
+// metrics are what the daemon tells of itself. Their labels come from the rule
+// files and from this program, and from requests only where a rule asks for it.
+type metrics struct {
+	decided  *decisionMetrics
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	httpTime prometheus.Observer
+	grpcTime prometheus.Observer
+	grpcOK   prometheus.Counter // looked up once: it is counted by every call
+	overrun  *prometheus.CounterVec
+	bounds   *prometheus.CounterVec
+	panics   *prometheus.CounterVec
+	open     *prometheus.GaugeVec
+	full     *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
+	unsafe   *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	domains  prometheus.Gauge
+	rules    prometheus.Gauge
+	reloads  *prometheus.CounterVec
+	reloaded prometheus.Gauge
+	loadedAt prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer, version string, store *storage, ready func() bool) *metrics {
+	m := &metrics{
+		decided: newDecisionMetrics(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status.",
+		}, []string{"listener", "route", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_call_duration_seconds",
+			Help: "How long the daemon took for a call, from the end of the request's header to the end of the " +
+				"answer.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
+		}, []string{"listener"}),
+		overrun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_refused_total",
+			Help: "Calls that were refused and connections that were closed because of overload, by reason.",
+		}, []string{"listener", "reason"}),
+		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_resp_bounds_reached_total",
+			Help: "How often clients of the Redis protocol reached a bound of the listener.",
+		}, []string{"bound"}),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_panics_total", Help: "Calls that panicked; each is a bug, and the log has its stack.",
+		}, []string{"listener"}),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_connections", Help: "Open connections.",
+		}, []string{"listener"}),
+		full: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_connections_full_total",
+			Help: "New connections that had to wait because the listener had its maximum of connections.",
+		}, []string{"listener"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_connections_dropped_total",
+			Help: "Idle connections, and admin connections without a token, that were closed to make room for new " +
+				"ones.",
+		}, []string{"listener"}),
+		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_tls_handshake_failures_total",
+			Help: "Connections whose TLS handshake failed, for example for want of a trusted certificate.",
+		}, []string{"listener"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_admin_refusals_total",
+			Help: "Requests that the admin listener refused, by reason: wrong host or origin, missing or wrong " +
+				"token, too many wrong tokens (limit), wrong role, or the tokens could not be read " +
+				"(unavailable).",
+		}, []string{"reason"}),
+		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
+		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Active rules."}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_rules_reloads_total",
+			Help: "Reloads of rules by result; after every result but loaded, the old rules stay active.",
+		}, []string{"result"}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_rules_reload_success",
+			Help: "1 when the active rules are the newest, 0 when the last reload failed and old rules are active.",
+		}),
+		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_rules_loaded_timestamp_seconds", Help: "When the active rules were loaded.",
+		}),
+	}
+	for _, result := range []string{"loaded", "refused", "missing", "unreadable"} {
+		m.reloads.WithLabelValues(result) // so that the first one shows as an increase
+	}
+	m.httpTime, m.grpcTime = m.duration.WithLabelValues("http"), m.duration.WithLabelValues("grpc")
+	for _, why := range httpapi.Refusals() {
+		m.refusals.WithLabelValues(string(why))
+	}
+	m.grpcOK = m.calls.WithLabelValues("grpc", "ShouldRateLimit", codes.OK.String())
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "Always 1; the labels are the versions of Weir and of Go.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
+	})
+	build.Set(1)
+	r.MustRegister(m.decided.collectors()...)
+	r.MustRegister(store.meters...)
+	r.MustRegister(
+		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200."}, func() float64 {
+			if ready() {
+				return 1
+			}
+			return 0
+		}),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+func (m *metrics) setRules(set *rules.Set, now time.Time) {
+	m.loadedAt.Set(float64(now.UnixMilli()) / 1000)
+	m.domains.Set(float64(len(set.Domains())))
+	m.rules.Set(float64(len(set.Rules())))
+}
+
+func (m *metrics) setReloaded(ok bool) {
+	if ok {
+		m.reloaded.Set(1)
+	} else {
+		m.reloaded.Set(0)
+	}
+}
+
+func (m *metrics) httpCall(route string, status int, took time.Duration) {
+	m.calls.WithLabelValues("http", route, strconv.Itoa(status)).Inc()
+	m.httpTime.Observe(took.Seconds())
+}
+
+// adminCall counts only: explanations would blur how long decisions take.
+func (m *metrics) adminCall(route string, status int, _ time.Duration) {
+	m.calls.WithLabelValues("admin", route, strconv.Itoa(status)).Inc()
+}
+
+func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
+	if code == codes.OK {
+		m.grpcOK.Inc()
+	} else {
+		m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+	}
+	m.grpcTime.Observe(took.Seconds())
+}
+
+// respCalls counts the commands of the Redis protocol. They are so quick that to
+// look up their labels would be much of their time.
+func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) {
+	type counts struct{ ok, failed prometheus.Counter }
+	commands := map[string]counts{}
+	for _, name := range resp.Commands() {
+		commands[name] = counts{m.calls.WithLabelValues("resp", name, "OK"), m.calls.WithLabelValues("resp", name, "ERR")}
+	}
+	duration := m.duration.WithLabelValues("resp")
+	return func(command string, ok bool, took time.Duration) {
+		if ok {
+			commands[command].ok.Inc()
+		} else {
+			commands[command].failed.Inc()
+		}
+		duration.Observe(took.Seconds())
+	}
+}
+
+// throttled counts what CL.THROTTLE decides.
+func (m *metrics) throttled(o weir.Outcome) { m.decided.throttled[o].Add(1) }
+
+func (m *metrics) respBounds() func(resp.Bound) {
+	for _, b := range resp.Bounds() {
+		m.bounds.WithLabelValues(string(b)) // so that they are told before
+	}
+	return func(b resp.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
+}
+
+func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
+
+func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
+
+// protocolBroken counts what is no HTTP/2, as the Redis listener what is no command.
+func (m *metrics) protocolBroken(door string) func() {
+	return m.calls.WithLabelValues(door, "protocol", "ERR").Inc
+}
+
+func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
+
+func (m *metrics) overload(door string, reasons []string) func(reason string) {
+	counters := map[string]prometheus.Counter{}
+	for _, reason := range reasons {
+		counters[reason] = m.overrun.WithLabelValues(door, reason)
+	}
+	return func(reason string) { counters[reason].Inc() }
+}
+
+// budget is what the unfinished requests of a listener may hold.
+func (m *metrics) budget(door string) *overload.Budget {
+	return &overload.Budget{Most: overload.DefaultBudget, Cut: m.overrun.WithLabelValues(door, httpapi.ReasonMemory).Inc}
+}
+
+// flooded counts connections that were closed because they said too much that asks
+// nothing.
+func (m *metrics) flooded(door string) prometheus.Counter {
+	return m.overrun.WithLabelValues(door, rls.ReasonFlood)
+}
+
+// overloadMetrics report overload at each scrape.
+func (d *Daemon) overloadMetrics() []prometheus.Collector {
+	limit := func(door string, g *overload.Gate) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_in_flight_limit", Help: "Calls that a listener may have in flight at once; 0 is no limit.",
+			ConstLabels: prometheus.Labels{"listener": door},
+		}, func() float64 { return float64(g.Limit()) })
+	}
+	return []prometheus.Collector{
+		limit("http", &d.httpGate), limit("grpc", &d.grpcGate),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_cpu_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
+		}, func() float64 { return d.watcher.Wait().Seconds() }),
+	}
+}
+
+func (m *metrics) connections(door string) listen.Metrics {
+	return listen.Metrics{
+		Open: m.open.WithLabelValues(door), Full: m.full.WithLabelValues(door), Dropped: m.dropped.WithLabelValues(door),
+	}
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/tracing/collectortest"
+	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/redistest"
+)
+
+// TestMetricsAreDocumented: the table of docs/operating.md has each metric that a
+// daemon with everything on tells, with each kind of store, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| metric | what | alert on |\n")
+	if !ok {
+		t.Fatal("docs/operating.md has no table of metrics")
+	}
+	var documented []string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			break
+		}
+		for _, m := range regexp.MustCompile("`(weir_[a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
+			documented = append(documented, m[1])
+		}
+	}
+
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collectortest.Start(t, false).GRPC)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	ca := certtest.NewCA(t)
+	c := safely(t, ca)
+	c.Rules = rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value: \"*\", limits: [1/s], value_to_metric: true}\n")
+	c.Candidate = rulesFile(t, "domain: d\ndescriptors: []\n")
+	c.Data = t.TempDir()
+	r := start(t, c)
+	safe := caller(t, &tls.Config{RootCAs: ca.Pool()})
+	if _, err := send(t, safe, http.MethodPost, "https://"+r.http+"/v1/check", `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = send(t, safe, http.MethodGet, "https://"+r.admin+"/v1/export", "") // so that the listener has something to count
+	got, err := send(t, safe, http.MethodGet, "https://"+r.admin+"/metrics", "")
+	if err != nil || got.status != http.StatusOK {
+		t.Fatal(got.status, err)
+	}
+	var told []string
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(got.body, -1) {
+		told = append(told, m[1])
+	}
+	for _, c := range []Config{
+		{Store: "redis://" + redistest.Start(t).Addr}, {Store: "memcached://" + memcachedtest.Start(t).Addr},
+		{Store: "cluster:", Cluster: "127.0.0.1:0"}, {Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts")},
+	} {
+		_, body := get(t, "http://"+start(t, c).admin+"/metrics")
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(body, -1) {
+			told = append(told, m[1])
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(told)
+	told = slices.Compact(told)
+	if d := cmp.Diff(told, documented); d != "" {
+		t.Errorf("the table of metrics in docs/operating.md differs from what a daemon tells (-daemon +table):\n%s", d)
+	}
+}

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/rules"
+	"github.com/weir-limit/weir/rules/source"
+)
+
+// openCandidates makes the source of rules that run beside those in force; nil:
+// there is none.
+func openCandidates(c *Config, check func(*rules.Set) error) (*source.Source, error) {
+	if c.Candidate == "" {
+		return nil, nil
+	}
+	if source.IsURL(c.Candidate) {
+		return nil, &ConfigError{"--candidate", "write the path of a rule file or of a folder of them"}
+	}
+	s, err := source.Open(c.Candidate, source.Options{Check: check, Poll: c.rulesPoll})
+	if err != nil {
+		return nil, &ConfigError{"--candidate", err.Error()}
+	}
+	return s, nil
+}
+
+// loadCandidates reads them to begin with.
+func (d *Daemon) loadCandidates() error {
+	if d.candidates == nil {
+		return nil
+	}
+	set, err := d.candidates.Load(context.Background()) // a file has no long way
+	if err != nil {
+		return err
+	}
+	d.tryCandidates(set)
+	return nil
+}
+
+// watchCandidates takes them again when they change, until ctx ends.
+func (d *Daemon) watchCandidates(ctx context.Context) error {
+	if d.candidates != nil {
+		d.candidates.Watch(ctx, d.candidatesReloaded)
+	}
+	return nil
+}
+
+// candidatesReloaded is what becomes of a reload: new candidates, or an error and
+// the old ones.
+func (d *Daemon) candidatesReloaded(set *rules.Set, err error) {
+	if err != nil {
+		d.config.Log.Error("candidates could not be reloaded; those before go on", "error", err)
+	}
+	if set != nil {
+		d.tryCandidates(set)
+		d.config.Log.Info("candidates reloaded", "domains", len(set.Domains()), "rules", len(set.Rules()))
+	}
+}
+
+// tryCandidates lets the domains of set run beside those in force; nil: none do.
+func (d *Daemon) tryCandidates(set *rules.Set) {
+	d.comparing.Lock()
+	d.candidate = set
+	d.comparing.Unlock()
+	d.compare()
+}
+
+// compare compares the rules in force with the candidates, as both are now.
+func (d *Daemon) compare() {
+	d.comparing.Lock()
+	defer d.comparing.Unlock()
+	all := d.allCandidates()
+	if left := d.board.Run(d.limiter.Set(), all, time.Now()); left > 0 {
+		d.config.Log.Warn("too many domains have candidates; those last by their names are not compared", "most", shadow.MaxDomains, "left", left)
+	}
+	d.limiter.Try(all, d.board.Told)
+}
+
+// allCandidates is those of files and of the database, which stand back where both
+// have a domain; nil: there are none.
+func (d *Daemon) allCandidates() *rules.Set {
+	if len(d.trials) == 0 {
+		return d.candidate
+	}
+	var sets []*rules.Set
+	var taken []string
+	if d.candidate != nil {
+		sets, taken = append(sets, d.candidate), d.candidate.Domains()
+	}
+	for _, set := range d.trials {
+		if !slices.Contains(taken, set.Domains()[0]) {
+			sets = append(sets, set)
+		}
+	}
+	all, err := rules.Join(sets...)
+	if err != nil { // it can't be: no two have a domain in common
+		d.config.Log.Error("candidates of the rule database are not compared", "error", err)
+		return d.candidate
+	}
+	return all
+}
+
+// shadowMetrics tell how candidates differ, when they are asked.
+type shadowMetrics struct {
+	board    *shadow.Board
+	requests *prometheus.Desc
+}
+
+func newShadowMetrics(b *shadow.Board) *shadowMetrics {
+	return &shadowMetrics{b, prometheus.NewDesc("weir_candidate_requests_total",
+		"Requests of domains with candidate rules, by which rules deny them: both, only the candidate, only the active rules, neither, or unknown when a fallback decided; starts at 0 with each candidate.",
+		[]string{"domain", "denied_by"}, nil)}
+}
+
+// Describe sends the description, for prometheus.Collector.
+func (m *shadowMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.requests }
+
+// Collect sends the counts, for prometheus.Collector.
+func (m *shadowMetrics) Collect(to chan<- prometheus.Metric) {
+	now := time.Now()
+	for _, domain := range m.board.Domains() {
+		r := m.board.Report(domain, 0, now)
+		if r == nil {
+			continue // it has just ended
+		}
+		c := &r.Counts
+		for by, n := range map[string]int64{
+			"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyInForce, "unknown": c.Unknown,
+		} {
+			to <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), domain, by)
+		}
+	}
+}

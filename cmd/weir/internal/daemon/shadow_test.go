@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/internal/redistest"
+)
+
+const shopUsers = "domain: shop\ndescriptors: [{key: user, limits: [%s]}]\n"
+
+// reported is the report of the admin listener, once it is of so many requests.
+func reported(t *testing.T, r *running, domain string) httpapi.ShadowReport {
+	t.Helper()
+	status, body := get(t, "http://"+r.admin+"/v1/shadow?domain="+domain)
+	var answer struct{ Candidates []httpapi.ShadowReport }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || len(answer.Candidates) != 1 {
+		t.Fatal(status, body, err)
+	}
+	return answer.Candidates[0]
+}
+
+func checkShop(t *testing.T, r *running, user string) int {
+	t.Helper()
+	status, _ := do(t, http.MethodPost, "http://"+r.http+"/v1/check", fmt.Sprintf(`{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, user))
+	return status
+}
+
+// TestCandidate: with each kind of store a candidate denies nobody, its report
+// tells whom it would, and it begins anew when its file changes.
+func TestCandidate(t *testing.T) {
+	for _, store := range []string{"memory:", "redis://" + redistest.Start(t).Addr} {
+		inForce, candidate := rulesFile(t, fmt.Sprintf(shopUsers, "5/day fixed-window")), rulesFile(t, fmt.Sprintf(shopUsers, "3/day fixed-window"))
+		var log *logged
+		var r *running
+		var got httpapi.ShadowReport
+		var user string
+		for attempt := range 10 { // where the machine stands still, fallbacks decide, and nothing is known
+			var logger *slog.Logger
+			log, logger = newLog()
+			r = start(t, Config{Rules: inForce, Candidate: candidate, Store: store, Log: logger, rulesPoll: 20 * time.Millisecond})
+			user = fmt.Sprint("ann", attempt)
+			passed := 0
+			for range 7 {
+				if checkShop(t, r, user) == http.StatusOK {
+					passed++
+				}
+			}
+			if got = reported(t, r, "shop"); got.Whole.Unknown > 0 {
+				continue
+			}
+			if passed != 5 {
+				t.Errorf("%s: %d of 7 pass", store, passed)
+			}
+			break
+		}
+		if d := cmp.Diff(httpapi.ShadowCounts{BothPass: 3, BothDeny: 2, OnlyCandidate: 2}, got.Whole); d != "" {
+			t.Error(store, d)
+		}
+		if d := cmp.Diff([]httpapi.ShadowOf{{Rule: "shop/user", Key: user, Requests: 2}}, got.Denied); d != "" || len(got.Passed) != 0 {
+			t.Error(store, d, got.Passed)
+		}
+		if !got.Verdict.Refused || !strings.Contains(got.Verdict.Why, "only 7 requests") {
+			t.Error(store, got.Verdict)
+		}
+		if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, `weir_candidate_requests_total{denied_by="candidate",domain="shop"} 2`) ||
+			!strings.Contains(body, `weir_decisions_total{domain="shop",outcome="denied",rule="shop/user",shadow="false"} 2`) {
+			t.Error(store, "metrics do not tell of the candidate, or count what it says as a decision")
+		}
+
+		if err := os.WriteFile(candidate, fmt.Appendf(nil, shopUsers, "9/day fixed-window"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log.until(t, `msg="candidates reloaded" domains=1 rules=1`)
+		var anew httpapi.ShadowCounts
+		for range 20 { // where the machine stands still, a fallback decides, and nothing is known
+			checkShop(t, r, user)
+			if anew = reported(t, r, "shop").Whole; anew.OnlyInForce > 0 {
+				break
+			}
+		}
+		if anew != (httpapi.ShadowCounts{OnlyInForce: 1, Unknown: anew.Unknown}) {
+			t.Errorf("%s: %+v", store, anew)
+		}
+		if err := os.WriteFile(candidate, []byte("domain: shop\ndescriptors: [{key: user, limits: [9/dya]}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log.until(t, "candidates could not be reloaded; those before go on")
+		checkShop(t, r, user)
+		if got := reported(t, r, "shop"); got.Whole.Unknown+got.Whole.BothDeny+got.Whole.OnlyInForce != anew.Unknown+2 {
+			t.Errorf("%s: %+v", store, got)
+		}
+	}
+}
+
+// TestCandidateIsRefused: a bad candidate is told at the start, as bad rules are.
+func TestCandidateIsRefused(t *testing.T) {
+	for _, c := range []Config{
+		{Candidate: "none.yaml"}, {Candidate: "http://127.0.0.1:1/v1/export"}, {Candidate: rulesFile(t, "domain: shop\ndescriptors: [{key: user, limits: [9/dya]}]\n")},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s is taken", c.Candidate)
+		}
+	}
+	r := start(t, Config{})
+	if status, body := get(t, "http://"+r.admin+"/v1/shadow"); status != http.StatusOK || !strings.Contains(body, `"candidates":[],"omitted":0}`) {
+		t.Error(status, body)
+	}
+	for _, q := range []string{"rule=a", "n=101", "domain=", "x=1"} {
+		if status, body := get(t, "http://"+r.admin+"/v1/shadow?"+q); status != http.StatusBadRequest || !strings.Contains(body, `"detail":`) {
+			t.Error(q, status, body)
+		}
+	}
+}

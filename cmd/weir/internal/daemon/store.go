@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
+	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/edge"
+	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/memcachestore"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/redisstore"
+)
+
+// uncountableEvery is how often the log says why keys can't be counted, at most.
+const uncountableEvery = time.Minute
+
+// storage is where a daemon keeps its counts.
+type storage struct {
+	scheme string
+	store  weir.Store // which all listeners ask: in memory, remote, or the guard around node
+	traits weir.Traits
+	guard  *guard.Guard     // of remote, or around node; nil in memory
+	remote *edge.Store      // nil but for a store outside of the process
+	node   *membership.Node // this daemon's in a cluster; nil where there is none
+	meters []prometheus.Collector
+
+	snapshots *snapshots // nil when there are none
+}
+
+// openStorage opens the store of a URL that was checked. told is who hears of a store
+// outside of the process.
+func openStorage(url string, told guard.Options) (*storage, error) {
+	scheme := schemeOf(url)
+	if file, err := snapshotFile(url); scheme == "memory" && (err != nil || file != "") {
+		return openSaved(file, err)
+	}
+	if scheme == "memory" {
+		m := memstore.New(memstore.Options{})
+		return &storage{scheme: scheme, store: m, traits: m.Traits(), meters: []prometheus.Collector{newMemoryMetrics(m)}}, nil
+	}
+	if scheme == "cluster" {
+		return openNode(told), nil
+	}
+	r, meters, err := openRemote(scheme, url)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	e := edge.New(r, edge.Options{Changed: told.Changed, Uncountable: told.Uncountable})
+	return &storage{
+		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e,
+		meters: []prometheus.Collector{newGuardMetrics(e.Guard()), newSyncMetrics(e.Synced()), meters},
+	}, nil
+}
+
+// openSaved opens a store in memory whose counts are kept in a file.
+func openSaved(file string, bad error) (*storage, error) {
+	if bad != nil {
+		return nil, bad
+	}
+	s, err := openSnapshots(file)
+	if err != nil {
+		return nil, err
+	}
+	meters := append(s.meters(), newMemoryMetrics(s.store))
+	return &storage{scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s, meters: meters}, nil
+}
+
+// openRemote opens a store outside of the process, without the edge around it. None of them
+// fails for being away.
+func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
+	if isRedis(scheme) {
+		s, err := redisstore.Dial(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, newRedisMetrics(s), nil
+	}
+	s, err := memcachestore.Dial(url, memcachestore.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, newMemcachedMetrics(s), nil
+}
+
+func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }
+
+func isRedis(scheme string) bool {
+	return scheme == "rediss" || scheme == "redis" || strings.HasPrefix(scheme, "redis+")
+}
+
+func schemeOf(url string) string {
+	scheme, _, _ := strings.Cut(url, ":")
+	return scheme
+}
+
+// storeError is what is wrong with the URL of a store, without the URL: it may
+// have a password.
+func storeError(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, text, _ := strings.Cut(err.Error(), ": ") // whose it is does not matter
+	return &ConfigError{"--store", text}
+}
+
+// CheckStore says whether a daemon can keep its counts there; it fails as New, and
+// connects to nobody.
+func CheckStore(url string) error {
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok {
+		scheme = ""
+	}
+	switch {
+	case scheme == "memory":
+		_, err := snapshotFile(url)
+		return err
+	case isRedis(scheme):
+		return storeError(redisstore.CheckURL(url))
+	case scheme == "cluster":
+		if url != "cluster:" && !clusterTCP(url) {
+			return &ConfigError{"--store", "write cluster:, or cluster:?transport=tcp where the network drops UDP; the nodes are for --join"}
+		}
+		return nil
+	case isMemcached(scheme):
+		s, err := memcachestore.Dial(url, memcachestore.Options{}) // which connects to nobody
+		if err == nil {
+			err = s.Close()
+		}
+		return storeError(err)
+	}
+	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port or memcached://host:port"}
+}
+
+// StoreTraits are what the store of a URL promises, which is checked, and
+// connected to by nobody.
+func StoreTraits(url string) (weir.Traits, error) {
+	if err := CheckStore(url); err != nil {
+		return weir.Traits{}, err
+	}
+	switch scheme := schemeOf(url); {
+	case isRedis(scheme):
+		return redisstore.TraitsOf(scheme == "redis+cluster"), nil
+	case isMemcached(scheme):
+		return memcachestore.TraitsOf(), nil
+	case scheme == "cluster":
+		return (&cluster.Store{}).Traits(), nil
+	}
+	return memstore.New(memstore.Options{}).Traits(), nil
+}
+
+// storeChanged logs that the store, or a server of several, went away or is back.
+func (d *Daemon) storeChanged(server string, away error) {
+	log := d.config.Log.With("store", d.storage.scheme)
+	if server != "" {
+		log = log.With("server", server)
+	}
+	if away == nil {
+		log.Info("the store is back")
+		return
+	}
+	log.Error("the store is away; the fallbacks of the rules decide", "error", away)
+}
+
+// uncountable logs why a key can't be counted, now and then: it says so at each ask.
+func (d *Daemon) uncountable(err error) {
+	now := time.Now().UnixNano()
+	last := d.uncountableSaid.Load()
+	if last != 0 && now-last < int64(uncountableEvery) || !d.uncountableSaid.CompareAndSwap(last, now) {
+		return
+	}
+	d.config.Log.Error("the store can't count a key; the fallback of its rule decides", "store", d.storage.scheme, "error", err)
+}
+
+// far is from which distance on /readyz tells how far a store is: Envoy waits 20 ms by
+// default, of which the store has three quarters.
+const far = 15 * time.Millisecond
+
+// away is what /readyz says of a store that is away or far, and of a cluster in which not
+// all is well.
+func (d *Daemon) away() string {
+	if d.storage.node != nil {
+		return d.storage.node.Trouble()
+	}
+	if d.storage.guard == nil {
+		return ""
+	}
+	switch s := d.storage.guard.Stats(); {
+	case s.Away == 0 && s.Distance < far:
+		return ""
+	case s.Away == 0:
+		return fmt.Sprintf("the store takes %v to answer: the fallbacks of the rules decide for callers who wait for less", s.Distance.Round(time.Millisecond))
+	case s.Away < s.Servers:
+		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide what they have", s.Away, s.Servers)
+	}
+	return "the store is away: the fallbacks of the rules decide"
+}
+
+// close leaves the store. Nobody counts any more.
+func (s *storage) close(context.Context) error {
+	switch {
+	case s.remote != nil:
+		return s.remote.Close()
+	case s.node != nil:
+		return s.node.Close()
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
+	"github.com/weir-limit/weir/rules"
+)
+
+// readTraces is what the environment says of traces; nil: there are none. It is
+// that of the process, because OpenTelemetry reads it by itself.
+func readTraces() (*tracing.Settings, error) {
+	s, err := tracing.Read(os.Getenv)
+	return s, envFault(err)
+}
+
+// openTraces makes the tracer of the listeners, or none.
+func (d *Daemon) openTraces(ctx context.Context) error {
+	if d.traces == nil {
+		return nil
+	}
+	t, err := d.traces.Open(ctx, tracing.Options{Version: d.config.Version, Log: d.config.Log})
+	if err != nil {
+		return envFault(err)
+	}
+	d.tracer = t
+	d.closing.push("some traces are lost", t.Close)
+	registerTraces(d.registry, t)
+	return nil
+}
+
+func envFault(err error) error {
+	if bad, ok := errors.AsType[*tracing.EnvError](err); ok {
+		return &ConfigError{bad.Variable, bad.Text}
+	}
+	return err
+}
+
+// decider is what the HTTP and gRPC listeners ask: the limiter itself when there are
+// no traces.
+func (d *Daemon) decider() httpapi.Limiter {
+	if d.tracer == nil {
+		return d.limiter
+	}
+	return traced{d.limiter}
+}
+
+// traceHooks are what the listeners call; nil when there are no traces.
+func (d *Daemon) traceHooks() (
+	http func(*http.Request, string) (*http.Request, func(int)), grpc func(context.Context) (context.Context, func(codes.Code)),
+) {
+	if d.tracer == nil {
+		return nil, nil
+	}
+	return d.tracer.HTTP, d.tracer.GRPC
+}
+
+// traced tells the spans of calls what was decided.
+type traced struct{ *meter }
+
+// Check is that of meter.
+func (t traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+	a, err := t.meter.Check(ctx, r)
+	if err == nil {
+		tracing.Decided(ctx, a)
+	}
+	return a, err
+}
+
+// registerTraces makes a metric of what became of spans.
+func registerTraces(r prometheus.Registerer, t *tracing.Tracer) {
+	for result, of := range map[string]func(tracing.Stats) int64{
+		"sent":    func(s tracing.Stats) int64 { return s.Sent },
+		"failed":  func(s tracing.Stats) int64 { return s.Failed },
+		"dropped": func(s tracing.Stats) int64 { return s.Dropped },
+	} {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "weir_trace_spans_total",
+			Help:        "Trace spans by result: sent, failed because the collector did not take them, or dropped because too many waited.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(of(t.Stats())) }))
+	}
+}

@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+)
+
+// The bounds of an answer about traffic.
+const (
+	// maxTop is how many rules GET /v1/top and GET /v1/series tell of. The others
+	// are counted: ask for a rule or a domain.
+	maxTop = 100
+	// usualNames is how many clients of each rule there are without n.
+	usualNames = 10
+)
+
+// NewTraffic makes the part of the admin listener that tells what rules have passed
+// and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
+// the place of a client's name, known whether there are such rules here. A Gate
+// belongs before it.
+func NewTraffic(b *offenders.Book, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
+	o.fill()
+	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
+	a.routes = routes(
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(q trafficQuery) any { return topOf(b, q, name) })},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(q trafficQuery) any { return seriesOf(b, q) })},
+	)
+	return a
+}
+
+// telling answers with what make makes of the query. Rules that are not known are
+// no rules without traffic.
+func (a *API) telling(known func(offenders.Filter) bool, make func(trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
+	return func(w http.ResponseWriter, r *http.Request) int {
+		q, err := readTraffic(r)
+		if err != nil {
+			return a.fail(w, r, err)
+		}
+		if !known(q.filter) {
+			return send(w, unknownRules(q.filter))
+		}
+		text, err := json.Marshal(make(q))
+		if err != nil {
+			return a.fail(w, r, err)
+		}
+		return sendAnswer(w, text)
+	}
+}
+
+func unknownRules(f offenders.Filter) *problem {
+	what := "domain " + quote(f.Domain)
+	switch {
+	case f.Domain == "":
+		what = "rule " + quote(f.Rule)
+	case f.Rule != "":
+		what = "rule " + quote(f.Rule) + " of " + what
+	}
+	return &problem{http.StatusNotFound, "there is no " + what + " in force here; GET /v1/export has what there is"}
+}
+
+// trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.
+type trafficQuery struct {
+	filter offenders.Filter
+	names  int // of clients, of each rule
+}
+
+func readTraffic(r *http.Request) (trafficQuery, error) {
+	q := trafficQuery{names: usualNames}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return q, faultf("the query can't be read: %v; escape what is not a letter or digit as %%XX", err)
+	}
+	for name, all := range values {
+		value := all[0]
+		switch {
+		case len(all) > 1:
+			return q, faultf("%s stands there twice; write it once", quote(name))
+		case name == "domain" && value != "":
+			q.filter.Domain = value
+		case name == "rule" && value != "" && r.URL.Path != "/v1/shadow":
+			q.filter.Rule = value
+		case name == "domain", name == "rule":
+			return q, faultf("%s is empty; name one, or leave it out for all", name)
+		case name == "n" && r.URL.Path != "/v1/series":
+			if q.names, err = strconv.Atoi(value); err != nil || q.names < 0 || q.names > offenders.Names {
+				return q, faultf("n: write how many clients of each rule, from 0 to %d", offenders.Names)
+			}
+		default:
+			return q, faultf("unknown parameter %s; the parameters are domain, rule but of /v1/shadow, and n but of /v1/series", quote(name))
+		}
+	}
+	return q, nil
+}
+
+// TrafficRule is which rule something is told of.
+type TrafficRule struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Limit  string `json:"limit,omitempty"` // none: each request brings its own
+	Shadow bool   `json:"shadow"`
+}
+
+// Same is whether both are one rule; its limit may have changed.
+func (r TrafficRule) Same(o TrafficRule) bool {
+	return r.Domain == o.Domain && r.Rule == o.Rule && r.Shadow == o.Shadow
+}
+
+func trafficRuleOf(id offenders.ID, limit *weir.Limit) TrafficRule {
+	r := TrafficRule{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow}
+	if limit != nil {
+		r.Limit = limit.String()
+	}
+	return r
+}
+
+// Top is the answer of GET /v1/top. docs/operating.md tells its members.
+type Top struct {
+	At      time.Time `json:"at"`
+	Rules   []TopRule `json:"rules"`
+	Omitted int       `json:"omitted"`
+}
+
+// TopRule is one rule of a Top.
+type TopRule struct {
+	TrafficRule
+
+	Since   time.Time  `json:"since"`
+	Passed  int64      `json:"passed"`
+	Denied  int64      `json:"denied"`
+	Clients TopClients `json:"clients"`
+}
+
+// TopClients are the most limited clients of a rule.
+type TopClients struct {
+	Since  *time.Time  `json:"since,omitempty"` // none: nobody was denied in the last minutes
+	Denied int64       `json:"denied"`
+	Missed int64       `json:"missed"`
+	Others int64       `json:"others_at_most"`
+	Top    []TopClient `json:"top"`
+}
+
+// TopClient is one of them. It was denied Denied times at most, and Error times
+// fewer at least.
+type TopClient struct {
+	Key    string `json:"key"`
+	Denied int64  `json:"denied"`
+	Error  int64  `json:"error"`
+}
+
+func topOf(b *offenders.Book, q trafficQuery, name func(string) string) Top {
+	rules, more := b.Top(q.filter, maxTop)
+	t := Top{At: time.Now().UTC(), Rules: make([]TopRule, 0, len(rules)), Omitted: more}
+	for i := range rules {
+		r := &rules[i]
+		one := TopRule{
+			TrafficRule: trafficRuleOf(r.ID, r.Limit), Since: r.Since.UTC(), Passed: r.Passed, Denied: r.Denied,
+			Clients: TopClients{Missed: r.Missed, Top: []TopClient{}},
+		}
+		if c := r.Clients; c != nil {
+			since := r.ClientsSince.UTC()
+			one.Clients.Since, one.Clients.Denied, one.Clients.Others = &since, c.Total(), c.Least()
+			for _, count := range c.Top(q.names) {
+				one.Clients.Top = append(one.Clients.Top, TopClient{name(count.Name), count.N, count.Error})
+			}
+		}
+		t.Rules = append(t.Rules, one)
+	}
+	return t
+}
+
+// trafficSeries is the answer of GET /v1/series.
+type trafficSeries struct {
+	At      time.Time        `json:"at"`
+	Step    int64            `json:"step_seconds"`
+	Series  []trafficHistory `json:"series"`
+	Omitted int              `json:"omitted"`
+}
+
+// trafficHistory is the history of one rule.
+type trafficHistory struct {
+	TrafficRule
+
+	From   time.Time      `json:"from"`
+	Points []trafficPoint `json:"points"`
+}
+
+type trafficPoint struct {
+	To     time.Time `json:"to"`
+	Passed int64     `json:"passed"`
+	Denied int64     `json:"denied"`
+}
+
+func seriesOf(b *offenders.Book, q trafficQuery) trafficSeries {
+	histories, more := b.Series(q.filter, maxTop)
+	s := trafficSeries{At: time.Now().UTC(), Step: int64(offenders.Step / time.Second), Series: make([]trafficHistory, 0, len(histories)), Omitted: more}
+	for _, h := range histories {
+		one := trafficHistory{TrafficRule: trafficRuleOf(h.ID, h.Limit), From: h.From.UTC(), Points: make([]trafficPoint, 0, len(h.Points))}
+		for _, p := range h.Points {
+			one.Points = append(one.Points, trafficPoint{p.To.UTC(), p.Passed, p.Denied})
+		}
+		s.Series = append(s.Series, one)
+	}
+	return s
+}

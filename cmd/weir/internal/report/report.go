@@ -1,0 +1,183 @@
+// Package report shows people what a simulation has found: as pictures, and as a
+// page that says in plain words which limit was how wrong. The page needs no
+// network and no script.
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/plot"
+	"github.com/weir-limit/weir/sim"
+)
+
+// Report is what there is to show. The same report gives the same bytes.
+type Report struct {
+	Command string        // what made it, for a shell
+	Result  *sim.Result   // of at least one contender
+	Attacks []*sim.Attack // the worst traffic found for its limits; may be empty
+}
+
+// SaveSVG writes all pictures and lessons into a folder, which it makes if there is none, and
+// gives their names.
+func (r Report) SaveSVG(folder string) ([]string, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("save pictures: %w", err)
+	}
+	var names []string
+	for _, p := range slices.Concat(r.Pictures(), r.Lessons()) {
+		name := filepath.Join(folder, p.Name+".svg")
+		if err := os.WriteFile(name, p.SVG(), 0o644); err != nil {
+			return names, fmt.Errorf("save a picture: %w", err)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// attack is the worst traffic found for a trial's limit, or nil.
+func (r Report) attack(t *sim.Trial) *sim.Attack {
+	if t.Naive != "" {
+		return nil
+	}
+	for _, a := range r.Attacks {
+		if a.Limit.String() == t.Limit.String() {
+			return a
+		}
+	}
+	return nil
+}
+
+// common is the count and period that all trials share.
+func (r Report) common() (count int64, period time.Duration, yes bool) {
+	first := r.Result.Trials[0].Limit.Spec()
+	for _, t := range r.Result.Trials {
+		if s := t.Limit.Spec(); s.Count != first.Count || s.Period != first.Period || s.Calendar != first.Calendar {
+			return 0, 0, false
+		}
+	}
+	return first.Count, first.Period, true
+}
+
+// name is what a trial is called beside the others: its limit, without the count
+// and period when all share them.
+func (r Report) name(t *sim.Trial) string {
+	if _, _, same := r.common(); !same || t.Naive != "" || len(r.Result.Trials) == 1 {
+		return t.Name
+	}
+	_, words, _ := strings.Cut(t.Name, " ")
+	switch first, _, _ := strings.Cut(words, " "); {
+	case words == "":
+		return weir.GCRA.String()
+	case t.Limit.Algorithm() == weir.GCRA && first != weir.GCRA.String():
+		return weir.GCRA.String() + " " + words
+	}
+	return words
+}
+
+// period is what comes after "in any": "minute", or "period" when trials differ.
+func (r Report) period() string {
+	if _, d, same := r.common(); same {
+		return stretch(d)
+	}
+	return "period"
+}
+
+// stretch is d as what follows "any": "minute", or "15 minutes".
+func stretch(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{
+		{"week", 7 * 24 * time.Hour},
+		{"day", 24 * time.Hour},
+		{"hour", time.Hour},
+		{"minute", time.Minute},
+		{"second", time.Second},
+		{"millisecond", time.Millisecond},
+		{"microsecond", time.Microsecond},
+	} {
+		switch {
+		case d == u.unit:
+			return u.name
+		case d > u.unit && d%u.unit == 0:
+			return fmt.Sprintf("%d %ss", d/u.unit, u.name)
+		}
+	}
+	return d.String() // no whole microseconds: no limit has such a period
+}
+
+// spell is d as "1 minute" or "15 minutes", or as about so many seconds where that
+// says enough.
+func spell(d time.Duration) string {
+	if d > time.Minute && d%time.Second != 0 {
+		return "about " + spell(d.Round(time.Second))
+	}
+	text := stretch(d)
+	if text[0] >= '0' && text[0] <= '9' {
+		return text
+	}
+	return "1 " + text
+}
+
+// whose is whose events a series speaks of: with several clients that of the first.
+func (r Report) whose() string {
+	if r.Result.Clients > 1 && !r.Result.Shared {
+		return "events of the first client"
+	}
+	return "events"
+}
+
+// believers are the trials that keep a count of the last period.
+func (r Report) believers() []*sim.Trial {
+	var out []*sim.Trial
+	for i := range r.Result.Trials {
+		if t := &r.Result.Trials[i]; t.Figures.Believes && t.Series.Believed != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// oneTruth is whether the same was asked of all: clients that ask again make it
+// differ, and limits of several periods.
+func oneTruth(trials []*sim.Trial) bool {
+	return !slices.ContainsFunc(trials, func(t *sim.Trial) bool { return !slices.Equal(t.Series.True, trials[0].Series.True) })
+}
+
+// points are a series over time, in microseconds from its start. The last value
+// holds to the end.
+func (r Report) points(values []int64) []plot.Point {
+	var out []plot.Point
+	step := r.Result.Step.Microseconds()
+	for i, v := range values {
+		out = append(out, plot.Point{X: int64(i) * step, Y: v})
+	}
+	if len(out) > 0 {
+		out = append(out, plot.Point{X: r.Result.Duration.Microseconds(), Y: values[len(values)-1]})
+	}
+	return out
+}
+
+func (r Report) axis() plot.Axis {
+	return plot.Axis{Name: "time", Unit: plot.Micros, Max: r.Result.Duration.Microseconds()}
+}
+
+// edges are where windows by the clock begin, when they are few.
+func (r Report) edges() []int64 {
+	_, period, same := r.common()
+	if !same || r.Result.Duration/period > 20 {
+		return nil
+	}
+	var out []int64
+	us := weir.Instant(period.Microseconds())
+	for at := us - r.Result.Start%us; at < weir.Instant(r.Result.Duration.Microseconds()); at += us {
+		out = append(out, int64(at))
+	}
+	return out
+}

@@ -1,0 +1,297 @@
+package ruleapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+)
+
+// domainJSON is a domain. Those of files have a name, a source and rules.
+type domainJSON struct {
+	Name     string `json:"name"`
+	Source   string `json:"source"` // "database" or "files"
+	Team     string `json:"team,omitempty"`
+	Shared   bool   `json:"shared"`
+	Review   bool   `json:"review"`
+	Rules    int64  `json:"rules"`
+	Revision int64  `json:"revision,omitempty"`
+
+	Trials    []trialJSON `json:"trials,omitempty"`
+	Overrides []Override  `json:"overrides,omitempty"`
+}
+
+// trialJSON is a version in shadow.
+type trialJSON struct {
+	Rule    string `json:"rule"`
+	Version int64  `json:"version"`
+}
+
+// Override is what holds for a time. No rule: it is for the whole domain.
+type Override struct {
+	Rule    string    `json:"rule,omitempty"`
+	Percent int64     `json:"percent"`
+	Until   time.Time `json:"until"`
+	Author  string    `json:"author"`
+	Reason  string    `json:"reason"`
+}
+
+func domainOf(d rulestore.Domain) domainJSON {
+	return domainJSON{Name: d.Name, Source: "database", Team: d.Team, Shared: d.Shared, Review: d.Review, Rules: d.Rules, Revision: d.Revision}
+}
+
+func (c *call) whole(d rulestore.Document) domainJSON {
+	out := domainOf(d.Domain)
+	for _, t := range d.Trials {
+		out.Trials = append(out.Trials, trialJSON{t.Rule, t.Version})
+	}
+	for _, o := range d.Overrides {
+		if o.Until.After(time.Now()) {
+			out.Overrides = append(out.Overrides, Override{o.Rule, o.Percent, o.Until, o.Author, o.Reason})
+		}
+	}
+	return out
+}
+
+func whoami(c *call) (answer, error) {
+	return answer{body: map[string]any{"actor": c.by.Name, "role": c.by.Role.String(), "teams": c.by.Teams, "token": c.by.Token}}, nil
+}
+
+// listDomains lists the domains of the database and of files, by name.
+func listDomains(c *call) (answer, error) {
+	most, err := c.limit()
+	if err != nil {
+		return answer{}, err
+	}
+	if most == 0 {
+		most = rulestore.MaxPage
+	}
+	found, err := c.store.Domains(c.r.Context(), c.query["team"], c.query["after"], most)
+	if err != nil {
+		return answer{}, err
+	}
+	list := c.fromFiles(c.query["team"], c.query["after"])
+	for _, d := range found {
+		if !c.options.InFiles(d.Name) {
+			list = append(list, domainOf(d))
+		}
+	}
+	slices.SortFunc(list, func(a, b domainJSON) int { return strings.Compare(a.Name, b.Name) })
+	next := ""
+	switch {
+	case len(list) > most:
+		list = list[:most]
+		next = list[most-1].Name
+	case len(found) == most: // files may have all of them
+		next = found[most-1].Name
+	}
+	return answer{body: page("domains", list, next)}, nil
+}
+
+// fromFiles is the domains that come from files; they belong to no team.
+func (c *call) fromFiles(team, after string) (list []domainJSON) {
+	if team != "" {
+		return nil
+	}
+	count := map[string]int64{}
+	set := c.options.InForce()
+	for _, r := range set.Rules() {
+		count[r.Domain]++
+	}
+	for _, name := range set.Domains() {
+		if name > after && c.options.InFiles(name) {
+			list = append(list, domainJSON{Name: name, Source: "files", Rules: count[name]})
+		}
+	}
+	return list
+}
+
+// page is a list with the name that the next page begins behind.
+func page[T any](name string, list []T, next string) map[string]any {
+	if list == nil {
+		list = []T{}
+	}
+	out := map[string]any{name: list}
+	if next != "" {
+		out["next"] = next
+	}
+	return out
+}
+
+func createDomain(c *call) (answer, error) {
+	var in struct {
+		Name, Team, Reason string
+		Shared, Review     bool
+	}
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.Domain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, nil
+}
+
+func getDomain(c *call) (answer, error) {
+	name := c.r.PathValue("domain")
+	if c.options.InFiles(name) {
+		list := c.fromFiles("", "")
+		i := slices.IndexFunc(list, func(d domainJSON) bool { return d.Name == name })
+		if i >= 0 {
+			return answer{body: list[i]}, nil
+		}
+	}
+	d, err := c.store.Document(c.r.Context(), name)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: c.whole(d), revision: d.Revision}, nil
+}
+
+func updateDomain(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	var in struct {
+		Team, Reason   string
+		Shared, Review *bool
+	}
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	d, err := c.store.Domain(c.r.Context(), c.r.PathValue("domain"))
+	if err != nil {
+		return answer{}, err
+	}
+	if in.Team != "" {
+		d.Team = in.Team
+	}
+	if in.Shared != nil {
+		d.Shared = *in.Shared
+	}
+	if in.Review != nil {
+		d.Review = *in.Review
+	}
+	if d, err = c.store.UpdateDomain(c.r.Context(), c.by, d, match, in.Reason); err != nil {
+		return answer{}, err
+	}
+	return answer{body: domainOf(d), revision: d.Revision}, nil
+}
+
+func deleteDomain(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), match, c.query["reason"]); err != nil {
+		return answer{}, err
+	}
+	return answer{body: map[string]bool{"deleted": true}}, nil
+}
+
+const yamlType = "application/yaml"
+
+// getFile gives a domain's file as it was written. With ?in_force=true limits are
+// as overrides make them at present.
+func getFile(c *call) (answer, error) {
+	d, err := c.store.Document(c.r.Context(), c.r.PathValue("domain"))
+	if err != nil {
+		return answer{}, err
+	}
+	text := d.File
+	if c.query["in_force"] == "true" {
+		if text, _, err = d.InForce(time.Now()); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{text: text, kind: yamlType, revision: d.Revision}, nil
+}
+
+// Change is what an import does to one rule. An empty rule is what stands
+// before the first.
+type Change struct {
+	Rule    string `json:"rule"`
+	Version int64  `json:"version"`
+	Action  string `json:"action"` // a rulestore.Effect
+	Diff    string `json:"diff"`
+}
+
+// putFile puts a file in the place of a domain's rules, or with ?dry_run=true
+// tells what that would do.
+func putFile(c *call) (answer, error) {
+	match, err := c.matchOrNew()
+	if err != nil {
+		return answer{}, err
+	}
+	name := c.r.PathValue("domain")
+	text, err := c.read(rulestore.MaxFile)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.imports(rulestore.Import{
+		Text: string(text), Team: c.query["team"], Match: match, To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
+	}, name, c.query["dry_run"] == "true")
+}
+
+// imports makes an import into a domain, or with dry tells what it would do, and
+// whether the guard would refuse it.
+func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, error) {
+	do := c.options.Changes.Import
+	if dry {
+		do = c.options.Changes.Plan
+	}
+	planned, err := do(c.r.Context(), c.store, c.by, domain, p)
+	if err != nil {
+		return answer{}, err
+	}
+	list := []Change{}
+	for _, ch := range planned.Changes {
+		list = append(list, Change{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
+	}
+	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
+	if planned.Held != "" {
+		body["refused"] = planned.Held
+	}
+	return answer{body: body, revision: planned.Domain.Revision}, nil
+}
+
+// override opens or tightens a domain or a rule for some time, or ends that.
+func override(c *call) (answer, error) {
+	var in struct {
+		Mode    string // open, tighten or end
+		Percent int64
+		Seconds int64
+		Reason  string
+	}
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	o := rulestore.Override{Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Reason: in.Reason}
+	longest := int64(rulestore.MaxOverride / time.Second)
+	switch {
+	case in.Mode == "end":
+	case in.Mode != "open" && in.Mode != "tighten":
+		return answer{}, badRequest("mode", quote(in.Mode)+" is none; write open, tighten or end")
+	case in.Seconds < 1 || in.Seconds > longest:
+		return answer{}, badRequest("seconds", "how long it holds, must be 1…604800")
+	case in.Mode == "tighten" && (in.Percent < 1 || in.Percent > 99):
+		return answer{}, badRequest("percent", "of each limit that still passes, must be 1…99")
+	case in.Mode == "open" && in.Percent != 0:
+		return answer{}, badRequest("percent", "an open limit lets all pass; leave it out, or tighten")
+	default:
+		o.Percent, o.Until = in.Percent, time.Now().Add(time.Duration(in.Seconds)*time.Second)
+	}
+	if err := c.store.Override(c.r.Context(), c.by, o); err != nil {
+		return answer{}, err
+	}
+	d, err := c.store.Document(c.r.Context(), o.Domain)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: c.whole(d), revision: d.Revision}, nil
+}

@@ -1,0 +1,330 @@
+package ruleapi
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+)
+
+// Rule is a rule with the numbers of its versions; none is left out.
+type Rule struct {
+	Domain   string `json:"domain"`
+	ID       string `json:"id"`
+	Team     string `json:"team"`
+	State    string `json:"state"` // enforced, disabled, proposed or gone
+	Text     string `json:"text"`
+	Latest   int64  `json:"latest,omitempty"`
+	Draft    int64  `json:"draft,omitempty"`
+	Shadow   int64  `json:"shadow,omitempty"`
+	Enforced int64  `json:"enforced,omitempty"`
+	Revision int64  `json:"revision"`
+}
+
+func ruleOf(r rulestore.Rule) Rule {
+	out := Rule{Domain: r.Domain, ID: r.ID, Team: r.Team, Text: r.Text, Latest: r.Latest, Draft: r.Draft, Shadow: r.Shadow, Enforced: r.Enforced, Revision: r.Revision}
+	switch {
+	case r.Gone:
+		out.State = "gone"
+	case r.Disabled:
+		out.State = "disabled"
+	case r.Enforced != 0 && r.Text != "": // it was not taken away
+		out.State = "enforced"
+	default:
+		out.State = "proposed"
+	}
+	return out
+}
+
+// Version is a version of a rule.
+type Version struct {
+	Domain   string    `json:"domain"`
+	Rule     string    `json:"rule"`
+	Number   int64     `json:"number"`
+	State    string    `json:"state"`
+	Text     string    `json:"text"`
+	Base     int64     `json:"base,omitempty"`
+	Author   string    `json:"author"`
+	Team     string    `json:"team"`
+	Reason   string    `json:"reason"`
+	Made     time.Time `json:"made"`
+	Revision int64     `json:"revision"`
+}
+
+func versionOf(v rulestore.Version) Version {
+	return Version{v.Domain, v.Rule, v.Number, string(v.State), v.Text, v.Base, v.Author, v.Team, v.Reason, v.Made, v.Revision}
+}
+
+// listRules lists rules of the database. after is DOMAIN/ID, each escaped as in
+// a path.
+func listRules(c *call) (answer, error) {
+	var err error
+	l := rulestore.Listing{Domain: c.query["domain"], Team: c.query["team"], State: rulestore.State(c.query["state"]), Search: c.query["search"], Gone: c.query["gone"] == "true"}
+	if l.Limit, err = c.limit(); err != nil {
+		return answer{}, err
+	}
+	if domain, id, ok := strings.Cut(c.query["after"], "/"); ok {
+		l.BehindDomain, l.Behind = unescaped(domain), unescaped(id)
+	}
+	found, err := c.store.Rules(c.r.Context(), l)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(found) == 0 && l.Domain != "" {
+		if err := c.there(l.Domain); err != nil {
+			return answer{}, err
+		}
+	}
+	list := []Rule{}
+	for _, r := range found {
+		list = append(list, ruleOf(r))
+	}
+	next := ""
+	if n := len(found); n > 0 && (n == l.Limit || n == rulestore.MaxPage) {
+		next = url.PathEscape(found[n-1].Domain) + "/" + url.PathEscape(found[n-1].ID)
+	}
+	return answer{body: page("rules", list, next)}, nil
+}
+
+// there refuses a domain that is not in the database, so that nobody takes a wrong
+// name for a domain without rules.
+func (c *call) there(domain string) error {
+	if c.options.InFiles(domain) {
+		return &problem{
+			Status: http.StatusNotFound, Field: "domain",
+			Detail: "domain: " + quote(domain) + " comes from the files of --rules, and has no rules in the database; GET /v1/export has what is in force",
+		}
+	}
+	_, err := c.store.Domain(c.r.Context(), domain)
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Kind == rulestore.NotFound {
+		bad.Field = "domain"
+	}
+	return err
+}
+
+// unescaped is a part of a path; what is no escape stays as it is.
+func unescaped(part string) string {
+	if text, err := url.PathUnescape(part); err == nil {
+		return text
+	}
+	return part
+}
+
+// ruleInput is a rule as it is written.
+type ruleInput struct {
+	Domain string // of a new rule
+	Text   string // an item of descriptors
+	Before string // the rule that a new one stands before; empty: it is last
+	To     string // draft, shadow or enforced; empty: draft
+	Reason string
+	Force  bool
+}
+
+func createRule(c *call) (answer, error) {
+	var in ruleInput
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	if strings.TrimSpace(in.Text) == "" {
+		return answer{}, badRequest("text", "is empty; write a rule, as - key: NAME and its limits")
+	}
+	v, err := c.propose(rulestore.Proposal{Domain: in.Domain}, in)
+	if err != nil {
+		return answer{}, err
+	}
+	at := "/v1/rules/" + url.PathEscape(v.Domain) + "/" + url.PathEscape(v.Rule)
+	return answer{status: http.StatusCreated, body: versionOf(v), revision: v.Revision, location: at}, nil
+}
+
+func replaceRule(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	var in ruleInput
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	domain := c.r.PathValue("domain")
+	if in.Domain != "" && in.Domain != domain {
+		return answer{}, badRequest("domain", "a rule stays in its domain; leave it out")
+	}
+	if strings.TrimSpace(in.Text) == "" {
+		return answer{}, badRequest("text", "is empty; write a rule, or DELETE it")
+	}
+	v, err := c.propose(rulestore.Proposal{Domain: domain, Rule: c.r.PathValue("rule"), Match: match}, in)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: versionOf(v), revision: v.Revision}, nil
+}
+
+func (c *call) propose(p rulestore.Proposal, in ruleInput) (rulestore.Version, error) {
+	p.Text, p.Before, p.To, p.Reason, p.Forced = in.Text, in.Before, rulestore.State(in.To), in.Reason, in.Force
+	return c.options.Changes.Propose(c.r.Context(), c.store, c.by, p)
+}
+
+func deleteRule(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	v, err := c.options.Changes.Propose(c.r.Context(), c.store, c.by, rulestore.Proposal{
+		Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Match: match,
+		To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: versionOf(v), revision: v.Revision}, nil
+}
+
+func getRule(c *call) (answer, error) {
+	r, err := c.store.Rule(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: ruleOf(r), revision: r.Revision}, nil
+}
+
+// moveRule takes a version to a state.
+func moveRule(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	var in struct {
+		Version    int64
+		To, Reason string
+		Force      bool
+	}
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	return c.move(rulestore.Step{Version: in.Version, To: rulestore.State(in.To), Match: match, Reason: in.Reason, Forced: in.Force})
+}
+
+func (c *call) move(s rulestore.Step) (answer, error) {
+	s.Domain, s.Rule = c.r.PathValue("domain"), c.r.PathValue("rule")
+	r, err := c.options.Changes.Move(c.r.Context(), c.store, c.by, s)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: ruleOf(r), revision: r.Revision}, nil
+}
+
+// rollBack enforces an older version: the one named, else the one that was in
+// force before.
+func rollBack(c *call) (answer, error) {
+	match, err := c.match()
+	if err != nil {
+		return answer{}, err
+	}
+	var in struct {
+		Version int64
+		Reason  string
+	}
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	if in.Version == 0 {
+		domain, rule := c.r.PathValue("domain"), c.r.PathValue("rule")
+		r, err := c.store.Rule(c.r.Context(), domain, rule)
+		if err != nil {
+			return answer{}, err
+		}
+		if in.Version, err = c.before(r); err != nil {
+			return answer{}, err
+		}
+	}
+	return c.move(rulestore.Step{Version: in.Version, To: rulestore.Enforced, Match: match, Reason: in.Reason})
+}
+
+// before is the version that was in force before the one that is.
+func (c *call) before(r rulestore.Rule) (int64, error) {
+	for at := r.Enforced; at > 0; {
+		found, err := c.store.Versions(c.r.Context(), r.Domain, r.ID, at, 0)
+		if err != nil {
+			return 0, err
+		}
+		for _, v := range found {
+			if v.State == rulestore.Superseded {
+				return v.Number, nil
+			}
+			at = v.Number
+		}
+		if len(found) == 0 {
+			break
+		}
+	}
+	return 0, badRequest("version", "no older version was in force; take the rule away, or disable it")
+}
+
+// history lists versions, the newest first, with what was done to the rule.
+func history(c *call) (answer, error) {
+	most, err := c.limit()
+	if err != nil {
+		return answer{}, err
+	}
+	before, err := c.number("before")
+	if err != nil {
+		return answer{}, err
+	}
+	domain, rule := c.r.PathValue("domain"), c.r.PathValue("rule")
+	found, err := c.store.Versions(c.r.Context(), domain, rule, before, most)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(found) == 0 && before == 0 {
+		return answer{}, &problem{Status: http.StatusNotFound, Detail: "there is no rule " + quote(rule) + " in domain " + quote(domain)}
+	}
+	list := []Version{}
+	for _, v := range found {
+		list = append(list, versionOf(v))
+	}
+	next := ""
+	if n := len(found); n > 0 && (n == most || n == rulestore.MaxPage) {
+		next = strconv.FormatInt(found[n-1].Number, 10)
+	}
+	out := page("versions", list, next)
+	const newest = 1<<63 - 1
+	events, err := c.store.Audit(c.r.Context(), rulestore.Audited{Domain: domain, Rule: rule, Before: newest, Limit: most})
+	out["events"] = eventsOf(events)
+	return answer{body: out}, err
+}
+
+func getVersion(c *call) (answer, error) {
+	n, err := strconv.ParseInt(c.r.PathValue("version"), 10, 64)
+	if err != nil {
+		return answer{}, badRequest("version", quote(c.r.PathValue("version"))+" is no number")
+	}
+	v, err := c.store.Version(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"), n)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: versionOf(v)}, nil
+}
+
+// diffVersions compares two versions, line by line.
+func diffVersions(c *call) (answer, error) {
+	var texts [2]string
+	for i, key := range []string{"from", "to"} {
+		n, err := c.number(key)
+		if err != nil {
+			return answer{}, err
+		}
+		if n == 0 { // before the first there was nothing
+			continue
+		}
+		v, err := c.store.Version(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"), n)
+		if err != nil {
+			return answer{}, err
+		}
+		texts[i] = v.Text
+	}
+	return answer{text: compare(texts[0], texts[1]), kind: "text/plain; charset=utf-8"}, nil
+}

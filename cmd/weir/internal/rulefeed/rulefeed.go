@@ -1,0 +1,266 @@
+// Package rulefeed brings the rules of a rule database to a node, and again when
+// they change, and keeps a copy of them on disk for a start without the
+// database.
+//
+// What is in force is checked domain by domain: a domain that can't be used
+// keeps the rules it had, and the others go on.
+//
+// rulefeed.go puts domains in force one by one, watch.go hears of changes, copy.go keeps
+// the last good copy. The daemon joins these rules with those of files (its database.go),
+// and tells the other nodes what is in force (its sharers.go).
+package rulefeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+const (
+	// retryEvery is how often a database that is away is tried again.
+	retryEvery = time.Second
+	// openTime is how long opening it may take, with making its tables, and readTime
+	// reading what was changed, or all of it: then it is away.
+	openTime = 30 * time.Second
+	readTime = 30 * time.Second
+	// copyEvery is how often the copy is written while rules change. What a node
+	// that is killed forgets until then, the database knows.
+	copyEvery = 10 * time.Second
+)
+
+// Options of a feed.
+type Options struct {
+	// Copy is the file of the last good copy. Empty: none is kept.
+	Copy string
+	// Check refuses rules by failing, such as rules.Set.Fits. Nil: all are taken.
+	Check func(*rules.Set) error
+}
+
+// News is what a node should know.
+type News struct {
+	// Sets is the rules in force, a set for each domain of the database, by name.
+	Sets []*rules.Set
+	// Candidates are, of each domain with a version in shadow, its rules with that
+	// version in place.
+	Candidates []*rules.Set
+	// Changed is those of Sets that are new.
+	Changed []*rules.Set
+	// Revision is that of the database when these were read; Unread: they are a copy.
+	Revision int64
+	// Err says why these are not the rules that should be in force; nil: they are.
+	Err error
+}
+
+// Unread is the revision of rules that were not read from a database.
+const Unread = -1
+
+// Feed follows a database. It is made by Open.
+type Feed struct {
+	place   string
+	options Options
+	store   atomic.Pointer[rulestore.Store]
+
+	revision int64
+	domains  map[string]*domain
+	away     error // why the database can't be asked
+	uncopied error // why no copy could be written
+	dirty    bool  // the copy is older than the rules
+	copied   time.Time
+}
+
+// domain is a domain as it is in force here.
+type domain struct {
+	document rulestore.Document
+	set      *rules.Set // nil: none was ever good
+	trial    *rules.Set // nil: nothing is in shadow
+	until    time.Time  // when an override ends; zero: never
+	err      error      // why set is not what it should be
+}
+
+// Open makes a feed of a database, as rulestore.Open has it. It reads nothing
+// yet.
+func Open(place string, o Options) *Feed {
+	if o.Check == nil {
+		o.Check = func(*rules.Set) error { return nil }
+	}
+	return &Feed{place: place, options: o, revision: Unread, domains: map[string]*domain{}}
+}
+
+// Store is the database, or nil while it was never reached.
+func (f *Feed) Store() *rulestore.Store { return f.store.Load() }
+
+// Close ends the database, behind Watch.
+func (f *Feed) Close() error {
+	if s := f.store.Load(); s != nil {
+		return s.Close()
+	}
+	return nil
+}
+
+// Load gives the rules to begin with: those of the database, or with News.Err
+// the copy. It fails when there is neither, or another node serves the database.
+func (f *Feed) Load(ctx context.Context) (News, error) {
+	err := f.read(ctx)
+	if err == nil {
+		return f.news(nil), nil
+	}
+	if errors.Is(err, rulestore.ErrClaimed) || rulestore.IsKind(err, rulestore.Invalid) {
+		return News{}, err
+	}
+	f.away = err
+	c, bad := readCopy(f.options.Copy)
+	if errors.Is(bad, fs.ErrNotExist) {
+		return News{}, fmt.Errorf("%w; this node has no copy of its rules yet, and can't begin without it", err)
+	}
+	if bad != nil {
+		return News{}, errors.Join(err, bad)
+	}
+	now := time.Now()
+	for _, d := range c.Documents {
+		f.take(d, now)
+	}
+	return f.news(nil), nil
+}
+
+// read brings what was changed in the database since the last time.
+func (f *Feed) read(ctx context.Context) error {
+	s, err := f.reach(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, readTime)
+	defer stop()
+	behind := f.revision
+	p, err := s.Published(ctx, behind)
+	if err == nil && p.Revision < behind { // a backup was restored
+		behind = Unread
+		p, err = s.Published(ctx, behind)
+	}
+	if err != nil {
+		return err
+	}
+	if behind == Unread {
+		f.forgetOthers(p.Changed)
+	}
+	now := time.Now()
+	for _, d := range p.Changed {
+		f.take(d, now)
+	}
+	for _, name := range p.Deleted {
+		delete(f.domains, name)
+	}
+	f.dirty = f.dirty || f.revision != p.Revision
+	f.revision = p.Revision
+	return nil
+}
+
+// reach opens the database unless it is open.
+func (f *Feed) reach(ctx context.Context) (*rulestore.Store, error) {
+	if s := f.store.Load(); s != nil {
+		return s, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, openTime)
+	defer stop()
+	s, err := rulestore.Open(ctx, f.place)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Claim(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	f.store.Store(s)
+	return s, nil
+}
+
+// forgetOthers drops domains that came from a copy and are no more.
+func (f *Feed) forgetOthers(documents []rulestore.Document) {
+	still := map[string]bool{}
+	for _, d := range documents {
+		still[d.Name] = true
+	}
+	for name := range f.domains {
+		if !still[name] {
+			delete(f.domains, name)
+		}
+	}
+}
+
+// take puts a domain in force as it is at now, if it can be.
+func (f *Feed) take(document rulestore.Document, now time.Time) {
+	d := &domain{document: document}
+	if old := f.domains[document.Name]; old != nil {
+		d.set = old.set
+	}
+	f.domains[document.Name] = d
+	text, until, err := document.InForce(now)
+	d.until = until
+	if err == nil {
+		err = d.parse(text, f.options.Check)
+	}
+	if err != nil {
+		d.err = fmt.Errorf("domain %s of the rule database: %w", document.Name, err)
+	}
+}
+
+func (d *domain) parse(text string, check func(*rules.Set) error) error {
+	name := "database/" + d.document.Name + ".yaml"
+	set, err := rules.Parse(name, []byte(text))
+	if err == nil {
+		err = check(set)
+	}
+	if err != nil {
+		return err
+	}
+	d.set = set
+	if d.document.Candidate == "" {
+		return nil
+	}
+	// A candidate that the store can't keep runs beside nothing.
+	if d.trial, err = rules.Parse(name, []byte(d.document.Candidate)); err == nil {
+		err = check(d.trial)
+	}
+	if err != nil {
+		d.trial = nil
+		return fmt.Errorf("what is in shadow: %w", err)
+	}
+	return nil
+}
+
+// news is what is in force now. changed is the domains that are new.
+func (f *Feed) news(changed []string) News {
+	n := News{Revision: f.revision}
+	errs := []error{f.away, f.uncopied}
+	for _, name := range f.names() {
+		d := f.domains[name]
+		if d.set != nil {
+			n.Sets = append(n.Sets, d.set)
+		}
+		if d.trial != nil {
+			n.Candidates = append(n.Candidates, d.trial)
+		}
+		errs = append(errs, d.err)
+	}
+	n.Err = errors.Join(errs...)
+	for _, name := range changed {
+		if d := f.domains[name]; d != nil && d.set != nil {
+			n.Changed = append(n.Changed, d.set)
+		}
+	}
+	return n
+}
+
+func (f *Feed) names() []string {
+	names := make([]string, 0, len(f.domains))
+	for name := range f.domains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

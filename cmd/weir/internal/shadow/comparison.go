@@ -1,0 +1,190 @@
+package shadow
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Counts are requests, by what the rules in force and a candidate said to them.
+type Counts struct {
+	BothPass, BothDeny int64
+	OnlyCandidate      int64 // the candidate alone denies
+	OnlyInForce        int64 // the rules in force alone deny
+	// Unknown is those that are not compared: a fallback decided for one of them, or
+	// nobody.
+	Unknown int64
+}
+
+// Compared is how many requests both have decided.
+func (c *Counts) Compared() int64 { return c.BothPass + c.BothDeny + c.OnlyCandidate + c.OnlyInForce }
+
+func (c *Counts) minus(o *Counts) Counts {
+	return Counts{
+		c.BothPass - o.BothPass, c.BothDeny - o.BothDeny, c.OnlyCandidate - o.OnlyCandidate, c.OnlyInForce - o.OnlyInForce,
+		c.Unknown - o.Unknown,
+	}
+}
+
+// count adds a request, and tells which count has it.
+func (c *Counts) count(x *rules.Trial) *int64 {
+	n := &c.BothPass
+	switch {
+	case x.Candidate == nil || degraded(x.InForce) || degraded(x.Candidate):
+		n = &c.Unknown
+	case !x.InForce.Allowed && !x.Candidate.Allowed:
+		n = &c.BothDeny
+	case !x.InForce.Allowed:
+		n = &c.OnlyInForce
+	case !x.Candidate.Allowed:
+		n = &c.OnlyCandidate
+	}
+	*n++
+	return n
+}
+
+// degraded is whether a fallback decided anything of a.
+func degraded(a *rules.Answer) bool {
+	for i := range a.Decisions {
+		if a.Decisions[i].Degraded != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Recent is how long ago what a Report tells of recent traffic began.
+const Recent = 10 * time.Minute
+
+const recentSteps = int(Recent / offenders.Step)
+
+// ClientLife is how long clients are recorded to one sketch. A Report names those
+// of the one in use and the one before: of twice as long at most.
+const ClientLife = 24 * time.Hour
+
+// differing is sketches of clients, as clientOf, by who alone denied them.
+type differing struct {
+	since              time.Time
+	candidate, inForce *offenders.Sketch
+}
+
+func newDiffering(now time.Time) *differing {
+	return &differing{now, offenders.NewSketch(offenders.Names), offenders.NewSketch(offenders.Names)}
+}
+
+// comparison is how one candidate differs.
+type comparison struct {
+	domain string
+	since  time.Time
+	period time.Duration // the longest of the candidate's limits
+
+	mu     sync.Mutex
+	counts Counts
+	// clients are those that were treated differently; earlier is those of the day
+	// before, or nil.
+	clients, earlier *differing
+	steps            [recentSteps]struct {
+		at     time.Time
+		counts Counts
+	}
+	step int
+}
+
+func newComparison(domain string, set *rules.Set, now time.Time) *comparison {
+	c := &comparison{domain: domain, since: now, period: longest(set, domain), clients: newDiffering(now)}
+	for i := range c.steps {
+		c.steps[i].at = now
+	}
+	return c
+}
+
+// longest is the longest period of a domain's limits.
+func longest(set *rules.Set, domain string) time.Duration {
+	most := time.Duration(0)
+	for _, r := range set.Rules() {
+		if r.Domain == domain && !r.Unlimited {
+			most = max(most, r.Limit.Spec().Period)
+		}
+	}
+	return most
+}
+
+func (c *comparison) add(x rules.Trial) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.counts.count(&x) {
+	case &c.counts.OnlyCandidate:
+		c.clients.candidate.Add(clientOf(&x, x.Candidate), 1)
+	case &c.counts.OnlyInForce:
+		c.clients.inForce.Add(clientOf(&x, x.InForce), 1)
+	}
+}
+
+// tick begins a new step of what is recent.
+func (c *comparison) tick(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps[c.step].at, c.steps[c.step].counts = now, c.counts
+	c.step = (c.step + 1) % recentSteps
+	if now.Sub(c.clients.since) >= ClientLife {
+		c.clients, c.earlier = newDiffering(now), c.clients
+	}
+}
+
+// clientOf is whom denier denied, by which rule: the rule's name, 0, the key's.
+func clientOf(x *rules.Trial, denier *rules.Answer) []byte {
+	d := &denier.Decisions[denier.Decisive]
+	name := append([]byte(d.Rule.Name), 0)
+	var room [offenders.MaxName]byte
+	return append(name, offenders.Shorten(d.Rule.AppendKeyName(room[:0], x.Request.Descriptors[d.Descriptor].Entries))...)
+}
+
+// Client is a client that was treated differently.
+type Client struct {
+	Rule, Key string
+	Requests  int64 // at most
+	Error     int64 // at least as many fewer
+}
+
+// Report is how a candidate differed from the rules in force.
+type Report struct {
+	Domain    string
+	Since, At time.Time // it ran from Since to At
+	// Period is the longest of the candidate's limits. What was used before Since
+	// is not known to it, so until then it may deny less than it will.
+	Period      time.Duration
+	Counts      Counts
+	Recent      Counts    // since RecentSince
+	RecentSince time.Time // Recent before At, or Since
+	// NewlyDenied are the clients that the candidate alone denied most since
+	// ClientsSince, NewlyPassed those that it alone let pass.
+	NewlyDenied, NewlyPassed []Client
+	ClientsSince             time.Time
+}
+
+func (c *comparison) report(now time.Time, clients int) *Report {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldest := &c.steps[c.step]
+	differ := *c.clients
+	if e := c.earlier; e != nil {
+		differ = differing{e.since, differ.candidate.Merge(e.candidate), differ.inForce.Merge(e.inForce)}
+	}
+	return &Report{
+		Domain: c.domain, Since: c.since, At: now, Period: c.period,
+		Counts: c.counts, Recent: c.counts.minus(&oldest.counts), RecentSince: oldest.at,
+		NewlyDenied: clientsOf(differ.candidate, clients), NewlyPassed: clientsOf(differ.inForce, clients), ClientsSince: differ.since,
+	}
+}
+
+func clientsOf(s *offenders.Sketch, n int) []Client {
+	var all []Client
+	for _, c := range s.Top(n) {
+		rule, key, _ := strings.Cut(c.Name, "\x00")
+		all = append(all, Client{Rule: rule, Key: key, Requests: c.N, Error: c.Error})
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+package webui
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+)
+
+// domainForm is the form that makes a domain.
+type domainForm struct {
+	CSRF, Name, Team, Reason string
+	Shared, Review           bool
+	Faults                   map[string]string
+}
+
+func (p *Pages) newDomain(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{CSRF: v.csrf(), Team: v.ownTeam()})
+}
+
+// ownTeam is the team that an actor stands for, if it is one; else empty.
+func (v *visit) ownTeam() string {
+	if len(v.actor.Teams) == 1 && v.actor.Teams[0] != rulestore.AllTeams {
+		return v.actor.Teams[0]
+	}
+	return ""
+}
+
+// makeDomain makes a domain without rules.
+func (p *Pages) makeDomain(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	f := domainForm{
+		CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
+		Shared: form("shared") == "yes", Review: form("review") == "yes",
+	}
+	d := rulestore.Domain{Name: f.Name, Team: f.Team, Shared: f.Shared, Review: f.Review}
+	_, err := p.options.Changes.CreateDomain(v.r.Context(), v.store, v.actor, d, f.Reason)
+	if err != nil {
+		if f.Faults = faultsOf(err); f.Faults == nil {
+			return err
+		}
+		if bad, ok := errors.AsType[*rulestore.Error](err); ok && bad.Field == "domain" {
+			f.Faults = map[string]string{"name": "The name " + bad.Text}
+		}
+		return v.show(statusOf(err), "new-domain", "New domain", f)
+	}
+	return v.see(place{domain: f.Name}.home(), "The domain is there. Write its first rule.")
+}
+
+// settingsForm is the form that changes whose a domain is and what others may do
+// in it, or takes it away.
+type settingsForm struct {
+	CSRF, Domain   string
+	May            bool // this actor may
+	Match          int64
+	Team, Reason   string
+	Shared, Review bool
+	Delete         bool // the form that was sent takes it away
+	Faults         map[string]string
+}
+
+// settings is the form of a domain, as it was sent if it was.
+func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
+	if sent.Faults == nil {
+		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review}
+	}
+	sent.CSRF, sent.Domain, sent.Match, sent.May = v.csrf(), d.Name, d.Revision, v.may(rulestore.Admin, d.Team)
+	return sent
+}
+
+// changeDomain takes what the form of a domain has.
+func (p *Pages) changeDomain(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form, ctx := v.r.PostFormValue, v.r.Context()
+	name, match := form("domain"), v.number("match")
+	sent := settingsForm{
+		Team: strings.TrimSpace(form("team")), Shared: form("shared") == "yes", Review: form("review") == "yes",
+		Reason: form("reason"), Delete: form("delete") == "yes",
+	}
+	said, to, err := "The domain is changed.", place{domain: name}.home(), error(nil)
+	if sent.Delete {
+		said, to = "The domain "+name+" is taken away, with all its rules.", Home
+		err = v.store.DeleteDomain(ctx, v.actor, name, match, sent.Reason)
+	} else {
+		_, err = v.store.UpdateDomain(ctx, v.actor, rulestore.Domain{Name: name, Team: sent.Team, Shared: sent.Shared, Review: sent.Review}, match, sent.Reason)
+	}
+	if err == nil {
+		return v.see(to, said)
+	}
+	if sent.Faults = faultsOf(err); sent.Faults == nil {
+		return err
+	}
+	return v.showRules(statusOf(err), rulesPage{Domain: name}, domainForms{settings: sent})
+}
+
+// domainFile is the file of a domain as it was written.
+func (p *Pages) domainFile(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	d, err := v.store.Document(v.r.Context(), v.query("domain"))
+	if err != nil {
+		return err
+	}
+	v.attach("application/yaml", fileName(d.Name)+".yaml")
+	_, _ = v.w.Write([]byte(d.File)) // the browser may be gone
+	return nil
+}
+
+// fileName is a domain's name as any system takes it for a file.
+func fileName(domain string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("/:|~", r) {
+			return '-'
+		}
+		return r
+	}, domain)
+}

@@ -1,0 +1,284 @@
+package webui_test
+
+import (
+	"bytes"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+)
+
+const shopRules = "/ui/rules?domain=shop"
+
+// TestDomainIncident: all rules of a domain are opened or tightened for a time, and
+// fall back when that is ended.
+func TestDomainIncident(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page := b.get(t, shopRules)
+	wants(t, r, page, http.StatusOK, "All rules of the domain, for a time")
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "reason": {"a flood <b>"}})
+	wants(t, r, page, http.StatusSeeOther)
+	if at := r.Header.Get("Location"); at != shopRules {
+		t.Error(at)
+	}
+	r, page = b.get(t, shopRules)
+	wants(t, r, page, http.StatusOK, "All rules of the domain are tightened to 50 % until", "a flood &lt;b&gt;", "End it now")
+	r, page = b.get(t, userRule)
+	wants(t, r, page, http.StatusOK, "All rules of the domain: tightened to 50 %", "To the domain")
+	if strings.Contains(page, "End it now") {
+		t.Error("what holds for the domain could be ended for a rule, which would do nothing")
+	}
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "reason": {""}})
+	wants(t, r, page, http.StatusBadRequest, "say why", `<option value="50" selected>`)
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "end": {"yes"}, "reason": {""}})
+	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>End it now")
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "end": {"yes"}, "reason": {"it is over"}})
+	wants(t, r, page, http.StatusSeeOther)
+	if _, page = b.get(t, shopRules); strings.Contains(page, "tightened") {
+		t.Error("it goes on:\n", page)
+	}
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"none"}, "percent": {"50"}, "minutes": {"60"}, "reason": {"x"}})
+	wants(t, r, page, http.StatusNotFound, "there is no domain none")
+	if r, page := h.signedIn(t, "mal", rulestore.Admin, "mail").get(t, shopRules); strings.Contains(page, "/ui/override") || !strings.Contains(page, "another team") {
+		t.Error(r.Status, page)
+	}
+}
+
+// TestSettings: a domain gets another team, wants a second person, and is taken away.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	settings := func(more ...string) url.Values {
+		_, page := b.get(t, shopRules)
+		f := url.Values{"domain": {"shop"}, "match": {match(t, page)}, "reason": {"as agreed"}}
+		for i := 0; i < len(more); i += 2 {
+			f.Set(more[i], more[i+1])
+		}
+		return f
+	}
+	r, page := b.post(t, "/ui/settings", settings("team", "mаil")) // Cyrillic
+	wants(t, r, page, http.StatusBadRequest, "U+0430", "<details open><summary>Change whose it is")
+	old := settings("team", "shop")
+	r, page = b.post(t, "/ui/settings", settings("team", "mail", "review", "yes"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, shopRules)
+	wants(t, r, page, http.StatusOK, "Owned by mail.", "A second person has to publish.", `name="review" value="yes" checked`)
+	r, page = b.post(t, "/ui/settings", old)
+	wants(t, r, page, http.StatusConflict, "was changed since")
+	r, page = b.post(t, "/ui/settings", settings("delete", "yes", "reason", ""))
+	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>Take the domain away")
+	r, page = b.post(t, "/ui/settings", settings("delete", "yes"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, r.Header.Get("Location"))
+	wants(t, r, page, http.StatusOK, "The domain shop is taken away")
+	r, page = b.get(t, shopRules)
+	wants(t, r, page, http.StatusNotFound, "There is no domain shop.")
+}
+
+// TestSecondPerson: who wrote a version does not publish it, by another token of
+// theirs neither.
+func TestSecondPerson(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	admin := h.signedIn(t, "root", rulestore.Admin, rulestore.AllTeams)
+	r, page := admin.post(t, "/ui/domain", url.Values{"name": {"shop"}, "team": {"shop"}, "review": {"yes"}, "reason": {"two see more"}})
+	wants(t, r, page, http.StatusSeeOther)
+	h.board.now = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	author := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page = author.post(t, "/ui/rule", url.Values{"domain": {"shop"}, "match": {"0"}, "text": {"- key: user\n  limits: [2/s]\n"}, "reason": {"bots"}, "to": {"shadow"}})
+	wants(t, r, page, http.StatusSeeOther)
+	for name, same := range map[string]*browser{"ann": author, "ann again": h.signedIn(t, "ann", rulestore.Publish, "shop"), "Ann": h.signedIn(t, "Ann", rulestore.Publish, "shop")} {
+		r, page = same.post(t, "/ui/step", same.form(t, "version", "1", "to", "enforced", "reason", "mine", "force", "yes"))
+		if r.StatusCode != http.StatusForbidden || !strings.Contains(page, "second person") {
+			t.Error(name, r.Status, page)
+		}
+	}
+	r, page = h.signedIn(t, "bob", rulestore.Publish, "shop").get(t, userRule)
+	wants(t, r, page, http.StatusOK, "Publish version 1")
+	bob := h.signedIn(t, "bob", rulestore.Publish, "shop")
+	r, page = bob.post(t, "/ui/step", bob.form(t, "version", "1", "to", "enforced", "reason", "fine"))
+	wants(t, r, page, http.StatusSeeOther)
+}
+
+const shopFile = `# The shop.
+domain: shop
+descriptors:
+  - key: user
+    limits: [4/s]
+  - key: basket
+    limits: [1/s]
+`
+
+// upload sends a file as a browser does that chose one.
+func (b *browser) upload(t *testing.T, file string, fields url.Values) (*reply, string) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	fields.Set("csrf", b.token)
+	for name, values := range fields {
+		if err := form.WriteField(name, values[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	part, err := form.CreateFormFile("file", "rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part.Write([]byte(file)); err != nil {
+		t.Fatal(err)
+	}
+	if err := form.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.send(t, http.MethodPost, "/ui/import", body.String(), form.FormDataContentType())
+}
+
+// TestImport shows first what a file changes, then does it, and only what was shown.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	before := h.file(t)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page := b.get(t, "/ui/import?domain=shop")
+	wants(t, r, page, http.StatusOK, "Show what it would change")
+	r, page = b.upload(t, shopFile, url.Values{"to": {"plan"}})
+	wants(t, r, page, http.StatusOK, "What it would change", "basket <span class=\"mark new\">new", "checkout <span class=\"mark taken away\">taken away", "user <span class=\"mark changed\">changed",
+		"&#43;  limits: [4/s]", "would be held up", "# The shop.")
+	if h.file(t) != before {
+		t.Error("a plan changes something")
+	}
+	apply := func(to string, more ...string) url.Values {
+		f := url.Values{"to": {to}, "text": {strings.ReplaceAll(shopFile, "\n", "\r\n")}, "match": {match(t, page)}, "reason": {"from the repository"}}
+		for i := 0; i < len(more); i += 2 {
+			f.Set(more[i], more[i+1])
+		}
+		return f
+	}
+	old := apply("enforced", "force", "yes")
+	r, page = b.post(t, "/ui/import", apply("enforced"))
+	wants(t, r, page, http.StatusConflict, "No candidate", `name="force"`, "from the repository")
+	if h.file(t) != before {
+		t.Error("what is held up comes into force")
+	}
+	r, page = b.post(t, "/ui/import", apply("shadow", "reason", ""))
+	wants(t, r, page, http.StatusBadRequest, "say why", `name="match"`)
+	r, page = b.post(t, "/ui/import", apply("shadow"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, shopRules)
+	wants(t, r, page, http.StatusOK, "of the file in shadow.", "shadow v3")
+	r, page = b.post(t, "/ui/import", old)
+	wants(t, r, page, http.StatusConflict, "was changed since", "What it would change", `name="match"`)
+	h.board.now = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	r, page = b.post(t, "/ui/import", url.Values{"text": {shopFile}})
+	wants(t, r, page, http.StatusOK)
+	r, page = b.post(t, "/ui/import", apply("enforced"))
+	wants(t, r, page, http.StatusSeeOther)
+	if h.file(t) != shopFile {
+		t.Error(h.file(t))
+	}
+	r, file := b.get(t, "/ui/domain.yaml?domain=shop")
+	if file != shopFile || r.Header.Get("Content-Disposition") != `attachment; filename="shop.yaml"` {
+		t.Error(file, r.Header)
+	}
+	r, page = b.upload(t, shopFile, url.Values{"to": {"plan"}})
+	wants(t, r, page, http.StatusOK, "Nothing: the rules in force are those of the file.")
+}
+
+// file is the file of the domain shop.
+func (h *house) file(t *testing.T) string {
+	t.Helper()
+	d, err := h.store.Document(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.File
+}
+
+// TestImportNew makes a domain by its file.
+func TestImportNew(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	r, page := b.post(t, "/ui/import", url.Values{"text": {shopFile}})
+	wants(t, r, page, http.StatusBadRequest, "There is no domain shop yet. Name the team", `id="team-fault"`, "basket")
+	r, page = b.post(t, "/ui/import", url.Values{"text": {shopFile}, "team": {"shop"}})
+	wants(t, r, page, http.StatusOK, "The domain shop would be made, for team shop.", "basket", `name="match" value="0"`)
+	r, page = b.post(t, "/ui/import", url.Values{"text": {shopFile}, "team": {"shop"}, "match": {"0"}, "to": {"enforced"}, "force": {"yes"}, "reason": {"the first rules"}})
+	wants(t, r, page, http.StatusSeeOther)
+	if h.file(t) != shopFile {
+		t.Error(h.file(t))
+	}
+}
+
+// TestBadImports: what can't be used is told with its line, and changes nothing.
+func TestBadImports(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	before := h.file(t)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	for _, c := range []struct {
+		file   string
+		status int
+		want   string
+	}{
+		{"", http.StatusBadRequest, "Choose a file, or write it here."},
+		{"domain: shop\ndescriptors:\n  - key: user\n    limits: [10/fortnight]\n", http.StatusBadRequest, "line 4"},
+		{"domain: shop\ndescriptors:\n  - key: user\n    limits: [10/s warm-up 10s]\n", http.StatusBadRequest, "tested with warm limits only"},
+		{"<script>alert(1)</script>", http.StatusBadRequest, "&lt;script&gt;"},
+		{"\x00\xff\xfe", http.StatusBadRequest, "line 1"},
+		{"domain: files\ndescriptors:\n  - key: user\n    limits: [1/s]\n", http.StatusBadRequest, "There is no domain files yet"},
+		{"domain: shop\ndescriptors:\n  - key: \"usеr\"\n    limits: [1/s]\n", http.StatusBadRequest, "several scripts"}, // Cyrillic
+		{"domain: shop\ndescriptors:\n  - key: user\n    name: </textarea><script>alert(1)</script>\n    limits: [1/s]\n", http.StatusOK, "&lt;/textarea&gt;"},
+		{"domain: shop\ndescriptors:\n" + strings.Repeat("#", rulestore.MaxFile), http.StatusBadRequest, "8388608"},
+		{strings.Repeat("#", rulestore.MaxFile+1<<20), http.StatusRequestEntityTooLarge, "8388608"},
+		{"domain: shop\ndescriptors:\n" + strings.Repeat("  - {key: a, limits: [1/s]}\n", rulestore.MaxRules+1), http.StatusBadRequest, "a domain may have 10000"},
+		{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\ndomain: shop\n", http.StatusBadRequest, "line"},
+	} {
+		r, page := b.upload(t, c.file, url.Values{"to": {"plan"}})
+		wants(t, r, page, c.status, c.want)
+		if strings.Contains(page, "<script>alert") {
+			t.Errorf("%.60q: markup gets through", c.file)
+		}
+		b.get(t, "/ui/") // the word of forms, which a fault's page lacks
+	}
+	for name, other := range map[string]*browser{"another team": h.signedIn(t, "mal", rulestore.Admin, "mail"), "a reader": h.signedIn(t, "bob", rulestore.Read, "shop")} {
+		for _, to := range []string{"plan", "shadow", "enforced"} {
+			r, page := other.post(t, "/ui/import", url.Values{"text": {shopFile}, "to": {to}, "match": {"2"}, "force": {"yes"}, "reason": {"mine"}})
+			if r.StatusCode != http.StatusForbidden && r.StatusCode != http.StatusConflict {
+				t.Error(name, to, r.Status, page)
+			}
+		}
+	}
+	if h.file(t) != before {
+		t.Error(h.file(t))
+	}
+}
+
+// TestLargeImport: of very many changes a page shows some, and says how many more.
+func TestLargeImport(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	var file strings.Builder
+	file.WriteString("domain: shop\ndescriptors:\n")
+	for i := range 300 {
+		fmt.Fprintf(&file, "  - key: path-%d\n    limits: [1/s]\n", i)
+	}
+	r, page := b.upload(t, file.String(), url.Values{"team": {"shop"}})
+	wants(t, r, page, http.StatusOK, "And 200 more changes.", "path-98")
+	if n := strings.Count(page, "<article"); n != 100 {
+		t.Error(n, "changes are shown")
+	}
+}

@@ -1,0 +1,192 @@
+package webui
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// editor is the form that proposes a version.
+type editor struct {
+	Domain, ID   string // no ID: a new rule
+	Text, Reason string
+	Match        int64 // Rule.Revision that was seen; 0: a new rule
+	CSRF         string
+	Preview      preview
+	Faults       map[string]string // what is wrong, by the field; of no field in particular: ""
+	// Late is what the text changes of the newest version, when somebody has changed
+	// the rule in between; sent again, it does.
+	Late []diffLine
+}
+
+// preview is what a text means.
+type preview struct {
+	reading
+
+	Limits []limitView
+	Empty  bool // there is no text
+}
+
+// Findings is what there is to say of the text.
+func (p preview) Findings() any { return p.findings }
+
+// Bad is whether the text is refused.
+func (p preview) Bad() bool { return p.bad }
+
+func (v *visit) newEditor(at place, text string, match int64) *editor {
+	return &editor{Domain: at.domain, ID: at.id, Text: text, Match: match, CSRF: v.csrf(), Preview: v.preview(at.domain, text)}
+}
+
+// preview reads a text as it would stand in the domain.
+func (v *visit) preview(domain, text string) preview {
+	if strings.TrimSpace(text) == "" {
+		return preview{Empty: true}
+	}
+	head := ""
+	if frame, err := v.store.Rule(v.r.Context(), domain, rulestore.Frame); err == nil {
+		head = frame.Text
+	}
+	read := readRule(domain, head, text, v.pages.options.Check)
+	return preview{reading: read, Limits: viewsOf(read.rules, nil, "draft")}
+}
+
+// look answers what the text of an editor means, while somebody writes it.
+func (p *Pages) look(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	return v.write(http.StatusOK, "rule", "preview", v.preview(v.r.PostFormValue("domain"), v.r.PostFormValue("text")))
+}
+
+// needStore refuses what can't be done without the rule database.
+func (v *visit) needStore() error {
+	if v.store == nil {
+		return &fault{http.StatusServiceUnavailable, v.readOnly()}
+	}
+	return nil
+}
+
+// newRule shows an empty editor for a domain.
+func (p *Pages) newRule(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	d, err := v.store.Domain(v.r.Context(), v.query("domain"))
+	if err != nil {
+		return err
+	}
+	const first = "- key: user\n  limits: [10/s burst 20]\n"
+	return v.show(http.StatusOK, "new", "New rule", v.newEditor(place{domain: d.Name}, first, 0))
+}
+
+// propose takes what was written in an editor.
+func (p *Pages) propose(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	text := strings.ReplaceAll(form("text"), "\r\n", "\n")
+	e := v.newEditor(place{form("domain"), form("rule")}, text, v.number("match"))
+	e.Reason = strings.ReplaceAll(form("reason"), "\r\n", "\n")
+	to := rulestore.State(form("to"))
+	if to == "check" {
+		return v.showEditor(http.StatusOK, e)
+	}
+	if to != rulestore.Draft && to != rulestore.Shadow {
+		return &fault{http.StatusBadRequest, "A version is saved as a draft or runs in shadow; send it from the rule's page."}
+	}
+	if e.Preview.Empty {
+		e.Faults = map[string]string{"text": "Write the rule. To take a rule away there is a form below it."}
+		return v.showEditor(http.StatusBadRequest, e)
+	}
+	made, err := p.options.Changes.Propose(v.r.Context(), v.store, v.actor, rulestore.Proposal{
+		Domain: e.Domain, Rule: e.ID, Text: e.Text, Match: e.Match, To: to, Reason: e.Reason,
+	})
+	if err != nil {
+		if e.Faults = faultsOf(err); e.Faults == nil {
+			return err
+		}
+		if kindOf(err) == rulestore.Stale && e.ID != "" {
+			if err := v.late(e); err != nil {
+				return err
+			}
+		}
+		return v.showEditor(statusOf(err), e)
+	}
+	said := fmt.Sprintf("Version %d is saved as a draft.", made.Number)
+	if to == rulestore.Shadow {
+		said = fmt.Sprintf("Version %d runs in shadow: it is decided and reported, and denies nobody.", made.Number)
+	}
+	return v.see(place{made.Domain, made.Rule}.at("rule"), said)
+}
+
+// late makes an editor one of the rule as it is now, and keeps what was written.
+func (v *visit) late(e *editor) error {
+	r, err := v.store.Rule(v.r.Context(), e.Domain, e.ID)
+	if err != nil {
+		return err
+	}
+	now := rulestore.Version{}
+	if newest := cmp.Or(r.Draft, r.Shadow, r.Enforced); newest > 0 {
+		if now, err = v.store.Version(v.r.Context(), e.Domain, e.ID, newest); err != nil {
+			return err
+		}
+	}
+	e.Match, e.Late = r.Revision, compare(now.Text, e.Text)
+	e.Faults = map[string]string{"": "Somebody has changed this rule in the meantime. Below is what your text changes of it as it is now; send it again if that is what you mean."}
+	return nil
+}
+
+func (v *visit) showEditor(status int, e *editor) error {
+	if e.ID == "" {
+		return v.show(status, "new", "New rule", e)
+	}
+	return v.showRule(status, place{e.Domain, e.ID}, forms{editor: e})
+}
+
+// faultsOf is what is wrong with a form, by the field; nil: it is not the form.
+func faultsOf(err error) map[string]string {
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	}
+	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return map[string]string{"": "The domain " + files.Error()}
+	}
+	bad, ok := errors.AsType[*rulestore.Error](err)
+	if !ok || bad.Kind == rulestore.NotFound || bad.Kind == rulestore.Unknown {
+		return nil
+	}
+	switch {
+	case bad.Field == "text" && len(bad.Findings) > 0:
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	case bad.Field == "expires":
+		return map[string]string{"expires": "When the token ends " + bad.Text}
+	case bad.Field == "rule", bad.Field == "owner":
+		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
+	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota"}, bad.Field):
+		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
+	}
+	return map[string]string{"": upper(bad.Text)}
+}
+
+// upper is text with a capital at its beginning.
+func upper(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
+}
+
+// versionName is how people call a version.
+func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

@@ -1,0 +1,128 @@
+package webui
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+)
+
+// incident is the forms that open or tighten a rule, or all of a domain, for a time,
+// and end that.
+type incident struct {
+	CSRF       string
+	Domain, ID string               // no ID: all rules of the domain
+	Holds      []rulestore.Override // for it, at present
+	May        bool                 // this actor may
+	Form       overrideForm
+}
+
+// overrideForm is the form that opens or tightens something for a time, or ends that,
+// as it was sent.
+type overrideForm struct {
+	Percent, Minutes int64
+	Reason           string
+	End              bool
+	Faults           map[string]string
+}
+
+// span is for how long an override may hold.
+type span struct {
+	Minutes int64
+	Name    string
+}
+
+// Spans are all of them.
+func (incident) Spans() []span {
+	return []span{{15, "15 minutes"}, {60, "1 hour"}, {4 * 60, "4 hours"}, {24 * 60, "1 day"}, {7 * 24 * 60, "7 days"}}
+}
+
+// Shares are how much limits can be tightened to, in percent.
+func (incident) Shares() []int64 { return []int64{75, 50, 25, 10} }
+
+func (v *visit) incident(at place, all []rulestore.Override, sent overrideForm, teams ...string) incident {
+	return incident{v.csrf(), at.domain, at.id, overridesOf(all, at.id), v.may(rulestore.Publish, teams...), sent}
+}
+
+// overridesOf is those that hold for a rule, or for a domain those of all its rules.
+func overridesOf(all []rulestore.Override, id string) (mine []rulestore.Override) {
+	for _, o := range all {
+		if o.Until.After(time.Now()) && (id == "" || o.Rule == id || o.Rule == "") {
+			mine = append(mine, o)
+		}
+	}
+	return mine
+}
+
+// override opens or tightens a rule, or all of a domain, for a time, or ends that.
+func (p *Pages) override(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	at := place{form("domain"), form("rule")}
+	sent, until := readOverride(form, time.Now())
+	if sent.Faults != nil {
+		return v.showOverride(http.StatusBadRequest, at, sent)
+	}
+	err := v.store.Override(v.r.Context(), v.actor, rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason})
+	if err == nil {
+		return v.see(at.home(), sent.done(at, until))
+	}
+	if sent.Faults = faultsOf(err); sent.Faults == nil {
+		return err
+	}
+	return v.showOverride(statusOf(err), at, sent)
+}
+
+// readOverride reads the form, and until when it is to hold. What can't be read is no
+// 0, which would open everything.
+func readOverride(form func(string) string, now time.Time) (overrideForm, time.Time) {
+	sent := overrideForm{Reason: form("reason"), End: form("end") == "yes"}
+	if sent.End {
+		return sent, now
+	}
+	var badPercent, badMinutes error
+	sent.Percent, badPercent = strconv.ParseInt(form("percent"), 10, 64)
+	sent.Minutes, badMinutes = strconv.ParseInt(form("minutes"), 10, 64)
+	switch {
+	case badPercent != nil:
+		sent.Faults = map[string]string{"percent": "Choose whether to open the limits or to tighten them."}
+	case badMinutes != nil, sent.Minutes < 1:
+		sent.Faults = map[string]string{"until": "Choose for how long."}
+	}
+	return sent, now.Add(time.Duration(min(sent.Minutes, 1<<20)) * time.Minute).Truncate(time.Second)
+}
+
+func (v *visit) showOverride(status int, at place, sent overrideForm) error {
+	if at.id == "" {
+		return v.showRules(status, rulesPage{Domain: at.domain}, domainForms{override: sent})
+	}
+	return v.showRule(status, at, forms{override: sent})
+}
+
+// done says what was done.
+func (f *overrideForm) done(at place, until time.Time) string {
+	what := "The rule is"
+	if at.id == "" {
+		what = "All rules of the domain are"
+	}
+	switch {
+	case f.End:
+		return "It has ended. What else holds for a time is named below."
+	case f.Percent == 0:
+		return what + " open until " + when(until) + ": requests are decided and reported, and nobody is denied."
+	}
+	return fmt.Sprintf("%s tightened to %d %% until %s.", what, f.Percent, when(until))
+}
+
+// home is the page of a rule, or without one that of its domain.
+func (p place) home() string {
+	if p.id == "" {
+		return Home + "rules?" + url.Values{"domain": {p.domain}}.Encode()
+	}
+	return p.at("rule")
+}

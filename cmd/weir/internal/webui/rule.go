@@ -1,0 +1,159 @@
+package webui
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// rulePage is what rule.html shows.
+type rulePage struct {
+	Domain, ID string
+	Team       string
+	Marks      []mark
+	Limits     []limitView // in force; of a rule that is not, none
+	Written    []limitView // as they are written, while an override holds
+	Until      time.Time   // when it ends
+	FromFiles  bool
+	CSRF       string
+
+	// The rest is there for rules of the database.
+	Rule     rulestore.Rule
+	Stands   bool // a version is in force, or disabled
+	Trial    *trial
+	Draft    *rulestore.Version
+	Editor   *editor // nil: this actor may propose nothing
+	Publish  bool    // this actor may
+	Foreign  bool    // it is of a team that this actor does not stand for
+	Step     stepForm
+	Incident incident
+}
+
+// at is the address of the page of a rule.
+func (p place) at(page string) string {
+	return Home + page + "?" + url.Values{"domain": {p.domain}, "rule": {p.id}}.Encode()
+}
+
+// rule shows one rule.
+func (p *Pages) rule(v *visit) error {
+	at := place{v.query("domain"), v.query("rule")}
+	if all := v.filePlaces(at.domain, "")[at]; all != nil {
+		return v.showFileRule(at, all)
+	}
+	return v.showRule(http.StatusOK, at, forms{})
+}
+
+func (v *visit) showFileRule(at place, all []*rules.Rule) error {
+	page := rulePage{
+		Domain: at.domain, ID: at.id, Team: all[0].Owner, Marks: []mark{{"files", fromFiles}}, FromFiles: true,
+		Limits: viewsOf(all, v.counts(at.domain), "in-force"),
+	}
+	return v.show(http.StatusOK, "rule", plain(at.id), page)
+}
+
+// forms are those of a rule's page as they were sent, to be mended; nil: as they
+// are at first.
+type forms struct {
+	editor   *editor
+	step     stepForm
+	override overrideForm
+}
+
+// showRule shows a rule of the database.
+func (v *visit) showRule(status int, at place, sent forms) error {
+	if v.store == nil {
+		return &fault{http.StatusNotFound, "There is no rule " + plain(at.id) + " in domain " + plain(at.domain) + "."}
+	}
+	ctx := v.r.Context()
+	r, err := v.store.Rule(ctx, at.domain, at.id)
+	if err != nil {
+		return err
+	}
+	d, err := v.store.Document(ctx, at.domain)
+	if err != nil {
+		return err
+	}
+	page := rulePage{
+		Domain: at.domain, ID: at.id, Team: r.Team, Marks: v.marksOf(&r), Rule: r, Stands: r.Enforced > 0 && r.Text != "", CSRF: v.csrf(),
+		Publish: v.may(rulestore.Publish, r.Team, d.Team), Foreign: !v.may(rulestore.Read, r.Team, d.Team), Step: sent.step,
+		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
+	}
+	if page.Stands && !r.Disabled {
+		text := r.Text
+		if hold := holdOf(page.Incident.Holds); hold != nil {
+			if text, err = hold.Applied(r.Text); err != nil {
+				return err
+			}
+			page.Until, page.Written = hold.Until, viewsOf(readRule(r.Domain, "", r.Text, nil).rules, nil, "")
+		}
+		page.Limits = viewsOf(readRule(r.Domain, "", text, nil).rules, v.counts(r.Domain), "in-force")
+	}
+	proposed := r.Text
+	for _, one := range []struct {
+		number int64
+		show   func(rulestore.Version)
+	}{
+		{r.Shadow, func(x rulestore.Version) { page.Trial = v.trial(d, x) }},
+		{r.Draft, func(x rulestore.Version) { page.Draft = &x }},
+	} {
+		if one.number == 0 {
+			continue
+		}
+		x, err := v.store.Version(ctx, r.Domain, r.ID, one.number)
+		if err != nil {
+			return err
+		}
+		one.show(x)
+		proposed = cmp.Or(x.Text, proposed) // one to take the rule away is nothing to edit
+	}
+	if v.may(rulestore.Propose, r.Team, d.Team) {
+		if page.Editor = sent.editor; page.Editor == nil {
+			page.Editor = v.newEditor(at, proposed, r.Revision)
+		}
+	}
+	return v.show(status, "rule", plain(at.id), page)
+}
+
+// may is whether the actor has a role for one of the teams; without teams, for all.
+// The store has the last word: this is for what a page offers.
+func (v *visit) may(role rulestore.Role, teams ...string) bool {
+	return v.store != nil && v.actor.Role >= role && (slices.Contains(v.actor.Teams, rulestore.AllTeams) ||
+		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(v.actor.Teams, team) }))
+}
+
+// holdOf is which of the overrides that hold for a rule does: its own goes before
+// that of its domain.
+func holdOf(mine []rulestore.Override) *rulestore.Override {
+	for i := range mine {
+		if mine[i].Rule != "" {
+			return &mine[i]
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	return &mine[0]
+}
+
+// csrf is the word that forms of this session bring along.
+func (v *visit) csrf() string {
+	if v.session == nil {
+		return ""
+	}
+	return v.session.csrf
+}
+
+// number is a number of a form; what is none is 0, which no thing has.
+func (v *visit) number(name string) int64 {
+	n, err := strconv.ParseInt(v.r.PostFormValue(name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package webui
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+)
+
+// stepForm is a form that takes a version a step, as it was sent.
+type stepForm struct {
+	To, Reason string
+	Version    int64
+	Faults     map[string]string
+	Held       bool // the guard refuses it; it can be forced
+}
+
+// removed is the step that takes a rule away.
+const removed = "removed"
+
+// step takes a version to another state, or a rule away.
+func (p *Pages) step(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	form := v.r.PostFormValue
+	at := place{form("domain"), form("rule")}
+	sent := stepForm{To: form("to"), Reason: form("reason"), Version: v.number("version")}
+	s := rulestore.Step{
+		Domain: at.domain, Rule: at.id, Version: sent.Version, To: rulestore.State(sent.To),
+		Match: v.number("match"), Reason: sent.Reason, Forced: form("force") == "yes",
+	}
+	err := v.take(s)
+	if held, ok := errors.AsType[*changes.Held](err); ok {
+		sent.Held, sent.Faults = true, map[string]string{"": sentence(held.Why)}
+		return v.showRule(http.StatusConflict, at, forms{step: sent})
+	}
+	if err != nil {
+		if sent.Faults = faultsOf(err); sent.Faults == nil {
+			return err
+		}
+		if form("page") == "history" {
+			return v.showHistory(statusOf(err), at, sent)
+		}
+		return v.showRule(statusOf(err), at, forms{step: sent})
+	}
+	said := map[string]string{
+		string(rulestore.Enforced): "is in force", string(rulestore.Shadow): "runs in shadow", string(rulestore.Withdrawn): "is withdrawn",
+		string(rulestore.Disabled): "is left out until it is enforced again", removed: "is taken away",
+	}[sent.To]
+	what := upper(versionName(sent.Version))
+	if sent.To == removed {
+		what = "The rule"
+	}
+	return v.see(at.at("rule"), what+" "+said+".")
+}
+
+// take does a step, if the guard lets it.
+func (v *visit) take(s rulestore.Step) error {
+	ctx, gate := v.r.Context(), v.pages.options.Changes
+	if s.To == removed {
+		_, err := gate.Propose(ctx, v.store, v.actor, rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: rulestore.Enforced, Reason: s.Reason})
+		return err
+	}
+	_, err := gate.Move(ctx, v.store, v.actor, s)
+	return err
+}
+
+// trial is a version in shadow, with what is known of it.
+type trial struct {
+	rulestore.Version
+
+	Limits  []limitView
+	Report  *shadow.Report // of all that is in shadow in the domain; nil: nothing is known yet
+	Verdict shadow.Verdict
+	Denied  []shadow.Client
+	Passed  []shadow.Client
+}
+
+func (v *visit) trial(d rulestore.Document, x rulestore.Version) *trial {
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(d, x)}
+	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
+		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
+	}
+	return t
+}
+
+// named is clients as they may be told of.
+func (v *visit) named(clients []shadow.Client) []shadow.Client {
+	named := make([]shadow.Client, len(clients))
+	for i, c := range clients {
+		c.Key = v.pages.options.Name(c.Key)
+		named[i] = c
+	}
+	return named
+}
+
+// historyPage is what history.html shows.
+type historyPage struct {
+	Domain, ID string
+	CSRF       string
+	Match      int64
+	Publish    bool
+	Step       stepForm // that rolls back, as it was sent
+	Rows       []historyRow
+	Next       string
+}
+
+type historyRow struct {
+	rulestore.Version
+
+	Diff []diffLine // from the version that was in force when it was made
+	Back bool       // it was in force, and can be again
+}
+
+// historySize is how many versions a page of a history has.
+const historySize = 20
+
+// history shows what a rule was.
+func (p *Pages) history(v *visit) error {
+	if err := v.needStore(); err != nil {
+		return err
+	}
+	return v.showHistory(http.StatusOK, place{v.query("domain"), v.query("rule")}, stepForm{})
+}
+
+func (v *visit) showHistory(status int, at place, sent stepForm) error {
+	ctx := v.r.Context()
+	r, err := v.store.Rule(ctx, at.domain, at.id)
+	if err != nil {
+		return err
+	}
+	d, err := v.store.Domain(ctx, at.domain)
+	if err != nil && kindOf(err) != rulestore.NotFound { // it was taken away, and its history stays
+		return err
+	}
+	before, _ := strconv.ParseInt(v.query("before"), 10, 64) // none: from the newest
+	list, err := v.store.Versions(ctx, at.domain, at.id, before, historySize+1)
+	if err != nil {
+		return err
+	}
+	page := historyPage{Domain: at.domain, ID: at.id, CSRF: v.csrf(), Match: r.Revision, Publish: d.Name != "" && v.may(rulestore.Publish, r.Team, d.Team), Step: sent}
+	if len(list) > historySize {
+		list = list[:historySize]
+		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)
+	}
+	for _, x := range list {
+		base := ""
+		if x.Base > 0 {
+			b, err := v.store.Version(ctx, at.domain, at.id, x.Base)
+			if err != nil {
+				return err
+			}
+			base = b.Text
+		}
+		page.Rows = append(page.Rows, historyRow{x, compare(base, x.Text), x.State == rulestore.Superseded})
+	}
+	return v.show(status, "history", "History of "+plain(at.id), page)
+}

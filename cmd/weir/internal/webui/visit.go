@@ -1,0 +1,313 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
+)
+
+// visit is one request of somebody.
+type visit struct {
+	pages   *Pages
+	w       http.ResponseWriter
+	r       *http.Request
+	session *session // nil: nobody has to sign in, or has
+	actor   rulestore.Actor
+	store   *rulestore.Store // nil: there is none, or none was reached
+}
+
+// fault is a request that can't be answered as it was meant.
+type fault struct {
+	status int
+	text   string // says what to do instead
+}
+
+func (f *fault) Error() string { return f.text }
+
+// anyone answers everybody.
+func (p *Pages) anyone(show func(*visit) error) http.HandlerFunc {
+	return p.visited(func(v *visit) error {
+		if err := v.readForm(); err != nil {
+			return err
+		}
+		return show(v)
+	})
+}
+
+func (p *Pages) visited(show func(*visit) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, stop := context.WithTimeout(r.Context(), visitTime)
+		defer stop()
+		v := &visit{pages: p, w: w, r: r.WithContext(ctx)}
+		if p.options.Store != nil {
+			v.store = p.options.Store()
+		}
+		if err := show(v); err != nil {
+			v.fail(err)
+		}
+	}
+}
+
+// known answers who has signed in, and sends others to do so, of whom no form is read.
+// What changes something must come from a page of the same session, and counts as a
+// change.
+func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
+	if p.options.SignIn == nil {
+		return p.anyone(show)
+	}
+	return p.visited(func(v *visit) error {
+		v.session = p.sessions.find(sessionID(v.r), time.Now())
+		if v.session == nil {
+			return v.askToSignIn()
+		}
+		actor, err := p.options.SignIn(v.r.Context(), v.session.token)
+		if kindOf(err) == rulestore.Unknown {
+			p.sessions.end(sessionID(v.r))
+			v.session = nil
+			return v.askToSignIn()
+		}
+		if err != nil {
+			return err
+		}
+		v.actor = actor
+		if v.r.Method == http.MethodPost {
+			if err := v.admit(); err != nil {
+				return err
+			}
+		}
+		return show(v)
+	})
+}
+
+// admit reads a form, if it is of this session and not one too many.
+func (v *visit) admit() error {
+	if err := v.readForm(); err != nil {
+		return err
+	}
+	if !v.session.ours(v.r.PostFormValue("csrf")) {
+		return &fault{http.StatusForbidden, "This form is not of your session: it was opened before you signed in, or comes from elsewhere. Go back, load the page again, and send it anew."}
+	}
+	if v.store == nil || v.r.URL.Path == Home+"sign-out" {
+		return nil
+	}
+	return v.pages.options.Changes.Admit(v.r.Context(), v.actor)
+}
+
+// askToSignIn remembers where somebody wanted to go, if that is a page.
+func (v *visit) askToSignIn() error {
+	to := Home
+	if v.r.Method == http.MethodGet {
+		to = v.r.URL.RequestURI()
+	}
+	http.Redirect(v.w, v.r, Home+"sign-in?to="+url.QueryEscape(to), http.StatusSeeOther)
+	return nil
+}
+
+func (v *visit) readForm() error {
+	if v.r.Method != http.MethodPost {
+		return nil
+	}
+	most, read := int64(maxForm), v.r.ParseForm
+	if v.r.URL.Path == Home+"import" {
+		most, read = maxImport, func() error { return v.r.ParseMultipartForm(maxImport) } // none of it in files
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+	err := read()
+	if errors.Is(err, http.ErrNotMultipart) { // it was read as it is
+		err = nil
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large; a rule may have %d bytes, and a file %d.", rulestore.MaxText, rulestore.MaxFile)}
+	}
+	if err != nil {
+		return &fault{http.StatusBadRequest, "The form can't be read: " + err.Error()}
+	}
+	return nil
+}
+
+// query is a word of the address.
+func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
+
+// sheet is what the frame of all pages shows.
+type sheet struct {
+	Title  string
+	Nav    []tab
+	Who    string // has signed in; empty: nobody has to
+	Role   string
+	CSRF   string
+	Notice string
+	Why    string // nothing can be changed here; empty: it can
+	Body   any
+}
+
+// tab is a link to one of the main pages.
+type tab struct {
+	Name, Path string
+	Here       bool
+}
+
+// refresh is the field of requests by which an open page follows the counts. One that
+// comes between a form and the page after it must not take away what that is to say.
+const refresh = "Weir-Refresh"
+
+// show writes a page. It is whole, or not there.
+func (v *visit) show(status int, look, title string, body any) error {
+	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
+	if v.session != nil {
+		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
+		if v.r.Header.Get(refresh) == "" { // nobody would read it
+			s.Notice = v.pages.sessions.told(v.session)
+		}
+	}
+	if look == "sign-in" {
+		s.Nav, s.Why = nil, ""
+	}
+	return v.write(status, look, "page", s)
+}
+
+func (v *visit) write(status int, look, part string, data any) error {
+	var out bytes.Buffer
+	if err := v.pages.looks[look].ExecuteTemplate(&out, part, data); err != nil {
+		return fmt.Errorf("write the page %s: %w", look, err)
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = out.WriteTo(v.w) // the browser may be gone
+	return nil
+}
+
+func (v *visit) nav() []tab {
+	here := strings.TrimPrefix(v.r.URL.Path, Home)
+	tabs := []tab{
+		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history", "import"}, here)},
+		{Name: "Try a request", Path: "try"},
+		{Name: "Traffic", Path: "traffic"},
+		{Name: "Nodes", Path: "nodes"},
+		{Name: "Audit", Path: "audit"},
+		{Name: "Teams", Path: "teams"},
+		{Name: "Tokens", Path: "tokens"},
+		{Name: "Backup", Path: "backup"},
+	}
+	tabs = slices.DeleteFunc(tabs, func(t tab) bool {
+		needs := slices.Contains([]string{"audit", "teams", "tokens"}, t.Path)
+		return needs && v.store == nil || t.Path == "tokens" && v.actor.Role < rulestore.Admin
+	})
+	for i := range tabs {
+		tabs[i].Here = tabs[i].Here || here == tabs[i].Path
+		tabs[i].Path = Home + tabs[i].Path
+	}
+	return tabs
+}
+
+// readOnly says why nothing can be changed; empty: it can.
+func (v *visit) readOnly() string {
+	switch {
+	case v.pages.options.Store == nil:
+		return "This daemon has no rule database: its rules come from files, and can be read here only. Start it with --data to change rules on this page."
+	case v.store == nil:
+		return "The rule database was not reached yet: the rules in force are a copy, and can't be changed now. The log of the daemon says why."
+	case v.actor.Role == rulestore.Read:
+		return "Your token may read. Ask an administrator for one that may propose or publish."
+	}
+	return ""
+}
+
+func (p *Pages) nowhere(*visit) error {
+	return &fault{http.StatusNotFound, "There is no such page. Begin with the list of rules."}
+}
+
+// fail says what is wrong.
+func (v *visit) fail(err error) {
+	status, text := statusOf(err), err.Error()
+	if many, ok := errors.AsType[*changes.Limited](err); ok {
+		v.w.Header().Set("Retry-After", strconv.FormatInt(many.Seconds(), 10))
+		text = fmt.Sprintf("%s has asked for too many changes (%s). Go back, wait %d s, and send it again.", many.Actor, changes.Pace, many.Seconds())
+	}
+	if status == http.StatusInternalServerError {
+		v.pages.options.Log.Error("a page failed", "path", v.r.URL.Path, "error", err)
+		text = "This is a bug of the daemon; its log says more."
+	}
+	if bad := v.show(status, "fault", http.StatusText(status), text); bad != nil {
+		v.pages.options.Log.Error("a page failed", "path", v.r.URL.Path, "error", bad)
+		http.Error(v.w, text, status)
+	}
+}
+
+// kindOf is the kind of an error of the store; of others it is Unavailable, and of
+// none that, too.
+func kindOf(err error) rulestore.Kind {
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok {
+		return bad.Kind
+	}
+	return rulestore.Unavailable
+}
+
+func statusOf(err error) int {
+	if bad, ok := errors.AsType[*fault](err); ok {
+		return bad.status
+	}
+	if _, ok := errors.AsType[*changes.Limited](err); ok {
+		return http.StatusTooManyRequests
+	}
+	if _, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return http.StatusConflict
+	}
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return http.StatusBadRequest
+	}
+	if _, ok := errors.AsType[*rulestore.Error](err); !ok {
+		return http.StatusInternalServerError
+	}
+	return map[rulestore.Kind]int{
+		rulestore.Invalid: http.StatusBadRequest, rulestore.NotFound: http.StatusNotFound, rulestore.Stale: http.StatusConflict, rulestore.Exists: http.StatusConflict,
+		rulestore.Unknown: http.StatusUnauthorized, rulestore.Forbidden: http.StatusForbidden, rulestore.Quota: http.StatusForbidden,
+		rulestore.Unavailable: http.StatusServiceUnavailable,
+	}[kindOf(err)]
+}
+
+// looks of pages are read once, each with the frame around it.
+func readLooks() (map[string]*template.Template, error) {
+	frame, err := template.New("").Funcs(functions()).ParseFS(files, "pages/page.html", "pages/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the pages: %w", err)
+	}
+	looks := map[string]*template.Template{}
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup", "import", "teams", "tokens"} {
+		one, err := frame.Clone()
+		if err == nil {
+			one, err = one.ParseFS(files, "pages/"+name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page %s: %w", name, err)
+		}
+		looks[name] = one
+	}
+	return looks, nil
+}
+
+// cutPath is the method and the path of a route below Home.
+func cutPath(route string) (method, path string) {
+	method, path, _ = strings.Cut(route, " ")
+	return method, strings.TrimPrefix(path, "/")
+}
+
+// see sends the browser on to another page, to say this there.
+func (v *visit) see(path, notice string) error {
+	if v.session != nil {
+		v.pages.sessions.tell(v.session, notice)
+	}
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}

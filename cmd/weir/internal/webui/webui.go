@@ -1,0 +1,176 @@
+// Package webui is the page: rules, what they let pass, and why somebody was
+// denied, for people with a browser. It is part of the admin listener, below /ui/.
+//
+// Pages are whole without a script, ask nothing of any network, and run nothing
+// that is not of this package. Where there is no rule database they are for
+// reading only.
+//
+// visit.go is a request of somebody, session.go who has signed in, list.go and rule.go are
+// what they see, editor.go, step.go, incident.go, domain.go, importing.go and people.go
+// what they change, try.go why they were denied, picture.go what a limit lets pass, and
+// the folder pages has the HTML, which needs no script.
+package webui
+
+import (
+	"context"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Home is the path of the first page. All others are below it.
+const Home = "/ui/"
+
+// The bounds of the page.
+const (
+	pageSize = 100 // rows of a list; then comes the next page
+	// maxForm is the bytes of a form: a rule's text, each byte of it escaped, and
+	// what stands beside it. More is answered 413.
+	maxForm = 3*rulestore.MaxText + 64<<10
+	// visitTime is how long an answer may take: a database that is silent holds it up
+	// no longer.
+	visitTime = 80 * time.Second
+)
+
+// Explainer tells what rules say of a request; *rules.Limiter is one.
+type Explainer interface {
+	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
+	Recall(ctx context.Context, id string) (*rules.Explanation, error)
+}
+
+// Options are what the page shows. All but Log and Store must be there.
+type Options struct {
+	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
+	// has to sign in, and all who reach the listener may read.
+	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// Attempts is how many wrong tokens a Client may show.
+	Attempts *weir.Limiter
+	// Client is whose attempts to sign in are counted together.
+	Client func(*http.Request) string
+	// Rules is all rules in force; nil: none are loaded yet.
+	Rules func() *rules.Set
+	// Files is the rules in force that come from files; nil: none do.
+	Files func() *rules.Set
+	// Store is the rule database, or nil while it was never reached. Nil: there is
+	// none.
+	Store func() *rulestore.Store
+	// Changes is what changes pass, those of other listeners too. Nil: there is no rule
+	// database.
+	Changes *changes.Gate
+	// Check refuses rules by failing, such as rules.Set.Fits.
+	Check func(*rules.Set) error
+	// Book has what rules pass and deny.
+	Book *offenders.Book
+	// Name is what to say in the place of a client's name.
+	Name func(string) string
+	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// nothing runs there.
+	Report func(domain string) *shadow.Report
+	// Explainer tells why.
+	Explainer Explainer
+	// Node is what to say of this node, and of others.
+	Node func(context.Context) Node
+	// Log gets the errors that are the daemon's own.
+	Log *slog.Logger
+}
+
+//go:embed pages
+var files embed.FS
+
+// Pages answers all below Home, and sends who asks for / there. It is made by New.
+type Pages struct {
+	options  Options
+	sessions *sessions
+	looks    map[string]*template.Template
+	mux      *http.ServeMux
+}
+
+// New makes the pages.
+func New(o Options) (*Pages, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	looks, err := readLooks()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{options: o, sessions: newSessions(), looks: looks, mux: http.NewServeMux()}
+	if err := p.route(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// route lists all that the page answers.
+func (p *Pages) route() error {
+	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Home, http.StatusSeeOther) })
+	for _, a := range []struct{ name, kind string }{
+		{"style.css", "text/css; charset=utf-8"}, {"script.js", "text/javascript; charset=utf-8"}, {"icon.svg", "image/svg+xml"},
+	} {
+		serve, err := asset(a.name, a.kind)
+		if err != nil {
+			return err
+		}
+		p.mux.Handle("GET "+Home+a.name, serve)
+	}
+	p.mux.HandleFunc("GET "+Home+"sign-in", p.anyone(p.signInPage))
+	p.mux.HandleFunc("POST "+Home+"sign-in", p.anyone(p.signIn))
+	for path, show := range map[string]func(*visit) error{
+		"GET {$}":            p.domains,
+		"GET rules":          p.rules,
+		"GET rule":           p.rule,
+		"GET new":            p.newRule,
+		"POST look":          p.look,
+		"POST rule":          p.propose,
+		"POST step":          p.step,
+		"POST override":      p.override,
+		"GET history":        p.history,
+		"GET try":            p.try,
+		"POST try":           p.explain,
+		"GET traffic":        p.traffic,
+		"GET nodes":          p.nodes,
+		"GET audit":          p.audit,
+		"GET audit.jsonl":    p.auditFile,
+		"GET backup":         p.backup,
+		"GET rules.yaml":     p.rulesFile,
+		"GET domain":         p.newDomain,
+		"POST domain":        p.makeDomain,
+		"POST settings":      p.changeDomain,
+		"GET domain.yaml":    p.domainFile,
+		"GET import":         p.importing,
+		"POST import":        p.importFile,
+		"GET teams":          p.teams,
+		"POST teams":         p.setQuota,
+		"GET tokens":         p.tokens,
+		"POST tokens":        p.makeToken,
+		"POST tokens/revoke": p.revokeToken,
+		"POST sign-out":      p.signOut,
+		"GET /":              p.nowhere,
+	} {
+		method, path := cutPath(path)
+		p.mux.HandleFunc(method+" "+Home+path, p.known(show))
+	}
+	return nil
+}
+
+// ServeHTTP answers a request.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Frame-Options", "DENY") // for browsers before frame-ancestors
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	p.mux.ServeHTTP(w, r)
+}

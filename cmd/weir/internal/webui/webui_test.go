@@ -1,0 +1,244 @@
+package webui_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/cmd/weir/internal/webui"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
+)
+
+const fileRules = `domain: files
+descriptors:
+  - key: user
+    limits: [10/s burst 20, 1000/h]
+    owner: shop
+  - key: path
+    value: "/*"
+    limits: [5/min]
+    shadow_mode: true
+`
+
+// house is a page with all that is behind it.
+type house struct {
+	url     string
+	store   *rulestore.Store // nil: there is none
+	book    *offenders.Book
+	board   *board
+	limiter *rules.Limiter
+	node    webui.Node
+	changes *changes.Gate // nil: likewise
+}
+
+// build opens a page, with a rule database in a folder of its own or without.
+func build(t testing.TB, database bool) *house {
+	t.Helper()
+	set, err := rules.Parse("rules.yaml", []byte(fileRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{book: offenders.NewBook(), board: new(board), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
+	store := memstore.New(memstore.Options{})
+	traits := store.Traits()
+	traits.Unfit = func(l *weir.Limit) string {
+		if l.Algorithm() == weir.WarmUp {
+			return "it is tested with warm limits only"
+		}
+		return ""
+	}
+	limiter := rules.NewLimiter(store, set)
+	h.limiter = limiter
+	if err := limiter.Remember(rules.NewDenials()); err != nil {
+		t.Fatal(err)
+	}
+	o := webui.Options{
+		Check: func(set *rules.Set) error { return set.Fits(traits) },
+		Files: limiter.Set, Rules: limiter.Set,
+		Node: func(context.Context) webui.Node { return h.node },
+		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
+		Attempts: weir.NewLimiter(memstore.New(memstore.Options{}), "sign-in", weir.MustParseLimit("10/min")),
+		Client: func(r *http.Request) string {
+			host, _, _ := net.SplitHostPort(r.RemoteAddr)
+			return host
+		},
+	}
+	o.Report = h.board.report
+	if database {
+		if h.store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		o.Store = func() *rulestore.Store { return h.store }
+		h.changes, err = changes.New(changes.Options{
+			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Revision: func() int64 { return math.MaxInt64 }, Report: o.Report,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Changes = h.changes
+		o.SignIn = h.store.Authenticate
+	}
+	pages, err := webui.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(pages)
+	t.Cleanup(server.Close)
+	h.url = server.URL
+	return h
+}
+
+func root() rulestore.Actor {
+	return rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+}
+
+// token makes a token for somebody.
+func (h *house) token(t testing.TB, actor string, role rulestore.Role, teams ...string) (rulestore.Token, string) {
+	t.Helper()
+	token, text, err := h.store.CreateToken(t.Context(), root(), rulestore.Token{Actor: actor, Role: role, Teams: teams}, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, text
+}
+
+// browser is one without a screen.
+type browser struct {
+	http.Client
+	house *house
+	token string // of forms, as the last page had it
+	// fields are sent with each request.
+	fields http.Header
+}
+
+func (h *house) browser(t testing.TB) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &browser{house: h}
+	b.Jar = jar
+	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return b
+}
+
+// signedIn is a browser of somebody who has signed in.
+func (h *house) signedIn(t testing.TB, actor string, role rulestore.Role, teams ...string) *browser {
+	t.Helper()
+	_, text := h.token(t, actor, role, teams...)
+	b := h.browser(t)
+	if r, body := b.post(t, "/ui/sign-in", url.Values{"token": {text}}); r.StatusCode != http.StatusSeeOther {
+		t.Fatal(r.Status, body)
+	}
+	b.get(t, "/ui/")
+	return b
+}
+
+// reply is an answer without its body, which was read.
+type reply struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
+func (b *browser) get(t testing.TB, path string) (*reply, string) {
+	t.Helper()
+	return b.do(t, http.MethodGet, path, "")
+}
+
+// post sends a form, with the token of the last page unless it has one.
+func (b *browser) post(t testing.TB, path string, form url.Values) (*reply, string) {
+	t.Helper()
+	if !form.Has("csrf") {
+		form.Set("csrf", b.token)
+	}
+	return b.do(t, http.MethodPost, path, form.Encode())
+}
+
+func (b *browser) do(t testing.TB, method, path, body string) (*reply, string) {
+	t.Helper()
+	return b.send(t, method, path, body, "application/x-www-form-urlencoded")
+}
+
+// send sends a body of a kind; empty: none.
+func (b *browser) send(t testing.TB, method, path, body, kind string) (*reply, string) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(context.Background(), method, b.house.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(q.Header, b.fields)
+	if body != "" {
+		q.Header.Set("Content-Type", kind)
+	}
+	r, err := b.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := regexp.MustCompile(`name="csrf" value="([^"]*)"`).FindSubmatch(text); found != nil {
+		b.token = string(found[1])
+	}
+	return &reply{r.StatusCode, r.Status, r.Header}, string(text)
+}
+
+// TestReadOnly: without a database the page shows what is in force, and says why
+// nothing can be changed.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	b := build(t, false).browser(t)
+	if r, _ := b.get(t, "/"); r.Header.Get("Location") != "/ui/" {
+		t.Error("the root leads to", r.Header)
+	}
+	_, list := b.get(t, "/ui/")
+	_, domain := b.get(t, "/ui/rules?domain=files")
+	_, rule := b.get(t, "/ui/rule?domain=files&rule=user")
+	for _, c := range []struct{ text, want string }{
+		{list, `<a href="/ui/rules?domain=files">files</a>`},
+		{list, "has no rule database"},
+		{domain, `<a href="/ui/rule?domain=files&amp;rule=path%3d%2f%2a">path=/*</a>`},
+		{domain, "<code>10/s burst 20</code>"},
+		{rule, "<svg"},
+		{rule, "Owned by shop"},
+		{rule, "At most 1\u202f999 in any 1h."},
+	} {
+		if !strings.Contains(c.text, c.want) {
+			t.Errorf("there is no %s in\n%s", c.want, c.text)
+		}
+	}
+	for _, path := range []string{"/ui/rule?domain=files&rule=none", "/ui/rules?domain=none", "/ui/none"} {
+		if r, _ := b.get(t, path); r.StatusCode != http.StatusNotFound {
+			t.Error(path, r.Status)
+		}
+	}
+}
+
+// board has a report that a test makes.
+type board struct{ now *shadow.Report }
+
+func (b *board) report(string) *shadow.Report { return b.now }

@@ -1,0 +1,172 @@
+package webui
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/rules"
+)
+
+// limitView is what there is to say of one limit of a rule.
+type limitView struct {
+	Name      string // of the rule
+	Limit     string // its text; empty: unlimited
+	Words     string
+	Most      string // that passes in one period
+	Shadow    bool
+	Picture   template.HTML // empty: there is none
+	Passed    int64
+	Denied    int64
+	Unlimited bool
+}
+
+// maxPictures is how many limits of a rule have a picture.
+const maxPictures = 6
+
+// viewsOf describes rules, and draws them; pictures is the beginning of their
+// names, of which a page has each once. Empty: it draws none.
+func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures string) []limitView {
+	views := make([]limitView, 0, len(all))
+	for i, r := range all {
+		c := counts[r.Name]
+		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
+		if !r.Unlimited {
+			v.Limit, v.Words, v.Most = r.Limit.String(), sentence(r.Limit.Describe()), most(r.Limit)
+			if pictures != "" && i < maxPictures {
+				v.Picture = picture(fmt.Sprintf("%s-%d", pictures, i+1), r.Limit)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// most says what a limit lets pass in one period, by single events.
+func most(l *weir.Limit) string {
+	s := l.Spec()
+	if s.Algorithm == weir.Concurrent {
+		return fmt.Sprintf("At most %s at a time.", digits(s.Count))
+	}
+	_, period, _ := strings.Cut(l.String(), "/")
+	period, _, _ = strings.Cut(period, " ")
+	if period[0] > '9' {
+		period = "1" + period
+	}
+	return fmt.Sprintf("At most %s in any %s.", digits(l.Bound(s.Period, 1)), period)
+}
+
+// sentence is words as one.
+func sentence(words string) string {
+	return upper(strings.TrimSuffix(words, ".")) + "."
+}
+
+// functions are those that pages call.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+		"less": func(n, m int64) int64 { return n - m },
+	}
+}
+
+// field is a field of a form.
+type field struct{ ID, Value, Fault string }
+
+func newField(id, value, fault string) field { return field{id, value, fault} }
+
+// stepping is the form on a rule's page for one step. What was sent and refused
+// is in it again.
+func stepping(page rulePage, to string, version int64, name, class string) map[string]any {
+	f := map[string]any{
+		"CSRF": page.CSRF, "Domain": page.Domain, "ID": page.ID, "Match": page.Rule.Revision, "Version": version, "To": to, "Class": class,
+		"Name": name, "Field": fmt.Sprintf("reason-%s-%d", to, version), "Reason": "", "Fault": "", "Held": false,
+	}
+	if version > 0 {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10)
+	}
+	if to == "shadow" {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10) + " in shadow"
+	}
+	if page.Step.To == to && page.Step.Version == version {
+		f["Reason"], f["Fault"], f["Held"] = page.Step.Reason, page.Step.Faults["reason"], page.Step.Held
+	}
+	return f
+}
+
+// clients is a list of them.
+type clients struct {
+	Title string
+	Rows  []shadow.Client
+}
+
+func titled(title string, rows []shadow.Client) clients { return clients{title, rows} }
+
+// digits is n in groups of three.
+func digits(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+// when is an instant as people read it.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// about is a time as people need it: rounded up, so that who waits that long has
+// waited enough.
+func about(d time.Duration) string {
+	unit := time.Microsecond
+	switch {
+	case d >= time.Minute:
+		unit = time.Second
+	case d >= time.Second:
+		unit = time.Millisecond
+	}
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	if d < time.Minute {
+		return strings.NewReplacer("µs", " µs", "ms", " ms", "s", " s").Replace(d.String())
+	}
+	var words []string
+	for _, u := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if n := d / u.of; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, u.name))
+			d %= u.of
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// plain is text without anything that is not seen, or that turns what stands
+// beside it round: those characters are written as numbers.
+func plain(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "\\x%02x", text[i])
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, "\\u{%X}", r)
+		}
+	}
+	return b.String()
+}
