@@ -1,6 +1,9 @@
 // Package storetest holds stores to the contract of weir.Store. Its model is
 // the plainest store there can be, and its vectors are transcripts that every
 // store must reproduce to the letter.
+//
+// docs/write-a-store.md says what a store must do, in which order to build one, and how
+// Run is called. The example below is a whole store.
 package storetest
 
 import (
