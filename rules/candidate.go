@@ -133,15 +133,16 @@ func (l *Limiter) settleTrial(ctx context.Context, settled []weir.Settlement) {
 	}
 	renew := settled[0].Renew
 	receipts := c.held.find(settled[0].Receipt.ID, renew)
-	var mine []weir.Settlement
-	for _, receipt := range receipts {
-		if !renew || receipt.Permit() {
-			mine = append(mine, weir.Settlement{Receipt: receipt, Used: usedOf(receipt, settled), Renew: renew})
-		}
+	mine := weir.NewCharge(l.store, receipts)
+	if renew {
+		_ = mine.Renew(ctx) // a permit that is not renewed is freed by its ttl
+		return
 	}
-	if len(mine) > 0 {
-		_ = l.store.Settle(ctx, mine) // what is not settled stays charged: the candidate seems stricter than it is
+	used := make([]int64, len(receipts))
+	for i, receipt := range receipts {
+		used[i] = usedOf(receipt, settled)
 	}
+	_, _ = mine.Settle(ctx, used) // what is not settled stays charged: the candidate seems stricter than it is
 }
 
 // usedOf is what was used of the count that receipt charged: of the same one in

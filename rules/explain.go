@@ -84,12 +84,9 @@ const maxSteps = 100
 // leaves no trace. It fails as Check does, and with ErrNoLook when the store
 // is no weir.Looker.
 func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error) {
-	if err := r.check(); err != nil {
+	set, err := l.active(r)
+	if err != nil {
 		return nil, err
-	}
-	set := l.set.Load()
-	if set == nil {
-		return nil, ErrNoRules
 	}
 	store, ok := l.store.(weir.Looker)
 	if !ok {
@@ -114,12 +111,9 @@ func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error)
 // in the order of the descriptors, each count once. A peek only tells. It fails
 // with a *RequestError, with ErrNoRules, or when the store can't.
 func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
-	if err := r.check(); err != nil {
+	set, err := l.active(r)
+	if err != nil {
 		return nil, err
-	}
-	set := l.set.Load()
-	if set == nil {
-		return nil, ErrNoRules
 	}
 	t := new(take)
 	t.match(set, r)

@@ -52,12 +52,9 @@ func (l *Limiter) Set() *Set { return l.set.Load() }
 // *RequestError, with ErrNoRules, or when the store can't decide; a denial is
 // no failure. It keeps nothing of r.
 func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
-	if err := r.check(); err != nil {
+	set, err := l.active(r)
+	if err != nil {
 		return nil, err
-	}
-	set := l.set.Load()
-	if set == nil {
-		return nil, ErrNoRules
 	}
 	if err := r.fits(l.store); err != nil {
 		return nil, err
@@ -90,6 +87,17 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 		l.denials.keep(set, r, t, a)
 	}
 	return a, nil
+}
+
+// active is the rules that decide about r, which is a request.
+func (l *Limiter) active(r *Request) (*Set, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if set := l.set.Load(); set != nil {
+		return set, nil
+	}
+	return nil, ErrNoRules
 }
 
 func (l *Limiter) newTake() *take {

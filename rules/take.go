@@ -133,24 +133,20 @@ func (t *take) giveBack(m *meet, events int64) {
 }
 
 // settleBacks gives back what the request does, those of one count together.
-func (t *take) settleBacks(ctx context.Context, store weir.Store) error {
-	var all []weir.Settlement
+func (t *take) settleBacks(ctx context.Context, store weir.Settler) error {
+	var all []*weir.Receipt
 	id := rand.Uint64() | 1
-	at := map[int]int{}
+	at := map[int]*weir.Receipt{}
 	for _, b := range t.backs {
 		a := &t.asks[b.ask]
-		if i, double := at[b.ask]; double {
-			receipt := all[i].Receipt
+		if receipt := at[b.ask]; receipt != nil {
 			receipt.Cost = min(receipt.Cost+b.events, weir.MaxCost)
 		} else if !a.Peek && b.events > 0 {
-			at[b.ask] = len(all)
-			all = append(all, weir.Settlement{Receipt: a.Limit.Refund(a.State, b.events, id)})
+			at[b.ask] = a.Limit.Refund(a.State, b.events, id)
+			all = append(all, at[b.ask])
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return store.Settle(ctx, all)
+	return weir.NewCharge(store, all).GiveBack(ctx)
 }
 
 // double finds an earlier descriptor that has the same counts as the i-th. All
