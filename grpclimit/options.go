@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -73,9 +72,6 @@ type Denial struct {
 	Err        error         // why nothing could be decided; not for the client
 }
 
-// nameBytes are those of a name, as rule files have it.
-const nameBytes = "._~*/=-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 // check finds what is wrong with rules, and fills in their keys.
 func check(all []Rule) ([]rule, error) {
 	if len(all) == 0 {
@@ -88,8 +84,8 @@ func check(all []Rule) ([]rule, error) {
 		fault := func(text string) {
 			faults = append(faults, fmt.Errorf("grpclimit: rule %d, %q: %s", i, r.Name, text))
 		}
-		if len(r.Name) == 0 || len(r.Name) > 128 || strings.Trim(r.Name, nameBytes) != "" {
-			fault("a name has 1…128 letters, digits, and . _ ~ * / = -")
+		if text := admission.NameFault(r.Name); text != "" {
+			fault(text)
 		}
 		if names[r.Name] {
 			fault("another has this name, and they would share their counts; rename one")

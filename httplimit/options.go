@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/admission"
 )
 
 // Rule is one limit, and which requests it is for.
@@ -124,17 +125,14 @@ func (o *Options) check() error {
 	return errors.Join(faults...)
 }
 
-// nameBytes are those of a name, as rule files have it.
-const nameBytes = "._~*/=-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 // check finds what is wrong with the i-th rule of many.
 func (r *Rule) check(i, many int) error {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("httplimit: rule %d, %q: "+format, append([]any{i, r.Name}, args...)...))
 	}
-	if len(r.Name) == 0 || len(r.Name) > 128 || strings.Trim(r.Name, nameBytes) != "" {
-		fault("a name has 1…128 letters, digits, and . _ ~ * / = -")
+	if text := admission.NameFault(r.Name); text != "" {
+		fault("%s", text)
 	}
 	if strings.IndexFunc(r.Unit, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
 		fault("Unit %q is not printable ASCII", r.Unit)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -41,6 +42,15 @@ type Rule struct {
 // NewRule makes a Rule whose counts live under its name.
 func NewRule(name string, limit *weir.Limit, shadow bool, unit string) *Rule {
 	return &Rule{name, limit, shadow, unit, limit.StateRule(name)}
+}
+
+// NameFault is what is wrong with the name of a rule; empty: nothing is.
+func NameFault(name string) string {
+	const bytes = "._~*/=-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // as rule files have it
+	if len(name) == 0 || len(name) > 128 || strings.Trim(name, bytes) != "" {
+		return "a name has 1…128 letters, digits, and . _ ~ * / = -"
+	}
+	return ""
 }
 
 // Named is a limit that a rule has for a request.
