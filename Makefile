@@ -22,9 +22,10 @@ GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## Run all tests, and those of integrations/
+test: ## Run all tests, and those of integrations/ and tools/
 	@tools/debian-packages
 	$(GO) test -timeout 5m work
+	cd tools && $(ALONE) test ./walks
 	cd integrations && $(ALONE) test -timeout 5m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
@@ -54,6 +55,10 @@ fuzz: ## Run each fuzz test for FUZZTIME (5s)
 
 torture: ## Fill all bounds: 108,000 idle connections, 100,000 rules, 10 million keys; 4 minutes, prints what it cost
 	$(GO) test -run Torture -count 1 -timeout 15m -v ./cmd/weir ./rules ./memstore -torture
+
+.PHONY: walks
+walks: ## Count how a reader has to move about: arrows against the order of files, walks of a request
+	@$(ALONE) build -C tools -o $(CURDIR)/bin/walks ./walks && bin/walks
 
 cover: ## Measure how much of what decides is tested; the root must reach 95 %
 	@$(GO) test -timeout 5m -coverprofile coverage.txt . ./memstore/... ./rules/... | awk ' \
