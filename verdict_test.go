@@ -36,7 +36,8 @@ func TestJudge(t *testing.T) {
 		"no quota":         {[]weir.Ask{quota, quota}, []weir.Decision{later, soon}, weir.Verdict{Retry: time.Hour}},
 		"too large":        {[]weir.Ask{plain, large}, []weir.Decision{yes, opened}, weir.Verdict{Never: true, Decisive: 1, QuotasPass: true}},
 		"work that is done": {
-			[]weir.Ask{done}, []weir.Decision{soon},
+			[]weir.Ask{done},
+			[]weir.Decision{soon},
 			weir.Verdict{Retry: time.Second, QuotasPass: true},
 		},
 	} {

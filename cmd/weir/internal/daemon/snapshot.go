@@ -63,10 +63,14 @@ func openSnapshots(file string) (*snapshots, error) {
 	return &snapshots{
 		store: store, unread: err,
 		saved: counter("true"), missed: counter("false"),
-		last: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_timestamp_seconds",
-			Help: "When the counts were last saved in the snapshot file."}),
-		took: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_memory_snapshot_duration_seconds",
-			Help: "How long the last save of the counts took."}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_memory_snapshot_timestamp_seconds",
+			Help: "When the counts were last saved in the snapshot file.",
+		}),
+		took: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_memory_snapshot_duration_seconds",
+			Help: "How long the last save of the counts took.",
+		}),
 	}, nil
 }
 
