@@ -61,7 +61,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/httplimit", "third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/admission -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "middleware and transport are the standard library, limits and rules"},
 	{"weir/edge", "third-party net/... log/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/record -weir/internal/synced" + leaves, "it goes around any store that is elsewhere"},
 	{"weir/redisstore weir/memcachestore", "weir/... -weir -weir/edge -weir/memstore -weir/internal/guard -weir/internal/record -weir/internal/synced" + leaves, "a store adapts one dependency to the contract of the root, and the edge goes around it"},
-	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/limittext -weir/internal/record -weir/internal/storewire" + leaves, "a client brings gRPC, and no daemon"},
+	{"weir/client", "third-party -google.golang.org/... weir/... -weir -weir/memstore -weir/internal/guard -weir/internal/synced -weir/internal/limittext -weir/internal/record -weir/internal/storewire" + leaves, "a client brings gRPC, and no daemon"},
 	{"weir/internal/storewire", "net/... third-party weir/... -weir -weir/internal/record", "both sides of the wire read the same messages, and nothing else"},
 	{"weir/internal/guard", "weir/... -weir -weir/memstore -weir/internal/record" + leaves, "it goes around any store that is outside, and decides in memory when that is away"},
 	{"weir/internal/synced", "third-party weir/... -weir -weir/internal/guard -weir/internal/record -weir/memstore" + leaves, "it decides at home what a guarded store need not"},

@@ -8,7 +8,9 @@
 //
 // A guard stands before the daemon: calls have a deadline, a daemon that does not
 // answer is not asked for a while, and meanwhile the Fallback of each ask decides,
-// which Decision.Degraded then names.
+// which Decision.Degraded then names. Takes with Sync are decided in the program, and the
+// daemon is told within that time. Only with a daemon of a cluster Sync has no effect: its
+// store decides all.
 //
 // A denial is remembered for up to a second, so that asking again does not ask the
 // daemon: what others reset, give back or raise meanwhile is seen after that, or two
@@ -33,10 +35,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/limittext"
+	"github.com/weir-limit/weir/internal/synced"
 )
 
 // RefusedError says that a daemon does not answer this program, and what to do.
@@ -73,11 +77,22 @@ type Store struct {
 	gone     []*daemon // which no name stands for any more; of the watching goroutine
 }
 
-// guarded is daemons, and the guard that stands before them.
+// guarded is daemons, the guard that stands before them, and before that what decides by
+// sync. It is the edge as package edge has it, of daemons that others take the place of.
 type guarded struct {
-	*guard.Guard
+	*synced.Store
 
+	guard   *guard.Guard
 	daemons *daemons
+}
+
+// leave tells the daemons what they have not heard, and ends all but the calls on their way.
+func (g *guarded) leave(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	err := g.Store.Close(ctx)
+	g.guard.Close(ctx)
+	return err
 }
 
 // counts are those of Stats.
@@ -137,14 +152,16 @@ func openBy(names lookUps, address string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for calls on their way, and closes the connections.
+// Close tells the daemons what fallbacks and sync let pass and they have not heard yet,
+// within 5 s. It waits for calls on their way, and closes the connections.
 func (s *Store) Close() error {
 	s.stop()
 	s.watching.Wait()
-	return closeAll(append(s.gone, s.current.Load().daemons.all...))
+	is := s.current.Load()
+	return errors.Join(is.leave(maxClose), closeAll(append(s.gone, is.daemons.all...)))
 }
 
-// Take decides the asks by the daemon, or by their fallbacks. It fails only when ctx
+// Take decides the asks by the daemon, by their Sync, or by their fallbacks. It fails only when ctx
 // was cancelled, or when the asks are not meant.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	return s.current.Load().Take(ctx, asks, out)
@@ -165,8 +182,8 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 // behind all.
 func (s *Store) Traits() weir.Traits { return s.current.Load().Traits() }
 
-// Stats are counts of a store since it was opened; Missed and Fallbacks since its
-// daemons were last others.
+// Stats are counts of a store since it was opened; Missed, Fallbacks and
+// Local since its daemons were last others.
 type Stats struct {
 	Takes     int64 // takes that were sent
 	Messages  int64 // messages that carried them
@@ -174,18 +191,19 @@ type Stats struct {
 	Away      int   // daemons that are away
 	Missed    int64 // calls that paid for the whole deadline
 	Fallbacks int64 // limits that fallbacks decided
+	Local     int64 // takes with sync that were decided without a daemon
 }
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	is := s.current.Load()
-	g := is.Stats()
+	g := is.guard.Stats()
 	away := g.Away
 	if is.daemons.shared {
 		away = is.daemons.away()
 	}
 	return Stats{
 		Takes: s.counts.takes.Load(), Messages: s.counts.messages.Load(), Home: s.counts.home.Load() + is.daemons.home.Answered(),
-		Away: away, Missed: g.Missed, Fallbacks: g.Local + g.Open + g.Closed,
+		Away: away, Missed: g.Missed, Fallbacks: g.Local + g.Open + g.Closed, Local: is.Store.Stats().Home,
 	}
 }

@@ -52,7 +52,8 @@ func (d *daemon) now() weir.Instant {
 	return weir.InstantOf(time.Now()) + weir.Instant(d.skew.Load())
 }
 
-// sight is what a denial stood on, of each ask; the zero sight is of all else.
+// sight is what a denial stood on, or a take that asks for its evidence, of each ask; the
+// zero sight is of all else.
 type sight struct {
 	now    weir.Instant
 	states []weir.State

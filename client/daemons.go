@@ -106,7 +106,8 @@ func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 	return s.home.Answer(s.now(d), asks, out)
 }
 
-// learn remembers a denial, and forgets what was remembered of all else.
+// learn remembers a denial, forgets what was remembered of all else, and hands on what the
+// daemon has told of the counts.
 func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
 	told := len(seen.states) == len(asks)
 	for i := 0; told && i < len(asks); i++ {
@@ -114,6 +115,9 @@ func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
 		told = n == 0 || has == 0 || has == n // else it is not a state of this limit
 	}
 	if told {
+		for i := range asks {
+			asks[i].Evidence.Tell(seen.now, seen.states[i])
+		}
 		s.home.Learn(seen.now, asks, seen.states, out)
 		return
 	}

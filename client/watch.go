@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/synced"
 )
 
 const (
@@ -25,6 +26,10 @@ const (
 	// firstContact is how long daemons that are new may take to say what they promise,
 	// and one to say whether it can keep a limit.
 	firstContact = time.Second
+	// leaveTime is how long daemons that change are told what they have not heard, and
+	// maxClose those of a store that is closed.
+	leaveTime = time.Second
+	maxClose  = 5 * time.Second
 )
 
 // lookUps say how names are looked up, and every how many contacts.
@@ -62,8 +67,8 @@ func (s *Store) contact(ctx context.Context) {
 	if is.daemons.shared {
 		is.daemons.contact(ctx)
 	}
-	if is.Stats().Away > 0 {
-		is.Contact(ctx, is.daemons.ping)
+	if is.guard.Stats().Away > 0 {
+		is.guard.Contact(ctx, is.daemons.ping)
 	}
 }
 
@@ -144,14 +149,16 @@ func (s *Store) dial(places []*place, known []*daemon) (all []*daemon, err error
 	return all, nil
 }
 
-// arrange makes the daemons those that are asked. What fallbacks have counted
-// meanwhile stays with the guard before.
+// arrange makes the daemons those that are asked. Those before are told what they have not
+// heard, as far as they are there.
 func (s *Store) arrange(all []*daemon) {
 	is := newDaemons(all, s.changed)
-	g := &guarded{guard.New(is, guard.Options{Changed: s.changed}), is}
-	g.Contact(context.Background(), is.ping)
+	g := &guarded{guard: guard.New(is, guard.Options{Changed: s.changed}), daemons: is}
+	g.Store = synced.New(g.guard)
+	g.guard.Contact(context.Background(), is.ping)
 	if before := s.current.Swap(g); before != nil {
 		s.counts.home.Add(before.daemons.home.Answered())
+		_ = before.leave(leaveTime) // what is away will not hear
 	}
 }
 

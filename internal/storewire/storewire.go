@@ -111,7 +111,8 @@ func appendAsk(b []byte, a *weir.Ask) []byte {
 	b = appendFlag(b, 8, a.Quota)
 	b = appendFlag(b, 9, a.After)
 	b = appendNumber(b, 10, a.Receipt)
-	return appendFlag(b, 11, a.Once)
+	b = appendFlag(b, 11, a.Once)
+	return appendFlag(b, 12, a.Evidence != nil && a.Evidence.Always)
 }
 
 func parseAsk(b []byte) (a weir.Ask, limit string, err error) {
@@ -139,6 +140,10 @@ func parseAsk(b []byte) (a weir.Ask, limit string, err error) {
 			a.Receipt = v.number
 		case 11:
 			a.Once = v.flag()
+		case 12:
+			if v.flag() {
+				a.Evidence = &weir.Evidence{Always: true}
+			}
 		}
 		return err
 	})
@@ -187,7 +192,8 @@ type Answer struct {
 	Decisions []weir.Decision
 	Err       error
 	// Now and States are what a denial stood on, by which its program can deny the
-	// same by itself for a while. States is empty where that is not told.
+	// same by itself for a while, or any take that asks for its evidence. States is empty
+	// where that is not told.
 	Now    weir.Instant
 	States []weir.State
 }

@@ -41,6 +41,7 @@ type Store struct {
 	queue queue
 	batch int // keys told in one call
 
+	closed  atomic.Bool
 	done    chan struct{} // closed by Close
 	running sync.WaitGroup
 	flying  chan struct{} // room for calls on their way
@@ -75,8 +76,11 @@ func New(g *guard.Guard) *Store {
 }
 
 // Close tells the store what is untold, as far as it can be reached in the time of ctx, and
-// ends. What is let pass after it the store does not hear of.
+// ends. Takes that come later are the store's to decide.
 func (s *Store) Close(ctx context.Context) error {
+	if !s.closed.CompareAndSwap(false, true) {
+		return nil
+	}
 	close(s.done)
 	s.running.Wait()
 	return s.settleAll(ctx)
@@ -158,6 +162,9 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told
 		return false, nil
 	}
 	defer unlock(found)
+	if s.closed.Load() {
+		return false, nil // nobody would tell the store
+	}
 	now := time.Now()
 	for i, e := range found {
 		if e.dropped || !e.ledger.fits(&asks[i]) {
@@ -199,7 +206,7 @@ func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []wei
 
 // ask asks the store, and learns how the counts stand.
 func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	if !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Policy.Sync > 0 }) {
+	if s.closed.Load() || !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Policy.Sync > 0 }) {
 		return s.guard.Take(ctx, asks, out)
 	}
 	s.counts.store.Add(1)

@@ -35,7 +35,7 @@ func (d *Daemon) lending() *rls.Lending {
 	d.registry.MustRegister(rules, refused)
 	token, most := refused.WithLabelValues("token"), refused.WithLabelValues("rules")
 	l := &rls.Lending{
-		Store: d.storage.store, Refused: token.Inc,
+		Store: d.storage.store, Parted: d.storage.node != nil, Refused: token.Inc,
 		Rules: func(known int, beyond bool) {
 			rules.Set(float64(known))
 			if beyond {

@@ -44,6 +44,9 @@ type Lending struct {
 	// Store is asked. It fails when it is away: the fallbacks are the programs'. Where
 	// it gives evidence, programs are told what denials stood on.
 	Store weir.Store
+	// Parted tells that a count is spread over nodes, so that the state which one of
+	// them decides by is not the whole: programs are not told it of takes that pass.
+	Parted bool
 	// Token is whether a token opens. Nil: none is needed.
 	Token func([]byte) bool
 	// Refused is called for each call that is not let in.
@@ -180,10 +183,14 @@ func (l *lender) takeOne(ctx context.Context, asks []weir.Ask, bad error) storew
 	return answer
 }
 
-// decide has the store decide, and notes what a denial stood on.
+// decide has the store decide, and notes what a denial stood on, or any take that asks
+// for its evidence.
 func (l *lender) decide(ctx context.Context, asks []weir.Ask) storewire.Answer {
 	out, seen := make([]weir.Decision, len(asks)), make([]weir.Evidence, len(asks))
+	wanted := false
 	for i := range asks {
+		seen[i].Always = asks[i].Evidence != nil && !l.Parted
+		wanted = wanted || seen[i].Always
 		asks[i].Evidence = &seen[i]
 	}
 	answer := storewire.Answer{Decisions: out, Err: l.Store.Take(ctx, asks, out)}
@@ -192,7 +199,7 @@ func (l *lender) decide(ctx context.Context, asks []weir.Ask) storewire.Answer {
 		words += len(seen[i].State)
 	}
 	denied := slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Outcome == weir.Denied })
-	if words > storewire.MaxWords || !denied {
+	if words > storewire.MaxWords || !denied && !wanted {
 		return answer
 	}
 	for _, e := range seen {

@@ -1,0 +1,50 @@
+package client
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/redistest"
+)
+
+// TestSync: nearly all takes of a limit with sync are decided in the program, whether the
+// daemon keeps its counts in memory or in Redis. What it has not heard it hears when the
+// store is closed, the next program knows of it, and nothing is left running.
+func TestSync(t *testing.T) {
+	for name, args := range map[string][]string{"memory": nil, "redis": {"--store", "redis://" + redistest.Start(t).Addr}} {
+		t.Run(name, func(t *testing.T) {
+			url := "grpc://" + serve(t, append(args, "--grpc-store")...).grpc
+			before := runtime.NumGoroutine()
+			s, err := Open(url, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := weir.NewLimiter(s, "r", weir.MustParseLimit("1000/h burst 100000")).With(weir.Policy{Sync: weir.MaxSync})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 { // as many as may be unreported: the first goes to the daemon
+				if a, err := l.Take(t.Context(), "k", 1); err != nil || a.Outcome != weir.Allowed || a.Degraded != "" {
+					t.Fatalf("%+v, %v", a, err)
+				}
+			}
+			if st := s.Stats(); st.Local != 2 {
+				t.Errorf("%+v: 2 takes are decided here", st)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d goroutines were left to run", runtime.NumGoroutine()-before)
+				}
+			}
+			a, err := weir.NewLimiter(open(t, url), "r", weir.MustParseLimit("1000/h burst 100000")).Take(t.Context(), "k", 1)
+			if err != nil || a.Remaining != 100000-4 {
+				t.Errorf("%+v, %v: three were told", a, err)
+			}
+		})
+	}
+}
