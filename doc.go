@@ -43,4 +43,8 @@
 // what comes out; it knows nothing of algorithms. So the same functions decide in
 // memory, in a replay of a log at the log's own time, and in tests against models in
 // big numbers.
+//
+// A program that takes limits without a Limiter reads the decisions by Judge
+// (verdict.go), and settles, gives back or renews the charge by Charge (charge.go), as
+// Limiter, rules, middleware and interceptors do.
 package weir

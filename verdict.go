@@ -2,8 +2,8 @@ package weir
 
 import "time"
 
-// Verdict is what the limits of one request say together. Whoever takes several limits
-// at once needs no more to answer: each decision then only explains it.
+// Verdict is what the limits of one request say together. A caller needs no more to answer
+// the request; the decisions explain it.
 type Verdict struct {
 	// Allowed tells that the request may pass: every limit that is heeded allows.
 	Allowed bool

@@ -171,9 +171,9 @@ func (g *Gate) Decide(ctx context.Context, c *Call) error {
 	return nil
 }
 
-// wantsReceipts is whether something may have to be given back: what all is settled by,
-// permits, and places of callers that are held and may leave, with all that was charged
-// beside them.
+// wantsReceipts is whether something may have to be given back: anything where all is
+// settled, permits, and the place of a caller that is held and may leave, with all that
+// was charged beside it.
 func (g *Gate) wantsReceipts(asks []weir.Ask) bool {
 	for i := range asks {
 		a := asks[i].Limit.Algorithm()
