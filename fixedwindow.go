@@ -9,18 +9,30 @@ import "time"
 //	word 0   when the window began, whole microseconds since 1970
 //	word 1   events counted in it
 //
-// A clock that steps back behind the window counts in the window.
+// A clock that steps back behind the window counts in the window: else a client could
+// spend the window before it again.
+//
+// The state has no end. It follows from the beginning and the limit, so a limit whose
+// count has changed goes on with the states that there are. A state of 0 events is as
+// never used, whatever its first word says.
 type fixedWindow struct {
-	count       int64
-	period      int64 // microseconds; not for civil windows
-	calendar    Calendar
-	zone        *time.Location
-	anchored    bool
+	count int64 // events a window, 0…MaxWindowCount
+	// period is the length of a window in microseconds. A civil window has its length
+	// from the calendar, and period is only nominal.
+	period int64
+	// calendar and zone are unset for anchored windows, which last a fixed time even
+	// when the text says day or week.
+	calendar Calendar
+	zone     *time.Location
+	// anchored windows begin at the first event after the last one is over; the others
+	// at multiples of period since 1970, or at midnight of zone.
+	anchored bool
+	// countDenied charges what is denied, as far as maxUsed.
 	countDenied bool
 }
 
-// maxUsed is where counts of work beyond the limit stop growing. It is exact
-// in Redis's Lua, too.
+// maxUsed is where counts of work beyond the limit stop growing: 2^53 events, which no
+// count of a limit comes near. It is exact in Redis's Lua, too.
 const maxUsed = 1 << 53
 
 func newFixedWindow(s *Spec) algorithm {
@@ -34,7 +46,8 @@ func newFixedWindow(s *Spec) algorithm {
 func (w *fixedWindow) words() int  { return 2 }
 func (w *fixedWindow) most() int64 { return w.count }
 
-// window is the window that counts at now, and what is used of it.
+// window is the window that counts at now, and what is used of it. Only the end is
+// compared with now, so that a window which begins later than now still counts.
 func (w *fixedWindow) window(s State, now Instant) (begin, end Instant, used int64) {
 	if len(s) >= 2 && s[1] > 0 {
 		begin, used = Instant(s[0]), int64(s[1])
@@ -67,6 +80,7 @@ func (w *fixedWindow) room(s State, now Instant, _ int64) int64 {
 	return max(w.count-used, -1)
 }
 
+// wait: whatever does not fit now fits in the next window, as its cost is at most count.
 func (w *fixedWindow) wait(s State, now Instant, _, _ int64) int64 {
 	_, end, _ := w.window(s, now)
 	return int64(end - now)
@@ -129,6 +143,8 @@ func (w *fixedWindow) alike(o algorithm) bool {
 	return ok && old.tiles(w)
 }
 
+// adopt counts what is used in the window of now, even where it was used before that
+// began: it may deny for longer than need be, and lets nothing pass twice.
 func (w *fixedWindow) adopt(s State, from algorithm, now Instant) State {
 	used := min(from.used(s, now), w.count)
 	if used == 0 {

@@ -10,7 +10,10 @@ package weir
 //	word 1   bits 0–29: the fraction f of f/den µs; bits 30–63: the shift
 //
 // While that time runs ahead of now by a, the bucket holds burst − a/interval
-// tokens. Each event moves it on by one interval.
+// tokens. Each event moves it on by one interval. A cost of n fits while
+// a + n × interval is at most burst × interval: that is one comparison of exact
+// moments, so no decision depends on rounding. A time that now has passed is as good
+// as now: the bucket is full, and nothing is kept of how long it has been so.
 //
 // A refund moves it back. Then the stretches that other receipts remember lie
 // later than where their events really are now. The shift tells by how much:
@@ -24,21 +27,42 @@ package weir
 // so far that no receipt from before gives anything back: it would free what was
 // lost.
 type gcra struct {
-	pace   interval
-	burst  int64
-	debt   int64
-	full   moment // burst intervals
-	reach  moment // burst + debt intervals
-	owing  int64  // events that the time may run ahead by what is owed
-	lowest moment // owing intervals
-	head   moment // what a key never seen has already used: burst − initial
-	unseen int64  // a full key is unseen again after this long; 0 when initial = burst
-	unit   int64  // events of a step of the shift
-	grid   int64  // microseconds of a step of the horizon
-	one    moment // the interval
-	plain  bool   // without debt, and keys never seen start with all of their burst
+	pace interval
+	// burst and debt are the limit's, in events. A count of 0 has burst 0, and then no
+	// other field is set: every method tests that first.
+	burst int64
+	debt  int64
+	// full is burst intervals. A time that runs ahead by more is a bucket with less
+	// than nothing in it.
+	full moment
+	// reach is burst + debt intervals, how far a charge may move the time ahead of now.
+	// Spec.drains keeps it within MaxDrain.
+	reach moment
+	// owing is the events that the time may run ahead by, where work is settled for
+	// more than it was charged: MaxCount beyond the burst, within MaxDrain. lowest is
+	// owing intervals.
+	owing  int64
+	lowest moment
+	// head is what a key never seen has already used: burst − initial intervals.
+	head moment
+	// unseen is how many microseconds after it was full a key is as never seen again: a
+	// period. It is 0 when initial is burst, since full and never seen are then one.
+	unseen int64
+	// unit is the events of one step of the shift, at least 1. 2^16 steps are at least
+	// all that the bucket holds.
+	unit int64
+	// grid is the microseconds of one step of the horizon, at least 2^27, about two
+	// minutes. The horizon is rounded up to it, so a bucket is kept longer, never shorter.
+	grid int64
+	// one is the interval, which most takes need, so that they need not divide.
+	one moment
+	// plain says that there is no debt, and that keys never seen start with all of their
+	// burst: then take decides in one go what the methods here decide in steps.
+	plain bool
 }
 
+// The cut of the two words. A time is below 2^53, see MaxDrain; a fraction is
+// below 2^30, see moment. The bits that are left hold the horizon and the shift.
 const (
 	arrivalBits  = 53
 	arrivalMask  = 1<<arrivalBits - 1
@@ -78,11 +102,18 @@ func (g *gcra) most() int64 { return g.burst + g.debt }
 
 // line is a state unpacked.
 type line struct {
-	at      moment // theoretical arrival time
-	shift   uint64
-	horizon int64 // 0 when no receipt reaches beyond at
+	at moment // theoretical arrival time, since 1970
+	// shift is how many steps were given back since the key was unused, modulo 2^34.
+	// Only differences of two shifts mean something.
+	shift uint64
+	// horizon is the latest instant that a receipt's stretch may reach to, in
+	// microseconds since 1970; 0 when none reaches beyond at.
+	horizon int64
 }
 
+// load unpacks s. The horizon was stored as its step modulo horizonSteps. It is never
+// before the arrival time and less than horizonSteps steps after it, which near sees to:
+// so the first step from the arrival time on with that remainder is the one.
 func (g *gcra) load(s State) line {
 	if len(s) < 2 {
 		return line{}
@@ -117,6 +148,7 @@ func (g *gcra) fresh(s State, now Instant) (is, known bool) {
 	return (&moment{int64(s[0]), s[1]}).ceil() <= int64(now), true
 }
 
+// never is whether s is a key never seen, and not one that has recovered.
 func (s State) never() bool { return len(s) < 2 || s[0]|s[1] == 0 }
 
 // arrival is the theoretical arrival time that s stands for.
@@ -144,6 +176,8 @@ func (g *gcra) ahead(s State, now Instant) moment {
 	return moment{at.us - int64(now), at.f}
 }
 
+// room: a reservation may go when it fits patience from now, when the time runs ahead
+// by so much less. So patience simply makes the bucket deeper for this one question.
 func (g *gcra) room(s State, now Instant, patience int64) int64 {
 	if g.burst == 0 {
 		return 0
@@ -164,6 +198,8 @@ func (g *gcra) room(s State, now Instant, patience int64) int64 {
 	return min(g.pace.events(g.pace.sub(reach, a)), g.most())
 }
 
+// wait is how far the time would run beyond what it may: each microsecond brings it
+// nearer by one. Under a debt both rules of room must hold, so the longer wait counts.
 func (g *gcra) wait(s State, now Instant, cost, patience int64) int64 {
 	a := g.ahead(s, now)
 	over := g.over(g.pace.add(a, g.pace.span(cost)), g.reach)
@@ -188,6 +224,8 @@ func (g *gcra) hold(s State, now Instant, cost int64) int64 {
 	return g.wait(s, now, cost, 0)
 }
 
+// charge moves the time on. An unforced one was tested by room, so it has no bound here;
+// a forced one ends at reach, and the shift then tells of what is lost.
 func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (State, mark) {
 	if g.burst == 0 {
 		return s, mark{}
@@ -201,7 +239,8 @@ func (g *gcra) charge(s State, now Instant, cost int64, forced bool, _ uint64) (
 	return g.move(s, now, next, lost(fits))
 }
 
-// move makes the time run ahead by next, with so many steps more of the shift.
+// move makes the time run ahead by next, with so many steps more of the shift. The
+// mark is the end of the charge's stretch, and the shift that was then.
 func (g *gcra) move(s State, now Instant, next moment, steps uint64) (State, mark) {
 	l := g.load(s)
 	if !l.open(now) {
@@ -221,6 +260,8 @@ func lost(whole bool) uint64 {
 	return stale
 }
 
+// owe is charge without a bound at reach: the work is done, so the debt is counted whole,
+// up to lowest.
 func (g *gcra) owe(s State, now Instant, cost int64) (State, int64) {
 	if g.burst == 0 {
 		return s, 0
@@ -241,6 +282,8 @@ func (g *gcra) refuse(s State, now Instant, _ int64) State {
 	return g.save(s, l)
 }
 
+// standing: a limit with an initial is as never used only when the key is unseen again,
+// a period after it was full. Until then a key that is full has more than a new one.
 func (g *gcra) standing(s State, now Instant) (remaining, reset int64) {
 	if g.burst == 0 {
 		return 0, 0
@@ -268,6 +311,9 @@ func (g *gcra) newest(s State, _ Instant) mark {
 // stretch. The stretch ended where the mark says, less what was given back
 // since, so no more is returned than dropping the charge from history would
 // free: docs/algorithms.md has the proof.
+//
+// Each rounding is to the side of giving back less: the shift moves on by whole units,
+// rounded up, and the events that are reported are whole ones, rounded down.
 func (g *gcra) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	a := g.ahead(s, now)
 	if g.burst == 0 || a == (moment{}) || events <= 0 {

@@ -45,12 +45,23 @@ func micros(d time.Duration) int64 {
 
 // moment is an exact point or stretch of time: us + f/r microseconds, where r
 // is the denominator of the interval it is used with and 0 ≤ f < r.
+//
+// "100/s" has an interval of 10,000 µs, but "7/s" one of 142,857 1/7 µs. If a state kept
+// whole microseconds, each event would lose or win a part of one, and after a million
+// events a client could have passed more than the limit says. With the fraction
+// beside it, n events move a state by exactly n intervals, however they are cut into
+// takes.
 type moment struct {
+	// us is whole microseconds: of a point in time since 1970, of a stretch its length.
 	us int64
-	f  uint64
+	// f counts parts of 1/r µs. As r is the den of an interval, and den divides a count of
+	// at most MaxCount, f is below 2^30: gcra keeps it in 30 bits of a word.
+	f uint64
 }
 
-// ceil is m in whole microseconds, rounded up.
+// ceil is m in whole microseconds, rounded up. Takes happen at whole microseconds, so
+// the first take that may pass is at the ceiling of the exact time: rounding up makes
+// RetryAfter exact, not merely safe.
 func (m moment) ceil() int64 {
 	if m.f > 0 {
 		return m.us + 1
@@ -78,7 +89,12 @@ func capped(next, a, full moment) moment {
 // interval is the exact time from one event to the next at an even pace:
 // num/den microseconds in lowest terms. A zero den stands for a pace of
 // nothing at all.
+//
+// Lowest terms make it unique: 60/min and 1/s have the same interval, and so
+// understand each other's states.
 type interval struct {
+	// num is at most MaxPeriod in microseconds, below 2^45, and den at most MaxCount,
+	// 2^30. Only the idle time of warm-up is an interval with larger ones.
 	num, den uint64
 }
 
@@ -99,7 +115,9 @@ func gcd(a, b uint64) uint64 {
 }
 
 // span is the exact time that n events take. n × num must stay below den × 2^63,
-// which the bounds of a limit see to.
+// which the bounds of a limit see to: it means that n events take less than 2^63 µs.
+// The product has 128 bits, and the remainder of the division is the fraction, so
+// nothing is rounded.
 func (v interval) span(n int64) moment {
 	hi, lo := bits.Mul64(uint64(n), v.num)
 	q, r := bits.Div64(hi, lo, v.den)
@@ -127,6 +145,7 @@ func (v interval) eventsUp(m moment) int64 {
 	return n
 }
 
+// add is a + b. Both fractions are below den, so one carry is enough.
 func (v interval) add(a, b moment) moment {
 	s := moment{a.us + b.us, a.f + b.f}
 	if s.f >= v.den {
@@ -135,6 +154,7 @@ func (v interval) add(a, b moment) moment {
 	return s
 }
 
+// sub is a − b, with a fraction of 0…den − 1 also where the difference is below zero.
 func (v interval) sub(a, b moment) moment {
 	if a.f < b.f {
 		return moment{a.us - b.us - 1, a.f + v.den - b.f}

@@ -6,11 +6,14 @@ import (
 	"time"
 )
 
-// The bounds of a limit. Within them every decision is exact.
+// The bounds of a limit. Within them every decision is exact: no product of two of
+// them leaves 128 bits, and no state leaves the 53 bits that a double holds exactly,
+// so that a script in Redis decides as Go does. Spec.Limit refuses what is beyond.
 const (
 	// MaxCount is the largest count, burst, debt, queue and cost.
 	MaxCount = 1 << 30
-	// MaxWindowCount is the largest count of a fixed window.
+	// MaxWindowCount is the largest count of a fixed window. It may be larger than
+	// MaxCount, as a window only adds events up and never turns them into time.
 	MaxWindowCount = 1<<32 - 1
 	// MaxLogCount is the largest count of a sliding log, which keeps a stamp an event.
 	MaxLogCount = 10_000
@@ -18,7 +21,9 @@ const (
 	MaxSubWindows = 60
 	// MaxPeriod is the longest period, and the longest ttl of a permit.
 	MaxPeriod = 407 * 24 * time.Hour
-	// MaxDrain is the longest time that a bucket or queue may take to drain.
+	// MaxDrain is the longest time that a bucket or queue may take to drain. It is
+	// just below 2^51 microseconds. The last instant is 2^52, so a state that runs
+	// ahead of it by MaxDrain still lies below 2^53.
 	MaxDrain = 71 * 365 * 24 * time.Hour
 	// MaxWarmUp is the longest warm-up.
 	MaxWarmUp = 24 * time.Hour
@@ -92,8 +97,14 @@ type Mode uint8
 // The modes. A sliding window is Strict when nothing is said; GCRA is not.
 const (
 	DefaultMode Mode = iota
+	// Strict makes GCRA slower, so that no period passes more than the count. A strict
+	// sliding window adds the event before it tests its estimate: the estimate never
+	// exceeds the count, though the true number may; Limit.Bound says how far.
 	Strict
+	// Relaxed tests the estimate before the event is added, whatever the event costs.
 	Relaxed
+	// Conservative counts the oldest sub-window in full, so that no period passes more
+	// than the count.
 	Conservative
 )
 
@@ -109,26 +120,56 @@ func (m Mode) String() string {
 
 // Spec describes a limit. A zero field means the default, except Count, whose
 // 0 denies all, and Period, which every algorithm but Concurrent needs.
+//
+// A field that the algorithm has no use for must be zero: Limit refuses it by name,
+// because a word without effect would promise what nobody keeps.
 type Spec struct {
-	Count     int64         // events a period; permits when Concurrent
-	Period    time.Duration // whole microseconds; leave 0 with a Calendar
+	// Count is the events a period, or the permits of Concurrent: 0…MaxCount, for a
+	// fixed window 0…MaxWindowCount, for a sliding log 0…MaxLogCount.
+	Count int64
+	// Period is 1 µs…MaxPeriod in whole microseconds. Leave it 0 with a Calendar;
+	// Limit.Spec then has the nominal length there, which decides nothing.
+	Period    time.Duration
 	Algorithm Algorithm
 
-	Burst   int64  // GCRA family: events that may pass at once after rest; default Count
-	Initial *int64 // GCRA family: what a key never seen starts with; default Burst
-	Debt    int64  // GCRA family: how far below nothing one take may go
-	Queue   *int64 // LeakyQueue: how many may wait; default Count
+	// Burst (GCRA family) is the events that may pass at once after rest, 1…MaxCount;
+	// 0 means Count. It does not change the pace, which is Count a Period.
+	Burst int64
+	// Initial (GCRA family) is what a key never seen starts with, 0…Burst; nil means
+	// Burst. It is a pointer since 0 is a value: such a key starts empty, and its
+	// first denial starts its clock.
+	Initial *int64
+	// Debt (GCRA family) is how far below nothing one take may go, 0…MaxCount. Only a
+	// take that finds one whole event left may go there, so that debt is no second
+	// burst: all later takes wait until it is paid.
+	Debt int64
+	// Queue (LeakyQueue) is how many events may wait, 0…MaxCount; nil means Count. One
+	// more goes at once.
+	Queue *int64
 
-	Calendar    Calendar       // FixedWindow: a civil period instead of Period
-	Zone        *time.Location // FixedWindow with a Calendar; default UTC
-	Anchored    bool           // FixedWindow: a window opens with the key's first event
-	SubWindows  int64          // SlidingWindow: parts of the period, 1…60; default 1
-	Mode        Mode           // Strict: GCRA and SlidingWindow; Relaxed, Conservative: SlidingWindow
-	CountDenied bool           // windows and log: what they deny counts too
+	// Calendar (FixedWindow) takes a civil period in place of Period.
+	Calendar Calendar
+	// Zone (FixedWindow with a Calendar) is where the calendar hangs; nil means UTC. It
+	// must be a zone of the time zone database, for the text has only its name.
+	Zone *time.Location
+	// Anchored (FixedWindow) opens a window with the key's first event, and not with
+	// the clock.
+	Anchored bool
+	// SubWindows (SlidingWindow) is the parts of the period, 1…MaxSubWindows; 0 means 1.
+	// They must divide the period into whole microseconds.
+	SubWindows int64
+	// Mode is Strict for GCRA, any for SlidingWindow, and default for all others.
+	Mode Mode
+	// CountDenied (windows and log) counts what is denied, too: a client that keeps on
+	// asking stays denied.
+	CountDenied bool
 
-	WarmUp time.Duration // WarmUp: from cold to full pace
-	Cold   int64         // WarmUp: how many times slower a cold start is, 2…100; default 3
-	TTL    time.Duration // Concurrent: when a permit frees itself; default 1 minute
+	// WarmUp (WarmUp) is how long it takes from cold to full pace, 1 µs…MaxWarmUp.
+	WarmUp time.Duration
+	// Cold (WarmUp) is how many times slower a cold start is, 2…MaxCold; 0 means 3.
+	Cold int64
+	// TTL (Concurrent) is when a permit frees itself, 1 µs…MaxPeriod; 0 means a minute.
+	TTL time.Duration
 }
 
 // Limit is how many events may pass in how long, by which algorithm. It is
@@ -136,8 +177,12 @@ type Spec struct {
 // goroutines. Its text form is the contract between programs, rule files and
 // the daemon.
 type Limit struct {
-	spec Spec // with defaults filled in
+	// spec has all defaults filled in, and nobody else has its pointers: that is why a
+	// Limit can't change after it is made.
+	spec Spec
+	// text is the shortest text of spec. Two limits of the same text decide alike.
 	text string
+	// algo decides. It is made of spec alone, so it needs no lock either.
 	algo algorithm
 }
 
@@ -247,8 +292,13 @@ func (s *Spec) fill() {
 	}
 }
 
-// pace is the interval of the GCRA family: the exact one, or for a strict
-// limit the whole microseconds that keep any window to its count.
+// pace is the interval of the GCRA family: the exact one, Period/Count, or for a
+// strict limit a longer one in whole microseconds that keeps any period to the count.
+//
+// A bucket passes at most burst and one more each interval: in a period of P
+// microseconds burst + ⌊(P − 1)/interval⌋. With an interval of at least
+// P/(count − burst + 1) the second term is at most count − burst, so the sum is at
+// most count. faults sees to a burst of at most the count, so free is at least 1.
 func (s *Spec) pace() interval {
 	if s.Mode == Strict && s.Count > 0 {
 		free := s.Count - s.Burst + 1

@@ -14,8 +14,11 @@ package weir
 //
 // With count-denied the log holds what was denied, too. Stamps never go back:
 // an event under a clock that stepped back is stamped like the newest.
+//
+// Stamps that are over are dropped at the next charge, not when they run out: the log
+// needs no sweeper, and a peek changes nothing.
 type slidingLog struct {
-	count       int64
+	count       int64 // events a period, 0…MaxLogCount, and the most stamps
 	period      int64 // microseconds
 	countDenied bool
 }
@@ -27,13 +30,20 @@ func newSlidingLog(s *Spec) algorithm {
 func (l *slidingLog) words() int  { return 0 }
 func (l *slidingLog) most() int64 { return l.count }
 
-// ring is the stamps of a state in order of time.
+// ring is the stamps of a state in order of time, so that a binary search finds the
+// oldest that still counts.
 type ring struct {
-	stamps  []uint64
+	// stamps is the room of the ring: instants in microseconds since 1970. It may be
+	// larger than n, and shares its memory with the state.
+	stamps []uint64
+	// head is where the oldest stamp is, n how many there are: 0…count.
 	head, n int
-	over    int64 // that found no room, and are as old as the oldest or older
+	// over is the events that found no room, and are as old as the oldest or older;
+	// at most maxOver.
+	over int64
 }
 
+// How the first word is cut. 14 bits hold MaxLogCount, and 18 bits are left for over.
 const (
 	stampsBits = 14
 	stampsMask = 1<<stampsBits - 1
@@ -82,7 +92,8 @@ func (r ring) from(after Instant) int {
 	return low
 }
 
-// live is the ring with the index of the oldest stamp that still counts.
+// live is the ring with the index of the oldest stamp that still counts: a stamp counts
+// for exactly one period. Under a clock that stepped back the newest stamp is the time.
 func (l *slidingLog) live(s State, now Instant) (ring, int) {
 	r := l.ring(s)
 	return r, r.from(max(now, r.newest()) - Instant(l.period))
@@ -93,6 +104,7 @@ func (l *slidingLog) room(s State, now Instant, _ int64) int64 {
 	return l.count - int64(r.n-oldest)
 }
 
+// wait is until the last of the stamps that are in the way is over.
 func (l *slidingLog) wait(s State, now Instant, cost, _ int64) int64 {
 	r, oldest := l.live(s, now)
 	last := oldest + int(int64(r.n-oldest)+cost-l.count) - 1
@@ -177,7 +189,8 @@ func (l *slidingLog) standing(s State, now Instant) (remaining, reset int64) {
 func (l *slidingLog) newest(s State, _ Instant) mark { return mark{uint64(l.ring(s).newest())} }
 
 // giveBack takes out stamps of the charge's instant. Those of other charges at
-// the same instant are worth the same.
+// the same instant are worth the same. While the oldest stamp is live, events that found
+// no room go first: a stamp that leaves would make room for one of them.
 func (l *slidingLog) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	log, oldest := l.live(s, now)
 	if log.n == oldest || Instant(r.Mark[0]) <= max(now, log.newest())-Instant(l.period) {

@@ -16,11 +16,20 @@ import (
 //
 // Strict tests the estimate with the event, relaxed before adding it, and
 // conservative counts the oldest sub-window in full.
+//
+// A state has n + 1 counts for n sub-windows a period: a period that ends in the middle
+// of a sub-window begins in the middle of another. The estimate
+//
+//	whole + oldest × (sub − offset) / sub
+//
+// is a fraction with denominator sub. It is compared by a product of 128 bits and the
+// remainder of its division, so it is never rounded. That events of the oldest
+// sub-window are spread evenly is the only thing that is not exact here.
 type slidingWindow struct {
-	count       int64
+	count       int64 // events a period, 0…MaxCount
 	sub         int64 // microseconds of a sub-window
-	n           int   // sub-windows of a period
-	mode        Mode
+	n           int   // sub-windows of a period, 1…MaxSubWindows
+	mode        Mode  // never DefaultMode, which is filled in as Strict
 	countDenied bool
 }
 
@@ -38,21 +47,29 @@ func newSlidingWindow(s *Spec) algorithm {
 func (w *slidingWindow) words() int  { return 1 + (w.n+2)/2 }
 func (w *slidingWindow) most() int64 { return w.count }
 
-// subCounts is a state unpacked and brought up to now.
+// subCounts is a state unpacked and brought up to now: counts of sub-windows that are
+// over have been moved on or dropped. It is an array, so that it needs no memory of
+// its own.
 type subCounts struct {
 	estimate
 
-	index  int64                     // of the newest sub-window
-	counts [MaxSubWindows + 1]uint32 // from the newest to the oldest, which weighs
+	// index is that of the newest sub-window, instants since 1970 / sub. It is the one
+	// that holds now, or a later one that was counted in before the clock stepped back.
+	index int64
+	// counts are from the newest, 0, to the oldest, n, of which only a part weighs.
+	counts [MaxSubWindows + 1]uint32
 }
 
 // estimate is what the estimate follows from.
 type estimate struct {
-	offset int64 // of now in the newest sub-window, microseconds
+	// offset is that of now in the newest sub-window, 0…sub − 1 microseconds; 0 while
+	// now is before it, so that the oldest weighs in full.
+	offset int64
 	whole  int64 // sum of all counts but the oldest
-	oldest int64
+	oldest int64 // count of the oldest, below 2^32
 }
 
+// unpack fills c, which must be zero, from s.
 func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
 	c.index = int64(now) / w.sub
 	c.offset = int64(now) % w.sub
@@ -72,6 +89,7 @@ func (w *slidingWindow) unpack(s State, now Instant, c *subCounts) {
 	c.oldest = int64(c.counts[w.n])
 }
 
+// halves is the i-th of the counts that lie two a word, the low half first.
 func halves(words []uint64, i uint) uint32 { return uint32(words[i/2] >> (i % 2 * 32)) }
 
 func (w *slidingWindow) pack(s State, c *subCounts) State {
@@ -128,7 +146,9 @@ func (w *slidingWindow) fitting(events int64, rounded bool) int64 {
 }
 
 // wait looks for the first instant at which cost fits, one sub-window after
-// the other, as the oldest weighs less and less and then drops out.
+// the other, as the oldest weighs less and less and then drops out. Within a sub-window
+// the estimate never rises, and the next begins with one no larger: so the first
+// offset that fits is the first instant. After n + 1 steps all counts are 0.
 func (w *slidingWindow) wait(s State, now Instant, cost, _ int64) int64 {
 	var c subCounts
 	w.unpack(s, now, &c)

@@ -47,7 +47,11 @@ func (l *Limit) Denies(s [2]uint64, now Instant, cost int64, d *Decision) bool {
 }
 
 // take does in one go what the rest of gcra does in steps, for the state that
-// almost every key is in. It says whether it has.
+// almost every key is in: no shift and no horizon in its words, so the words are the
+// arrival time as they stand. It says whether it has.
+//
+// It writes the state only when it allows. Limit.Denies relies on that: it calls take on
+// a copy, without the lock of the key.
 func (g *gcra) take(s State, now Instant, cost int64, d *Decision) bool {
 	if !g.plain || len(s) < 2 || cost < 1 || cost > g.burst || s[0]>>arrivalBits|s[1]>>fractionBits != 0 {
 		return false
@@ -75,6 +79,7 @@ func (g *gcra) take(s State, now Instant, cost int64, d *Decision) bool {
 	return true
 }
 
+// deny fills in d for a bucket whose time runs ahead by a, and would by next.
 func (g *gcra) deny(a, next moment, cost int64, d *Decision) {
 	*d = Decision{Cost: cost, RetryAfter: duration(g.pace.sub(next, g.full).ceil()), ResetAfter: duration(a.ceil())}
 	switch {
@@ -87,6 +92,8 @@ func (g *gcra) deny(a, next moment, cost int64, d *Decision) {
 	}
 }
 
+// take is the whole of a take, for a limit whose denials leave no trace. It writes the
+// state only when it allows, as gcra's does, and for the same reason.
 func (w *fixedWindow) take(s State, now Instant, cost int64, d *Decision) bool {
 	if len(s) < 2 || cost < 1 || cost > w.count || w.countDenied {
 		return false
@@ -106,6 +113,8 @@ func (w *fixedWindow) take(s State, now Instant, cost int64, d *Decision) bool {
 	return true
 }
 
+// take unpacks the counts once for the whole decision, where Decide and Commit would
+// do it several times.
 func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool {
 	if len(s) < w.words() || cost < 1 || cost > w.count || w.countDenied {
 		return false
@@ -155,6 +164,8 @@ func (w *slidingWindow) add(s State, now Instant, cost int64, d *Decision) bool 
 	return true
 }
 
+// take searches the ring once. After it has added, all stamps left are live: add has
+// dropped the others.
 func (l *slidingLog) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
 	if cost < 1 || cost > l.count || l.countDenied {
 		return s, false
@@ -176,6 +187,8 @@ func (l *slidingLog) take(s State, now Instant, cost int64, d *Decision) (State,
 	return s, true
 }
 
+// take holds permits without an id: without a receipt nobody can return them, so they
+// come back by their ttl, or by Limit.Refund.
 func (c *concurrent) take(s State, now Instant, cost int64, d *Decision) (State, bool) {
 	if cost < 1 || cost > c.count {
 		return s, false
