@@ -235,10 +235,10 @@ func (d declared) check(name string) (*types.Package, error) {
 	return p, nil
 }
 
-// metricNames is the names that the daemon's sources spell.
+// metricNames is the names that the sources of the daemon spell.
 func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("cmd/weir/internal/daemon/*.go")
+	files, err := filepath.Glob("cmd/weir/internal/*/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/gossip"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/rules"
 )
@@ -30,7 +31,7 @@ func openNode(told guard.Options) *storage {
 	g := guard.New(n.Store, told)
 	return &storage{
 		scheme: "cluster", store: g, traits: n.Store.Traits(), guard: g, node: n,
-		meters: append(newNodeMetrics(n), newGuardMetrics(g)),
+		meters: append(telemetry.Node(n), telemetry.Guard(g)),
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/rules"
@@ -36,12 +37,12 @@ type Daemon struct {
 	parts   parts
 	loaded  atomic.Pointer[loaded]
 	storage *storage
-	limiter *meter
+	limiter *telemetry.Meter
 	denials *rules.Denials
 	board   shadow.Board
 	// clientName is what to say in the place of a client's name.
 	clientName func(string) string
-	metrics    *metrics
+	metrics    *telemetry.Metrics
 	registry   *prometheus.Registry
 	draining   atomic.Bool
 	started    time.Time
@@ -114,18 +115,18 @@ func (d *Daemon) openParts() (err error) {
 	if d.candidates, err = openCandidates(&d.config, d.fits); err != nil {
 		return err
 	}
-	d.metrics = newMetrics(d.registry, d.config.Version, d.storage, d.ready)
-	d.registry.MustRegister(d.overloadMetrics()...)
+	d.metrics = telemetry.New(d.registry, d.config.Version, d.storage.meters, d.ready)
+	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate)...)
 	d.keys.register(d.registry)
-	d.registry.MustRegister(newDenialMetrics(d.denials))
-	d.limiter = newMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.decided)
+	d.registry.MustRegister(telemetry.Denials(d.denials))
+	d.limiter = telemetry.NewMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.Decided)
 	if d.feed != nil {
 		d.registry.MustRegister(d.databaseMetric())
 		if err := d.openChanges(); err != nil {
 			return err
 		}
 	}
-	d.registry.MustRegister(newTrafficMetrics(d.limiter.book), newShadowMetrics(&d.board))
+	d.registry.MustRegister(telemetry.Traffic(d.limiter.Book), telemetry.Shadow(&d.board))
 	return d.limiter.Remember(d.denials)
 }
 

@@ -86,7 +86,7 @@ func (p *parts) sets() (sets []*rules.Set, err error) {
 
 // published puts in force what the database tells of.
 func (d *Daemon) published(n rulefeed.News) {
-	d.metrics.reloads.WithLabelValues(databaseResult(n.Err)).Inc()
+	d.metrics.Reloads(databaseResult(n.Err))
 	d.tryTrials(n.Candidates)
 	d.update(func(p *parts) { p.database, p.databaseErr, p.revision = n.Sets, n.Err, n.Revision }, n.Changed...)
 	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))

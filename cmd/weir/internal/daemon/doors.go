@@ -77,21 +77,21 @@ func (d *Daemon) listeners(o *doors) []listener {
 	_, protocols := listen.Protocols(d.config.goVersion)
 	httpOptions := listen.Options{
 		Most: most, Silent: listen.SilentLeast, Gate: &d.httpGate,
-		TLS: d.safe(tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.connections("http"),
+		TLS: d.safe(tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.Connections("http"),
 	}
-	httpOptions.Metrics.Floods, httpOptions.Metrics.Left = d.metrics.flooded("http"), d.metrics.overrun.WithLabelValues("http", "left")
+	httpOptions.Metrics.Floods, httpOptions.Metrics.Left = d.metrics.Flooded("http"), d.metrics.Left("http")
 	adminOptions := listen.Options{
 		Most: listen.MaxAdminConnections, Seats: true,
-		TLS: d.safe(tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.connections("admin"),
+		TLS: d.safe(tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.Connections("admin"),
 	}
-	adminOptions.Metrics.Floods = d.metrics.flooded("admin")
+	adminOptions.Metrics.Floods = d.metrics.Flooded("admin")
 	return []listener{
 		{"http", d.config.HTTP, httpOptions, &o.httpAt},
-		{"grpc", d.config.GRPC, listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.connections("grpc")}, &o.grpcAt},
+		{"grpc", d.config.GRPC, listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.Connections("grpc")}, &o.grpcAt},
 		{"admin", d.config.Admin, adminOptions, &o.adminAt},
 		{"resp", d.config.RESP, listen.Options{
 			Most: most, Silent: listen.SilentLeast,
-			TLS: d.safe(tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.connections("resp"),
+			TLS: d.safe(tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.Connections("resp"),
 		}, &o.respAt},
 	}
 }
@@ -152,8 +152,8 @@ func (d *Daemon) openCallers(o *doors, g *errgroup.Group) error {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
-		Gate: &d.httpGate, Refused: d.metrics.overload("http", []string{httpapi.ReasonSeat}),
-		Owner: d.owners(), Bound: boundReceipt, Observe: d.metrics.httpCall, Trace: httpTraces, Panicked: d.metrics.panicked("http"),
+		Gate: &d.httpGate, Refused: d.metrics.Overload("http", []string{httpapi.ReasonSeat}),
+		Owner: d.owners(), Bound: boundReceipt, Observe: d.metrics.HTTPCall, Trace: httpTraces, Panicked: d.metrics.Panicked("http"),
 	})
 	if err != nil {
 		return err
@@ -163,9 +163,9 @@ func (d *Daemon) openCallers(o *doors, g *errgroup.Group) error {
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
 		Store: d.lending(),
-		Gate:  &d.grpcGate, Budget: d.metrics.budget("grpc"), Refused: d.metrics.overload("grpc", rls.Reasons()),
-		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.handshakeFailed("grpc"),
-		Client: httpapi.Neighbourhood, Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.grpcCall, Trace: grpcTraces, Panicked: d.metrics.panicked("grpc"),
+		Gate:  &d.grpcGate, Budget: d.metrics.Budget("grpc"), Refused: d.metrics.Overload("grpc", rls.Reasons()),
+		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.HandshakeFailed("grpc"),
+		Client: httpapi.Neighbourhood, Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.GRPCCall, Trace: grpcTraces, Panicked: d.metrics.Panicked("grpc"),
 	})
 	web, redis := d.server("http", d.leaving(d.noPages(api))), d.redisDoor()
 	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -189,10 +189,10 @@ func (d *Daemon) openCallers(o *doors, g *errgroup.Group) error {
 func (d *Daemon) redisDoor() *resp.Server {
 	return resp.New(d.limiter, d.storage.store, resp.Options{
 		Version: d.config.Version, Log: d.config.Log,
-		Observe: d.metrics.respCalls(), Decided: d.metrics.throttled,
-		Reached: d.metrics.respBounds(), Panicked: d.metrics.panicked("resp"),
+		Observe: d.metrics.RESPCalls(), Decided: d.metrics.Throttled,
+		Reached: d.metrics.RESPBounds(), Panicked: d.metrics.Panicked("resp"),
 		Client:   httpapi.Neighbourhood,
-		Password: d.keys.password(), HandshakeFailed: d.metrics.handshakeFailed("resp"), Budget: d.metrics.budget("resp"),
+		Password: d.keys.password(), HandshakeFailed: d.metrics.HandshakeFailed("resp"), Budget: d.metrics.Budget("resp"),
 	})
 }
 

@@ -30,6 +30,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rls"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/transcripttest"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
@@ -93,8 +94,8 @@ func replayEnvoy(t *testing.T, text string) string {
 }
 
 func openEnvoy(t *testing.T, text string, echo bool) (d envoyDoors, said string) {
-	limiter := func() *meter {
-		m := newMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), newDecisionMetrics())
+	limiter := func() *telemetry.Meter {
+		m := telemetry.NewMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), telemetry.NewDecisions())
 		if text == "\n" {
 			return m // before there are rules
 		}
@@ -104,7 +105,7 @@ func openEnvoy(t *testing.T, text string, echo bool) (d envoyDoors, said string)
 			return m
 		}
 		said = printed(set.Warnings())
-		m.replace(set)
+		m.Replace(set)
 		return m
 	}
 	api, err := httpapi.New(limiter(), httpapi.Options{Echo: echo})

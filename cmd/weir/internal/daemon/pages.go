@@ -29,7 +29,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 	o := webui.Options{
 		Check: d.fits, Attempts: signIn,
 		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
+		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
 		o.SignIn = d.signIn

@@ -114,7 +114,7 @@ func release(set *rules.Set) {
 // reloaded is what becomes of a reload of files: new rules, or an error and the
 // old ones.
 func (d *Daemon) reloaded(set *rules.Set, err error) {
-	d.metrics.reloads.WithLabelValues(source.Result(err)).Inc()
+	d.metrics.Reloads(source.Result(err))
 	if set == nil {
 		d.update(func(p *parts) { p.filesErr = err })
 		return
@@ -145,16 +145,16 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 	} else {
 		set, bad := rules.Join(sets...)
 		err = errors.Join(err, bad) // it can't be: no two have a domain in common
-		d.limiter.replace(set)
+		d.limiter.Replace(set)
 		d.compare()
-		d.metrics.setRules(set, time.Now())
+		d.metrics.SetRules(set, time.Now())
 		now.set, now.etag = set, fmt.Sprintf(`"%x"`, sha256.Sum256(set.Export()))
 	}
 	if err != nil {
 		now.failed, now.findings = failure(err)
 		d.sayFailed(err)
 	}
-	d.metrics.setReloaded(err == nil)
+	d.metrics.SetReloaded(err == nil)
 	d.loaded.Store(&now)
 }
 

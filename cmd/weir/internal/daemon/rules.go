@@ -21,7 +21,7 @@ func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
 		Check: d.fits, Changes: d.changes,
-		Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin"), Log: d.config.Log,
+		Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {
 		return nil, err

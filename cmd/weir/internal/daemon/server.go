@@ -28,15 +28,15 @@ const (
 
 func (d *Daemon) server(door string, h http.Handler) *http.Server {
 	protocols, _ := listen.Protocols(d.config.goVersion)
-	return listen.Server(httpapi.Budgeted(h, d.metrics.budget(door), listen.HasAsked), listen.ServerOptions{
+	return listen.Server(httpapi.Budgeted(h, d.metrics.Budget(door), listen.HasAsked), listen.ServerOptions{
 		Protocols: protocols, Log: d.config.Log.Handler(),
-		HandshakeFailed: d.metrics.handshakeFailed(door), ProtocolBroken: d.metrics.protocolBroken(door),
+		HandshakeFailed: d.metrics.HandshakeFailed(door), ProtocolBroken: d.metrics.ProtocolBroken(door),
 	})
 }
 
 // noPages keeps pages that a browser shows from asking the HTTP listener.
 func (d *Daemon) noPages(door http.Handler) http.Handler {
-	refused := d.metrics.overload("http", []string{string(httpapi.RefusedHost), string(httpapi.RefusedOrigin)})
+	refused := d.metrics.Overload("http", []string{string(httpapi.RefusedHost), string(httpapi.RefusedOrigin)})
 	return httpapi.NoPages(door, httpapi.GateOptions{
 		Host: ownHost(d.config.HTTP), Refused: func(why httpapi.Refusal) { refused(string(why)) },
 	})
@@ -82,7 +82,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	o := httpapi.GateOptions{
 		Attempts: wrong,
 		Host:     ownHost(d.config.Admin),
-		Refused:  d.metrics.refused, Log: d.config.Log,
+		Refused:  d.metrics.Refused, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
 		o.Token = d.holder
@@ -139,7 +139,7 @@ func notThere(mux *http.ServeMux) http.HandlerFunc {
 // and to come again.
 func (d *Daemon) few(most int, runs string) func(http.HandlerFunc) http.HandlerFunc {
 	running := make(chan struct{}, most)
-	refused := d.metrics.overrun.WithLabelValues("admin", "profiles")
+	refused := d.metrics.Overload("admin", []string{"profiles"})
 	return func(next http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			select {
@@ -147,7 +147,7 @@ func (d *Daemon) few(most int, runs string) func(http.HandlerFunc) http.HandlerF
 				defer func() { <-running }()
 				next(w, r)
 			default:
-				refused.Inc()
+				refused("profiles")
 				w.Header().Set("Retry-After", "1")
 				sendProblem(w, http.StatusServiceUnavailable, runs+" already; ask again when that is done")
 			}
@@ -176,12 +176,12 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.HandleFunc("GET /v1/export", d.export)
 	mux.HandleFunc("GET /v1/findings", d.findings)
 	mux.HandleFunc("GET /v1/schema", schema)
-	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.adminCall, Panicked: d.metrics.panicked("admin")}
+	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin")}
 	requests := httpapi.NewAdmin(d.limiter, o)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName
-	traffic := httpapi.NewTraffic(d.limiter.book, name, d.known, o)
+	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.known, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
 	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, d.known, o))

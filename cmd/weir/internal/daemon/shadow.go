@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
@@ -102,36 +100,4 @@ func (d *Daemon) allCandidates() *rules.Set {
 		return d.candidate
 	}
 	return all
-}
-
-// shadowMetrics tell how candidates differ, when they are asked.
-type shadowMetrics struct {
-	board    *shadow.Board
-	requests *prometheus.Desc
-}
-
-func newShadowMetrics(b *shadow.Board) *shadowMetrics {
-	return &shadowMetrics{b, prometheus.NewDesc("weir_candidate_requests_total",
-		"Requests of domains with candidate rules, by which rules deny them: both, only the candidate, only the active rules, neither, or unknown when a fallback decided; starts at 0 with each candidate.",
-		[]string{"domain", "denied_by"}, nil)}
-}
-
-// Describe sends the description, for prometheus.Collector.
-func (m *shadowMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.requests }
-
-// Collect sends the counts, for prometheus.Collector.
-func (m *shadowMetrics) Collect(to chan<- prometheus.Metric) {
-	now := time.Now()
-	for _, domain := range m.board.Domains() {
-		r := m.board.Report(domain, 0, now)
-		if r == nil {
-			continue // it has just ended
-		}
-		c := &r.Counts
-		for by, n := range map[string]int64{
-			"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyInForce, "unknown": c.Unknown,
-		} {
-			to <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(n), domain, by)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/memcachestore"
@@ -43,7 +44,7 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	}
 	if scheme == "memory" {
 		m := memstore.New(memstore.Options{})
-		return &storage{scheme: scheme, store: m, traits: m.Traits(), meters: []prometheus.Collector{newMemoryMetrics(m)}}, nil
+		return &storage{scheme: scheme, store: m, traits: m.Traits(), meters: []prometheus.Collector{telemetry.Memory(m)}}, nil
 	}
 	if scheme == "cluster" {
 		return openNode(told), nil
@@ -55,7 +56,7 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	e := edge.New(r, edge.Options{Changed: told.Changed, Uncountable: told.Uncountable})
 	return &storage{
 		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e,
-		meters: []prometheus.Collector{newGuardMetrics(e.Guard()), newSyncMetrics(e.Synced()), meters},
+		meters: []prometheus.Collector{telemetry.Guard(e.Guard()), telemetry.Sync(e.Synced()), meters},
 	}, nil
 }
 
@@ -68,7 +69,7 @@ func openSaved(file string, bad error) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	meters := append(s.meters(), newMemoryMetrics(s.store))
+	meters := append(s.meters(), telemetry.Memory(s.store))
 	return &storage{scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s, meters: meters}, nil
 }
 
@@ -80,13 +81,13 @@ func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, newRedisMetrics(s), nil
+		return s, telemetry.Redis(s), nil
 	}
 	s, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, newMemcachedMetrics(s), nil
+	return s, telemetry.Memcached(s), nil
 }
 
 func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }

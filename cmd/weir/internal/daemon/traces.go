@@ -6,12 +6,11 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
-	"github.com/weir-limit/weir/rules"
 )
 
 // readTraces is what the environment says of traces; nil: there are none. It is
@@ -32,7 +31,7 @@ func (d *Daemon) openTraces(ctx context.Context) error {
 	}
 	d.tracer = t
 	d.closing.push("some traces are lost", t.Close)
-	registerTraces(d.registry, t)
+	telemetry.Traces(d.registry, t)
 	return nil
 }
 
@@ -49,7 +48,7 @@ func (d *Daemon) decider() httpapi.Limiter {
 	if d.tracer == nil {
 		return d.limiter
 	}
-	return traced{d.limiter}
+	return telemetry.Traced{Meter: d.limiter}
 }
 
 // traceHooks are what the listeners call; nil when there are no traces.
@@ -60,31 +59,4 @@ func (d *Daemon) traceHooks() (
 		return nil, nil
 	}
 	return d.tracer.HTTP, d.tracer.GRPC
-}
-
-// traced tells the spans of calls what was decided.
-type traced struct{ *meter }
-
-// Check is that of meter.
-func (t traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
-	a, err := t.meter.Check(ctx, r)
-	if err == nil {
-		tracing.Decided(ctx, a)
-	}
-	return a, err
-}
-
-// registerTraces makes a metric of what became of spans.
-func registerTraces(r prometheus.Registerer, t *tracing.Tracer) {
-	for result, of := range map[string]func(tracing.Stats) int64{
-		"sent":    func(s tracing.Stats) int64 { return s.Sent },
-		"failed":  func(s tracing.Stats) int64 { return s.Failed },
-		"dropped": func(s tracing.Stats) int64 { return s.Dropped },
-	} {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "weir_trace_spans_total",
-			Help:        "Trace spans by result: sent, failed because the collector did not take them, or dropped because too many waited.",
-			ConstLabels: prometheus.Labels{"result": result},
-		}, func() float64 { return float64(of(t.Stats())) }))
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing/collectortest"
 )
 
@@ -117,7 +118,7 @@ func TestNoTraces(t *testing.T) {
 	}
 	r := start(t, Config{})
 	http, grpc := r.daemon.traceHooks()
-	if decider, ok := r.daemon.decider().(*meter); http != nil || grpc != nil || !ok || decider != r.daemon.limiter {
+	if decider, ok := r.daemon.decider().(*telemetry.Meter); http != nil || grpc != nil || !ok || decider != r.daemon.limiter {
 		t.Error("calls are traced, though nobody asked for it")
 	}
 	if _, body := get(t, "http://"+r.admin+"/metrics"); strings.Contains(body, "weir_trace") {

@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"runtime"
@@ -18,10 +18,10 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// metrics are what the daemon tells of itself. Their labels come from the rule
+// Metrics are what the daemon tells of itself. Their labels come from the rule
 // files and from this program, and from requests only where a rule asks for it.
-type metrics struct {
-	decided  *decisionMetrics
+type Metrics struct {
+	Decided  *Decisions
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	httpTime prometheus.Observer
@@ -42,9 +42,10 @@ type metrics struct {
 	loadedAt prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer, version string, store *storage, ready func() bool) *metrics {
-	m := &metrics{
-		decided: newDecisionMetrics(),
+// New makes the metrics of a daemon, and registers them with those of its store.
+func New(r prometheus.Registerer, version string, store []prometheus.Collector, ready func() bool) *Metrics {
+	m := &Metrics{
+		Decided: NewDecisions(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status.",
 		}, []string{"listener", "route", "code"}),
@@ -114,8 +115,8 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
 	build.Set(1)
-	r.MustRegister(m.decided.collectors()...)
-	r.MustRegister(store.meters...)
+	r.MustRegister(m.Decided.collectors()...)
+	r.MustRegister(store...)
 	r.MustRegister(
 		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200."}, func() float64 {
@@ -130,13 +131,15 @@ func newMetrics(r prometheus.Registerer, version string, store *storage, ready f
 	return m
 }
 
-func (m *metrics) setRules(set *rules.Set, now time.Time) {
+// SetRules tells of the rules that are active from now on.
+func (m *Metrics) SetRules(set *rules.Set, now time.Time) {
 	m.loadedAt.Set(float64(now.UnixMilli()) / 1000)
 	m.domains.Set(float64(len(set.Domains())))
 	m.rules.Set(float64(len(set.Rules())))
 }
 
-func (m *metrics) setReloaded(ok bool) {
+// SetReloaded tells whether the last reload went well.
+func (m *Metrics) SetReloaded(ok bool) {
 	if ok {
 		m.reloaded.Set(1)
 	} else {
@@ -144,17 +147,19 @@ func (m *metrics) setReloaded(ok bool) {
 	}
 }
 
-func (m *metrics) httpCall(route string, status int, took time.Duration) {
+// HTTPCall counts a call of the HTTP listener.
+func (m *Metrics) HTTPCall(route string, status int, took time.Duration) {
 	m.calls.WithLabelValues("http", route, strconv.Itoa(status)).Inc()
 	m.httpTime.Observe(took.Seconds())
 }
 
-// adminCall counts only: explanations would blur how long decisions take.
-func (m *metrics) adminCall(route string, status int, _ time.Duration) {
+// AdminCall counts only: explanations would blur how long decisions take.
+func (m *Metrics) AdminCall(route string, status int, _ time.Duration) {
 	m.calls.WithLabelValues("admin", route, strconv.Itoa(status)).Inc()
 }
 
-func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
+// GRPCCall counts a call of Envoy's service.
+func (m *Metrics) GRPCCall(code codes.Code, took time.Duration) {
 	if code == codes.OK {
 		m.grpcOK.Inc()
 	} else {
@@ -163,9 +168,9 @@ func (m *metrics) grpcCall(code codes.Code, took time.Duration) {
 	m.grpcTime.Observe(took.Seconds())
 }
 
-// respCalls counts the commands of the Redis protocol. They are so quick that to
+// RESPCalls counts the commands of the Redis protocol. They are so quick that to
 // look up their labels would be much of their time.
-func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) {
+func (m *Metrics) RESPCalls() func(command string, ok bool, took time.Duration) {
 	type counts struct{ ok, failed prometheus.Counter }
 	commands := map[string]counts{}
 	for _, name := range resp.Commands() {
@@ -182,28 +187,33 @@ func (m *metrics) respCalls() func(command string, ok bool, took time.Duration) 
 	}
 }
 
-// throttled counts what CL.THROTTLE decides.
-func (m *metrics) throttled(o weir.Outcome) { m.decided.throttled[o].Add(1) }
+// Throttled counts what CL.THROTTLE decides.
+func (m *Metrics) Throttled(o weir.Outcome) { m.Decided.throttled[o].Add(1) }
 
-func (m *metrics) respBounds() func(resp.Bound) {
+// RESPBounds counts how often clients of the Redis protocol reach a bound.
+func (m *Metrics) RESPBounds() func(resp.Bound) {
 	for _, b := range resp.Bounds() {
 		m.bounds.WithLabelValues(string(b)) // so that they are told before
 	}
 	return func(b resp.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
 }
 
-func (m *metrics) refused(why httpapi.Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
+// Refused counts requests that the admin listener did not let in.
+func (m *Metrics) Refused(why httpapi.Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
 
-func (m *metrics) handshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
+// HandshakeFailed counts connections without the TLS that is asked for.
+func (m *Metrics) HandshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
 
-// protocolBroken counts what is no HTTP/2, as the Redis listener what is no command.
-func (m *metrics) protocolBroken(door string) func() {
+// ProtocolBroken counts what is no HTTP/2, as the Redis listener what is no command.
+func (m *Metrics) ProtocolBroken(door string) func() {
 	return m.calls.WithLabelValues(door, "protocol", "ERR").Inc
 }
 
-func (m *metrics) panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
+// Panicked counts calls that panicked.
+func (m *Metrics) Panicked(door string) func() { return m.panics.WithLabelValues(door).Inc }
 
-func (m *metrics) overload(door string, reasons []string) func(reason string) {
+// Overload counts what a listener refuses, by one of such reasons.
+func (m *Metrics) Overload(door string, reasons []string) func(reason string) {
 	counters := map[string]prometheus.Counter{}
 	for _, reason := range reasons {
 		counters[reason] = m.overrun.WithLabelValues(door, reason)
@@ -211,19 +221,29 @@ func (m *metrics) overload(door string, reasons []string) func(reason string) {
 	return func(reason string) { counters[reason].Inc() }
 }
 
-// budget is what the unfinished requests of a listener may hold.
-func (m *metrics) budget(door string) *overload.Budget {
+// Budget is what the unfinished requests of a listener may hold.
+func (m *Metrics) Budget(door string) *overload.Budget {
 	return &overload.Budget{Most: overload.DefaultBudget, Cut: m.overrun.WithLabelValues(door, httpapi.ReasonMemory).Inc}
 }
 
-// flooded counts connections that were closed because they said too much that asks
+// Flooded counts connections that were closed because they said too much that asks
 // nothing.
-func (m *metrics) flooded(door string) prometheus.Counter {
+func (m *Metrics) Flooded(door string) prometheus.Counter {
 	return m.overrun.WithLabelValues(door, rls.ReasonFlood)
 }
 
-// overloadMetrics report overload at each scrape.
-func (d *Daemon) overloadMetrics() []prometheus.Collector {
+// Connections counts those of a listener.
+func (m *Metrics) Connections(door string) listen.Metrics {
+	return listen.Metrics{
+		Open: m.open.WithLabelValues(door), Full: m.full.WithLabelValues(door), Dropped: m.dropped.WithLabelValues(door),
+	}
+}
+
+// Reloads counts what came of a reload of rules.
+func (m *Metrics) Reloads(result string) { m.reloads.WithLabelValues(result).Inc() }
+
+// Overload reports how much work waits, and how many calls may be in flight.
+func Overload(w *overload.Watcher, http, grpc *overload.Gate) []prometheus.Collector {
 	limit := func(door string, g *overload.Gate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_in_flight_limit", Help: "Calls that a listener may have in flight at once; 0 is no limit.",
@@ -231,15 +251,14 @@ func (d *Daemon) overloadMetrics() []prometheus.Collector {
 		}, func() float64 { return float64(g.Limit()) })
 	}
 	return []prometheus.Collector{
-		limit("http", &d.httpGate), limit("grpc", &d.grpcGate),
+		limit("http", http), limit("grpc", grpc),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "weir_cpu_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
-		}, func() float64 { return d.watcher.Wait().Seconds() }),
+		}, func() float64 { return w.Wait().Seconds() }),
 	}
 }
 
-func (m *metrics) connections(door string) listen.Metrics {
-	return listen.Metrics{
-		Open: m.open.WithLabelValues(door), Full: m.full.WithLabelValues(door), Dropped: m.dropped.WithLabelValues(door),
-	}
+// Left counts connections whose clients had given up.
+func (m *Metrics) Left(door string) prometheus.Counter {
+	return m.overrun.WithLabelValues(door, "left")
 }

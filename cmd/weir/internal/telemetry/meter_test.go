@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 )
 
 // counts are the series of m that have counted, as PromQL writes them.
-func counts(t *testing.T, m *meter) map[string]float64 {
+func counts(t *testing.T, m *Meter) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.metrics.collectors()...)
@@ -42,10 +42,10 @@ func counts(t *testing.T, m *meter) map[string]float64 {
 	return all
 }
 
-func testMeter(t *testing.T, text string) *meter {
+func testMeter(t *testing.T, text string) *Meter {
 	t.Helper()
-	m := newMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), newDecisionMetrics())
-	m.replace(parsed(t, text))
+	m := NewMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), NewDecisions())
+	m.Replace(parsed(t, text))
 	return m
 }
 
@@ -58,7 +58,7 @@ func parsed(t testing.TB, text string) *rules.Set {
 	return set
 }
 
-func asks(t *testing.T, m *meter, domain string, cost int64, override *weir.Limit, entries ...rules.Entry) {
+func asks(t *testing.T, m *Meter, domain string, cost int64, override *weir.Limit, entries ...rules.Entry) {
 	t.Helper()
 	d := rules.Descriptor{Entries: entries, Cost: cost, Override: override}
 	if _, err := m.Check(t.Context(), &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{d}}); err != nil {
@@ -157,11 +157,11 @@ descriptors:
 		t.Errorf("%d values, %v decisions: %v", len(values), total, seen)
 	}
 
-	m.replace(parsed(t, strings.Replace(text, "2/day", "3/day", 1)))
+	m.Replace(parsed(t, strings.Replace(text, "2/day", "3/day", 1)))
 	if d := cmp.Diff(seen, byValue()); d != "" {
 		t.Error("a rule that stays does not keep its counts:\n" + d)
 	}
-	m.replace(parsed(t, strings.Replace(text, "value_to_metric: true, ", "", 1)))
+	m.Replace(parsed(t, strings.Replace(text, "value_to_metric: true, ", "", 1)))
 	if left := testutil.CollectAndCount(m.metrics.values); left != 0 {
 		t.Errorf("%d series of a rule that asks for values no more", left)
 	}
@@ -173,7 +173,7 @@ func TestValuesOfRuleThatIsGone(t *testing.T) {
 	m := testMeter(t, "domain: d\ndescriptors: [{key: user, value_to_metric: true, limits: [1/day]}]\n")
 	rule := m.Set().Rules()[0]
 	v := m.counters.Load().rules[rule].values
-	m.replace(parsed(t, "domain: other\ndescriptors: []\n"))
+	m.Replace(parsed(t, "domain: other\ndescriptors: []\n"))
 	v.count(rule, []rules.Entry{{Key: "user", Value: "late"}}, weir.Allowed)
 	if left := testutil.CollectAndCount(m.metrics.values); left != 0 {
 		t.Errorf("%d series", left)
@@ -188,8 +188,8 @@ descriptors:
   - {key: valued, value_to_metric: true, limits: [1000000000/s]}
   - {key: denied, limits: [0/s]}
 `)
-	m := newMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), newDecisionMetrics())
-	m.replace(set)
+	m := NewMeter(rules.NewLimiter(memstore.New(memstore.Options{}), nil), NewDecisions())
+	m.Replace(set)
 	for _, key := range []string{"plain", "valued", "denied"} {
 		q := &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: key, Value: "some-user"}}, Cost: 1}}}
 		a, err := m.Check(b.Context(), q)

@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"maps"
@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// decisionMetrics are of what rules decide. Labels come from the rule files,
+// Decisions are of what rules decide. Labels come from the rule files,
 // and from requests only where a rule says so.
 //
 // The numbers of a rule are made into metrics when they are collected: kept as
 // metrics, they would take 5 KB a rule, three quarters of all its memory.
-type decisionMetrics struct {
+type Decisions struct {
 	decisions, cost, near *prometheus.Desc
 	values                *prometheus.CounterVec
 	unknown               prometheus.Counter
@@ -35,9 +35,10 @@ type sums struct {
 	nearLimit       atomic.Uint64
 }
 
-func newDecisionMetrics() *decisionMetrics {
+// NewDecisions makes the metrics of what rules decide.
+func NewDecisions() *Decisions {
 	names := func(more ...string) []string { return slices.Concat([]string{"domain", "rule", "shadow"}, more) }
-	return &decisionMetrics{
+	return &Decisions{
 		decisions: prometheus.NewDesc("weir_decisions_total",
 			"Decisions of each rule by itself, without peeks; a rule with shadow=true is not enforced.", names("outcome"), nil),
 		cost: prometheus.NewDesc("weir_cost_total",
@@ -55,12 +56,12 @@ func newDecisionMetrics() *decisionMetrics {
 	}
 }
 
-func (m *decisionMetrics) collectors() []prometheus.Collector {
+func (m *Decisions) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m, m.values, m.unknown}
 }
 
 // of is the sums of a rule, from now on or as they were before.
-func (m *decisionMetrics) of(l labels) *sums {
+func (m *Decisions) of(l labels) *sums {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sums[l]
@@ -72,21 +73,21 @@ func (m *decisionMetrics) of(l labels) *sums {
 }
 
 // drop forgets the sums of a rule.
-func (m *decisionMetrics) drop(l labels) {
+func (m *Decisions) drop(l labels) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sums, l)
 }
 
 // Describe sends the descriptions, for prometheus.Collector.
-func (m *decisionMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m *Decisions) Describe(to chan<- *prometheus.Desc) {
 	to <- m.decisions
 	to <- m.cost
 	to <- m.near
 }
 
 // Collect sends the sums, for prometheus.Collector.
-func (m *decisionMetrics) Collect(to chan<- prometheus.Metric) {
+func (m *Decisions) Collect(to chan<- prometheus.Metric) {
 	var outcomes [3]*dto.LabelPair
 	for i := range outcomes {
 		outcomes[i] = label("outcome", weir.Outcome(i).String())
@@ -130,13 +131,13 @@ func (s *sum) Write(to *dto.Metric) error {
 }
 
 // all is the sums of all rules: whoever collects them may be slow.
-func (m *decisionMetrics) all() map[labels]*sums {
+func (m *Decisions) all() map[labels]*sums {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.sums)
 }
 
-// values are label values in the order of newDecisionMetrics.
+// values are label values in the order of NewDecisions.
 func (l labels) values(more ...string) []string {
 	return append([]string{l.domain, l.rule, strconv.FormatBool(l.shadow)}, more...)
 }

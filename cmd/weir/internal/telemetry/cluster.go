@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 )
 
-// newNodeMetrics reports this node's part in a cluster.
-func newNodeMetrics(n *membership.Node) []prometheus.Collector {
+// Node reports this node's part in a cluster.
+func Node(n *membership.Node) []prometheus.Collector {
 	whole := desc("weir_cluster_owner_takes_total",
 		"Takes that the owners of their keys decided because no lease could answer them.")
 	unanswered := desc("weir_cluster_unanswered_takes_total",

@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,8 +47,8 @@ func counter(d *prometheus.Desc, n int64, label ...string) reading {
 	return reading{desc: d, kind: prometheus.CounterValue, value: float64(n), label: label}
 }
 
-// newMemoryMetrics tells the counts of a memory store.
-func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
+// Memory tells the counts of a memory store.
+func Memory(store *memstore.Store) prometheus.Collector {
 	rules := desc("weir_memory_rules", "Rules whose counts are in memory.")
 	slots := desc("weir_memory_slots", "Slots for keys in memory.")
 	evicted := desc("weir_memory_evicted_total",
@@ -71,8 +71,8 @@ func newMemoryMetrics(store *memstore.Store) prometheus.Collector {
 	})
 }
 
-// newGuardMetrics tells how a store outside of the process is doing.
-func newGuardMetrics(g *guard.Guard) prometheus.Collector {
+// Guard tells how a store outside of the process is doing.
+func Guard(g *guard.Guard) prometheus.Collector {
 	away := desc("weir_store_unavailable_servers",
 		"Servers of the store that do not answer, so that the fallbacks of the rules decide their keys.")
 	distance := desc("weir_store_latency_seconds",
@@ -105,8 +105,8 @@ func newGuardMetrics(g *guard.Guard) prometheus.Collector {
 	})
 }
 
-// newSyncMetrics reports what rules with sync decide locally.
-func newSyncMetrics(store *synced.Store) prometheus.Collector {
+// Sync reports what rules with sync decide locally.
+func Sync(store *synced.Store) prometheus.Collector {
 	keys := desc("weir_sync_keys", "Keys of rules with sync that this process decides locally.")
 	takes := desc("weir_sync_takes_total",
 		"Takes of rules with sync, by whether this process (local) or the store decided them.", "by")
@@ -124,8 +124,8 @@ func newSyncMetrics(store *synced.Store) prometheus.Collector {
 	})
 }
 
-// newRedisMetrics tells the counts of a store in Redis.
-func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
+// Redis tells the counts of a store in Redis.
+func Redis(store *redisstore.Store) prometheus.Collector {
 	takes := desc("weir_redis_takes_total", "Takes that were sent to Redis.")
 	calls := desc("weir_redis_calls_total",
 		"Script calls that carried takes to Redis, each with one take or several.")
@@ -154,8 +154,8 @@ func newRedisMetrics(store *redisstore.Store) prometheus.Collector {
 	})
 }
 
-// newMemcachedMetrics tells the counts of a store in memcached.
-func newMemcachedMetrics(store *memcachestore.Store) prometheus.Collector {
+// Memcached tells the counts of a store in memcached.
+func Memcached(store *memcachestore.Store) prometheus.Collector {
 	takes := desc("weir_memcached_takes_total", "Takes that were sent to memcached.")
 	trips := desc("weir_memcached_round_trips_total", "Round trips to memcached servers.")
 	home := desc("weir_memcached_local_denials_total",

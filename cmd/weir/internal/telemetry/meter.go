@@ -1,4 +1,4 @@
-package daemon
+package telemetry
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// meter is a rules.Limiter that counts what its rules decide.
-type meter struct {
+// Meter is a rules.Limiter that counts what its rules decide.
+type Meter struct {
 	*rules.Limiter
 
-	metrics  *decisionMetrics
-	book     *offenders.Book
+	metrics  *Decisions
+	Book     *offenders.Book
 	counters atomic.Pointer[counters]
 	changing sync.Mutex // held to make and drop counters
 }
@@ -51,15 +51,16 @@ type counters struct {
 	overrides sync.Map
 }
 
-func newMeter(l *rules.Limiter, metrics *decisionMetrics) *meter {
-	m := &meter{Limiter: l, metrics: metrics, book: offenders.NewBook()}
+// NewMeter makes a meter of a limiter, which has no rules yet.
+func NewMeter(l *rules.Limiter, metrics *Decisions) *Meter {
+	m := &Meter{Limiter: l, metrics: metrics, Book: offenders.NewBook()}
 	m.counters.Store(&counters{})
 	return m
 }
 
-// replace changes the rules, and what is counted with them: the counters of
+// Replace changes the rules, and what is counted with them: the counters of
 // rules that are gone go too.
-func (m *meter) replace(set *rules.Set) {
+func (m *Meter) Replace(set *rules.Set) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	old := m.counters.Load()
@@ -92,7 +93,7 @@ func (m *meter) replace(set *rules.Set) {
 }
 
 // countersOf makes the counters of a set, or takes those of rules that stay.
-func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
+func (m *Meter) countersOf(set *rules.Set, old *counters) *counters {
 	c := &counters{rules: map[*rules.Rule]counted{}, labels: map[labels]*tally{}, domains: map[string]bool{}}
 	for _, domain := range set.Domains() {
 		c.domains[domain] = true
@@ -124,17 +125,17 @@ func (m *meter) countersOf(set *rules.Set, old *counters) *counters {
 }
 
 // tally is what counts for a rule; limit is nil when each request brings its own.
-func (m *meter) tally(l labels, limit *weir.Limit) *tally {
-	return &tally{sums: m.metrics.of(l), traffic: m.book.Open(l.id(), limit, time.Now())}
+func (m *Meter) tally(l labels, limit *weir.Limit) *tally {
+	return &tally{sums: m.metrics.of(l), traffic: m.Book.Open(l.id(), limit, time.Now())}
 }
 
 // drop forgets what counted for a rule; changing is held.
-func (m *meter) drop(l labels, t *tally) {
+func (m *Meter) drop(l labels, t *tally) {
 	m.metrics.drop(l)
 	if t.values != nil {
 		t.values.drop()
 	}
-	m.book.Close(l.id())
+	m.Book.Close(l.id())
 }
 
 // nearLimit is how many events a limit has left, of those that may pass at once,
@@ -148,7 +149,7 @@ func nearLimit(l *weir.Limit) int64 {
 }
 
 // Check is that of rules.Limiter.
-func (m *meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+func (m *Meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
 	a, err := m.Limiter.Check(ctx, r)
 	if err != nil || r.Peek {
 		return a, err
@@ -157,7 +158,7 @@ func (m *meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	return a, nil
 }
 
-func (m *meter) count(r *rules.Request, a *rules.Answer) {
+func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 	c := m.counters.Load()
 	if len(a.Decisions) == 0 && !c.domains[r.Domain] {
 		m.metrics.unknown.Inc()
@@ -187,7 +188,7 @@ func (m *meter) count(r *rules.Request, a *rules.Answer) {
 }
 
 // of is what counts for a rule; nothing does when it went while it decided.
-func (m *meter) of(c *counters, rule *rules.Rule) counted {
+func (m *Meter) of(c *counters, rule *rules.Rule) counted {
 	if rule.Override {
 		return counted{m.override(c, labelsOf(rule)), nearLimit(rule.Limit)}
 	}
@@ -197,7 +198,7 @@ func (m *meter) of(c *counters, rule *rules.Rule) counted {
 	return counted{c.labels[labelsOf(rule)], 0} // of the rule that came in its place
 }
 
-func (m *meter) override(c *counters, l labels) *tally {
+func (m *Meter) override(c *counters, l labels) *tally {
 	if t, ok := c.overrides.Load(l); ok {
 		return t.(*tally)
 	}
