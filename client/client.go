@@ -22,7 +22,7 @@
 // decide these: no other daemon takes them over, for it would know nothing of what
 // was used, and both would count when some programs still reach the first.
 //
-// In the code, daemon.go is a connection, lane.go makes takes travel together, daemons.go
+// In the code, daemon.go is a connection, lane.go says what travels together, daemons.go
 // picks the daemon that has a count, standin.go another where they share a store, watch.go
 // follows them and their names, and a guard stands around all. Package storewire is what
 // both sides say; the daemon answers it in cmd/weir/internal/rls/store.go, in a key space of its

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/lane"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
@@ -38,7 +39,7 @@ type daemon struct {
 	name   string
 	token  string // empty: none
 	conn   *grpc.ClientConn
-	lane   lane
+	lane   lane.Lane[*call]
 	limits *limittext.Cache
 	counts *counts
 	traits atomic.Pointer[weir.Traits] // nil before it was asked
@@ -83,7 +84,7 @@ func dial(p *place, limits *limittext.Cache, counts *counts) (*daemon, error) {
 		return nil, &URLError{fmt.Sprintf("%q: %v", p.name, err)}
 	}
 	d.conn = conn
-	d.lane.run = d.run
+	d.lane.Name, d.lane.Run, d.lane.Together, d.lane.Alone = "client", d.run, together, alone
 	return d, nil
 }
 
@@ -121,13 +122,15 @@ func (d *daemon) explain(ctx context.Context, err error) error {
 	case is == codes.Unauthenticated || is == codes.PermissionDenied:
 		return &RefusedError{d.name, said.Message()}
 	case ctx.Err() != nil:
-		return late(ctx.Err())
+		return lane.Late("client", ctx.Err())
 	}
 	return fmt.Errorf("client: daemon %s: %s: %w", d.name, said.Message(), weir.ErrAway)
 }
 
 // run asks the daemon what calls want.
 func (d *daemon) run(ctx context.Context, calls []*call) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	q := make(storewire.Batch, len(calls))
 	for i, c := range calls {
 		q[i] = c.take
@@ -140,7 +143,7 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 		err = fmt.Errorf("client: daemon %s: %d answers to %d takes", d.name, len(r.Answers), len(calls))
 	}
 	for i, c := range calls {
-		if c.err = err; err == nil {
+		if c.Err = err; err == nil {
 			c.answer = r.Answers[i]
 		}
 	}
@@ -148,12 +151,12 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 
 // take decides asks, and tells what a denial stood on.
 func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) (sight, error) {
-	c := &call{take: storewire.AppendTake(nil, asks), parts: 1 + len(asks), done: make(chan struct{})}
+	c := &call{take: storewire.AppendTake(nil, asks), parts: 1 + len(asks)}
 	if len(c.take) > storewire.MaxMessage || c.parts > storewire.MaxParts {
 		return sight{}, &record.AskError{Err: fmt.Errorf("client: a take of %d asks in %d bytes; there may be %d in %d: write shorter keys, or ask for less at once",
 			len(asks), len(c.take), storewire.MaxParts-1, storewire.MaxMessage)}
 	}
-	if err := d.lane.do(ctx, c); err != nil {
+	if err := d.lane.Do(ctx, c); err != nil {
 		return sight{}, err
 	}
 	switch decisions := c.answer.Decisions; {

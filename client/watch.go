@@ -206,7 +206,7 @@ func meet(all []*daemon) error {
 func closeAll(all []*daemon) error {
 	var errs []error
 	for _, d := range all {
-		d.lane.close()
+		d.lane.Close()
 		errs = append(errs, d.conn.Close())
 	}
 	return errors.Join(errs...)

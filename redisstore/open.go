@@ -324,8 +324,8 @@ func (s *Store) Close() error {
 	if s.link != nil {
 		s.link.stop()
 	}
-	s.lane.close()
-	s.paced.close()
+	s.lane.Close()
+	s.paced.Close()
 	if s.link != nil {
 		s.link.close()
 	}

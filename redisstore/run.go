@@ -29,7 +29,7 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Store) newCall(asks []weir.Ask) *call {
 	c := &call{
 		keys: make([]string, len(asks)), asks: make([]askText, len(asks)),
-		limits: make([]limitText, 0, 1), done: make(chan struct{}),
+		limits: make([]limitText, 0, 1),
 	}
 	for i := range asks {
 		a := &asks[i]
@@ -58,7 +58,7 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 	if p.one == "" || a.Cost > p.most {
 		return nil
 	}
-	c := &call{keys: []string{s.key(a.State)}, pair: p.one, done: make(chan struct{})}
+	c := &call{keys: []string{s.key(a.State)}, pair: p.one}
 	if a.Cost > 1 {
 		c.pair = p.pair(a.Limit, a.Cost)
 	}
@@ -92,10 +92,9 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 		now = s.tell(1_000_000*parseInstant(answer[0]) + parseInstant(answer[1]))
 	}
 	for i, c := range calls {
-		if c.err = err; err == nil {
+		if c.Err = err; err == nil {
 			c.now, c.answers = now, []string{answer[2][17*i : 17*i+17]}
 		}
-		close(c.done)
 	}
 }
 
@@ -131,10 +130,9 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 		answers = answers[1:]
 	}
 	for _, c := range calls {
-		if c.err = err; err == nil {
+		if c.Err = err; err == nil {
 			c.now, c.answers, answers = now, answers[:len(c.keys)], answers[len(c.keys):]
 		}
-		close(c.done)
 	}
 }
 

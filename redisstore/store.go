@@ -13,7 +13,7 @@
 // Redis is away they fail, and Ask.Policy has no effect.
 //
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain
-// ones of buckets at a third of the cost; lane.go makes takes travel together. The scripts
+// ones of buckets at a third of the cost; package lane makes takes travel together. The scripts
 // say only whether a limit allows, and the state before: all else is worked out in Go, and
 // a difference is counted. What no script decides (rare) is looked at, decided in Go
 // and swapped in (swap.lua). examine.go and judge.go are weir doctor.
@@ -29,6 +29,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/lane"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -69,9 +70,9 @@ type Store struct {
 	now     string // what scripts take for the time; empty: the server's own
 
 	plans plans
-	skew  atomic.Int64 // the server's clock less ours, microseconds
-	lane  lane         // of take.lua
-	paced lane         // of pace.lua
+	skew  atomic.Int64     // the server's clock less ours, microseconds
+	lane  lane.Lane[*call] // of take.lua
+	paced lane.Lane[*call] // of pace.lua
 	home  *record.Denials
 	// receipts are those that this process has settled: how many they are bounds how
 	// many keys they take.
@@ -95,7 +96,8 @@ func New(client rueidis.Client, o Options) *Store {
 		home:  record.NewDenials(),
 		pacer: newScript(paceScript), swapper: newScript(swapScript),
 	}
-	s.lane.run, s.paced.run = s.run, s.runPaced
+	begin(&s.lane, s.run)
+	begin(&s.paced, s.runPaced)
 	return s
 }
 
@@ -238,12 +240,12 @@ func rare(asks []weir.Ask) bool {
 }
 
 // send brings a call to Redis, on a Cluster by itself and else with others.
-func (s *Store) send(ctx context.Context, l *lane, c *call) error {
+func (s *Store) send(ctx context.Context, l *lane.Lane[*call], c *call) error {
 	if s.cluster {
-		l.run(ctx, []*call{c})
-		return c.err
+		l.Run(ctx, []*call{c})
+		return c.Err
 	}
-	return l.do(ctx, c)
+	return l.Do(ctx, c)
 }
 
 // serverNow is what the server's clock is thought to show.
