@@ -25,10 +25,12 @@ const (
 // places of keys as never used, then of those nearest to that, and never of one that
 // is denied.
 type brought struct {
-	most   int64 // slots
+	most int64 // slots, as many as one rule may have
+	// slots and tables are counted without a lock of their own, so several segments that
+	// grow at once may pass most by what each of them gets.
 	slots  atomic.Int64
-	tables atomic.Int64
-	swept  time.Time // when tables as never used were dropped last
+	tables atomic.Int64 // at most maxBrought, but for siblings of changed limits
+	swept  time.Time    // when tables as never used were dropped last; under Store.mu
 }
 
 func isBrought(rule string) bool { return strings.HasPrefix(rule, weir.Brought) }

@@ -11,12 +11,17 @@ import (
 // processor's cache. A key lives in one of two buckets, in the first if that had
 // room. A slot is the fingerprint of its key and then its state, or where
 // states grow, their handle. Fingerprint 0 is an empty slot.
+//
+// The two places of a key follow from its fingerprint and the number of buckets alone, so
+// a key can be moved, and all laid out anew, without its text.
 type cells struct {
+	// words are buckets × stride. They hold no pointers, so that the garbage collector
+	// never reads a table.
 	words   []uint64
 	buckets uint32
-	stride  uint32 // words of a bucket
-	slot    uint32 // words of a slot
-	each    uint32 // slots of a bucket
+	stride  uint32 // words of a bucket: whole cache lines, so the last ones may be unused
+	slot    uint32 // words of a slot: the fingerprint and the state, or 2 with a handle
+	each    uint32 // slots of a bucket: 5 of pairSlot, else 4
 }
 
 const line = 8 // words of a cache line

@@ -12,8 +12,11 @@ import (
 // is in those that it was asked for by. Versions are never changed, but replaced in all
 // tables at once; they are empty in a table that is dropped.
 type versions struct {
-	live    []*table // at most weir.MaxVersions; an ask by one of them is decided by it
-	retired []*table // at most weir.MaxVersions; for what their keys still owe
+	// live are at most weir.MaxVersions; an ask by the limit of one is decided by it.
+	live []*table
+	// retired are at most weir.MaxVersions. No ask is decided by their limits, but what
+	// their keys still owe counts in a decision by a live one.
+	retired []*table
 }
 
 // dropped is whether the table with v is not its rule's any more.
@@ -196,11 +199,13 @@ func (v *versions) last() *table {
 // back a little.
 func (t *table) over(now weir.Instant) bool { return t.until.Load()+int64(tidyEvery) <= int64(now) }
 
-// version is what an ask is decided on that meets several tables.
+// version is what an ask is decided on that meets several tables: the states of its key
+// in all of them, put together as one weir.Kept, as a store outside of this process
+// keeps it in one record. After the decision write takes it apart again.
 type version struct {
-	places []*place
-	own    *place // whose table understands the ask's limit; nil where none does
-	into   *place // where the state goes by which it is decided
+	places []*place // one in each table, all locked
+	own    *place   // whose table understands the ask's limit; nil where none does
+	into   *place   // where the state goes by which it is decided
 	kept   weir.Kept
 	plain  bool // no table has anything of it: it is decided as if its own were the only one
 	home   home

@@ -11,8 +11,11 @@ import (
 // needs one reading of the machine's counter, and how far that is from the wall
 // clock, which is looked at again after relook. So a wall clock that was set is
 // followed within that time.
+//
+// Goroutines read it without a lock. Two of them may look at the wall clock at once, and
+// store much the same offset twice.
 type clock struct {
-	start  time.Time
+	start  time.Time    // with its monotonic reading, from which time is measured
 	offset atomic.Int64 // microseconds from since start to since 1970
 	looked atomic.Int64 // since start, when offset was looked at
 }

@@ -20,16 +20,24 @@ type denied struct {
 
 // denial is a copy for one key. Its number is odd while it says nothing. A reader takes
 // what it has read if the number is even and the same before and after.
+//
+// Go's atomic operations happen in one order that all goroutines see. The writer makes
+// the number odd before it changes anything, and a new even one afterwards. So a reader
+// that has seen the same even number twice has read nothing of a change in between.
+// The reader never waits: where it can't be sure it takes the lock, as for any key.
 type denial struct {
 	number atomic.Uint64
 	print  atomic.Uint64
-	limit  atomic.Pointer[weir.Limit]
-	state  [pairSlot - 1]atomic.Uint64
+	// limit is the one that denied. An ask by another one goes by the lock, for the
+	// same state may let it pass.
+	limit atomic.Pointer[weir.Limit]
+	state [pairSlot - 1]atomic.Uint64 // the words of a state of fixed length, two
 }
 
 func (d *denied) of(f uint64) *denial { return &d.copies[f%deniedKeys] }
 
-// deny says whether f is denied by limit, and then fills in what it is told.
+// deny says whether f is denied by limit, and then fills in what it is told. A copy holds
+// a state and no answer: Denies decides by now, so that a denial which is over is none.
 func (d *denied) deny(f uint64, now weir.Instant, limit *weir.Limit, cost int64, told *weir.Decision) bool {
 	c := d.of(f)
 	number := c.number.Load()
@@ -65,7 +73,8 @@ func (sg *segment) note(f uint64, state weir.State) {
 	c.number.Store(number + 1)
 }
 
-// changed drops the copy of f, whose state is not what it was.
+// changed drops the copy of f, whose state is not what it was. The holder of the lock
+// calls it whenever a state is written or leaves its slot.
 func (sg *segment) changed(f uint64) {
 	if sg.refused == f {
 		sg.refused = 0

@@ -99,7 +99,8 @@ func (sg *segment) clean(now weir.Instant) {
 }
 
 // sweep gives up the slots whose state is as never used. It leaves gaps in
-// buckets, so what is left must be laid out anew.
+// buckets, which full and find rely on not to be there: so what is left must be laid
+// out anew before the lock is released.
 func (sg *segment) sweep(now weir.Instant) {
 	sg.used = 0
 	for i := range sg.cells.all {
@@ -140,8 +141,9 @@ func (sg *segment) large() bool {
 	return sg.used > sg.ripe && sg.depth < sg.table.bound.depth && !sg.gone && !sg.table.crowded()
 }
 
-// split makes two segments of one. Its lock is held, and those who wait for it
-// look again.
+// split makes two segments of one, by the first bit that its fingerprints do not share.
+// Its lock is held. It puts both into the directory before the caller releases the lock,
+// so that takes that wait for it find it gone, look again, and find one of the two.
 func (sg *segment) split() {
 	bit := uint64(1) << (63 - sg.depth)
 	var keys [2]int

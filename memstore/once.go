@@ -15,9 +15,14 @@ const maxOnce = 1 << 18
 const onceLife = weir.Instant(weir.OnceLife / time.Microsecond)
 
 // once remembers the answers to takes that asked for it, in two generations:
-// the older one is forgotten as a whole.
+// the older one is forgotten as a whole. An answer is remembered for at least
+// weir.OnceLife and less than three times that, and none needs a timer.
 type once struct {
-	mu       sync.Mutex
+	// mu is held for one look or one note. The take holds its segments all the time
+	// between the two, so that the same take, come again, waits for the first.
+	mu sync.Mutex
+	// new and old are by the id of the take's receipts, about maxOnce together at most.
+	// Their decisions are never changed.
 	new, old map[uint64][]weir.Decision
 	turned   weir.Instant // when new began
 }

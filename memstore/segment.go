@@ -12,32 +12,56 @@ import (
 // segment is the part of a table whose fingerprints begin with the same bits. It
 // fills whole cache lines: what a take of a known key touches lies in the first,
 // and what a newcomer's touches also in the second.
+//
+// The holder of mu may read and write all of it. Without mu only denied may be read,
+// and depth, start and table, which never change.
 type segment struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// limit decides, and understands every state in cells. It is nil, and cells empty,
+	// until the first ask. An ask by another pointer may be of a changed limit: keep
+	// tells whether the states can stay as they are.
 	limit *weir.Limit
 	cells cells
-	gone  bool  // it was split: look again
-	depth uint8 // how many bits its fingerprints share
+	// gone says that the segment was split. A take that has waited for mu finds it so,
+	// lets go, and looks again in the directory. It never becomes false again.
+	gone  bool
+	depth uint8 // how many bits its fingerprints share, 0…bound.depth
 
-	start     uint64
-	table     *table
-	used      int       // slots that have a fingerprint
-	ripe      int       // with more of them it is split
-	newcomers int       // of a take under way, that are about to get slots
-	spilled   *spills   // the newcomers that found no slot; nil for none
-	scratch   [5]uint64 // the state of a key that has no slot yet, if it is short
+	// start is the least fingerprint that belongs here: the shared bits, and zeros.
+	start uint64
+	table *table
+	used  int // slots that have a fingerprint, those of recovered keys too
+	ripe  int // with more of them it is split
+	// newcomers are the asks of the take under way that are about to get slots. The
+	// slots that they will need are not free for the asks after them.
+	newcomers int
+	// spilled tells which newcomers may have found no slot; nil for none. It may say so
+	// of a key that did not, and never misses one that did: a key that has used the
+	// overflow state must not start anew in a slot while that is in use.
+	spilled *spills
+	// scratch is the state of a key that has no slot yet, if it is short. A take decides
+	// on it, and only what is to be remembered gets a slot.
+	scratch [5]uint64
 
-	long       weir.State // such a state of more words
-	overflow   weir.State // shared by the newcomers that found no slot
-	tentative  weir.State // overflow with what a take is about to charge to it
-	evicted    int64
-	overflowed int64
+	long weir.State // such a state of more words
+	// overflow is the one state that is shared by the newcomers that found no slot: all
+	// together they pass what one key may pass.
+	overflow weir.State
+	// tentative is overflow with what the asks so far of a take are about to charge to
+	// it. It is nil between takes.
+	tentative  weir.State
+	evicted    int64 // keys whose use was forgotten; a split hands the number on
+	overflowed int64 // asks decided by overflow, likewise
 
-	denied  atomic.Pointer[denied] // nil until a key is denied again and again
-	refused uint64                 // the key that was denied last, unless its state has changed
+	// denied are copies of denied keys' states, nil until a key is denied twice in a
+	// row. They are read without mu.
+	denied  atomic.Pointer[denied]
+	refused uint64 // the key that was denied last, unless its state has changed
 }
 
-// keep makes limit the one that decides, if it understands the segment's states.
+// keep makes limit the one that decides, if it understands the segment's states. The
+// first limit of a table is the one for all its segments: a second one that is not
+// alike loses the swap, and its take gets a table of its own.
 func (sg *segment) keep(limit *weir.Limit) bool {
 	switch {
 	case sg.limit == nil:
@@ -103,7 +127,8 @@ func (sg *segment) set(i int, state weir.State) {
 	sg.changed(sg.cells.words[i])
 }
 
-// look is the state that decides about f now, and the slot it has, or −1.
+// look is the state that decides about f now, and the slot it has, or −1. It is the
+// state itself, not a copy.
 func (sg *segment) look(f uint64, now weir.Instant) (weir.State, int) {
 	if i := sg.cells.find(f); i >= 0 {
 		return sg.state(i), i
@@ -161,7 +186,9 @@ func (sg *segment) at(f uint64, at home) weir.State {
 	return nil
 }
 
-// notes is whether a decision leaves something to remember of a key.
+// notes is whether a decision leaves something to remember of a key. A newcomer of which
+// nothing is to be remembered gets no slot: keys that are only denied, or peeked at, can't
+// push out others.
 func (sg *segment) notes(a *weir.Ask, d *weir.Decision) bool {
 	return d.Charged || d.Outcome == weir.Denied && !a.Peek && sg.limit.DenialCounts()
 }
@@ -187,6 +214,8 @@ func (sg *segment) commit(f uint64, at home, now weir.Instant, a *weir.Ask, d *w
 	}
 }
 
+// commitShared carries out a decision of the overflow state. A key that has used it
+// before, and for which a slot has become free, moves there with all that is used.
 func (sg *segment) commitShared(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
 	if sg.notes(a, d) {
 		if sg.spills(f) {
@@ -215,6 +244,8 @@ func (sg *segment) owe(f uint64, now weir.Instant, a *weir.Ask, d weir.Decision)
 	sg.forget(now)
 }
 
+// settle settles a receipt on f's state. A key without a slot gets one if it can, for the
+// work may have cost more than was charged.
 func (sg *segment) settle(f uint64, now weir.Instant, st *weir.Settlement) error {
 	if sg.limit == nil {
 		sg.keep(st.Receipt.Limit)
@@ -245,6 +276,10 @@ func (sg *segment) reset(f uint64, now weir.Instant) {
 // claim finds a slot for a newcomer: an empty one, one whose state is as never
 // used, one in a larger segment, or the one nearest to never used. It is −1 when
 // all that it may have are denied at the moment.
+//
+// It may lay the segment out anew, so that slots found before are not where they were.
+// A slot whose key is forgotten makes all older receipts of the table give nothing
+// back: a receipt of the forgotten key would take from its successor.
 func (sg *segment) claim(f uint64, now weir.Instant) int {
 	if sg.used >= sg.ripe && sg.most() == unbounded {
 		sg.clean(now)
@@ -318,7 +353,9 @@ func (sg *segment) vacant(f uint64, now weir.Instant) int {
 }
 
 // freshest is the slot nearest to never used of those that f may have and whose
-// key is not denied, or −1.
+// key is not denied, or −1: the one with the most remaining, and among equals the one
+// that recovers first. A key with nothing remaining stays, else a client that is
+// denied could start anew by flooding the table with other keys.
 func (sg *segment) freshest(f uint64, now weir.Instant) int {
 	slot := -1
 	var most int64

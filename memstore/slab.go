@@ -13,15 +13,22 @@ import (
 // whoever holds the lock of its slot's segment. Memory once used is kept for
 // states to come.
 type slabs struct {
+	// mu is held to hand out a place and to take one back, not to read or write a
+	// state: that is safe under the lock of its segment, as no two handles lead to one
+	// place.
 	mu      sync.Mutex
 	classes [slabClasses]slab
 }
 
 // slab holds states of up to one length.
 type slab struct {
-	chunks atomic.Pointer[[][]uint64] // chunk i has room for 2^i states, at most 2^chunkBits
-	made   uint64                     // places handed out so far
-	free   uint64                     // the first place that was given back, +1; it tells the next
+	// chunks have room for 2^i states, at most 2^chunkBits. A chunk never moves, so a
+	// state stays where it is while other segments grow; only the list of them is
+	// replaced, and readers load it without mu.
+	chunks atomic.Pointer[[][]uint64]
+	made   uint64 // places handed out so far
+	// free is the first place that was given back, +1; its first word tells the next.
+	free uint64
 }
 
 const (
@@ -34,7 +41,9 @@ const (
 	placeBits   = 39
 )
 
-// handle is class, length and place + 1 of a state; 0 is none.
+// handle is class, length and place + 1 of a state; 0 is none. From the top: 5 bits, 20
+// bits (lengthBits) and 39 bits (placeBits). It fits into the word of a slot where a state
+// of fixed length would be.
 type handle = uint64
 
 func slabWords(class int) int { return 4<<class + 1 }

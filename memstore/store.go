@@ -64,19 +64,38 @@ type Options struct {
 }
 
 // Store is a weir.Store in memory. It must be made by New or Open.
+//
+// Locks are taken in one order, so that no two goroutines wait for each other:
+//
+//  1. mu, for the tables of all rules. A take has let go of it before it locks a
+//     segment; a goroutine that holds it may lock segments.
+//  2. The segments of a take: by the order of their tables, then by fingerprint. A
+//     take holds all of them at once, and so decides all its asks at one moment.
+//  3. table.mu, slabs.mu, and the locks of once and receipts. Their holders take no
+//     other lock.
+//
+// Three things are read without a lock: recent, a table's directory, and the copies
+// of denied keys. Each says how its reader finds out that it has read something old.
 type Store struct {
 	clock *clock
 	hash  hasher
+	// bound is how large the table of each rule may become. It never changes.
 	bound bound
 	file  string // where Save keeps the counts; empty: nowhere
 
-	recent recent // tables asked for lately
+	// recent are tables asked for lately, read without mu. They are put in under mu, and
+	// dropUnused takes all out under mu, so that no table stays in that it drops. One
+	// that tidy drops may stay; its empty versions say so.
+	recent recent
 
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// tables are by rule; of a rule with several, any one of them, which knows all.
 	tables  map[string]*table
-	made    int       // tables made so far, for their order
+	made    int       // tables made so far, for their order: no two have the same
 	dropped time.Time // when unused tables were dropped last
 
+	// receipts are those that were settled, so that each works once. Only slow takes,
+	// those that want a receipt, and settlements ask it.
 	receipts record.Receipts
 	busy     atomic.Int64 // given up with weir.ErrBusy
 	once     once
@@ -131,6 +150,8 @@ func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 	return s.takeSlow(now, asks, out)
 }
 
+// add makes the table of a rule that has none. It looks again under the lock, since
+// another take may have been faster.
 func (s *Store) add(rule string) (*table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

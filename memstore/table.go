@@ -12,36 +12,56 @@ import (
 // fingerprints. It begins as one segment of one bucket.
 type table struct {
 	// What each take looks at is in one line of the processor's cache.
-	rule     string
-	versions atomic.Pointer[versions] // all tables of the rule; nil where this is the only one
+	rule string
+	// versions are all tables of the rule; nil where this is the only one. It changes
+	// under Store.mu, without the locks of segments: a take that has locked its
+	// segments compares it with what it found, and begins again if it has changed.
+	versions atomic.Pointer[versions]
 	hash     *hasher
-	dir      atomic.Pointer[directory]
+	// dir leads to the segments. It may be read without a lock: an old directory leads
+	// to a segment that says that it is gone.
+	dir atomic.Pointer[directory]
 
-	order int // in which tables are locked
+	order int // in which tables are locked; no two tables of a store have the same
 	bound bound
-	since atomic.Int64 // receipts from before this instant give nothing back
+	// since, in microseconds, only grows: receipts from before it give nothing back, as
+	// a key of the table was forgotten, and its charge may be gone.
+	since atomic.Int64
+	// given is when the table's last receipt was given, so that since is after it even
+	// when the clock has stepped back.
 	given record.Latest
 	slabs slabs
-	limit atomic.Pointer[weir.Limit] // it understands the states; nil where nothing was asked yet
-	asked atomic.Int64               // when a table among others was asked last
-	until atomic.Int64               // such a table is kept until this instant
-	mu    sync.Mutex                 // of changes of dir
+	// limit is the first that asked; nil until then. It never changes, and all limits
+	// of the table's segments are alike it.
+	limit atomic.Pointer[weir.Limit]
+	// asked and until, in microseconds, are of a table among others: when it was asked
+	// last, and until when it has to be kept, since some key may not have recovered.
+	asked atomic.Int64
+	until atomic.Int64
+	mu    sync.Mutex // of changes of dir
 
-	brought *brought // nil: room of its own
+	// brought is the room that the table shares with those of other limits that came
+	// with requests; nil: room of its own. slots counts only then.
+	brought *brought
 	slots   atomic.Int64
 }
 
 // directory leads from the first bits of a fingerprint to its segment. Where a
 // segment has fewer bits than the directory, several entries lead to it.
+//
+// It doubles when a segment is split that has all of its bits, as in extendible hashing
+// (Fagin, Nievergelt, Pippenger and Strong, 1979): that copies pointers, and no states.
 type directory struct {
+	// shift is 64 less the bits of the directory: a fingerprint shifted by it is the
+	// index. It begins with 64, where every fingerprint has index 0.
 	shift    uint
-	segments []atomic.Pointer[segment]
+	segments []atomic.Pointer[segment] // 2^(64 − shift)
 }
 
 // bound is how large a table may become.
 type bound struct {
 	depth uint8 // at most 2^depth segments
-	slots int   // each of at most so many
+	slots int   // each of at most so many, once it is as deep as depth
 	early int   // earlyKeys; tests split smaller ones
 }
 
@@ -78,7 +98,8 @@ func (t *table) segment(f uint64) *segment {
 	return d.segments[f>>d.shift].Load()
 }
 
-// lock locks the segment of f and returns it.
+// lock locks the segment of f and returns it. A segment that is gone was replaced in the
+// directory before its lock was released, so the next look finds another one.
 func (t *table) lock(f uint64) *segment {
 	for {
 		sg := t.segment(f)
@@ -110,7 +131,8 @@ func (t *table) replace(sg *segment, parts [2]*segment) {
 	t.dir.Store(d)
 }
 
-// each yields the segments one by one, each locked.
+// each yields the segments one by one, each locked. Segments that are split meanwhile are
+// yielded once: it goes on with the fingerprint after the last of the one before.
 func (t *table) each(yield func(*segment) bool) {
 	for f := uint64(0); ; {
 		sg := t.lock(f)

@@ -57,6 +57,7 @@ func (s *Store) table(rule string) (*table, error) {
 	return s.tableSlow(rule, r)
 }
 
+// tableSlow finds the table under the lock, or makes it.
 func (s *Store) tableSlow(rule string, r *atomic.Pointer[table]) (*table, error) {
 	s.mu.RLock()
 	t := s.tables[rule]
@@ -77,7 +78,10 @@ func plain(a *weir.Ask) bool {
 	return a.Limit != nil && uint64(a.Cost) <= weir.MaxCost && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After
 }
 
-// takePlain is a take of one plain ask.
+// takePlain is a take of one plain ask, the fast path. It reads the table and the segment
+// without a lock, then locks that one segment, and looks under the lock whether both still
+// hold: a segment that was split, or a limit that has changed, sends it on. A key that
+// is denied again and again does not even lock: see denied.
 func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit, cost int64, d *weir.Decision) error {
 	t, err := s.table(key.Rule)
 	if err != nil {
@@ -150,7 +154,9 @@ func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Dec
 	return true
 }
 
-// takeSlow is every other take.
+// takeSlow is every other take: it locks the segments of all asks at once. What can fail
+// fails before anything is decided, and what is decided under the locks is carried out
+// under them.
 func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
@@ -337,17 +343,21 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 	}
 }
 
-// place is where the state of an ask lives.
+// place is where the state of an ask lives. An ask has one, or one in each table of a
+// rule whose limit has changed.
 type place struct {
 	table   *table
-	segment *segment // when it is locked
-	print   uint64
-	ask     int
-	slot    int // for together
+	segment *segment // set when it is locked; places of one segment follow each other
+	print   uint64   // the fingerprint of the ask's key
+	ask     int      // its index in the take
+	// slot is for together alone: it charges plain asks whose keys have slots, and lays
+	// nothing out anew, so slots stay where they are.
+	slot int
 
-	versions *versions // as they were when it was found
-	retired  bool      // of these
-	home     home
+	// versions are those of the table when the place was found; ready compares them.
+	versions *versions
+	retired  bool // the table is one of their retired ones
+	home     home // which state decided, so that commit changes that one
 }
 
 func (p *place) before(o *place) bool {
