@@ -14,19 +14,31 @@ const MaxVersions = 4
 // state of its own limit, and what passes is charged to all. So limits may change back
 // and forth, also by turns of several processes: what one can't hold of what was used
 // is there when another comes back. The zero Kept is a count never used.
+//
+// The case to have in mind is a deployment: half of the processes have the rule with
+// 100/min and half with 5/s, and ask about the same key by turns. With one state, each
+// turn would turn it into the other's terms and lose what those can't say. With a state
+// each, both limits count all events.
 type Kept struct {
-	Limit   *Limit // nil: nothing is kept
-	State   State
-	Since   Instant   // receipts from before give nothing back; 0: all do
-	Earlier []Version // at most MaxVersions − 1
+	// Limit decides, and State is by it; nil: nothing is kept, and all else is zero.
+	Limit *Limit
+	State State
+	// Since is the first instant of which charges are in State; receipts from before
+	// give nothing back, for their marks are of another state. 0: all give back.
+	Since Instant
+	// Earlier are at most MaxVersions − 1, in the order in which they were replaced.
+	Earlier []Version
 }
 
-// Version is the state of a count by an earlier limit of its rule.
+// Version is the state of a count by an earlier limit of its rule. What passes by any
+// limit is charged to it too, so that it is right when its limit decides again.
 type Version struct {
 	Limit *Limit
 	State State
-	Since Instant
-	Until Instant // when it would have recovered, had nothing passed since
+	Since Instant // as in Kept
+	// Until is when it would have recovered, had nothing passed since another limit took
+	// over. From then on it is dropped: all that its own limit let pass is over.
+	Until Instant
 }
 
 // Alike is whether l and o keep the same states, so that one takes the place of the
@@ -58,8 +70,13 @@ func (l *Limit) Recovers(now Instant) time.Duration {
 // passed is events that another limit has let pass.
 type passed struct {
 	events int64
-	reset  int64 // how long that limit takes to recover, if it is a bucket
-	due    int64 // how long until the last of them goes, if it is a leaky-queue
+	// reset is how many microseconds that limit takes to recover, if it is a bucket; 0
+	// for others. A slow limit that follows a fast one would else be in debt for days
+	// for events that the fast one has long worked off.
+	reset int64
+	// due is how many microseconds until the last of them goes, if it is a leaky-queue;
+	// 0 for others.
+	due int64
 }
 
 func passedBy(by algorithm, its State, now Instant, events int64) passed {
@@ -98,6 +115,10 @@ func (k *Kept) Clone() Kept {
 // Become makes limit the one that decides. It is false when MaxVersions others have
 // a state: then the one that decided goes on. Aside is events that may still pass by that,
 // and are not in its state yet.
+//
+// It writes to no slice that was there before, so that a copy of k by value stays as
+// it was. The limit that decided becomes an earlier one, unless it has recovered or
+// the new one outdoes it.
 func (k *Kept) Become(limit *Limit, now Instant, aside int64) bool {
 	if over := func(v Version) bool { return v.Until <= now }; slices.ContainsFunc(k.Earlier, over) {
 		k.Earlier = slices.DeleteFunc(slices.Clone(k.Earlier), over)
@@ -233,7 +254,8 @@ func (k *Kept) Charge(now Instant, events int64) {
 }
 
 // Hear charges all limits but one with events that this has let pass; its is its state
-// after them. Permits are no events.
+// after them. Permits are no events. It keeps the promise of Kept: each limit's state
+// counts what passed by any of them.
 func (k *Kept) Hear(now Instant, by *Limit, its State, events int64) {
 	if by.spec.Algorithm == Concurrent {
 		return

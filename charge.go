@@ -11,8 +11,8 @@ type Settler interface {
 // settled. A receipt works once, so a Charge ends with Settle or GiveBack. The zero Charge
 // is of nothing.
 type Charge struct {
-	at       Settler
-	receipts []*Receipt
+	at       Settler    // the store of the take, or what stands before it
+	receipts []*Receipt // of one take, all different; their order is that of Settle's used
 }
 
 // NewCharge makes a Charge of receipts of one take, each of them once.

@@ -45,7 +45,10 @@ func nextWindow(y int, m time.Month, d int, c Calendar, zone *time.Location) Ins
 	return dayBegins(y, m, d, zone)
 }
 
-// dayBegins is the first instant at which zone shows the date or a later one.
+// dayBegins is the first instant at which zone shows the date or a later one. It walks
+// from one change of the zone's offset to the next, as midnight by an offset counts only
+// while that offset holds. Asking the time package for midnight would not do: where
+// that is skipped or comes twice, it may answer with either side.
 func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	// No zone is or was more than 16 hours from UTC.

@@ -10,15 +10,21 @@ import "slices"
 //	          in the order in which they run out
 //
 // A count of permits bounds no rate: quick holders pass any number.
+//
+// Since holders lie in the order in which they run out, those that have are at the
+// front: a take passes over them, and drops them when it writes. word 0 saves adding up
+// the others, and is right once the permits of those at the front are taken off it.
 type concurrent struct {
-	count int64
-	ttl   int64 // microseconds
+	count int64 // permits at any instant, 0…MaxCount
+	ttl   int64 // microseconds; a changed one is for new holders and renewals
 }
 
 // MaxHolders is how many takes may hold permits of one key at a time; more are
 // denied, whatever the count.
 const MaxHolders = 1 << 16
 
+// holderWords are when the holder runs out in microseconds since 1970, the id of its
+// receipt or 0 without one, and its permits, at least 1.
 const holderWords = 3
 
 func newConcurrent(s *Spec) algorithm {
@@ -107,7 +113,10 @@ func (c *concurrent) standing(s State, now Instant) (remaining, reset int64) {
 	return remaining, int64(s[len(s)-holderWords]) - int64(now)
 }
 
-// settle frees the permits of a receipt, or renews them, and then they stay charged.
+// settle frees the permits of a receipt, or renews them, and then they stay charged. The
+// state itself knows whether they were freed before, for the id is gone then: stores need
+// not remember receipts of permits. Before the receipt's time is over, an id that is gone
+// was settled; afterwards it may have run out.
 func (c *concurrent) settle(s State, now Instant, st *Settlement) (State, error) {
 	at := c.find(s, st.Receipt.Mark[0])
 	switch {

@@ -26,7 +26,7 @@ type Decision struct {
 	Outcome Outcome
 	// Charged tells that the limit counts the cost as used. A limit that allows
 	// is not charged when another of the same take denies, by a peek, or by a
-	// cost of 0.
+	// cost of 0. A report of work that is done is charged also when it is denied.
 	Charged bool
 	// Cost is the events that were asked for, or with Ask.AtLeast those granted.
 	Cost int64
@@ -39,9 +39,11 @@ type Decision struct {
 	// another limit of the take grants less than Ask.AtLeast.
 	RetryAfter time.Duration
 	// NextAfter is how long until one event passes, when none remains and that is
-	// known; else 0.
+	// known; else 0. It is RetryAfter for a cost of 1: a client that is told it need not
+	// know its own cost.
 	NextAfter time.Duration
-	// ResetAfter is how long until the limit is as if never used.
+	// ResetAfter is how long until the limit is as if never used, if nobody asks any
+	// more. A store may drop the state then, and has lost nothing.
 	ResetAfter time.Duration
 	// Hold is how long the caller has to wait before it goes: its slot in a
 	// leaky-queue, or its reservation within Ask.MaxHold.
@@ -80,16 +82,29 @@ const ReceiptLife = 15 * time.Minute
 
 // Receipt is the proof of a charge. It gives the charge back, settles it when
 // the true cost is known, or frees a permit, and works once. Its fields are
-// exported for those who carry it over a wire; they must keep others from
-// forging it.
+// exported for programs that carry it over a wire; they must keep clients from
+// forging it. A receipt has all that is needed to settle: a store keeps nothing for
+// one that is out but the state itself, and remembers only that it was settled.
 type Receipt struct {
-	ID      uint64    // of the take: every receipt of one take has the same
-	State   StateKey  // what was charged
-	Limit   *Limit    // by which limit; after a change of it nothing is given back, but permits are freed
-	Cost    int64     // events charged
-	Taken   Instant   // when
-	Expires Instant   // when it stops working
-	Mark    [2]uint64 // the stretch that the charge occupies, in the terms of the algorithm
+	// ID is of the take: every receipt of one take has the same. It is random, so that
+	// a store knows a retry by it. 0 is none.
+	ID    uint64
+	State StateKey // what was charged
+	// Limit is the one that charged. Where the state is by then kept by a limit that is
+	// not alike, nothing is given back, but permits are freed.
+	Limit *Limit
+	Cost  int64 // events charged, 1…MaxCost
+	// Taken is when the take was decided, on the store's clock. A receipt from before a
+	// reset or an eviction gives nothing back.
+	Taken Instant
+	// Expires is when it stops working: ReceiptLife after its events may go, for a
+	// permit its ttl after Taken.
+	Expires Instant
+	// Mark is where the charge lies in the state. Of GCRA and leaky-queue it is the end
+	// of its stretch and the shift, of warm-up the time of the next event, of a window
+	// its beginning or index, of a log its stamp, and of permits the id of their holder.
+	// Only the algorithm understands it.
+	Mark [2]uint64
 }
 
 // refundTaken is Taken of receipts that no charge gave.

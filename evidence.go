@@ -3,6 +3,9 @@ package weir
 // Evidence is what a take stood on, for explanations. A caller that wants it sets
 // Ask.Evidence of each ask to one of its own; a store with Traits.Evidence fills them
 // in.
+//
+// It is optional twice: a store need not fill it in, and a caller need not ask. A take
+// without evidence copies no state, so the usual take pays nothing for it.
 type Evidence struct {
 	// Always asks for it of a take that passes, too. Else only one that does not pass,
 	// or that has a peek, is told of.

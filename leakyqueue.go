@@ -13,13 +13,23 @@ package weir
 //
 // One event leaves at once and at most queue wait; a cost of n takes n slots
 // and goes when its first one comes.
+//
+// The arithmetic is gcra's with a burst of queue + 1, and exact for the same reason. The
+// difference is in the answer: what gcra lets pass at once is here told to wait until
+// its slot. The caller has to keep to that, for nothing is delivered to it.
 type leakyQueue struct {
-	pace  interval
+	pace interval
+	// queue is how many may wait, 0…MaxCount; −1 for a count of 0, which has no slots
+	// and lets nothing pass.
 	queue int64
-	full  moment // queue + 1 intervals
+	// full is queue + 1 intervals: how far ahead the next free slot may be after a
+	// charge, within MaxDrain.
+	full moment
 
-	owing  int64  // slots that may be taken by what is owed
-	lowest moment // owing intervals
+	// owing is the slots that may be taken in all, those of work that cost more than
+	// was charged among them; lowest is owing intervals.
+	owing  int64
+	lowest moment
 }
 
 func newLeakyQueue(s *Spec) algorithm {
@@ -37,7 +47,7 @@ func newLeakyQueue(s *Spec) algorithm {
 func (q *leakyQueue) words() int  { return 2 }
 func (q *leakyQueue) most() int64 { return q.queue + 1 }
 
-// ahead is how long until the next free slot.
+// ahead is how long until the next free slot. One that now has passed is free at once.
 func (q *leakyQueue) ahead(s State, now Instant) moment {
 	if len(s) < 2 || int64(s[0]) < int64(now) {
 		return moment{}
@@ -73,6 +83,8 @@ func (q *leakyQueue) wait(s State, now Instant, cost, patience int64) int64 {
 	return us
 }
 
+// hold is until the first slot of the cost, rounded up to the microsecond: a caller is
+// never told to go before its slot.
 func (q *leakyQueue) hold(s State, now Instant, cost int64) int64 {
 	if cost == 0 {
 		return 0
@@ -169,6 +181,8 @@ func (q *leakyQueue) adopt(s State, from algorithm, now Instant) State {
 	return q.hear(nil, now, p)
 }
 
+// hear makes the queue as long as what has passed elsewhere, and no shorter than another
+// queue whose last slot is still to come.
 func (q *leakyQueue) hear(s State, now Instant, p passed) State {
 	if q.queue < 0 {
 		return s

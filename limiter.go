@@ -38,13 +38,18 @@ func (e *DeniedError) Error() string {
 }
 
 // Limiter asks one limit or several about keys; several decide together, all
-// or nothing. Its methods may be called from many goroutines.
+// or nothing. Its methods may be called from many goroutines: it never changes after
+// NewLimiter, and all that is counted lives in its store.
 type Limiter struct {
-	store  Store
-	single Single // store, where it is one and there is one limit
-	limits []*Limit
-	states []string // the rule part of each limit's state key
-	policy *Policy  // nil: none
+	store Store
+	// single is store, where it is one, there is one limit and no policy: then Take needs
+	// no Ask, and no memory.
+	single Single
+	limits []*Limit // at least one
+	// states are the rule part of each limit's state key, made once so that a take
+	// joins no texts.
+	states []string
+	policy *Policy // nil: none
 }
 
 // NewLimiter makes a limiter whose counts live in store under name. Limiters of
@@ -124,7 +129,7 @@ func (l *Limit) periodText() string {
 	return period
 }
 
-// Request is one question to a Limiter.
+// Request is one check by a Limiter, of all its limits.
 type Request struct {
 	Key     string        // whose count; any bytes, also none
 	Cost    int64         // events, 0…MaxCount

@@ -58,9 +58,16 @@ func (k StateKey) Placement() string {
 // adds up to less.
 const MaxCost = 1 << 40
 
-// Ask is one question to one limit.
+// Ask is one check: one limit decides about a cost of one key. A take has one ask or
+// several. Each limit first says what it would do alone (Limit.Decide), then Resolve says
+// what becomes of them together.
+//
+// The zero fields are the plain case: the whole cost, now or never, charged if the take
+// passes, without a receipt.
 type Ask struct {
+	// State names the count. No two asks of a take may have the same.
 	State StateKey
+	// Limit decides, whichever limit the count was kept by before: see Kept.
 	Limit *Limit
 	// Cost is the events that the request is worth, 0…MaxCost. 0 charges
 	// nothing; it is denied only while more than the limit is used.

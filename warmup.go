@@ -16,13 +16,18 @@ import (
 // Guava's stored permits are idle time divided by the idle time that one event
 // uses up. n events then cost n intervals and a surcharge, which is a function
 // of the idle time only: the difference between before and after. So rounding
-// it to whole microseconds can't add up.
+// it to whole microseconds can't add up: of a run of takes, all terms but the first
+// and the last cancel out.
 type warmUp struct {
 	pace interval // from event to event when warm
-	idle interval // idle time that one event uses up
-	warm int64    // idle time of a cold limit: the warm-up, in microseconds
-	cold int64
-	max  int64 // largest cost
+	// idle is the idle time that one event uses up: pace × 2 (cold + 1) / (cold + 5). Its
+	// fractions are in another denominator than pace's, so the two are never mixed.
+	idle interval
+	warm int64 // idle time of a cold limit: the warm-up, 1…MaxWarmUp in microseconds
+	cold int64 // how many times slower a cold start is, 2…MaxCold
+	// max is the largest cost: what the even pace lets pass in MaxDrain less the warm-up,
+	// so that no charge moves a state by more than MaxDrain. 0 for a count of 0.
+	max int64
 }
 
 func newWarmUp(s *Spec) algorithm {
@@ -60,7 +65,10 @@ func (w *warmUp) at(s State, now Instant) (next, idle moment) {
 //
 //	(cold − 1) × (idle × (cold + 5) − warm × (cold + 1))² / (16 × warm × (cold + 1))
 //
-// above the threshold, where the square's base is positive, and nothing below.
+// above the threshold, where the square's base is positive, and nothing below. It is the
+// area between Guava's sloping line and the even pace, from the threshold to idle. idle is
+// at most warm, below 2^37, and cold at most 100: both products in base stay below 2^44,
+// and the square has 128 bits.
 func (w *warmUp) surcharge(idle moment) int64 {
 	base := idle.ceil()*(w.cold+5) - w.warm*(w.cold+1)
 	if base <= 0 {
