@@ -6,7 +6,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Answer is what the rules say to a Request.
+// Answer is what the rules say to a Request. It is the caller's: nothing changes it later.
 type Answer struct {
 	// ID names this answer in logs: 16 hexadecimal digits.
 	ID string
@@ -30,7 +30,8 @@ type Decision struct {
 	Rule       *Rule
 	// Decision is that of all the request's descriptors that have the same count,
 	// added up; but Cost is this descriptor's, and of cost 0 it is never charged.
-	// They share one Receipt.
+	// They share one Receipt: so a caller that settles uses Answer.Receipts, where it is
+	// once, and not the receipts of the decisions.
 	weir.Decision
 
 	idle bool // it had no say: a shadow limit, or a quota limit beside one that allows

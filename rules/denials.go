@@ -41,19 +41,22 @@ const (
 // rules alone. Nobody waits for a drawer: a denial that meets another one there
 // at the same instant is not kept.
 type Denials struct {
-	seed     maphash.Seed
-	drawers  [drawers]drawer
-	missed   atomic.Int64
-	mu       sync.Mutex // held to change versions
-	newest   uint32
-	versions [MaxVersions]atomic.Pointer[version] // by their number
+	seed    maphash.Seed // secret, so that no client can choose its drawer
+	drawers [drawers]drawer
+	missed  atomic.Int64 // denials that were not kept at all
+	mu      sync.Mutex   // held to change versions; a drawer's lock may be taken under it
+	newest  uint32       // number of the active rules; 0 before there are any
+	// versions are by their number modulo MaxVersions. They are read without mu: a place
+	// may hold an older or a later version than the one looked for, so a reader compares
+	// what it finds.
+	versions [MaxVersions]atomic.Pointer[version]
 }
 
-// version is rules that were in force.
+// version is rules that are active, or were. It never changes.
 type version struct {
-	number uint32
+	number uint32 // from 1 on, one more for each Limiter.Replace with other rules
 	set    *Set
-	since  time.Time
+	since  time.Time // when they became active
 }
 
 // NewDenials makes an empty Denials. It takes memory as denials come: at most

@@ -22,12 +22,16 @@ const (
 // head is what places are chosen by. Heads lie together, apart from the bodies,
 // because all of a drawer are looked at.
 type head struct {
-	id      uint64
-	at      weir.Instant
-	rule    uint32 // a hash of its name: an override's rule is made for each request
+	id uint64 // of the answer
+	// at is when the store decided, on its clock; without evidence, when this process
+	// heard of it.
+	at   weir.Instant
+	rule uint32 // a hash of its name: an override's rule is made for each request
+	// version is the number of the rules that denied: a denial is explained by these,
+	// even when others are active by then.
 	version uint32
 	kept    kept
-	same    uint8 // how many of the drawer have this rule
+	same    uint8 // how many of the drawer have this rule, this one too: 1…drawerSize
 }
 
 func (h *head) over(now weir.Instant) bool {
@@ -36,9 +40,11 @@ func (h *head) over(now weir.Instant) bool {
 
 // drawer is a part of Denials.
 type drawer struct {
-	mu                 sync.Mutex
-	heads              []head
-	bodies             []body
+	// mu is only tried by a request, never waited for. Explanations and sweeps wait.
+	mu     sync.Mutex
+	heads  []head // at most drawerSize
+	bodies []body // by head
+	// The counts since the process began: see DenialStats.
 	overwritten, large int64
 	unseen             int64
 }

@@ -16,10 +16,18 @@ var ErrNoRules = errors.New("no rules are loaded")
 
 // Limiter asks the limits of a Set about requests. Its methods may be called
 // from many goroutines.
+//
+// It takes no lock of its own: what changes is behind an atomic pointer, or has its lock
+// itself.
 type Limiter struct {
-	store     weir.Store
-	set       atomic.Pointer[Set]
-	takes     sync.Pool // of *take
+	store weir.Store
+	// set is the active rules; nil before there are any. Check loads it once a request.
+	set atomic.Pointer[Set]
+	// takes are *take that are done. A request has one to itself until its answer is
+	// made, and nothing of the answer is in its memory.
+	takes sync.Pool
+	// overrides are the limits in use that requests brought. They stay when the rules
+	// are replaced, as their counts do.
 	overrides Overrides
 	denials   *Denials // nil: none are kept
 	// candidates run beside set; nil: none do.
@@ -44,13 +52,17 @@ func (l *Limiter) Replace(set *Set) {
 	l.set.Store(set)
 }
 
-// Set is the rules in force, or nil.
+// Set is the active rules, or nil.
 func (l *Limiter) Set() *Set { return l.set.Load() }
 
 // Check asks all rules that r meets, together: those that are enforced are
 // charged if all of them allow, and none otherwise. It fails with a
 // *RequestError, with ErrNoRules, or when the store can't decide; a denial is
 // no failure. It keeps nothing of r.
+//
+// The steps are: match finds the rules of each descriptor, replace drops those that
+// another one replaces, ask makes one ask of each count, the store decides all of them at
+// one moment if it can, and answer says it in terms of descriptors and rules.
 func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	set, err := l.active(r)
 	if err != nil {

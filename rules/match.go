@@ -30,18 +30,20 @@ func (p *place) accepts(value string) bool {
 // exact is whether p is for one key and value alone.
 func (p *place) exact() bool { return p.entry.Value != "" && !p.value.wild() && !p.keepKey }
 
-// level is the descriptors that stand together in a list.
+// level is the descriptors that stand together in a list. Entries of a request are
+// looked up level by level, so the work of a match follows the request's entries, not how
+// many rules there are; only patterns that begin alike are tried one by one.
 type level struct {
-	families map[string]*family // by key as written
+	families map[string]*family // by key as written, those with a * too
 	keys     patterns           // those with a * in the key
-	size     int
+	size     int                // how many descriptors, for the order of the next
 }
 
 // family is the descriptors of one level with the same key.
 type family struct {
 	exact  map[string]*place // by value as written, those with a * too
 	values patterns          // those with a * in the value alone
-	bare   *place            // without a value
+	bare   *place            // without a value, which any value fits; nil: there is none
 }
 
 // add puts in p, unless its key and value are there: then it gives that place.

@@ -32,16 +32,21 @@ var (
 // Overrides are the limits that requests bring along, by where their counts are. The
 // zero Overrides are empty. Methods may be called from many goroutines.
 type Overrides struct {
-	mu      sync.RWMutex
-	known   map[string]*Override
-	clients map[string]int // how many each brought
-	looked  weir.Instant   // when those as never used were looked for
+	// mu is read-locked to find a limit that is known, as nearly all are; it is locked
+	// to bring a new one.
+	mu    sync.RWMutex
+	known map[string]*Override // by place, at most MaxOverrides
+	// clients are how many of known each brought, at least 1: the sum is len(known).
+	clients map[string]int
+	looked  weir.Instant // when those as never used were looked for
 }
 
 // Override is a limit in use.
 type Override struct {
-	client string // that brought it first
-	used   atomic.Int64
+	client string // that brought it first, and has it on its part
+	// used is until when some count of it has something used, in microseconds since
+	// 1970. It only grows. From then on the limit may make place for another.
+	used atomic.Int64
 }
 
 // Use tells that some count of the limit has something used until an instant.

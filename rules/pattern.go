@@ -38,8 +38,8 @@ func (p pattern) matches(text string) bool {
 // those that begin as the text does: one look-up for each length that the
 // beginning of a pattern has.
 type patterns struct {
-	lengths  []int // of the beginnings, ascending
-	byPrefix map[string][]candidate
+	lengths  []int                  // of the beginnings, ascending, each once
+	byPrefix map[string][]candidate // by what stands before the first *; in the order of the file
 }
 
 // candidate is a place to go to when its pattern fits.

@@ -20,11 +20,19 @@ type Rule struct {
 	// written: * is a pattern, and no value means any. It is nil for an override.
 	Path []Entry
 
-	Limit     *weir.Limit // nil when Unlimited
-	Unlimited bool        // matches, and gives no decision
-	Shadow    bool        // decided and reported, not enforced
-	After     bool        // charge: after. A take reports work that is already done
-	Override  bool        // made of Descriptor.Override, not of a file
+	// Limit is what the descriptor allows; nil when Unlimited.
+	Limit *weir.Limit
+	// Unlimited matches, and gives no decision: it takes a request out of the reach of a
+	// wider rule.
+	Unlimited bool
+	// Shadow is decided and reported, not enforced. What it would let pass it counts, so
+	// that it need not begin with an empty count when it is enforced.
+	Shadow bool
+	// After is `charge: after`: a take reports work that is already done, and is charged
+	// past the limit if need be.
+	After bool
+	// Override was made of Descriptor.Override, not of a file.
+	Override bool
 
 	// Envoy tells that the limit is in Envoy's form: rate_limit, or an override.
 	Envoy bool
@@ -41,7 +49,7 @@ type Rule struct {
 	// int64, float64, string, []any and map[string]any.
 	Metadata map[string]any
 
-	Owner string // whose rule it is
+	Owner string // the team that answers for the rule, as the file names it; may be empty
 
 	// Policy is what the file says of it; its Fallback is FallbackLocal when the file
 	// says nothing. With stores that are no cluster, Sharing and Partition have no effect.
@@ -53,7 +61,9 @@ type Rule struct {
 	at position // of the limit's text; Line and Column are those of the descriptor
 	// values tells which entries of a request AppendValues takes.
 	values []bool
-	open   openWords // which words make the key
+	// open tells which words of a request make the key of the count: those that the
+	// descriptor leaves open, as a key without a value does.
+	open openWords
 	// place names the count for the store: the way to the descriptor and the
 	// limit's name, or what weir.StateRules has for those without, so that a limit
 	// that was changed keeps what was used.

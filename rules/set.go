@@ -7,12 +7,17 @@ import (
 
 // Set is the rules of all domains. It never changes, and may be shared between
 // goroutines. It is made by Parse, Load and Demo.
+//
+// That it never changes is what makes a reload safe: a request takes one Set at its
+// beginning and goes by it to its end, while Limiter.Replace puts another in place.
 type Set struct {
-	domains  map[string]*domain
-	names    []string // in the order of the files
-	rules    []*Rule
+	domains map[string]*domain // by name; a domain is in one file
+	names   []string           // of domains, in the order of the files
+	rules   []*Rule            // of all domains, in the order of the files
+	// warnings are about rules that work, and perhaps not as their author means. Errors
+	// are not here: with one there is no Set.
 	warnings []Finding
-	partial  []Finding
+	partial  []Finding   // files that look half written; see Complete
 	texts    []*fileText // what it was made of, for Export
 }
 
@@ -20,8 +25,8 @@ type Set struct {
 type domain struct {
 	name  string
 	file  string
-	text  []byte // of the file
-	top   level
+	text  []byte  // of the file, as it was read; Same compares it
+	top   level   // where the entries of a descriptor begin their way
 	rules []*Rule // in the order of the file
 }
 

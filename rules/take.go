@@ -10,28 +10,35 @@ import (
 
 // take is a request on its way through the limits. It is used again by later
 // requests, for its memory.
+//
+// Descriptors and asks are not one to one. A descriptor makes an ask of each of its
+// rules, which follow each other in asks; and two descriptors that meet the same count
+// share one ask, as a store takes no two of the same state. meet.first leads from a
+// descriptor to its asks.
 type take struct {
-	meets []meet // by descriptor
-	asks  []weir.Ask
-	out   []weir.Decision
-	rules []*Rule // by ask
-	backs []back  // of asks that give back
-	id    uint64  // of the receipts, when the request asked for them
-	seen  sight
+	meets []meet          // by descriptor of the request
+	asks  []weir.Ask      // one a count
+	out   []weir.Decision // by ask
+	rules []*Rule         // by ask: the rule of the first descriptor that made it
+	backs []back          // of asks that give back
+	// id is of the receipts, when the request asked for them; else 0. It is odd, so that
+	// it is never 0 by chance.
+	id    uint64
+	seen  sight  // by ask: the states that a denial stood on, when Denials are kept
 	named uint64 // the answer's id
 }
 
 // back is what an ask gives back.
 type back struct {
-	ask    int
-	events int64
+	ask    int   // its index
+	events int64 // 0…weir.MaxCost
 }
 
 // meet is what a descriptor meets.
 type meet struct {
-	rules []*Rule
-	key   string
-	first int // the ask of rules[0]
+	rules []*Rule // in the order of the file; none: nothing limits the descriptor
+	key   string  // of the counts of all rules
+	first int     // the ask of rules[0]; those of the others follow it
 	// override is what bounds the limit that the request brought; nil: it brought none.
 	override *Override
 }

@@ -15,7 +15,9 @@ import (
 // Apart is a store that decides asks of one placement and key at one moment, but
 // no others.
 type Apart struct {
-	Take   func(asks []weir.Ask, out []weir.Decision) error
+	// Take decides asks of one placement and key, as weir.Store does.
+	Take func(asks []weir.Ask, out []weir.Decision) error
+	// Settle settles receipts of one take, for what is given back.
 	Settle func(ctx context.Context, settlements []weir.Settlement) error
 }
 
@@ -27,9 +29,9 @@ var errOnce = &AskError{errors.New("this store charges a take once only when all
 
 // group is the asks of one placement and key, by their index in the take.
 type group struct {
-	at   []int
-	asks []weir.Ask
-	out  []weir.Decision
+	at   []int           // of each of its asks, the index in the take
+	asks []weir.Ask      // copies
+	out  []weir.Decision // by its asks; nil before it was taken
 }
 
 // Groups says whether asks are of more than one placement or key.

@@ -25,22 +25,23 @@ const (
 )
 
 // Denials remember the states of denied takes, and answer those that the same
-// states deny, so that an attack costs the store nothing. Others can only have
-// used more since: what is denied at home is denied there, unless something was
-// given back, reset or changed within DenialLife.
+// states deny, so that an attack costs the store nothing. Other processes can only
+// have used more since: what is denied locally is denied in the store, unless
+// something was given back, reset or changed within DenialLife.
 type Denials struct {
-	seed     maphash.Seed
-	slots    []atomic.Pointer[denial] // by the hash of their key
-	logs     []atomic.Pointer[denial] // of sliding-log
-	answered atomic.Int64
+	seed     maphash.Seed             // secret, so that no client can choose a slot
+	slots    []atomic.Pointer[denial] // MaxDenials, by the hash of their key
+	logs     []atomic.Pointer[denial] // MaxLogDenials, of sliding-log
+	answered atomic.Int64             // takes answered locally
 }
 
-// denial is a state that denied, and when. It is never changed.
+// denial is a state that denied, and when. It is never changed: a later one takes its
+// place as a whole, so readers need no lock.
 type denial struct {
-	key   weir.StateKey
-	limit *weir.Limit
+	key   weir.StateKey // compared, as many keys share a slot
+	limit *weir.Limit   // by which state is meant; another text asks the store
 	state weir.State
-	at    weir.Instant
+	at    weir.Instant // on the store's clock; it says nothing from at + DenialLife on
 }
 
 // NewDenials makes an empty memory.
@@ -60,7 +61,7 @@ func (d *Denials) slot(k weir.StateKey, l *weir.Limit) *atomic.Pointer[denial] {
 	return &d.slots[hash%MaxDenials]
 }
 
-// Answered is how many takes were answered at home.
+// Answered is how many takes were answered locally.
 func (d *Denials) Answered() int64 { return d.answered.Load() }
 
 // Answer decides a take by what is remembered. When that does not deny it, it

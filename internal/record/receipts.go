@@ -22,15 +22,21 @@ const (
 // Receipts remember which receipts were settled until they have expired, so that
 // each works once. Permits are not among them: a permit tells by itself whether it
 // was freed. The zero Receipts are empty. Methods may be called from many goroutines.
+//
+// A receipt that was settled and is forgotten too early would give back twice. So before
+// a page may be forgotten, either its receipts have expired, or its minute is noted in a
+// book as cut: receipts that end by then count as expired, settled or not.
 type Receipts struct {
-	mu      sync.Mutex
-	seed    maphash.Seed
-	pages   map[weir.Instant]map[string]page // by the minute in which receipts may be forgotten, and by rule
-	rules   map[string]*book
-	settled int
-	refused int64
-	seen    weir.Instant // the minute of the last look
-	swept   weir.Instant // pages up to here are forgotten
+	mu   sync.Mutex
+	seed maphash.Seed
+	// pages are by the minute in which receipts may be forgotten, and by rule: so that
+	// what has expired goes by the page, and one rule can't push out another's.
+	pages   map[weir.Instant]map[string]page
+	rules   map[string]*book // of rules with something remembered
+	settled int              // in all pages
+	refused int64            // takes that Room refused, since the process began
+	seen    weir.Instant     // the minute of the last look
+	swept   weir.Instant     // pages up to this minute are forgotten
 
 	// PerRule and InAll are the bounds. 0: MaxRuleReceipts and MaxReceipts.
 	PerRule, InAll int
@@ -41,8 +47,8 @@ type page map[uint64]struct{}
 
 // book is what is remembered of one rule.
 type book struct {
-	settled int
-	cut     weir.Instant // pages up to here were forgotten before their time
+	settled int          // in all pages of the rule
+	cut     weir.Instant // pages up to this minute were forgotten before their time; 0: none
 }
 
 const minute weir.Instant = 60_000_000

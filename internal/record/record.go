@@ -24,7 +24,8 @@ type Record struct {
 	weir.Kept
 
 	// Aside is events that others may still let pass, and that State does not count
-	// yet: a take is decided as if it did. It is not written.
+	// yet: a take is decided as if it did. It is not written, and not charged: whoever
+	// lets them pass charges them when it tells of them.
 	Aside int64
 }
 
@@ -226,7 +227,9 @@ func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []
 func badAsk(format string, args ...any) error { return &AskError{fmt.Errorf(format, args...)} }
 
 // Take decides the asks together, given the record of each, and changes the
-// records. It says whether any of them has to be written.
+// records. It says whether any of them has to be written. It reads no clock and may be
+// called again with records that were read anew: that is how a store that compares
+// and swaps retries.
 func Take(now weir.Instant, asks []weir.Ask, records []Record, out []weir.Decision) (write bool) {
 	before := make([]weir.Kept, len(records))
 	for i := range asks {
