@@ -7,19 +7,23 @@ import (
 	"github.com/weir-limit/weir/internal/admission"
 )
 
-// rule is a Rule with what is worked out once.
+// rule is a Rule with what is worked out once. It never changes, and is shared by all
+// requests.
 type rule struct {
-	Rule
+	Rule // checked; its Key is not nil
 
-	of *admission.Rule
+	of *admission.Rule // its names in the store and in header fields
 }
 
 // call is a request on its way through the rules. It is used again by later
 // requests, for its memory.
+//
+// One goroutine has it, from acquire to release. What outlives the request, as its Charge
+// and a Denial, has copies.
 type call struct {
-	admission.Call
+	admission.Call // the asks, their decisions and the verdict
 
-	text  []byte   // of a field
+	text  []byte   // of a field; written over by the next
 	lines []string // room for values of fields
 }
 

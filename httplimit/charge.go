@@ -15,10 +15,14 @@ import (
 //
 // Its methods may be called from many goroutines, and on a nil *Charge.
 type Charge struct {
-	m      *middleware
-	around *Charge           // of the middleware outside of this one
+	m *middleware
+	// around is of the middleware outside of this one; nil: there is none. Use and Cost
+	// go through all of them, as a handler sees only the innermost in its context.
+	around *Charge
 	held   *admission.Charge // nil: of nothing
 
+	// mu guards the two below. A charge is settled when the handler has returned and no
+	// connection is open, whichever comes last.
 	mu     sync.Mutex
 	open   bool // a connection that was taken over is
 	status int  // of the response; 0 until the handler has returned

@@ -17,11 +17,15 @@ import (
 	"github.com/weir-limit/weir/internal/sleep"
 )
 
-// middleware is what New and NewFromRules make.
+// middleware is what New and NewFromRules make. It translates: a request into asks, and
+// a verdict into header fields and an answer. Package admission asks the store, judges
+// and settles, here as in grpclimit.
+//
+// It has rules of a program, or describe for rules of a file, and never both.
 type middleware struct {
 	options Options
 	gate    admission.Gate
-	calls   sync.Pool // of *call
+	calls   sync.Pool // of *call that are done
 
 	rules []*rule // of a program
 	// usual is the value of RateLimit-Policy when all rules stand. It is shared by

@@ -13,7 +13,9 @@ type recorder struct {
 	http.ResponseWriter
 
 	charge *Charge
-	status int // 0: none was written
+	// status is what was written, the final one and not a 1xx; 0: none was. Only the
+	// goroutine of the handler writes it.
+	status int
 }
 
 // code is the status of the response.

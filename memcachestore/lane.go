@@ -41,16 +41,19 @@ type lane struct {
 	running bool // somebody works
 	waiting []*job
 
-	// Only who works uses these.
+	// Only the goroutine that works uses these, without a lock: running hands them from
+	// one to the next.
 	known view
 	alone bool // nobody else wrote when we last looked
 }
 
 // view is what an item held. A swap goes over the connection that it came over:
 // a server that was restarted begins to number its writes anew.
+//
+// It may be old: then the swap fails by its cas, and the item is read anew.
 type view struct {
 	conn  *conn
-	cas   uint64 // 0: there was none
+	cas   uint64 // the server's number of the write; 0: there was no item
 	value []byte
 	until time.Time // the server keeps it so long, unless it has to evict
 }

@@ -65,14 +65,16 @@ type Store struct {
 	cancel context.CancelFunc
 	own    sync.WaitGroup // all goroutines
 
-	mu     sync.Mutex
+	mu     sync.Mutex // of closed, lanes, and the waiting jobs of each lane
 	closed bool
-	lanes  map[string]*lane
+	lanes  map[string]*lane // by the name of their item, about maxLanes at most
 
+	// home remembers denied takes for record.DenialLife, and answers those like them
+	// without a server.
 	home   *record.Denials
-	given  record.Latest
+	given  record.Latest // when this process gave its last receipt
 	opened time.Time
-	seen   sightings
+	seen   sightings // of items, to tell one that was evicted from one that never was
 	counts counts
 }
 

@@ -58,26 +58,34 @@ type Options struct {
 
 // Store is a weir.Store in Redis. It must be made by New or Dial. Its methods may be
 // called from many goroutines.
+//
+// Nothing in it is a count of a limit: those are in Redis, and a process that starts
+// anew has lost none.
 type Store struct {
 	client  rueidis.Client
-	link    *link // in place of client, for a store that Dial made
-	prefix  string
-	cluster bool
-	takers  [1 << (kindPermits + 1)]atomic.Pointer[script] // by the kinds of limits they know, a bit each
-	pacer   *script
-	swapper *script
-	general bool   // take.lua decides all; for tests
-	now     string // what scripts take for the time; empty: the server's own
+	link    *link  // in place of client, for a store that Dial made
+	prefix  string // of the names of all keys
+	cluster bool   // only keys of one placement are decided in one call
+	// takers are take.lua with only the parts for the limits of a call, by the kinds of
+	// limits that it knows, a bit each; nil: not made yet.
+	takers  [1 << (kindPermits + 1)]atomic.Pointer[script]
+	pacer   *script // pace.lua
+	swapper *script // swap.lua
+	general bool    // take.lua decides all; for tests
+	now     string  // what scripts take for the time; empty: the server's own
 
 	plans plans
-	skew  atomic.Int64     // the server's clock less ours, microseconds
+	// skew is the server's clock less ours, in microseconds, as of the last answer. It
+	// dates what is decided here by home; the server alone dates what it decides.
+	skew  atomic.Int64
 	lane  lane.Lane[*call] // of take.lua
 	paced lane.Lane[*call] // of pace.lua
-	home  *record.Denials
+	// home remembers denied takes for record.DenialLife, and answers those like them.
+	home *record.Denials
 	// receipts are those that this process has settled: how many they are bounds how
 	// many keys they take.
 	receipts record.Receipts
-	given    record.Latest
+	given    record.Latest // when this process got its last receipt, on the server's clock
 	counts   counts
 }
 

@@ -43,9 +43,13 @@ type Lane[C interface{ Base() *Call }] struct {
 	// quicker than another. The caller of ctx is then kept until Run returns.
 	Alone func(ctx context.Context) bool
 
+	// mu is never held while Run works. There is no
+	// timer: a call that finds fewer than maxFlying on their way, and none waiting, leaves
+	// at once; others leave when one lands. So calls travel together only while the
+	// server is busy anyway.
 	mu      sync.Mutex
-	flying  int
-	waiting []C
+	flying  int  // calls of Run under way, at most maxFlying
+	waiting []C  // in the order in which they came, at most maxWaiting
 	closed  bool // nothing more flies
 	flights sync.WaitGroup
 }
