@@ -28,6 +28,17 @@
 // steps back mints nothing. Limit.Bound is the most that can pass in any
 // interval. docs/algorithms.md tells how the algorithms compare.
 //
+// # For authors of stores
+//
+// A program that uses a store needs none of this. docs/write-a-store.md is the page for an
+// author, and package storetest has the suite and a whole store as its example.
+//
+// A store implements Store: it is given asks (Ask), whose counts it finds by StateKey, and
+// answers with decisions (Decision). Kept is what it keeps of a count. Kept.Decide says what
+// each limit alone answers, Resolve whether the asks pass together, and Kept.Commit makes
+// what is to be kept. Traits are what the store promises. Evidence, Looker and Single are
+// optional. Policy is not for stores.
+//
 // # The code
 //
 // limiter.go serves programs that have keys and limits but no rules; text.go reads

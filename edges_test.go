@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // kinds is a limit of every kind, with the same count.
@@ -220,7 +221,7 @@ func TestBoundGrows(t *testing.T) {
 		nodes, delay := int(wide(t, 1, 1<<20, "nodes")), time.Duration(wide(t, 0, math.MaxInt64, "delay"))
 		for name, bound := range map[string]func(width time.Duration, largest int64) int64{
 			"alone":  l.Bound,
-			"shared": func(w time.Duration, n int64) int64 { return l.BoundShared(weir.SharingMesh, nodes, delay, w, n) },
+			"shared": func(w time.Duration, n int64) int64 { return bounds.Shared(l, weir.SharingMesh, nodes, delay, w, n) },
 			"synced": func(w time.Duration, n int64) int64 { return l.BoundSynced(w, delay, nodes, n) },
 		} {
 			short, long := time.Duration(widths[0])*time.Microsecond, time.Duration(widths[1])*time.Microsecond

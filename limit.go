@@ -243,6 +243,12 @@ func (s *Spec) algorithm() algorithm {
 
 func (a Algorithm) bucket() bool { return a <= LeakyBucket }
 
+// NeverOver is whether l says by its mode that no period passes more than its count:
+// strict buckets and conservative windows.
+func (l *Limit) NeverOver() bool {
+	return l.spec.Algorithm.bucket() && l.spec.Mode == Strict || l.spec.Mode == Conservative
+}
+
 // Family is a by the first of its names: those that decide alike have one.
 func (a Algorithm) Family() Algorithm {
 	if a.bucket() {

@@ -50,11 +50,12 @@ func (l *Limit) Unsyncable() string {
 // ahead of what the store knows by Unsynced events, so all of them together pass
 // no more than a limit does that is larger by the sum.
 func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64) int64 {
-	return l.boundAhead(width, largest, times(l.Unsynced(sync), int64(nodes)))
+	return l.BoundAhead(width, largest, times(l.Unsynced(sync), int64(nodes)))
 }
 
-// boundAhead is Bound for a limit that is larger by ahead.
-func (l *Limit) boundAhead(width time.Duration, largest, ahead int64) int64 {
+// BoundAhead is Bound for a limit that is larger by ahead: what processes let pass together
+// that do not know of so many events of one another.
+func (l *Limit) BoundAhead(width time.Duration, largest, ahead int64) int64 {
 	us := micros(width)
 	if us <= 0 || ahead == 0 || l.algo.most() == 0 {
 		return l.Bound(width, largest)

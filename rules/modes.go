@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // shared refuses ways to share a limit that can't be, or that another word of the
@@ -17,7 +18,7 @@ func (f *file) shared(m *mapping, base *Rule, made []*Rule) {
 			if r.Limit == nil {
 				continue
 			}
-			if why := r.Sharing.Unfit(r.Limit, r.Nodes); why != "" {
+			if why := bounds.Unfit(r.Sharing, r.Limit, r.Nodes); why != "" {
 				f.add(at, SeverityError, r.Name, "sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why)
 			}
 		}
@@ -58,8 +59,8 @@ func (r *Rule) apart() string {
 	case weir.SharingDivided:
 		return "in a cluster this is one node's part: it is divided, and each node knows of its own only"
 	case weir.SharingMesh, weir.SharingGossip:
-		delay := r.Sharing.Delay(nodes, messageTime)
-		ahead := r.Limit.Ahead(r.Sharing, nodes, delay, 1)
+		delay := bounds.Delay(r.Sharing, nodes, messageTime)
+		ahead := bounds.Ahead(r.Limit, r.Sharing, nodes, delay, 1)
 		if r.Nodes > 1 {
 			return fmt.Sprintf("in a cluster %d nodes share this count by %s: what they have let pass in the last %v, %d events at most, may be unknown here", r.Nodes, r.Sharing, delay, ahead)
 		}
@@ -120,8 +121,8 @@ func (r *Rule) divided(nodes int) string {
 // late says what more nodes pass because they hear late of each other.
 func (r *Rule) late(nodes int) string {
 	period, known := r.Limit.Spec().Period, max(nodes, 2)
-	delay := r.Sharing.Delay(known, messageTime)
-	more := r.Limit.BoundShared(r.Sharing, known, delay, period, 1) - r.Limit.Bound(period, 1)
+	delay := bounds.Delay(r.Sharing, known, messageTime)
+	more := bounds.Shared(r.Limit, r.Sharing, known, delay, period, 1) - r.Limit.Bound(period, 1)
 	if nodes == 0 {
 		return fmt.Sprintf("%s: at most %d more for each other node; write nodes: N for the sum", r.Sharing, more)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sharing/virtual"
 )
 
@@ -115,7 +116,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	f := &c.figures
 	f.Ahead = -1
 	if o.Loss == 0 && o.Cut == 0 {
-		f.Ahead = l.Ahead(o.Sharing, o.Nodes, o.Sharing.Delay(o.Nodes, o.Delay), largest)
+		f.Ahead = bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest)
 	}
 	return f, nil
 }
@@ -146,7 +147,7 @@ func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
 
 // Unfit says why such nodes can't share l, and what to take instead; empty when they can.
 func (o *ClusterOptions) Unfit(l *weir.Limit) string {
-	if why := o.Sharing.Unfit(l, o.Nodes); why != "" || o.Sharing != weir.SharingLease && o.Sharing != weir.SharingSticky {
+	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || o.Sharing != weir.SharingLease && o.Sharing != weir.SharingSticky {
 		return why
 	}
 	return sharing.Unfit(l)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/sim"
 )
 
@@ -25,7 +26,7 @@ func TestClusterBound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if how.Unfit(l, nodes) != "" {
+					if bounds.Unfit(how, l, nodes) != "" {
 						continue
 					}
 					f, err := sim.RunCluster(t.Context(), w, l, sim.ClusterOptions{Seed: 3, Duration: 4 * time.Second, Nodes: nodes, Sharing: how, Delay: time.Millisecond, Skewed: true})

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -40,7 +41,7 @@ func (in *lintedStore) shares(set *rules.Set) error {
 		if !in.cluster || in.nodes == 0 || r.Unlimited || r.Nodes > 0 {
 			continue
 		}
-		if why := r.Sharing.Unfit(r.Limit, in.nodes); why != "" {
+		if why := bounds.Unfit(r.Sharing, r.Limit, in.nodes); why != "" {
 			bad.Findings = append(bad.Findings, rules.Finding{
 				File: r.File, Line: r.Line, Column: r.Column, Severity: rules.SeverityError, Rule: r.Name,
 				Text: fmt.Sprintf("sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why),

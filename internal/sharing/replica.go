@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // The times of replicas.
 const (
 	// Sync is how often a replica tells others what has changed.
-	Sync = weir.TellEvery
+	Sync = bounds.TellEvery
 	// Gather is how long a change waits for others to travel with, when nothing was
 	// told for a Sync.
 	Gather = 5 * time.Millisecond
@@ -41,7 +42,7 @@ type ReplicaSettings struct {
 
 // Replica is one of several nodes that each decide by themselves, and tell each
 // other what they let pass: a state machine like Node. What passes on all nodes
-// together may be more than the limit lets pass, by no more than weir.Limit.BoundShared says.
+// together may be more than the limit lets pass, by no more than bounds.Shared says.
 type Replica struct {
 	settings ReplicaSettings
 	began    weir.Instant
@@ -225,7 +226,7 @@ func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 func (p *Replica) repeats() uint8 {
 	switch p.settings.Sharing {
 	case weir.SharingGossip:
-		return uint8(min(max((len(p.others)+weir.TellSome-1)/weir.TellSome, 2), 255))
+		return uint8(min(max((len(p.others)+bounds.TellSome-1)/bounds.TellSome, 2), 255))
 	case weir.SharingMesh:
 		return 2
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sharing/virtual"
 )
 
@@ -139,7 +140,7 @@ func (k *crowd) over() int64 {
 
 // ahead is how much over Bound allows, as messages were.
 func (k *crowd) ahead() int64 {
-	return k.limit.Ahead(k.ask.Policy.Sharing, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
+	return bounds.Ahead(k.limit, k.ask.Policy.Sharing, k.nodes, k.stale+time.Microsecond, k.ask.Cost)
 }
 
 // TestReplicaBound holds what replicas let pass together to the bound that is printed,
@@ -154,8 +155,8 @@ func TestReplicaBound(t *testing.T) {
 					k.load(2*time.Second, times, k.anywhere)
 					k.load(time.Second, 1, k.anywhere)
 					k.load(time.Second, times, func() int { return min(k.anywhere(), k.anywhere()) })
-					delay := how.Delay(nodes, s.Network.Delay)
-					bound := k.limit.Ahead(how, nodes, delay, 1)
+					delay := bounds.Delay(how, nodes, s.Network.Delay)
+					bound := bounds.Ahead(k.limit, how, nodes, delay, 1)
 					if over := k.over(); over > bound || k.stale > delay || over > k.ahead() {
 						t.Errorf("%s %s, %d nodes, %d x: %d over; want at most %d, %d as messages were; heard after %v, want %v", how, limit, nodes, times, over, bound, k.ahead(), k.stale, delay)
 					}

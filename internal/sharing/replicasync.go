@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // MaxPosts is how many messages a replica makes in a Sync of what has changed; what
@@ -133,7 +134,7 @@ func (r *tally) told() bool {
 func (p *Replica) next() []string {
 	n := len(p.others)
 	if p.settings.Sharing == weir.SharingGossip {
-		n = min(n, weir.TellSome)
+		n = min(n, bounds.TellSome)
 	}
 	var names []string
 	for range n {
@@ -241,7 +242,7 @@ func (p *Replica) tallyOf(now weir.Instant, key weir.StateKey, limit string) *ta
 	f := p.forms[limit]
 	if f == nil {
 		l, err := weir.ParseLimit(limit)
-		if err != nil || p.settings.Sharing.Unfit(l, 0) != "" {
+		if err != nil || bounds.Unfit(p.settings.Sharing, l, 0) != "" {
 			p.stats.Dropped++
 			return nil
 		}

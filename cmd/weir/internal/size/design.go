@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // Verdict is whether a design is enough for a need, and why.
@@ -207,7 +208,7 @@ func (n *Need) nodes(how weir.Sharing) (s Share, why string) {
 	case times(n.Keys, n.Limits) > mostKeys:
 		return s, fmt.Sprintf("a node is asked about %s keys at most", Count(mostKeys))
 	}
-	if s = (Share{Sharing: how, Unfit: how.Unfit(n.Limit, int(n.Nodes))}); s.Unfit == "" {
+	if s = (Share{Sharing: how, Unfit: bounds.Unfit(how, n.Limit, int(n.Nodes))}); s.Unfit == "" {
 		n.share(&s)
 	}
 	return s, s.Unfit

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // Nodes are the daemons themselves, which share counts without a store.
@@ -32,7 +33,7 @@ const (
 	headBytes    = 30      // a rule and its limit, once in a message
 	nameBytes    = 25      // a process, once in a message
 	postBytes    = 1200    // a message, unless it has one key only: sharing.MaxPost
-	postsAtOnce  = 64      // in weir.TellEvery: sharing.MaxPosts
+	postsAtOnce  = 64      // in bounds.TellEvery: sharing.MaxPosts
 	leaseMemory  = 1350    // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
@@ -42,13 +43,13 @@ const (
 )
 
 // tells is how often a second a node tells others.
-const tells = int64(time.Second / weir.TellEvery)
+const tells = int64(time.Second / bounds.TellEvery)
 
 // shares is what each way to share takes.
 func (n *Need) shares() []Share {
 	var all []Share
 	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
-		s := Share{Sharing: how, Unfit: how.Unfit(n.Limit, int(n.Nodes))}
+		s := Share{Sharing: how, Unfit: bounds.Unfit(how, n.Limit, int(n.Nodes))}
 		if s.Unfit == "" {
 			n.share(&s)
 		}
@@ -86,16 +87,16 @@ func (n *Need) share(s *Share) {
 		s.posts(keys, 2*passing, n.Nodes-1, 1)
 		s.Memory = n.tallies(keys)
 	case weir.SharingGossip:
-		s.posts(keys, times(2*passing, n.Nodes), min(weir.TellSome, n.Nodes-1), n.Nodes)
+		s.posts(keys, times(2*passing, n.Nodes), min(bounds.TellSome, n.Nodes-1), n.Nodes)
 		s.Memory = n.tallies(keys)
 	case weir.SharingDivided:
 		s.Memory = times(keys, tallyMemory)
 	}
-	delay := s.Sharing.Delay(int(n.Nodes), messageDelay)
-	if late := time.Duration(s.Every)*time.Millisecond - weir.TellEvery; late > 0 {
+	delay := bounds.Delay(s.Sharing, int(n.Nodes), messageDelay)
+	if late := time.Duration(s.Every)*time.Millisecond - bounds.TellEvery; late > 0 {
 		delay += late
 	}
-	s.Over = n.Limit.Ahead(s.Sharing, int(n.Nodes), delay, 1)
+	s.Over = bounds.Ahead(n.Limit, s.Sharing, int(n.Nodes), delay, 1)
 }
 
 func (n *Need) tallies(keys int64) int64 {
@@ -113,7 +114,7 @@ func (s *Share) posts(keys, rate, others, processes int64) {
 	postBytes := max(postBytes-head, size)
 	told := up(times(keys, min(rate, tells*1000)), tells) // keys at a time, in thousandths
 	made := up(times(told, size), postBytes*1000)
-	s.Every = up(made, postsAtOnce) * weir.TellEvery.Milliseconds() // what is over waits
+	s.Every = up(made, postsAtOnce) * bounds.TellEvery.Milliseconds() // what is over waits
 	if made > postsAtOnce {
 		made, told = postsAtOnce, postsAtOnce*postBytes/size*1000
 	}
@@ -143,7 +144,7 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 			over = fmt.Sprintf("nothing more than the limit, and 1/%d of it for each start or leave of a node", n.Nodes)
 		}
 		late := ""
-		if every := time.Duration(s.Every) * time.Millisecond; every > weir.TellEvery {
+		if every := time.Duration(s.Every) * time.Millisecond; every > bounds.TellEvery {
 			late = fmt.Sprintf("; so many keys that others hear of each every %v", every)
 		}
 		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), Bytes(s.Bytes), over, late)

@@ -1,40 +1,46 @@
-package weir
+// Package bounds works out how far nodes that share a limit may be apart, and which limits
+// they can share in which way. The nodes themselves are in package sharing; rules, the
+// simulator and the command only need these figures.
+package bounds
 
 import (
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/weir-limit/weir"
 )
 
-// How nodes tell each other what they let pass, with SharingMesh and SharingGossip:
-// Sharing.Delay, and so every bound, goes by it.
+// How nodes tell each other what they let pass, with weir.SharingMesh and weir.SharingGossip:
+// Delay, and so every bound, goes by it.
 const (
 	// TellEvery is how often a node tells others.
 	TellEvery = 100 * time.Millisecond
-	// TellSome is how many of them it tells each time with SharingGossip; round and
+	// TellSome is how many of them it tells each time with weir.SharingGossip; round and
 	// round, so that all are told.
 	TellSome = 3
 )
 
-// With more nodes, Sharing.Unfit refuses them.
+// With more nodes, Unfit refuses them.
 const (
-	// maxMesh is how many nodes share by SharingMesh: each tells all others.
+	// maxMesh is how many nodes share by weir.SharingMesh: each tells all others.
 	maxMesh = 50
-	// maxGossip is how many nodes share by SharingGossip: what each tells of one key
+	// maxGossip is how many nodes share by weir.SharingGossip: what each tells of one key
 	// grows with them.
 	maxGossip = 200
 )
 
 // replicated is whether nodes decide by themselves and tell each other.
-func (s Sharing) replicated() bool { return s == SharingMesh || s == SharingGossip }
+func replicated(s weir.Sharing) bool { return s == weir.SharingMesh || s == weir.SharingGossip }
 
 // Delay is how long it takes until all of so many nodes know what one of them has let
 // pass, when messages take up to d and none is lost; each that is lost adds TellEvery. It is 0
 // where no node decides by what it was told.
-func (s Sharing) Delay(nodes int, d time.Duration) time.Duration {
+func Delay(s weir.Sharing, nodes int, d time.Duration) time.Duration {
 	switch {
-	case nodes <= 1 || !s.replicated():
+	case nodes <= 1 || !replicated(s):
 		return 0
-	case s == SharingGossip:
+	case s == weir.SharingGossip:
 		turns := (nodes - 2 + TellSome) / TellSome
 		return time.Duration(turns)*TellEvery + d
 	default:
@@ -45,55 +51,58 @@ func (s Sharing) Delay(nodes int, d time.Duration) time.Duration {
 // Ahead is how many events all nodes but one may have let pass that this one does not
 // know of, when they know of each other what is older than delay. It is 0 where no
 // node decides by what it was told.
-func (l *Limit) Ahead(s Sharing, nodes int, delay time.Duration, largest int64) int64 {
-	if !s.replicated() || nodes <= 1 {
+func Ahead(l *weir.Limit, s weir.Sharing, nodes int, delay time.Duration, largest int64) int64 {
+	if !replicated(s) || nodes <= 1 {
 		return 0
 	}
 	each := l.Bound(delay, largest)
-	if l.spec.Algorithm == FixedWindow {
-		each = min(each, l.spec.Count) // of another window nothing is in use
+	if l.Algorithm() == weir.FixedWindow {
+		each = min(each, l.Spec().Count) // of another window nothing is in use
 	}
-	return times(each, int64(nodes-1))
+	if others := int64(nodes - 1); each <= math.MaxInt64/others {
+		return each * others
+	}
+	return math.MaxInt64
 }
 
-// BoundShared is Bound for what so many nodes let pass together, when they know of each
+// Shared is weir.Limit.Bound for what so many nodes let pass together, when they know of each
 // other what is older than delay.
 //
 // An event that a node learns of late is in use for it as long as one that it let pass then:
 // never less than it really is. So if all events were known at once, no more than
 // Ahead would be in use beyond what a node sees when it lets one pass. All together
 // pass no more than a limit does that is larger by as much.
-func (l *Limit) BoundShared(s Sharing, nodes int, delay, width time.Duration, largest int64) int64 {
-	return l.boundAhead(width, largest, l.Ahead(s, nodes, delay, largest))
+func Shared(l *weir.Limit, s weir.Sharing, nodes int, delay, width time.Duration, largest int64) int64 {
+	return l.BoundAhead(width, largest, Ahead(l, s, nodes, delay, largest))
 }
 
 // Unfit says why so many nodes can't share l in this way, and what to take instead;
 // empty when they can. nodes is 0 when it is not known.
-func (s Sharing) Unfit(l *Limit, nodes int) string {
+func Unfit(s weir.Sharing, l *weir.Limit, nodes int) string {
 	all, _ := l.Standing(nil, 0)
 	switch {
-	case s == SharingDivided && nodes > 1 && all < int64(nodes) && l.spec.Count > 0:
+	case s == weir.SharingDivided && nodes > 1 && all < int64(nodes) && l.Spec().Count > 0:
 		return fmt.Sprintf("%d nodes can't each have a part of %d events: write nodes: %d or less, or take sharing: lease", nodes, all, max(all, 1))
-	case s == SharingMesh && nodes > maxMesh:
+	case s == weir.SharingMesh && nodes > maxMesh:
 		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), maxMesh)
-	case s == SharingGossip && nodes > maxGossip:
+	case s == weir.SharingGossip && nodes > maxGossip:
 		return fmt.Sprintf("%d nodes would pass on what each of them says of each key; gossip is for up to %d: take sharing: lease", nodes, maxGossip)
-	case s.replicated():
-		return s.unfit(l)
+	case replicated(s):
+		return untold(s, l)
 	}
 	return ""
 }
 
-// unfit says why nodes can't tell each other of l.
-func (s Sharing) unfit(l *Limit) string {
-	switch spec := &l.spec; {
-	case spec.Algorithm == SlidingLog:
+// untold says why nodes can't tell each other of l.
+func untold(s weir.Sharing, l *weir.Limit) string {
+	switch spec := l.Spec(); {
+	case spec.Algorithm == weir.SlidingLog:
 		return fmt.Sprintf("a log has the time of each event, and %s tells how many only; take sliding-window, or sharing: lease", s)
-	case spec.Algorithm == LeakyQueue:
+	case spec.Algorithm == weir.LeakyQueue:
 		return "leaky-queue gives every request a place in one line, and nodes that don't ask give the same place twice; take gcra, or sharing: lease"
-	case spec.Algorithm == Concurrent:
+	case spec.Algorithm == weir.Concurrent:
 		return "permits of a node that dies would be held by those that heard of them; take sharing: lease"
-	case spec.Algorithm == WarmUp:
+	case spec.Algorithm == weir.WarmUp:
 		return "warm-up goes by when each event passes, of which others hear too late; take gcra, or sharing: lease"
 	case l.NeverOver():
 		return fmt.Sprintf("%s lets more pass than the limit now and then, which is what %s is to prevent; leave it out, or take sharing: lease", s, spec.Mode)
@@ -103,14 +112,8 @@ func (s Sharing) unfit(l *Limit) string {
 		return "debt is for who finds one event left, and nodes would all find the same; leave out debt, or take sharing: lease"
 	case l.DenialCounts():
 		return "what nodes deny is not told to others; leave out count-denied and initial, or take sharing: lease"
-	case !spec.Algorithm.bucket() && TellEvery >= spec.Period/2:
+	case spec.Algorithm.Family() != weir.GCRA && TellEvery >= spec.Period/2:
 		return fmt.Sprintf("others hear of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", TellEvery, 2*TellEvery)
 	}
 	return ""
-}
-
-// NeverOver is whether l says by its mode that no period passes more than its count:
-// strict buckets and conservative windows.
-func (l *Limit) NeverOver() bool {
-	return l.spec.Algorithm.bucket() && l.spec.Mode == Strict || l.spec.Mode == Conservative
 }

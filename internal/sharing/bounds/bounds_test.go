@@ -1,13 +1,14 @@
-package weir_test
+package bounds_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
-func TestSharingUnfit(t *testing.T) {
+func TestUnfit(t *testing.T) {
 	for _, row := range []struct {
 		sharing weir.Sharing
 		limit   string
@@ -46,15 +47,15 @@ func TestSharingUnfit(t *testing.T) {
 		{weir.SharingSticky, "20 concurrent", 4, true},
 		{"", "100/min sliding-log", 1000, true},
 	} {
-		if why := row.sharing.Unfit(weir.MustParseLimit(row.limit), row.nodes); (why == "") != row.fits {
+		if why := bounds.Unfit(row.sharing, weir.MustParseLimit(row.limit), row.nodes); (why == "") != row.fits {
 			t.Errorf("%s %s on %d nodes: %q", row.sharing, row.limit, row.nodes, why)
 		}
 	}
 }
 
-// TestBoundShared has bounds that were worked out by hand. That nothing passes them is
+// TestShared has bounds that were worked out by hand. That nothing passes them is
 // for internal/sharing to show, which has the nodes.
-func TestBoundShared(t *testing.T) {
+func TestShared(t *testing.T) {
 	for _, row := range []struct {
 		sharing weir.Sharing
 		limit   string
@@ -71,12 +72,12 @@ func TestBoundShared(t *testing.T) {
 		{weir.SharingMesh, "100/s sliding-window", 2, 110 * time.Millisecond, 2*(100+111) - 1},
 		{weir.SharingMesh, "0/s", 3, 110 * time.Millisecond, 0},
 	} {
-		if got := weir.MustParseLimit(row.limit).BoundShared(row.sharing, row.nodes, row.delay, time.Second, 1); got != row.most {
+		if got := bounds.Shared(weir.MustParseLimit(row.limit), row.sharing, row.nodes, row.delay, time.Second, 1); got != row.most {
 			t.Errorf("%s %s, %d nodes, %v: %d in a second, want %d", row.sharing, row.limit, row.nodes, row.delay, got, row.most)
 		}
 	}
 	for nodes, want := range map[int]int64{1: 0, 2: 101, 4: 101, 5: 201, 7: 201, 50: 1701} {
-		if got := weir.SharingGossip.Delay(nodes, time.Millisecond); got.Milliseconds() != want {
+		if got := bounds.Delay(weir.SharingGossip, nodes, time.Millisecond); got.Milliseconds() != want {
 			t.Errorf("%d nodes that gossip have heard after %v; want %d ms", nodes, got, want)
 		}
 	}
