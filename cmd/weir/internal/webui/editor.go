@@ -2,18 +2,11 @@ package webui
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
-	"github.com/weir-limit/weir/rules"
 )
 
 // editor is the form that proposes a version.
@@ -66,14 +59,6 @@ func (p *Pages) look(v *visit) error {
 		return err
 	}
 	return v.write(http.StatusOK, "rule", "preview", v.preview(v.r.PostFormValue("domain"), v.r.PostFormValue("text")))
-}
-
-// needStore refuses what can't be done without the rule database.
-func (v *visit) needStore() error {
-	if v.store == nil {
-		return &fault{http.StatusServiceUnavailable, v.readOnly()}
-	}
-	return nil
 }
 
 // newRule shows an empty editor for a domain.
@@ -153,40 +138,3 @@ func (v *visit) showEditor(status int, e *editor) error {
 	}
 	return v.showRule(status, place{e.Domain, e.ID}, forms{editor: e})
 }
-
-// faultsOf is what is wrong with a form, by the field; nil: it is not the form.
-func faultsOf(err error) map[string]string {
-	if _, ok := errors.AsType[*rules.Error](err); ok {
-		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
-	}
-	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
-		return map[string]string{"": "The domain " + files.Error()}
-	}
-	bad, ok := errors.AsType[*rulestore.Error](err)
-	if !ok || bad.Kind == rulestore.NotFound || bad.Kind == rulestore.Unknown {
-		return nil
-	}
-	switch {
-	case bad.Field == "text" && len(bad.Findings) > 0:
-		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
-	case bad.Field == "expires":
-		return map[string]string{"expires": "When the token ends " + bad.Text}
-	case bad.Field == "rule", bad.Field == "owner":
-		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
-	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota"}, bad.Field):
-		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
-	}
-	return map[string]string{"": upper(bad.Text)}
-}
-
-// upper is text with a capital at its beginning.
-func upper(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	if size == 0 {
-		return ""
-	}
-	return string(unicode.ToUpper(first)) + text[size:]
-}
-
-// versionName is how people call a version.
-func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

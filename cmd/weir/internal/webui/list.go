@@ -105,9 +105,6 @@ func (v *visit) fileDomains() []string {
 // in force.
 func (v *visit) inFiles(domain string) bool { return slices.Contains(v.fileDomains(), domain) }
 
-// place is an item of the descriptors of a file, with all that is below it.
-type place struct{ domain, id string }
-
 // filePlaces is the rules of files that fit, by their places. An empty domain is
 // all.
 func (v *visit) filePlaces(domain, search string) map[place][]*rules.Rule {

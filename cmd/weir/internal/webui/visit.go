@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -277,26 +276,6 @@ func statusOf(err error) int {
 	}[kindOf(err)]
 }
 
-// looks of pages are read once, each with the frame around it.
-func readLooks() (map[string]*template.Template, error) {
-	frame, err := template.New("").Funcs(functions()).ParseFS(files, "pages/page.html", "pages/parts.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the pages: %w", err)
-	}
-	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup", "import", "teams", "tokens"} {
-		one, err := frame.Clone()
-		if err == nil {
-			one, err = one.ParseFS(files, "pages/"+name+".html")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the page %s: %w", name, err)
-		}
-		looks[name] = one
-	}
-	return looks, nil
-}
-
 // cutPath is the method and the path of a route below Home.
 func cutPath(route string) (method, path string) {
 	method, path, _ = strings.Cut(route, " ")
@@ -311,3 +290,39 @@ func (v *visit) see(path, notice string) error {
 	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
 	return nil
 }
+
+// needStore refuses what can't be done without the rule database.
+func (v *visit) needStore() error {
+	if v.store == nil {
+		return &fault{http.StatusServiceUnavailable, v.readOnly()}
+	}
+	return nil
+}
+
+// faultsOf is what is wrong with a form, by the field; nil: it is not the form.
+func faultsOf(err error) map[string]string {
+	if _, ok := errors.AsType[*rules.Error](err); ok {
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	}
+	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
+		return map[string]string{"": "The domain " + files.Error()}
+	}
+	bad, ok := errors.AsType[*rulestore.Error](err)
+	if !ok || bad.Kind == rulestore.NotFound || bad.Kind == rulestore.Unknown {
+		return nil
+	}
+	switch {
+	case bad.Field == "text" && len(bad.Findings) > 0:
+		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+	case bad.Field == "expires":
+		return map[string]string{"expires": "When the token ends " + bad.Text}
+	case bad.Field == "rule", bad.Field == "owner":
+		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
+	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota"}, bad.Field):
+		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
+	}
+	return map[string]string{"": upper(bad.Text)}
+}
+
+// place is an item of the descriptors of a file, with all that is below it.
+type place struct{ domain, id string }

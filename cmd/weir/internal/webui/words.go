@@ -68,37 +68,10 @@ func sentence(words string) string {
 	return upper(strings.TrimSuffix(words, ".")) + "."
 }
 
-// functions are those that pages call.
-func functions() template.FuncMap {
-	return template.FuncMap{
-		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
-		"less": func(n, m int64) int64 { return n - m },
-	}
-}
-
 // field is a field of a form.
 type field struct{ ID, Value, Fault string }
 
 func newField(id, value, fault string) field { return field{id, value, fault} }
-
-// stepping is the form on a rule's page for one step. What was sent and refused
-// is in it again.
-func stepping(page rulePage, to string, version int64, name, class string) map[string]any {
-	f := map[string]any{
-		"CSRF": page.CSRF, "Domain": page.Domain, "ID": page.ID, "Match": page.Rule.Revision, "Version": version, "To": to, "Class": class,
-		"Name": name, "Field": fmt.Sprintf("reason-%s-%d", to, version), "Reason": "", "Fault": "", "Held": false,
-	}
-	if version > 0 {
-		f["Name"] = name + " " + strconv.FormatInt(version, 10)
-	}
-	if to == "shadow" {
-		f["Name"] = name + " " + strconv.FormatInt(version, 10) + " in shadow"
-	}
-	if page.Step.To == to && page.Step.Version == version {
-		f["Reason"], f["Fault"], f["Held"] = page.Step.Reason, page.Step.Faults["reason"], page.Step.Held
-	}
-	return f
-}
 
 // clients is a list of them.
 type clients struct {
@@ -170,3 +143,15 @@ func plain(text string) string {
 	}
 	return b.String()
 }
+
+// upper is text with a capital at its beginning.
+func upper(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
+}
+
+// versionName is how people call a version.
+func versionName(n int64) string { return "version " + strconv.FormatInt(n, 10) }

@@ -1,0 +1,54 @@
+package webui
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+)
+
+// looks of pages are read once, each with the frame around it.
+func readLooks() (map[string]*template.Template, error) {
+	frame, err := template.New("").Funcs(functions()).ParseFS(files, "pages/page.html", "pages/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the pages: %w", err)
+	}
+	looks := map[string]*template.Template{}
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "history", "try", "traffic", "nodes", "audit", "backup", "import", "teams", "tokens"} {
+		one, err := frame.Clone()
+		if err == nil {
+			one, err = one.ParseFS(files, "pages/"+name+".html")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page %s: %w", name, err)
+		}
+		looks[name] = one
+	}
+	return looks, nil
+}
+
+// functions are those that pages call.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "when": when, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled,
+		"less": func(n, m int64) int64 { return n - m },
+	}
+}
+
+// stepping is the form on a rule's page for one step. What was sent and refused
+// is in it again.
+func stepping(page rulePage, to string, version int64, name, class string) map[string]any {
+	f := map[string]any{
+		"CSRF": page.CSRF, "Domain": page.Domain, "ID": page.ID, "Match": page.Rule.Revision, "Version": version, "To": to, "Class": class,
+		"Name": name, "Field": fmt.Sprintf("reason-%s-%d", to, version), "Reason": "", "Fault": "", "Held": false,
+	}
+	if version > 0 {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10)
+	}
+	if to == "shadow" {
+		f["Name"] = name + " " + strconv.FormatInt(version, 10) + " in shadow"
+	}
+	if page.Step.To == to && page.Step.Version == version {
+		f["Reason"], f["Fault"], f["Held"] = page.Step.Reason, page.Step.Faults["reason"], page.Step.Held
+	}
+	return f
+}

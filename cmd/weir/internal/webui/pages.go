@@ -1,0 +1,85 @@
+package webui
+
+import (
+	"context"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weir-limit/weir"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/rules"
+)
+
+// Home is the path of the first page. All others are below it.
+const Home = "/ui/"
+
+// The bounds of the page.
+const (
+	pageSize = 100 // rows of a list; then comes the next page
+	// maxForm is the bytes of a form: a rule's text, each byte of it escaped, and
+	// what stands beside it. More is answered 413.
+	maxForm = 3*rulestore.MaxText + 64<<10
+	// visitTime is how long an answer may take: a database that is silent holds it up
+	// no longer.
+	visitTime = 80 * time.Second
+)
+
+// Explainer tells what rules say of a request; *rules.Limiter is one.
+type Explainer interface {
+	Explain(context.Context, *rules.Request) (*rules.Explanation, error)
+	Recall(ctx context.Context, id string) (*rules.Explanation, error)
+}
+
+// Options are what the page shows. All but Log and Store must be there.
+type Options struct {
+	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
+	// has to sign in, and all who reach the listener may read.
+	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// Attempts is how many wrong tokens a Client may show.
+	Attempts *weir.Limiter
+	// Client is whose attempts to sign in are counted together.
+	Client func(*http.Request) string
+	// Rules is all rules in force; nil: none are loaded yet.
+	Rules func() *rules.Set
+	// Files is the rules in force that come from files; nil: none do.
+	Files func() *rules.Set
+	// Store is the rule database, or nil while it was never reached. Nil: there is
+	// none.
+	Store func() *rulestore.Store
+	// Changes is what changes pass, those of other listeners too. Nil: there is no rule
+	// database.
+	Changes *changes.Gate
+	// Check refuses rules by failing, such as rules.Set.Fits.
+	Check func(*rules.Set) error
+	// Book has what rules pass and deny.
+	Book *offenders.Book
+	// Name is what to say in the place of a client's name.
+	Name func(string) string
+	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// nothing runs there.
+	Report func(domain string) *shadow.Report
+	// Explainer tells why.
+	Explainer Explainer
+	// Node is what to say of this node, and of others.
+	Node func(context.Context) Node
+	// Log gets the errors that are the daemon's own.
+	Log *slog.Logger
+}
+
+//go:embed pages
+var files embed.FS
+
+// Pages answers all below Home, and sends who asks for / there. It is made by New.
+type Pages struct {
+	options  Options
+	sessions *sessions
+	looks    map[string]*template.Template
+	mux      *http.ServeMux
+}
