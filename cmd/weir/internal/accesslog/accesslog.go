@@ -153,9 +153,3 @@ func (l *Line) setStatus(v []byte) bool {
 	l.values[Status] = v
 	return true
 }
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-func isAlnum(c byte) bool {
-	return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z'
-}

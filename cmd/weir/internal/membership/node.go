@@ -120,6 +120,14 @@ func aboutThis(o *Options) about {
 	return a
 }
 
+// aboutOf is what a member tells of itself; a later version may tell it otherwise.
+func aboutOf(m *gossip.Member) (a about) {
+	if json.Unmarshal(m.Meta, &a) != nil {
+		return about{}
+	}
+	return a
+}
+
 // changed is told that members have. Who they are now is asked, for two may be told at once.
 func (n *Node) changed([]gossip.Member) {
 	g := n.gossip.Load()

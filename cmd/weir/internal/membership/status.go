@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -174,14 +173,6 @@ func memberOf(m *gossip.Member, self bool) Member {
 		}
 	}
 	return c
-}
-
-// aboutOf is what a member tells of itself; a later version may tell it otherwise.
-func aboutOf(m *gossip.Member) (a about) {
-	if json.Unmarshal(m.Meta, &a) != nil {
-		return about{}
-	}
-	return a
 }
 
 func trafficOf(t *gossip.Traffic) Traffic {

@@ -11,6 +11,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-limit/weir"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
 )
 
 // Decisions are of what rules decide. Labels come from the rule files,
@@ -135,6 +138,18 @@ func (m *Decisions) all() map[labels]*sums {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.sums)
+}
+
+// labels tell the counters of rules apart.
+type labels struct {
+	domain, rule string
+	shadow       bool
+}
+
+func labelsOf(r *rules.Rule) labels { return labels{r.Domain, r.Name, r.Shadow} }
+
+func (l labels) id() offenders.ID {
+	return offenders.ID{Domain: l.domain, Rule: l.rule, Shadow: l.shadow}
 }
 
 // values are label values in the order of NewDecisions.

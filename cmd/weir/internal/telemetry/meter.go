@@ -21,18 +21,6 @@ type Meter struct {
 	changing sync.Mutex // held to make and drop counters
 }
 
-// labels tell the counters of rules apart.
-type labels struct {
-	domain, rule string
-	shadow       bool
-}
-
-func labelsOf(r *rules.Rule) labels { return labels{r.Domain, r.Name, r.Shadow} }
-
-func (l labels) id() offenders.ID {
-	return offenders.ID{Domain: l.domain, Rule: l.rule, Shadow: l.shadow}
-}
-
 // counted is what counts for a rule.
 type counted struct {
 	*tally
