@@ -24,7 +24,7 @@ func (s State) words(n int) State {
 type mark = [2]uint64
 
 // algorithm is how one kind of limit counts. Its methods are pure: they read
-// no clock, and all but charge, refuse and giveBack leave s alone. Times are
+// no clock, and all but charge, owe, refuse, giveBack and hear leave s alone. Times are
 // microseconds. now may run backwards: an event may then be denied for longer,
 // never allowed sooner.
 type algorithm interface {

@@ -167,7 +167,8 @@ func (w *fixedWindow) tiles(o *fixedWindow) bool {
 
 // bound: every window that the interval touches may be spent in full. An
 // anchored window that was opened before the interval began has spent at least
-// one event outside it.
+// one event outside it. An interval of width instants touches at most
+// ⌈(width − 1)/period⌉ + 1 windows.
 func (w *fixedWindow) bound(width, _ int64) int64 {
 	if w.calendar != NoCalendar {
 		return times(w.count, touches(width, w.calendar, w.zone))

@@ -140,7 +140,7 @@ type Request struct {
 }
 
 // Answer is what a Limiter says: the decision that explains it, whose Hold is
-// the longest of all.
+// the longest of all. It is the caller's, and all that Settle, Renew and Permits need.
 type Answer struct {
 	Decision
 
@@ -271,11 +271,13 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.store.Reset(ctx, keys)
 }
 
-// Reservation is a place ahead: its holder goes when Answer.Hold is over.
+// Reservation is a place ahead: the caller goes when Answer.Hold is over, or gives the
+// place back by Cancel. It is charged from the beginning, so that no later take can have
+// the same place. Outcome may also be Denied: then there is nothing to cancel.
 type Reservation struct {
 	Answer
 
-	limiter *Limiter
+	limiter *Limiter // whose store took it, for Cancel
 }
 
 // Reserve takes cost events of key now or ahead, at most maxHold from now, and

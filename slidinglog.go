@@ -119,7 +119,9 @@ func (l *slidingLog) charge(s State, now Instant, cost int64, _ bool, _ uint64) 
 }
 
 // add stamps cost events, given the log with the index of the oldest stamp that
-// still counts.
+// still counts. Only a forced charge has a cost that does not fit: then the newest count
+// stamps are kept, and over counts the others, until the oldest stamp that is kept is
+// over.
 func (l *slidingLog) add(s State, r ring, oldest int, now Instant, cost int64) (State, mark) {
 	at := max(now, r.newest())
 	add := int(min(cost, l.count))
@@ -161,7 +163,8 @@ func (l *slidingLog) drop(s State, r ring, n int) (State, ring) {
 	return s, r
 }
 
-// grow makes room for n stamps and brings the ring in line.
+// grow makes room for n stamps and brings the ring in line. The room doubles, up to count
+// stamps: a key that asks seldom costs few words.
 func (l *slidingLog) grow(r ring, n int) (State, ring) {
 	size := min(max(n, 2*len(r.stamps), 4), int(l.count))
 	s := make(State, 1+size)
@@ -254,7 +257,7 @@ func (l *slidingLog) adopt(s State, from algorithm, now Instant) State {
 	return next
 }
 
-// bound: exactly the count in any period.
+// bound: exactly the count in any period. A longer interval is cut into periods.
 func (l *slidingLog) bound(width, _ int64) int64 {
 	return times(l.count, ceilDiv(width, l.period))
 }

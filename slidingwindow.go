@@ -114,7 +114,8 @@ func (w *slidingWindow) weight(e *estimate) (hi, lo uint64) {
 }
 
 // free is the count less the estimate, rounded down, or −1 when less than 0.
-// Rounded says that the estimate is no whole number.
+// Rounded says that the estimate is no whole number. A cost is a whole number, so it
+// fits under the exact difference if and only if it fits under the rounded one.
 func (w *slidingWindow) free(e *estimate) (events int64, rounded bool) {
 	left := w.count - e.whole
 	hi, lo := w.weight(e)
@@ -164,7 +165,10 @@ func (w *slidingWindow) wait(s State, now Instant, cost, _ int64) int64 {
 }
 
 // passes is the first offset in the newest sub-window, from now on, at which
-// cost fits: when old × (sub − offset) ≤ left × sub, and less when below.
+// cost fits: when old × (sub − offset) ≤ left × sub, and less when below. Solved for the
+// offset that is sub − ⌊left × sub / old⌋: rounding the quotient down rounds the offset
+// up, to the first whole microsecond at which it holds. For "less" the product is
+// smaller by one before the division.
 func (w *slidingWindow) passes(c *subCounts, cost int64) (offset int64, ok bool) {
 	below := w.mode == Relaxed && cost > 0 // the estimate must be below the count before adding
 	left := w.count - c.whole
@@ -258,7 +262,8 @@ func (w *slidingWindow) newest(s State, now Instant) mark {
 }
 
 // giveBack returns events to the sub-window they were charged to, while it is
-// remembered.
+// remembered. Events of other charges in it are worth the same, and it never has less
+// than none.
 func (w *slidingWindow) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	var c subCounts
 	w.unpack(s, now, &c)
@@ -298,7 +303,8 @@ func (w *slidingWindow) hear(s State, now Instant, p passed) State {
 	return s
 }
 
-// bound: see docs/algorithms.md for the proofs.
+// bound: see docs/algorithms.md for the proofs. It takes the least of several bounds: one
+// is tighter for short intervals, another for long ones.
 func (w *slidingWindow) bound(width, largest int64) int64 {
 	period := w.sub * int64(w.n)
 	periods := ceilDiv(width, period)

@@ -54,7 +54,9 @@ func (l *Limit) BoundSynced(width, sync time.Duration, nodes int, largest int64)
 }
 
 // BoundAhead is Bound for a limit that is larger by ahead: what processes let pass together
-// that do not know of so many events of one another.
+// that do not know of so many events of one another. For a bucket that is ahead once more,
+// as only its burst is larger and not its pace. A window's count is larger in each window
+// that the interval meets.
 func (l *Limit) BoundAhead(width time.Duration, largest, ahead int64) int64 {
 	us := micros(width)
 	if us <= 0 || ahead == 0 || l.algo.most() == 0 {

@@ -33,6 +33,11 @@ func (e *LimitError) Unwrap() error { return e.Err }
 // ParseLimit reads a limit such as "100/min", "5/s burst 10",
 // "1000/day fixed-window zone Europe/Berlin" or "20 concurrent ttl 5min".
 // docs/algorithms.md lists the words. The error is a *LimitError.
+//
+// The order of the words after COUNT/PERIOD does not matter, nor how many spaces stand
+// between them. A word that is not for its algorithm is an error: a limit that is
+// accepted does all that it says. The text is a contract: words are added, and none ever
+// changes its meaning.
 func ParseLimit(text string) (*Limit, error) {
 	spec, err := parseSpec(text)
 	if err == nil {
@@ -58,7 +63,8 @@ func MustParseLimit(text string) *Limit {
 func (l *Limit) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 
 // units are the units of a period, longest first, with the other spellings
-// that are read.
+// that are read. Month and year have no length here: they last as long as the calendar
+// says, and only fixed windows can use them.
 var units = []struct {
 	name   string
 	also   []string
@@ -76,13 +82,19 @@ var units = []struct {
 }
 
 // parser reads the words of a limit from left to right.
+//
+// It finds what can't be read, and words that the Spec can't show (excluded). Spec.Limit
+// refuses what is read and makes no sense: so a limit that a program describes and one that
+// a file writes meet the same checks.
 type parser struct {
-	words []string
-	spec  Spec
-	seen  []string // words had so far
-	algo  string   // the word that named the algorithm
+	words []string // not read yet
+	spec  Spec     // of what was read; no default is filled in
+	seen  []string // words had so far, so that none stands there twice
+	algo  string   // the word that named the algorithm; empty: none did
+	// unit and times are the period until all words are read: a day is 24 hours for most
+	// algorithms and a civil day for a fixed window, whose word comes later.
 	unit  string
-	times int64 // how many units the period has
+	times int64
 }
 
 func parseSpec(text string) (Spec, error) {
@@ -136,6 +148,7 @@ func (p *parser) quota() error {
 	return err
 }
 
+// splitUnit reads a period such as min or 15min; without digits times is 1.
 func splitUnit(text string) (times int64, unit string, err error) {
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 	times = 1
@@ -161,7 +174,7 @@ func unitLength(name string) time.Duration {
 	return 0
 }
 
-// number reads a count: digits only, below 2^53.
+// number reads a count: digits only, below 2^53, so that a double holds it exactly.
 func number(text string) (int64, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, fmt.Errorf("%q is not a whole number", text)
@@ -390,7 +403,8 @@ func printPeriod(d, longest time.Duration) string {
 	return d.String()
 }
 
-// wider is whether a × b > c × d.
+// wider is whether a × b > c × d, by products of 128 bits, so that none overflows. a and c
+// are not negative.
 func wider(a int64, b uint64, c int64, d uint64) bool {
 	ah, al := bits.Mul64(uint64(a), b)
 	ch, cl := bits.Mul64(uint64(c), d)
