@@ -24,6 +24,7 @@ type entry struct {
 // Count is the history of one limit and key.
 type Count struct {
 	eras    []Limit
+	asked   int // the last of eras that was asked to charge something
 	entries []*entry
 	// returned and charged are whether something was given back, and settled for
 	// more: after either, how much more comes back is not promised.
@@ -299,12 +300,8 @@ func (c *Count) add(at Span, least, most int64) *entry {
 // addLate keeps what a settlement charged, perhaps. Limits take over from one another when
 // they are asked, so until the limit in force is, the one that was asked last is charged.
 func (c *Count) addLate(at Span, most int64) *entry {
-	era := len(c.eras) - 1
-	if n := len(c.entries); n > 0 {
-		era = c.entries[n-1].era
-	}
 	e := c.add(at, 0, most)
-	e.era = era
+	e.era = c.asked
 	return e
 }
 
@@ -381,5 +378,10 @@ func (c *Count) lose() {
 // forget is a reset, or a loss that is allowed.
 func (c *Count) forget() {
 	c.entries, c.returned, c.charged, c.forced, c.stepped, c.behind, c.latest = nil, false, false, false, false, false, Span{}
-	c.eras = c.eras[len(c.eras)-1:]
+	if c.asked == len(c.eras)-1 {
+		c.eras = c.eras[c.asked:]
+	} else {
+		c.eras = []Limit{c.eras[c.asked], *c.limit()}
+	}
+	c.asked = 0
 }

@@ -503,6 +503,9 @@ func (m *Model) charge(q *Request, at Span, k *ask, a *Answer) *entry {
 	if len(k.out) > 0 {
 		outcome = k.out[0].Outcome
 	}
+	if !q.Peek && k.cost > 0 && !a.Lost {
+		k.count.asked = len(k.count.eras) - 1
+	}
 	switch {
 	case q.Peek || k.cost == 0, a.Done && k.count.limit().Algorithm == permit:
 		return nil
