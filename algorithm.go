@@ -244,7 +244,7 @@ func (l *Limit) Settle(s State, now, since Instant, st *Settlement) (State, erro
 	return s, nil
 }
 
-// refund takes back the newest events in use, whoever charged them: what is left is
+// refund takes back the newest events in use, of any client's charge: what is left is
 // as if those had not passed.
 func (l *Limit) refund(s State, now Instant, st *Settlement) State {
 	st.Charged = st.Receipt.Cost

@@ -110,8 +110,8 @@ type Receipt struct {
 // refundTaken is Taken of receipts that no charge gave.
 const refundTaken Instant = math.MaxInt64
 
-// Refund is a receipt for who has none: settled for 0, it gives back up to events,
-// 0…MaxCost, of what is in use, the newest first, whoever charged them, and only
+// Refund is a receipt for a caller that has none: settled for 0, it gives back up to events,
+// 0…MaxCost, of what is in use, the newest first, of any client's charge, and only
 // those permits that were taken without a receipt. It may be settled again, and then gives back
 // once more. id is random, and one for all that are settled together. A store that
 // lends counts out can't tell what of them is in use, and fails with ErrNoRefund.

@@ -177,7 +177,7 @@ func (g *gcra) ahead(s State, now Instant) moment {
 }
 
 // room: a reservation may go when it fits patience from now, when the time runs ahead
-// by so much less. So patience simply makes the bucket deeper for this one question.
+// by so much less. So patience simply makes the bucket deeper for this one check.
 func (g *gcra) room(s State, now Instant, patience int64) int64 {
 	if g.burst == 0 {
 		return 0

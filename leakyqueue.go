@@ -2,7 +2,7 @@ package weir
 
 // leakyQueue is the leaky bucket as a queue: events leave one by one at an even
 // pace, first in, first out. Its slots are virtual: nothing is stored but when
-// the next slot is free, and whoever asks is told how long to wait for its own.
+// the next slot is free, and a caller is told how long to wait for its own.
 //
 //	word 0   the next free slot, whole microseconds since 1970
 //	word 1   bits 0–29: its fraction f of f/den µs; bits 30–63: the shift

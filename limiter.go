@@ -88,8 +88,8 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 	return &with, nil
 }
 
-// StateRule is StateKey.Rule of a limiter's only limit of its kind. Who asks a
-// store by this name himself shares the counts of a Limiter of the same name.
+// StateRule is StateKey.Rule of a limiter's only limit of its kind. A program
+// that asks a store by this name itself shares the counts of a Limiter of that name.
 func (l *Limit) StateRule(name string) string {
 	return name + "#" + l.Algorithm().Family().String()
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // warmUp paces events evenly, but slower after rest: Guava's SmoothWarmingUp,
-// in integers. Like there, whoever asks waits only for what went before, and
+// in integers. Like there, a caller waits only for what went before it, and
 // pays for itself by making the next one wait.
 //
 //	word 0, 1   when the next event may go: microseconds since 1970, fraction

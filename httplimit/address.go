@@ -21,8 +21,8 @@ type Source struct {
 	// them is the client.
 	Trusted []netip.Prefix
 	// Hops is how many proxies each request comes through, where their addresses
-	// are not known. Nobody else must be able to reach the server: who comes by
-	// fewer proxies than Hops could say what they like.
+	// are not known. Nobody else must be able to reach the server: a client that comes by
+	// fewer proxies than Hops could say what it likes.
 	Hops int
 	// Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For.
 	// Only one of them may be read: a proxy passes on the one that it does not know.

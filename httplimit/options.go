@@ -72,7 +72,7 @@ type Options struct {
 	// OnDenied hears of each request that is denied, or would be but for Shadow
 	// or FailOpen. It must not write the answer.
 	OnDenied func(*http.Request, *Denial)
-	// Answer writes the body of an answer to who is denied; all fields but those of
+	// Answer writes the body of an answer to a client that is denied; all fields but those of
 	// the body are set, and the status is its to write. Nil: problem details
 	// (RFC 9457) as JSON, HTML or text, by the field Accept.
 	Answer func(http.ResponseWriter, *http.Request, *Denial)

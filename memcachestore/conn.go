@@ -102,7 +102,7 @@ func (c *conn) alive() bool {
 }
 
 // write sends what is to be sent, all that has gathered at once, until nothing
-// is. Only who has set writing calls it.
+// is. Only the goroutine that has set writing calls it.
 func (c *conn) write() {
 	for calls := c.next(); len(calls) > 0; calls = c.next() {
 		out := c.out[:0]

@@ -124,7 +124,7 @@ func (sv *server) retry() {
 	}
 }
 
-// connect makes the connection, or notes why it could not. Only who has set
+// connect makes the connection, or notes why it could not. Only the goroutine that has set
 // making calls it.
 func (l *line) connect(ctx context.Context, own *sync.WaitGroup) (made bool) {
 	c, err := l.server.dial(ctx)

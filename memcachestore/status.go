@@ -16,8 +16,8 @@ import (
 type Status struct {
 	Addr      string
 	Version   string
-	Latency   time.Duration // of the question
-	Skew      time.Duration // its clock, in whole seconds, less ours in the middle of the question
+	Latency   time.Duration // of the call
+	Skew      time.Duration // its clock, in whole seconds, less ours in the middle of the call
 	Items     int64
 	Bytes     int64 // in use
 	MaxBytes  int64 // it may use

@@ -88,8 +88,8 @@ func (c *cells) find(f uint64) int {
 }
 
 // full is whether every slot of a bucket is taken. Slots are taken in order and
-// never given up, so the last one tells; and who is not in a first bucket that
-// is not full is nowhere.
+// never given up, so the last one tells; and a key that is not in its first
+// bucket, though that is not full, is nowhere.
 func (c *cells) full(bucket uint32) bool { return c.words[bucket+(c.each-1)*c.slot] != 0 }
 
 // within is the slot of a bucket that holds f, or −1; any empty one for f = 0.

@@ -70,7 +70,7 @@ func (s *Store) branch(rule string, limit *weir.Limit, now weir.Instant) *table 
 	defer s.mu.Unlock()
 	t := s.tables[rule]
 	if t == nil {
-		return nil // it was dropped: whoever asks makes it anew
+		return nil // it was dropped: the next take makes it anew
 	}
 	v := t.current()
 	if v == nil {

@@ -9,9 +9,15 @@ import (
 // hasher turns keys into fingerprints of 64 bits, by a secret that nobody
 // outside can know: so nobody can choose keys that share one. Two of n keys of a
 // rule share a fingerprint with a probability of n²/2^65.
+//
+// One fingerprint serves for everything: its first bits lead to the segment, its lower
+// half to the first bucket, all of it by a product to the second, and it stands in the
+// slot in place of the key.
 type hasher struct {
+	// seed is of maphash, which uses the processor's instructions and is the faster one.
 	seed maphash.Seed
-	// Where fingerprints outlive the process, they need a hash that does, too.
+	// Where fingerprints outlive the process, they need a hash that does, too: keyed
+	// takes SipHash-1-3 by key, which is in the snapshot.
 	keyed bool
 	key   [2]uint64
 }

@@ -3,7 +3,9 @@ package memstore
 import "github.com/weir-limit/weir"
 
 // overflows is whether the overflow state decides about f, which has no slot:
-// there is none for it, or it may be one of those who found none before.
+// there is none for it, or it may be one of the keys that found none before. Such a key
+// stays with the overflow state until that has recovered: in a slot of its own it would
+// begin anew. Once it has recovered nothing in it is in use, and it is dropped.
 func (sg *segment) overflows(f uint64, now weir.Instant) bool {
 	if sg.spills(f) {
 		if !sg.limit.Fresh(sg.overflow, now) {
@@ -21,7 +23,8 @@ func (sg *segment) overflows(f uint64, now weir.Instant) bool {
 	return sg.vacancies(f, now) <= sg.newcomers
 }
 
-// vacancies is how many slots f may have; more than one where a key can move.
+// vacancies is how many slots f may have; more than one where a key can move. Since
+// claim takes the place of a key that is not denied, such a place counts, too.
 func (sg *segment) vacancies(f uint64, now weir.Instant) int {
 	free := 0
 	for _, b := range [...]uint32{sg.cells.first(f), sg.cells.second(f)} {

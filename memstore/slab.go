@@ -10,7 +10,7 @@ import (
 
 // slabs hold the states of one table that grow with use, without a pointer for
 // each: a slot holds the handle of its state. What a handle leads to belongs to
-// whoever holds the lock of its slot's segment. Memory once used is kept for
+// the holder of the lock of its slot's segment. Memory once used is kept for
 // states to come.
 type slabs struct {
 	// mu is held to hand out a place and to take one back, not to read or write a

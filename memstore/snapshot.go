@@ -96,6 +96,9 @@ func (s *Store) newKey() error {
 // new file or, when it fails, still the old one. Takes go on meanwhile; none
 // waits for more than the copy of one segment. It must not be called twice at
 // the same time.
+//
+// The file is not of one moment: each segment is as it was when it was copied. So of a
+// take of several keys it may have one count with the charge and another without.
 func (s *Store) Save() error {
 	if s.file == "" {
 		return errors.New("memstore: only a store that was made by Open can be saved")

@@ -6,7 +6,7 @@
 // keyed hash, and states, without pointers. It is cut into segments, which have
 // a lock each and grow by small steps, so that it is never laid out anew as a
 // whole. A state that is as never used is
-// free: whoever comes next may have its place. In a full table the place of the
+// free: the next key may have its place. In a full table the place of the
 // key nearest to never used is taken, and its use is forgotten; a key that is
 // denied at the moment is never forgotten. Where only such keys are left,
 // newcomers share the overflow state of their part of the table: together they

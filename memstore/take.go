@@ -281,6 +281,10 @@ func (s *Store) find(places []place, ask int, k, before weir.StateKey, now weir.
 // together is the fast way of a take of a few plain asks, for keys and limits as
 // almost all are. It charges one after the other, and takes all back when one
 // does not allow. It says whether it has decided.
+//
+// The states are in their slots, two words each, so that taking back is copying them
+// back. A copy of a denied key that is read meanwhile without the lock holds the words from
+// before, which are right if all is taken back; if not, it is dropped under the lock.
 func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) bool {
 	var before [4][2]uint64
 	if len(places) > len(before) {
@@ -315,7 +319,8 @@ func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Deci
 	return true
 }
 
-// decide decides the asks, whose places are locked.
+// decide decides the asks, whose places are locked, in the three steps of every store:
+// what each limit says alone, what becomes of them together, and what is kept.
 func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	for i := range places {
 		p := &places[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-// patience is how long a script call may take, whoever waits for it. Callers
+// patience is how long a script call may take, however long its callers wait. Callers
 // bring their own, shorter one.
 const patience = 2 * time.Second
 

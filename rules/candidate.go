@@ -8,16 +8,16 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Trial is what the rules in force and a candidate said to one request.
+// Trial is what the active rules and a candidate said to one request.
 type Trial struct {
 	Request *Request
 	InForce *Answer
-	// Candidate is what would have been said if the candidate had been in force
+	// Candidate is what would have been said if the candidate had been active
 	// since it began to run. It is nil when the store could not decide.
 	Candidate *Answer
 }
 
-// candidates are rules that run beside those in force.
+// candidates are rules that run beside the active ones.
 type candidates struct {
 	set  *Set
 	told func(Trial)
@@ -27,14 +27,14 @@ type candidates struct {
 	held  *heldReceipts
 }
 
-// Try lets the domains of set run beside those in force from now on, until it is
+// Try lets the domains of set run beside the active ones from now on, until it is
 // called again; nil ends it. Each request of these domains that is no peek is
 // decided by both, each with its own counts: what the candidate says denies
-// nobody and charges nothing that is in force. told gets both answers, on the
+// nobody and charges none of the active counts. told gets both answers, on the
 // goroutine of the request, and must not keep the Trial. Counts of a candidate
 // begin as never used, and stay when Try is called again with the same limits.
 //
-// Receipts of the rules in force settle what the candidate has charged, too.
+// Receipts of the active rules settle what the candidate has charged, too.
 func (l *Limiter) Try(set *Set, told func(Trial)) {
 	if set == nil {
 		l.candidates.Store(nil)
@@ -47,15 +47,16 @@ func (l *Limiter) Try(set *Set, told func(Trial)) {
 	l.candidates.Store(&candidates{set: set, told: told, apart: l.store.Traits().Shared, held: held})
 }
 
-// trial is a candidate on its way beside a request.
+// trial is a candidate on its way beside a request. It never changes the request's answer:
+// an error of it is dropped, and its counts have names of their own.
 type trial struct {
 	of   *candidates
-	take *take
-	done chan error // nil: it is not asked yet
+	take *take      // of the candidate's rules; released when the trial ends
+	done chan error // the store's error, once; nil: it is not asked yet
 }
 
 // try begins a trial of r, or none. In a store that is elsewhere it is decided
-// while the rules in force are.
+// while the active rules decide.
 func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 	c := l.candidates.Load()
 	if c == nil || r.Peek || c.set.domains[r.Domain] == nil {
@@ -84,7 +85,7 @@ func candidatePlace(place string) string {
 	return place[:i] + "candidate/" + place[i:]
 }
 
-// end tells of a trial, when the rules in force have answered. Without an answer
+// end tells of a trial, when the active rules have answered. Without an answer
 // it tells nothing.
 func (l *Limiter) end(ctx context.Context, x *trial, r *Request, inForce *Answer) {
 	defer l.release(x.take)
@@ -106,8 +107,8 @@ func (l *Limiter) end(ctx context.Context, x *trial, r *Request, inForce *Answer
 	x.of.told(told)
 }
 
-// hold remembers what the candidate has charged until the receipts of the rules
-// in force are settled. What only the candidate let pass nobody will settle: its
+// hold remembers what the candidate has charged until the receipts of the active
+// rules are settled. No caller will settle what only the candidate let pass: its
 // permits are freed, for the work that would have held them is not done.
 func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
 	receipts := t.Candidate.Receipts()
@@ -125,7 +126,7 @@ func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
 	_, _ = weir.NewCharge(l.store, receipts).Settle(ctx, used) // if it fails they are freed by their ttl
 }
 
-// settleTrial settles for the candidate what is settled for the rules in force.
+// settleTrial settles for the candidate what is settled for the active rules.
 func (l *Limiter) settleTrial(ctx context.Context, settled []weir.Settlement) {
 	c := l.candidates.Load()
 	if c == nil {
@@ -164,7 +165,7 @@ func usedOf(receipt *weir.Receipt, settled []weir.Settlement) int64 {
 // forgotten and stays charged.
 const maxHeld = 1 << 15
 
-// heldReceipts are receipts of candidates by the ID of those in force, in two
+// heldReceipts are receipts of candidates by the ID of the active rules' receipts, in two
 // generations: when one is full, the one before is dropped.
 type heldReceipts struct {
 	mu          sync.Mutex

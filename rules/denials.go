@@ -35,7 +35,7 @@ const (
 // with NewDenials; all methods may be called from many goroutines.
 //
 // They lie in 256 drawers of 16. Whose count it was that denied says which
-// drawer, so that one who is denied all the time overwrites his own denials, and
+// drawer, so that a client that is denied all the time overwrites its own denials, and
 // few others. In a full drawer the oldest denial of the rule that has the most
 // there makes place, so that a flood of keys of one rule leaves those of other
 // rules alone. Nobody waits for a drawer: a denial that meets another one there

@@ -24,7 +24,7 @@ var (
 	// ErrClientOverrides: the client has its part, and all others still have theirs.
 	ErrClientOverrides = errors.New("this client has as many different limits in use as it may: " +
 		"use fewer, write limits into rules, or wait until one has recovered")
-	// ErrAllOverrides: MaxOverrides are in use, whoever brought them.
+	// ErrAllOverrides: MaxOverrides are in use, of all clients together.
 	ErrAllOverrides = errors.New("all clients together have as many different limits in use as there may be: " +
 		"use one of these, write limits into rules, or wait until one has recovered")
 )

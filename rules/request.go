@@ -50,8 +50,8 @@ type Request struct {
 	// others: of an IPv6 address its network. Limiter.Check puts it in place of the
 	// entry's own, but where a rule is written for that one.
 	Wider func(Entry) string
-	// Client is who asks, as far as it bounds how many different limits it may bring
-	// (MaxOverrides): its address, say. Those who don't say are one client.
+	// Client names the client, as far as it bounds how many different limits it may bring
+	// (MaxOverrides): its address, say. Requests without it are one client's.
 	Client string
 }
 

@@ -15,7 +15,7 @@ const (
 	// again: what others reset, give back or change is seen within it.
 	DenialLife = time.Second
 	// MaxDenials is how many keys are remembered at most. Keys whose hashes meet
-	// push each other out, which costs the store one more question.
+	// push each other out, which costs the store one more call.
 	MaxDenials = 1 << 16
 	// MaxLogDenials is how many of them may be of sliding-log, whose states take up
 	// to 80 kB each.
@@ -136,7 +136,7 @@ func (d *Denials) Forget(k weir.StateKey) {
 	hash := maphash.Comparable(d.seed, k)
 	for _, slot := range [...]*atomic.Pointer[denial]{&d.slots[hash%MaxDenials], &d.logs[hash%MaxLogDenials]} {
 		if e := slot.Load(); e != nil && e.key == k {
-			slot.CompareAndSwap(e, nil) // who is faster knows better
+			slot.CompareAndSwap(e, nil) // a newer one knows better
 		}
 	}
 }
