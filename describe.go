@@ -29,7 +29,7 @@ func (l *Limit) Describe() string {
 		fmt.Fprintf(&b, "%d %s, evenly spaced; after rest up to %d times slower, until it has warmed up for %s",
 			s.Count, every(s.Period), s.Cold, spell(s.WarmUp))
 	case Concurrent:
-		fmt.Fprintf(&b, "at most %d at a time; a permit that nobody returns or renews frees itself after %s", s.Count, spell(s.TTL))
+		fmt.Fprintf(&b, "at most %d at a time; a permit that is not returned or renewed frees itself after %s", s.Count, spell(s.TTL))
 	}
 	if s.CountDenied {
 		b.WriteString("; what is denied counts too")

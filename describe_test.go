@@ -39,8 +39,8 @@ func TestDescribe(t *testing.T) {
 		{"100/min sliding-window 6 conservative", "at most 100 in any minute, counted in whole sub-windows of 10 seconds"},
 		{"100/s warm-up 10s", "100 a second, evenly spaced; after rest up to 3 times slower, until it has warmed up for 10 seconds"},
 		{"100/s warm-up 2min cold 5", "100 a second, evenly spaced; after rest up to 5 times slower, until it has warmed up for 2 minutes"},
-		{"20 concurrent", "at most 20 at a time; a permit that nobody returns or renews frees itself after 1 minute"},
-		{"20 concurrent ttl 90s", "at most 20 at a time; a permit that nobody returns or renews frees itself after 90 seconds"},
+		{"20 concurrent", "at most 20 at a time; a permit that is not returned or renewed frees itself after 1 minute"},
+		{"20 concurrent ttl 90s", "at most 20 at a time; a permit that is not returned or renewed frees itself after 90 seconds"},
 	} {
 		if got := weir.MustParseLimit(c.limit).Describe(); got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.limit, got, c.want)

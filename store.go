@@ -25,7 +25,7 @@ var (
 	ErrAway = errors.New("the store is away; try again later")
 	// ErrNoRefund is returned for a receipt of Limit.Refund by a store that lends
 	// counts out: only charges that have a receipt can be given back there.
-	ErrNoRefund = errors.New("a store that lends counts out gives nothing back without a receipt")
+	ErrNoRefund = errors.New("a store that grants leases gives nothing back without a receipt")
 	// ErrBusy is returned when so many want the same count at once that the store
 	// gave up: nothing was decided. Try again later.
 	ErrBusy = errors.New("too many takes of one key at once")

@@ -37,7 +37,7 @@ func (l *Limit) Unsyncable() string {
 	case s.Algorithm == SlidingLog:
 		return "sliding-log: each event has its own time in the store; take sliding-window, or leave sync out"
 	case s.Algorithm == LeakyQueue:
-		return "leaky-queue: who waits has a place in one line; take gcra, or leave sync out"
+		return "leaky-queue: each waiting request has a place in one line; take gcra, or leave sync out"
 	case s.Algorithm == WarmUp:
 		return "warm-up: it works in memory only; take gcra, or leave sync out"
 	case s.Algorithm == Concurrent:

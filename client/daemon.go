@@ -118,7 +118,7 @@ func (d *daemon) explain(ctx context.Context, err error) error {
 	case is == codes.InvalidArgument || is == codes.ResourceExhausted:
 		return &record.AskError{Err: fmt.Errorf("client: daemon %s: %s", d.name, said.Message())}
 	case is == codes.Unimplemented:
-		return &RefusedError{d.name, "it does not lend its store; start it with --grpc-store"}
+		return &RefusedError{d.name, "it does not offer its store to programs; start it with --grpc-store"}
 	case is == codes.Unauthenticated || is == codes.PermissionDenied:
 		return &RefusedError{d.name, said.Message()}
 	case ctx.Err() != nil:

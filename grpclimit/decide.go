@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limit/weir/internal/admission"
 )
 
-var errNoCost = errors.New("the call does not tell what it costs")
+var errNoCost = errors.New("the cost of the call is missing")
 
 // decide asks the rules about a call: those of a file, or those of the program that
 // which picks. message is what costs are reckoned from.

@@ -60,7 +60,7 @@ func NewServerFromRules(limiter *rules.Limiter, domain string, describe Describe
 		faults = append(faults, errors.New("grpclimit: the domain is empty; write the one of the rule file"))
 	}
 	if describe == nil {
-		faults = append(faults, errors.New("grpclimit: nobody describes the calls; pass a function that makes their descriptors"))
+		faults = append(faults, errors.New("grpclimit: no function describes the calls; pass one that makes their descriptors"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (s *Server) failed(ctx context.Context, method string, err error) error {
 	switch {
 	case admission.Malformed(err):
 		s.report(ctx, method, d)
-		return status.Error(codes.InvalidArgument, "the call does not tell whose it is or what it costs, which it must to be counted")
+		return status.Error(codes.InvalidArgument, "the call can't be counted: its key or its cost is missing")
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case s.options.FailOpen:

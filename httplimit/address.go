@@ -52,7 +52,7 @@ func (s *Source) check() error {
 		faults = append(faults, errors.New("httplimit: Source has Trusted and Hops; say one of them"))
 	}
 	if s.Forwarded && s.Hops == 0 && len(s.Trusted) == 0 {
-		faults = append(faults, errors.New("httplimit: Source.Forwarded believes nobody; say whom by Trusted or Hops"))
+		faults = append(faults, errors.New("httplimit: Source.Forwarded trusts no proxy; say which by Trusted or Hops"))
 	}
 	if s.IPv6 < 0 || s.IPv6 > 128 {
 		faults = append(faults, fmt.Errorf("httplimit: Source.IPv6 is %d; it must be 1…128 bits, or 0 for %d", s.IPv6, address.IPv6Bits))

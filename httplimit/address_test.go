@@ -291,7 +291,7 @@ func TestBadSources(t *testing.T) {
 		"Hops is -1":               {Hops: -1},
 		"Hops is 65":               {Hops: 65},
 		"Trusted and Hops":         {Hops: 1, Trusted: prefixes("10.0.0.0/8")},
-		"Forwarded believes":       {Forwarded: true},
+		"Forwarded trusts":         {Forwarded: true},
 		"IPv6 is 129":              {IPv6: 129},
 		"IPv6 is -64; it must be ": {IPv6: -64},
 	} {

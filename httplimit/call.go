@@ -27,7 +27,7 @@ type call struct {
 	lines []string // room for values of fields
 }
 
-var errNoCost = errors.New("httplimit: the request does not tell what it costs")
+var errNoCost = errors.New("httplimit: the cost of the request is missing")
 
 // decide asks the rules about a request. Without an error, c has the verdict.
 func (m *middleware) decide(c *call, r *http.Request) error {

@@ -69,7 +69,7 @@ func (d *Denial) detail() string {
 	case d.Status == http.StatusForbidden:
 		return "requests from this address are not served"
 	case d.Status == http.StatusBadRequest:
-		return "the request does not tell whose it is or what it costs, which it must to be counted"
+		return "the request can't be counted: its key or its cost is missing"
 	case d.Status == http.StatusServiceUnavailable:
 		return "whether the request may pass could not be decided; come back later"
 	case d.Never:

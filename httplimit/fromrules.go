@@ -21,7 +21,7 @@ func NewFromRules(limiter *rules.Limiter, domain string, describe Describe, o Op
 		faults = append(faults, errors.New("httplimit: the domain is empty; write the one of the rule file"))
 	}
 	if describe == nil {
-		faults = append(faults, errors.New("httplimit: nobody describes the requests; pass a function that adds their descriptors"))
+		faults = append(faults, errors.New("httplimit: no function describes the requests; pass one that adds their descriptors"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

@@ -524,7 +524,7 @@ func TestBadConfiguration(t *testing.T) {
 		{[]Rule{{Name: "a", Limit: l}, {Name: "a", Limit: l}}, Options{}, []string{"two rules have the name a"}},
 		{[]Rule{{Name: "a", Limit: l, Unit: "ü"}}, Options{}, []string{"printable ASCII"}},
 		{[]Rule{{Name: "a", Limit: l, MaxHold: -1}}, Options{}, []string{"MaxHold is -1ns; it must be 0…24h0m0s"}},
-		{[]Rule{{Name: "a", Limit: l, MaxHold: 1}, {Name: "b", Limit: l}}, Options{}, []string{"let it be alone"}},
+		{[]Rule{{Name: "a", Limit: l, MaxHold: 1}, {Name: "b", Limit: l}}, Options{}, []string{"use it with one rule"}},
 		{[]Rule{{Name: "a", Limit: weir.MustParseLimit("1/s fixed-window"), MaxHold: 1}}, Options{}, []string{"not for fixed-window"}},
 		{[]Rule{{Name: "a", Limit: l}}, Options{Fields: NoFields | Draft10}, []string{"leave one of them out"}},
 		{[]Rule{{Name: "a", Limit: l}}, Options{Fields: Draft6 | Draft10}, []string{"several drafts"}},

@@ -113,7 +113,7 @@ func (o *Options) check() error {
 	case f >= XRateLimit<<1:
 		faults = append(faults, fmt.Errorf("httplimit: Options.Fields %d has kinds that there are not", f))
 	case f&NoFields != 0 && f != NoFields:
-		faults = append(faults, errors.New("httplimit: Options.Fields has NoFields and others; leave one of them out"))
+		faults = append(faults, errors.New("httplimit: Options.Fields has NoFields beside other fields; leave one of them out"))
 	case bits.OnesCount8(uint8(f&(Draft10|Draft7|Draft6))) > 1:
 		faults = append(faults, errors.New("httplimit: Options.Fields has several drafts, which share names; take one"))
 	case f&(Envoy03|XRateLimit) == Envoy03|XRateLimit:
@@ -145,7 +145,7 @@ func (r *Rule) check(i, many int) error {
 	case r.MaxHold < 0 || r.MaxHold > weir.MaxWait:
 		fault("MaxHold is %v; it must be 0…%v", r.MaxHold, weir.MaxWait)
 	case r.MaxHold > 0 && a != weir.LeakyQueue && many > 1:
-		fault("MaxHold takes a place ahead, which the other rules would count too early; let it be alone, or take leaky-queue")
+		fault("MaxHold reserves ahead, which the other rules would count too early; use it with one rule, or take leaky-queue")
 	case r.MaxHold > 0 && a != weir.LeakyQueue && !reserves(a):
 		fault("MaxHold is for buckets, leaky-queue and warm-up, not for %v", a)
 	}

@@ -24,7 +24,7 @@ var remedies = [...]struct{ says, remedy string }{
 	{"would take more than", "give the descriptor fewer limits"},
 	{"numbers no writes", "start memcached without -C"},
 	{"another program's", "give Weir a prefix of its own, or a memcached"},
-	{"CLIENT_ERROR unauthenticated", "start memcached without -Y, and let only those who may reach it"},
+	{"CLIENT_ERROR unauthenticated", "start memcached without -Y, and let only trusted programs reach it"},
 	{"1.6 or later is needed", "upgrade it"},
 	{"the server says", "is it memcached, 1.6 or later?"},
 }

@@ -60,7 +60,7 @@ const (
 	noteSettled noteKind = 's'
 )
 
-var errForeign = &record.CountError{Err: errors.New("it holds what is no count: is it another program's?")}
+var errForeign = &record.CountError{Err: errors.New("it holds no count: is it another program's?")}
 
 // decodeItem reads what encode wrote; nothing is an item never written.
 func decodeItem(b []byte, now weir.Instant) (*item, error) {

@@ -188,7 +188,7 @@ func (s *Store) again(l *lane, jobs []*job, looked bool) {
 		}
 	}
 	s.counts.busy.Add(int64(len(busy)))
-	s.finish(busy, fmt.Errorf("memcachestore: others wrote the count during all %d tries: %w", maxTries, weir.ErrBusy))
+	s.finish(busy, fmt.Errorf("memcachestore: other processes wrote the count during all %d tries: %w", maxTries, weir.ErrBusy))
 	s.unclaim(l, rest)
 	if len(rest) > 0 {
 		_ = sleep.For(s.ctx, rand.N(firstPause<<most)) // closed: the next try says so

@@ -199,7 +199,7 @@ const maxLabel = 1 << 10
 func check(asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		if n := len(label(asks[i].State)); n > maxLabel {
-			return &record.AskError{Err: fmt.Errorf("memcachestore: what tells limits of one descriptor apart has %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)}
+			return &record.AskError{Err: fmt.Errorf("memcachestore: the names of limits of one descriptor have %d bytes, and may have %d; give the limit a shorter name", n, maxLabel)}
 		}
 	}
 	return record.Check("memcachestore", unfit, asks, out)

@@ -15,9 +15,9 @@ const wrongType = "WRONGTYPE" // of a key: the server is there
 var remedies = [...]struct{ says, remedy string }{
 	{wrongType, "another program writes there; give Weir a prefix or a database of its own"},
 	{"connection refused", "is Redis running there?"},
-	{"no such host", "nobody knows that name: look at the URL"},
+	{"no such host", "that name is unknown: look at the URL"},
 	{"NOAUTH", "write the password into the URL: redis://user:password@host:port, or its file: ?password-file=FILE"},
-	{"WRONGPASS", "user or password in the URL, or its password-file, are not those of the server"},
+	{"WRONGPASS", "the server refuses the user or password in the URL, or its password-file"},
 	{"NOPERM", rights},
 	{"can't run this command or subcommand", rights},
 	{"can't access at least one of the keys", rights},
@@ -32,7 +32,7 @@ var remedies = [...]struct{ says, remedy string }{
 	{"CLUSTERDOWN", "slots of the cluster are not served; see CLUSTER INFO"},
 	{"CROSSSLOT", "this is a Redis Cluster; write redis+cluster://host:port,…"},
 	{"MOVED", "this is a Redis Cluster; write redis+cluster://host:port,…"},
-	{"BUSY", "a script of somebody else takes too long; see SCRIPT KILL"},
+	{"BUSY", "another program's script takes too long; see SCRIPT KILL"},
 	{"ERR unknown command", "the server is too old or has renamed the command; Weir needs Redis 5 or later with EVALSHA"},
 }
 

@@ -76,7 +76,7 @@ func (e *examiner) judgeNode(n *Node) {
 		return // the primary decides
 	}
 	if n.Immortal > 0 {
-		e.fault(n.Address, fmt.Sprintf("%d of %d keys under Weir's prefix never expire; Weir writes none like that", n.Immortal, n.Keys), "find who else writes there; give Weir a prefix of its own by ?prefix=")
+		e.fault(n.Address, fmt.Sprintf("%d of %d keys under Weir's prefix never expire; Weir writes none like that", n.Immortal, n.Keys), "find the program that also writes there; give Weir a prefix of its own by ?prefix=")
 	}
 	e.judgeMemory(n)
 	if n.AOF == "no" && n.RDB == "no" && n.Replicas == 0 {
@@ -92,7 +92,7 @@ func (e *examiner) judgeMemory(n *Node) {
 		e.warn(n.Address, "set maxmemory-policy volatile-ttl, or noeviction and enough memory",
 			"maxmemory-policy %s: when memory is short it forgets any key, and a denied one then passes again", n.Policy)
 	case strings.HasPrefix(n.Policy, "volatile-") && n.Policy != "volatile-ttl":
-		e.warn(n.Address, "set maxmemory-policy volatile-ttl, which forgets those first that are nearest to never used",
+		e.warn(n.Address, "set maxmemory-policy volatile-ttl, which first evicts the keys nearest to unused",
 			"maxmemory-policy %s: when memory is short it forgets keys in another order than they recover", n.Policy)
 	}
 	switch {

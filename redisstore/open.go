@@ -177,7 +177,7 @@ func options(query url.Values, scheme string, option *rueidis.ClientOption, o *O
 		}
 	}
 	if strings.ContainsAny(o.Prefix, "{}") {
-		return &URLError{"prefix: braces say what is kept together; write it without"}
+		return &URLError{"prefix: braces choose the slot of a key; write it without"}
 	}
 	if !secure {
 		if files != [3]string{} {

@@ -113,7 +113,7 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	forgotten(t, l, "0123456789abcdef", "another process")
-	forgotten(t, l, check(t, l, ask(descriptor("user=ann"))).ID, "what was allowed")
+	forgotten(t, l, check(t, l, ask(descriptor("user=ann"))).ID, "the request was allowed")
 
 	large := ask(descriptor("zero=" + strings.Repeat("x", 4000)))
 	large.Descriptors = append(large.Descriptors, large.Descriptors[0], large.Descriptors[0])

@@ -23,7 +23,7 @@ type Explanation struct {
 	// tells what would have been.
 	Answer  *Answer
 	Summary string  // why the request passes or not, in a sentence
-	Passing Passing // when the request would pass, if nobody else asks
+	Passing Passing // when the request would pass, if no other request comes
 	// Together tells that the limits decide and are charged in one step. Else those
 	// of different descriptors are charged one after the other, and given back when
 	// one denies.

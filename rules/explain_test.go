@@ -104,7 +104,7 @@ shop/user#1 allowed now fits 1 most 14: 0/10/0s -> 1/9/200ms
 shop/user#2 allowed now fits 1 most 2000: 0/1000/0s -> 1/999/24h0m0s
 `},
 		{"denied", many(10, ann), ask(costs(descriptor("user=ann"), 3)), `
-denied: shop/user#1 decides, because it denies; the request would pass in 600ms, if nobody else asks
+denied: shop/user#1 decides, because it denies; the request would pass in 600ms, if no other request comes
 later 600ms together=true
 shop/user#1 denied later 600ms fits 0 most 14: 10/0/2s -> 10/0/2s
   a burst of at least 13 would let this pass now: 5/s burst 13
@@ -112,7 +112,7 @@ shop/user#2 allowed now fits 3 most 2000: 10/990/24h0m0s -> 10/990/24h0m0s
   it allows, and would not be charged, because another limit denies
 `},
 		{"some fit", many(8, ann), ask(costs(descriptor("user=ann"), 4)), `
-denied: shop/user#1 decides, because it denies; the request would pass in 400ms, if nobody else asks
+denied: shop/user#1 decides, because it denies; the request would pass in 400ms, if no other request comes
 later 400ms together=true
 shop/user#1 denied later 400ms fits 2 most 14: 8/2/1.6s -> 8/2/1.6s
   a cost of at most 2 would pass now
@@ -128,11 +128,11 @@ shop/user=bot* impossible never fits 1 most 1: 0/1/0s -> 0/1/0s
   a burst of at least 2 would let this pass now: 1/min burst 2
 `},
 		{"count-denied", many(3, ask(descriptor("user=bot7"))), ask(descriptor("user=bot7")), `
-denied: shop/user=bot7 decides, because it denies; the request would pass in 1m0s, if nobody else asks
+denied: shop/user=bot7 decides, because it denies; the request would pass in 1m0s, if no other request comes
 later 1m0s together=true
 shop/user=bot7 denied later 1m0s fits 0 most 3: 3/0/1m0s -> 3/0/1m0s
   a count of at least 4 would let this pass now: 4/min sliding-log count-denied
-  who asks now is counted though denied, and then has to wait 1m0s
+  a request now is counted although it is denied, and then has to wait 1m0s
 `},
 		{"shadow", many(1, ask(descriptor("dark=a"))), ask(descriptor("dark=a")), `
 passes: none of its limits is enforced
@@ -142,7 +142,7 @@ shop/dark denied later 1h0m0s fits 0 most 1: 1/0/1h0m0s -> 1/0/1h0m0s (not enfor
   it is in shadow: decided, not enforced
 `},
 		{"permits", many(2, ask(descriptor("slot=a"))), ask(descriptor("slot=a")), `
-denied: shop/slot decides, because it denies; nobody can tell when the request would pass
+denied: shop/slot decides, because it denies; it is not known when the request would pass
 unknown together=true
 shop/slot denied unknown fits 0 most 9223372036854775807: 2/0/1m0s -> 2/0/1m0s
   a count of at least 3 would let this pass now: 3 concurrent
@@ -155,13 +155,13 @@ shop/queue allowed now fits 1 most 60: 1/1/1s -> 2/0/2s
   the caller has to wait 1s before it goes
 `},
 		{"queue full", many(2, ask(descriptor("queue=a"))), ask(descriptor("queue=a")), `
-denied: shop/queue decides, because it denies; the request would pass in 1s, if nobody else asks
+denied: shop/queue decides, because it denies; the request would pass in 1s, if no other request comes
 later 1s together=true
 shop/queue denied later 1s fits 0 most 60: 2/0/2s -> 2/0/2s
   a queue of at least 2 would let this pass now: 60/min leaky-queue queue 2
 `},
 		{"reported after", many(1, ask(costs(descriptor("done=a"), 2))), ask(descriptor("done=a")), `
-denied: shop/done decides, because it denies; the request would pass in 20m0s, if nobody else asks
+denied: shop/done decides, because it denies; the request would pass in 20m0s, if no other request comes
 later 20m0s together=true
 shop/done denied later 20m0s fits 0 most 5: 2/1/40m0s -> 3/0/1h0m0s
   it reports work that is done: that is always charged, and the outcome is whether a next event would pass
@@ -173,10 +173,10 @@ shop/zero impossible never fits 0 most 0: 0/0/0s -> 0/0/0s
   a count of 0 denies all
 `},
 		{"never seen", nil, ask(descriptor("new=a")), `
-denied: shop/new decides, because it denies; the request would pass in 100ms, if nobody else asks
+denied: shop/new decides, because it denies; the request would pass in 100ms, if no other request comes
 later 100ms together=true
 shop/new denied later 100ms fits 0 most 19: 10/0/0s -> 10/0/2s
-  nobody has asked for this key yet: its time begins when somebody does
+  this key has had no request yet: its time begins with the first
 `},
 		{"unlimited", nil, ask(descriptor("free=a")), "\npasses: its rules are unlimited\nnow together=true\n"},
 		{"no rule", nil, ask(descriptor("nobody=a")), "\npasses: no limit is for it\nnow together=true\n"},
@@ -196,7 +196,7 @@ shop/user#2 allowed now fits 3 most 2000: 0/1000/0s -> 3/997/24h0m0s
   descriptors 0, 2 have the same count: their costs are added up
 `},
 		{"quotas: one is enough", many(1, ask(descriptor("q1=a"), descriptor("q2=a"))), ask(descriptor("q1=a"), descriptor("q2=a")), `
-denied: shop/q2 decides, because of 2 limits that deny, it does so the longest; the request would pass in 1m0s, if nobody else asks
+denied: shop/q2 decides, because of 2 limits that deny, it does so the longest; the request would pass in 1m0s, if no other request comes
 later 1m0s together=true
 shop/q1 denied later 1m0s fits 0 most 1: 1/0/1m0s -> 1/0/1m0s
   a burst of at least 2 would let this pass now: 1/min burst 2

@@ -52,12 +52,12 @@ func (p Passing) words(what string) string {
 	case PassesNow:
 		return what + " would pass now"
 	case PassesLater:
-		return fmt.Sprintf("%s would pass in %v, if nobody else asks", what, p.After)
+		return fmt.Sprintf("%s would pass in %v, if no other request comes", what, p.After)
 	case PassesNever:
 		return what + " can never pass"
 	case PassesUnknown:
 	}
-	return "nobody can tell when " + what + " would pass"
+	return "it is not known when " + what + " would pass"
 }
 
 // notes is what to know of the decision d of the k-th ask, and what would have
@@ -77,7 +77,7 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	}
 	note(rule.Limit.Spec().Count == 0, "a count of 0 denies all")
 	if spec := rule.Limit.Spec(); spec.Initial != nil {
-		note(denies && *spec.Initial < spec.Burst && e.Before.ResetAfter == 0, "nobody has asked for this key yet: its time begins when somebody does")
+		note(denies && *spec.Initial < spec.Burst && e.Before.ResetAfter == 0, "this key has had no request yet: its time begins with the first")
 	}
 	note(e.Passing.When == PassesUnknown, "a permit must come back first; at the latest in %v all are free, unless they are renewed", e.Before.ResetAfter)
 	note(rule.Shadow, "it is in shadow: decided, not enforced")
@@ -85,14 +85,14 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	note(d.Cost == 0, "a cost of 0 charges nothing")
 	note(x.request.Peek, "a peek charges nothing")
 	note(denies && rule.Limit.Spec().CountDenied && d.Outcome == weir.Denied && !rule.After && !x.request.Peek,
-		"who asks now is counted though denied, and then has to wait %v", d.RetryAfter)
+		"a request now is counted although it is denied, and then has to wait %v", d.RetryAfter)
 	note(rule.After, "it reports work that is done: that is always charged, and the outcome is whether a next event would pass")
 	note(rule.QuotaMode && t.quotas() > 1, "it is one of %d quota limits, which deny only when all of them do", t.quotas())
 	note(rule.Sync > 0, "with a store that is shared, each node decides by what it last knew of it, and is ahead of it by %d at most: sync %v", rule.Limit.Unsynced(rule.Sync), rule.Sync)
 	apart := rule.apart()
 	note(apart != "", "%s", apart)
 	note(rule.ShareThreshold, "all values that fit share this count")
-	note(rule.Override, "the request brought this limit along, in place of the rules")
+	note(rule.Override, "the request brought this limit, in place of the rules")
 	note(d.Hold > 0, "the caller has to wait %v before it goes", d.Hold)
 	note(x.store.Shared && !x.store.OwnClock, "each process brings its own clock to this count: as far as they are apart, more may pass")
 	var same []string

@@ -41,7 +41,7 @@ func (f *file) parted(key, at *yaml.Node, base *Rule, made []*Rule) {
 		for _, r := range made {
 			if r.Limit != nil && r.Limit.NeverOver() {
 				mode := r.Limit.Spec().Mode
-				f.add(at, SeverityError, r.Name, "partition: open is impossible for %q: all would pass while nodes don't hear each other, which is what %s is to prevent; take partition: closed, or leave out %s", r.Limit, mode, mode)
+				f.add(at, SeverityError, r.Name, "partition: open is impossible for %q: all would pass while nodes can't reach each other, which is what %s is to prevent; take partition: closed, or leave out %s", r.Limit, mode, mode)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 	if r.Nodes > 0 {
 		nodes = r.Nodes
 	}
-	words = "nothing more, on any number of nodes that hear each other"
+	words = "nothing more, on any number of nodes that reach each other"
 	switch r.Sharing {
 	case weir.SharingDivided:
 		return r.divided(nodes), false
@@ -129,23 +129,23 @@ func (r *Rule) late(nodes int) string {
 	if nodes == 1 {
 		return fmt.Sprintf("%s: nothing more on one node, at most %d with each other", r.Sharing, more)
 	}
-	return fmt.Sprintf("%s: at most %d more, for each of %d nodes hears of the others up to %v late", r.Sharing, more, nodes, delay)
+	return fmt.Sprintf("%s: at most %d more, for each of %d nodes learns of the other nodes' events up to %v late", r.Sharing, more, nodes, delay)
 }
 
-// whileCut says what passes while nodes don't hear each other, where that is more.
+// whileCut says what passes while nodes can't reach each other, where that is more.
 func (r *Rule) whileCut(nodes int) string {
 	replicated := r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip
 	switch {
 	case replicated && r.Partition == weir.PartitionOpen:
-		return "as much on each side while nodes don't hear each other"
+		return "as much on each side while nodes can't reach each other"
 	case replicated:
 		return ""
 	case r.Partition == weir.PartitionOpen:
-		return "all while a key's owner is not heard"
+		return "all while a key's owner can't be reached"
 	case r.Partition == weir.PartitionShare && nodes > 0:
-		return fmt.Sprintf("while a key's owner is not heard each node passes 1/%d of it beside that", nodes)
+		return fmt.Sprintf("while a key's owner can't be reached each node passes 1/%d of it beside that", nodes)
 	case r.Partition == weir.PartitionShare:
-		return "while a key's owner is not heard each node passes its part of it beside that"
+		return "while a key's owner can't be reached each node passes its part of it beside that"
 	}
 	return ""
 }

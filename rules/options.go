@@ -115,7 +115,7 @@ func (f *file) synced(at *yaml.Node, r *Rule) {
 	case why != "":
 		f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
 	case r.After:
-		f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: the store hears of work that is done at once")
+		f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: work that is done is reported to the store at once")
 	}
 }
 

@@ -39,7 +39,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	}
 	h, b, ok := l.denials.find(number)
 	if !ok {
-		return nil, fmt.Errorf("%w: it was given by another process, to what was allowed, more than %v minutes ago, or later denials took its place", ErrForgotten, DenialLife.Minutes())
+		return nil, fmt.Errorf("%w: another process issued it, the request was allowed, it is more than %v minutes old, or later denials replaced it", ErrForgotten, DenialLife.Minutes())
 	}
 	now := l.now(ctx)
 	set, err := l.denials.recalled(&h, now)
@@ -54,7 +54,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 		return nil, fmt.Errorf("recall %s: %w", id, err)
 	}
 	if e.Answer.Allowed {
-		return nil, fmt.Errorf("%w: it was denied at %s together with others whose keys had no room in the store; what each had used is not known",
+		return nil, fmt.Errorf("%w: it was denied at %s together with other keys that had no room in the store; how much each had used is not known",
 			ErrForgotten, h.at.Time().Format(time.RFC3339))
 	}
 	e.ID, e.Answer.ID = id, id
@@ -78,7 +78,7 @@ func (d *Denials) recalled(h *head, now weir.Instant) (*Set, error) {
 	case h.over(now):
 		return nil, fmt.Errorf("%w: it was denied at %s, and denials are kept for %v minutes", ErrForgotten, when, DenialLife.Minutes())
 	case h.kept == unseen:
-		return nil, fmt.Errorf("%w: it was denied at %s by a fallback, because the store was away, or by several of its servers; what each count had used is not known", ErrForgotten, when)
+		return nil, fmt.Errorf("%w: it was denied at %s by a fallback, because the store was away, or by several of its servers; how much each count had used is not known", ErrForgotten, when)
 	case h.kept == tooLarge:
 		return nil, fmt.Errorf("%w: it was denied at %s, but its request and its counts are more than the %d bytes that are kept of one", ErrForgotten, when, MaxDenial)
 	}

@@ -139,7 +139,7 @@ func naives() []naive {
 		{"refill-whole", "refills all at once when the period is over, and so passes twice its count around that moment", func(l weir.Spec) func() textbook.Model {
 			return func() textbook.Model { return &textbook.RefillWhole{Count: l.Count, Period: l.Period} }
 		}},
-		{"expiring-bucket", "forgets a bucket that nobody asked for a tenth of the period, and finds it full again", func(l weir.Spec) func() textbook.Model {
+		{"expiring-bucket", "forgets a bucket without a request for a tenth of the period, and finds it full again", func(l weir.Spec) func() textbook.Model {
 			idle := (l.Period / 10).Truncate(time.Microsecond)
 			rate := textbook.Rate{Events: l.Count, Period: l.Period}
 			return func() textbook.Model {

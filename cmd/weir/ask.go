@@ -47,7 +47,7 @@ func (a *address) flags(f *pflag.FlagSet, daemon string) {
 		f.StringVar(&to.Path, name, "", usage)
 	}
 	file(&a.show.Token, "token-file", "`FILE` whose first line is the token to show the daemon at --addr")
-	file(&a.show.CA, "ca", "`FILE` with the CA to believe (default: those of this machine)")
+	file(&a.show.CA, "ca", "`FILE` with the CA to trust (default: the CAs of this machine)")
 	file(&a.show.Certificate, "cert", "`FILE` with a certificate to show the daemon")
 	file(&a.show.Key, "key", "`FILE` with its key")
 }

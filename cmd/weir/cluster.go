@@ -25,7 +25,7 @@ import (
 func nodesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Look at a cluster, take out of it what is gone, and make its key",
+		Short: "Look at a cluster, remove nodes that are gone, and make its key",
 		Long: `Look at the daemons that share limits without a server (weir serve --store cluster:),
 take out of them what is gone, and make the key that they share. --addr is the admin listener
 of any of them.`,
@@ -49,10 +49,10 @@ func clusterStatusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Tell who is a member, who is silent, and what a node does",
-		Long: `Tell who is a member of the cluster and who is silent, as one node knows it, how many
-keys it is asked about and who owns these, how much it says to the others in a second, and which rules
-may let pass more than their limit on so many nodes.
+		Short: "List the members, the silent ones, and what a node does",
+		Long: `List the members of the cluster and the silent ones, as one node sees them, how many
+keys it decides about and which nodes own them, how much it sends to other nodes in a second, and which
+rules may let pass more than their limit on so many nodes.
 
 It exits 1 when a member is silent, when another node has this one's name, when a node
 has another cluster key, and when none of --join has been joined.`,
@@ -146,10 +146,10 @@ func statusText(first, s *membership.Status) string {
 		}
 	}
 	for _, l := range s.Lost {
-		fmt.Fprintf(&b, "%s went without a word at %s: keys that it may have owned count as used up then\n", l.Node, l.At.Format(time.RFC3339))
+		fmt.Fprintf(&b, "%s left uncleanly at %s: keys that it may have owned count as used up then\n", l.Node, l.At.Format(time.RFC3339))
 	}
 	if s.Minority {
-		b.WriteString("most members are silent for long: rules that are closed pass nothing here; weir cluster forget NAME if they are gone for good\n")
+		b.WriteString("most members have been silent for long: rules with partition: closed deny here; weir cluster forget NAME if they are gone for good\n")
 	}
 	switch {
 	case len(s.Members) == 0:
@@ -194,9 +194,9 @@ func clusterForgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Say that a silent node is gone for good",
-		Long: `Say that a silent node is gone for good: the others share its part of the limits at once,
-instead of 30 seconds after they stopped to reach it. If it lives and is only cut off,
-more passes than the limits let until it is back.`,
+		Long: `Say that a silent node is gone for good: the other nodes share its part of the limits at
+once, instead of 30 seconds after they stopped to reach it. If it lives and is only cut
+off, more passes than the limits let until it is back.`,
 		Example: "  weir cluster forget 10.0.0.7:8083",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -230,8 +230,8 @@ func clusterRouteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route DOMAIN key=value …",
 		Short: "Tell which node owns a count",
-		Long: `Tell which node owns the count that a request asks about, as the HTTP listener of a
-node tells balancers (GET /v1/route).`,
+		Long: `Tell which node owns the count of a request, as the HTTP listener of a node tells
+balancers (GET /v1/route).`,
 		Example: "  weir cluster route demo client_id=alice",
 		Args:    cobra.MinimumNArgs(2),
 	}

@@ -227,7 +227,7 @@ func TestCluster(t *testing.T) {
 func (c *cluster) lost(t *testing.T, who int) {
 	t.Helper()
 	text, _ := command(t, "cluster", "status", "--addr", "http://"+c.nodes[0].admin)
-	if strings.Count(text, "went without a word") != 1 || !strings.Contains(text, c.at[who]+" went without a word at ") {
+	if strings.Count(text, "left uncleanly") != 1 || !strings.Contains(text, c.at[who]+" left uncleanly at ") {
 		t.Errorf("status does not tell that only %s is lost:\n%s", c.at[who], text)
 	}
 }
@@ -487,7 +487,7 @@ func TestClusterOfStrangers(t *testing.T) {
 			strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), other) &&
 			code == exitNo && strings.Contains(text, other) && refuses(t, one) && refuses(t, stranger)
 	})
-	for p, says := range map[*process]string{one: "what a node sends is refused", stranger: "a node to join has another cluster key"} {
+	for p, says := range map[*process]string{one: "its messages are refused", stranger: "a node to join has another cluster key"} {
 		if !strings.Contains(p.stderr.String(), says) {
 			t.Errorf("the log does not say %q\n%s", says, p.stderr)
 		}

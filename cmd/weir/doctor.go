@@ -23,17 +23,17 @@ func doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor --store URL",
-		Short: "Examine the servers of a store, and tell what is unwise",
+		Short: "Examine the servers of a store, and list unwise settings",
 		Long: `Examine the servers of a store: their version, role and mode, how long they take,
 whether their scripts run, how far their clock is from this machine's, memory and
 what happens when it is short, what is written to disk, and whether all keys of
-Weir expire. What is unwise comes last, each with what to do.
+Weir expire. Unwise settings come last, each with what to do.
 
 It connects as weir serve does, sends 200 PINGs and 200 takes of 20 keys that
 expire within a second, and changes nothing else.
 
 It exits 0 when there are warnings at most, 1 when a fault keeps the store from
-its work, 3 when nobody answers.`,
+its work, 3 when no server answers.`,
 		Example: `  weir doctor --store redis://127.0.0.1:6379
   weir doctor --store 'rediss://weir:'"$PASSWORD"'@redis.example:6379?ca=ca.pem' --json`,
 		Args: cobra.NoArgs,

@@ -21,12 +21,12 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain {DOMAIN key=value … | --id ID}",
 		Short: "Tell why a request would pass or not",
-		Long: `Tell why a request would pass or not: which rules it meets and why not others,
+		Long: `Tell why a request would pass or not: which rules it meets and which not,
 what each limit lets pass, how its count stands before and after, when exactly
 the request passes, and what would have to change.
 
-The daemon at --addr, its admin listener, tells of its counts and charges nothing.
-The rules of --rules, or without them the demo rules, tell in this process:
+The daemon at --addr, its admin listener, reads its counts and charges nothing.
+The rules of --rules, or without them the demo rules, are checked in this process:
 nothing is used at first, and --times explains a series, each request charged
 before the next.
 

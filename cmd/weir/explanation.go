@@ -87,7 +87,7 @@ func (e *explanation) text() string {
 		if e.Together {
 			b.WriteString("all or nothing: its limits decide and are charged in one step\n")
 		} else {
-			b.WriteString("its descriptors are charged one after the other, and given back when one denies: never too much passes, but others may be denied meanwhile\n")
+			b.WriteString("its descriptors are charged one after the other, and given back when one denies: never too much passes, but other requests may be denied meanwhile\n")
 		}
 	}
 	for i := range e.Descriptors {

@@ -28,8 +28,8 @@ its limit and the most that can pass in one period. It exits 1 when there are
 errors; warnings alone are fine.
 
 With --store URL it also finds limits that such a store can't keep, tells what
-it does not promise, and what passes in a period while it is away. It connects
-to nobody. With --store cluster: it tells how much more nodes let pass together
+it does not promise, and what passes in a period while it is away. It makes no
+connection. With --store cluster: it tells how much more nodes let pass together
 where they share a limit by mesh or gossip, and what cuts between them cost;
 --nodes says how many they are, for rules without nodes: N.`,
 		Example: `  weir lint rules/
@@ -76,7 +76,7 @@ where they share a limit by mesh or gossip, and what cuts between them cost;
 func printTraits(to io.Writer, store weir.Traits) error {
 	var lines string
 	if !store.Atomic {
-		lines += "this store charges the descriptors of a request one after the other, and gives back when one denies: never too much passes, but others may be denied meanwhile\n"
+		lines += "this store charges the descriptors of a request one after the other, and gives back when one denies: never too much passes, but other requests may be denied meanwhile\n"
 	}
 	if store.Shared && !store.OwnClock {
 		lines += "this store has no clock: each process brings its own; where they are up to 2s apart, a limit passes in any time what it promises for a time that is longer by as much\n"
@@ -163,9 +163,9 @@ func ahead(r *rules.Rule) string {
 		return r.Limit.BoundSynced(period, r.Sync, nodes, 1) - r.Limit.Bound(period, 1)
 	}
 	if r.Nodes == 0 {
-		return fmt.Sprintf("; with sync %v on a shared store at most %d more for each node, which has up to %d untold; write nodes: N for the sum", r.Sync, more(1), each)
+		return fmt.Sprintf("; with sync %v on a shared store at most %d more for each node, which has up to %d not reported; write nodes: N for the sum", r.Sync, more(1), each)
 	}
-	return fmt.Sprintf("; with sync %v on a shared store at most %d more, for each of %d nodes has up to %d untold", r.Sync, more(r.Nodes), r.Nodes, each)
+	return fmt.Sprintf("; with sync %v on a shared store at most %d more, for each of %d nodes has up to %d not reported", r.Sync, more(r.Nodes), r.Nodes, each)
 }
 
 // most says in words what a limit lets pass in one period, by single events.

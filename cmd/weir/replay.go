@@ -25,7 +25,7 @@ own time. A line offers remote_address, method, path, host, user, status,
 user_agent and referer; every rule whose keys a line has is asked. The log may
 be compressed by gzip or zstd.
 
-With --against it also tells who would have been treated differently by other
+With --against it also tells which clients would have been treated differently by other
 rules, when, and how often. docs/replay.md tells more.`,
 		Example: `  weir replay --rules rules.yaml --log access.log
   weir replay --rules rules.yaml --against new.yaml --log access.log.gz
@@ -34,7 +34,7 @@ rules, when, and how often. docs/replay.md tells more.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Rules, "rules", "", "`FILE` of rules, or a folder of them")
-	f.StringVar(&o.Against, "against", "", "`FILE` of other rules, or a folder: tell what they would have done otherwise")
+	f.StringVar(&o.Against, "against", "", "`FILE` of other rules, or a folder: show how their decisions differ")
 	f.StringVar(&o.Log, "log", "", "access log `FILE`; - is stdin")
 	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
 	f.StringVar(&o.Domain, "domain", "", "ask only the rules of this domain `D`")

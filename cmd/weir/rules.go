@@ -14,7 +14,7 @@ func rulesCommand() *cobra.Command {
 		Short: "Change rules that a daemon keeps in its database",
 		Long: `Change rules that a daemon keeps in its database (weir serve --data DIR): from
 files, as a repository with CI does, and one by one, as in an incident. Nothing
-is overwritten: each rule has versions, with who made them, when and why.
+is overwritten: each rule has versions, each with its author, time and reason.
 
 All ask the daemon's admin listener, and show it the token of --token-file or of the
 environment variable ` + tokenVariable + `; weir token makes tokens. docs/rules-api.md tells
@@ -36,7 +36,7 @@ more.`,
 }
 
 func reasonFlag(cmd *cobra.Command, reason *string) {
-	cmd.Flags().StringVar(reason, "reason", "", "`TEXT` that tells those who read the history why")
+	cmd.Flags().StringVar(reason, "reason", "", "`TEXT` that says why, for readers of the history")
 }
 
 // needReason is for commands that change what is in force.

@@ -153,7 +153,7 @@ func TestRulesWalk(t *testing.T) {
     -  value: /export
     -  limits: [5/h fixed-window]
 `},
-		{"shadow", "", "rules apply --reason try DIR", exitYes, `domain shop: 3 changes, in shadow beside the rules in force at revision 2 (DIR/shop.yaml)
+		{"shadow", "", "rules apply --reason try DIR", exitYes, `domain shop: 3 changes, in shadow beside the active rules at revision 2 (DIR/shop.yaml)
   replace user: version 2
   create ip: version 1
   delete path=/export: version 2
@@ -165,10 +165,10 @@ shop  user          shop  enforced  enforced 1, shadow 2
 `},
 		{"list of none", "", "rules list --state disabled", exitYes, ""},
 		{"diff", "", "rules diff shop user", exitYes, "--- version 1\n+++ version 2\n@@ -1,3 +1,3 @@\n # People.\n - key: user\n-  limits: [10/s burst 20]\n+  limits: [8/s]\n"},
-		{"publish", "", "rules publish --force --reason good shop user", exitYes, "rule user of domain shop: version 2 is in force, before it was version 1; revision 3\n"},
+		{"publish", "", "rules publish --force --reason good shop user", exitYes, "rule user of domain shop: version 2 is active, before it was version 1; revision 3\n"},
 		{"publish a removal", "", "rules publish --reason good shop path=/export", exitYes, "rule path=/export of domain shop: it is not there any more, before it was version 1; revision 4\n"},
 		{"diff with nothing proposed", "", "rules diff shop user", exitYes, "--- version 1\n+++ version 2\n@@ -1,3 +1,3 @@\n # People.\n - key: user\n-  limits: [10/s burst 20]\n+  limits: [8/s]\n"},
-		{"rollback", "", "rules rollback --reason oops shop user", exitYes, "rule user of domain shop: version 1 is in force, before it was version 2; revision 5\n"},
+		{"rollback", "", "rules rollback --reason oops shop user", exitYes, "rule user of domain shop: version 1 is active, before it was version 2; revision 5\n"},
 		{"the same twice", "", "rules diff --from 1 --to 1 shop user", exitYes, "rule user of domain shop: versions 1 and 1 are the same\n"},
 		{"history", "", "rules history shop user", exitYes, `version 2  superseded  TIME  ops  try
 version 1  enforced    TIME  ops  first
@@ -225,7 +225,7 @@ func TestRulesRefused(t *testing.T) {
 		"no such domain":          {"", "rules get nobody", exitUsage, "the daemon says: there is no domain nobody"},
 		"a rule that walks":       {"", "rules get .. ..", exitUsage, "the daemon says: there is no rule .. in domain .."},
 		"no such version":         {"", "rules rollback --version 9 --reason x shop user", exitUsage, "has no version 9"},
-		"nothing before":          {"", "rules rollback --reason x shop user", exitUsage, "no older version was in force"},
+		"nothing before":          {"", "rules rollback --reason x shop user", exitUsage, "no older version was active"},
 		"nothing proposed":        {"", "rules publish --reason x shop user", exitUsage, "has nothing in shadow or draft"},
 		"no such state":           {"", "rules list --state live", exitUsage, `state: "live"`},
 		"no such token":           {"", "token revoke --reason x nobody", exitUsage, "there is no token nobody"},

@@ -61,8 +61,8 @@ func rulesPublishCommand() *cobra.Command {
 		Short: "Enforce the version of a rule that is proposed",
 		Long: `Enforce the version of a rule that is in shadow, or else the draft, or the one of
 --version. The daemon refuses what would deny many more requests than now, unless
-it is forced, and in domains under review who publishes must not be who wrote it.`,
-		Example: `  weir rules publish --reason "shadow denied nobody" shop user
+it is forced; in domains under review the author can't publish it.`,
+		Example: `  weir rules publish --reason "shadow denied no client" shop user
   weir rules publish --version 4 --force --reason "they were told" shop path=/export`,
 		Args: exactTarget,
 	}
@@ -82,13 +82,13 @@ func rulesRollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback DOMAIN RULE --reason TEXT",
 		Short: "Enforce an older version of a rule again",
-		Long: `Enforce the version of a rule that was in force before the one that is, or the one
+		Long: `Enforce the version of a rule that was active before the active one, or the one
 of --version. The history keeps both.`,
 		Example: `  weir rules rollback --reason "too few for the sale" shop user
   weir rules rollback --version 3 --reason "as it was in spring" shop user`,
 		Args: exactTarget,
 	}
-	o.flags(cmd, "`NUMBER` of the version (default: the one that was in force before)")
+	o.flags(cmd, "`NUMBER` of the version (default: the one that was active before)")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		return o.change(cmd, target(args), "rollback", func(*ruleapi.Rule) (any, error) {
 			return map[string]any{"version": o.version, "reason": o.reason}, nil
@@ -103,7 +103,7 @@ func rulesWithdrawCommand() *cobra.Command {
 		Use:   "withdraw DOMAIN RULE --reason TEXT",
 		Short: "Take back a version that is proposed",
 		Long: `Take back the version of a rule that is in shadow, or else the draft, or the one of
---version. The rule in force stays as it is.`,
+--version. The active rule stays as it is.`,
 		Example: `  weir rules withdraw --reason "it would deny the checkout" shop user`,
 		Args:    exactTarget,
 	}
@@ -156,12 +156,12 @@ func (o *ruleStep) print(out io.Writer, t ruleTarget, before int64, now *ruleAns
 	if err := now.into(&r); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s: version %d is in force", t, r.Enforced)
+	text := fmt.Sprintf("%s: version %d is active", t, r.Enforced)
 	switch {
 	case r.State == "gone":
 		text = fmt.Sprintf("%s: it is not there any more", t)
 	case r.State != "enforced":
-		text = fmt.Sprintf("%s: it is not in force", t)
+		text = fmt.Sprintf("%s: it is not active", t)
 	}
 	if before != 0 && before != r.Enforced {
 		text += fmt.Sprintf(", before it was version %d", before)
@@ -236,8 +236,8 @@ func rulesEndCommand() *cobra.Command {
 	var o ruleOverride
 	cmd := &cobra.Command{
 		Use:   "end DOMAIN [RULE] --reason TEXT",
-		Short: "End what open or tighten began before its time",
-		Long: `End what open or tighten began for a domain, or for one rule. What was begun for
+		Short: "End an open or tighten before its time",
+		Long: `End an open or tighten of a domain, or of one rule. An open or tighten of
 single rules goes on when that of their domain ends; the answer names them.`,
 		Example: `  weir rules end --reason "the incident is over" shop`,
 		Args:    anyTarget,

@@ -81,15 +81,15 @@ func rulesApplyCommand() *cobra.Command {
 		Long: `Make domains what rule files say: of each domain that a file is of, the rules that
 differ are made, replaced, moved or taken away, all or none. Other domains stay
 as they are. First all files are planned, and when one is refused nothing is
-changed; a domain that somebody changes meanwhile is refused, and nobody's
+changed; a domain that another author changes meanwhile is refused, and no
 change is lost.
 
-Changes run in shadow at first: decided and reported beside the rules in force,
-and denying nobody. The same again with --to enforced puts them in force, unless
+Changes run in shadow at first: decided and reported beside the active rules,
+and not enforced. The same again with --to enforced makes them active, unless
 the daemon has seen that they would deny much more than now, or has seen too
 little to tell; --force overrules that. With --to draft they do nothing yet.`,
 		Example: `  weir rules apply --reason "checkout needs less" rules/
-  weir rules apply --to enforced --reason "shadow denied nobody" rules/
+  weir rules apply --to enforced --reason "shadow denied no client" rules/
   weir rules apply --team shop --reason "our first rules" shop.yaml`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -98,7 +98,7 @@ little to tell; --force overrules that. With --to draft they do nothing yet.`,
 	forceFlag(cmd, &o.force)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		if o.reason == "" && o.to != "draft" {
-			return usagef("say why, for those who read the history: --reason TEXT")
+			return usagef("say why, for readers of the history: --reason TEXT")
 		}
 		api, list, err := o.planned(cmd.Context(), args[0])
 		if err != nil {
@@ -349,7 +349,7 @@ func (f *ruleFile) applied(to string) string {
 func stateWords(state string) string {
 	switch state {
 	case "shadow":
-		return "in shadow beside the rules in force"
+		return "in shadow beside the active rules"
 	case "draft":
 		return "kept as drafts"
 	}

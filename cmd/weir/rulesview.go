@@ -33,7 +33,7 @@ func rulesListCommand() *cobra.Command {
 	f := cmd.Flags()
 	addr.rulesFlags(f)
 	f.StringVar(&team, "team", "", "rules of this `TEAM` only")
-	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: draft, shadow, enforced or disabled; proposed: none was in force")
+	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: draft, shadow, enforced or disabled; proposed: none was active")
 	f.StringVar(&search, "search", "", "rules whose ID or domain has this `TEXT` in it only")
 	f.BoolVar(&gone, "gone", false, "also rules that were taken away")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object for each rule, one a line")
@@ -89,8 +89,8 @@ func rulesGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get DOMAIN [RULE]",
 		Short: "Print the file of a domain, or one rule, as it was written",
-		Long: `Print the file of a domain as it is in force, without what open and tighten do to
-it, or one rule. weir rules apply takes the file back.`,
+		Long: `Print the active file of a domain, without what open and tighten do to it, or one
+rule. weir rules apply takes the file back.`,
 		Example: `  weir rules get shop > rules/shop.yaml
   weir rules get --in-force shop
   weir rules get --version 3 shop user`,
@@ -98,7 +98,7 @@ it, or one rule. weir rules apply takes the file back.`,
 	}
 	f := cmd.Flags()
 	addr.rulesFlags(f)
-	f.Int64Var(&version, "version", 0, "`NUMBER` of a version of the rule (default: the one in force, else the newest)")
+	f.Int64Var(&version, "version", 0, "`NUMBER` of a version of the rule (default: the active one, else the newest)")
 	f.BoolVar(&inForce, "in-force", false, "limits as open and tighten make them now")
 	f.BoolVar(&asJSON, "json", false, "print what the daemon knows of it as JSON")
 	cmd.MarkFlagsMutuallyExclusive("version", "in-force")
@@ -218,8 +218,8 @@ func rulesDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff DOMAIN RULE",
 		Short: "Tell two versions of a rule apart, line by line",
-		Long: `Tell two versions of a rule apart, line by line: what is proposed from what is in
-force; when nothing is, the version in force from the one it was made after.
+		Long: `Tell two versions of a rule apart, line by line: the proposed version from the
+active one; without a proposed one, the active version from the one before it.
 Version 0 is before there was a rule.`,
 		Example: `  weir rules diff shop user
   weir rules diff --from 3 --to 5 shop user`,

@@ -54,8 +54,8 @@ func explain(err error) string {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
-		Short: "Decide who may send how much, and when to come back",
-		Long: `Weir decides who may send how much, and when to come back.
+		Short: "Limit how much each client may send, and say when to come back",
+		Long: `Weir limits how much each client may send, and says when to come back.
 
 Exit codes: 0 yes or done, 1 no (lint errors, a denial in check), 2 usage or
 bad input, 3 could not.`,

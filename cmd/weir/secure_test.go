@@ -42,7 +42,7 @@ func TestSecure(t *testing.T) {
 		{"check", exitYes, "allowed     demo/client_id", append([]string{"check", "--addr", p.http}, known...)},
 		{"explain", exitYes, "client_id=ann meets client_id", append([]string{"explain", "--addr", "https://" + p.admin, "--token-file", token}, known...)},
 		{"no token", exitFail, "the daemon says: this listener needs a token", append([]string{"explain", "--addr", p.admin}, known...)},
-		{"a wrong token", exitFail, "the daemon says: the token is none of those", append([]string{"explain", "--addr", p.admin, "--token-file", certtest.File(t, "wrong", []byte(word+"0"))}, known...)},
+		{"a wrong token", exitFail, "the daemon says: the token is not in the file", append([]string{"explain", "--addr", p.admin, "--token-file", certtest.File(t, "wrong", []byte(word+"0"))}, known...)},
 		{"no certificate", exitFail, "the daemon says: this daemon answers clients with a certificate only", []string{"check", "--addr", p.http, "--ca", authorities}},
 		{"no certificate at the admin listener", exitFail, "if the daemon asks for a certificate, give --cert FILE and --key FILE", []string{"explain", "--addr", p.admin, "--ca", authorities}},
 		{"no CA", exitFail, "give --ca FILE with the CA of the daemon", []string{"check", "--addr", "https://" + p.http}},
@@ -98,7 +98,7 @@ func TestCertificateHoldsToken(t *testing.T) {
 	}{
 		{exitYes, "", []string{"rules", "list", "--cert", mine, "--key", myKey}},
 		{exitFail, "to list tokens takes the role admin; ci has read", []string{"token", "list", "--cert", mine, "--key", myKey}},
-		{exitFail, "the certificate spiffe://example.org/other stands for nobody", []string{"rules", "list", "--cert", other, "--key", otherKey}},
+		{exitFail, "the certificate spiffe://example.org/other belongs to no actor", []string{"rules", "list", "--cert", other, "--key", otherKey}},
 	} {
 		if out, code := runs(t, binary, append(c.args, at...)...); code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("%s: exit %d: %s", c.args[:2], code, out)

@@ -17,16 +17,16 @@ import (
 )
 
 // serveLong is what weir serve --help says.
-const serveLong = `Run the daemon. When every listener accepts, stdout says so once, and how to ask.
+const serveLong = `Run the daemon. When every listener accepts, stdout says so once, and how to call it.
 Logs go to stderr. SIGTERM drains and exits 0; another one, half a second later
 or more, ends it at once.
 
 Rules are read again when their files change, or the daemon that they come
-from has others, and on SIGHUP. Bad, half-written or missing ones leave those
-before in force: the log, /readyz and the metric weir_rules_reload_success say
-so. Of rules from a daemon (its admin listener's /v1/export, asked every 10 s), the
-last good copy is kept in the user's cache folder, by the hash of the URL, for
-a start without it.
+from has new ones, and on SIGHUP. When the new ones are bad, half written or
+missing, the old rules stay active: the log, /readyz and the metric
+weir_rules_reload_success say so. The daemon reads rules from another daemon (its
+admin listener's /v1/export) every 10 s, and keeps the last good copy in the user's
+cache folder, by the hash of the URL, for a start without it.
 
 With --tls-cert and --tls-key all listeners speak TLS. Certificates, keys, tokens
 and passwords are read again when their files change, as above; connections
@@ -34,9 +34,9 @@ stay. Where --tls-client-ca asks for the certificates of clients, only
 /healthz, /healthcheck and /readyz answer without.
 
 With --store redis://HOST:PORT several daemons share one count; rediss, redis+unix,
-redis+sentinel, redis+cluster and memcached are the others. It need not be there: while it
-is away each rule's fallback decides, and log, /readyz and weir_store_unavailable_servers say
-so. weir doctor --store URL looks at its servers.
+redis+sentinel, redis+cluster and memcached work, too. While the store does not
+answer, each rule's fallback decides, and log, /readyz and
+weir_store_unavailable_servers say so. weir doctor --store URL examines its servers.
 
 With --store cluster: the daemons that --join each other share their counts
 without any server: see weir cluster.
@@ -88,24 +88,24 @@ func serveCommand() *cobra.Command {
 
 func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
-	f.StringVar(&c.Candidate, "candidate", "", "`PATH` of a rule file, or of a folder of them, whose domains run beside those in force, deny nobody, and are compared: see GET /v1/shadow (default: none)")
+	f.StringVar(&c.Candidate, "candidate", "", "`PATH` of a rule file, or of a folder of them, whose domains run beside the active ones, deny no client, and are compared: see GET /v1/shadow (default: none)")
 	f.StringVar(&c.RulesTokenFile, "rules-token-file", "", "`FILE` whose first line is the token to show the daemon that rules come from")
-	f.StringVar(&c.RulesCA, "rules-ca", "", "`FILE` with the CA to believe there (default: those of this machine)")
+	f.StringVar(&c.RulesCA, "rules-ca", "", "`FILE` with the CA to trust there (default: the CAs of this machine)")
 	f.StringVar(&c.RulesCert, "rules-cert", "", "`FILE` with a certificate to show there")
 	f.StringVar(&c.RulesKey, "rules-key", "", "`FILE` with its key")
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
-	f.BoolVar(&c.GRPCStore, "grpc-store", false, "lend the store at the gRPC listener to programs that bring limits of their own (Go package client)")
+	f.BoolVar(&c.GRPCStore, "grpc-store", false, "offer the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")
-	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the rules in force")
+	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the active rules")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
-	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, and after it those that lead to its CA (default: no TLS)")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, followed by the chain to its CA (default: no TLS)")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
 	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin listener, one a line; needed off loopback (default: it needs none)")
-	f.BoolVar(&c.HashKeys, "hash-keys", false, "tell the most limited clients by hashes, under a key drawn at the start, in place of their names")
+	f.BoolVar(&c.HashKeys, "hash-keys", false, "show hashes of the most limited clients, under a key drawn at the start, in place of their names")
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
 	f.StringVar(&c.Cluster, "cluster", daemon.DefaultCluster, "`ADDR` for other nodes, TCP and UDP, and this one's name; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (default none: it waits to be joined)")

@@ -43,7 +43,7 @@ func simulateCommand() *cobra.Command {
 		Long: `Run made-up traffic, or that of a log, on limits in virtual time, and tell side by
 side what passes, how wrong each limit is against an exact log, and what it costs.
 
-Without arguments it is the comparison that everybody knows: a fixed window, two
+Without arguments it is the well-known comparison: a fixed window, two
 windows and five of 15 s for the same random traffic of 100 a minute. The same
 seed gives the same answer. docs/simulate.md defines all figures.`,
 		Example: `  weir simulate

@@ -55,7 +55,7 @@ to share, and load, tell how much more or less passes than one node would let pa
 by how much that is beyond the limit at worst, and how many messages it takes.
 
 Each request goes to a node by chance. --cut parts the nodes into two halves that
-don't hear each other; --loss loses messages. The same seed gives the same answer.
+can't reach each other; --loss loses messages. The same seed gives the same answer.
 docs/simulate.md defines all figures.`,
 		Example: `  weir simulate cluster
   weir simulate cluster --limit 1000/s --nodes 3,30 --sharing lease,mesh --cut 8s --duration 20s
@@ -68,9 +68,9 @@ docs/simulate.md defines all figures.`,
 	f.StringSliceVar(&k.sharings, "sharing", []string{"lease", "sticky", "mesh", "gossip", "divided"}, "`WAY,…` to share")
 	f.Int64SliceVar(&k.loads, "load", []int64{1, 10}, "`TIMES,…` the limit's pace that requests come at")
 	f.StringVar(&k.workload, "workload", "", "`TRAFFIC` of one key or several, in place of --load; weir simulate workloads lists all")
-	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes don't hear each other: proportional, closed, reserve, share or open")
+	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes can't reach each other: proportional, closed, reserve, share or open")
 	f.Var((*timeFlag)(&k.options.Duration), "duration", "how long requests come (default 10s)")
-	f.Var((*timeFlag)(&k.options.Cut), "cut", "how long two halves don't hear each other, from a quarter of the duration on")
+	f.Var((*timeFlag)(&k.options.Cut), "cut", "how long two halves can't reach each other, from a quarter of the duration on")
 	f.DurationVar(&k.options.Delay, "delay", time.Millisecond, "the longest `TIME` that a message takes")
 	f.IntVar(&k.options.Loss, "loss", 0, "`N` of a thousand messages are lost")
 	f.BoolVar(&k.options.Skewed, "skewed", false, "some nodes get more requests than others")
@@ -191,7 +191,7 @@ func (k *clusters) print(to io.Writer, cells []clusterCell) error {
 		fmt.Fprintf(&b, ", %d of 1,000 are lost", k.options.Loss)
 	}
 	if k.options.Cut > 0 {
-		fmt.Fprintf(&b, "; two halves don't hear each other for %v: %s", k.options.Cut, k.partition)
+		fmt.Fprintf(&b, "; two halves can't reach each other for %v: %s", k.options.Cut, k.partition)
 	}
 	b.WriteByte('\n')
 	each := len(k.sharings) * len(k.nodes)

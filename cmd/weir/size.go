@@ -22,7 +22,7 @@ func sizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "size --keys N --limit LIMIT",
 		Short: "Tell which design is enough, and what it takes",
-		Long: `Tell which design is enough for a need, and why not the others; and what it
+		Long: `Tell which design is enough for a need, why the other ones are not, and what it
 takes: memory, takes and bytes a second, servers and processors, from measured
 constants. Numbers may end in k, M or G. docs/sizing.md tells where they are from.`,
 		Example: `  weir size --keys 10M --limit "100/min sliding-window 6" --rate 50k --nodes 4

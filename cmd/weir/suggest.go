@@ -17,7 +17,7 @@ func suggestCommand() *cobra.Command {
 most, limits a quarter above that for the median client, p90, p99 and the busiest,
 and how many clients and requests each would have denied.
 
-What it prints is a rule file, with the figures as its comments and the limit of
+It prints a rule file, with the figures as its comments and the limit of
 p99 in shadow. The log is read three times, so that it can't be stdin; it may be
 compressed by gzip or zstd. docs/replay.md tells more.`,
 		Example: `  weir suggest --log access.log

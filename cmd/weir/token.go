@@ -109,9 +109,9 @@ func tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --actor NAME --role ROLE --team TEAM --reason TEXT",
 		Short: "Make a token, and print it this once",
-		Long: `Make a token for a person or program, and print it this once: whoever has it may
-do what its role says, for the rules of its teams. With --certificate nothing is
-printed: who shows the daemon a certificate with this URI, from the CA of its
+		Long: `Make a token for a person or program, and print it this once: its holder may do
+what its role says, for the rules of its teams. With --certificate nothing is
+printed: a client that shows the daemon a certificate with this URI, from the CA of its
 --tls-client-ca, needs no token.
 
   read     see rules, history and reports of all teams
@@ -125,7 +125,7 @@ printed: who shows the daemon a certificate with this URI, from the CA of its
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&want.Actor, "actor", "", "`NAME` of who holds it; history names it")
+	f.StringVar(&want.Actor, "actor", "", "`NAME` of its holder, as the history shows it")
 	f.StringVar(&want.Role, "role", "", "`ROLE`: read, propose, publish or admin")
 	f.StringSliceVar(&want.Teams, "team", nil, "`TEAM` it stands for; several with commas, '*' for all")
 	f.StringVar(&want.Certificate, "certificate", "", "`URI` among the subject alternative names of a certificate that stands for it, as spiffe://example.org/ci")
@@ -161,7 +161,7 @@ func (o *tokenPlace) printMade(cmd *cobra.Command, made ruleapi.Token) error {
 		life = "until " + made.Expires.Format(time.RFC3339)
 	}
 	if made.Certificate != "" {
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; who shows the certificate %s holds it\n",
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; a client with the certificate %s holds it\n",
 			made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life, made.Certificate)
 		return err
 	}
@@ -175,7 +175,7 @@ func tokenListCommand() *cobra.Command {
 	var o tokenPlace
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List tokens: their IDs, who holds them, and how long they live",
+		Short:   "List tokens: their IDs, their holders, and how long they live",
 		Example: `  weir token list --data /var/lib/weir`,
 		Args:    cobra.NoArgs,
 	}

@@ -50,13 +50,13 @@ func topCommand() *cobra.Command {
 	var o top
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch what rules pass and deny, and whom",
+		Short: "Watch what rules pass and deny, and which clients",
 		Long: `Watch what the rules of a daemon pass and deny each second, and which clients
 they denied most in the last five to ten minutes. It asks the admin listener every
 two seconds, and ends with ^C.
 
-What a rule says alone is counted, as in weir_decisions_total; a shadow rule
-denies nobody. 120 ±7 is 113 to 120 denials: a rule tells 100 clients apart.
+Each rule's own decisions are counted, as in weir_decisions_total; a shadow rule
+denies no client. 120 ±7 is 113 to 120 denials: a rule tells 100 clients apart.
 
 Without a terminal, or with --once, it looks for a second, prints once and ends.
 With --json it prints what GET /v1/top answers, one a line.`,

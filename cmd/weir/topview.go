@@ -80,7 +80,7 @@ func (v *topView) lines(width int) []string {
 		}
 	}
 	if len(v.now.Rules) == 0 {
-		lines = append(lines, fit("no rule fits; GET /v1/export of the admin listener has those in force", width))
+		lines = append(lines, fit("no rule fits; GET /v1/export of the admin listener lists the active ones", width))
 	}
 	if v.now.Omitted > 0 {
 		lines = append(lines, fit(fmt.Sprintf("%d rules more, which deny less: give --domain or --rule", v.now.Omitted), width))

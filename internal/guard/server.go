@@ -26,7 +26,7 @@ type server struct {
 }
 
 // errOwes is why a server is away that stands still.
-var errOwes = errors.New("it has owed an answer for too long")
+var errOwes = errors.New("it has not answered for too long")
 
 // enter lets a call pass that wants k, or gives no ticket.
 func (s *server) enter(k weir.StateKey) *ticket {

@@ -55,7 +55,7 @@ type Message struct {
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
 	Lasts   uint64        // Grant: the number of the owner's beats that prolong the lease, 0: none do
-	Retry   time.Duration // Grant: how long until Least more pass, if nobody else asks; 0: not known, or now
+	Retry   time.Duration // Grant: how long until Least more pass, if no other request comes; 0: not known, or now
 	Next    time.Duration // Grant: the same of one event
 
 	// Words are of a Handoff the state, and of a Grant that lets wait the one that it

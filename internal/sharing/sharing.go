@@ -70,7 +70,7 @@ const (
 )
 
 // Owner is who of the members, which may be in any order, keeps the state of key while
-// all hear each other: the one with the highest record.Score. So a member that goes moves
+// all reach each other: the one with the highest record.Score. So a member that goes moves
 // only the keys that it owned.
 func Owner(key weir.StateKey, members []string) string {
 	var owner string
@@ -92,13 +92,13 @@ func Unfit(l *weir.Limit) string {
 	case s.Algorithm == weir.Concurrent:
 		return "permits last longer than leases; keep them in redis://"
 	case s.Algorithm == weir.WarmUp:
-		return "warm-up goes by when each event passes, which the owner hears too late; keep it in redis://, or take gcra"
+		return "warm-up depends on when each event passes, which the owner learns too late; keep it in redis://, or take gcra"
 	case s.Anchored:
-		return "an anchored window opens with the first event, of which the owner hears too late; leave out anchored, or keep it in redis://"
+		return "an anchored window opens with the first event, of which the owner learns too late; leave out anchored, or keep it in redis://"
 	case s.Debt > 0:
-		return "debt is for who finds one event left, and nodes would all find the same; leave out debt, or keep it in redis://"
+		return "debt is for a request that finds one event left, and all nodes would find the same one; leave out debt, or keep it in redis://"
 	case l.DenialCounts():
-		return "what nodes deny by themselves is not counted; leave out count-denied and initial, or keep it in redis://"
+		return "denials by lease holders are not counted; leave out count-denied and initial, or keep it in redis://"
 	}
 	return ""
 }

@@ -114,7 +114,7 @@ func (p *Peers) show(now weir.Instant) *View {
 	return v
 }
 
-// Together is a View of members that all hear each other, always have, and always will: of
+// Together is a View of members that all reach each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
 	v := &View{version: 1, count: int64(len(members)), voting: true, calm: true, known: true, lost: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}

@@ -86,7 +86,7 @@ func Unfit(s weir.Sharing, l *weir.Limit, nodes int) string {
 	case s == weir.SharingMesh && nodes > maxMesh:
 		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), maxMesh)
 	case s == weir.SharingGossip && nodes > maxGossip:
-		return fmt.Sprintf("%d nodes would pass on what each of them says of each key; gossip is for up to %d: take sharing: lease", nodes, maxGossip)
+		return fmt.Sprintf("%d nodes would pass on each other's reports of each key; gossip is for up to %d: take sharing: lease", nodes, maxGossip)
 	case replicated(s):
 		return untold(s, l)
 	}
@@ -99,21 +99,21 @@ func untold(s weir.Sharing, l *weir.Limit) string {
 	case spec.Algorithm == weir.SlidingLog:
 		return fmt.Sprintf("a log has the time of each event, and %s tells how many only; take sliding-window, or sharing: lease", s)
 	case spec.Algorithm == weir.LeakyQueue:
-		return "leaky-queue gives every request a place in one line, and nodes that don't ask give the same place twice; take gcra, or sharing: lease"
+		return "leaky-queue gives every request a place in one line, and nodes that decide locally give the same place twice; take gcra, or sharing: lease"
 	case spec.Algorithm == weir.Concurrent:
-		return "permits of a node that dies would be held by those that heard of them; take sharing: lease"
+		return "permits of a node that dies would stay held at other nodes; take sharing: lease"
 	case spec.Algorithm == weir.WarmUp:
-		return "warm-up goes by when each event passes, of which others hear too late; take gcra, or sharing: lease"
+		return "warm-up depends on when each event passes, which other nodes learn too late; take gcra, or sharing: lease"
 	case l.NeverOver():
-		return fmt.Sprintf("%s lets more pass than the limit now and then, which is what %s is to prevent; leave it out, or take sharing: lease", s, spec.Mode)
+		return fmt.Sprintf("%s lets more pass than the limit now and then, which %s is to prevent; leave it out, or take sharing: lease", s, spec.Mode)
 	case spec.Anchored:
-		return "an anchored window opens with the first event, of which others hear too late; leave out anchored, or take sharing: lease"
+		return "an anchored window opens with the first event, of which other nodes learn too late; leave out anchored, or take sharing: lease"
 	case spec.Debt > 0:
-		return "debt is for who finds one event left, and nodes would all find the same; leave out debt, or take sharing: lease"
+		return "debt is for a request that finds one event left, and all nodes would find the same one; leave out debt, or take sharing: lease"
 	case l.DenialCounts():
-		return "what nodes deny is not told to others; leave out count-denied and initial, or take sharing: lease"
+		return "denials are not reported to other nodes; leave out count-denied and initial, or take sharing: lease"
 	case spec.Algorithm.Family() != weir.GCRA && TellEvery >= spec.Period/2:
-		return fmt.Sprintf("others hear of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", TellEvery, 2*TellEvery)
+		return fmt.Sprintf("other nodes learn of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", TellEvery, 2*TellEvery)
 	}
 	return ""
 }

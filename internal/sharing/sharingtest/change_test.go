@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
-// first is the node that owns the key of a simulation while all hear each other.
+// first is the node that owns the key of a simulation while all reach each other.
 func first(nodes int) int {
 	var names []string
 	for i := range nodes {

@@ -31,7 +31,7 @@ type Settings struct {
 	Keys    int // of each node
 	Network Network
 	// Beats lets nodes with owners tell each other that they live, as they must where
-	// something is cut, stands still or is killed. Else they all hear each other always.
+	// something is cut, stands still or is killed. Else they all reach each other always.
 	Beats bool
 }
 

@@ -34,7 +34,7 @@ type Options struct {
 	// Report is how what is in shadow in a domain differs from what is in force; nil:
 	// nothing runs there.
 	Report func(domain string) *shadow.Report
-	// Revision is that of the store which is in force here, with what runs in shadow:
+	// Revision is that of the store which is active here, with what runs in shadow:
 	// what Report tells is of it.
 	Revision func() int64
 	// Limited is called when a change is refused because of Pace. Nil: nobody is told.
@@ -191,7 +191,7 @@ func (g *Gate) verdict(d rulestore.Document, shadowed bool) shadow.Verdict {
 // empty: it is.
 func (g *Gate) unlike(d rulestore.Document, now time.Time) string {
 	if g.options.Revision() < d.Revision {
-		return "the domain was changed a moment ago, and this node has not seen yet what runs in shadow now; ask again in a second, or force it with a reason"
+		return "the domain was changed a moment ago, and this node does not know yet which version runs in shadow; ask again in a second, or force it with a reason"
 	}
 	for _, o := range d.Overrides {
 		if o.Until.After(now) {

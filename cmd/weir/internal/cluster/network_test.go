@@ -84,7 +84,7 @@ func newNetwork(t testing.TB, size int, ahead ...time.Duration) *network {
 	return n
 }
 
-// view tells all nodes of all, and that all hear each other.
+// view tells all nodes of all, and that all reach each other.
 func (n *network) view() {
 	for _, s := range n.nodes {
 		s.show(sharing.Together(s.self.Name, n.members()))

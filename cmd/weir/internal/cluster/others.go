@@ -148,7 +148,7 @@ const (
 	leavePatience = 2 * time.Second
 )
 
-var errNotTaken = errors.New("the other nodes do not take what this one owns")
+var errNotTaken = errors.New("the other nodes do not take over the keys of this one")
 
 // Leave tells the other members that this one goes, and hands over to them what it owns.
 // It waits until they have it, but for those that leave, too, and fails when they take nothing for

@@ -114,7 +114,7 @@ func needs(t *testing.T) {
 	}
 }
 
-// faultRules have a rule for each policy while nodes don't hear each other, and for each way to
+// faultRules have a rule for each policy while nodes can't reach each other, and for each way to
 // share that is exact.
 const faultRules = `domain: demo
 descriptors:

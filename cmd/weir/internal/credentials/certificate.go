@@ -39,7 +39,7 @@ func pairFault(texts [][]byte, certificate int, err error) *fault {
 	case strings.Contains(text, "key input"), strings.Contains(text, "parse private key"), strings.Contains(text, "for the key"):
 		return &fault{key, text + "; write one private key in PEM"}
 	}
-	return &fault{certificate, text + "; write the certificate in PEM, and after it those that lead to its CA"}
+	return &fault{certificate, text + "; write the certificate in PEM, followed by the chain to its CA"}
 }
 
 // readAuthorities reads the certificates of texts[file].
@@ -71,7 +71,7 @@ func readAuthorities(texts [][]byte, file int, now time.Time) (*x509.CertPool, e
 	case !expired.IsZero():
 		return nil, &fault{file, "it expired on " + day(expired) + "; renew it"}
 	}
-	return nil, &fault{file, "there is no certificate in it; write those of CAs in PEM"}
+	return nil, &fault{file, "there is no certificate in it; write certificates of CAs in PEM"}
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -66,9 +66,9 @@ func TestAdminRefuses(t *testing.T) {
 		{http.MethodDelete, "/v1/cluster/forget", 405, "use POST /v1/cluster/forget"},
 		{http.MethodGet, "/v1/rules", 409, "start it with weir serve --data DIR"},
 		{http.MethodGet, "/v1/openapi.json", 409, "start it with weir serve --data DIR"},
-		{http.MethodGet, "/v1/shadow?domain=nope", 404, `no domain \"nope\" in force`},
-		{http.MethodGet, "/v1/top?domain=nope", 404, `no domain \"nope\" in force`},
-		{http.MethodGet, "/v1/series?domain=shop&rule=user", 404, `no rule \"user\" of domain \"shop\" in force`},
+		{http.MethodGet, "/v1/shadow?domain=nope", 404, `no domain \"nope\" active`},
+		{http.MethodGet, "/v1/top?domain=nope", 404, `no domain \"nope\" active`},
+		{http.MethodGet, "/v1/series?domain=shop&rule=user", 404, `no rule \"user\" of domain \"shop\" active`},
 	} {
 		status, body := do(t, c.method, "http://"+r.admin+c.path, "")
 		if status != c.status || !strings.Contains(body, `{"detail":`) && !strings.Contains(body, `{"title":`) || !strings.Contains(body, c.says) || len(body) > 1000 {
@@ -270,7 +270,7 @@ func TestExposedSecret(t *testing.T) {
 	}
 	log, logger := newLog()
 	start(t, Config{AdminTokenFile: path, Log: logger})
-	log.until(t, `msg="a secret can be read by others" credentials=admin-token`, "chmod o= "+path)
+	log.until(t, `msg="other users of this machine can read a secret" credentials=admin-token`, "chmod o= "+path)
 }
 
 // TestAdminBruteForce: guessing ends soon, and is counted.

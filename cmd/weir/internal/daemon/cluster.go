@@ -161,7 +161,7 @@ func (d *Daemon) owners() func(*rules.Request) httpapi.Owner {
 func ownerOf(n *membership.Node, key weir.StateKey) httpapi.Owner {
 	name, http, here := n.Owner(key)
 	if name == "" {
-		return httpapi.Owner{None: "this node hears too few of the others now; ask any node, and again soon"}
+		return httpapi.Owner{None: "this node reaches too few other nodes now; ask any node, and again soon"}
 	}
 	return httpapi.Owner{Node: name, HTTP: http, Here: here}
 }

@@ -175,7 +175,7 @@ func (c *Config) check() error {
 		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
 	}
 	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
-		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is lent to nobody; give --grpc-store too"})
+		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is not offered to programs; give --grpc-store too"})
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
 		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis listener is off; open it with --resp ADDR"})
@@ -198,6 +198,6 @@ func adminNeedsToken(address string) error {
 func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
 
 func storeNeedsToken(address string) error {
-	return &ConfigError{"--grpc-store", address + " can be reached from elsewhere, where programs that borrow the store need a token or a certificate; " +
+	return &ConfigError{"--grpc-store", address + " can be reached from elsewhere, where programs that use the store need a token or a certificate; " +
 		"give --grpc-store-token-file FILE or --tls-client-ca FILE, or write a loopback address, as --grpc " + DefaultGRPC}
 }

@@ -42,7 +42,7 @@ type watched struct {
 // sayExposed warns of a secret that others may read.
 func (w *watched) sayExposed(log *slog.Logger) {
 	if text := w.files.Exposed(); text != "" {
-		log.Warn("a secret can be read by others", "credentials", w.name, "file", text)
+		log.Warn("other users of this machine can read a secret", "credentials", w.name, "file", text)
 	}
 }
 
@@ -147,7 +147,7 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 		switch news, err := w.files.Look(now, atOnce); {
 		case !news:
 		case err != nil:
-			d.config.Log.Error("credentials could not be reloaded; those before stay in force", "credentials", w.name, "error", err)
+			d.config.Log.Error("credentials could not be reloaded; the old ones stay active", "credentials", w.name, "error", err)
 		default:
 			d.config.Log.Info("credentials reloaded", "credentials", w.name)
 			w.sayExposed(d.config.Log)
@@ -190,14 +190,14 @@ func (k *keys) expiry(now time.Time) string {
 	if k.tls == nil || now.Before(k.tls.Leaf().NotAfter) {
 		return ""
 	}
-	return "the certificate in force expired at " + k.tls.Leaf().NotAfter.UTC().Format(time.RFC3339)
+	return "the active certificate expired at " + k.tls.Leaf().NotAfter.UTC().Format(time.RFC3339)
 }
 
 // detail is what /readyz should say of the credentials, a line each.
 func (k *keys) detail(now time.Time) (lines []string) {
 	for _, w := range k.watched {
 		if failed := w.files.Failed(); failed != "" {
-			lines = append(lines, fmt.Sprintf("the credentials in force are old (%s), for a reload failed: %s", w.name, failed))
+			lines = append(lines, fmt.Sprintf("the active credentials are old (%s) because a reload failed: %s", w.name, failed))
 		}
 	}
 	if text := k.expiry(now); text != "" {

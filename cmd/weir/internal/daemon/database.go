@@ -76,7 +76,7 @@ func (p *parts) sets() (sets []*rules.Set, err error) {
 	errs := []error{p.filesErr, p.databaseErr}
 	for _, set := range p.database {
 		if name := set.Domains()[0]; taken[name] {
-			errs = append(errs, fmt.Errorf("domain %s is in the files and in the rule database; the files are in force: take it out of one of them", name))
+			errs = append(errs, fmt.Errorf("domain %s is in the files and in the rule database; the files are active: remove it from one of them", name))
 			continue
 		}
 		sets = append(sets, set)
@@ -89,7 +89,7 @@ func (d *Daemon) published(n rulefeed.News) {
 	d.metrics.Reloads(databaseResult(n.Err))
 	d.tryTrials(n.Candidates)
 	d.update(func(p *parts) { p.database, p.databaseErr, p.revision = n.Sets, n.Err, n.Revision }, n.Changed...)
-	d.config.Log.Info("rules of the database in force", "revision", n.Revision, "domains", len(n.Sets))
+	d.config.Log.Info("rules of the database are active", "revision", n.Revision, "domains", len(n.Sets))
 }
 
 // databaseMetric tells which revision is in force.

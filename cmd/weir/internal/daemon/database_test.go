@@ -118,7 +118,7 @@ func TestDatabase(t *testing.T) {
 	if status := asUser(t, r); status != http.StatusOK { // 1 of 3 was used
 		t.Error("a changed rule has forgotten, or is not in force", status)
 	}
-	log.until(t, `msg="rules of the database in force" revision=2`)
+	log.until(t, `msg="rules of the database are active" revision=2`)
 	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, "\nweir_rules_database_revision 2\n") {
 		t.Error("no metric tells the revision")
 	}

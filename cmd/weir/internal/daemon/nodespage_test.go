@@ -48,7 +48,7 @@ func TestNodesPage(t *testing.T) {
 	first := node("v1.0-first")
 	name := func(r *running) string { return r.daemon.storage.node.Name() }
 	second := node("v1.0-second", name(first))
-	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all hear each other", "gRPC listener", first.grpc, "Messages heard in a second")
+	nodesPage(t, first, ">this node<", ">heard<", name(second), second.http, "v1.0-second", "2 nodes, and all reach each other", "gRPC listener", first.grpc, "Messages received in a second")
 	nodesPage(t, second, name(first), first.http, "v1.0-first")
 
 	settled := func(r *running) bool { s, _ := r.daemon.storage.node.Status(); return s.Settled }
@@ -73,22 +73,22 @@ func TestNodesPage(t *testing.T) {
 func TestNodesPageRevision(t *testing.T) {
 	r := start(t, Config{Data: t.TempDir()})
 	d := r.daemon
-	if said := d.revision(t.Context()); said != "revision 0 is in force here, the last there is" {
+	if said := d.revision(t.Context()); said != "revision 0 is active here, the last there is" {
 		t.Error(said)
 	}
 	for _, limit := range []string{"1/h", "2/h"} {
 		enforceRules(t, d.feed.Store(), domainText("shop", limit))
 	}
 	untilExport(t, r, "limits: [2/h]")
-	if said := d.revision(t.Context()); said != "revision 2 is in force here, the last there is" {
+	if said := d.revision(t.Context()); said != "revision 2 is active here, the last there is" {
 		t.Error(said)
 	}
 	d.update(func(p *parts) { p.revision = 1 })
-	if said := d.revision(t.Context()); said != "revision 1 is in force here; the database is at 2" {
+	if said := d.revision(t.Context()); said != "revision 1 is active here; the database is at 2" {
 		t.Error(said)
 	}
 	d.update(func(p *parts) { p.revision = rulefeed.Unread })
-	if said := d.revision(t.Context()); said != "a copy is in force here; the database is at 2" {
+	if said := d.revision(t.Context()); said != "a copy is active here; the database is at 2" {
 		t.Error(said)
 	}
 }

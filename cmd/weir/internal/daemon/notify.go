@@ -24,6 +24,6 @@ func (d *Daemon) notify(state string) {
 		_ = c.Close() // a datagram has left, or it has not
 	}
 	if err != nil {
-		d.config.Log.Warn("who started the daemon could not be told how it fares", "state", state, "error", err)
+		d.config.Log.Warn("the service manager could not be told the state of the daemon", "state", state, "error", err)
 	}
 }

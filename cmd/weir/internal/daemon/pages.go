@@ -92,7 +92,7 @@ func said(n *membership.Node) []webui.Fact {
 	if heard, sent, ok := n.Rates(); ok {
 		in, out = fmt.Sprint(heard), fmt.Sprint(sent)
 	}
-	return []webui.Fact{{Name: "Messages heard in a second", Value: in}, {Name: "Messages sent in a second", Value: out}}
+	return []webui.Fact{{Name: "Messages received in a second", Value: in}, {Name: "Messages sent in a second", Value: out}}
 }
 
 // facts are those of this node by itself.
@@ -105,7 +105,7 @@ func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 		{Name: "Version", Value: d.config.Version},
 		{Name: "Started", Value: d.started.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Counts are kept in", Value: d.storage.scheme},
-		{Name: "Rules in force", Value: fmt.Sprintf("%d of %d domains", all, domains)},
+		{Name: "Active rules", Value: fmt.Sprintf("%d of %d domains", all, domains)},
 	}
 	if d.feed != nil {
 		facts = append(facts, webui.Fact{Name: "Rule database", Value: d.revision(ctx)})
@@ -113,7 +113,7 @@ func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 	return append(facts, d.doorsOpen()...)
 }
 
-// revisionHere is the revision of the rule database that is in force here.
+// revisionHere is the revision of the rule database that is active here.
 func (d *Daemon) revisionHere() int64 {
 	d.parts.mu.Lock()
 	defer d.parts.mu.Unlock()
@@ -123,9 +123,9 @@ func (d *Daemon) revisionHere() int64 {
 // revision says how far the rules in force here are behind the database.
 func (d *Daemon) revision(ctx context.Context) string {
 	here := d.revisionHere()
-	said := fmt.Sprintf("revision %d is in force here", here)
+	said := fmt.Sprintf("revision %d is active here", here)
 	if here == rulefeed.Unread {
-		said = "a copy is in force here"
+		said = "a copy is active here"
 	}
 	store := d.feed.Store()
 	if store == nil {
@@ -164,7 +164,7 @@ func (d *Daemon) signIn(ctx context.Context, token string) (rulestore.Actor, err
 		return fileAdmin(), nil
 	}
 	if d.feed == nil {
-		return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unknown, Text: "the token is none of those in the file of --admin-token-file"}
+		return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unknown, Text: "the token is not in the file of --admin-token-file"}
 	}
 	store := d.feed.Store()
 	if store == nil {

@@ -23,7 +23,7 @@ func (d *Daemon) sayReady(o *doors) {
 		httpAt, grpcAt, adminAt, respAt, d.storage.scheme, len(set.Domains()), len(set.Rules()), d.tryThis(o, set),
 	)
 	if err != nil {
-		d.config.Log.Warn("nobody reads that the daemon is ready", "error", err)
+		d.config.Log.Warn("the daemon can't report that it is ready", "error", err)
 	}
 	d.config.Log.Info("ready", "http", httpAt, "grpc", grpcAt, "admin", adminAt.String(), "resp", respAt, "store", d.storage.scheme, "rules", len(set.Rules()))
 }

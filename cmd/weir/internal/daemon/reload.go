@@ -183,11 +183,11 @@ func failure(err error) (text string, findings []rules.Finding) {
 func (d *Daemon) sayFailed(err error) {
 	_, findings := failure(err)
 	if findings == nil {
-		d.config.Log.Error("rules could not be reloaded; those before stay in force", "error", err)
+		d.config.Log.Error("rules could not be reloaded; the old rules stay active", "error", err)
 		return
 	}
 	for _, f := range findings {
-		d.config.Log.Error("rule file refused; the rules before stay in force; GET /v1/findings of the admin listener, and weir lint, say it in the file's words",
+		d.config.Log.Error("rule file refused; the old rules stay active; GET /v1/findings of the admin listener and weir lint quote the file",
 			"finding", f.Place())
 	}
 }
@@ -211,7 +211,7 @@ func (d *Daemon) detail() string {
 		lines = append(lines, away)
 	}
 	if failed := d.loaded.Load().failed; failed != "" {
-		lines = append(lines, "the rules in force are old, for a reload failed: "+failed)
+		lines = append(lines, "the active rules are old because a reload failed: "+failed)
 	}
 	return strings.Join(lines, "\n")
 }

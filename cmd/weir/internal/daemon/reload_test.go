@@ -214,7 +214,7 @@ func TestBadReloads(t *testing.T) {
 				}
 			}
 			status, body := get(t, "http://"+r.http+"/readyz")
-			if status != 200 || !strings.HasPrefix(body, "OK\nthe rules in force are old, for a reload failed: ") || !strings.Contains(body, c.says) || strings.Count(body, "\n") != 2 {
+			if status != 200 || !strings.HasPrefix(body, "OK\nthe active rules are old because a reload failed: ") || !strings.Contains(body, c.says) || strings.Count(body, "\n") != 2 {
 				t.Errorf("readyz: %d %s", status, body)
 			}
 			if status, body := get(t, "http://"+r.http+"/healthz"); status != 200 || body != "OK\n" {
@@ -477,7 +477,7 @@ func TestRulesOfAnotherDaemon(t *testing.T) {
 	}
 
 	first.stop()
-	l.until(t, "rules could not be reloaded; those before stay in force")
+	l.until(t, "rules could not be reloaded; the old rules stay active")
 	third := start(t, c)
 	if !strings.HasSuffix(third.line, "domains=1 rules=2") || metric(t, third, "weir_rules_reload_success ") != "0" {
 		t.Error(third.line)
@@ -546,7 +546,7 @@ func TestPrivateFile(t *testing.T) {
 	}
 	said := l.until(t, "level=ERROR", "link.yaml:1:1: error: unknown key … in …", "link.yaml:5:")
 	_, ready := get(t, "http://"+r.http+"/readyz")
-	if !strings.HasPrefix(ready, "OK\nthe rules in force are old, for a reload failed: ") || !strings.Contains(ready, "link.yaml:1:1: error: ") {
+	if !strings.HasPrefix(ready, "OK\nthe active rules are old because a reload failed: ") || !strings.Contains(ready, "link.yaml:1:1: error: ") {
 		t.Errorf("readyz: %s", ready)
 	}
 	for _, secret := range []string{"hunter2", "swordfish", "xyzzy", "plugh", "plover", "opensesame"} {

@@ -61,7 +61,7 @@ func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 		return ruleapi.As(r, fileAdmin()), nil
 	}
 	if d.feed == nil {
-		return nil, errors.New("the token is none of those in the file of --admin-token-file; send one that is")
+		return nil, errors.New("the token is not in the file of --admin-token-file; send one that is")
 	}
 	store := d.feed.Store()
 	if store == nil && ruleapi.Handles(r.URL.Path) {

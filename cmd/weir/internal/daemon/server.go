@@ -131,7 +131,7 @@ func notThere(mux *http.ServeMux) http.HandlerFunc {
 		if most := 128; len(path) > most {
 			path = strings.ToValidUTF8(path[:most], "") + "…"
 		}
-		sendProblem(w, http.StatusNotFound, "there is no "+strconv.QuoteToGraphic(path)+" at the admin listener; docs/operating.md tells what there is")
+		sendProblem(w, http.StatusNotFound, "there is no "+strconv.QuoteToGraphic(path)+" at the admin listener; docs/operating.md lists the paths")
 	}
 }
 

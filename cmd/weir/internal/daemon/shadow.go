@@ -51,7 +51,7 @@ func (d *Daemon) watchCandidates(ctx context.Context) error {
 // the old ones.
 func (d *Daemon) candidatesReloaded(set *rules.Set, err error) {
 	if err != nil {
-		d.config.Log.Error("candidates could not be reloaded; those before go on", "error", err)
+		d.config.Log.Error("candidates could not be reloaded; the old ones go on", "error", err)
 	}
 	if set != nil {
 		d.tryCandidates(set)
@@ -73,7 +73,7 @@ func (d *Daemon) compare() {
 	defer d.comparing.Unlock()
 	all := d.allCandidates()
 	if left := d.board.Run(d.limiter.Set(), all, time.Now()); left > 0 {
-		d.config.Log.Warn("too many domains have candidates; those last by their names are not compared", "most", shadow.MaxDomains, "left", left)
+		d.config.Log.Warn("too many domains have candidates; the last by name are not compared", "most", shadow.MaxDomains, "left", left)
 	}
 	d.limiter.Try(all, d.board.Told)
 }

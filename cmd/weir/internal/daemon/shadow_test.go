@@ -94,7 +94,7 @@ func TestCandidate(t *testing.T) {
 		if err := os.WriteFile(candidate, []byte("domain: shop\ndescriptors: [{key: user, limits: [9/dya]}]\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log.until(t, "candidates could not be reloaded; those before go on")
+		log.until(t, "candidates could not be reloaded; the old ones go on")
 		checkShop(t, r, user)
 		if got := reported(t, r, "shop"); got.Whole.Unknown+got.Whole.BothDeny+got.Whole.OnlyInForce != anew.Unknown+2 {
 			t.Errorf("%s: %+v", store, got)

@@ -101,7 +101,7 @@ func (d *Daemon) saveSnapshot() {
 	case err != nil:
 		s.missed.Inc()
 		if !s.failed {
-			d.config.Log.Error("the counts can't be saved; a restart would lose what was counted since", "error", err)
+			d.config.Log.Error("the counts can't be saved; a restart would lose the counts since then", "error", err)
 		}
 	default:
 		s.saved.Inc()

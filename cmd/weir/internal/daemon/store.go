@@ -198,7 +198,7 @@ func (d *Daemon) away() string {
 	case s.Away == 0:
 		return fmt.Sprintf("the store takes %v to answer: the fallbacks of the rules decide for callers who wait for less", s.Distance.Round(time.Millisecond))
 	case s.Away < s.Servers:
-		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide what they have", s.Away, s.Servers)
+		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide their keys", s.Away, s.Servers)
 	}
 	return "the store is away: the fallbacks of the rules decide"
 }

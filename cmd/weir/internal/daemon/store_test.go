@@ -323,7 +323,7 @@ func TestMemcachedServers(t *testing.T) {
 	l, log := newLog()
 	r := start(t, Config{Store: "memcached://" + one.Addr + "," + two.Addr, Rules: rulesFile(t, fallbackRules), Log: log})
 	l.until(t, `msg="the store is away`, "server="+two.Addr)
-	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n1 of 2 servers of the store are away: the fallbacks of the rules decide what they have\n" {
+	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\n1 of 2 servers of the store are away: the fallbacks of the rules decide their keys\n" {
 		t.Error(body)
 	}
 	if got := metric(t, r, "weir_store_unavailable_servers "); got != "1" {

@@ -241,7 +241,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	certtest.Write(t, c.TLSKey, []byte("broken"))
 	r.daemon.Reload()
-	for config, want := range map[*tls.Config]string{nobody: "OK\n", known: "OK\nthe credentials in force are old (tls)"} {
+	for config, want := range map[*tls.Config]string{nobody: "OK\n", known: "OK\nthe active credentials are old (tls)"} {
 		if got, err := send(t, caller(t, config), http.MethodGet, "https://"+r.http+"/readyz", ""); err != nil || !strings.HasPrefix(got.body, want) || want == "OK\n" && got.body != want {
 			t.Error(got.body, err)
 		}
@@ -296,7 +296,7 @@ func TestRotation(t *testing.T) {
 	next := ca.Issue(t, "weir.test")
 	certtest.Write(t, c.TLSCert, next.Certificate) // its key comes later
 	log.until(t, "credentials could not be reloaded", "--tls-key", "it is not the key of the certificate")
-	if body := tell("/readyz"); !strings.HasPrefix(body, "OK\nthe credentials in force are old (tls), for a reload failed: --tls-key ") {
+	if body := tell("/readyz"); !strings.HasPrefix(body, "OK\nthe active credentials are old (tls) because a reload failed: --tls-key ") {
 		t.Error(body)
 	}
 	if shows(t, r.grpc, ca) == serial(t, next) {
@@ -397,7 +397,7 @@ func TestExpiredInForce(t *testing.T) {
 	if lines := d.keys.detail(time.Now()); len(lines) > 0 {
 		t.Error(lines)
 	}
-	if lines := d.keys.detail(time.Now().Add(2 * time.Hour)); len(lines) != 1 || !strings.HasPrefix(lines[0], "the certificate in force expired at 20") {
+	if lines := d.keys.detail(time.Now().Add(2 * time.Hour)); len(lines) != 1 || !strings.HasPrefix(lines[0], "the active certificate expired at 20") {
 		t.Error(lines)
 	}
 }
@@ -626,7 +626,7 @@ func TestCertificateActs(t *testing.T) {
 		"a wrong token, too": {mine, "GET", "/v1/whoami", "", []string{"Authorization", "Bearer weir_aaaaaaaaaa_b"}, 401, "no such token"},
 		"a page elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Sec-Fetch-Site", "cross-site"}, 403, "a page of another origin"},
 		"a form elsewhere":   {mine, "POST", "/v1/rules", draft, []string{"Origin", "https://evil.example"}, 403, "a page of another origin"},
-		"nobody's":           {clients.IssueURIs(t, ci+"/other"), "GET", "/v1/whoami", "", nil, 401, "the certificate " + ci + "/other stands for nobody"},
+		"nobody's":           {clients.IssueURIs(t, ci+"/other"), "GET", "/v1/whoami", "", nil, 401, "the certificate " + ci + "/other belongs to no actor"},
 		"of two names":       {clients.IssueURIs(t, ci+"/other", ci), "GET", "/v1/whoami", "", nil, 401, "this listener needs a token; send"},
 		"of another kind":    {clients.Issue(t, "spiffe", "ci-shop", "example.org"), "GET", "/v1/whoami", "", nil, 401, "this listener needs a token; send"},
 	} {

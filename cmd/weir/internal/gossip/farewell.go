@@ -52,7 +52,7 @@ func (g *Gossip) Forget(name string) error {
 		return fmt.Errorf("no member has the name %q; see the names in the list of members", name)
 	case !g.table.depart(now, p.id, gone, !g.unheard(now)(p.id)):
 		g.mu.Unlock()
-		return fmt.Errorf("%q is heard of; stop it first", name)
+		return fmt.Errorf("%q can be reached; stop it first", name)
 	}
 	message := formatEntries(now, []entry{*e})
 	g.publish()
@@ -109,7 +109,7 @@ func (g *Gossip) sayFarewell(lost bool) (told <-chan struct{}) {
 		}
 	}
 	if err := sends.Wait(); err != nil {
-		g.log.Debug("a member was not told that this node leaves; it hears of it from the others", "error", err)
+		g.log.Debug("a member did not get the message that this node leaves; other members will tell it", "error", err)
 	}
 	on := make(chan struct{})
 	g.spread(fmt.Sprintf("%016x", e.id), message, func() { close(on) })
@@ -125,7 +125,7 @@ func (g *Gossip) announce() {
 	g.yielded, g.announced = g.table.lost, incarnation
 	g.mu.Unlock()
 	if lost {
-		g.log.Error("two nodes have one name: the other one began later and keeps it; this one decides for nobody else from now on. Start it again under another name",
+		g.log.Error("two nodes have one name: the other one started later and keeps it; this one no longer decides for other nodes. Start it again under another name",
 			"name", g.me.name)
 		g.sayFarewell(true)
 		g.tell()
@@ -133,7 +133,7 @@ func (g *Gossip) announce() {
 	if raised {
 		g.log.Info("took a later incarnation: this node's name had one", "incarnation", incarnation)
 		if err := g.list.UpdateNode(time.Second); err != nil {
-			g.log.Debug("nobody has heard of the later incarnation yet", "error", err)
+			g.log.Debug("no member has seen the later incarnation yet", "error", err)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (o *Options) check() error {
 		errs = append(errs, fmt.Errorf("the name has %d bytes; there may be %d", len(o.Name), MaxName))
 	}
 	if len(o.Join) > MaxJoin {
-		errs = append(errs, fmt.Errorf("there are %d nodes to join; name %d at most, the others are heard of", len(o.Join), MaxJoin))
+		errs = append(errs, fmt.Errorf("there are %d nodes to join; name %d at most, the node learns of the rest", len(o.Join), MaxJoin))
 	}
 	for _, j := range o.Join {
 		if _, _, err := splitAddress(j); err != nil {
@@ -199,7 +199,7 @@ var ErrOpen = errors.New("a shared key is needed beyond this machine")
 // reachable refuses what can't work at the address that others are told.
 func reachable(at netip.Addr, o *Options) error {
 	if !at.IsLoopback() && len(o.Keys) == 0 {
-		return fmt.Errorf("%w: whoever reaches %s could join; give all nodes the same key, or listen at 127.0.0.1", ErrOpen, at)
+		return fmt.Errorf("%w: any program that reaches %s could join; give all nodes the same key, or listen at 127.0.0.1", ErrOpen, at)
 	}
 	for _, j := range o.Join {
 		host, _, _ := splitAddress(j)
@@ -332,7 +332,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 		case <-told:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("leave the cluster: %w; the others take this node for silent until %v have passed", ctx.Err(), Confirm)
+			return fmt.Errorf("leave the cluster: %w; the other nodes see this node as silent until %v have passed", ctx.Err(), Confirm)
 		case <-every.C:
 		}
 	}

@@ -41,7 +41,7 @@ func (w *grumbles) Write(line []byte) (int, error) {
 	switch warns := !ok || bytes.HasSuffix(level, []byte("[WARN")) || bytes.HasSuffix(level, []byte("[ERR")); {
 	case warns && strange(string(text)):
 		w.stranger()
-		w.warn(&w.alien, "another cluster key, or none: what a node sends is refused; give all nodes of a cluster the same", string(text))
+		w.warn(&w.alien, "a node has another cluster key, or none, and its messages are refused; give all nodes of a cluster the same", string(text))
 	case warns:
 		w.warn(&w.others, "memberlist warns", string(text))
 	default:

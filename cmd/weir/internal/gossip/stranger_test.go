@@ -29,7 +29,7 @@ func TestStrangers(t *testing.T) {
 				u := comes.Unjoined()
 				return len(u) == 1 && u[0].OtherKey && u[0].Address == there.Name() && u[0].Why != ""
 			})
-			for n, says := range map[*node]string{there: "what a node sends is refused", comes: "a node to join has another cluster key"} {
+			for n, says := range map[*node]string{there: "its messages are refused", comes: "a node to join has another cluster key"} {
 				n.until(t, "counts it, and says so", func() bool {
 					return n.Stats().In.Dropped[UnknownKey] > 0 && strings.Contains(n.log.String(), says)
 				})

@@ -114,7 +114,7 @@ func privateAddress() (netip.Addr, error) {
 		}
 	}
 	if !found.IsValid() {
-		return found, errors.New("this machine has no address that others could reach; name one instead of all")
+		return found, errors.New("this machine has no address that other machines could reach; name one instead of all")
 	}
 	return found, nil
 }

@@ -75,7 +75,7 @@ func (g *Gossip) logNews(before, after []Member) {
 		case o.Silent != m.Silent && m.Silent:
 			g.log.Warn("a member is silent", "member", m.Name, "for", m.SilentFor)
 		case o.Silent != m.Silent:
-			g.log.Info("a member is heard again", "member", m.Name)
+			g.log.Info("a member is back", "member", m.Name)
 		case o.DeadFor == 0 && m.DeadFor > 0:
 			g.log.Warn("a member is not reached", "member", m.Name, "gone_in", g.confirm)
 		}

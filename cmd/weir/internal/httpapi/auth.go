@@ -53,7 +53,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 func readAuth(r *http.Request) (q *rules.Request, deny int, err error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, 0, faultf("the query can't be read: %v; escape what is not a letter or digit as %%XX", err)
+		return nil, 0, faultf("the query can't be read: %v; escape all but letters and digits as %%XX", err)
 	}
 	cost := int64(1)
 	q, deny = &rules.Request{Wider: network}, http.StatusTooManyRequests

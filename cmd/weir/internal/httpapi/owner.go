@@ -15,7 +15,7 @@ type Owner struct {
 }
 
 // NoOwner begins what is said where nobody owns what was asked about.
-const NoOwner = "nobody owns this count: "
+const NoOwner = "no node owns this count: "
 
 // ownerHeader names the HTTP listener of the owner.
 const ownerHeader = "Weir-Owner"
@@ -25,7 +25,7 @@ const ownerHeader = "Weir-Owner"
 func (a *API) route(w http.ResponseWriter, r *http.Request) int {
 	q, deny, err := readAuth(r)
 	if err == nil && deny != http.StatusTooManyRequests {
-		err = faultf("deny: this asks who decides, and nothing is decided; leave it out")
+		err = faultf("deny: a route decides nothing, so it can't deny; leave it out")
 	}
 	if err != nil {
 		return a.fail(w, r, err)

@@ -61,7 +61,7 @@ func unknownRules(f offenders.Filter) *problem {
 	case f.Rule != "":
 		what = "rule " + quote(f.Rule) + " of " + what
 	}
-	return &problem{http.StatusNotFound, "there is no " + what + " in force here; GET /v1/export has what there is"}
+	return &problem{http.StatusNotFound, "there is no " + what + " active here; GET /v1/export lists all"}
 }
 
 // trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.
@@ -74,7 +74,7 @@ func readTraffic(r *http.Request) (trafficQuery, error) {
 	q := trafficQuery{names: usualNames}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return q, faultf("the query can't be read: %v; escape what is not a letter or digit as %%XX", err)
+		return q, faultf("the query can't be read: %v; escape all but letters and digits as %%XX", err)
 	}
 	for name, all := range values {
 		value := all[0]

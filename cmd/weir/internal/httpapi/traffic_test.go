@@ -121,9 +121,9 @@ func TestTrafficRefuses(t *testing.T) {
 		}
 	}
 	for path, says := range map[string]string{
-		"/v1/top?domain=none":                 `no domain \"none\" in force`,
-		"/v1/series?rule=none":                `no rule \"none\" in force`,
-		"/v1/top?domain=shop&rule=none":       `no rule \"none\" of domain \"shop\" in force`,
+		"/v1/top?domain=none":                 `no domain \"none\" active`,
+		"/v1/series?rule=none":                `no rule \"none\" active`,
+		"/v1/top?domain=shop&rule=none":       `no rule \"none\" of domain \"shop\" active`,
 		"/v1/top?rule=none%00%E2%80%AE\u202e": `\\x00\\u202e`,
 	} {
 		if w := getTraffic(t, door, path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), says) {

@@ -27,7 +27,7 @@ func (t *translation) rules() error {
 	folder := path.Join(root, sub, t.get("RUNTIME_APPDIRECTORY", "config"))
 	t.became("--rules", folder, "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY")
 	if watched, set := t.env["RUNTIME_WATCH_ROOT"]; sub == "" && (!set || truth(watched)) {
-		t.note("RUNTIME_SUBDIRECTORY", Differs, "it is empty, and ratelimit reads no rules at all then; weir reads those of --rules")
+		t.note("RUNTIME_SUBDIRECTORY", Differs, "it is empty, and ratelimit reads no rules at all then; weir reads the rules of --rules")
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (t *translation) doors() error {
 	if !set {
 		host = "127.0.0.1"
 		t.note("DEBUG_HOST", Differs, "not set, which is 0.0.0.0 in ratelimit; weir's admin listener stays on loopback: "+
-			"for others write --admin 0.0.0.0:"+t.get("DEBUG_PORT", "6070")+" --admin-token-file FILE")
+			"to reach it from elsewhere write --admin 0.0.0.0:"+t.get("DEBUG_PORT", "6070")+" --admin-token-file FILE")
 	}
 	t.became("--admin", net.JoinHostPort(host, t.get("DEBUG_PORT", "6070")), "DEBUG_HOST", "DEBUG_PORT")
 	if at, err := netip.ParseAddr(host); set && host != "localhost" && (err != nil || !at.IsLoopback()) {

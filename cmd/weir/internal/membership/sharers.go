@@ -43,7 +43,7 @@ type Sharer struct {
 	Behind        bool   // that is not the last revision there is
 }
 
-// Keep tells the others of a shared rule database what is in force here, until
+// Keep tells the others of a shared rule database what is active here, until
 // ctx ends.
 func (s *Sharers) Keep(ctx context.Context) {
 	tick := time.NewTicker(tellChange)
@@ -64,7 +64,7 @@ func (s *Sharers) Keep(ctx context.Context) {
 			last, told = now, revision
 			failed := errorText(s.tell(ctx, store, revision))
 			if failed != "" && failed != said && ctx.Err() == nil {
-				s.Log.Warn("other nodes of the rule database can't be told what is in force here", "error", failed)
+				s.Log.Warn("other nodes of the rule database can't see which rules are active here", "error", failed)
 			}
 			said = failed
 		}
@@ -93,7 +93,7 @@ func (s *Sharers) stop(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer stop()
 	if err := store.Leave(ctx, s.Name()); err != nil {
-		s.Log.Warn("this node is listed on, as silent", "error", err)
+		s.Log.Warn("this node stays listed, as silent", "error", err)
 	}
 }
 

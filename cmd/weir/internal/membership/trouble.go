@@ -40,7 +40,7 @@ func (n *Node) silent(members []gossip.Member) string {
 	if len(names) == 0 {
 		return ""
 	}
-	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; rules go by their partition", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
+	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; each rule's partition decides", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
 	if n.Store.Minority() {
 		detail += "; most of them for so long that rules that are closed pass nothing here: if they are gone for good, weir cluster forget NAME"
 	}

@@ -99,7 +99,7 @@ func (c *conn) unknown() {
 		c.last = true
 		return
 	}
-	c.fail("ERR unknown command " + shown(name) + "; ask COMMAND for those there are")
+	c.fail("ERR unknown command " + shown(name) + "; COMMAND lists all commands")
 }
 
 // shown is a word of a client's for an error.

@@ -32,7 +32,7 @@ func TestPassword(t *testing.T) {
 	for _, c := range []struct{ name, in, out string }{
 		{"ping", bulks("PING"), noauth},
 		{"all that there is", bulks("CL.THROTTLE", "k", "0", "1", "1") + bulks("WEIR.CHECK", "d", "1", "k", "v") + bulks("CLIENT", "ID") + bulks("COMMAND") + bulks("ECHO", "a") + bulks("INFO") + bulks("SELECT", "0"), strings.Repeat(noauth, 7)},
-		{"what there is not", bulks("GET", "a"), "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n"},
+		{"what there is not", bulks("GET", "a"), "-ERR unknown command 'GET'; COMMAND lists all commands\r\n"},
 		{"quit", bulks("QUIT"), ok},
 		{"reset", bulks("RESET") + bulks("PING"), "+RESET\r\n" + noauth},
 		{"auth", in + bulks("PING") + bulks("CL.THROTTLE", "k", "0", "1", "1"), ok + pong + throttled},

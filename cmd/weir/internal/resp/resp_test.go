@@ -125,9 +125,9 @@ func TestWire(t *testing.T) {
 		{"select", bulks("SELECT", "0"), ok},
 		{"select 1", bulks("SELECT", "1"), "-ERR DB index is out of range\r\n"},
 		{"select what", bulks("SELECT", "x"), noNumber},
-		{"unknown", bulks("SET", "a", "b"), "-ERR unknown command 'SET'; ask COMMAND for those there are\r\n"},
-		{"unknown and odd", bulks("S\r\n\xff" + strings.Repeat("x", 100)), "-ERR unknown command 'S???" + strings.Repeat("x", 60) + "'; ask COMMAND for those there are\r\n"},
-		{"empty name", bulks(""), "-ERR unknown command ''; ask COMMAND for those there are\r\n"},
+		{"unknown", bulks("SET", "a", "b"), "-ERR unknown command 'SET'; COMMAND lists all commands\r\n"},
+		{"unknown and odd", bulks("S\r\n\xff" + strings.Repeat("x", 100)), "-ERR unknown command 'S???" + strings.Repeat("x", 60) + "'; COMMAND lists all commands\r\n"},
+		{"empty name", bulks(""), "-ERR unknown command ''; COMMAND lists all commands\r\n"},
 		{"info", bulks("INFO", "server"), "$128\r\n# Server\r\nserver_name:weir\r\nweir_version:v1.2\r\nredis_mode:standalone\r\n\r\n# Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n\r\n"},
 
 		{"hello", bulks("HELLO"), hello2},
@@ -218,10 +218,10 @@ func TestWire(t *testing.T) {
 		{"open quote", `echo "a` + "\n", "-ERR Protocol error: unbalanced quotes in request\r\n" + closed},
 		{"typed too long", strings.Repeat("x", readBuffer), "-ERR Protocol error: a line is over 8192 bytes\r\n" + closed},
 		{"typed too many", strings.Repeat("x ", maxWords+1) + "\n", "-ERR Protocol error: a command may have 1024 words\r\n" + closed},
-		{"garbage", "\x16\x03\x01\x00\x05\n", "-ERR unknown command '???'; ask COMMAND for those there are\r\n"},
+		{"garbage", "\x16\x03\x01\x00\x05\n", "-ERR unknown command '???'; COMMAND lists all commands\r\n"},
 		{"http", "POST / HTTP/1.1\r\nHost: x\r\n\r\nCL.THROTTLE a 1 1 1\r\n", "-ERR this is the Redis listener, and that is HTTP\r\n" + closed},
 
-		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; ask COMMAND for those there are\r\n-ERR this is the Redis listener, and that is HTTP\r\n" + closed},
+		{"http without a body", "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "-ERR unknown command 'GET'; COMMAND lists all commands\r\n-ERR this is the Redis listener, and that is HTTP\r\n" + closed},
 
 		{"no length", "*\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},
 		{"negative length, odd", "*-01\r\n", "-ERR Protocol error: invalid multibulk length\r\n" + closed},

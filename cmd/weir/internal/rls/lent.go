@@ -12,7 +12,7 @@ import (
 )
 
 // errTooManyRules is for a rule beyond MaxLentRules.
-var errTooManyRules = fmt.Errorf("programs have brought %d rules, or %d bytes of their names, to this daemon; put what varies into keys, not rules; a rule makes place when its counts are as never used: %w",
+var errTooManyRules = fmt.Errorf("programs have brought %d rules, or %d bytes of their names, to this daemon; put what varies into keys, not rules; a rule makes room when its counts are unused: %w",
 	MaxLentRules, maxLentNames, weir.ErrFull)
 
 // meant is what is wrong with asks that came over a wire.
@@ -24,7 +24,7 @@ func meant(asks []weir.Ask) error {
 func settles(s *weir.Settlement) error {
 	r := s.Receipt
 	if r.Cost < 0 || r.Cost > weir.MaxCost || s.Used < 0 || s.Used > weir.MaxCost || r.Taken < 0 || r.Expires < 0 {
-		return fmt.Errorf("a receipt of %d events, %d used: this receipt was made by nobody; send it as it came", r.Cost, s.Used)
+		return fmt.Errorf("a receipt of %d events, %d used: this receipt was not issued here; send it as it came", r.Cost, s.Used)
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func (a *API) route(t route) http.Handler {
 // admit finds who asks, the database and the query, and counts what changes.
 func (c *call) admit(t route) error {
 	if c.store = c.options.Store(); c.store == nil {
-		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database can't be reached yet; /readyz says why, and the rules in force stay"}
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database can't be reached yet; /readyz says why, and the active rules stay"}
 	}
 	by, ok := c.r.Context().Value(who{}).(rulestore.Actor)
 	if !ok { // the gate lets nobody in without a token

@@ -263,7 +263,7 @@ func TestRefused(t *testing.T) {
 		"a parameter of none":    {bob, "GET", "/v1/whoami?who=me", "", "", 400, "who", "there are none"},
 		"dry_run of a rule":      {bob, "POST", "/v1/rules?dry_run=true", rule("- {key: a, limits: [1/s]}"), "", 400, "dry_run", "there are none"},
 		"a parameter twice":      {bob, "GET", "/v1/rules?team=a&team=b", "", "", 400, "team", "stands twice"},
-		"a query of no kind":     {bob, "GET", "/v1/rules?%zz", "", "", 400, "query", "escape what"},
+		"a query of no kind":     {bob, "GET", "/v1/rules?%zz", "", "", 400, "query", "escape all"},
 		"a long unknown field":   {bob, "POST", "/v1/rules", `{"` + strings.Repeat("x", 1<<19) + `":1}`, "", 400, strings.Repeat("x", 128) + "…", "leave it out"},
 		"no role":                {h.admin, "POST", "/v1/tokens", `{"actor":"x","role":"god","teams":["*"],"reason":"x"}`, "", 400, "role", "read, propose"},
 		"unknown field":          {bob, "POST", "/v1/rules", `{"domain":"shop","texts":"x"}`, "", 400, "texts", "leave it out"},
@@ -278,7 +278,7 @@ func TestRefused(t *testing.T) {
 		"a file too long":        {bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", strings.Repeat("#", 9<<20), domain, 413, "", "give less"},
 		"a file of another":      {bob, "PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", "domain: other\ndescriptors: []\n", domain, 400, "domain", "is of domain"},
 		"look-alikes":            {bob, "POST", "/v1/rules", rule("- key: us\u0435r\n  limits: [1/s]\n"), "", 400, "rule", "look alike"},
-		"unseen":                 {bob, "POST", "/v1/rules", rule("- key: us\u200ber\n  limits: [1/s]\n"), "", 400, "rule", "nobody sees"},
+		"unseen":                 {bob, "POST", "/v1/rules", rule("- key: us\u200ber\n  limits: [1/s]\n"), "", 400, "rule", "is invisible"},
 		"a domain that looks":    {h.admin, "POST", "/v1/domains", `{"name":"sh\u043ep","team":"shop","reason":"x"}`, "", 400, "domain", "letters and digits of ASCII"},
 		"replaces itself":        {bob, "POST", "/v1/rules", rule("- key: a\n  rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: n}]}\n"), "", 400, "text", "refused"},
 		"two rules":              {bob, "POST", "/v1/rules", rule("- key: a\n  limits: [1/s]\n- key: b\n  limits: [1/s]\n"), "", 400, "text", "is not one rule"},
@@ -310,7 +310,7 @@ func TestRefused(t *testing.T) {
 		"a quota for others":     {bob, "PUT", "/v1/teams/shop", `{"quota":5,"reason":"x"}`, "", 403, "", "role admin"},
 		"a quota below nothing":  {h.admin, "PUT", "/v1/teams/shop", `{"quota":-5,"reason":"x"}`, "", 400, "quota", "0…"},
 		"a reason too long":      {bob, "POST", "/v1/domains/shop/override", `{"mode":"end","reason":"` + strings.Repeat("x", 3000) + `"}`, "", 400, "reason", "2000"},
-		"a reason with controls": {bob, "POST", "/v1/domains/shop/override", `{"mode":"end","reason":"\u202exx"}`, "", 400, "reason", "nobody sees"},
+		"a reason with controls": {bob, "POST", "/v1/domains/shop/override", `{"mode":"end","reason":"\u202exx"}`, "", 400, "reason", "is invisible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fields []string

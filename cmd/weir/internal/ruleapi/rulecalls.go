@@ -96,7 +96,7 @@ func (c *call) there(domain string) error {
 	if c.options.InFiles(domain) {
 		return &problem{
 			Status: http.StatusNotFound, Field: "domain",
-			Detail: "domain: " + quote(domain) + " comes from the files of --rules, and has no rules in the database; GET /v1/export has what is in force",
+			Detail: "domain: " + quote(domain) + " comes from the files of --rules, and has no rules in the database; GET /v1/export has the active ones",
 		}
 	}
 	_, err := c.store.Domain(c.r.Context(), domain)
@@ -261,7 +261,7 @@ func (c *call) before(r rulestore.Rule) (int64, error) {
 			break
 		}
 	}
-	return 0, badRequest("version", "no older version was in force; take the rule away, or disable it")
+	return 0, badRequest("version", "no older version was active; remove the rule, or disable it")
 }
 
 // history lists versions, the newest first, with what was done to the rule.

@@ -151,7 +151,7 @@ func bodyError(err error) *problem {
 func readQuery(r *http.Request, known []string) (map[string]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, badRequest("query", err.Error()+"; escape what is not a letter or digit as %XX")
+		return nil, badRequest("query", err.Error()+"; escape all but letters and digits as %XX")
 	}
 	out := map[string]string{}
 	for key, all := range values {
@@ -215,7 +215,7 @@ func (c *call) match() (int64, error) {
 	if field == "" {
 		return 0, &problem{
 			Status: http.StatusPreconditionRequired, Field: "If-Match",
-			Detail: "If-Match is missing; read the thing, and send the ETag of that answer, so that nobody's change in between is lost",
+			Detail: "If-Match is missing; read it first, and send the ETag of that answer, so that no change in between is lost",
 		}
 	}
 	text, err := strconv.Unquote(field)

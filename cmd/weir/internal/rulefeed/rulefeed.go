@@ -75,7 +75,7 @@ type Feed struct {
 	copied   time.Time
 }
 
-// domain is a domain as it is in force here.
+// domain is a domain as it is active here.
 type domain struct {
 	document rulestore.Document
 	set      *rules.Set // nil: none was ever good

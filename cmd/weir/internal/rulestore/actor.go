@@ -52,7 +52,7 @@ func (a *Actor) stands(team string) bool {
 // teams it is for what belongs to no team, and only who stands for all may.
 func (a *Actor) need(role Role, what string, teams ...string) error {
 	if a.Role < role {
-		return forbidden("to %s takes the role %s; %s has %s: ask somebody who has it", what, role, a.Name, a.Role)
+		return forbidden("to %s takes the role %s; %s has %s: ask an actor with that role", what, role, a.Name, a.Role)
 	}
 	if len(teams) == 0 && !slices.Contains(a.Teams, AllTeams) {
 		return forbidden("to %s one must stand for all teams; ask an administrator of all", what)

@@ -48,12 +48,12 @@ func checkName(field, name string) error {
 // script than they look like.
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) || strings.Contains(text, lost) {
-		return invalid(field, "is not UTF-8, or was read as what it is not; write it again")
+		return invalid(field, "is not UTF-8, or was read in another encoding; write it again")
 	}
 	var seen *unicode.RangeTable
 	for _, r := range text {
 		if r != ' ' && !unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) && r != ' ' {
-			return invalid(field, "has the character %s, which nobody sees; leave it out", show(r))
+			return invalid(field, "has the character %s, which is invisible; leave it out", show(r))
 		}
 		for _, script := range alike() {
 			if !unicode.Is(script, r) {
@@ -66,10 +66,10 @@ func checkText(field, text string) error {
 		}
 	}
 	if plain := strings.TrimSpace(text); plain != text {
-		return invalid(field, "%q begins or ends with a blank, which nobody sees; write %q", clip(text), clip(plain))
+		return invalid(field, "%q begins or ends with a blank, which is invisible; write %q", clip(text), clip(plain))
 	}
 	if plain := norm.NFKC.String(text); plain != text {
-		return invalid(field, "%q has characters that are taken for others, such as wide letters, ligatures, or accents by themselves; write %q", clip(text), clip(plain))
+		return invalid(field, "%q has characters that look like other ones, such as wide letters, ligatures, or accents by themselves; write %q", clip(text), clip(plain))
 	}
 	if plain := asLatin(text); plain != "" {
 		return invalid(field, "%q has letters of another script that all look Latin; write %q", clip(text), clip(plain))
@@ -125,7 +125,7 @@ func alike() []*unicode.RangeTable {
 func checkReason(reason string, needed bool) error {
 	switch {
 	case needed && strings.TrimSpace(reason) == "":
-		return invalid("reason", "is empty; say why, for those who read the history")
+		return invalid("reason", "is empty; say why, for readers of the history")
 	case len(reason) > MaxReason:
 		return invalid("reason", "has %d bytes; it may have %d", len(reason), MaxReason)
 	case !utf8.ValidString(reason):
@@ -133,7 +133,7 @@ func checkReason(reason string, needed bool) error {
 	}
 	for _, r := range reason {
 		if r != ' ' && r != '\n' && !unicode.IsGraphic(r) {
-			return invalid("reason", "has the character %s, which nobody sees; leave it out", show(r))
+			return invalid("reason", "has the character %s, which is invisible; leave it out", show(r))
 		}
 	}
 	return nil

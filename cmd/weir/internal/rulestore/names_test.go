@@ -15,7 +15,7 @@ import (
 func TestLookAlikes(t *testing.T) {
 	for text, says := range map[string]string{
 		"user ": `write "user"`, " user": `write "user"`, "ｕser": `write "user"`, "ﬁle": `write "file"`, "cafe\u0301": `write "café"`,
-		"сору": `write "copy"`, "сору-1": `write "copy-1"`, "Αβ": "", "ΑΒ": `write "AB"`, "usеr": "mixes letters", "us\u200ber": "nobody sees",
+		"сору": `write "copy"`, "сору-1": `write "copy-1"`, "Αβ": "", "ΑΒ": `write "AB"`, "usеr": "mixes letters", "us\u200ber": "is invisible",
 		"user": "", "café": "", "Россия": "", "товар": "", "東京": "", "ユーザー": "", "a b": "", "1/2": "", "": "",
 	} {
 		for _, rule := range []string{

@@ -232,7 +232,7 @@ func (t *tx) propose(ctx context.Context, p Proposal) (Version, error) {
 		return Version{}, err
 	}
 	if p.Text == "" && (r.Enforced == 0 || it.id == Frame) {
-		return Version{}, notFound("there is no rule %s in force in domain %s; withdraw what is proposed", nameOf(it.id), d.Name)
+		return Version{}, notFound("there is no active rule %s in domain %s; withdraw the proposed version", nameOf(it.id), d.Name)
 	}
 	if err := t.checkNames(ctx, &r, &it); err != nil {
 		return Version{}, err

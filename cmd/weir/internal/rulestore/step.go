@@ -101,7 +101,7 @@ func (t *tx) stillOpen(ctx context.Context, d *Domain, r *Rule, version int64) e
 
 func (t *tx) shadow(ctx context.Context, d *Domain, r *Rule, version int64) error {
 	if r.ID == Frame {
-		return invalid("to", "what stands before the rules has no shadow; enforce it")
+		return invalid("to", "the text before the rules has no shadow; enforce it")
 	}
 	if err := t.stillOpen(ctx, d, r, version); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (t *tx) disable(ctx context.Context, d *Domain, r *Rule, version int64) err
 		return err
 	}
 	if r.ID == Frame || version != r.Enforced || r.Disabled || version == 0 {
-		return invalid("version", "%d of rule %s is not in force; only what is can be disabled", version, nameOf(r.ID))
+		return invalid("version", "%d of rule %s is not active; only an active version can be disabled", version, nameOf(r.ID))
 	}
 	v, err := findVersion(ctx, t, r.Domain, r.ID, version)
 	if err != nil {
@@ -173,11 +173,11 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 	case Withdrawn:
 		return invalid("version", "%d is withdrawn; propose its text again", version)
 	case Enforced:
-		return invalid("version", "%d is in force already", version)
+		return invalid("version", "%d is active already", version)
 	case Draft, Shadow:
 		// What was in force before had its second person then. Ann is ann.
 		if d.Review && strings.EqualFold(v.Author, t.by.Name) {
-			return forbidden("domain %s wants a second person: %s wrote version %d, so somebody else must enforce it", d.Name, v.Author, version)
+			return forbidden("domain %s wants a second person: %s wrote version %d, so another person must enforce it", d.Name, v.Author, version)
 		}
 	case Disabled, Superseded:
 	}

@@ -188,7 +188,7 @@ func testLife(t *testing.T, s *Store) {
 	for _, e := range events {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s %d %s", e.Actor, e.Action, e.Version, e.Refused), " "))
 	}
-	refused := "ann enforce 1 to enforce rule user takes the role publish; ann has propose: ask somebody who has it"
+	refused := "ann enforce 1 to enforce rule user takes the role publish; ann has propose: ask an actor with that role"
 	if diff := cmp.Diff([]string{"ann propose 1", "ann shadow 1", refused, "bob enforce 1", "bob enforce 2", "bob enforce 1", "bob enforce 3"}, lines); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

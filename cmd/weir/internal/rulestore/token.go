@@ -127,7 +127,7 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 		return err
 	}
 	if n >= MaxTokens {
-		return &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke those that nobody uses", n)}
+		return &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke unused ones", n)}
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (s *Store) AuthenticateCertificate(ctx context.Context, uri string) (Actor,
 	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE certificate = $1 AND certificate <> ''
 		ORDER BY CASE WHEN revoked = 0 AND (expires = 0 OR expires > $2) THEN 0 ELSE 1 END, made DESC, id LIMIT 1`, printable(uri, maxURI+1), now.UnixMicro()))
 	if isNone(err) {
-		return Actor{}, &Error{Kind: Unknown, Text: "the certificate " + clip(uri) + " stands for nobody; an administrator lets it by weir token create --certificate"}
+		return Actor{}, &Error{Kind: Unknown, Text: "the certificate " + clip(uri) + " belongs to no actor; an administrator can assign it by weir token create --certificate"}
 	}
 	if err != nil {
 		return Actor{}, s.failed(err)

@@ -55,11 +55,11 @@ func Judge(r *Report, most Share, reason string) Verdict {
 
 func judge(r *Report, most Share) Verdict {
 	if r == nil {
-		return Verdict{Refused: true, Why: "no candidate of this domain runs in shadow, so nobody knows what it would deny; run it in shadow first, or force it with a reason"}
+		return Verdict{Refused: true, Why: "no candidate of this domain runs in shadow, so it is not known what it would deny; run it in shadow first, or force it with a reason"}
 	}
 	compared := r.Counts.Compared()
 	if compared < Enough {
-		return Verdict{Refused: true, Why: fmt.Sprintf("only %d requests were compared since %s, and %d are needed to tell what it would deny; "+
+		return Verdict{Refused: true, Why: fmt.Sprintf("only %d requests were compared since %s, and %d are needed to say what it would deny; "+
 			"let it run in shadow while there is traffic, or force it with a reason", compared, r.Since.UTC().Format("15:04 MST"), Enough)}
 	}
 	v := Verdict{Share: share(r.Counts.OnlyCandidate, compared)}

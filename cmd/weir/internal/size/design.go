@@ -62,7 +62,7 @@ func (n *Need) Advise() []Verdict {
 func (n *Need) total() int64 { return max(n.Nodes, n.Regions) }
 
 func (n *Need) balancer() Verdict {
-	const but = ". Take Weir when answers should say when to come back, when costs differ or are settled later, or to try rules in shadow and see why somebody is denied"
+	const but = ". Take Weir when answers should say when to come back, when costs differ or are settled later, or to try rules in shadow and see why a client is denied"
 	if n.total() > 1 {
 		return no("it counts by itself on each machine: nothing is shared")
 	}
@@ -221,8 +221,8 @@ func (n *Need) leases() Verdict {
 	if why != "" {
 		return no("%s", why)
 	}
-	return yes(Nodes, runNodes, fmt.Sprintf("no server to run: each key has an owner, which lends events to the other nodes, so that a busy key is decided at home and a rare one costs a message there and back; "+
-		"each of %d nodes sends %s a second at most. %s", n.Nodes, many(s.Messages, "message"), "Nothing more passes while nodes hear each other, and in a cut what the rule's partition says"))
+	return yes(Nodes, runNodes, fmt.Sprintf("no server to run: each key has an owner, which leases events to the other nodes, so that a busy key is decided locally and a rare one costs a message there and back; "+
+		"each of %d nodes sends %s a second at most. %s", n.Nodes, many(s.Messages, "message"), "Nothing more passes while nodes reach each other; in a cut the rule's partition decides"))
 }
 
 func (n *Need) divided() Verdict {
@@ -234,7 +234,7 @@ func (n *Need) divided() Verdict {
 		return no("each start or leave of one of %d nodes adds its part of the limit once more, which is more than %d %%", n.Nodes, n.Tolerance)
 	}
 	return yes(Nodes, runNodes+", and sharing: divided in the rules",
-		fmt.Sprintf("each node passes 1/%d of the limit by itself, without a message; a start or leave of a node adds as much. Who meets one node only gets no more than its part", n.Nodes))
+		fmt.Sprintf("each node passes 1/%d of the limit by itself, without a message; a start or leave of a node adds as much. A client of only one node gets no more than its part", n.Nodes))
 }
 
 func (n *Need) mesh() Verdict { return n.replicas(weir.SharingMesh) }
@@ -247,10 +247,10 @@ func (n *Need) replicas(how weir.Sharing) Verdict {
 	case why != "":
 		return no("%s", why)
 	case times(100, s.Over) > times(n.Tolerance, n.Limit.Spec().Count):
-		return no("up to %s events more of a key would pass before nodes hear of each other, and you allow %d %% of %d", Count(s.Over), n.Tolerance, n.Limit.Spec().Count)
+		return no("up to %s events more of a key would pass before nodes learn of each other's events, and you allow %d %% of %d", Count(s.Over), n.Tolerance, n.Limit.Spec().Count)
 	}
 	return yes(Nodes, fmt.Sprintf("%s, and sharing: %s in the rules", runNodes, how),
-		fmt.Sprintf("each node decides at home, and no request ever waits; up to %s events more of a key pass, as you allow. Each sends %s a second", Count(s.Over), many(s.Messages, "message")))
+		fmt.Sprintf("each node decides locally, and no request ever waits; up to %s events more of a key pass, as you allow. Each sends %s a second", Count(s.Over), many(s.Messages, "message")))
 }
 
 func (n *Need) cluster() Verdict {
@@ -301,7 +301,7 @@ func (n *Need) eachRegion() Verdict {
 	case n.Limit.Spec().Count < n.Regions:
 		return no("%d events can't be divided among %d regions", n.Limit.Spec().Count, n.Regions)
 	default:
-		why = fmt.Sprintf("counts are not shared between regions. With 1/%d of the limit in each, never more than all of it passes; who asks in one region only gets no more than its part", n.Regions)
+		why = fmt.Sprintf("counts are not shared between regions. With 1/%d of the limit in each, never more than all of it passes; a client in only one region gets no more than its part", n.Regions)
 	}
 	if n.Nodes <= n.Regions {
 		return yes(Memory, "weir serve in each region, and "+limit, why)

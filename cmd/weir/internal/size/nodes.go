@@ -127,7 +127,7 @@ func (s *Share) posts(keys, rate, others, processes int64) {
 func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 	fmt.Fprintf(b, "with %s, on each of %s\n", Nodes, many(n.Nodes, "node"))
 	if keys := times(n.Keys, n.Limits); keys > mostKeys {
-		wrap(b, "but", fmt.Sprintf("a node is asked about %s keys at most, and denies newcomers beyond them: send each key to its owner (GET /v1/route, redirect=true) on %s or more, or take redis",
+		wrap(b, "but", fmt.Sprintf("a node decides about %s keys at most, and denies further ones: send each key to its owner (GET /v1/route, redirect=true) on %s or more, or take redis",
 			Count(mostKeys), many(up(keys, mostKeys), "node")))
 	}
 	for i := range shares {
@@ -136,7 +136,7 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 			fmt.Fprintf(b, "  %-8s impossible: %s\n", s.Sharing, s.Unfit)
 			continue
 		}
-		over := "nothing more than the limit while nodes hear each other"
+		over := "nothing more than the limit while nodes reach each other"
 		switch {
 		case s.Over > 0:
 			over = fmt.Sprintf("up to %s events more of a key", Count(s.Over))
@@ -145,7 +145,7 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 		}
 		late := ""
 		if every := time.Duration(s.Every) * time.Millisecond; every > bounds.TellEvery {
-			late = fmt.Sprintf("; so many keys that others hear of each every %v", every)
+			late = fmt.Sprintf("; so many keys that other nodes learn of each every %v", every)
 		}
 		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), Bytes(s.Bytes), over, late)
 	}

@@ -149,7 +149,7 @@ func (z *Sizing) write(b *strings.Builder, n *needLine) {
 	fmt.Fprintf(b, "with %s%s\n", z.Store, each)
 	if z.Store == Memory {
 		fmt.Fprintf(b, "  memory   %s on each node: %d B a key, and the daemon; give it twice\n", Bytes(z.MemoryBytes), z.KeyBytes)
-		fmt.Fprintf(b, "  takes    %s a second, at home\n", Count(z.Takes))
+		fmt.Fprintf(b, "  takes    %s a second, locally\n", Count(z.Takes))
 		fmt.Fprintf(b, "  network  none but its callers'\n")
 	} else {
 		fmt.Fprintf(b, "  memory   %s: at most %d B a key; have twice, for a replica or a snapshot\n", Bytes(z.MemoryBytes), z.KeyBytes)

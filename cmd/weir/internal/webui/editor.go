@@ -110,7 +110,7 @@ func (p *Pages) propose(v *visit) error {
 	}
 	said := fmt.Sprintf("Version %d is saved as a draft.", made.Number)
 	if to == rulestore.Shadow {
-		said = fmt.Sprintf("Version %d runs in shadow: it is decided and reported, and denies nobody.", made.Number)
+		said = fmt.Sprintf("Version %d runs in shadow: it is decided and reported, and denies no client.", made.Number)
 	}
 	return v.see(place{made.Domain, made.Rule}.at("rule"), said)
 }
@@ -128,7 +128,7 @@ func (v *visit) late(e *editor) error {
 		}
 	}
 	e.Match, e.Late = r.Revision, compare(now.Text, e.Text)
-	e.Faults = map[string]string{"": "Somebody has changed this rule in the meantime. Below is what your text changes of it as it is now; send it again if that is what you mean."}
+	e.Faults = map[string]string{"": "Another author has changed this rule in the meantime. Below is what your text changes now; send it again if that is what you mean."}
 	return nil
 }
 

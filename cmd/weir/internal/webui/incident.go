@@ -112,9 +112,9 @@ func (f *overrideForm) done(at place, until time.Time) string {
 	}
 	switch {
 	case f.End:
-		return "It has ended. What else holds for a time is named below."
+		return "It has ended. Other changes that hold for a time are listed below."
 	case f.Percent == 0:
-		return what + " open until " + when(until) + ": requests are decided and reported, and nobody is denied."
+		return what + " open until " + when(until) + ": requests are decided and reported, and no client is denied."
 	}
 	return fmt.Sprintf("%s tightened to %d %% until %s.", what, f.Percent, when(until))
 }

@@ -263,7 +263,7 @@ func (v *visit) counts(domain string) map[string]offenders.Total {
 // marksOf says how far a rule of the database is.
 func (v *visit) marksOf(r *rulestore.Rule) (marks []mark) {
 	if v.inFiles(r.Domain) {
-		marks = append(marks, mark{"disabled", "not in force: its domain is in files"})
+		marks = append(marks, mark{"disabled", "not active: its domain is in files"})
 	}
 	add := func(class, text string, version int64) {
 		if version > 0 {

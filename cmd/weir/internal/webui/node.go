@@ -70,12 +70,12 @@ func (n Node) Summary() string {
 			silent++
 		}
 	}
-	said := fmt.Sprintf("%d nodes, and all hear each other.", len(n.Members))
+	said := fmt.Sprintf("%d nodes, and all reach each other.", len(n.Members))
 	switch {
 	case silent > 0:
-		said = fmt.Sprintf("%d nodes, of which %d %s silent: rules go by their partition.", len(n.Members), silent, areOrIs(silent))
+		said = fmt.Sprintf("%d nodes, of which %d %s silent: each rule's partition decides.", len(n.Members), silent, areOrIs(silent))
 	case len(n.Members) == 1:
-		said = "This node alone. Others join it with --join."
+		said = "This node alone. Other nodes join it with --join."
 	}
 	if !n.Settled {
 		said += " Members have changed, and not all counts are with their owners yet."

@@ -55,7 +55,7 @@ func (tokenForm) Can() []struct{ Role, Does string } {
 	return []struct{ Role, Does string }{
 		{"read", "may look"},
 		{"propose", "may write rules, and run them in shadow"},
-		{"publish", "may put them in force, too"},
+		{"publish", "may enforce them, too"},
 		{"admin", "may make domains and tokens, too"},
 	}
 }

@@ -47,7 +47,7 @@ func picture(name string, l *weir.Limit) template.HTML {
 	}
 	p := plot.Picture{
 		Name: name, Title: "What " + l.String() + " lets pass", Drawing: lines,
-		Description: "What passes of one key that asks for all it can get after a rest, added up over time, and the most that can pass in any time as long. " + most(l),
+		Description: "The events that pass for one key that takes all it can after a rest, added up over time, and the most that can pass in any time as long. " + most(l),
 	}
 	return template.HTML(p.Inline()) //nolint:gosec // plot escapes all texts
 }

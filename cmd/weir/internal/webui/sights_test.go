@@ -138,9 +138,9 @@ func TestBoth(t *testing.T) {
 		t.Error("what is not in force is shown as if it were:\n", page)
 	}
 	r, page = b.get(t, "/ui/rules?search=other")
-	wants(t, r, page, http.StatusOK, "88/s", "not in force: its domain is in files")
+	wants(t, r, page, http.StatusOK, "88/s", "not active: its domain is in files")
 	r, page = b.get(t, "/ui/rule?domain=files&rule=other")
-	wants(t, r, page, http.StatusOK, "not in force: its domain is in files")
+	wants(t, r, page, http.StatusOK, "not active: its domain is in files")
 }
 
 // TestHistoryStays: the history of a rule can be read when its domain is taken away,

@@ -33,7 +33,7 @@ func (p *Pages) signIn(v *visit) error {
 	}
 	to, token := within(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("token"))
 	if token == "" {
-		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{to, "Paste a token: it is what weir token create printed, or the first start of the daemon left in a file."})
+		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{to, "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
 	}
 	_, wrong := p.options.SignIn(v.r.Context(), token)
 	switch {

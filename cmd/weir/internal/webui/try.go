@@ -89,7 +89,7 @@ func (v *visit) showExplanation(page tryPage, field string, x *rules.Explanation
 	case errors.Is(err, rules.ErrForgotten):
 		status, text = http.StatusNotFound, upper(err.Error())+". A request can be tried as things stand now."
 	case errors.Is(err, rules.ErrNoLook):
-		status, text = http.StatusNotImplemented, "The store of this daemon can't be looked into, so nobody can say why."
+		status, text = http.StatusNotImplemented, "The store of this daemon can't be read, so there is no explanation."
 	case errors.Is(err, rules.ErrNoRules), errors.Is(err, weir.ErrAway), errors.Is(err, weir.ErrBusy):
 		status, text = http.StatusServiceUnavailable, upper(err.Error())+". Try again later."
 	default:
@@ -115,7 +115,7 @@ func explainedOf(x *rules.Explanation) *explained {
 func passes(p rules.Passing) string {
 	switch p.When {
 	case rules.PassesLater:
-		return "It passes in " + about(p.After) + ", if nobody else asks."
+		return "It passes in " + about(p.After) + ", if no other request comes."
 	case rules.PassesNever:
 		return "It never passes: it is more than the limit gives at once."
 	case rules.PassesNow, rules.PassesUnknown:

@@ -216,7 +216,7 @@ func (v *visit) readOnly() string {
 	case v.pages.options.Store == nil:
 		return "This daemon has no rule database: its rules come from files, and can be read here only. Start it with --data to change rules on this page."
 	case v.store == nil:
-		return "The rule database was not reached yet: the rules in force are a copy, and can't be changed now. The log of the daemon says why."
+		return "The rule database was not reached yet: the active rules are a copy, and can't be changed now. The log of the daemon says why."
 	case v.actor.Role == rulestore.Read:
 		return "Your token may read. Ask an administrator for one that may propose or publish."
 	}
@@ -302,7 +302,7 @@ func (v *visit) needStore() error {
 // faultsOf is what is wrong with a form, by the field; nil: it is not the form.
 func faultsOf(err error) map[string]string {
 	if _, ok := errors.AsType[*rules.Error](err); ok {
-		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+		return map[string]string{"text": "This can't be used as it is; the reason stands beside each field."}
 	}
 	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
 		return map[string]string{"": "The domain " + files.Error()}
@@ -313,7 +313,7 @@ func faultsOf(err error) map[string]string {
 	}
 	switch {
 	case bad.Field == "text" && len(bad.Findings) > 0:
-		return map[string]string{"text": "This can't be used as it is; what is wrong is told beside it."}
+		return map[string]string{"text": "This can't be used as it is; the reason stands beside each field."}
 	case bad.Field == "expires":
 		return map[string]string{"expires": "When the token ends " + bad.Text}
 	case bad.Field == "rule", bad.Field == "owner":
