@@ -1,6 +1,9 @@
 package weir
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Settler settles receipts as a Store does.
 type Settler interface {
@@ -24,6 +27,9 @@ func NewCharge(at Settler, receipts []*Receipt) Charge { return Charge{at, recei
 func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err error) {
 	if len(c.receipts) == 0 {
 		return nil, nil
+	}
+	if len(used) != len(c.receipts) {
+		return nil, fmt.Errorf("settle %d receipts for %d costs: say one cost for each receipt", len(c.receipts), len(used))
 	}
 	all := make([]Settlement, len(c.receipts))
 	for i, r := range c.receipts {

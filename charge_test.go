@@ -32,6 +32,9 @@ func TestCharge(t *testing.T) {
 	if err := weir.NewCharge(store, receipts[:1]).Renew(t.Context()); !errors.Is(err, weir.ErrNoPermit) {
 		t.Errorf("a charge without a permit was renewed: %v", err)
 	}
+	if _, err := both.Settle(t.Context(), []int64{3}); err == nil {
+		t.Error("two receipts were settled for one cost")
+	}
 	if charged, err := both.Settle(t.Context(), []int64{3, 4}); err != nil || len(charged) != 2 || charged[0] != 3 || charged[1] != 0 {
 		t.Errorf("3 of 4 events and the permits settled: %v, %v", charged, err)
 	}

@@ -41,8 +41,12 @@ func TestSync(t *testing.T) {
 					t.Fatalf("%d goroutines were left to run", runtime.NumGoroutine()-before)
 				}
 			}
-			a, err := weir.NewLimiter(open(t, url), "r", weir.MustParseLimit("1000/h burst 100000")).Take(t.Context(), "k", 1)
-			if err != nil || a.Remaining != 100000-4 {
+			next, again := weir.NewLimiter(open(t, url), "r", weir.MustParseLimit("1000/h burst 100000")), weir.Request{Key: "k", Cost: 1, Peek: true}
+			a, err := next.Ask(t.Context(), again)
+			for end := time.Now().Add(5 * time.Second); a.Degraded != "" && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				a, err = next.Ask(t.Context(), again) // the daemon's Redis was slow
+			}
+			if err != nil || a.Remaining != 100000-3 || a.Degraded != "" {
 				t.Errorf("%+v, %v: three were told", a, err)
 			}
 		})
