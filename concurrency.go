@@ -156,7 +156,8 @@ func (c *concurrent) find(s State, id uint64) int {
 func (c *concurrent) newest(State, Instant) mark { return mark{} }
 
 // giveBack frees permits that were taken without a receipt, of which nobody tells
-// that they are free: the newest first.
+// that they are free: the newest first. Permits with a receipt are freed by that alone,
+// else a caller could free what another one holds.
 func (c *concurrent) giveBack(s State, now Instant, _ *Receipt, events int64) (State, int64) {
 	s = c.live(s, now)
 	back := int64(0)

@@ -7,7 +7,8 @@ import (
 )
 
 // Describe says in plain words what l lets pass, as "at most 10 at once after
-// rest, then 5 a second". It is for people; programs read String.
+// rest, then 5 a second". It is for people; programs read String, which is a contract,
+// and these words are none.
 func (l *Limit) Describe() string {
 	s := &l.spec
 	if s.Count == 0 {

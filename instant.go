@@ -12,7 +12,8 @@ import (
 type Instant int64
 
 // lastInstant leaves room for the longest state (71 years) below 2^53, the
-// last integer that Redis's Lua, which counts in doubles, can hold exactly.
+// last integer that Redis's Lua, which counts in doubles, can hold exactly. That is also
+// why instants are microseconds: nanoseconds since 1970 passed 2^53 in April of that year.
 const lastInstant Instant = 1 << 52
 
 // InstantOf is t, cut to the microsecond.
@@ -136,7 +137,8 @@ func (v interval) events(m moment) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// eventsUp is events, rounded up.
+// eventsUp is events, rounded up. It is for what is in use: a part of an event that is
+// not worked off is an event that can't pass yet.
 func (v interval) eventsUp(m moment) int64 {
 	n := v.events(m)
 	if n < math.MaxInt64 && v.span(n).less(m) {

@@ -198,7 +198,7 @@ func (q *leakyQueue) hear(s State, now Instant, p passed) State {
 }
 
 // bound counts events as they go, after their hold: one an interval, but a
-// request's own events together.
+// request's own events together. It has no burst in it: that is what a queue is for.
 func (q *leakyQueue) bound(width, largest int64) int64 {
 	return paced(q.pace, width, largest)
 }

@@ -85,7 +85,8 @@ func (c Calendar) String() string {
 }
 
 // nominal is the length that stands for a civil period where one number is
-// asked for. The windows themselves are as long as the calendar makes them.
+// asked for. The windows themselves are as long as the calendar makes them: a month
+// 28 to 31 days, and a day 23 or 25 hours where clocks change.
 func (c Calendar) nominal() time.Duration {
 	const day = 24 * time.Hour
 	return [...]time.Duration{0, day, 7 * day, 30 * day, 365 * day}[c]
@@ -207,7 +208,8 @@ func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 func (l *Limit) String() string { return l.text }
 
 // Limit checks the description and makes the limit. The error names every
-// fault and what to write instead.
+// fault and what to write instead. s stays as it was: the limit has copies of what its
+// pointers lead to.
 func (s Spec) Limit() (*Limit, error) {
 	if err := errors.Join(s.faults()...); err != nil {
 		return nil, err
@@ -448,7 +450,9 @@ func listed(zone *time.Location) bool {
 	return true
 }
 
-// drains checks that a filled bucket or queue empties within MaxDrain.
+// drains checks that a filled bucket or queue empties within MaxDrain. It is what makes the
+// arithmetic safe everywhere else: any number of events that a state may hold then takes
+// less than 2^51 microseconds, so spans fit 63 bits and instants 53.
 func (s *Spec) drains() error {
 	if s.Count == 0 {
 		return nil

@@ -216,6 +216,11 @@ type Looker interface {
 // Resolve says whether a take passes, given what each limit alone decided, and
 // sets Charged and the granted Cost of each decision accordingly. Stores call
 // it between Limit.Decide and Limit.Commit.
+//
+// It does so in two turns. Asks with AtLeast are all granted the least that one of those
+// enforced allows; that may be too little for another, which is then denied, and so
+// may turn the take. Which asks are denied never makes another's grant smaller, so a
+// third turn would change nothing.
 func Resolve(asks []Ask, out []Decision) bool {
 	pass, grant := passes(asks, out)
 	if pass && denyUnmet(asks, out, grant) {

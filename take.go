@@ -35,7 +35,9 @@ func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
 }
 
 // Denies says whether Take would deny by a state of two words that no denial changes,
-// and then fills in d. It may be false for a limit and a state that do deny.
+// and then fills in d. It may be false for a limit and a state that do deny: it knows the
+// states that take decides in one go. It gets a copy of the state and changes none, so a
+// store may call it without the lock of the key.
 func (l *Limit) Denies(s [2]uint64, now Instant, cost int64, d *Decision) bool {
 	switch algo := l.algo.(type) {
 	case *gcra:
@@ -143,7 +145,8 @@ func (w *slidingWindow) take(s State, now Instant, cost int64, d *Decision) bool
 }
 
 // add takes in the sub-window of the last take, if cost fits and leaves more:
-// then only the sums of the counts matter.
+// then only the sums of the counts matter. It adds two counts a word without unpacking
+// them, and writes the low half of the second word, which is the newest count.
 func (w *slidingWindow) add(s State, now Instant, cost int64, d *Decision) bool {
 	sum := int64(0)
 	for _, two := range s[1:w.words()] {
