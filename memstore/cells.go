@@ -149,7 +149,9 @@ func (c *cells) empty(f uint64) int {
 	return -1
 }
 
-// movable is a slot of a full bucket whose key has an empty slot to go to, or −1.
+// movable is a slot of a full bucket whose key has an empty slot to go to, or −1. One
+// move is all that is tried (a cuckoo table of one step, Pagh and Rodler, 2001): longer
+// chains would make the take of a newcomer slow.
 func (c *cells) movable(bucket uint32) (from, to int) {
 	for i := range c.each {
 		at := bucket + i*c.slot

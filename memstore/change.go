@@ -272,7 +272,9 @@ func (p *place) has(now weir.Instant) (v weir.Version, ok bool) {
 	}, true
 }
 
-// decideVersions decides asks some of which meet several tables.
+// decideVersions decides asks some of which meet several tables. It is the steps of
+// decide, with a weir.Kept in place of a state; asks of which no table has anything are
+// decided as there.
 func decideVersions(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	all := gather(slices.Clone(places), now, asks) // a copy, for theirs may be on a stack
 	for i := range all {
@@ -332,7 +334,8 @@ func (v *version) view(limit *weir.Limit, now weir.Instant) weir.State {
 	return v.kept.View(limit, now)
 }
 
-// write puts what is kept into the tables again, and forgets what is there else.
+// write puts what is kept into the tables again, and forgets what is there else: a state
+// that stayed behind in a table would count again when it is gathered next.
 func (v *version) write(now weir.Instant, a *weir.Ask, d weir.Decision) {
 	if !a.Charges() {
 		return

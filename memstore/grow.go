@@ -80,7 +80,8 @@ func (sg *segment) most() int {
 }
 
 // clean lays out anew a segment that is about to be split, when so many of its
-// states are as never used that it need not be.
+// states are as never used that it need not be. A table whose keys come and go so keeps
+// the size that the keys in use need, without a sweeper.
 func (sg *segment) clean(now weir.Instant) {
 	live := 0
 	for i := range sg.cells.all {

@@ -137,7 +137,8 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 }
 
 // admitNew decides about a key that was never used. It fails when there is no
-// slot for it, even in the largest segment.
+// slot for it, even in the largest segment. It decides first and looks for a slot
+// afterwards: a key that is denied at once has nothing to remember, and moves no other.
 func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) bool {
 	state := sg.limit.Take(sg.unused(), now, a.Cost, d)
 	if !sg.notes(a, d) {
@@ -225,7 +226,8 @@ func (s *Store) lockAll(asks []weir.Ask, few []place, now weir.Instant) (places 
 }
 
 // ready is whether the places are still those of their rules. It says whether any limit
-// has changed, and which ask needs a table for its limit, or −1.
+// has changed, and which ask needs a table for its limit, or −1. It looks under the locks
+// of all segments at what find has seen without them.
 func ready(places []place, asks []weir.Ask) (changed bool, homeless int, ok bool) {
 	homeless = -1
 	for i := range places {
@@ -389,7 +391,8 @@ func order(places []place) {
 
 // lock brings places in an order that is the same for all takes and locks the
 // segment of each, each once, so that takes never wait for each other in a
-// circle.
+// circle. Fingerprints of one segment follow each other in that order, as a segment is
+// the fingerprints that begin alike; so one look back tells whether it is locked already.
 func lock(places []place) error {
 	order(places)
 	for i := 1; i < len(places); i++ {

@@ -78,7 +78,8 @@ func Files(path string) ([]string, error) {
 	return names, nil
 }
 
-// readBounded reads a file of at most most bytes.
+// readBounded reads a file of at most most bytes. It reads one byte more than that to tell
+// a file that is too large, whatever its size was said to be.
 func readBounded(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
