@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -63,4 +64,39 @@ func (r *rule) ask(c *admission.Call, ctx context.Context, method string, messag
 	}
 	c.Ask(r.of, limit, key, cost, hold)
 	return nil
+}
+
+// check finds what is wrong with rules, and fills in their keys.
+func check(all []Rule) ([]rule, error) {
+	if len(all) == 0 {
+		return nil, errors.New("grpclimit: there are no rules; without one nothing is limited")
+	}
+	var faults []error
+	names := map[string]bool{}
+	var checked []rule
+	for i, r := range all {
+		fault := func(text string) {
+			faults = append(faults, fmt.Errorf("grpclimit: rule %d, %q: %s", i, r.Name, text))
+		}
+		if text := admission.NameFault(r.Name); text != "" {
+			fault(text)
+		}
+		if names[r.Name] {
+			fault("another has this name, and they would share their counts; rename one")
+		}
+		names[r.Name] = true
+		switch {
+		case r.Limit == nil:
+			fault("it has no limit; take weir.ParseLimit")
+		case r.Messages && r.Limit.Algorithm() == weir.Concurrent:
+			fault("a message holds no permit; leave out Messages, or take a limit of another kind")
+		}
+		if r.Key == nil {
+			r.Key = Everyone
+		}
+		if r.Limit != nil {
+			checked = append(checked, rule{r, admission.NewRule(r.Name, r.Limit, r.Shadow, "")})
+		}
+	}
+	return checked, errors.Join(faults...)
 }

@@ -2,13 +2,10 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/admission"
 )
 
 // Rule is one limit, and which calls it is for.
@@ -70,39 +67,4 @@ type Denial struct {
 	Shadow     bool          // the rules are in shadow and deny nothing
 	Passed     bool          // it passed all the same, by Shadow or Options.FailOpen
 	Err        error         // why nothing could be decided; not for the client
-}
-
-// check finds what is wrong with rules, and fills in their keys.
-func check(all []Rule) ([]rule, error) {
-	if len(all) == 0 {
-		return nil, errors.New("grpclimit: there are no rules; without one nothing is limited")
-	}
-	var faults []error
-	names := map[string]bool{}
-	var checked []rule
-	for i, r := range all {
-		fault := func(text string) {
-			faults = append(faults, fmt.Errorf("grpclimit: rule %d, %q: %s", i, r.Name, text))
-		}
-		if text := admission.NameFault(r.Name); text != "" {
-			fault(text)
-		}
-		if names[r.Name] {
-			fault("another has this name, and they would share their counts; rename one")
-		}
-		names[r.Name] = true
-		switch {
-		case r.Limit == nil:
-			fault("it has no limit; take weir.ParseLimit")
-		case r.Messages && r.Limit.Algorithm() == weir.Concurrent:
-			fault("a message holds no permit; leave out Messages, or take a limit of another kind")
-		}
-		if r.Key == nil {
-			r.Key = Everyone
-		}
-		if r.Limit != nil {
-			checked = append(checked, rule{r, admission.NewRule(r.Name, r.Limit, r.Shadow, "")})
-		}
-	}
-	return checked, errors.Join(faults...)
 }

@@ -44,14 +44,6 @@ type answer struct {
 	etag string
 }
 
-// FetchError says that a daemon did not give its rules.
-type FetchError struct{ Err error }
-
-func (e *FetchError) Error() string { return "fetch rules: " + e.Err.Error() }
-
-// Unwrap is what went wrong.
-func (e *FetchError) Unwrap() error { return e.Err }
-
 func newRemote(place string, o Options) (*remote, error) {
 	u, err := url.Parse(place)
 	if bad, ok := errors.AsType[*url.Error](err); ok {

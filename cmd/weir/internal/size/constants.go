@@ -2,44 +2,9 @@ package size
 
 import (
 	"fmt"
-	"strings"
-
 	"github.com/weir-limit/weir"
+	"strings"
 )
-
-// Store is where counts are kept.
-type Store string
-
-// The stores that can be sized.
-const (
-	Memory    Store = "memory"
-	Redis     Store = "redis"
-	Cluster   Store = "redis+cluster"
-	Memcached Store = "memcached"
-)
-
-// ParseStore is the store of that name, or of a URL with its scheme; the empty
-// one for no name.
-func ParseStore(name string) (Store, error) {
-	scheme, _, _ := strings.Cut(name, ":")
-	switch scheme {
-	case "":
-		if name == "" {
-			return "", nil
-		}
-	case "memory":
-		return Memory, nil
-	case "redis", "rediss", "redis+unix", "redis+sentinel":
-		return Redis, nil
-	case "redis+cluster":
-		return Cluster, nil
-	case "memcached", "memcached+unix":
-		return Memcached, nil
-	case "cluster":
-		return Nodes, nil
-	}
-	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached or cluster", name)
-}
 
 // footprint is what a key costs: a part for the key, and so much for each unit
 // that its state has beyond the first of its kind.
@@ -161,4 +126,27 @@ var connections = map[Store]struct {
 	Redis:     {5, 10_000, "maxclients"}, // CLIENT LIST under load: two for each of two scripts, and one to hear of failures
 	Cluster:   {5, 10_000, "maxclients"},
 	Memcached: {2, 1_024, "-c"},
+}
+
+// ParseStore is the store of that name, or of a URL with its scheme; the empty
+// one for no name.
+func ParseStore(name string) (Store, error) {
+	scheme, _, _ := strings.Cut(name, ":")
+	switch scheme {
+	case "":
+		if name == "" {
+			return "", nil
+		}
+	case "memory":
+		return Memory, nil
+	case "redis", "rediss", "redis+unix", "redis+sentinel":
+		return Redis, nil
+	case "redis+cluster":
+		return Cluster, nil
+	case "memcached", "memcached+unix":
+		return Memcached, nil
+	case "cluster":
+		return Nodes, nil
+	}
+	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached or cluster", name)
 }

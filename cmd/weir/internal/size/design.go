@@ -58,9 +58,6 @@ func (n *Need) Advise() []Verdict {
 	return all
 }
 
-// total is the processes that decide: each region has one at least.
-func (n *Need) total() int64 { return max(n.Nodes, n.Regions) }
-
 func (n *Need) balancer() Verdict {
 	const but = ". Take Weir when answers should say when to come back, when costs differ or are settled later, or to try rules in shadow and see why a client is denied"
 	if n.total() > 1 {

@@ -3,6 +3,7 @@ package size
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -72,4 +73,25 @@ func Bytes(n int64) string {
 	}
 	hundredths := up(n, unit/100)
 	return fmt.Sprintf("%d.%02d %s", hundredths/100, hundredths%100, name)
+}
+
+// percent is ns of a second in percent of one processor, rounded up.
+func percent(ns int64) int64 { return up(ns, 10_000_000) }
+
+// up is a/b, rounded up.
+func up(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
+
+// times is a × b, at most the largest int64: beyond, all is absurd alike.
+func times(a, b int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high > 0 || low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(low)
 }

@@ -6,8 +6,6 @@ package size
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -122,23 +120,5 @@ func (n *Need) unfit(s Store) string {
 	return ""
 }
 
-// percent is ns of a second in percent of one processor, rounded up.
-func percent(ns int64) int64 { return up(ns, 10_000_000) }
-
-// up is a/b, rounded up.
-func up(a, b int64) int64 {
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
-}
-
-// times is a × b, at most the largest int64: beyond, all is absurd alike.
-func times(a, b int64) int64 {
-	high, low := bits.Mul64(uint64(a), uint64(b))
-	if high > 0 || low > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(low)
-}
+// total is the processes that decide: each region has one at least.
+func (n *Need) total() int64 { return max(n.Nodes, n.Regions) }

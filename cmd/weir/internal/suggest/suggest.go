@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
@@ -31,38 +30,6 @@ type Options struct {
 	// Progress is told how many bytes of the log are done, of three times its
 	// size; nil for nobody.
 	Progress func(done, total int64)
-}
-
-// Window is the period of suggested limits.
-type Window string
-
-// The windows.
-const (
-	Second Window = "s"
-	Minute Window = "min"
-	Hour   Window = "h"
-)
-
-// ParseWindow is the window of that name.
-func ParseWindow(name string) (Window, error) {
-	switch w := Window(name); w {
-	case Second, Minute, Hour:
-		return w, nil
-	}
-	return "", fmt.Errorf("%q is none of s, min and h", name)
-}
-
-// length is how long the window is.
-func (w Window) length() weir.Instant {
-	d := time.Minute
-	switch w {
-	case Second:
-		d = time.Second
-	case Hour:
-		d = time.Hour
-	case Minute:
-	}
-	return weir.Instant(d.Microseconds())
 }
 
 // ParseBy is the fields of a list joined by commas.

@@ -1,0 +1,87 @@
+package importenv
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Fate is what became of a variable.
+type Fate string
+
+// The fates.
+const (
+	Flag      Fate = "flag"       // it is a flag now
+	NotNeeded Fate = "not needed" // nothing is lost without it
+	Differs   Fate = "differs"    // somebody has to look at it
+	Unknown   Fate = "unknown"    // it looks like one of ratelimit's, but is none
+)
+
+// Note tells what became of one variable.
+type Note struct {
+	Name string
+	Fate Fate
+	Text string
+}
+
+// String is NAME: fate: text.
+func (n Note) String() string { return fmt.Sprintf("%s: %s: %s", n.Name, n.Fate, n.Text) }
+
+// Plan is a command line for weir serve, and why it is so.
+type Plan struct {
+	Args  []Arg
+	Notes []Note // of the variables that were set, and of defaults that make a flag
+
+	beside bool // files beside the folder of the rules are read as rules, too
+}
+
+// Arg is a flag of weir serve.
+type Arg struct {
+	Flag, Value string // without a value the flag stands alone
+}
+
+// Rules is the folder of the rule files.
+func (p *Plan) Rules() string { return p.value("--rules") }
+
+// Store is the URL of the store. What is secret in it is ${NAME} of a variable.
+func (p *Plan) Store() string { return p.value("--store") }
+
+func (p *Plan) value(flag string) string {
+	for _, a := range p.Args {
+		if a.Flag == flag {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// String is the command for a shell.
+func (p *Plan) String() string {
+	var b strings.Builder
+	b.WriteString("weir serve")
+	for _, a := range p.Args {
+		b.WriteString(" \\\n  " + a.Flag)
+		if a.Value != "" {
+			b.WriteString(" " + quote(a.Value))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// quote is a text as a word of a shell, that puts in variables as ${NAME}.
+func quote(text string) string {
+	plain := strings.IndexFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/.:,_-+@=%", r)
+	}) < 0
+	switch {
+	case plain && text != "":
+		return text
+	case strings.Contains(text, "${"):
+		return `"` + text + `"`
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// InputError says that a variable can't be meant.
+type InputError struct{ Text string }
+
+func (e *InputError) Error() string { return e.Text }
