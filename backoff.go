@@ -33,6 +33,8 @@ func (b Backoff) Delay(try int, after time.Duration, random uint64) time.Duratio
 	return after + min(time.Duration(part), math.MaxInt64-after)
 }
 
+// span is how wide the random part is: First doubled try times, without overflow, and at
+// least a tenth of after, so that clients that were told the same long time spread out.
 func (b Backoff) span(try int, after time.Duration) time.Duration {
 	first, most := b.First, b.Most
 	if first <= 0 {

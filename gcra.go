@@ -167,7 +167,8 @@ func (g *gcra) first(now Instant) moment {
 	return moment{int64(now) + g.head.us, g.head.f}
 }
 
-// ahead is how far the arrival time runs ahead of now.
+// ahead is how far the arrival time runs ahead of now; never less than zero, so that a rest
+// longer than it takes to recover earns nothing.
 func (g *gcra) ahead(s State, now Instant) moment {
 	at := g.arrival(s, now)
 	if at.us < int64(now) {
@@ -209,7 +210,8 @@ func (g *gcra) wait(s State, now Instant, cost, patience int64) int64 {
 	return max(over-patience, 0)
 }
 
-// over is how far a passes limit, in whole microseconds rounded up.
+// over is how far a passes limit, in whole microseconds rounded up: after so long it does
+// not pass it any more, and a microsecond earlier it still does.
 func (g *gcra) over(a, limit moment) int64 {
 	if !limit.less(a) {
 		return 0
@@ -405,7 +407,8 @@ func (g *gcra) hear(s State, now Instant, p passed) State {
 }
 
 // bound: burst + debt at once, and what the pace adds from the first instant of
-// the interval to its last.
+// the interval to its last. An interval [t, t + width) has width instants, and its last is
+// width − 1 after its first: hence the one less.
 func (g *gcra) bound(width, _ int64) int64 {
 	return plus(g.most(), g.pace.eventsIn(width-1))
 }

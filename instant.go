@@ -75,7 +75,8 @@ func (m moment) less(o moment) bool {
 }
 
 // capped is how far ahead a forced charge may move from a to next: up to full,
-// but not back.
+// but not back. A state that is beyond full already, by work that was settled for more than
+// it was charged, stays where it is.
 func capped(next, a, full moment) moment {
 	switch {
 	case !full.less(next):
@@ -165,7 +166,9 @@ func (v interval) sub(a, b moment) moment {
 }
 
 // owing is how many events a state may count in all, with those that are owed
-// beyond a bucket of burst: MaxCount of them, and no more than drain in MaxDrain.
+// beyond a bucket of burst: MaxCount of them, and no more than drain in MaxDrain. The bound
+// is what keeps an instant below 2^53; work beyond it passes uncounted, which
+// Settlement.Charged tells.
 func (v interval) owing(burst int64) int64 {
 	return min(burst+MaxCount, v.eventsIn(int64(MaxDrain/time.Microsecond)))
 }

@@ -32,7 +32,9 @@ const (
 )
 
 // Algorithm says how a limit counts. TokenBucket and LeakyBucket are other
-// names of GCRA and decide alike.
+// names of GCRA and decide alike: the tokens that are left and the time that GCRA runs
+// ahead are the same number, told from two sides. The name that was written is kept, so
+// that a limit reads back as its author wrote it.
 type Algorithm uint8
 
 // The algorithms. docs/algorithms.md compares them.
@@ -259,7 +261,8 @@ func (a Algorithm) Family() Algorithm {
 	return a
 }
 
-// fill puts the defaults into a checked Spec, and makes it its own.
+// fill puts the defaults into a checked Spec, and makes it its own: no pointer of it leads
+// to what a caller could change later. A filled Spec filled again stays as it is.
 func (s *Spec) fill() {
 	if s.Initial != nil {
 		s.Initial = new(*s.Initial)
@@ -384,7 +387,8 @@ func (s *Spec) periodFaults() []error {
 	return nil
 }
 
-// misplaced lists the words that stand with an algorithm that has no use for them.
+// misplaced lists the words that stand with an algorithm that has no use for them. Its
+// faults name the word, the algorithms that it is for, and the one that it stands with.
 func (s *Spec) misplaced() []error {
 	a := s.Algorithm
 	var errs []error

@@ -253,7 +253,9 @@ func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int
 	return charged, err
 }
 
-// Renew extends the permits of an answer by their ttl.
+// Renew extends the permits of an answer by their ttl, counted from now, so that work that
+// takes longer keeps them. It does nothing for an answer without receipts, and fails with
+// ErrNoPermit or ErrExpired as Store.Settle does.
 func (l *Limiter) Renew(ctx context.Context, a Answer) error {
 	c := l.charge(&a)
 	if len(c.receipts) == 0 {
@@ -262,7 +264,8 @@ func (l *Limiter) Renew(ctx context.Context, a Answer) error {
 	return c.renewAll(ctx)
 }
 
-// Reset forgets what key has used.
+// Reset forgets what key has used, by all limits. Receipts from before then give nothing
+// back, and permits that are held are free.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	keys := make([]StateKey, len(l.states))
 	for i, rule := range l.states {
@@ -299,6 +302,11 @@ func (r Reservation) Cancel(ctx context.Context) error {
 // at once when the wait would outlast ctx's deadline or MaxWait, when a
 // leaky-queue is full, or when the cost can never pass. When ctx ends first,
 // what was taken is given back.
+//
+// A reservation is asked for once: the store gives the caller its place, and the caller
+// sleeps until then, however many others wait. Windows, logs, permits and several limits
+// can't be reserved. For those Wait asks again when RetryAfter is over, for permits
+// every few milliseconds; callers then compete, and none is sure to be the first.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, error) {
 	deadline := time.Now().Add(MaxWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -362,7 +370,8 @@ func (l *Limit) reserves() bool {
 	return a.bucket() || a == LeakyQueue || a == WarmUp
 }
 
-// waitHold waits for the slot that was taken, and gives it back when ctx ends.
+// waitHold waits for the slot that was taken, and gives it back when ctx ends. What can be
+// given back of it goes by the algorithm: of a leaky-queue only the last slots.
 func (l *Limiter) waitHold(ctx context.Context, a Answer) error {
 	if a.Hold == 0 {
 		return nil
