@@ -58,9 +58,9 @@ type ClusterFigures struct {
 	// Ahead is what Over can't be more than, by proof: weir.Limit.Ahead. It is −1 where messages are
 	// lost or cut off, for then nothing is promised.
 	Ahead int64
-	// Messages and Bytes are what all nodes have sent; Beats is what they sent, where
+	// Messages and Bytes are what all nodes have sent; Heartbeats is what they sent, where
 	// something was cut, to tell each other that they live.
-	Messages, Bytes, Beats int64
+	Messages, Bytes, Heartbeats int64
 }
 
 // cluster is one run.
@@ -89,7 +89,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	}
 	start := w.start()
 	nodes, err := virtual.New(start-weir.Instant(warming.Microseconds()), virtual.Settings{
-		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.Sharing, Keys: w.Clients(), Beats: o.Cut > 0,
+		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.Sharing, Keys: w.Clients(), Heartbeats: o.Cut > 0,
 		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss},
 	})
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, e
 		c.request(&r, int(to), o)
 	}
 	c.nodes.Until(end)
-	c.figures.Messages, c.figures.Bytes, c.figures.Beats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Beats
+	c.figures.Messages, c.figures.Bytes, c.figures.Heartbeats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Heartbeats
 	c.nodes.Until(end + weir.Instant(time.Second.Microseconds())) // for answers on their way
 	return largest, nil
 }

@@ -60,7 +60,7 @@ func TestClusterSeed(t *testing.T) {
 		if diff := cmp.Diff(f, again); err != nil || diff != "" {
 			t.Errorf("%s: twice the same seed differs: %v\n%s", how, err, diff)
 		}
-		if f.Ahead != -1 || (f.Beats > 0) != (how == weir.SharingLease) || f.Passed < f.Ideal*9/10 {
+		if f.Ahead != -1 || (f.Heartbeats > 0) != (how == weir.SharingLease) || f.Passed < f.Ideal*9/10 {
 			t.Errorf("%s: %+v", how, *f)
 		}
 	}

@@ -39,7 +39,7 @@ func reasonFlag(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "", "`TEXT` that says why, for readers of the history")
 }
 
-// needReason is for commands that change what is in force.
+// needReason is for commands that change what is active.
 func needReason(cmd *cobra.Command, reason *string) {
 	reasonFlag(cmd, reason)
 	needFlags(cmd, "reason")

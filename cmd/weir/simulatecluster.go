@@ -310,18 +310,18 @@ func (k *clusters) draw(cells []clusterCell) error {
 
 // clusterJSON is the line of a cluster.
 type clusterJSON struct {
-	Sharing  string `json:"sharing"`
-	Nodes    int    `json:"nodes"`
-	Asked    int64  `json:"asked"`
-	Passed   int64  `json:"passed"`
-	Ideal    int64  `json:"passed_on_one_node"`
-	Over     int64  `json:"over"`
-	Ahead    *int64 `json:"over_bound"` // null where nothing is promised
-	Messages int64  `json:"messages"`
-	Bytes    int64  `json:"bytes"`
-	Beats    int64  `json:"beats"`
-	Workload string `json:"workload"`
-	Unfit    string `json:"unfit,omitempty"` // why nodes can't share the limit so; the numbers are 0 then
+	Sharing    string `json:"sharing"`
+	Nodes      int    `json:"nodes"`
+	Asked      int64  `json:"asked"`
+	Passed     int64  `json:"passed"`
+	Ideal      int64  `json:"passed_on_one_node"`
+	Over       int64  `json:"over"`
+	Ahead      *int64 `json:"over_bound"` // null where nothing is promised
+	Messages   int64  `json:"messages"`
+	Bytes      int64  `json:"bytes"`
+	Heartbeats int64  `json:"beats"`
+	Workload   string `json:"workload"`
+	Unfit      string `json:"unfit,omitempty"` // why nodes can't share the limit so; the numbers are 0 then
 }
 
 func printClusterJSON(to io.Writer, cells []clusterCell) error {
@@ -330,7 +330,7 @@ func printClusterJSON(to io.Writer, cells []clusterCell) error {
 		f := &cells[i].figures
 		j := clusterJSON{
 			Sharing: string(f.Sharing), Nodes: f.Nodes, Asked: f.Asked, Passed: f.Passed, Ideal: f.Ideal, Over: f.Over,
-			Messages: f.Messages, Bytes: f.Bytes, Beats: f.Beats, Workload: cells[i].traffic, Unfit: cells[i].unfit,
+			Messages: f.Messages, Bytes: f.Bytes, Heartbeats: f.Heartbeats, Workload: cells[i].traffic, Unfit: cells[i].unfit,
 		}
 		if f.Ahead >= 0 && j.Unfit == "" {
 			j.Ahead = &f.Ahead

@@ -17,7 +17,7 @@ const (
 	// as used: with the longest texts they would not go into one message.
 	maxState = 51 << 10
 	// scanned is how many ledgers of a node are looked at in one go after a change: all nodes of a process
-	// look at as many before it hears of the next beat.
+	// look at as many before it hears of the next heartbeat.
 	scanned = 16
 	// patience is how long the new owner waits until it has the votes of the one before.
 	patience = 4 * Retry

@@ -37,7 +37,7 @@ type holder struct {
 	pending sent
 	first   weir.Instant // when the ask was first sent
 	again   weir.Instant // when it is to be sent again
-	lasts   uint64       // the number of the owner's beats that prolong the lease, 0: none do
+	lasts   uint64       // the number of the owner's heartbeats that prolong the lease, 0: none do
 	ends    weir.Instant // they do until then
 	got     weir.Instant // when it was granted something last
 	denied  weir.Instant // until then asking is of no use

@@ -2,19 +2,19 @@ package sharing
 
 import "github.com/weir-limit/weir"
 
-// Leases that last are used for longer than a Life, while beats of their owner prolong
+// Leases that last are used for longer than a Life, while heartbeats of their owner prolong
 // them: docs/decisions/0036.
 
-// lasting is which leases of the process its beats prolong: those granted on all votes, in
-// views of one version, while no more than a Life passes between two beats.
+// lasting is which leases of the process its heartbeats prolong: those granted on all votes, in
+// views of one version, while no more than a Life passes between two heartbeats.
 type lasting struct {
 	number  uint64       // 0: there have been none
 	version uint64       // of the views
-	lent    weir.Instant // when the last beats prolonged them
-	ended   weir.Instant // when the last beats prolonged those of the number before
+	lent    weir.Instant // when the last heartbeats prolonged them
+	ended   weir.Instant // when the last heartbeats prolonged those of the number before
 }
 
-// next is the number that beats at now tell, by that view.
+// next is the number that heartbeats at now tell, by that view.
 func (l *lasting) next(now weir.Instant, v *View) uint64 {
 	if now >= v.sure {
 		return 0
@@ -58,7 +58,7 @@ func (v *View) lasts(lender string, incarnation, number uint64) weir.Instant {
 	return 0
 }
 
-// prolong goes on with a lease that lasts, where its owner's beats allow it.
+// prolong goes on with a lease that lasts, where its owner's heartbeats allow it.
 func (n *Node) prolong(now weir.Instant, h *holder) {
 	if h.lasts > 0 && now >= h.expires {
 		h.expires = max(h.expires, min(h.ends, n.view.lasts(h.lender, h.epoch, h.lasts)))

@@ -20,19 +20,19 @@ func rare(t *testing.T) *pair {
 	return p
 }
 
-// TestLasting holds a lease that lasts to pass what is left of it while the owner's beats are
+// TestLasting holds a lease that lasts to pass what is left of it while the owner's heartbeats are
 // heard, and to count as outstanding for as long.
 func TestLasting(t *testing.T) {
 	for _, quiet := range []weir.Instant{0, life - 2*micros(Pulse), life + margin} {
 		p := rare(t)
-		p.now += quiet // without beats
+		p.now += quiet // without heartbeats
 		hears := quiet < life
 		g := p.ledger()
 		if g.expire(p.now, p.owner.view); (g.outstanding() > 0) != hears {
-			t.Errorf("%d after the last beats: %d outstanding", quiet, g.outstanding())
+			t.Errorf("%d after the last heartbeats: %d outstanding", quiet, g.outstanding())
 		}
 		if n := p.passes(3); n != 3 && hears || n != 0 && !hears {
-			t.Errorf("%d after the last beats: %d pass", quiet, n)
+			t.Errorf("%d after the last heartbeats: %d pass", quiet, n)
 		}
 	}
 }

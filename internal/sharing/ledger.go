@@ -46,7 +46,7 @@ type account struct {
 	granted     int64  // set aside under this lease, since it began
 	spent       int64  // of these, reported as passed
 	expires     weir.Instant
-	lasts       uint64       // the number of the beats that prolong it, 0: none do
+	lasts       uint64       // the number of the heartbeats that prolong it, 0: none do
 	ends        weir.Instant // it is prolonged until then
 	asked       weir.Instant
 	demand      int64

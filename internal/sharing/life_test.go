@@ -65,12 +65,12 @@ func (p *pair) pulse(now weir.Instant) {
 		var fx Effects
 		from.peers.Agree(now, named(ownerName, holderName), &fx)
 		from.peers.Tick(now, from.Moving(), &fx)
-		for _, b := range fx.Beats {
+		for _, b := range fx.Heartbeats {
 			to := p.owner
 			if b.Peer == holderName {
 				to = p.holder
 			}
-			to.peers.Receive(now, from.settings.Name, &b.Beat, &fx)
+			to.peers.Receive(now, from.settings.Name, &b.Heartbeat, &fx)
 		}
 	}
 	for _, n := range []*process{p.owner, p.holder} {
@@ -162,7 +162,7 @@ func TestLearning(t *testing.T) {
 	}
 	p.until(begin + settle(2) + 5*micros(Pulse))
 	if a := p.serve(p.wants(1, 3)); a == nil || a.Granted != 1 {
-		t.Errorf("some beats later an owner answers %+v; want 1 event", a)
+		t.Errorf("some heartbeats later an owner answers %+v; want 1 event", a)
 	}
 }
 

@@ -24,7 +24,7 @@ type loss struct {
 	of          int64        // how many votes there were
 }
 
-// Loss is a loss as beats tell it.
+// Loss is a loss as heartbeats tell it.
 type Loss struct {
 	Member      string
 	Incarnation uint64
@@ -64,7 +64,7 @@ func digest(losses []loss) uint64 {
 	return max(sum, 1)
 }
 
-// tell is the losses as they go with beats.
+// tell is the losses as they go with heartbeats.
 func (p *Peers) tell(now weir.Instant) (told []Loss) {
 	for _, l := range p.losses {
 		told = append(told, Loss{l.name, l.incarnation, max((now - l.at).Duration(), 0), l.alone, l.of})

@@ -20,7 +20,7 @@ const (
 	Handoff                 // an owner hands its ledger over
 	Taken                   // the next owner has it
 
-	beat Kind = 32 // of a Beat
+	heartbeat Kind = 32 // of a Heartbeat
 )
 
 // Message is what one node tells another about one key. Numbers are not negative.
@@ -54,7 +54,7 @@ type Message struct {
 	Wait    time.Duration // Grant: asking sooner is of no use
 	Free    int64         // Grant: events that the owner has left for anybody
 	Fresh   time.Duration // Grant: how long until the limit is as never used, if no more passes
-	Lasts   uint64        // Grant: the number of the owner's beats that prolong the lease, 0: none do
+	Lasts   uint64        // Grant: the number of the owner's heartbeats that prolong the lease, 0: none do
 	Retry   time.Duration // Grant: how long until Least more pass, if no other request comes; 0: not known, or now
 	Next    time.Duration // Grant: the same of one event
 
@@ -99,7 +99,7 @@ func (m *Message) sound() bool {
 			m.At >= 0 && within(m.Of, 1, reserved*MaxMembers) && within(m.Part, 0, m.Of) && len(m.Words)%8 == 0
 	case Taken:
 		return true
-	case beat:
+	case heartbeat:
 	}
 	return false
 }

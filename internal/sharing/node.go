@@ -56,9 +56,9 @@ type Node struct {
 // Effects is what a node wants done: requests answered and messages sent. The caller
 // empties it.
 type Effects struct {
-	Answers  []Answer
-	Messages []Envelope
-	Beats    []BeatTo
+	Answers    []Answer
+	Messages   []Envelope
+	Heartbeats []HeartbeatTo
 }
 
 func (fx *Effects) answer(id uint64, d weir.Decision) {

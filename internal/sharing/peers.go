@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-// The times of beats. Where there are more than 33 members they are longer, so that a
-// process sends no more than 667 beats a second.
+// The times of heartbeats. Where there are more than 33 members they are longer, so that a
+// process sends no more than 667 heartbeats a second.
 const (
 	// Pulse is how often a process tells each other one that it lives.
 	Pulse = 50 * time.Millisecond
@@ -29,7 +29,7 @@ const (
 // by a View.
 //
 // Every member has one vote for each key. It lends it to the first member, in the
-// key's rank, that it hears, and each beat lends it anew for a Silence. When it falls
+// key's rank, that it hears, and each heartbeat lends it anew for a Silence. When it falls
 // silent, its vote goes to another only after the one before can't count on it any
 // more, and all leases that were granted on it are over. So no vote is used twice,
 // whoever hears whom: what an owner grants is as much of the limit as it has votes.
@@ -46,8 +46,8 @@ type Peers struct {
 	activated   weir.Instant
 	voting      bool // it lends votes: all members have told that they count it
 	leaving     bool
-	parted      weir.Instant // the first of its beats since that said it leaves, and has no ledgers, 0: there was none
-	clean       bool         // nodes have no ledgers that are another's, as of the last beat
+	parted      weir.Instant // the first of its heartbeats since that said it leaves, and has no ledgers, 0: there was none
+	clean       bool         // nodes have no ledgers that are another's, as of the last heartbeat
 	last        uint64       // the version then
 	losses      []loss       // who went with their ledgers, the first first
 	calmed      calm         // the last time that all was well
@@ -56,12 +56,12 @@ type Peers struct {
 	trouble     bool         // not all were settled since all was well last
 	suspects    []string     // who of them alone may be why
 	changed     weir.Instant // when the list of members did, or it became active
-	pulse       weir.Instant // when the next beats are due
+	pulse       weir.Instant // when the next heartbeats are due
 	quorate     weir.Instant // when it heard most of the members last
 	minority    bool         // that was longer than a Quorum ago, and it has not heard from all since
 	view        *View
 	versions    uint64
-	sent        uint64 // beats to each member
+	sent        uint64 // heartbeats to each member
 	lasting     lasting
 }
 
@@ -79,12 +79,12 @@ type peer struct {
 	heard  weir.Instant // last
 	stamp  weir.Instant // its last
 	mutual weir.Instant // the last of ours that it has echoed
-	last   Beat
+	last   Heartbeat
 	until  weir.Instant // its votes may be counted on until then
 
 	// How this process stands to it.
 	since  weir.Instant // it may have votes since then, 0: it may not
-	order  uint64       // the beats that had been sent then
+	order  uint64       // the heartbeats that had been sent then
 	back   weir.Instant // when it could have had them first, 0: it could not
 	run    uint64       // counts how often it began to
 	relied weir.Instant // when it was lent votes last
@@ -93,7 +93,7 @@ type peer struct {
 	gone   bool         // it is out, and was in
 	of     int64        // how many votes there were then
 	calm   [2]uint64    // the run of its votes when all was well last
-	shown  Stand        // what the last view and beats say
+	shown  Stand        // what the last view and heartbeats say
 }
 
 // NewPeers is what a process knows that starts now: nothing.
@@ -107,7 +107,7 @@ func NewPeers(now weir.Instant, name string, incarnation uint64) *Peers {
 // votes were lent, and keys begin as never used. It is to be told before anything else.
 func (p *Peers) Found() { p.began, p.blank = p.began-settle(MaxMembers), 0 }
 
-// pulse is how often a process of n members sends beats, and silence how long nothing
+// pulse is how often a process of n members sends heartbeats, and silence how long nothing
 // is heard of one that is silent.
 func pulse(n int64) weir.Instant   { return max(micros(Pulse), weir.Instant(n)*1500) }
 func silence(n int64) weir.Instant { return max(micros(Silence), 4*pulse(n)) }
@@ -145,7 +145,7 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	}
 	p.digest = digest
 	p.look(now, true)
-	p.beat(now, fx)
+	p.heartbeat(now, fx)
 }
 
 // restart makes x a later process, which knows nothing of votes. Leases of the one before
@@ -196,11 +196,11 @@ func (p *Peers) peer(name string) *peer {
 func (p *Peers) Leave(now weir.Instant, fx *Effects) {
 	p.leaving = true
 	p.look(now, true)
-	p.beat(now, fx)
+	p.heartbeat(now, fx)
 }
 
-// Receive hears a beat. One that no member would send does nothing.
-func (p *Peers) Receive(now weir.Instant, from string, b *Beat, fx *Effects) {
+// Receive hears a heartbeat. One that no member would send does nothing.
+func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects) {
 	x := p.peer(from)
 	if x == nil || x == p.self || !b.sound(now) || b.Incarnation < x.incarnation {
 		return
@@ -255,7 +255,7 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or
 // what others say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	if !p.active && p.booted(now) && p.told(func(b *Beat) bool { return b.Members == p.digest }) {
+	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) {
 		p.active, p.activated = true, now
 	}
 	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })
@@ -268,10 +268,10 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	if !p.voting && p.active && p.told(func(b *Beat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
+	if !p.voting && p.active && p.told(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
 	}
-	if p.blank > 0 && p.told(func(b *Beat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
+	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
 		p.blank = 0 // all have told what they know of
 	}
 	changed = p.poll(now) || changed
@@ -304,7 +304,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	switch {
 	case now >= p.quorate+micros(Quorum):
 		p.minority = true
-	case p.minority && p.told(func(b *Beat) bool { return b.Members == p.digest }) && p.hearsAll(now):
+	case p.minority && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
 	}
 	if p.minority == before {
@@ -360,7 +360,7 @@ func (p *Peers) tallies(now weir.Instant, x *peer) bool {
 }
 
 // told is whether all members have told what is so. Those that leave have no say.
-func (p *Peers) told(so func(*Beat) bool) bool {
+func (p *Peers) told(so func(*Heartbeat) bool) bool {
 	for _, x := range p.list {
 		if x.member && x != p.self && !x.last.Leaving && (x.stamp == 0 || !so(&x.last)) {
 			return false
@@ -412,7 +412,7 @@ func (x *peer) handed() bool { return x.last.Leaving && x.last.Clean }
 func (x *peer) knows() bool { return x.stamp > 0 && !x.last.Blank }
 
 // gathers is whether x, which is heard again, has to wait a moment for others that soon will
-// be: who may have votes by the same beat need not wait for each other.
+// be: who may have votes by the same heartbeat need not wait for each other.
 func (p *Peers) gathers(now weir.Instant, x *peer) bool {
 	if x.back == 0 {
 		x.back = now
@@ -437,7 +437,7 @@ func (x *peer) stand(now weir.Instant, n int64) Stand {
 // Next is when Tick is to be called.
 func (p *Peers) Next() weir.Instant { return p.pulse }
 
-// Tick sends beats when they are due, and notices who is silent. moving tells that a node
+// Tick sends heartbeats when they are due, and notices who is silent. moving tells that a node
 // of the process is Moving.
 func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 	if now < p.pulse {
@@ -446,13 +446,13 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 	p.clean = !moving && p.last == p.versions // nodes have seen what has changed
 	p.last = p.versions
 	p.look(now, false)
-	p.beat(now, fx)
+	p.heartbeat(now, fx)
 	p.pulse = now + pulse(p.count)
 }
 
-// beat tells all others. Who hears of the beats what the view says of them has to go by
+// heartbeat tells all others. Who hears of the heartbeats what the view says of them has to go by
 // the view before they are sent.
-func (p *Peers) beat(now weir.Instant, fx *Effects) {
+func (p *Peers) heartbeat(now weir.Instant, fx *Effects) {
 	p.sent++
 	p.view = p.show(now)
 	lasting := p.lasting.next(now, p.view)
@@ -472,7 +472,7 @@ func (p *Peers) beat(now weir.Instant, fx *Effects) {
 		if x == p.self {
 			continue
 		}
-		fx.Beats = append(fx.Beats, BeatTo{x.name, Beat{
+		fx.Heartbeats = append(fx.Heartbeats, HeartbeatTo{x.name, Heartbeat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: clean, Blank: p.blank > 0, Losses: losses, Age: age,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others,

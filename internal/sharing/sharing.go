@@ -14,8 +14,8 @@
 // lease or asks the key's owner, ledger.go is what the owner keeps, message.go what they
 // say to each other: an ask brings its limit along, so that an owner need not have the
 // rule. call.go is what an owner decides whole, distance.go how long it is waited for,
-// lasting.go how beats prolong leases, sight.go what a denial stood on. peers.go is what a
-// process knows of the others by their beats (beat.go), view.go whose votes a node has for
+// lasting.go how heartbeats prolong leases, sight.go what a denial stood on. peers.go is what a
+// process knows of the others by their heartbeats (heartbeat.go), view.go whose votes a node has for
 // a key, and handoff.go how a ledger goes to its next owner.
 //
 // replica.go is the other kind of node, which decides by itself: replicatally.go is what
@@ -50,7 +50,7 @@ const (
 	MaxDeny = time.Second
 	// Idle is when a holder gives back what nobody uses.
 	Idle = 2 * Horizon
-	// Lasting is the longest that a lease is used whose owner's beats prolong it. It is
+	// Lasting is the longest that a lease is used whose owner's heartbeats prolong it. It is
 	// given back when nobody has used it for half of that.
 	Lasting = time.Minute
 )

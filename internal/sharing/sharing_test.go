@@ -140,7 +140,7 @@ func TestMessage(t *testing.T) {
 			m.Ahead = rapid.Int64Range(0, 1<<62-1).Draw(t, "ahead")
 		case Grant:
 			m.Lasts = rapid.Uint64().Draw(t, "lasts")
-		case Release, Taken, beat:
+		case Release, Taken, heartbeat:
 		}
 		got, rest, err := Parse(append(m.Append([]byte("before")), "more"...)[len("before"):])
 		if err != nil || string(rest) != "more" || got != m {
@@ -209,7 +209,7 @@ func TestGarbage(t *testing.T) {
 			var fx Effects
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 3:
-				b := drawBeat(t)
+				b := drawHeartbeat(t)
 				peers.Tick(now, false, &fx)
 				peers.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &b, &fx)
 				n.View(now, peers.View(), &fx)

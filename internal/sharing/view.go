@@ -273,7 +273,7 @@ func (s *seen) to(i int) Other {
 // count on it, except those that have released the key: neither the one that it followed
 // until it was settled with this node, nor any before that in the rank that it has begun to
 // follow before this node, or let go. Who it has begun to follow later, or with the same
-// beat, has never heard that it might without hearing that this node comes first. kept tells
+// heartbeat, has never heard that it might without hearing that this node comes first. kept tells
 // that it did follow, and nobody else can count on its vote yet.
 func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
 	if v.members[m].idle {

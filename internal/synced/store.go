@@ -1,11 +1,11 @@
-// Package synced decides at home what a shared store would decide, for asks with
+// Package synced decides locally what a shared store would decide, for asks with
 // Sync: by what it last knew of the store and what it has let pass since. It tells
 // the store in the background, within that time or as soon as much is untold, so
 // that a hot key costs the store some calls a second however often it is asked
 // for. What that may let pass beyond the limit is weir.Limit.Unsynced events for
 // each node, and no more.
 //
-// A take is decided at home when all its asks can be; else the store decides the
+// A take is decided locally when all its asks can be; else the store decides the
 // whole of it. That holds for asks without Sync, or that cost more than may be
 // untold, that want a receipt, to wait, to take what fits or to charge once, and
 // for work that is reported. So do the first ask of a key, and denials that the
@@ -28,12 +28,12 @@ import (
 	"github.com/weir-limit/weir/internal/guard"
 )
 
-// MaxKeys is how many keys are kept at home. Those that nobody asks for within
+// MaxKeys is how many keys are kept locally. Those that nobody asks for within
 // the time of their Sync are told to the store and dropped. While there is no room
 // for a key, the store decides it, and those asked for once at most make place.
 const MaxKeys = 1 << 16
 
-// Store is a weir.Store that decides at home what it can. It must be made by New
+// Store is a weir.Store that decides locally what it can. It must be made by New
 // and closed.
 type Store struct {
 	guard *guard.Guard
@@ -54,8 +54,8 @@ type counts struct {
 
 // Stats are counts of a store since it was made.
 type Stats struct {
-	Keys   int   // kept at home now
-	Home   int64 // takes with Sync that were decided at home
+	Keys   int   // kept locally now
+	Home   int64 // takes with Sync that were decided locally
 	Store  int64 // takes with Sync that the store was asked about
 	Calls  int64 // calls that told the store, or looked
 	Events int64 // events that it was told of
@@ -99,7 +99,7 @@ func (s *Store) Stats() Stats {
 // store itself.
 const maxRounds = 4
 
-// Take decides at home, or asks the store. The evidence of a take decided at home is what
+// Take decides locally, or asks the store. The evidence of a take decided locally is what
 // the node knew.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
@@ -267,7 +267,7 @@ func (s *Store) learn(a *weir.Ask, d *weir.Decision, began, heard time.Time) {
 	s.queue.add(e, heard.Add(e.ledger.every))
 }
 
-// Settle settles receipts in the store: what is decided at home has none.
+// Settle settles receipts in the store: what is decided locally has none.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	return s.guard.Settle(ctx, settlements)
 }

@@ -14,7 +14,7 @@ import (
 
 const shards = 64
 
-// table is the keys that are kept at home.
+// table is the keys that are kept locally.
 type table struct {
 	seed   maphash.Seed
 	shards [shards]shard
@@ -27,7 +27,7 @@ type shard struct {
 	entries map[weir.StateKey]*entry
 }
 
-// entry is a key that is kept at home. It is always in the queue, but while a call
+// entry is a key that is kept locally. It is always in the queue, but while a call
 // is on its way.
 type entry struct {
 	key   weir.StateKey

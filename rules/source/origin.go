@@ -33,7 +33,7 @@ type origin interface {
 	// read gives the rules as they are now. With an error beside them they are
 	// good, but not what should be had.
 	read(ctx context.Context) (*rules.Set, error)
-	// accepted is told which of the rules that were read are in force now.
+	// accepted is told which of the rules that were read are active now.
 	accepted(set *rules.Set)
 	// watch calls look when something may have changed, until ctx ends; forced
 	// when it was told by reload.

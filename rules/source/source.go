@@ -17,7 +17,7 @@
 // writes more slowly than that should rename. A file without a descriptors key
 // is taken for half written, and when no file is left the rules stay.
 //
-// A source says what can't be loaded, and leaves the rules in force to its caller. It
+// A source says what can't be loaded, and leaves the active rules to its caller. It
 // keeps a last good copy on disk of the rules of a daemon.
 package source
 

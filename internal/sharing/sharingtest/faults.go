@@ -38,7 +38,7 @@ const (
 	Credits           // what a holder has not reported until its lease ends is credited back
 	Overstays         // holders use leases whose time is over
 	Inherits          // after a partition, votes count as if nobody else had had them
-	Prolongs          // beats prolong leases whatever has happened since these were granted
+	Prolongs          // heartbeats prolong leases whatever has happened since these were granted
 	Confuses          // what several nodes of a process hand over is taken for one's
 	Mutants
 )
@@ -48,7 +48,7 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 	m := &l.message
 	switch s.Mutant {
 	case Inherits:
-		l.beat.Run, l.beat.Others = 1, nil
+		l.heartbeat.Run, l.heartbeat.Others = 1, nil
 	case Overstays:
 		if m.Kind == sharing.Grant {
 			m.Life = time.Hour
@@ -62,7 +62,7 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 			m.Spent = 0
 		}
 	case Prolongs:
-		l.beat.Lasting, m.Lasts = 1, min(m.Lasts, 1)
+		l.heartbeat.Lasting, m.Lasts = 1, min(m.Lasts, 1)
 	case Confuses:
 		m.Shard = 0
 	case NoMutant, StartsFull, Mutants:

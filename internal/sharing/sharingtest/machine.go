@@ -198,12 +198,12 @@ func (s *simulation) effects(now weir.Instant, i int) {
 		s.spoke(i, e.State)
 		s.post(now, letter{from: i, to: s.numbers[e.Peer], message: e.Message})
 	}
-	for k := range s.fx.Beats {
-		b := &s.fx.Beats[k]
-		s.Beats++
-		s.post(now, letter{from: i, to: s.numbers[b.Peer], isBeat: true, beat: b.Beat})
+	for k := range s.fx.Heartbeats {
+		b := &s.fx.Heartbeats[k]
+		s.Heartbeats++
+		s.post(now, letter{from: i, to: s.numbers[b.Peer], isHeartbeat: true, heartbeat: b.Heartbeat})
 	}
-	s.fx.Answers, s.fx.Messages, s.fx.Beats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Beats[:0]
+	s.fx.Answers, s.fx.Messages, s.fx.Heartbeats = s.fx.Answers[:0], s.fx.Messages[:0], s.fx.Heartbeats[:0]
 	for _, sh := range m.shards {
 		if at, ok := sh.node.Next(); ok {
 			if when := max(m.when(at), now); sh.tick == 0 || when < sh.tick {

@@ -7,12 +7,12 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
-// letter is a message or a beat on its way.
+// letter is a message or a heartbeat on its way.
 type letter struct {
-	from, to int
-	isBeat   bool
-	message  sharing.Message
-	beat     sharing.Beat
+	from, to    int
+	isHeartbeat bool
+	message     sharing.Message
+	heartbeat   sharing.Heartbeat
 }
 
 // event is what happens at a time: a letter arrives, a machine has something due, or
@@ -23,7 +23,7 @@ type event struct {
 	to     int // the machine that it happens to, when it is not paused; -1: none
 	letter *letter
 	ring   *shard         // whose timer it is
-	pulse  *sharing.Peers // whose beats are due
+	pulse  *sharing.Peers // whose heartbeats are due
 	do     func(now weir.Instant)
 }
 
@@ -114,8 +114,8 @@ func (s *simulation) take() *letter {
 // not known yet; then it does not arrive.
 func (s *simulation) renew(l *letter) bool {
 	var b []byte
-	if l.isBeat {
-		b = l.beat.Append(nil)
+	if l.isHeartbeat {
+		b = l.heartbeat.Append(nil)
 	} else {
 		b = l.message.Append(nil)
 	}
@@ -130,8 +130,8 @@ func (s *simulation) renew(l *letter) bool {
 		b = append(b, 7, 7)
 	}
 	var err error
-	if l.isBeat {
-		l.beat, _, err = sharing.ParseBeat(b)
+	if l.isHeartbeat {
+		l.heartbeat, _, err = sharing.ParseHeartbeat(b)
 	} else {
 		l.message, _, err = sharing.Parse(b)
 	}
@@ -150,8 +150,8 @@ func (s *simulation) deliver(now weir.Instant, l *letter) {
 	m := s.machines[l.to]
 	if m.runs() {
 		s.tamper(now, l)
-		if l.isBeat {
-			m.peers.Receive(m.clock(now), s.names[l.from], &l.beat, &s.fx)
+		if l.isHeartbeat {
+			m.peers.Receive(m.clock(now), s.names[l.from], &l.heartbeat, &s.fx)
 		} else {
 			m.node(l.message.State).Receive(m.clock(now), s.names[l.from], &l.message, &s.fx)
 		}

@@ -65,14 +65,14 @@ const (
 
 // Result is what happened. Of requests it counts events.
 type Result struct {
-	Offered, Passed int64
-	Ideal           int64 // what one node would have let pass of the same requests
-	Last, LastIdeal int64 // the same as Passed and Ideal, in the second half of Calm
-	Over            int64 // the most events of a key beyond the limit
-	Messages, Beats int64
-	Dropped         int64         // of a kind that was not known
-	LongestDeny     time.Duration // how long a node denied by itself, without asking the owner
-	Series          []Step
+	Offered, Passed      int64
+	Ideal                int64 // what one node would have let pass of the same requests
+	Last, LastIdeal      int64 // the same as Passed and Ideal, in the second half of Calm
+	Over                 int64 // the most events of a key beyond the limit
+	Messages, Heartbeats int64
+	Dropped              int64         // of a kind that was not known
+	LongestDeny          time.Duration // how long a node denied by itself, without asking the owner
+	Series               []Step
 }
 
 // Step is what happened in StepLength.

@@ -42,10 +42,10 @@ func (c *Cluster) Clock(now weir.Instant, node int) weir.Instant { return c.mach
 // Replica is that of a node.
 func (c *Cluster) Replica(node int) *sharing.Replica { return c.machines[node].replica }
 
-// beat is how often nodes look who is silent.
-const beat = 100 * time.Millisecond
+// heartbeat is how often nodes look who is silent.
+const heartbeat = 100 * time.Millisecond
 
-// watch looks who hears whom, from now until nobody is silent any more. Beats are
+// watch looks who hears whom, from now until nobody is silent any more. Heartbeats are
 // taken to arrive where nothing is cut: they are many, and their loss is rare.
 func (c *Cluster) watch(now weir.Instant) {
 	if c.faulty || c.machines[0].replica == nil {
@@ -84,6 +84,6 @@ func (c *Cluster) look(now weir.Instant) {
 	}
 	c.faulty = busy
 	if busy {
-		c.at(now+weir.Instant(beat.Microseconds()), -1, c.look)
+		c.at(now+weir.Instant(heartbeat.Microseconds()), -1, c.look)
 	}
 }

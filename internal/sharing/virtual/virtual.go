@@ -30,15 +30,15 @@ type Settings struct {
 	Sharing weir.Sharing
 	Keys    int // of each node
 	Network Network
-	// Beats lets nodes with owners tell each other that they live, as they must where
+	// Heartbeats lets nodes with owners tell each other that they live, as they must where
 	// something is cut, stands still or is killed. Else they all reach each other always.
-	Beats bool
+	Heartbeats bool
 }
 
 // Stats are counters of a cluster.
 type Stats struct {
-	Messages, Bytes int64 // sent, whether they arrived or not; without beats
-	Beats           int64
+	Messages, Bytes int64 // sent, whether they arrived or not; without heartbeats
+	Heartbeats      int64
 	Crashes         int64
 }
 
@@ -65,7 +65,7 @@ type Cluster struct {
 type machine struct {
 	name        string
 	node        *sharing.Node    // with owners
-	peers       *sharing.Peers   // of node, with Settings.Beats
+	peers       *sharing.Peers   // of node, with Settings.Heartbeats
 	view        *sharing.View    // that node has
 	replica     *sharing.Replica // else
 	offset, ppm int64
@@ -126,7 +126,7 @@ func (c *Cluster) start(now weir.Instant, i int) (err error) {
 	for _, other := range c.machines {
 		members = append(members, sharing.Member{Name: other.name, Incarnation: max(other.incarnation, 1)})
 	}
-	if !c.settings.Beats {
+	if !c.settings.Heartbeats {
 		m.node.View(m.clock(now), sharing.Together(m.name, members), &c.fx)
 		return nil
 	}
@@ -236,14 +236,14 @@ func (c *Cluster) settle(now weir.Instant, i int) {
 			c.machines[to].node.Receive(c.machines[to].clock(now), m.name, &message, &c.fx)
 		})
 	}
-	for _, b := range c.fx.Beats {
-		to, beat := c.numbers[b.Peer], b.Beat
-		c.Beats++
+	for _, b := range c.fx.Heartbeats {
+		to, heartbeat := c.numbers[b.Peer], b.Heartbeat
+		c.Heartbeats++
 		c.send(now, i, to, func(now weir.Instant) {
-			c.machines[to].peers.Receive(c.machines[to].clock(now), m.name, &beat, &c.fx)
+			c.machines[to].peers.Receive(c.machines[to].clock(now), m.name, &heartbeat, &c.fx)
 		})
 	}
-	c.fx.Answers, c.fx.Messages, c.fx.Beats = c.fx.Answers[:0], c.fx.Messages[:0], c.fx.Beats[:0]
+	c.fx.Answers, c.fx.Messages, c.fx.Heartbeats = c.fx.Answers[:0], c.fx.Messages[:0], c.fx.Heartbeats[:0]
 	for _, post := range c.posts {
 		for _, peer := range post.Peers {
 			to := c.numbers[peer]

@@ -39,14 +39,14 @@ func none(*virtual.Cluster, weir.Instant) {}
 // The same seed gives the same.
 func TestSharings(t *testing.T) {
 	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
-		s := virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond, Loss: 10, Double: 10, Drift: 100}, Beats: true}
+		s := virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond, Loss: 10, Double: 10, Drift: 100}, Heartbeats: true}
 		n, c := run(t, s, none)
 		again, other := run(t, s, none)
-		t.Logf("%s: %d pass, %d messages of %d bytes, %d beats", how, n, c.Messages, c.Bytes, c.Beats)
+		t.Logf("%s: %d pass, %d messages of %d bytes, %d heartbeats", how, n, c.Messages, c.Bytes, c.Heartbeats)
 		if n < 3900 || n > 4600 || n != again || c.Stats != other.Stats {
 			t.Errorf("%s: %d pass, then %d; %+v, then %+v", how, n, again, c.Stats, other.Stats)
 		}
-		if owners := how == weir.SharingLease || how == weir.SharingSticky; owners != (c.Beats > 0) || (c.Messages == 0) != (how == weir.SharingDivided) {
+		if owners := how == weir.SharingLease || how == weir.SharingSticky; owners != (c.Heartbeats > 0) || (c.Messages == 0) != (how == weir.SharingDivided) {
 			t.Errorf("%s: %+v", how, c.Stats)
 		}
 	}
@@ -73,7 +73,7 @@ func TestFaults(t *testing.T) {
 	}
 	for name, fault := range faults {
 		for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingMesh} {
-			n, c := run(t, virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond}, Beats: true}, fault)
+			n, c := run(t, virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond}, Heartbeats: true}, fault)
 			t.Logf("%s, %s: %d pass, %+v", how, name, n, c.Stats)
 			if n < 500 || n > 5200 || name == "a node is killed" && c.Crashes != 4 {
 				t.Errorf("%s, %s: %d pass, %+v", how, name, n, c.Stats)

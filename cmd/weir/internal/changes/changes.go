@@ -1,6 +1,6 @@
 // Package changes is what each change of rules passes, whichever listener it comes by:
 // the page and the API. It holds up what would deny too much of the traffic, and
-// refuses what can't be in force here and who asks for more than a token may.
+// refuses what can't be active here and who asks for more than a token may.
 //
 // guard.go holds up what would deny too much.
 package changes
@@ -31,7 +31,7 @@ type Options struct {
 	InFiles func(domain string) bool
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
-	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// Report is how what is in shadow in a domain differs from what is active; nil:
 	// nothing runs there.
 	Report func(domain string) *shadow.Report
 	// Revision is that of the store which is active here, with what runs in shadow:
@@ -122,7 +122,7 @@ func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Act
 	return s.Propose(ctx, by, p)
 }
 
-// possible refuses what can't be in force here. What the database has of a domain that
+// possible refuses what can't be active here. What the database has of a domain that
 // came into files can be changed on, and so be taken out.
 func (g *Gate) possible(p rulestore.Proposal) error {
 	if p.Rule == "" {
@@ -153,7 +153,7 @@ func (g *Gate) fits(domain, text string) error {
 	return err
 }
 
-// Move is that of the store. What was in force before, and what takes a rule away, is
+// Move is that of the store. What was active before, and what takes a rule away, is
 // not held up.
 func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Step) (rulestore.Rule, error) {
 	if p.To == rulestore.Enforced {

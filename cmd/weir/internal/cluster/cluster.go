@@ -11,7 +11,7 @@
 //
 // In the code, take.go says which asks a lease can answer, shard.go asks a node under its
 // lock, several.go several at a time, call.go asks owners for the rest, distance.go finds
-// out how far these are, owner.go answers, others.go keeps the beat, notes.go remembers
+// out how far these are, owner.go answers, others.go keeps the heartbeat, notes.go remembers
 // what works once, wire.go is how questions travel. replicas.go is for rules by which each
 // node decides by itself. clock.go goes on while the machine sleeps (package boottime,
 // which package gossip asks, too), begin.go finds out whether a node founds the cluster.

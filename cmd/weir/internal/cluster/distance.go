@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
-// pingEvery is with how many beats each other member is asked to answer at once: how far
+// pingEvery is with how many heartbeats each other member is asked to answer at once: how far
 // it is says when a question to it is worth asking again.
 const pingEvery = 10
 

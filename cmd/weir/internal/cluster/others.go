@@ -14,15 +14,15 @@ import (
 type others struct {
 	store *Store
 
-	mu     sync.Mutex
-	peers  *sharing.Peers
-	view   *sharing.View // that the shards have
-	fx     sharing.Effects
-	packet []byte
-	agreed bool // it has been told who the members are
-	beats  int  // rounds of them
-	far    map[string]sharing.Distance
-	told   map[string]sharing.Distance // to the shards
+	mu         sync.Mutex
+	peers      *sharing.Peers
+	view       *sharing.View // that the shards have
+	fx         sharing.Effects
+	packet     []byte
+	agreed     bool // it has been told who the members are
+	heartbeats int  // rounds of them
+	far        map[string]sharing.Distance
+	told       map[string]sharing.Distance // to the shards
 }
 
 func (o *others) init(s *Store, name string, incarnation uint64) {
@@ -96,7 +96,7 @@ func (o *others) minority() bool {
 	return o.agreed && o.peers.View().Minority()
 }
 
-func (o *others) receive(from string, b *sharing.Beat) {
+func (o *others) receive(from string, b *sharing.Heartbeat) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.agreed {
@@ -105,7 +105,7 @@ func (o *others) receive(from string, b *sharing.Beat) {
 	}
 }
 
-// tick sends beats when they are due, and says when the next ones are; 0: never.
+// tick sends heartbeats when they are due, and says when the next ones are; 0: never.
 func (o *others) tick() weir.Instant {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,26 +119,26 @@ func (o *others) tick() weir.Instant {
 	return o.peers.Next()
 }
 
-// deliver shows the shards what has changed, and sends beats: what these prolong, all have
+// deliver shows the shards what has changed, and sends heartbeats: what these prolong, all have
 // to know of before.
 func (o *others) deliver() {
 	if v := o.peers.View(); v != o.view {
 		o.view = v
 		o.store.show(v)
 	}
-	for i := range o.fx.Beats {
-		b := &o.fx.Beats[i]
+	for i := range o.fx.Heartbeats {
+		b := &o.fx.Heartbeats[i]
 		o.packet = b.Append(append(o.packet[:0], shares))
 		o.store.self.Send(b.Peer, o.packet)
-		if o.beats%pingEvery == 0 {
+		if o.heartbeats%pingEvery == 0 {
 			o.ping(b.Peer)
 		}
 	}
-	if len(o.fx.Beats) > 0 {
-		o.beats++
+	if len(o.fx.Heartbeats) > 0 {
+		o.heartbeats++
 	}
-	clear(o.fx.Beats)
-	o.fx.Beats = o.fx.Beats[:0]
+	clear(o.fx.Heartbeats)
+	o.fx.Heartbeats = o.fx.Heartbeats[:0]
 }
 
 // leaveEvery is how often Leave looks whether all is handed over, and leavePatience, for how long it

@@ -43,10 +43,10 @@ func (s *Store) Receive(from string, message []byte) {
 
 func (s *Store) hear(from string, b []byte) {
 	for len(b) > 0 {
-		if sharing.IsBeat(b) {
-			beat, rest, err := sharing.ParseBeat(b)
+		if sharing.IsHeartbeat(b) {
+			heartbeat, rest, err := sharing.ParseHeartbeat(b)
 			if err == nil {
-				s.others.receive(from, &beat)
+				s.others.receive(from, &heartbeat)
 			}
 			b = rest
 			continue

@@ -35,7 +35,7 @@ func readIdentity(texts [][]byte, now time.Time) (i identity, err error) {
 // Exposed says that others may read the key; empty when they may not.
 func (s *Server) Exposed() string { return exposed(s.files[1]) }
 
-// Leaf is the certificate in force.
+// Leaf is the active certificate.
 func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
 
 // Config is for a listener that speaks protocols, by their names in ALPN. Each

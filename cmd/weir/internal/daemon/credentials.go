@@ -185,7 +185,7 @@ func (k *keys) register(r prometheus.Registerer) {
 	}
 }
 
-// expiry says that the certificate in force has expired, if it has.
+// expiry says that the active certificate has expired, if it has.
 func (k *keys) expiry(now time.Time) string {
 	if k.tls == nil || now.Before(k.tls.Leaf().NotAfter) {
 		return ""

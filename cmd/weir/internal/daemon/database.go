@@ -57,7 +57,7 @@ func copyFile(data string) (string, error) {
 type parts struct {
 	mu          sync.Mutex // held while rules are put in force
 	files       *rules.Set // nil: there are none
-	filesErr    error      // why others should be in force
+	filesErr    error      // why others should be active
 	database    []*rules.Set
 	databaseErr error
 	revision    int64 // of the database; rulefeed.Unread: a copy
@@ -92,7 +92,7 @@ func (d *Daemon) published(n rulefeed.News) {
 	d.config.Log.Info("rules of the database are active", "revision", n.Revision, "domains", len(n.Sets))
 }
 
-// databaseMetric tells which revision is in force.
+// databaseMetric tells which revision is active.
 func (d *Daemon) databaseMetric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_rules_database_revision",
@@ -127,7 +127,7 @@ func (d *Daemon) loadDatabase() error {
 	return nil
 }
 
-// tryTrials lets what is in shadow in the database run beside what is in force, from
+// tryTrials lets what is in shadow in the database run beside what is active, from
 // the next update on.
 func (d *Daemon) tryTrials(candidates []*rules.Set) {
 	d.comparing.Lock()

@@ -40,14 +40,14 @@ func (d *Daemon) pages() (http.Handler, error) {
 	return webui.New(o)
 }
 
-// fileRules is the rules in force that come from files.
+// fileRules is the active rules that come from files.
 func (d *Daemon) fileRules() *rules.Set {
 	d.parts.mu.Lock()
 	defer d.parts.mu.Unlock()
 	return d.parts.files
 }
 
-// shadowReport is how the candidate of a domain differs from the rules in force.
+// shadowReport is how the candidate of a domain differs from the active rules.
 func (d *Daemon) shadowReport(domain string) *shadow.Report {
 	return d.board.Report(domain, shadowClients, time.Now())
 }
@@ -120,7 +120,7 @@ func (d *Daemon) revisionHere() int64 {
 	return d.parts.revision
 }
 
-// revision says how far the rules in force here are behind the database.
+// revision says how far the active rules here are behind the database.
 func (d *Daemon) revision(ctx context.Context) string {
 	here := d.revisionHere()
 	said := fmt.Sprintf("revision %d is active here", here)

@@ -20,12 +20,12 @@ import (
 	"github.com/weir-limit/weir/rules/source"
 )
 
-// loaded is the rules in force, and what came of the last reload.
+// loaded is the active rules, and what came of the last reload.
 type loaded struct {
 	set  *rules.Set
 	sets []*rules.Set // that it was joined of
 	etag string
-	// failed is why other rules than these should be in force; empty: these are
+	// failed is why other rules than these should be active; empty: these are
 	// those that should be.
 	failed string
 	// findings is all that was found wrong in files, in their own words.
@@ -158,7 +158,7 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 	d.loaded.Store(&now)
 }
 
-// warnings is what there is to say of rules in force.
+// warnings is what there is to say of active rules.
 func (d *Daemon) warnings(set *rules.Set) []rules.Finding {
 	return slices.Concat(set.Warnings(), set.Idle(d.storage.node != nil))
 }
@@ -230,7 +230,7 @@ func (d *Daemon) Reload() {
 	d.source.Reload()
 }
 
-// export answers with the rules in force.
+// export answers with the active rules.
 func (d *Daemon) export(w http.ResponseWriter, r *http.Request) {
 	now := d.loaded.Load()
 	h := w.Header()

@@ -67,7 +67,7 @@ func (d *Daemon) tryCandidates(set *rules.Set) {
 	d.compare()
 }
 
-// compare compares the rules in force with the candidates, as both are now.
+// compare compares the active rules with the candidates, as both are now.
 func (d *Daemon) compare() {
 	d.comparing.Lock()
 	defer d.comparing.Unlock()

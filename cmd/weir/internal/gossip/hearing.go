@@ -7,20 +7,22 @@ import (
 
 // The times of silence.
 const (
-	// shortestBeat is how often each member is told that this one lives, if nothing else
-	// goes there. In large clusters it is longer: beatPace packets a second go out.
-	shortestBeat = 100 * time.Millisecond
-	// beatPace is how many packets a second are spent on beats.
-	beatPace = 500
-	// beats is after how many without one a member is silent.
-	beats = 3
+	// shortestHeartbeat is how often each member is told that this one lives, if nothing else
+	// goes there. In large clusters it is longer: heartbeatPace packets a second go out.
+	shortestHeartbeat = 100 * time.Millisecond
+	// heartbeatPace is how many packets a second are spent on heartbeats.
+	heartbeatPace = 500
+	// heartbeats is after how many without one a member is silent.
+	heartbeats = 3
 )
 
-// beat is how often members are told of, where there are n.
-func beat(n int) time.Duration { return max(shortestBeat, time.Duration(n)*time.Second/beatPace) }
+// heartbeat is how often members are told of, where there are n.
+func heartbeat(n int) time.Duration {
+	return max(shortestHeartbeat, time.Duration(n)*time.Second/heartbeatPace)
+}
 
 // silence is how long nothing may be heard of a member, where there are n.
-func silence(n int) time.Duration { return beats * beat(n) }
+func silence(n int) time.Duration { return heartbeats * heartbeat(n) }
 
 const never = time.Duration(-1 << 62)
 

@@ -9,7 +9,7 @@ import (
 
 // TestHearing follows who hears whom through what packets say.
 func TestHearing(t *testing.T) {
-	const limit = 3 * shortestBeat
+	const limit = 3 * shortestHeartbeat
 	var h hearing
 	silent := func(at time.Duration) bool {
 		_, silent := h.quiet(at, limit)
@@ -52,7 +52,7 @@ func TestHearing(t *testing.T) {
 // for long enough both take the other for silent, and neither does when none is.
 func TestBothKnow(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		const limit = 3 * shortestBeat
+		const limit = 3 * shortestHeartbeat
 		var ends [2]struct {
 			hearing
 			sequence, newest uint64
@@ -62,7 +62,7 @@ func TestBothKnow(t *testing.T) {
 		}
 		open := [2]bool{true, true} // from end i
 		since := time.Duration(0)   // when a way was cut or opened last
-		for now := shortestBeat; now < 60*shortestBeat; now += shortestBeat {
+		for now := shortestHeartbeat; now < 60*shortestHeartbeat; now += shortestHeartbeat {
 			if i := rapid.IntRange(0, 20).Draw(r, "turn"); i < 2 {
 				open[i], since = !open[i], now
 			}
@@ -88,14 +88,14 @@ func TestBothKnow(t *testing.T) {
 	})
 }
 
-// TestBeats holds the packets that go for beats to their budget.
-func TestBeats(t *testing.T) {
+// TestHeartbeats holds the packets that go for heartbeats to their budget.
+func TestHeartbeats(t *testing.T) {
 	for n := 1; n <= MaxMembers; n++ {
-		if pace := float64(n-1) / beat(n).Seconds(); pace > beatPace {
-			t.Errorf("%d members: %.0f beats a second", n, pace)
+		if pace := float64(n-1) / heartbeat(n).Seconds(); pace > heartbeatPace {
+			t.Errorf("%d members: %.0f heartbeats a second", n, pace)
 		}
-		if beat(n) < shortestBeat || silence(n) < 3*shortestBeat {
-			t.Errorf("%d members: a beat of %v", n, beat(n))
+		if heartbeat(n) < shortestHeartbeat || silence(n) < 3*shortestHeartbeat {
+			t.Errorf("%d members: a heartbeat of %v", n, heartbeat(n))
 		}
 	}
 }

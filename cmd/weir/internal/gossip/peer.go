@@ -22,10 +22,10 @@ type peer struct {
 	hearing
 	stream stream // to it
 
-	mu     sync.Mutex
-	out    []byte // messages that wait for packets
-	beat   bool   // a packet is to go even without messages
-	queued bool   // the flusher will come
+	mu        sync.Mutex
+	out       []byte // messages that wait for packets
+	heartbeat bool   // a packet is to go even without messages
+	queued    bool   // the flusher will come
 
 	// The flusher's own:
 	taken    []byte // what it took of out and has not sent
@@ -55,14 +55,14 @@ func (p *peer) queue(message []byte) (due bool, r Reason) {
 func (p *peer) due() (due bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.beat = true
+	p.heartbeat = true
 	due, p.queued = !p.queued, true
 	return due
 }
 
 // take is what is to be sent now, for the flusher: what it left the last time, or
-// what has come since. beat is whether a packet goes out even without.
-func (p *peer) take() (messages []byte, beat bool) {
+// what has come since. heartbeat is whether a packet goes out even without.
+func (p *peer) take() (messages []byte, heartbeat bool) {
 	if len(p.taken) > 0 {
 		return p.taken, false
 	}
@@ -70,14 +70,14 @@ func (p *peer) take() (messages []byte, beat bool) {
 	defer p.mu.Unlock()
 	p.taken, p.out = p.out, p.spare[:0]
 	p.spare = p.taken
-	beat, p.beat = p.beat, false
-	return p.taken, beat
+	heartbeat, p.heartbeat = p.heartbeat, false
+	return p.taken, heartbeat
 }
 
 // idle is whether nothing is left to send; else the flusher has to come again.
 func (p *peer) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queued = len(p.taken) > 0 || len(p.out) > 0 || p.beat
+	p.queued = len(p.taken) > 0 || len(p.out) > 0 || p.heartbeat
 	return !p.queued
 }

@@ -72,7 +72,7 @@ func (g *Gossip) flusher() {
 // come again.
 func (g *Gossip) flush(p *peer, packet []byte) (wait time.Duration) {
 	now := sinceBoot()
-	for messages, beat := p.take(); len(messages) > 0 || beat; beat = false {
+	for messages, heartbeat := p.take(); len(messages) > 0 || heartbeat; heartbeat = false {
 		if !p.packets.take(now, maxPackets, packetBurst) {
 			return time.Millisecond
 		}

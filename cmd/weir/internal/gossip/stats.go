@@ -42,7 +42,7 @@ func Reasons() []Reason {
 
 // Traffic is what went one way since the start, on the data plane.
 type Traffic struct {
-	Packets  uint64 // datagrams and frames, beats among them
+	Packets  uint64 // datagrams and frames, heartbeats among them
 	Bytes    uint64 // of packets
 	Messages uint64
 	Dropped  [reasons]uint64 // by Reason: packets that came, messages that were to go

@@ -23,22 +23,22 @@ const (
 // and for all where datagrams do not pass. It is opened when there is something to
 // send. Each frame has its length before it, in 4 bytes. Nothing comes back by it.
 type stream struct {
-	mu      sync.Mutex
-	out     []byte
-	beat    bool
-	running bool
-	wake    chan struct{}
+	mu        sync.Mutex
+	out       []byte
+	heartbeat bool
+	running   bool
+	wake      chan struct{}
 
 	sequence uint64 // of who runs it
 }
 
-// put takes a message for the stream; without one a beat.
+// put takes a message for the stream; without one a heartbeat.
 func (s *stream) put(message []byte) (start bool, r Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case len(message) == 0:
-		s.beat = true
+		s.heartbeat = true
 	case len(s.out)+len(message)+lengthMax > maxStreamed:
 		return false, Budget
 	default:
@@ -56,19 +56,19 @@ func (s *stream) put(message []byte) (start bool, r Reason) {
 }
 
 // take is all that waits. Without anything, and last, the stream ends.
-func (s *stream) take(last bool) (messages []byte, beat, ended bool) {
+func (s *stream) take(last bool) (messages []byte, heartbeat, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	messages, beat = s.out, s.beat
-	s.out, s.beat = nil, false
-	if last && len(messages) == 0 && !beat {
+	messages, heartbeat = s.out, s.heartbeat
+	s.out, s.heartbeat = nil, false
+	if last && len(messages) == 0 && !heartbeat {
 		s.running = false
 		return nil, false, true
 	}
-	return messages, beat, false
+	return messages, heartbeat, false
 }
 
-// sendStream sends a message to p by its stream, or a beat.
+// sendStream sends a message to p by its stream, or a heartbeat.
 func (g *Gossip) sendStream(p *peer, message []byte) Reason {
 	start, r := p.stream.put(message)
 	if start && !g.start(func() { g.stream(p) }) {
@@ -83,11 +83,11 @@ func (g *Gossip) stream(p *peer) {
 	defer func() { closeIf(c) }()
 	idle := false
 	for {
-		messages, beat, ended := p.stream.take(idle)
+		messages, heartbeat, ended := p.stream.take(idle)
 		if ended {
 			return
 		}
-		if len(messages) > 0 || beat {
+		if len(messages) > 0 || heartbeat {
 			if c = g.write(p, c, messages); c == nil && g.sleep(streamPause) {
 				return
 			}

@@ -5,7 +5,7 @@ import "time"
 // watchEvery is how often members are looked at.
 const watchEvery = 25 * time.Millisecond
 
-// watch sends beats, and notices who is silent or gone.
+// watch sends heartbeats, and notices who is silent or gone.
 func (g *Gossip) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -19,7 +19,7 @@ func (g *Gossip) watch() {
 		now := sinceBoot()
 		g.awake(now)
 		g.turned.Store(int64(now))
-		g.beats(now)
+		g.heartbeats(now)
 		if g.noticed(now) {
 			g.tell()
 		}
@@ -61,9 +61,9 @@ func (g *Gossip) awake(now time.Duration) {
 	g.nudge()
 }
 
-// beats has a packet go to each member to which none has gone for a beat.
-func (g *Gossip) beats(now time.Duration) {
-	every := beat(int(g.size.Load()))
+// heartbeats has a packet go to each member to which none has gone for a heartbeat.
+func (g *Gossip) heartbeats(now time.Duration) {
+	every := heartbeat(int(g.size.Load()))
 	for _, p := range *g.names.Load() {
 		switch {
 		case now-time.Duration(p.hearing.sent.Load()) < every-watchEvery/2:

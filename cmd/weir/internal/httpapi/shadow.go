@@ -9,7 +9,7 @@ import (
 )
 
 // NewShadow makes the part of the admin listener that tells how candidates differ
-// from the rules in force: GET /v1/shadow. name and known are as of NewTraffic. A
+// from the active rules: GET /v1/shadow. name and known are as of NewTraffic. A
 // Gate belongs before it.
 func NewShadow(b *shadow.Board, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()

@@ -45,7 +45,7 @@ type Lost struct {
 	At   time.Time `json:"at"` // about, by this node's clock
 }
 
-// Bounds is what may pass beyond the limits of the rules in force, on as many nodes
+// Bounds is what may pass beyond the limits of the active rules, on as many nodes
 // as there are members.
 type Bounds struct {
 	// Exact is how many rules let all nodes together pass what their limit lets one pass.

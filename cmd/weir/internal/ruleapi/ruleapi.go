@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// Store is the rule database, or nil while it can't be reached.
 	Store func() *rulestore.Store
-	// InForce is all rules that are in force here, those of files too.
+	// InForce is all rules that are active here, those of files too.
 	InForce func() *rules.Set
 	// InFiles is whether a domain comes from files, so that the database can't
 	// have it.

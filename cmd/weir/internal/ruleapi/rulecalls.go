@@ -244,7 +244,7 @@ func rollBack(c *call) (answer, error) {
 	return c.move(rulestore.Step{Version: in.Version, To: rulestore.Enforced, Match: match, Reason: in.Reason})
 }
 
-// before is the version that was in force before the one that is.
+// before is the version that was active before the one that is.
 func (c *call) before(r rulestore.Rule) (int64, error) {
 	for at := r.Enforced; at > 0; {
 		found, err := c.store.Versions(c.r.Context(), r.Domain, r.ID, at, 0)

@@ -2,12 +2,12 @@
 // they change, and keeps a copy of them on disk for a start without the
 // database.
 //
-// What is in force is checked domain by domain: a domain that can't be used
+// What is active is checked domain by domain: a domain that can't be used
 // keeps the rules it had, and the others go on.
 //
 // rulefeed.go puts domains in force one by one, watch.go hears of changes, copy.go keeps
 // the last good copy. The daemon joins these rules with those of files (its database.go),
-// and tells the other nodes what is in force (its sharers.go).
+// and tells the other nodes what is active (its sharers.go).
 package rulefeed
 
 import (
@@ -45,7 +45,7 @@ type Options struct {
 
 // News is what a node should know.
 type News struct {
-	// Sets is the rules in force, a set for each domain of the database, by name.
+	// Sets is the active rules, a set for each domain of the database, by name.
 	Sets []*rules.Set
 	// Candidates are, of each domain with a version in shadow, its rules with that
 	// version in place.
@@ -54,7 +54,7 @@ type News struct {
 	Changed []*rules.Set
 	// Revision is that of the database when these were read; Unread: they are a copy.
 	Revision int64
-	// Err says why these are not the rules that should be in force; nil: they are.
+	// Err says why these are not the rules that should be active; nil: they are.
 	Err error
 }
 
@@ -233,7 +233,7 @@ func (d *domain) parse(text string, check func(*rules.Set) error) error {
 	return nil
 }
 
-// news is what is in force now. changed is the domains that are new.
+// news is what is active now. changed is the domains that are new.
 func (f *Feed) news(changed []string) News {
 	n := News{Revision: f.revision}
 	errs := []error{f.away, f.uncopied}

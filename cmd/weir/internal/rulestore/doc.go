@@ -24,7 +24,7 @@
 //
 // A version is a rule's text at a time. It is never changed, and no number is
 // used twice. A version is a draft at first; in shadow it runs beside the rule
-// in force, and enforced it is the rule in force. Taking a rule away is a version
+// in force, and enforced it is the active rule. Taking a rule away is a version
 // without text, and rolling back is enforcing an old version, so that history
 // has all of it. Whose a rule is says its `owner`, else its domain does.
 //
@@ -42,7 +42,7 @@
 //
 // outline.go cuts a file into rules and puts it together again, rule.go and step.go make
 // versions and take them from draft to shadow to enforced, importing.go takes a whole
-// file, feed.go says what is in force since when, token.go who may do what, claim.go which
-// node serves a folder, node.go which serve PostgreSQL, and what is in force there.
+// file, feed.go says what is active since when, token.go who may do what, claim.go which
+// node serves a folder, node.go which serve PostgreSQL, and what is active there.
 // relax.go opens and tightens limits for a time.
 package rulestore

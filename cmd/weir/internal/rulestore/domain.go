@@ -15,7 +15,7 @@ type Domain struct {
 	Team   string // that owns it, and its rules but for those with an owner
 	Shared bool   // other teams may add rules of their own
 	Review bool   // who enforces a version must not be who wrote it
-	// Rules is how many are in force or proposed, Bytes how long the file in force
+	// Rules is how many are active or proposed, Bytes how long the file in force
 	// may be at most. Revision is that of the last change in it.
 	Rules, Bytes, Revision int64
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// Published is what is in force at a revision.
+// Published is what is active at a revision.
 type Published struct {
 	Revision int64
 	Changed  []Document // domains that were changed since, by name

@@ -231,7 +231,7 @@ func named(err error, rule string) error {
 	return err
 }
 
-// inForce is the versions in force, in the order of the file.
+// inForce is the active versions, in the order of the file.
 func (t *tx) inForce(ctx context.Context, domain string) (list []Version, err error) {
 	return versions(ctx, t, `FROM rules r JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = r.enforced
 		WHERE r.domain = $1 AND r.disabled = 0 AND v.text <> '' ORDER BY v.place`, domain)

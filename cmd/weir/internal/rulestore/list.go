@@ -10,7 +10,7 @@ import (
 type Listing struct {
 	Domain string // of this domain; empty: of all
 	Team   string // of this team; empty: of all
-	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; "proposed": of which none is in force or disabled; empty: all
+	State  State  // Draft, Shadow, Enforced or Disabled: that have such a version; "proposed": of which none is active or disabled; empty: all
 	Search string // whose ID or domain has this in it
 	Gone   bool   // those that were taken away, too
 	// BehindDomain and Behind are the last rule of the page before; empty: from
@@ -119,7 +119,7 @@ func (s *Store) Document(ctx context.Context, domain string) (Document, error) {
 	return list[0], nil
 }
 
-// documents reads what is in force and in shadow of domains that are sorted by
+// documents reads what is active and in shadow of domains that are sorted by
 // name; only names the one there is, or is empty.
 func documents(ctx context.Context, q queryer, domains []Domain, only string) ([]Document, error) {
 	list := make([]Document, len(domains))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Node is a node that serves what is in force in the database.
+// Node is a node that serves what is active in the database.
 type Node struct {
 	Name     string
 	Version  string // of Weir

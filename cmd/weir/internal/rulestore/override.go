@@ -90,7 +90,7 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	return nil
 }
 
-// canOverride refuses what could not be done to the rules in force.
+// canOverride refuses what could not be done to the active rules.
 func (t *tx) canOverride(ctx context.Context, d *Domain, o Override) error {
 	list, err := t.inForce(ctx, d.Name)
 	if err != nil {

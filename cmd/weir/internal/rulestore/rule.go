@@ -13,14 +13,14 @@ type State string
 // The states. A version begins as Draft; those that are open are Draft and Shadow.
 const (
 	Draft      State = "draft"      // proposed; nothing comes of it
-	Shadow     State = "shadow"     // runs beside the version in force: decided and reported
+	Shadow     State = "shadow"     // runs beside the active version: decided and reported
 	Enforced   State = "enforced"   // in force
-	Disabled   State = "disabled"   // was in force, and is left out until it is enforced again
-	Superseded State = "superseded" // was in force before another
+	Disabled   State = "disabled"   // was active, and is left out until it is enforced again
+	Superseded State = "superseded" // was active before another
 	Withdrawn  State = "withdrawn"  // was never in force, and will not be
 )
 
-// proposed is for Listing.State: rules of which no version is in force or disabled.
+// proposed is for Listing.State: rules of which no version is active or disabled.
 const proposed = "proposed"
 
 // Rule is an item of a domain's descriptors, with numbers of its versions; 0 is
@@ -37,7 +37,7 @@ type Rule struct {
 	Gone     bool  // it was taken away, and none is proposed
 	Revision int64 // of its last change: Match of the next
 
-	// Text is the rule in force or disabled, else the newest that is proposed. Rule
+	// Text is the active or disabled rule, else the newest that is proposed. Rule
 	// lists and Store.Rule have it; empty: it was taken away, if something is proposed
 	// since or not.
 	Text string

@@ -13,7 +13,7 @@ type Step struct {
 	Domain, Rule string
 	Version      int64
 	// To is Shadow or Withdrawn for a version that is open; Enforced also for one
-	// that was in force before, which rolls back; Disabled for the one in force.
+	// that was active before, which rolls back; Disabled for the one in force.
 	To     State
 	Match  int64 // the Rule.Revision that was seen
 	Reason string
@@ -175,7 +175,7 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 	case Enforced:
 		return invalid("version", "%d is active already", version)
 	case Draft, Shadow:
-		// What was in force before had its second person then. Ann is ann.
+		// What was active before had its second person then. Ann is ann.
 		if d.Review && strings.EqualFold(v.Author, t.by.Name) {
 			return forbidden("domain %s wants a second person: %s wrote version %d, so another person must enforce it", d.Name, v.Author, version)
 		}

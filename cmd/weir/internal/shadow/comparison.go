@@ -9,11 +9,11 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Counts are requests, by what the rules in force and a candidate said to them.
+// Counts are requests, by what the active rules and a candidate said to them.
 type Counts struct {
 	BothPass, BothDeny int64
 	OnlyCandidate      int64 // the candidate alone denies
-	OnlyInForce        int64 // the rules in force alone deny
+	OnlyInForce        int64 // the active rules alone deny
 	// Unknown is those that are not compared: a fallback decided for one of them, or
 	// nobody.
 	Unknown int64
@@ -149,7 +149,7 @@ type Client struct {
 	Error     int64 // at least as many fewer
 }
 
-// Report is how a candidate differed from the rules in force.
+// Report is how a candidate differed from the active rules.
 type Report struct {
 	Domain    string
 	Since, At time.Time // it ran from Since to At

@@ -28,7 +28,7 @@ type Decisions struct {
 	throttled             [3]atomic.Uint64 // by weir.Outcome: what CL.THROTTLE decides, as a rule of no domain
 
 	mu   sync.Mutex
-	sums map[labels]*sums // of rules in force
+	sums map[labels]*sums // of active rules
 }
 
 // sums are the numbers of one rule, or of several with the same labels. Like

@@ -28,7 +28,7 @@ type counted struct {
 	near int64 // a request that passes and leaves less than this is near the limit
 }
 
-// counters are those of all rules in force, looked up once: by labels it would
+// counters are those of all active rules, looked up once: by labels it would
 // take longer than to decide.
 type counters struct {
 	rules   map[*rules.Rule]counted

@@ -74,7 +74,7 @@ func (p *Pages) backup(v *visit) error {
 	return v.show(http.StatusOK, "backup", "Backup", v.store != nil)
 }
 
-// rulesFile is all rules in force, as rule files.
+// rulesFile is all active rules, as rule files.
 func (p *Pages) rulesFile(v *visit) error {
 	set := p.options.Rules()
 	if set == nil {

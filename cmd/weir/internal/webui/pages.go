@@ -46,9 +46,9 @@ type Options struct {
 	Attempts *weir.Limiter
 	// Client is whose attempts to sign in are counted together.
 	Client func(*http.Request) string
-	// Rules is all rules in force; nil: none are loaded yet.
+	// Rules is all active rules; nil: none are loaded yet.
 	Rules func() *rules.Set
-	// Files is the rules in force that come from files; nil: none do.
+	// Files is the active rules that come from files; nil: none do.
 	Files func() *rules.Set
 	// Store is the rule database, or nil while it was never reached. Nil: there is
 	// none.
@@ -62,7 +62,7 @@ type Options struct {
 	Book *offenders.Book
 	// Name is what to say in the place of a client's name.
 	Name func(string) string
-	// Report is how what is in shadow in a domain differs from what is in force; nil:
+	// Report is how what is in shadow in a domain differs from what is active; nil:
 	// nothing runs there.
 	Report func(domain string) *shadow.Report
 	// Explainer tells why.

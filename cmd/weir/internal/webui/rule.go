@@ -25,7 +25,7 @@ type rulePage struct {
 
 	// The rest is there for rules of the database.
 	Rule     rulestore.Rule
-	Stands   bool // a version is in force, or disabled
+	Stands   bool // a version is active, or disabled
 	Trial    *trial
 	Draft    *rulestore.Version
 	Editor   *editor // nil: this actor may propose nothing

@@ -112,8 +112,8 @@ type historyPage struct {
 type historyRow struct {
 	rulestore.Version
 
-	Diff []diffLine // from the version that was in force when it was made
-	Back bool       // it was in force, and can be again
+	Diff []diffLine // from the version that was active when it was made
+	Back bool       // it was active, and can be again
 }
 
 // historySize is how many versions a page of a history has.

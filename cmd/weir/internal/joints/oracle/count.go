@@ -12,11 +12,11 @@ type Span struct{ Lo, Hi int64 }
 // entry is something that passed, or may have.
 type entry struct {
 	at    Span   // when, and never before what was there
-	era   int    // the limit in force
+	era   int    // the active limit
 	cost  int64  // charged
 	least int64  // of it surely in use, but for the time that passed
 	most  int64  // may be in use
-	back  int64  // of it surely given back, by the limit in force
+	back  int64  // of it surely given back, by the active limit
 	frees int64  // of permits: by then they are back, by the clock
 	local *entry // the same in Count.local, where a fallback let it pass
 }
@@ -298,7 +298,7 @@ func (c *Count) add(at Span, least, most int64) *entry {
 }
 
 // addLate keeps what a settlement charged, perhaps. Limits take over from one another when
-// they are asked, so until the limit in force is, the one that was asked last is charged.
+// they are asked, so until the active limit is, the one that was asked last is charged.
 func (c *Count) addLate(at Span, most int64) *entry {
 	e := c.add(at, 0, most)
 	e.era = c.asked

@@ -115,7 +115,7 @@ func (m *Model) Forget() {
 	m.reset = map[string]Span{}
 }
 
-// Load is that these rules are in force.
+// Load is that these rules are active.
 func (m *Model) Load(rules []Rule) {
 	m.rules = map[string]*Rule{}
 	m.loaded, m.turned = m.top, map[string]int64{}

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Beat is what a process tells each other member again and again: that it lives, whom
+// Heartbeat is what a process tells each other member again and again: that it lives, whom
 // it hears, and whom it lends its votes.
-type Beat struct {
+type Heartbeat struct {
 	Incarnation uint64 // of the process
 	Members     uint64 // a digest of the names that it takes for members
 	Voters      uint64 // of those of them whose votes it counts
@@ -43,7 +43,7 @@ type Beat struct {
 type Other struct {
 	Member uint64 // the hash of its name
 	Stand  Stand
-	Order  uint64 // the beats that the process had sent when the member might have its votes
+	Order  uint64 // the heartbeats that the process had sent when the member might have its votes
 }
 
 // Stand is how a process stands to a member: whether the member may have its votes.
@@ -57,21 +57,21 @@ const (
 	Out                   // it may not
 )
 
-// BeatTo is a beat and who it is for.
-type BeatTo struct {
+// HeartbeatTo is a heartbeat and who it is for.
+type HeartbeatTo struct {
 	Peer string
-	Beat
+	Heartbeat
 }
 
 // sound is whether a process could have sent b at now, by the receiver's clock.
-func (b *Beat) sound(now weir.Instant) bool {
+func (b *Heartbeat) sound(now weir.Instant) bool {
 	return b.Stamp > 0 && within(int64(b.Echo), 0, int64(now)) && within(int64(b.Vote), 0, int64(now)) &&
 		within(int64(b.Life), 0, int64(MaxLife)) && b.Age >= 0
 }
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
-func (b *Beat) Append(bytes []byte) []byte {
-	body := append(make([]byte, 0, 128), version, byte(beat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
+func (b *Heartbeat) Append(bytes []byte) []byte {
+	body := append(make([]byte, 0, 128), version, byte(heartbeat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
 	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Age), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
@@ -90,20 +90,20 @@ func (b *Beat) Append(bytes []byte) []byte {
 	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
 }
 
-// IsBeat is whether b begins with a beat, and not with a Message.
-func IsBeat(b []byte) bool {
+// IsHeartbeat is whether b begins with a heartbeat, and not with a Message.
+func IsHeartbeat(b []byte) bool {
 	_, size := binary.Uvarint(b)
-	return size > 0 && len(b) >= size+2 && b[size] == version && Kind(b[size+1]) == beat
+	return size > 0 && len(b) >= size+2 && b[size] == version && Kind(b[size+1]) == heartbeat
 }
 
-// ParseBeat reads a beat that Append has written, and tells what follows it.
-func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
+// ParseHeartbeat reads a heartbeat that Append has written, and tells what follows it.
+func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 	body, rest, err := frame(bytes)
 	if err != nil {
-		return Beat{}, rest, err
+		return Heartbeat{}, rest, err
 	}
-	if len(body) < 3 || body[0] != version || Kind(body[1]) != beat {
-		return Beat{}, rest, ErrUnknown
+	if len(body) < 3 || body[0] != version || Kind(body[1]) != heartbeat {
+		return Heartbeat{}, rest, ErrUnknown
 	}
 	b.Active, b.Leaving, b.Clean, b.Blank = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0, body[2]&8 != 0
 	r := reader{rest: body[3:]}
@@ -130,7 +130,7 @@ func ParseBeat(bytes []byte) (b Beat, rest []byte, err error) {
 		b.Lasting = r.number()
 	}
 	if r.bad || uint64(len(b.Others)) < others {
-		return Beat{}, nil, ErrMessage
+		return Heartbeat{}, nil, ErrMessage
 	}
 	return b, rest, nil
 }

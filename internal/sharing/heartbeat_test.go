@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawBeat(t *rapid.T) Beat {
-	b := Beat{
+func drawHeartbeat(t *rapid.T) Heartbeat {
+	b := Heartbeat{
 		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Voters: rapid.Uint64().Draw(t, "voters"),
 		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"), Blank: rapid.Bool().Draw(t, "blank"),
 		Age:   time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "age")),
@@ -33,32 +33,32 @@ func drawBeat(t *rapid.T) Beat {
 	return b
 }
 
-func TestBeat(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := drawBeat(t)
+		b := drawHeartbeat(t)
 		bytes := b.Append(nil)
-		if !IsBeat(bytes) {
-			t.Fatal("a beat is taken for a message")
+		if !IsHeartbeat(bytes) {
+			t.Fatal("a heartbeat is taken for a message")
 		}
-		got, rest, err := ParseBeat(append(bytes, "more"...))
+		got, rest, err := ParseHeartbeat(append(bytes, "more"...))
 		if diff := cmp.Diff(b, got); diff != "" || err != nil || string(rest) != "more" {
 			t.Fatalf("%s, then %q: %v", diff, rest, err)
 		}
 		if _, _, err := Parse(bytes); err == nil {
-			t.Fatal("a beat is read as a message")
+			t.Fatal("a heartbeat is read as a message")
 		}
 	})
 }
 
-func FuzzParseBeat(f *testing.F) {
-	b := Beat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out, 3}}}
+func FuzzParseHeartbeat(f *testing.F) {
+	b := Heartbeat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out, 3}}}
 	f.Add(b.Append(nil))
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		b, rest, err := ParseBeat(bytes)
+		b, rest, err := ParseHeartbeat(bytes)
 		if err != nil {
 			return
 		}
-		if again, _, err := ParseBeat(b.Append(nil)); err != nil || !cmp.Equal(b, again) || len(rest) >= len(bytes) {
+		if again, _, err := ParseHeartbeat(b.Append(nil)); err != nil || !cmp.Equal(b, again) || len(rest) >= len(bytes) {
 			t.Errorf("% x is read as %v, which is read as %v, then % x: %v", bytes, b, again, rest, err)
 		}
 	})
@@ -100,12 +100,12 @@ func countTwice(seed uint64, hasty bool) string {
 			var fx Effects
 			processes[from].Agree(now, named(names...), &fx)
 			processes[from].Tick(now, false, &fx)
-			for _, b := range fx.Beats {
+			for _, b := range fx.Heartbeats {
 				if hasty {
 					b.Others = slices.DeleteFunc(slices.Clone(b.Others), func(o Other) bool { return o.Stand == Entering })
 				}
 				if !cut[[2]string{from, b.Peer}] {
-					processes[b.Peer].Receive(now, from, &b.Beat, &fx)
+					processes[b.Peer].Receive(now, from, &b.Heartbeat, &fx)
 				}
 			}
 		}
@@ -135,7 +135,7 @@ func TestOrder(t *testing.T) {
 	for key.Key = "0"; !slices.IsSorted(ranked(key, members)); key.Key += "0" {
 	}
 	for _, row := range []struct {
-		a, b     uint64 // after how many beats c began with them
+		a, b     uint64 // after how many heartbeats c began with them
 		released string
 		follows  bool
 	}{
@@ -145,7 +145,7 @@ func TestOrder(t *testing.T) {
 		v.members[2].stands = []Other{{Stand: Entering, Order: row.a}, {Stand: Entering, Order: row.b}, {}}
 		p := v.place(begin, key, []release{{by: row.released, until: begin + 1}})
 		if got := slices.ContainsFunc(p.voters, func(by voter) bool { return by.name == "c" }); got != row.follows {
-			t.Errorf("c lends its vote to a after %d beats, to b after %d, and %s has let go: a counts on it: %v", row.a, row.b, row.released, got)
+			t.Errorf("c lends its vote to a after %d heartbeats, to b after %d, and %s has let go: a counts on it: %v", row.a, row.b, row.released, got)
 		}
 	}
 }
