@@ -34,7 +34,8 @@ func newConcurrent(s *Spec) algorithm {
 func (c *concurrent) words() int  { return 0 }
 func (c *concurrent) most() int64 { return c.count }
 
-// holders is where the live holders of s begin, and the permits they hold.
+// holders is where the live holders of s begin, and the permits they hold. A permit counts
+// until the microsecond at which it runs out, and no longer.
 func (c *concurrent) holders(s State, now Instant) (first int, held int64) {
 	if len(s) == 0 {
 		return 1, 0

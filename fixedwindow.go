@@ -122,7 +122,8 @@ func (w *fixedWindow) newest(s State, now Instant) mark {
 	return mark{uint64(begin)}
 }
 
-// giveBack returns events to the window they were charged to, and to no other.
+// giveBack returns events to the window they were charged to, and to no other: once it is
+// over, nothing of the charge is in use.
 func (w *fixedWindow) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	begin, _, used := w.window(s, now)
 	if used == 0 || uint64(begin) != r.Mark[0] {

@@ -143,9 +143,10 @@ func (q *leakyQueue) newest(s State, _ Instant) mark {
 	return mark{s[0], s[1]}
 }
 
-// giveBack frees the last slots of the queue, and no others: those behind them
+// giveBack frees the last slots of the queue, and no others: callers behind them
 // were told when to go, so a slot in the middle that was used again would let
-// two go at once.
+// two go at once. The receipt's mark is the state after its charge: while that is the
+// state, its slots are the last.
 func (q *leakyQueue) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	if q.queue < 0 || events <= 0 || len(s) < 2 || s[0] != r.Mark[0] || s[1] != r.Mark[1] {
 		return s, 0

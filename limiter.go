@@ -306,7 +306,8 @@ func (r Reservation) Cancel(ctx context.Context) error {
 // A reservation is asked for once: the store gives the caller its place, and the caller
 // sleeps until then, however many others wait. Windows, logs, permits and several limits
 // can't be reserved. For those Wait asks again when RetryAfter is over, for permits
-// every few milliseconds; callers then compete, and none is sure to be the first.
+// after a millisecond and then less often, at most 0.1 s apart; callers then compete, and
+// none is sure to be the first.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, error) {
 	deadline := time.Now().Add(MaxWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -339,7 +340,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, err
 }
 
 // nextTry is when to ask again after a denial; never where a limit that could
-// have reserved said no.
+// have reserved said no. The random part keeps callers that were denied a permit together
+// from asking together again.
 func (l *Limiter) nextTry(a *Answer, try int) (time.Duration, bool) {
 	switch {
 	case a.Outcome == Impossible:

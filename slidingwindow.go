@@ -104,7 +104,8 @@ func (w *slidingWindow) pack(s State, c *subCounts) State {
 	return s
 }
 
-// weight is what the oldest sub-window adds to the estimate, times sub.
+// weight is what the oldest sub-window adds to the estimate, times sub: a product of a
+// count below 2^32 and a time of at most sub, so its quotient by sub fits 32 bits.
 func (w *slidingWindow) weight(e *estimate) (hi, lo uint64) {
 	left := w.sub - e.offset
 	if w.mode == Conservative {
@@ -195,7 +196,7 @@ func (w *slidingWindow) passes(c *subCounts, cost int64) (offset int64, ok bool)
 	return offset, offset < w.sub
 }
 
-// roll moves on to the next sub-window.
+// roll moves on to the next sub-window: each count is one older, and the oldest drops out.
 func (w *slidingWindow) roll(c *subCounts) {
 	c.whole -= int64(c.counts[w.n-1])
 	copy(c.counts[1:w.n+1], c.counts[:w.n])
@@ -235,7 +236,9 @@ func (w *slidingWindow) standing(s State, now Instant) (remaining, reset int64) 
 	return w.stands(&c, now, events, rounded)
 }
 
-// stands is standing, given what is free.
+// stands is standing, given what is free. The window is as never used when its newest
+// events have become the oldest sub-window and that is over, n + 1 sub-windows after
+// theirs began.
 func (w *slidingWindow) stands(c *subCounts, now Instant, events int64, rounded bool) (remaining, reset int64) {
 	if w.mode == Relaxed && rounded {
 		events++
@@ -250,7 +253,7 @@ func (w *slidingWindow) stands(c *subCounts, now Instant, events int64, rounded 
 	return max(events, 0), 0
 }
 
-// newest is the newest sub-window with events.
+// newest is the newest sub-window with events, or the oldest when no newer one has any.
 func (w *slidingWindow) newest(s State, now Instant) mark {
 	var c subCounts
 	w.unpack(s, now, &c)

@@ -82,7 +82,7 @@ func (w *warmUp) surcharge(idle moment) int64 {
 	return int64(q)
 }
 
-// spend is the idle time left after cost events.
+// spend is the idle time left after cost events; none when they use up more than there is.
 func (w *warmUp) spend(idle moment, cost int64) moment {
 	spent := w.idle.span(cost)
 	if !spent.less(idle) {
@@ -153,7 +153,8 @@ func (w *warmUp) newest(s State, _ Instant) mark {
 	return mark{s[0], s[1]}
 }
 
-// giveBack lets the next event go earlier if nothing was taken since.
+// giveBack lets the next event go earlier if nothing was taken since. It gives back the
+// even pace of the events, not the surcharge nor the idle time: what was warm stays warm.
 func (w *warmUp) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	if len(s) < 4 || s[0] != r.Mark[0] || s[1] != r.Mark[1] || events <= 0 {
 		return s, 0
