@@ -1,9 +1,11 @@
-// Package daemon puts the parts together: rules and a store, the listeners before
-// them, metrics, and a life from start to drained.
+// Package daemon connects the parts of a daemon: rules and a store, the listeners before
+// them, and a life from start to drained.
 //
-// It opens the listeners, drains them, and counts. The listeners don't know each other;
-// what Envoy's messages mean is in package envoy, which the HTTP and the gRPC one use, and
-// how times and the RateLimit fields are written in package fields.
+// daemon.go makes a daemon and runs it; listeners.go opens and drains what answers; closing.go
+// is the stack by which all that is open is closed. The listeners don't know each other:
+// package envoy says what Envoy's messages mean, for the HTTP and the gRPC one, and package
+// fields how times and the RateLimit fields are written. How connections are bounded, what
+// is counted, and how nodes meet is in packages listen, telemetry and membership.
 package daemon
 
 import (
@@ -46,7 +48,7 @@ type Daemon struct {
 	registry   *prometheus.Registry
 	draining   atomic.Bool
 	started    time.Time
-	opened     atomic.Pointer[doors] // nil before they are open
+	opened     atomic.Pointer[listeners] // nil before they are open
 	closing    closing
 	keys       keys
 	watcher    *overload.Watcher
@@ -158,7 +160,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 // open opens what answers, and pushes how to close it: first the admin listener, so that
 // metrics tell of all to the end. When all is closed but what New has opened, broke is why
 // a listener broke.
-func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*doors, error) {
+func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*listeners, error) {
 	d.closing.push("", func(context.Context) error {
 		*broke = g.Wait()
 		if d.draining.Load() && d.storage.snapshots != nil {
@@ -166,7 +168,7 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*do
 		}
 		return nil
 	})
-	o := new(doors)
+	o := new(listeners)
 	if err := d.listenAt(ctx, o); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // sayReady tells once that every listener accepts, and how to ask.
-func (d *Daemon) sayReady(o *doors) {
+func (d *Daemon) sayReady(o *listeners) {
 	set := d.limiter.Set()
 	httpAt, grpcAt, adminAt, respAt := listen.AsFlag(o.httpAt.Addr()), listen.AsFlag(o.grpcAt.Addr()), o.adminAt.Addr(), DefaultRESP
 	if o.respAt != nil {
@@ -29,7 +29,7 @@ func (d *Daemon) sayReady(o *doors) {
 }
 
 // tryThis is what to do first: ask, or where there are no rules, make one.
-func (d *Daemon) tryThis(o *doors, set *rules.Set) string {
+func (d *Daemon) tryThis(o *listeners, set *rules.Set) string {
 	if d.feed == nil || len(set.Domains()) > 0 {
 		return d.tryIt(o.httpAt.Addr(), set)
 	}

@@ -2,8 +2,9 @@ package size
 
 import (
 	"fmt"
-	"github.com/weir-limit/weir"
 	"strings"
+
+	"github.com/weir-limit/weir"
 )
 
 // footprint is what a key costs: a part for the key, and so much for each unit

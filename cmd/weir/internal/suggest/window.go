@@ -2,8 +2,9 @@ package suggest
 
 import (
 	"fmt"
-	"github.com/weir-limit/weir"
 	"time"
+
+	"github.com/weir-limit/weir"
 )
 
 // Window is the period of suggested limits.

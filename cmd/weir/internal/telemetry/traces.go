@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"

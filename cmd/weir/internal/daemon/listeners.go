@@ -17,16 +17,16 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/rls"
 )
 
-// doors are the open listeners of a daemon.
-type doors struct {
+// listeners are the open listeners of a daemon.
+type listeners struct {
 	grpc            *rls.Server
 	httpAt, grpcAt  *listen.Listener
 	adminAt, respAt *listen.Listener // respAt is nil when it is off
 }
 
 // listenAt opens the listeners' addresses.
-func (d *Daemon) listenAt(ctx context.Context, o *doors) error {
-	for _, door := range d.listeners(o) {
+func (d *Daemon) listenAt(ctx context.Context, o *listeners) error {
+	for _, door := range d.toListen(o) {
 		if door.name == "resp" && door.address == DefaultRESP {
 			continue
 		}
@@ -69,8 +69,8 @@ type listener struct {
 	at **listen.Listener
 }
 
-// listeners is how the listeners listen, in the order in which they are opened.
-func (d *Daemon) listeners(o *doors) []listener {
+// toListen is how the listeners listen, in the order in which they are opened.
+func (d *Daemon) toListen(o *listeners) []listener {
 	most := d.connections()
 	// The HTTP listener answers clients without a certificate, too: a probe. No client of
 	// Redis says what it speaks. A browser does, and is sent away.
@@ -98,11 +98,11 @@ func (d *Daemon) listeners(o *doors) []listener {
 
 // connections is how many each listener for callers may have.
 func (d *Daemon) connections() int {
-	doors := 2
+	callers := 2
 	if d.config.RESP != DefaultRESP {
-		doors++
+		callers++
 	}
-	most, files := listen.Connections(doors)
+	most, files := listen.Connections(callers)
 	if most < listen.MaxConnections {
 		d.config.Log.Warn("the limit of open files leaves room for fewer connections", "files", files, "connections", most, "usual", listen.MaxConnections)
 	}
@@ -111,7 +111,7 @@ func (d *Daemon) connections() int {
 
 // sayOpen warns of listeners that can be reached from elsewhere, and should not be as they
 // are.
-func (d *Daemon) sayOpen(o *doors) {
+func (d *Daemon) sayOpen(o *listeners) {
 	if !d.config.adminLocal() && d.keys.tls == nil {
 		d.config.Log.Warn("the admin listener can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
 	}
@@ -132,7 +132,7 @@ func (d *Daemon) sayHTTP2() {
 }
 
 // openAdmin answers at the admin listener.
-func (d *Daemon) openAdmin(o *doors, g *errgroup.Group) error {
+func (d *Daemon) openAdmin(o *listeners, g *errgroup.Group) error {
 	handler, err := d.adminHandler()
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (d *Daemon) openAdmin(o *doors, g *errgroup.Group) error {
 }
 
 // openCallers answers at the listeners for callers.
-func (d *Daemon) openCallers(o *doors, g *errgroup.Group) error {
+func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
 		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
@@ -219,7 +219,7 @@ func serve(door string, err error) error {
 const graces = 5
 
 // drain takes leave: first readiness, then, when nobody sends more, all that is open.
-func (d *Daemon) drain(ctx context.Context, o *doors) {
+func (d *Daemon) drain(ctx context.Context, o *listeners) {
 	start := time.Now()
 	d.config.Log.Info("draining", "lame_duck", d.config.LameDuck, "drain", d.config.Drain)
 	d.draining.Store(true)
