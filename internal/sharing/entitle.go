@@ -107,17 +107,17 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
 func (g *ledger) settled(now weir.Instant, v *View) {
-	if g.place.version != v.calmed.version || g.place.at > v.calmed.at || g.waits == 0 && g.known == v.calmed.losses {
+	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.losses {
 		return
 	}
 	has := entitled(g.policy, int64(len(g.place.voters)), g.place.count, g.first)
 	if !has.whole() {
 		return
 	}
-	if g.known != v.calmed.losses && g.has.less(has) {
+	if g.known != v.lastConverged.losses && g.has.less(has) {
 		g.charge(now, g.claim(now, g.has, has))
 	}
-	g.has, g.waits, g.known = has, 0, v.calmed.losses
+	g.has, g.waits, g.known = has, 0, v.lastConverged.losses
 }
 
 // at is the time by the clock that the state goes by.

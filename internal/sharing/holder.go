@@ -41,7 +41,7 @@ type holder struct {
 	ends    weir.Instant // they do until then
 	got     weir.Instant // when it was granted something last
 	denied  weir.Instant // until then asking is of no use
-	seen    *sight       // why; nil: not known
+	seen    *evidence    // why; nil: not known
 	least   int64        // for that many events, or more
 	retry   weir.Instant // when so many pass if nobody else asks, as the owner said last
 	next    weir.Instant // when one does

@@ -249,7 +249,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 	a.answered = reply{m.ID, a.lease, a.granted, lasts, free, Life, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
 	answer = a.answer(m)
 	if wait > 0 {
-		answer.Words, answer.At = g.sight(now)
+		answer.Words, answer.At = g.evidence(now)
 	}
 	return answer, true
 }

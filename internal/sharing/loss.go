@@ -127,7 +127,7 @@ func (p *Peers) settled() {
 		return x != nil && x.incarnation == l.incarnation
 	})
 	for _, x := range p.list {
-		x.calm = [2]uint64{x.incarnation, x.last.Run}
+		x.converged = [2]uint64{x.incarnation, x.last.Run}
 	}
 }
 
@@ -151,7 +151,7 @@ func (v *View) used(now weir.Instant, key weir.StateKey, policy Policy, all int6
 		charges = append(charges, charge{l.at, events})
 	}
 	switch {
-	case v.calm:
+	case v.converged:
 	case !v.known || !v.leads(key):
 		charges, guess = append(charges, charge{v.changed, all}), v.passing
 	default:

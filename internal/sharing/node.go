@@ -324,7 +324,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now
-	if n.view.calm && now < n.view.sure {
+	if n.view.converged && now < n.view.sure {
 		g.known = n.view.lost
 	}
 	n.stand(now, key, g)

@@ -34,35 +34,35 @@ const (
 // more, and all leases that were granted on it are over. So no vote is used twice,
 // whoever hears whom: what an owner grants is as much of the limit as it has votes.
 type Peers struct {
-	name        string
-	incarnation uint64
-	began       weir.Instant
-	list        []*peer // by name, this process among them
-	self        *peer   // nil as long as it is not among the members
-	digest      uint64  // of the names of members
-	voters      uint64  // of those whose votes count
-	count       int64   // how many these are
-	active      bool    // its vote counts: all members have told the same names
-	activated   weir.Instant
-	voting      bool // it lends votes: all members have told that they count it
-	leaving     bool
-	parted      weir.Instant // the first of its heartbeats since that said it leaves, and has no ledgers, 0: there was none
-	clean       bool         // nodes have no ledgers that are another's, as of the last heartbeat
-	last        uint64       // the version then
-	losses      []loss       // who went with their ledgers, the first first
-	calmed      calm         // the last time that all was well
-	blank       weir.Instant // until then anybody may have, as long as nobody has told; 0: somebody has
-	known       bool         // all was well once
-	trouble     bool         // not all were settled since all was well last
-	suspects    []string     // who of them alone may be why
-	changed     weir.Instant // when the list of members did, or it became active
-	pulse       weir.Instant // when the next heartbeats are due
-	quorate     weir.Instant // when it heard most of the members last
-	minority    bool         // that was longer than a Quorum ago, and it has not heard from all since
-	view        *View
-	versions    uint64
-	sent        uint64 // heartbeats to each member
-	lasting     lasting
+	name          string
+	incarnation   uint64
+	began         weir.Instant
+	list          []*peer // by name, this process among them
+	self          *peer   // nil as long as it is not among the members
+	digest        uint64  // of the names of members
+	voters        uint64  // of those whose votes count
+	count         int64   // how many these are
+	active        bool    // its vote counts: all members have told the same names
+	activated     weir.Instant
+	voting        bool // it lends votes: all members have told that they count it
+	leaving       bool
+	parted        weir.Instant // the first of its heartbeats since that said it leaves, and has no ledgers, 0: there was none
+	clean         bool         // nodes have no ledgers that are another's, as of the last heartbeat
+	last          uint64       // the version then
+	losses        []loss       // who went with their ledgers, the first first
+	lastConverged converged    // the last time that all was well
+	blank         weir.Instant // until then anybody may have, as long as nobody has told; 0: somebody has
+	known         bool         // all was well once
+	trouble       bool         // not all were settled since all was well last
+	suspects      []string     // who of them alone may be why
+	changed       weir.Instant // when the list of members did, or it became active
+	pulse         weir.Instant // when the next heartbeats are due
+	quorate       weir.Instant // when it heard most of the members last
+	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
+	view          *View
+	versions      uint64
+	sent          uint64 // heartbeats to each member
+	lasting       lasting
 }
 
 // peer is what is known of one member.
@@ -83,17 +83,17 @@ type peer struct {
 	until  weir.Instant // its votes may be counted on until then
 
 	// How this process stands to it.
-	since  weir.Instant // it may have votes since then, 0: it may not
-	order  uint64       // the heartbeats that had been sent then
-	back   weir.Instant // when it could have had them first, 0: it could not
-	run    uint64       // counts how often it began to
-	relied weir.Instant // when it was lent votes last
-	left   weir.Instant // from then on it can't count on votes any more, 0: it may have them
-	vote   weir.Instant // the stamp of its own that it may count on
-	gone   bool         // it is out, and was in
-	of     int64        // how many votes there were then
-	calm   [2]uint64    // the run of its votes when all was well last
-	shown  Stand        // what the last view and heartbeats say
+	since     weir.Instant // it may have votes since then, 0: it may not
+	order     uint64       // the heartbeats that had been sent then
+	back      weir.Instant // when it could have had them first, 0: it could not
+	run       uint64       // counts how often it began to
+	relied    weir.Instant // when it was lent votes last
+	left      weir.Instant // from then on it can't count on votes any more, 0: it may have them
+	vote      weir.Instant // the stamp of its own that it may count on
+	gone      bool         // it is out, and was in
+	of        int64        // how many votes there were then
+	converged [2]uint64    // the run of its votes when all was well last
+	shown     Stand        // what the last view and heartbeats say
 }
 
 // NewPeers is what a process knows that starts now: nothing.
@@ -341,8 +341,8 @@ func (p *Peers) hearsAll(now weir.Instant) bool {
 	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x.member && x != p.self && !p.hears(now, x) })
 }
 
-// calm is whether every member is heard, and has no ledgers that are another's.
-func (p *Peers) calm(now weir.Instant) bool {
+// converged is whether every member is heard, and has no ledgers that are another's.
+func (p *Peers) converged(now weir.Instant) bool {
 	for _, x := range p.list {
 		if x != p.self && (now >= x.until || !x.last.Clean || x.last.Members != p.digest) {
 			return false

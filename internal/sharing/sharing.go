@@ -14,7 +14,7 @@
 // lease or asks the key's owner, ledger.go is what the owner keeps, message.go what they
 // say to each other: an ask brings its limit along, so that an owner need not have the
 // rule. call.go is what an owner decides whole, distance.go how long it is waited for,
-// lasting.go how heartbeats prolong leases, sight.go what a denial stood on. peers.go is what a
+// lasting.go how heartbeats prolong leases, evidence.go what a denial stood on. peers.go is what a
 // process knows of the others by their heartbeats (heartbeat.go), view.go whose votes a node has for
 // a key, and handoff.go how a ledger goes to its next owner.
 //

@@ -11,31 +11,31 @@ import (
 // View is what Peers knows at a time: what a Node goes by. It is never changed. The
 // nil View knows of no members.
 type View struct {
-	version uint64 // others with the same differ in nothing but until
-	made    weir.Instant
-	changed weir.Instant // since then the version is this one
-	calm    bool
-	passing bool   // it is not calm, and will be soon: members have just changed
-	losses  []loss // who has taken ledgers along
-	lost    uint64 // the digest of them
-	calmed  calm   // the last time that it was calm
-	known   bool   // all was well once: what this process knows is all
-	members []seen // by name
-	self    int    // -1: it is not among them
-	count   int64  // how many votes there are
-	voting  bool
-	leaving bool
-	quorum  weir.Instant // until then this process may be the first of all members
-	sure    weir.Instant // until then all lend their votes to the first of the key's rank
-	owning  weir.Instant // from then on nobody counts on being the first of an older list
+	version       uint64 // others with the same differ in nothing but until
+	made          weir.Instant
+	changed       weir.Instant // since then the version is this one
+	converged     bool
+	passing       bool      // it is not converged, and will be soon: members have just changed
+	losses        []loss    // who has taken ledgers along
+	lost          uint64    // the digest of them
+	lastConverged converged // the last time that it was converged
+	known         bool      // all was well once: what this process knows is all
+	members       []seen    // by name
+	self          int       // -1: it is not among them
+	count         int64     // how many votes there are
+	voting        bool
+	leaving       bool
+	quorum        weir.Instant // until then this process may be the first of all members
+	sure          weir.Instant // until then all lend their votes to the first of the key's rank
+	owning        weir.Instant // from then on nobody counts on being the first of an older list
 	// The leases of this number may last until a Life after lent, or are prolonged; those of
 	// earlier ones until a Life after ended.
 	prolongs    uint64
 	lent, ended weir.Instant
 }
 
-// calm is a time when all ledgers were where they belong.
-type calm struct {
+// converged is a time when all ledgers were where they belong.
+type converged struct {
 	at      weir.Instant
 	version uint64 // of views then
 	losses  uint64 // the digest of those that were known of
@@ -88,7 +88,7 @@ func (p *Peers) show(now weir.Instant) *View {
 			if s.idle || s.leaves {
 				s.until = 0
 			}
-			s.fresh, s.since, s.moved = x.fresh && x.last.Run == 1, x.active, s.run != x.calm
+			s.fresh, s.since, s.moved = x.fresh && x.last.Run == 1, x.active, s.run != x.converged
 			s.prolongs, s.lasts = x.last.Lasting, x.last.Echo+micros(Life)
 		}
 		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts || s.leaves {
@@ -104,12 +104,12 @@ func (p *Peers) show(now weir.Instant) *View {
 		v.losses = append(v.losses, loss{at: p.blank})
 	}
 	v.lost = digest(v.losses)
-	if v.calm = v.sure > 0 && p.calm(now); v.calm {
+	if v.converged = v.sure > 0 && p.converged(now); v.converged {
 		p.settled()
-		p.calmed = calm{now, p.versions, v.lost}
+		p.lastConverged = converged{now, p.versions, v.lost}
 	}
-	v.calmed = p.calmed
-	v.passing = !v.calm && now < p.changed+2*settle(p.count)
+	v.lastConverged = p.lastConverged
+	v.passing = !v.converged && now < p.changed+2*settle(p.count)
 	v.known = p.known
 	return v
 }
@@ -117,7 +117,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all reach each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, calm: true, known: true, lost: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, converged: true, known: true, lost: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
@@ -147,8 +147,8 @@ func (v *View) incarnation(name string) uint64 { return v.members[v.find(name)].
 
 func (v *View) has(name string) bool { return v.find(name) >= 0 }
 
-// Calm is whether this process lends votes, and all ledgers are where they belong.
-func (v *View) Calm() bool { return v.voting && v.calm }
+// Converged is whether this process lends votes, and all ledgers are where they belong.
+func (v *View) Converged() bool { return v.voting && v.converged }
 
 // Minority is whether the process has not heard most of the members for a Quorum: then
 // it may not be the first of them.

@@ -36,7 +36,7 @@ type ages struct {
 func (s *Store) Begin(ctx context.Context, members func() []string) {
 	tick := time.NewTicker(askAge)
 	defer tick.Stop()
-	for founds := true; s.age() < patience && !s.others.calm(); {
+	for founds := true; s.age() < patience && !s.others.converged(); {
 		for _, name := range s.strangers(members()) {
 			s.self.Send(name, []byte{howOld})
 		}

@@ -62,10 +62,10 @@ func (o *others) leave() {
 	}
 }
 
-func (o *others) calm() bool {
+func (o *others) converged() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.agreed && o.peers.View().Calm()
+	return o.agreed && o.peers.View().Converged()
 }
 
 // parted is whether the others know that this node goes with nothing of theirs.

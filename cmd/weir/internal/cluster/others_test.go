@@ -258,8 +258,8 @@ func TestLostName(t *testing.T) {
 		for i, s := range n.nodes {
 			ask.State.Key = n.ownedBy(t, i)
 			for _, a := range []weir.Ask{ask, mesh} {
-				if outcome, err := take(twin, a); outcome != weir.Allowed || err != nil || !s.Calm() {
-					t.Errorf("sharing %q: %v, %v of a key of node %d; calm: %v", a.Policy.Sharing, outcome, err, i, s.Calm())
+				if outcome, err := take(twin, a); outcome != weir.Allowed || err != nil || !s.Converged() {
+					t.Errorf("sharing %q: %v, %v of a key of node %d; converged: %v", a.Policy.Sharing, outcome, err, i, s.Converged())
 				}
 			}
 		}

@@ -52,5 +52,5 @@ func (s *Store) Minority() bool { return s.others.minority() }
 // Lost is the nodes that have gone without a word, with what they knew.
 func (s *Store) Lost() []sharing.Loss { return s.others.lost() }
 
-// Calm is whether the node decides, and all counts are with their owners.
-func (s *Store) Calm() bool { return s.others.calm() }
+// Converged is whether the node decides, and all counts are with their owners.
+func (s *Store) Converged() bool { return s.others.converged() }

@@ -139,7 +139,7 @@ func (n *Node) Status() (Status, bool) {
 func (n *Node) status(g *gossip.Gossip) Status {
 	keys, takes, traffic := n.Store.Count(), n.Store.Stats(), g.Stats()
 	s := Status{
-		Node: g.Name(), Settled: n.Store.Calm(), Minority: n.Store.Minority(),
+		Node: g.Name(), Settled: n.Store.Converged(), Minority: n.Store.Minority(),
 		Keys:  Keys{keys.Asked, keys.Leases, keys.Owned, cluster.DefaultKeys},
 		Takes: Takes{takes.Whole, takes.Unanswered, takes.Waiting},
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),

@@ -5,15 +5,15 @@ import "github.com/weir-limit/weir"
 // maxSight is how many words a state has at most that an owner tells with a denial.
 const maxSight = 64
 
-// sight is what a denial by the owner stood on: the state at a moment, with what was
+// evidence is the state that a denial by the owner was decided on: the state at a moment, with what was
 // outstanding. It holds until the owner is asked again.
-type sight struct {
+type evidence struct {
 	at, until weir.Instant
 	state     weir.State
 }
 
-// sight is what is told to who has to wait.
-func (g *ledger) sight(now weir.Instant) (words string, at weir.Instant) {
+// evidence is the reason that a waiting caller gets.
+func (g *ledger) evidence(now weir.Instant) (words string, at weir.Instant) {
 	r := g.record(now)
 	if at = g.at(now); at < 0 {
 		return "", 0
@@ -32,7 +32,7 @@ func (h *holder) see(m *Message) {
 	if n := h.limit.Words(); len(state) == 0 || n > 0 && n != len(state) {
 		return
 	}
-	h.seen = &sight{m.At, h.denied, state}
+	h.seen = &evidence{m.At, h.denied, state}
 }
 
 // Sight is what the denials of a key stand on now, if its owner has told: the state, which is
