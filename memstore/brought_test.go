@@ -80,3 +80,26 @@ func TestBroughtLimitsMakePlace(t *testing.T) {
 		t.Errorf("a key that was denied is free: %+v", d)
 	}
 }
+
+// TestSplitKeepsOverflow: keys that found no slot while a table was crowded stay denied when
+// there is room again and their segment is split.
+func TestSplitKeepsOverflow(t *testing.T) {
+	s, limit := New(Options{}), weir.MustParseLimit("1/day burst 1")
+	now := s.clock.now()
+	take1(t, s, now, "r", "somebody", limit)
+	table, err := s.table("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b", "c", "d"} { // in either half
+		f := table.hash.print(key)
+		sg := table.lock(f)
+		sg.spill(f)
+		sg.overflow = limit.Charge(sg.overflow, now, 1)
+		sg.split()
+		sg.mu.Unlock()
+		if d := take1(t, s, now, "r", key, limit); d.Outcome != weir.Denied {
+			t.Errorf("%s: %v; the overflow state was lost", key, d.Outcome)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package memstore
 
 import (
+	"slices"
+
 	"github.com/weir-limit/weir"
 )
 
@@ -158,6 +160,10 @@ func (sg *segment) split() {
 		buckets := max(p.room(keys[side])/int(sg.cells.each), 1)
 		for !p.lay(&sg.cells, buckets, bit) {
 			buckets += buckets/8 + 1
+		}
+		if sg.spilled != nil { // keys that share the overflow state find it in either part
+			spilled := *sg.spilled
+			p.spilled, p.overflow = &spilled, slices.Clone(sg.overflow)
 		}
 		parts[side] = p
 	}
