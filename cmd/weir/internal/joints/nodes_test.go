@@ -211,27 +211,40 @@ func (c *nodes) starved() bool {
 func (c *nodes) settle() error {
 	for end := time.Now().Add(4 * patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		settled := true
-		for _, p := range c.all {
-			if p == nil {
-				continue
-			}
-			var status membership.Status
-			w := call(p.front.admin, http.MethodGet, "/v1/cluster", "")
+		for _, status := range c.status() {
 			heard := 0
-			if json.Unmarshal(w.Body.Bytes(), &status) == nil {
-				for _, m := range status.Members {
-					if m.State != "silent" {
-						heard++
-					}
+			for _, m := range status.Members {
+				if m.State != "silent" {
+					heard++
 				}
 			}
-			settled = settled && status.Settled && (c.killed || heard == c.living())
+			settled = settled && (status.Settled || c.killed && status.Minority) && (c.killed || heard == c.living())
 		}
 		if settled {
 			return nil
 		}
 	}
-	return errors.New("the cluster does not settle")
+	return fmt.Errorf("the cluster does not settle: %+v", c.status())
+}
+
+// status is what the nodes that live say of the cluster.
+func (c *nodes) status() (all []membership.Status) {
+	for _, p := range c.all {
+		if p == nil {
+			continue
+		}
+		var status membership.Status
+		w := call(p.front.admin, http.MethodGet, "/v1/cluster", "")
+		_ = json.Unmarshal(w.Body.Bytes(), &status) // else it is not settled
+		all = append(all, status)
+	}
+	return all
+}
+
+// minority is whether most nodes were killed before the others called them gone. Those that
+// are left can't know that nobody else decides, and wait for an operator.
+func (c *nodes) minority() bool {
+	return slices.ContainsFunc(c.status(), func(s membership.Status) bool { return s.Minority })
 }
 
 func (c *nodes) promises() oracle.Promises {
