@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // State is what a limit keeps of one key, as words whose meaning is the
 // algorithm's. Nil, and all zeros, is "never used". It holds no pointers and
@@ -290,29 +287,4 @@ func (l *Limit) Bound(width time.Duration, largest int64) int64 {
 		return 0
 	}
 	return l.algo.bound(us, min(max(largest, 1), l.algo.most()))
-}
-
-// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
-}
-
-// times is a × b, at most the largest int64.
-func times(a, b int64) int64 {
-	if a != 0 && b > math.MaxInt64/a {
-		return math.MaxInt64
-	}
-	return a * b
-}
-
-// plus is a + b, at most the largest int64.
-func plus(a, b int64) int64 {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -1,5 +1,7 @@
 package weir
 
+import "time"
+
 // gcra is the generic cell rate algorithm (ITU-T I.371), which is also the
 // token bucket and the leaky bucket as a meter: the three decide alike.
 //
@@ -411,4 +413,12 @@ func (g *gcra) hear(s State, now Instant, p passed) State {
 // width − 1 after its first: hence the one less.
 func (g *gcra) bound(width, _ int64) int64 {
 	return plus(g.most(), g.pace.eventsIn(width-1))
+}
+
+// owing is how many events a state may count in all, with those that are owed
+// beyond a bucket of burst: MaxCount of them, and no more than drain in MaxDrain. The bound
+// is what keeps an instant below 2^53; work beyond it passes uncounted, which
+// Settlement.Charged tells.
+func (v interval) owing(burst int64) int64 {
+	return min(burst+MaxCount, v.eventsIn(int64(MaxDrain/time.Microsecond)))
 }

@@ -165,14 +165,6 @@ func (v interval) sub(a, b moment) moment {
 	return moment{a.us - b.us, a.f - b.f}
 }
 
-// owing is how many events a state may count in all, with those that are owed
-// beyond a bucket of burst: MaxCount of them, and no more than drain in MaxDrain. The bound
-// is what keeps an instant below 2^53; work beyond it passes uncounted, which
-// Settlement.Charged tells.
-func (v interval) owing(burst int64) int64 {
-	return min(burst+MaxCount, v.eventsIn(int64(MaxDrain/time.Microsecond)))
-}
-
 // owe is how far ahead cost events move a time from a, at most to lowest, which is
 // the span of most events, and how many were counted.
 func (v interval) owe(a, lowest moment, cost, most int64) (next moment, counted int64) {
@@ -186,3 +178,28 @@ func (v interval) owe(a, lowest moment, cost, most int64) (next moment, counted 
 
 // eventsIn is how many whole events fit into us microseconds.
 func (v interval) eventsIn(us int64) int64 { return v.events(moment{us: us}) }
+
+// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
+
+// times is a × b, at most the largest int64.
+func times(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// plus is a + b, at most the largest int64.
+func plus(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
