@@ -12,7 +12,7 @@ func Node(n *membership.Node) []prometheus.Collector {
 	whole := desc("weir_cluster_owner_takes_total",
 		"Takes that the owners of their keys decided because no lease could answer them.")
 	unanswered := desc("weir_cluster_unanswered_takes_total",
-		"Takes that were denied because the owner of their key did not answer.")
+		"Takes that were denied because the owner of their key did not answer; no fallback decides them.")
 	forwarded := desc("weir_cluster_rpcs_total", "RPCs that this node sent to owners of keys, including retries.")
 	served := desc("weir_cluster_rpcs_served_total",
 		"RPCs of other nodes that this node answered as the owner of a key.")
@@ -21,7 +21,8 @@ func Node(n *membership.Node) []prometheus.Collector {
 	waiting := desc("weir_cluster_waiting_takes", "Takes that wait for an answer of the owner of their key.")
 	keys := desc("weir_cluster_keys",
 		"Keys that this node decides about (requested), has a lease on (leased), and keeps the counts of "+
-			"(owned); requested and owned hold 262,144 each at most.", "state")
+			"(owned); requested and owned hold 262,144 each at most: beyond, new keys are denied while no key "+
+			"is unused.", "state")
 	members := desc("weir_cluster_members",
 		"Members of the cluster as this node sees them, itself included, by whether their heartbeats "+
 			"arrive.", "state")
@@ -35,7 +36,8 @@ func Node(n *membership.Node) []prometheus.Collector {
 	octets := desc("weir_cluster_bytes_total", "Bytes of the packets between nodes.", "direction")
 	messages := desc("weir_cluster_messages_total", "Messages in the packets between nodes.", "direction")
 	dropped := desc("weir_cluster_dropped_total",
-		"Incoming packets and outgoing messages that this node dropped, by reason.", "direction", "reason")
+		"Incoming packets and outgoing messages that this node dropped, by reason; unknown-key: sealed with "+
+			"a cluster key that this node does not have, or not sealed.", "direction", "reason")
 	streams := desc("weir_cluster_streams", "TCP streams that other nodes have open to this node.")
 	return []prometheus.Collector{readings(func() []reading {
 		s := n.Store.Stats()

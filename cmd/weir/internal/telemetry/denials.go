@@ -23,7 +23,7 @@ func Denials(d *rules.Denials) prometheus.Collector {
 		kept: prometheus.NewDesc("weir_explain_denials_kept",
 			"Denials that weir explain can explain by their id.", nil, nil),
 		lost: prometheus.NewDesc("weir_explain_denials_lost_total",
-			"Denials that cannot be explained by their id: overwritten by newer ones, too large, at the same instant as another (busy), or decided by a fallback.",
+			"Denials that were decided and cannot be explained by their id: overwritten by newer ones, too large, at the same instant as another (busy), or decided by a fallback.",
 			[]string{"reason"}, nil),
 	}
 }
@@ -54,10 +54,10 @@ func Traffic(b *offenders.Book) prometheus.Collector {
 	return &trafficMetrics{
 		book: b,
 		rules: prometheus.NewDesc("weir_traffic_rules",
-			"Rules whose most limited clients, and whose history of an hour, are kept; at most 1,024 of "+
+			"Rules whose most denied clients, and whose history of an hour, are kept; at most 1,024 of "+
 				"each.", []string{"kept"}, nil),
 		lost: prometheus.NewDesc("weir_traffic_lost_total",
-			"What weir top does not show: denials at the same instant as another (busy), denials of rules beyond 1,024 (full), and intervals of 10 s missing in a history (history).",
+			"Statistics that weir top lacks, while all decisions are counted elsewhere: denials at the same instant as another (busy), denials of rules beyond 1,024 (full), and intervals of 10 s missing in a history (history).",
 			[]string{"reason"}, nil),
 	}
 }

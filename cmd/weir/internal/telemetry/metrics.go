@@ -47,7 +47,7 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 	m := &Metrics{
 		Decided: NewDecisions(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status.",
+			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status (code).",
 		}, []string{"listener", "route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_call_duration_seconds",
@@ -119,7 +119,7 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 	r.MustRegister(store...)
 	r.MustRegister(
 		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200."}, func() float64 {
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200: rules are loaded, and the daemon does not drain."}, func() float64 {
 			if ready() {
 				return 1
 			}
@@ -246,14 +246,18 @@ func (m *Metrics) Reloads(result string) { m.reloads.WithLabelValues(result).Inc
 func Overload(w *overload.Watcher, http, grpc *overload.Gate) []prometheus.Collector {
 	limit := func(door string, g *overload.Gate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_in_flight_limit", Help: "Calls that a listener may have in flight at once; 0 is no limit.",
+			Name: "weir_in_flight_limit",
+			Help: "Calls that a listener may have in flight at once; 0 is no limit, because the listener is not " +
+				"overloaded.",
 			ConstLabels: prometheus.Labels{"listener": door},
 		}, func() float64 { return float64(g.Limit()) })
 	}
 	return []prometheus.Collector{
 		limit("http", http), limit("grpc", grpc),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_cpu_wait_seconds", Help: "How long work waits for a processor, measured 200 times a second.",
+			Name: "weir_cpu_wait_seconds",
+			Help: "How long work of the daemon that could run, such as a call that has arrived, waits for a " +
+				"processor, measured 200 times a second.",
 		}, func() float64 { return w.Wait().Seconds() }),
 	}
 }

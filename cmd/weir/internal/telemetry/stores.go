@@ -50,11 +50,12 @@ func counter(d *prometheus.Desc, n int64, label ...string) reading {
 // Memory tells the counts of a memory store.
 func Memory(store *memstore.Store) prometheus.Collector {
 	rules := desc("weir_memory_rules", "Rules whose counts are in memory.")
-	slots := desc("weir_memory_slots", "Slots for keys in memory.")
+	slots := desc("weir_memory_slots", "Slots for keys in memory, used and free.")
 	evicted := desc("weir_memory_evicted_total",
-		"Keys whose use was forgotten because their table was full; more memory would keep them.")
+		"Keys whose use was forgotten because their table was full; they have their whole limit again.")
 	overflow := desc("weir_memory_overflow_total",
-		"Decisions about keys that shared a count because their table was full of denied keys.")
+		"Decisions about new keys that shared a count because their table was full of denied keys; they may be "+
+			"denied too early, and none passes too much.")
 	receipts := desc("weir_memory_settled_receipts",
 		"Settled receipts that the store remembers so that each works once.")
 	refused := desc("weir_memory_receipts_refused_total",
@@ -140,7 +141,7 @@ func Redis(store *redisstore.Store) prometheus.Collector {
 	busy := desc("weir_redis_abandoned_takes_total",
 		"Takes that their fallbacks decided because too many processes wrote the same key in Redis.")
 	receipts := desc("weir_redis_settled_receipts",
-		"Receipts that this process settled, each of which has a key in Redis until it expires.")
+		"Receipts that this process settled and that have not expired; each has a key in Redis until then.")
 	refused := desc("weir_redis_receipts_refused_total",
 		"Requests that got no receipt because this process settled too many receipts of their rule "+
 			"lately.")
