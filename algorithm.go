@@ -69,8 +69,8 @@ type algorithm interface {
 func (l *Limit) Words() int { return l.algo.words() }
 
 // Decide is what l alone says to a, given the state of a's key. It changes
-// nothing. Of the decision it leaves Charged, Remaining, NextAfter, ResetAfter and
-// Receipt to Commit, for they depend on what the other limits of the take say.
+// nothing. It leaves Charged, Remaining, NextAfter, ResetAfter and Receipt of the decision to
+// Commit, for they depend on what the other limits of the take say.
 func (l *Limit) Decide(s State, now Instant, a *Ask) Decision {
 	now = now.clamp()
 	if a.After {

@@ -30,8 +30,8 @@ type Kept struct {
 	Earlier []Version
 }
 
-// Version is the state of a count by an earlier limit of its rule. What passes by any
-// limit is charged to it too, so that it is right when its limit decides again.
+// Version is the state of a count by an earlier limit of its rule. Events that pass by any limit
+// are charged to it too, so that it is right when its limit decides again.
 type Version struct {
 	Limit *Limit
 	State State

@@ -46,7 +46,8 @@ func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err 
 }
 
 // GiveBack settles the charge for nothing used, as for a request that was denied
-// elsewhere or never sent. What is no longer outstanding stays charged, and is no error.
+// elsewhere or never sent. Events that are no longer outstanding stay charged, and that is no
+// error.
 func (c Charge) GiveBack(ctx context.Context) error {
 	_, err := c.Settle(ctx, make([]int64, len(c.receipts)))
 	return err

@@ -152,8 +152,8 @@ func (s *daemons) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return s.heard(d, d.do(ctx, storewire.Reset, &storewire.ResetRequest{Keys: keys}))
 }
 
-// Traits are what all daemons promise. Of one that has not been heard, nothing is
-// taken for granted, unless others have said that they share its store.
+// Traits are what all daemons promise. A daemon that has not answered yet promises nothing, unless
+// other daemons have said that they share its store.
 func (s *daemons) Traits() weir.Traits {
 	t := weir.Traits{Shared: true, Atomic: s.shared || len(s.all) == 1, OwnClock: true, Unfit: s.unfits}
 	for _, d := range s.all {
@@ -165,7 +165,7 @@ func (s *daemons) Traits() weir.Traits {
 			of = &weir.Traits{}
 		}
 		t.Atomic = t.Atomic && of.Atomic
-		// What one daemon has in memory is counted by one clock, its own.
+		// A daemon with its store in memory counts by one clock, its own.
 		t.OwnClock = t.OwnClock && (of.OwnClock || !of.Shared)
 		t.Forgets = t.Forgets || of.Forgets
 	}
