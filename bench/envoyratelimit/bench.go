@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// What a measurement does.
+// The size of a measurement.
 const (
 	benchKeys   = 10_000
 	benchFlight = 64 // calls in flight

@@ -37,7 +37,7 @@ func dial(name, httpAddr, grpcAddr string) (*client, error) {
 	return &client{name: name, http: httpAddr, conn: conn, rls: rls.NewRateLimitServiceClient(conn)}, nil
 }
 
-// ask sends one request. What the server answers is no error, even if it is one.
+// ask sends one request. An error that the server answers is an answer here, not an error.
 func (c *client) ask(ctx context.Context, q *rls.RateLimitRequest, json bool) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

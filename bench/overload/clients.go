@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limit/weir/bench/internal/traffic"
 )
 
-// deadline is when Envoy gives up a call, unless it is told otherwise. What is
-// answered later is no goodput.
+// deadline is when Envoy gives up a call, unless it is told otherwise. A later answer is no
+// goodput.
 const deadline = 20 * time.Millisecond
 
 // impatience is how long a call waits for a free stream or connection, where it

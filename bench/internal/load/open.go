@@ -16,8 +16,8 @@ type Open struct {
 	// up.
 	Patience time.Duration
 	// Rest is how long a client waits, up to half less or more, before it opens an
-	// HTTP connection again that failed. What comes in the first Rest does not
-	// count: clients that all fail at once rest at once.
+	// HTTP connection again that failed. Calls in the first Rest do not count: clients that all
+	// fail at once rest at once.
 	Rest   time.Duration
 	Bodies [][]byte
 	Last   time.Duration
