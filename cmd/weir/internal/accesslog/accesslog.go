@@ -3,10 +3,10 @@
 // it. A [Reader] gives the lines that count, and counts the rest; a [Reorder]
 // puts lines back into the order of their times.
 //
-// A line counts when address, time, request and status can be read. What comes
-// after the status may be missing. Text is what the client sent: the escapes of
-// the log are undone (\xHH and \" of Apache and nginx, \uHHHH of JSON), those of
-// the request, such as %20, are not. A field that is empty or "-" is absent.
+// A line counts when address, time, request and status can be read. The fields after the status may
+// be missing. Text is as the client sent it: the escapes of the log are undone (\xHH and \" of
+// Apache and nginx, \uHHHH of JSON), those of the request, such as %20, are not. A field that is
+// empty or "-" is absent.
 package accesslog
 
 import (

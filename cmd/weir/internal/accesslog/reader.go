@@ -13,8 +13,8 @@ const (
 	// without being kept.
 	MaxLine = 1 << 20
 	// MaxBarren is how many bytes, unpacked, may come without a line that counts.
-	// What has more is no log: a file of another kind, an endless line, or a small
-	// file that unpacks to terabytes.
+	// A file with more is no log: a file of another kind, an endless line, or a small file that
+	// unpacks to terabytes.
 	MaxBarren = 256 << 20
 )
 

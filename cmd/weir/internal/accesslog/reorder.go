@@ -31,7 +31,7 @@ const (
 
 // Reorder puts lines into the order of their times; lines of equal time stay in
 // the order of the log. A line that comes too late for its place takes the
-// newest time so far. What a line is, is up to its user.
+// newest time so far. The caller chooses the type of a line.
 //
 // Lines wait in slots, one for each stretch of time (a second), and a slot is
 // sorted when it is due, if it has to be: so a line costs the same however many

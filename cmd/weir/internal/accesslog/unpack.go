@@ -39,8 +39,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unpacked is what is in packed, which may be compressed by gzip or zstd: the
-// first bytes tell. Of a log in several parts it is all of them.
+// unpacked is the content of packed, which may be compressed by gzip or zstd: the first bytes tell.
+// A log in several parts gives the content of all.
 func unpacked(from *source, packed *bufio.Reader) (io.Reader, error) {
 	head, _ := packed.Peek(4) // a read error comes up again
 	var err error
