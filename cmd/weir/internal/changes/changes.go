@@ -17,11 +17,11 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Pace is how many changes who shows a token may ask for: so many at once, and then
-// some each second. What is over it is refused.
+// Pace is how many changes the caller with a token may ask for: so many at once, and then some each
+// second. A change beyond it is refused.
 const Pace = "20/s burst 500"
 
-// maxActors is how many of them are told apart.
+// maxActors is how many of these callers are told apart.
 const maxActors = 16 << 10
 
 // Options are what a gate goes by. All but Limited must be there.
@@ -108,8 +108,8 @@ func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestor
 	return s.CreateDomain(ctx, by, d, reason)
 }
 
-// Propose is that of the store. What is to be enforced at once was compared with
-// nothing, so it has to be forced; what takes a rule away does not.
+// Propose calls Propose of the store. A version that is to be enforced at once was compared with
+// nothing, so the caller has to force it. A version that removes the rule needs no force.
 func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Proposal) (rulestore.Version, error) {
 	if err := g.possible(p); err != nil {
 		return rulestore.Version{}, refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(p.To, p.Forced), Domain: p.Domain, Rule: p.Rule, Reason: p.Reason}, err)
@@ -122,8 +122,8 @@ func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Act
 	return s.Propose(ctx, by, p)
 }
 
-// possible refuses what can't be active here. What the database has of a domain that
-// came into files can be changed on, and so be taken out.
+// possible refuses what can't be active here. Rules that the database has of a domain can still
+// change when the domain has come into files, so that an author can remove them.
 func (g *Gate) possible(p rulestore.Proposal) error {
 	if p.Rule == "" {
 		if err := g.free(p.Domain); err != nil {
@@ -136,8 +136,8 @@ func (g *Gate) possible(p rulestore.Proposal) error {
 	return g.fits(p.Domain, p.Text)
 }
 
-// fits refuses a rule that the store of the counts can't keep. What is no rule at
-// all, the rule store tells better.
+// fits refuses a rule that the store of the counts can't keep. It lets a text pass that is no rule
+// at all: the rule store refuses it with a better message.
 func (g *Gate) fits(domain, text string) error {
 	const above = 2 // lines
 	set, err := rules.Parse("rule", fmt.Appendf(nil, "domain: %q\ndescriptors:\n%s", domain, text))
@@ -153,8 +153,8 @@ func (g *Gate) fits(domain, text string) error {
 	return err
 }
 
-// Move is that of the store. What was active before, and what takes a rule away, is
-// not held up.
+// Move calls Move of the store. It does not hold up a version that was active before, or one that
+// removes the rule.
 func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Step) (rulestore.Rule, error) {
 	if p.To == rulestore.Enforced {
 		v, err := s.Version(ctx, p.Domain, p.Rule, p.Version)
