@@ -239,7 +239,7 @@ func (s *Store) tell(ctx context.Context, q *question) error {
 	return errors.Join(err, q.err)
 }
 
-// Reset forgets what was used of the keys. What nodes hold of them stays theirs.
+// Reset forgets what was used of the keys. Nodes keep the leases that they have of them.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	if err := ctx.Err(); err != nil {
 		return err

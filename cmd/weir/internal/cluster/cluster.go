@@ -1,13 +1,13 @@
 // Package cluster is a weir.Store that nodes keep together without any other: each
-// key has an owner among them, which lends events to the others or decides for them
-// (package sharing).
+// key has an owner among them, which leases events to the other nodes or decides for them (package
+// sharing).
 //
 // Plain asks are decided by leases: an ask on a lease that is held is one locked
 // call, and makes no message. All others (with a receipt, to wait, to peek, to take what
 // fits, to report, to charge once, and limits that leases do not suit) go whole to
 // the key's owner, which decides them by the same state.
 //
-// What nodes say to each other is carried by whoever makes the Store.
+// The caller that makes the Store carries the messages between nodes.
 //
 // In the code, take.go says which asks a lease can answer, shard.go asks a node under its
 // lock, several.go several at a time, call.go asks owners for the rest, distance.go finds

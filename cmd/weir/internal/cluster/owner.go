@@ -12,8 +12,8 @@ import (
 )
 
 // Receive is told a message of a member. One that no node would send does nothing.
-// It keeps nothing of message, and waits for no other message. What comes before the
-// node takes part is dropped: who said it has a timer, and says it again.
+// It keeps nothing of message, and waits for no other message. The node drops a message that comes
+// before it takes part: the sender has a timer, and sends it again.
 func (s *Store) Receive(from string, message []byte) {
 	if len(message) == 0 || !s.joined.Load() {
 		return

@@ -142,7 +142,7 @@ func (sh *shard) deliver(id uint64, d *weir.Decision) (mine bool) {
 	return mine
 }
 
-// post sends what the node wants sent. What is lost on the way is sent again by it.
+// post sends the messages of the node. The node sends a message again that is lost on the way.
 func (sh *shard) post() {
 	for i := range sh.fx.Messages {
 		m := &sh.fx.Messages[i]

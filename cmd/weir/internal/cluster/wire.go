@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
-// What a message between nodes is, by its first byte. One of another kind is
-// dropped, and counted.
+// The first byte of a message between nodes tells its kind. A message of another kind is dropped,
+// and counted.
 const (
 	shares = 1 // messages of package sharing
 	asks   = 2 // a call of an owner
