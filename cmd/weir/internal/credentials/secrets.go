@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a file of secrets may have. Otherwise it is refused.
+// The bounds of a file of secrets. A file beyond them is refused.
 const (
 	minSecret  = 16 // bytes
 	maxSecret  = 1024
