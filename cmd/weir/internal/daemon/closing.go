@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// closing is the stack of what is open. What was opened last is closed first, for it may
-// need what was opened before it.
+// closing is the stack of open parts. The part opened last is closed first, for it may need the
+// parts opened before it.
 type closing struct {
 	log  *slog.Logger
 	open []part

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
 )
 
-// lookEvery is how often the files of credentials are looked at. What has
-// changed counts at the second look that sees it.
+// lookEvery is how often the daemon looks at the files of credentials. A change counts at the
+// second look that sees it.
 const lookEvery = time.Second
 
 // keys are the credentials of the listeners. Each is nil when it is not asked for.
@@ -137,8 +137,8 @@ func (d *Daemon) watchKeys(ctx context.Context) {
 	}
 }
 
-// lookAtKeys puts in force what is new, and says so. What is bad leaves what was
-// before it in force.
+// lookAtKeys makes new credentials active, and logs that. Bad ones leave the credentials before
+// them active.
 func (d *Daemon) lookAtKeys(atOnce bool) {
 	d.looking.Lock()
 	defer d.looking.Unlock()

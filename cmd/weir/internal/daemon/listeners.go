@@ -226,8 +226,8 @@ func (d *Daemon) drain(ctx context.Context, o *listeners) {
 	d.notify("STOPPING=1")
 	o.grpc.SetServing(false)
 	time.Sleep(d.config.LameDuck)
-	// By now each answer says that its connection closes. Who keeps one open and
-	// says nothing for a while is cut off.
+	// By now each answer says that its connection closes. A client that keeps one open and sends
+	// nothing for a while is cut off.
 	o.httpAt.Leave(graces * d.config.LameDuck)
 
 	// ctx is over, but draining has its own time.
