@@ -53,8 +53,8 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	return response, nil
 }
 
-// requestOf is q as the rules see it. What it leaves to the rules to refuse is
-// not checked here.
+// requestOf is q as the rules see it. It does not check a request for faults that the rules refuse
+// themselves.
 func requestOf(q *rls.RateLimitRequest) (*rules.Request, error) {
 	in := q.GetDescriptors()
 	c := crowdIn(in)
