@@ -20,7 +20,7 @@ const (
 )
 
 // memberlist knows processes, by names of their own: two of one node are no
-// conflict to it. Who has the name of the node is settled here.
+// conflict to it. This package settles which of them has the name of the node.
 func (p identity) memberlistName() string { return fmt.Sprintf("%s#%016x", p.name, p.id) }
 
 // appendMeta is what memberlist tells all of a process beside its name and address.

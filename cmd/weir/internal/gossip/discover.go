@@ -69,8 +69,8 @@ func (g *Gossip) pause() time.Duration {
 	}
 }
 
-// candidates are addresses at which there may be members whom memberlist does not
-// reach, and at which of them there was one before. failed are names that stand for none.
+// candidates are addresses at which there may be members that memberlist does not reach. before
+// tells at which of them there was a member before. failed are names that stand for no address.
 func (g *Gossip) candidates(ctx context.Context) (found []netip.AddrPort, before map[netip.AddrPort]bool, failed []Unjoined) {
 	before = map[netip.AddrPort]bool{}
 	for _, address := range g.joins {
@@ -133,8 +133,8 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// join has memberlist ask each candidate for its members. Of those where a member
-// was before it is known already that they do not answer.
+// join has memberlist ask each candidate for its members. An address where a member was before is
+// known already not to answer.
 func (g *Gossip) join(ctx context.Context) {
 	addresses, before, failed := g.candidates(ctx)
 	var joins errgroup.Group

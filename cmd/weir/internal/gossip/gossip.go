@@ -1,14 +1,14 @@
 // Package gossip tells nodes of each other, and carries messages between them. It
 // knows nothing of what is in the messages.
 //
-// Who is there is memberlist's to find out, a library for it. Messages go beside
-// it, on a data plane of their own: many in a datagram, sealed for one receiver,
-// and also while memberlist thinks a member dead. Both share one port, TCP and UDP.
+// The library memberlist finds out which processes are there. Messages go beside it, on a data
+// plane of their own: many in a datagram, sealed for one receiver, and also while memberlist thinks
+// a member dead. Both share one port, TCP and UDP.
 //
-// In the code, members.go is who is a member, as a pure table; memberlist finds out who is
-// there, through delegate.go and transport.go. plane.go is the data plane, packet.go and
-// seal.go its packets, window.go keeps replays out, stream.go has what fits into no
-// datagram, hearing.go is who hears whom, stranger.go who has another key.
+// In the code, members.go is the table of members, a pure one; delegate.go and transport.go join it
+// to memberlist. plane.go is the data plane, packet.go and seal.go its packets, window.go keeps
+// replays out, stream.go has what fits into no datagram, hearing.go is who hears whom, stranger.go
+// who has another key.
 package gossip
 
 import (
@@ -323,7 +323,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 		return nil
 	}
 	told := g.sayFarewell(false)
-	// It would wait for those who leave, too. What it has to tell goes with the farewell.
+	// Leave would wait for members that leave, too. The farewell carries its news.
 	_ = g.list.Leave(time.Nanosecond)
 	every := time.NewTicker(watchEvery)
 	defer every.Stop()

@@ -48,8 +48,8 @@ func (h *hearing) begin(now time.Duration, reached bool) {
 }
 
 // hear takes note of an opened packet, of this process's round. newest is whether
-// none sent later has come. Who says no more that it hears this process counts
-// as not heard, too: else a cut one way would be known on one side only.
+// none sent later has come. A peer that no longer says that it hears this process counts as not
+// heard, too: else a cut one way would be known on one side only.
 func (h *hearing) hear(now time.Duration, p *header, round uint8, newest bool) {
 	h.heard.Store(int64(now))
 	switch {

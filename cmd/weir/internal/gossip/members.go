@@ -130,9 +130,9 @@ func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) b
 	return true
 }
 
-// tick confirms as gone who is dead and silent for all of confirm, on the side that most are
-// on: of a network that is cut, only one side may take what was the other's. Who was
-// taken for gone and is reached all the same is a member again.
+// tick confirms that a member is gone when it was dead and silent for all of confirm, on the side
+// that most members are on: in a partition, only one side may take over the keys of the other. A
+// member that counted as gone and is reached all the same is a member again.
 func (t *table) tick(now time.Duration, silent, long func(id uint64) bool, confirm time.Duration) {
 	most := t.most(silent)
 	for id, e := range t.entries {

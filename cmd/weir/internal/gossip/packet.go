@@ -32,8 +32,8 @@ const (
 	// packetSize is how many bytes a datagram has at most, so that none is cut in
 	// two where 1,500 are usual.
 	packetSize = 1400
-	// MaxMessage is how long a message may be. What fits into no datagram goes
-	// by a stream.
+	// MaxMessage is how long a message may be. A message that fits into no datagram goes by a
+	// stream.
 	MaxMessage = 64 << 10
 
 	sealSize  = 16 // of AES-GCM

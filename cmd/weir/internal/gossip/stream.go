@@ -165,7 +165,7 @@ func (g *Gossip) accept() {
 	}
 }
 
-// greet hears what a connection is for. What is memberlist's is closed there.
+// greet finds out what a connection is for. memberlist closes its own connections.
 func (g *Gossip) greet(c net.Conn) {
 	first := make([]byte, 1)
 	_ = c.SetReadDeadline(time.Now().Add(firstBytes)) // fails when it is closed, and so does the read

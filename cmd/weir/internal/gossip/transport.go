@@ -36,7 +36,7 @@ const (
 )
 
 // transport is the listener that memberlist and the data plane share: one port, TCP
-// and UDP. What begins with memberlist's mark is its.
+// and UDP. A packet or stream that begins with memberlist's mark goes to memberlist.
 type transport struct {
 	udp       *net.UDPConn
 	tcp       *net.TCPListener
@@ -178,7 +178,7 @@ func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 // StreamCh has the streams that came for memberlist.
 func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown closes the port. Who reads it ends then.
+// Shutdown closes the port. The goroutines that read it end then.
 func (t *transport) Shutdown() (err error) {
 	t.once.Do(func() {
 		close(t.done)

@@ -42,10 +42,10 @@ func (g *Gossip) look() {
 	}
 }
 
-// awake notices that this process has missed so much time that the others took it
-// for silent: it was stopped, or the machine suspended. What comes next may
-// be from before. So a new round begins, and nobody counts as hearing this process
-// until its packets say that they have heard of this round.
+// awake notices that this process has missed so much time that its peers took it for silent: it was
+// stopped, or the machine suspended. The next packets may be from before. So a new round begins,
+// and no peer counts as hearing this process until its packets say that they have heard of this
+// round.
 func (g *Gossip) awake(now time.Duration) {
 	last := g.turned.Load()
 	if now-time.Duration(last) < time.Duration(g.limit.Load()) || !g.turned.CompareAndSwap(last, int64(now)) {
