@@ -147,7 +147,7 @@ func appendSeconds(b []byte, d time.Duration) []byte {
 	return b
 }
 
-// appendString appends s as a JSON string. What is not UTF-8 becomes U+FFFD.
+// appendString appends s as a JSON string. A byte that is not UTF-8 becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

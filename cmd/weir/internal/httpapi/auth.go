@@ -16,8 +16,8 @@ import (
 )
 
 // auth is GET /auth, for proxies that ask before they pass a request on: the
-// auth_request of nginx, forwardAuth of Traefik, forward_auth of Caddy. What a
-// proxy can't write into a query, or not safely, comes as a field of the request.
+// auth_request of nginx, forwardAuth of Traefik, forward_auth of Caddy. A value that a proxy can't
+// write safely into a query comes as a field of the request.
 func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 	q, deny, err := readAuth(r)
 	if err != nil {

@@ -14,15 +14,14 @@ import (
 // together, and it is one of the slowest.
 const ReasonMemory = "memory"
 
-// Budgeted bounds what the bodies of requests to next hold together that have come in
-// part. Who is cut off finds that the body ended early. A body in chunks is the last
-// thing on its connection. asked is called when a request has begun, and when something
-// was read of its body, with its context.
+// Budgeted bounds the memory of all bodies of requests to next that have come in part. To next, a
+// body that is cut off ends early. A body in chunks is the last thing on its connection. asked is
+// called when a request has begun, and when something was read of its body, with its context.
 func Budgeted(next http.Handler, b *overload.Budget, asked func(context.Context)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked(r.Context())
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have had a Content-Length, too, of which net/http tells nothing. Whoever
+			// It may have had a Content-Length, too, of which net/http tells nothing. A proxy that
 			// went by that reads the rest as another request (RFC 9112 §6.1).
 			w.Header().Set("Connection", "close")
 		}

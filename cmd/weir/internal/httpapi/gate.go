@@ -84,10 +84,10 @@ func Gate(next http.Handler, o GateOptions) http.Handler {
 	return g.host(g.origin(http.HandlerFunc(g.token)))
 }
 
-// NoPages stands before a listener that is for programs: pages of other origins, which
-// somebody has open in a browser on this machine, spend none of its limits, nor do those
-// that had their name turned to it. What a proxy hands on is its own, whatever a browser
-// has said to it. Of the options Host and Refused are for it.
+// NoPages stands before a listener for programs. A page of another origin, open in a browser on
+// this machine, spends none of its limits, nor does a page that had its name turned to the
+// listener. A request that a proxy hands on is the proxy's own, whatever a browser has said to the
+// proxy. NoPages uses only the options Host and Refused.
 func NoPages(next http.Handler, o GateOptions) http.Handler {
 	g := &gate{next: next, options: o}
 	origin := g.origin(next)
@@ -105,8 +105,8 @@ func NoPages(next http.Handler, o GateOptions) http.Handler {
 	})
 }
 
-// named is whether a request names the listener by a host of its own and the listener's port, as
-// who has looked that host up does: a page of it says nothing else of itself.
+// named is whether a request names the listener by a host of its own and the listener's port, as a
+// browser does that has looked that host up: a page of it says nothing else of itself.
 func named(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

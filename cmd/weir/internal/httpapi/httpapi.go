@@ -44,8 +44,8 @@ type Options struct {
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
 	// Trace is called before each call that a route answers, with its path, and
-	// may give the call a context. What it returns is called afterwards, unless it
-	// is nil. Nil: nobody traces.
+	// may give the call a context. The API calls end afterwards, unless it is nil. Nil: nobody
+	// traces.
 	Trace func(r *http.Request, route string) (traced *http.Request, end func(status int))
 	// Owner is the node of a cluster that keeps the count of the first rule that a
 	// request meets, or tells why that is nobody's. Nil: there is no cluster.
@@ -79,8 +79,9 @@ func New(limiter Limiter, o Options) (*API, error) {
 	return a, nil
 }
 
-// Rekey has the listener settle what other daemons gave with the same secrets, and they what it
-// gives: the first seals, each opens. What was sealed otherwise can't be settled any more.
+// Rekey has the listener settle the receipts of other daemons with the same secrets, and these
+// daemons settle its receipts: the first key seals, each opens. A receipt sealed by another key
+// can't be settled any more.
 func (a *API) Rekey(keys [][]byte) error { return a.receipts.rekey(keys) }
 
 func (o *Options) fill() {

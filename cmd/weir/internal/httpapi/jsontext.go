@@ -45,8 +45,7 @@ func faultf(format string, args ...any) error {
 
 // text reads JSON (RFC 8259) whose shape is known, and takes nothing else: no
 // member that is not asked for, none twice, no value of another type, no text
-// that is not UTF-8, nothing behind the end. What it is asked for bounds how
-// deep it reads.
+// that is not UTF-8, nothing behind the end. The known shape bounds how deep it reads.
 type text struct {
 	src string
 	at  int

@@ -44,7 +44,7 @@ func send(w http.ResponseWriter, p *problem) int {
 	return p.Status
 }
 
-// fail answers a call that went wrong. What is the daemon's own fault is logged.
+// fail answers a call that went wrong. It logs a fault of the daemon itself.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) int {
 	p := problemOf(err)
 	if p.Status == http.StatusInternalServerError && r.Context().Err() == nil {

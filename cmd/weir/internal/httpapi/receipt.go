@@ -20,8 +20,8 @@ import (
 )
 
 // A receipt on the wire is base64url of a version byte, the salt of the process that
-// gave it, the number of the nonce, and what AES-256-GCM makes of the charges. Who holds one
-// can neither read nor change it.
+// gave it, the number of the nonce, and what AES-256-GCM makes of the charges. A caller that has
+// one can neither read nor change it.
 //
 // Each process has a key of its own, made of its salt and a secret, so that none uses a
 // nonce twice. Where daemons share a secret, each opens what the others gave. Else it is

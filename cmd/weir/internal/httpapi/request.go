@@ -55,8 +55,8 @@ func readCheck(body string, q *rules.Request) error {
 	return err
 }
 
-// grow makes s one longer. What s held there before stays, so that its slices
-// can be used again.
+// grow makes s one longer. The element that s held there before stays, so that its slices can be
+// used again.
 func grow[T any](s []T) []T {
 	if len(s) < cap(s) {
 		return s[:len(s)+1]

@@ -46,9 +46,9 @@ func (a *API) settle(w http.ResponseWriter, r *http.Request) int {
 	return http.StatusOK
 }
 
-// answer is what stays charged, in the form in which used was given: of each
-// descriptor, or of the one that is charged the most. Of several limits of a
-// descriptor it is the one that counts the most.
+// answer is what stays charged, in the form in which used was given: for each descriptor, or for
+// the one that is charged the most. A descriptor with several limits has the largest of their
+// charges.
 func (s *settlement) answer(charges []charge, charged []int64, descriptors int) []byte {
 	each, most := make([]int64, descriptors), int64(0)
 	for i := range charges {
