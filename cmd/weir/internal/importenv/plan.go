@@ -42,7 +42,7 @@ type Arg struct {
 // Rules is the folder of the rule files.
 func (p *Plan) Rules() string { return p.value("--rules") }
 
-// Store is the URL of the store. What is secret in it is ${NAME} of a variable.
+// Store is the URL of the store. A secret in it stands as ${NAME} of a variable.
 func (p *Plan) Store() string { return p.value("--store") }
 
 func (p *Plan) value(flag string) string {

@@ -26,8 +26,8 @@ func (t *translation) note(name string, fate Fate, text string) {
 	}
 }
 
-// became tells of variables that make a flag together. Of those that were not
-// set the first is told, when none was: ratelimit's default makes the flag.
+// became notes the variables that make a flag together. When none of them is set, ratelimit's
+// default makes the flag, and became notes the first.
 func (t *translation) became(flag, value string, names ...string) {
 	t.flag(flag, value)
 	text := strings.TrimSpace(flag + " " + value)
