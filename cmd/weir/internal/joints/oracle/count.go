@@ -363,7 +363,7 @@ func (c *Count) comesBack(e *entry, at Span, back int64) int64 {
 	case c.returned, l.Debt > 0, l.Algorithm == queue && !last, l.Count == 0:
 		return 0
 	}
-	// What time has refilled is not refilled again.
+	// Events that time has refilled are not refilled again.
 	return max(min(back, e.cost-l.refill(max(at.Hi-e.at.Lo, 0))-1), 0)
 }
 
