@@ -56,8 +56,8 @@ func Stop(ctx context.Context, s *http.Server) error {
 	return errors.Join(err, s.Close())
 }
 
-// faults is the log of a server. What is a client's fault is counted instead:
-// anybody could fill the log with it, and it has addresses, and words of theirs.
+// faults is the log of a server. It counts a client's fault instead of logging it: any client could
+// fill the log with faults, and they have the client's address and words.
 type faults struct {
 	slog.Handler
 
@@ -67,7 +67,7 @@ type faults struct {
 // Enabled is always true: what is counted is counted, with or without a log.
 func (f *faults) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle passes on what is not a client's fault. What is, is known by its words:
+// Handle passes on a record that is not a client's fault. It knows a client's fault by its words:
 // net/http tells of it in no other way.
 func (f *faults) Handle(ctx context.Context, r slog.Record) error {
 	switch is := func(prefix string) bool { return strings.HasPrefix(r.Message, prefix) }; {

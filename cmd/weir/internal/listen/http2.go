@@ -10,8 +10,8 @@ import (
 // (CVE-2026-97032), or feed with memory (CVE-2026-78659) and work (CVE-2026-78669).
 const SafeHTTP2 = "go1.26.9"
 
-// HasSafeHTTP2 reports whether a Go has these mended, by what runtime.Version says. Of one
-// that was built from between releases nobody knows.
+// HasSafeHTTP2 reports whether a Go has these mended, by what runtime.Version says. A Go built
+// between releases counts as not mended.
 func HasSafeHTTP2(goVersion string) bool {
 	goVersion, _, _ = strings.Cut(goVersion, " ") // experiments follow
 	return version.IsValid(goVersion) && version.Compare(goVersion, SafeHTTP2) >= 0
