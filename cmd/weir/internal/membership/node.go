@@ -128,7 +128,8 @@ func aboutOf(m *gossip.Member) (a about) {
 	return a
 }
 
-// changed is told that members have. Who they are now is asked, for two may be told at once.
+// changed is called when members have changed. It asks for the members of now, for two calls may
+// come at once.
 func (n *Node) changed([]gossip.Member) {
 	g := n.gossip.Load()
 	if g == nil {
