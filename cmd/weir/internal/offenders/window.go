@@ -11,12 +11,10 @@ const (
 	// Names is how many clients of a rule are told apart at a time; the others
 	// are within the Error of their counts.
 	Names = 100
-	// MaxName is how many bytes of a name are kept. Of a longer one a hash stands
-	// for what comes after.
+	// MaxName is how many bytes of a name are kept. A hash stands for the rest of a longer one.
 	MaxName = 128
 	// PaneLife is how long a sketch is recorded to before a new one takes its
-	// place. What is told is the one before and the one in use: the last PaneLife
-	// to 2 × PaneLife.
+	// place. An answer has the one before and the one in use: the last PaneLife to 2 × PaneLife.
 	PaneLife = 5 * time.Minute
 )
 
