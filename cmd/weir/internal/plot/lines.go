@@ -126,8 +126,8 @@ func (l Lines) drawAll(c *canvas, b box, g grid) {
 	}
 }
 
-// way is a line's spots. Of those in one pixel's column it keeps the first, the
-// highest, the lowest and the last.
+// way is a line's spots. It keeps the first, the highest, the lowest and the last spot in each
+// pixel's column.
 func (g grid) way(line Line) []spot {
 	var out []spot
 	var column []spot

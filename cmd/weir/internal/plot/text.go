@@ -33,7 +33,7 @@ func advance(r rune) px {
 }
 
 // wrap breaks s into lines no wider than width: at spaces, else after a hyphen,
-// else anywhere. What is beyond so many lines is left out, and "…" says so.
+// else anywhere. It leaves out all beyond so many lines, and "…" says so.
 func wrap(s string, most, font px, lines int) []string {
 	return breakLines(s, lines, func(line string) bool { return width(line, font) <= most })
 }

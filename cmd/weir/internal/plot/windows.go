@@ -65,8 +65,8 @@ func (w Windows) draw(c *canvas, b box, f frame) {
 	}
 }
 
-// bar draws a sub-window as high as its count. Of the oldest, the part that no
-// longer counts is hatched; the newest ends now.
+// bar draws a sub-window as high as its count. The part of the oldest that no longer counts is
+// hatched; the newest ends now.
 func (w Windows) bar(c *canvas, v Bar, g grid) {
 	at := box{g.x.at(v.From) + 10, g.y.at(v.Count), g.x.at(min(v.To, w.To)) - 10, g.inner.bottom}
 	gone := g.x.at(max(min(w.From, v.To), v.From))
