@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limit/weir/memcachestore"
 )
 
-// What is unwise of memcached.
+// The numbers that weir doctor judges memcached by.
 const (
 	doctorTakes = 200
 	muchSkew    = 2 * time.Second // its clock tells whole seconds
