@@ -20,13 +20,12 @@
 //
 // # Guarantees
 //
-// What decides is a pure function of state, limit, time and cost: Limit.Decide
-// and Limit.Commit. It counts in integers and exact fractions of a microsecond,
-// so that no decision depends on rounding and nothing drifts. RetryAfter is
-// exact: alone, asking again then is allowed, and a microsecond earlier is not.
-// A denial uses nothing up, unless the limit says count-denied. A clock that
-// steps back mints nothing. Limit.Bound is the most that can pass in any
-// interval. docs/algorithms.md tells how the algorithms compare.
+// Pure functions of state, limit, time and cost decide: Limit.Decide and Limit.Commit. They count
+// in integers and exact fractions of a microsecond, so that no decision depends on rounding and
+// nothing drifts. RetryAfter is exact: alone, asking again then is allowed, and a microsecond
+// earlier is not. A denial uses nothing up, unless the limit says count-denied. A clock that steps
+// back mints nothing. Limit.Bound is the most that can pass in any interval. docs/algorithms.md
+// tells how the algorithms compare.
 //
 // # For authors of stores
 //

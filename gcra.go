@@ -24,10 +24,9 @@ import "time"
 // coarse grid; before it, a bucket that was refunded must not be forgotten,
 // even if it is full.
 //
-// What is owed for work that is done moves the time on whole, up to owing
-// intervals ahead. Where there is no room for all of a charge, the shift moves on
-// so far that no receipt from before gives anything back: it would free what was
-// lost.
+// A charge for work that is done moves the time on whole, up to owing intervals ahead. Where there
+// is no room for all of a charge, the shift moves on so far that no receipt from before gives
+// anything back: it would free what was lost.
 type gcra struct {
 	pace interval
 	// burst and debt are the limit's, in events. A count of 0 has burst 0, and then no

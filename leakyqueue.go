@@ -7,9 +7,8 @@ package weir
 //	word 0   the next free slot, whole microseconds since 1970
 //	word 1   bits 0–29: its fraction f of f/den µs; bits 30–63: the shift
 //
-// What is owed for work that is done takes slots, too, up to owing intervals ahead.
-// Where there is no room for all of a charge, the shift tells it from the charge
-// before, as in gcra.
+// A charge for work that is done takes slots, too, up to owing intervals ahead. Where there is no
+// room for all of a charge, the shift tells it from the charge before, as in gcra.
 //
 // One event leaves at once and at most queue wait; a cost of n takes n slots
 // and goes when its first one comes.

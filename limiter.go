@@ -145,7 +145,7 @@ type Answer struct {
 	Decision
 
 	// Each is the decision of each limit in the order of NewLimiter, if it has
-	// several. Of one limit Decision is all, and Each is nil.
+	// several. With one limit, Decision is all, and Each is nil.
 	Each []Decision
 }
 
@@ -372,8 +372,8 @@ func (l *Limit) reserves() bool {
 	return a.bucket() || a == LeakyQueue || a == WarmUp
 }
 
-// waitHold waits for the slot that was taken, and gives it back when ctx ends. What can be
-// given back of it goes by the algorithm: of a leaky-queue only the last slots.
+// waitHold waits for the slot that was taken, and gives it back when ctx ends. The algorithm says
+// how much of it can be given back: a leaky-queue takes back only the last slots.
 func (l *Limiter) waitHold(ctx context.Context, a Answer) error {
 	if a.Hold == 0 {
 		return nil

@@ -34,8 +34,8 @@ var (
 // StateKey names one count: of which rule, and whose. Two keys are the same
 // count only when both parts are equal.
 type StateKey struct {
-	// Rule is the rule's place, never its numbers. What follows its last # tells
-	// the limits of one descriptor apart; their counts are kept together.
+	// Rule is the rule's place, never its numbers. The text after its last # tells the limits of
+	// one descriptor apart; their counts are kept together.
 	Rule string
 	Key  string // whose count; any bytes, also none
 }
