@@ -90,8 +90,8 @@ func is(word []byte, name string) bool {
 	return len(word) == len(name) && strings.EqualFold(string(word), name)
 }
 
-// unknown answers a command that there is not. What looks like HTTP ends the
-// connection: a web page may make a browser send it, with commands in its body.
+// unknown answers a command that there is not. A command that looks like HTTP ends the connection:
+// a web page may make a browser send it, with commands in its body.
 func (c *conn) unknown() {
 	name := c.words[0]
 	if is(name, "post") || is(name, "host:") {
@@ -148,7 +148,7 @@ func (c *conn) choose() {
 	}
 }
 
-// reset is for a connection that somebody else goes on with. Who has not said the
+// reset is for a connection that another client goes on with. A client that has not sent the
 // password gains no time by it.
 func (c *conn) reset() {
 	c.proto, c.name = 2, ""

@@ -161,8 +161,8 @@ func (c *conn) linger() {
 	}
 }
 
-// filler fills the buffer of a connection. What is answered goes out before the
-// connection waits for more, so that a pipeline is answered at once.
+// filler fills the buffer of a connection. Answers go out before the connection waits for more, so
+// that a pipeline is answered at once.
 type filler struct{ *conn }
 
 // Read reads what has come.
@@ -206,8 +206,8 @@ func (c filler) Read(p []byte) (int, error) {
 // errHeld is for a command that was cut off because of the budget.
 var errHeld = &protocolError{"commands that have not ended are too large together, and this one is slow; send it again", BoundMemory}
 
-// hold counts what a command holds that has come in part. What a connection always has is
-// not counted.
+// hold counts the memory of a command that has come in part. It does not count the buffer that a
+// connection always has.
 func (c *conn) hold(now time.Time) {
 	if !c.inside || cap(c.room) <= keptBuffer {
 		return
