@@ -80,8 +80,8 @@ type Options struct {
 	Observe func(code codes.Code, took time.Duration)
 	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
 	Echo bool
-	// Trace is called before each call, and may give it a context. What it returns
-	// is called afterwards, unless it is nil. Nil: nobody traces.
+	// Trace is called before each call, and may give it a context. The server calls end afterwards,
+	// unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
 	// Store is how the store is lent to programs. Nil: it is not.
 	Store *Lending
