@@ -57,7 +57,7 @@ func send(w http.ResponseWriter, p *problem) int {
 	return p.Status
 }
 
-// fail answers a call that went wrong. What is the daemon's own fault is logged.
+// fail answers a call that went wrong. It logs a fault of the daemon itself.
 func (c *call) fail(err error) int {
 	p := problemOf(err)
 	if many, ok := errors.AsType[*changes.Limited](err); ok {

@@ -1,9 +1,9 @@
 // Package ruleapi is the part of the admin listener that rules are changed by: JSON
 // over HTTP, with what is wrong as problem details (RFC 9457) that name the field.
 //
-// Whoever asks shows a token of the rule database, or one of the file that opens
-// the admin listener. What changes a thing says by If-Match which one was seen: the
-// ETag of its answers is its revision.
+// A caller shows a token of the rule database, or one of the file that opens the admin listener. A
+// call that changes a thing names by If-Match the revision that the caller has seen: the ETag of an
+// answer is that revision.
 //
 // routes.go lists the calls, openapi.yaml describes them, and cmd/weir/askrules.go asks
 // them for weir rules and weir token.

@@ -76,7 +76,7 @@ func (c *call) read(most int64) ([]byte, error) {
 	return body, nil
 }
 
-// decode reads a JSON body into v. What v does not know is refused.
+// decode reads a JSON body into v. It refuses a member that v does not know.
 func (c *call) decode(v any) error {
 	kind, _, err := mime.ParseMediaType(cmp.Or(c.r.Header.Get("Content-Type"), jsonType))
 	if err != nil || kind != jsonType && kind != "application/x-www-form-urlencoded" { // which curl -d says of all
@@ -102,7 +102,8 @@ func (c *call) decode(v any) error {
 
 // plainMembers refuses an object with two members of a name, of which the decoder
 // would take the last, and names that it would take for those of fields: they are
-// written in small letters. What is no object, the decoder tells better.
+// written in small letters. It lets a body pass that is no object: the decoder refuses it with a
+// better message.
 func plainMembers(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
