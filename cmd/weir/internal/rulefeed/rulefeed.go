@@ -2,12 +2,12 @@
 // they change, and keeps a copy of them on disk for a start without the
 // database.
 //
-// What is active is checked domain by domain: a domain that can't be used
-// keeps the rules it had, and the others go on.
+// The feed checks rules domain by domain: a domain that can't be used keeps the rules it had, and
+// the other domains go on.
 //
-// rulefeed.go puts domains in force one by one, watch.go hears of changes, copy.go keeps
-// the last good copy. The daemon joins these rules with those of files (its database.go),
-// and tells the other nodes what is active (its sharers.go).
+// rulefeed.go makes domains active one by one, watch.go hears of changes, copy.go keeps the last
+// good copy. The daemon joins these rules with those of files (its database.go), and tells the
+// other nodes what is active (its sharers.go).
 package rulefeed
 
 import (
@@ -30,8 +30,8 @@ const (
 	// reading what was changed, or all of it: then it is away.
 	openTime = 30 * time.Second
 	readTime = 30 * time.Second
-	// copyEvery is how often the copy is written while rules change. What a node
-	// that is killed forgets until then, the database knows.
+	// copyEvery is how often the copy is written while rules change. The database has the changes
+	// that a killed node had not copied.
 	copyEvery = 10 * time.Second
 )
 
