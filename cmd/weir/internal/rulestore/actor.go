@@ -35,7 +35,8 @@ func ParseRole(name string) (Role, error) {
 // AllTeams in Actor.Teams stands for all teams.
 const AllTeams = "*"
 
-// Actor is who asks. Who may not do a thing is refused, and that is in the audit.
+// Actor is the person or program that asks. The store refuses an actor that may not do a thing, and
+// the audit has that.
 type Actor struct {
 	Name  string   // of the person or program; history names it
 	Token string   // Token.ID that it showed; empty: it was let in otherwise

@@ -19,21 +19,20 @@
 // item's place, "key" or "key=value", as counts belong to places. Domain.File
 // puts the items together again as they were written, comments and all.
 //
-// What stands before the first rule is kept as if it were a rule, whose ID is
-// empty (Frame).
+// The text before the first rule is kept as if it were a rule, whose ID is empty (Frame).
 //
 // A version is a rule's text at a time. It is never changed, and no number is
 // used twice. A version is a draft at first; in shadow it runs beside the rule
 // in force, and enforced it is the active rule. Taking a rule away is a version
 // without text, and rolling back is enforcing an old version, so that history
-// has all of it. Whose a rule is says its `owner`, else its domain does.
+// has all of it. The `owner` of a rule names its team, else its domain does.
 //
 // # Changes
 //
 // There is one change at a time, over all nodes, and each has a revision: 1, 2,
-// 3 … Whoever changes a thing names the revision at which they saw it (Match),
-// and is refused when it was changed since. A change is whole or not at all, and
-// when a method has returned it is on disk.
+// 3 … A caller that changes a thing names the revision that it has seen (Match), and is refused
+// when the thing was changed since. A change is whole or not at all, and when a method has returned
+// it is on disk.
 //
 // Every change, and every one that was refused, is in the audit. Nothing of the
 // audit is changed or removed.

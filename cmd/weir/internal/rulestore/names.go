@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The bounds of what a store keeps. What is over one is refused.
+// The bounds of what a store keeps. It refuses anything beyond one.
 const (
 	MaxName   = 128      // bytes of the name of a domain, team or actor
 	MaxID     = 1 << 10  // bytes of a rule's ID

@@ -113,7 +113,7 @@ func cutFile(name, text string) (*outline, error) {
 
 // CheckSize refuses a file of a domain that is too long or has too many rules,
 // before anything is made of them: that takes seconds for what fits into MaxFile.
-// What is no file at all, others tell better.
+// It lets a text pass that is no file at all: the parser refuses it with a better message.
 func CheckSize(text string) error {
 	if len(text) > MaxFile {
 		return invalid("text", "has %d bytes; the file of a domain may have %d", len(text), MaxFile)

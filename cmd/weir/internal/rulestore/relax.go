@@ -99,8 +99,8 @@ func sameButFor(before, after string, percent int64) error {
 	return nil
 }
 
-// eachDescriptor visits all descriptors of a list and below, each once. What an
-// alias stands for is visited where it was written.
+// eachDescriptor visits all descriptors of a list and below, each once. It visits the target of an
+// alias where that was written.
 func eachDescriptor(n *yaml.Node, visit func(*yaml.Node) error) error {
 	if n.Kind == yaml.MappingNode && (member(n, "limits") != nil || member(n, "rate_limit") != nil) {
 		if err := visit(n); err != nil {
@@ -135,7 +135,7 @@ func openUp(d *yaml.Node) {
 	d.Content = append(d.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "shadow_mode"}, yes)
 }
 
-// tighten scales the limits of a descriptor. What let something pass lets one
+// tighten scales the limits of a descriptor. A limit that let something pass still lets one event
 // pass at least.
 func tighten(d *yaml.Node, percent int64) error {
 	if limits := member(d, "limits"); limits != nil {

@@ -98,7 +98,7 @@ func (t *tx) save(ctx context.Context, r *Rule) error {
 	return err
 }
 
-// write adds a version to r, as its draft. What was the draft is withdrawn.
+// write adds a version to r, as its draft. The draft before it is withdrawn.
 func (t *tx) write(ctx context.Context, r *Rule, v Version) error {
 	if r.Draft != 0 {
 		if err := t.mark(ctx, r, r.Draft, Withdrawn); err != nil {

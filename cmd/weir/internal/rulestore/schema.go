@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// migrations make a schema of each version out of the one before. What has been
-// released is never changed: more are added.
+// migrations make a schema of each version out of the one before. A released one is never changed:
+// new ones are added.
 //
-// A rule's row says which of its versions are what; a version's text never
-// changes. The row with the empty ID is what stands before a domain's first
-// rule. Times are microseconds since 1970; no time, and no version, is 0.
+// A rule's row gives the roles of its versions; a version's text never changes. The row with the
+// empty ID has the text before a domain's first rule. Times are microseconds since 1970; no time,
+// and no version, is 0.
 func migrations() []string {
 	return []string{`
 CREATE TABLE counters (

@@ -175,7 +175,7 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 	case Enforced:
 		return invalid("version", "%d is active already", version)
 	case Draft, Shadow:
-		// What was active before had its second person then. Ann is ann.
+		// A version that was active before had its second person then. Ann is ann.
 		if d.Review && strings.EqualFold(v.Author, t.by.Name) {
 			return forbidden("domain %s wants a second person: %s wrote version %d, so another person must enforce it", d.Name, v.Author, version)
 		}

@@ -62,7 +62,7 @@ func IsPostgres(place string) bool {
 	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
 }
 
-// Close ends the store. What was answered is kept.
+// Close ends the store. Changes that were answered are kept.
 func (s *Store) Close() error {
 	var errs []error
 	for _, db := range []*sql.DB{s.write, s.read, s.claim} { // twice the same, in PostgreSQL
@@ -131,7 +131,8 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 	}
 	return transact(ctx, s.write, func(raw *sql.Tx) error {
 		t := &tx{Tx: raw, by: by, reason: a.reason}
-		// Who has changed this row is alone until the end: the next one waits here.
+		// The transaction that has changed this row is alone until its end: the next one waits
+		// here.
 		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
 		if err != nil {
 			return err
