@@ -153,8 +153,8 @@ type Client struct {
 type Report struct {
 	Domain    string
 	Since, At time.Time // it ran from Since to At
-	// Period is the longest of the candidate's limits. What was used before Since
-	// is not known to it, so until then it may deny less than it will.
+	// Period is the longest of the candidate's limits. The candidate does not know the events
+	// before Since, so for one Period it may deny less than it will.
 	Period      time.Duration
 	Counts      Counts
 	Recent      Counts    // since RecentSince
