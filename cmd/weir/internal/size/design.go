@@ -26,8 +26,7 @@ func yes(store Store, run, why string) Verdict {
 
 func no(form string, args ...any) Verdict { return Verdict{Why: fmt.Sprintf(form, args...)} }
 
-// designs are all that there are, the simplest first. Of those that fit the first
-// is the advice.
+// designs are all that there are, the simplest first. The first one that fits is the advice.
 var designs = [...]struct {
 	name  string
 	judge func(*Need) Verdict

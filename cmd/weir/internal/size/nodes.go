@@ -23,8 +23,8 @@ type Share struct {
 	Unfit    string       `json:"unfit,omitempty"`     // why it is impossible
 }
 
-// What messages between nodes are made of. Keys are as long as an IPv4 address, rules
-// as shop/user.
+// The sizes and bounds of messages between nodes. Keys are as long as an IPv4 address, rules as
+// shop/user.
 const (
 	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: sharing.AskBudget
 	callBytes    = 60      // an ask, an answer, or a report
