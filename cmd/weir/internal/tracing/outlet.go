@@ -33,7 +33,7 @@ type outlet struct {
 	broken                         bool // used by the one goroutine that exports
 }
 
-// ExportSpans sends spans. What fails is counted, and logged when it begins.
+// ExportSpans sends spans. It counts the spans that it can't send, and logs when failures begin.
 func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	n := int64(len(spans))
 	err := o.SpanExporter.ExportSpans(ctx, spans)

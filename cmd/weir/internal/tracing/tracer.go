@@ -53,7 +53,7 @@ func (s *Settings) Open(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the way to the collector: %w", err)
 	}
-	// What the environment says of the resource goes before what we do.
+	// The attributes of the environment override the daemon's own.
 	r, err := resource.New(
 		ctx, resource.WithAttributes(attribute.String("service.name", "weir"), attribute.String("service.version", o.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv(),
@@ -136,8 +136,8 @@ func (t *Tracer) GRPC(ctx context.Context) (traced context.Context, end func(cod
 	}
 }
 
-// Decided tells the span of ctx, if there is one, what was decided. Of a request
-// it tells nothing but what stands in rule files.
+// Decided tells the span of ctx, if there is one, what was decided. It tells nothing of a request
+// but words that stand in rule files.
 func Decided(ctx context.Context, a *rules.Answer) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
