@@ -86,8 +86,8 @@ func (p *Pages) importFile(v *visit) error {
 	return v.showPlan(http.StatusOK, page)
 }
 
-// domainOf is which domain a file is of. What is too much is refused before anything
-// is made of it.
+// domainOf is which domain a file is of. It refuses a file that is too large before anything is
+// made of it.
 func (p *Pages) domainOf(text string) (string, error) {
 	if err := rulestore.CheckSize(text); err != nil {
 		return "", err

@@ -78,8 +78,8 @@ func (p *Pages) override(v *visit) error {
 	return v.showOverride(statusOf(err), at, sent)
 }
 
-// readOverride reads the form, and until when it is to hold. What can't be read is no
-// 0, which would open everything.
+// readOverride reads the form, and until when it is to hold. A number that can't be read is a
+// fault, not a 0, which would open everything.
 func readOverride(form func(string) string, now time.Time) (overrideForm, time.Time) {
 	sent := overrideForm{Reason: form("reason"), End: form("end") == "yes"}
 	if sent.End {

@@ -34,8 +34,8 @@ func functions() template.FuncMap {
 	}
 }
 
-// stepping is the form on a rule's page for one step. What was sent and refused
-// is in it again.
+// stepping is the form on a rule's page for one step. A reason that was sent and refused is in it
+// again.
 func stepping(page rulePage, to string, version int64, name, class string) map[string]any {
 	f := map[string]any{
 		"CSRF": page.CSRF, "Domain": page.Domain, "ID": page.ID, "Match": page.Rule.Revision, "Version": version, "To": to, "Class": class,

@@ -59,9 +59,9 @@ func (p *Pages) visited(show func(*visit) error) http.HandlerFunc {
 	}
 }
 
-// known answers who has signed in, and sends others to do so, of whom no form is read.
-// What changes something must come from a page of the same session, and counts as a
-// change.
+// known answers a person that has signed in. It sends any other visitor to sign in, and reads no
+// form of theirs. A request that changes something must come from a page of the same session, and
+// counts as a change.
 func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 	if p.options.SignIn == nil {
 		return p.anyone(show)
