@@ -117,8 +117,8 @@ func rulesWithdrawCommand() *cobra.Command {
 	return cmd
 }
 
-// change reads a rule, sends what is to be done with it, and prints what it is
-// then. Who changed the rule in between loses nothing: the call is refused.
+// change reads a rule, sends a change of it, and prints the rule as it is then. An author that
+// changed the rule in between loses nothing: the call is refused.
 func (o *ruleStep) change(cmd *cobra.Command, t ruleTarget, call string, body func(*ruleapi.Rule) (any, error)) error {
 	if o.version < 0 {
 		return usagef("--version %d: versions are numbered from 1", o.version)

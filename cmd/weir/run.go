@@ -37,8 +37,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return code
 }
 
-// explain is what to print of an error. What is wrong in rule files has a form
-// that editors understand, and what is worth knowing of them stands with it.
+// explain is what to print of an error. An error in rule files has a form that editors understand,
+// and the warnings about them stand with it.
 func explain(err error) string {
 	if bad, ok := errors.AsType[*rules.Error](err); ok {
 		var lines []string

@@ -114,7 +114,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 }
 
 // fromEnvironment takes flags that were not given from WEIR_ and their names in
-// capitals. What is empty there was not given either.
+// capitals. An empty variable counts as not given either.
 func fromEnvironment(f *pflag.FlagSet, lookUp func(string) string) error {
 	var errs []error
 	f.VisitAll(func(flag *pflag.Flag) {

@@ -29,7 +29,7 @@ const (
 	topOnce = time.Second
 )
 
-// What terminals are told (ECMA-48, and xterm's second screen).
+// The control sequences for terminals (ECMA-48, and xterm's second screen).
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"

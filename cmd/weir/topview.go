@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
-// The bounds of a view, in columns. What is wider is cut, never wrapped.
+// The bounds of a view, in columns. A wider line is cut, never wrapped.
 const (
 	leastTop = 60  // below, there is no place for what passes each second
 	usualTop = 100 // of text that is not for a terminal
