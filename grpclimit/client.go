@@ -41,8 +41,8 @@ type ClientOptions struct {
 	// MaxWaiting is how many calls may wait for one key; 0 is 1000. More fail with
 	// ErrQueueFull.
 	MaxWaiting int
-	// MaxWait is how long a call waits in all, over its tries; 0 is a minute. What a
-	// server asks for beyond that is not waited for.
+	// MaxWait is how long a call waits in all, over its tries; 0 is a minute. The client does not
+	// wait longer, even if a server asks for more.
 	MaxWait time.Duration
 	// MaxTries is how often a call is sent at most; 0 is 4, 1 is never again.
 	MaxTries int

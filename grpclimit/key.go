@@ -17,8 +17,8 @@ import (
 // Key says whose count a call is: any bytes. method is the full one, as
 // /package.Service/Method. It fails with ErrNoKey when the call does not tell; see
 // Rule.Optional. With any other error the call ends with INVALID_ARGUMENT, optional
-// or not. What a client may choose freely is no key for a limit that it should not
-// get around: an address, a method, or what was verified before is.
+// or not. A value that a client may choose freely is no key for a limit that it should not get
+// around: an address, a method, or a value verified before is.
 type Key func(ctx context.Context, method string) (string, error)
 
 // Errors of keys.

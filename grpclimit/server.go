@@ -139,7 +139,7 @@ func (s *Server) passes(ctx context.Context, method string) (marked context.Cont
 
 var errTwice = errors.New("a call has met the same interceptors twice, and was counted once; register them once")
 
-// What is told once.
+// The warnings that are logged once.
 const (
 	warnedTwice = iota
 	warnedKept
