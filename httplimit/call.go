@@ -18,8 +18,8 @@ type rule struct {
 // call is a request on its way through the rules. It is used again by later
 // requests, for its memory.
 //
-// One goroutine has it, from acquire to release. What outlives the request, as its Charge
-// and a Denial, has copies.
+// One goroutine has it, from acquire to release. Its Charge and a Denial outlive the request, so
+// they have copies.
 type call struct {
 	admission.Call // the asks, their decisions and the verdict
 

@@ -218,7 +218,7 @@ func (m *middleware) lookTwice(c *call, w http.ResponseWriter, r *http.Request) 
 	}
 }
 
-// What is told once.
+// The warnings that are logged once.
 const (
 	warnedTwice = iota
 	warnedSettle

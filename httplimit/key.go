@@ -11,9 +11,8 @@ import (
 
 // Key says whose count a request is: any bytes. It fails with ErrNoKey when the
 // request does not tell; see Rule.Optional. With any other error it is answered
-// with 400, optional or not. What a client may choose freely is no key for a limit
-// that it should not get around: an address, a path, or what was verified before
-// is.
+// with 400, optional or not. A value that a client may choose freely is no key for a limit that it
+// should not get around: an address, a path, or a value verified before is.
 type Key func(*http.Request) (string, error)
 
 // Errors of keys.

@@ -8,7 +8,7 @@ import (
 
 const (
 	// maxLearned is how long a field may be to be read, and maxMembers how many
-	// members it may have. What has more is ignored.
+	// members it may have. A field with more is ignored.
 	maxLearned = 16 << 10
 	maxMembers = 64
 )

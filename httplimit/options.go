@@ -61,9 +61,9 @@ type Options struct {
 	// answered with 503.
 	FailOpen bool
 	// Counts tells by the status of the response whether a request counts: only
-	// failures, say. What does not is given back afterwards; until then it counts, so
-	// that many at once are no way around. Nil: all count. A store remembers what
-	// was given back for 15 minutes, at most some millions: what is beyond stays
+	// failures, say. The charge of any other request is given back afterwards; until then it
+	// counts, so that many at once are no way around. Nil: all count. A store remembers for 15
+	// minutes which receipts were given back, at most some millions: requests beyond that stay
 	// counted.
 	Counts func(status int) bool
 	// Settle gives handlers a Charge, by ChargeOf, to tell what a request really

@@ -27,8 +27,7 @@ func (rec *recorder) code() int {
 }
 
 // shown is the recorder as a handler sees it: with those of the optional
-// interfaces that the writer below has. What is beside the usual ones is found
-// by http.ResponseController.
+// interfaces that the writer below has. A handler finds any other one by http.ResponseController.
 func (rec *recorder) shown() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)
@@ -84,8 +83,7 @@ func (rec *recorder) flush() error {
 // FlushError is for http.ResponseController.
 func (rec *recorder) FlushError() error { return rec.flush() }
 
-// hijack hands the connection over. What was charged is settled only when it is
-// closed.
+// hijack hands the connection over. The charge is settled only when the connection is closed.
 func (rec *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(rec.ResponseWriter).Hijack()
 	if err != nil {

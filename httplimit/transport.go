@@ -49,8 +49,8 @@ type TransportOptions struct {
 	// RetryPercent is how many retries there may be for 100 requests of a key,
 	// over the last 10 seconds, beside 10 that are free; 0 is 10.
 	RetryPercent int
-	// Backoff is how long to wait before a retry. What the server asks for is
-	// waited for, and some of Backoff on top, so that not all come back at once.
+	// Backoff is how long to wait before a retry. The client waits as long as the server asks, and
+	// some of Backoff on top, so that not all clients come back at once.
 	Backoff weir.Backoff
 }
 
