@@ -95,7 +95,7 @@ func bornOf(b []byte) weir.Instant {
 	return d.instant()
 }
 
-// decoder reads parts off the front of b. What is not there is zero, and bad.
+// decoder reads parts off the front of b. A part that is not there is zero, and sets bad.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -195,8 +195,8 @@ func (it *item) find(label string) int {
 	return slices.IndexFunc(it.counts, func(c count) bool { return c.label == label })
 }
 
-// put makes r the count of a label. What says no more than its absence is not
-// put where there was nothing.
+// put makes r the count of a label. A count that says no more than its absence is not put where
+// there was none.
 func (it *item) put(label string, r record.Record, now weir.Instant) {
 	if r.Limit == nil {
 		return

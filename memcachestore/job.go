@@ -17,7 +17,7 @@ type job struct {
 	// job's answer alone.
 	apply func(now weir.Instant, it *item) error
 
-	// What the job works once for; kind is noNote when it may work again.
+	// The note by which the job works only once; kind is noNote when it may work again.
 	kind  noteKind
 	id    uint64
 	found *note // where that was noted in an item of its own

@@ -169,8 +169,8 @@ func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
 	}
 }
 
-// again has jobs wait for another try, for somebody else has written. What was
-// decided without looking was no try.
+// again has jobs wait for another try, for another process has written. A decision made without
+// looking was no try.
 func (s *Store) again(l *lane, jobs []*job, looked bool) {
 	l.known, l.alone = view{}, false
 	s.counts.lost.Add(1)
