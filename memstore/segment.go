@@ -149,8 +149,8 @@ const (
 	shared              // the overflow state
 )
 
-// decide is what f's limit alone says, and on which state. Of the asks of one take
-// that the overflow state decides, each meets what those before it are about to do.
+// decide is what f's limit alone says, and on which state. When the overflow state decides several
+// asks of one take, each counts what the asks before it are about to charge.
 func (sg *segment) decide(f uint64, now weir.Instant, a *weir.Ask, several bool) (weir.Decision, home) {
 	if i := sg.cells.find(f); i >= 0 {
 		return sg.limit.Decide(sg.state(i), now, a), slotted
@@ -301,8 +301,8 @@ func (sg *segment) claim(f uint64, now weir.Instant) int {
 	}
 }
 
-// settleIn gives slot i to f. Who may have used the overflow state starts with
-// what that has used.
+// settleIn gives slot i to f. A key that may have used the overflow state starts with the usage of
+// that state.
 func (sg *segment) settleIn(i int, f uint64, now weir.Instant) int {
 	if sg.cells.words[i] == 0 {
 		sg.used++

@@ -9,9 +9,8 @@ import (
 )
 
 // slabs hold the states of one table that grow with use, without a pointer for
-// each: a slot holds the handle of its state. What a handle leads to belongs to
-// the holder of the lock of its slot's segment. Memory once used is kept for
-// states to come.
+// each: a slot holds the handle of its state. The state that a handle leads to belongs to the
+// holder of the lock of its slot's segment. Memory once used is kept for states to come.
 type slabs struct {
 	// mu is held to hand out a place and to take one back, not to read or write a
 	// state: that is safe under the lock of its segment, as no two handles lead to one

@@ -54,8 +54,8 @@ func (e *SnapshotError) Unwrap() error { return e.Err }
 // When they can't be used, the store is empty, the file is moved aside, and the
 // error is a *SnapshotError. Any other error comes without a store.
 //
-// Receipts from before give nothing back, but free their permits. What keys of a
-// full table shared because all others were denied is not kept.
+// Receipts from before give nothing back, but free their permits. The state that keys of a full
+// table shared, because all other keys were denied, is not kept.
 func Open(file string, o Options) (*Store, error) {
 	// A pipe would be waited for, and what is a device put aside.
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {

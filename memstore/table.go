@@ -11,7 +11,7 @@ import (
 // table holds the states of one rule, in segments by the first bits of the
 // fingerprints. It begins as one segment of one bucket.
 type table struct {
-	// What each take looks at is in one line of the processor's cache.
+	// The fields that each take looks at are in one line of the processor's cache.
 	rule string
 	// versions are all tables of the rule; nil where this is the only one. It changes
 	// under Store.mu, without the locks of segments: a take that has locked its

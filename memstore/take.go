@@ -155,9 +155,8 @@ func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Dec
 	return true
 }
 
-// takeSlow is every other take: it locks the segments of all asks at once. What can fail
-// fails before anything is decided, and what is decided under the locks is carried out
-// under them.
+// takeSlow is every other take: it locks the segments of all asks at once. Everything that can fail
+// comes before any decision. Decisions are made and carried out under the same locks.
 func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
@@ -339,7 +338,7 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 		places[i].segment.tentative, places[i].segment.newcomers = nil, 0
 	}
 	// Slots that a newcomer gets may be moved, or be those of another ask, so these
-	// are done with first. What shares a state gets what is left.
+	// are done with first. Asks that share a state get the rest.
 	for at := slotted; at <= shared; at++ {
 		for i := range places {
 			if p := &places[i]; p.home == at {
