@@ -23,8 +23,8 @@ const (
 type plan struct {
 	kind byte
 	most int64 // the largest cost that can ever fit
-	// text is the limit as take.lua reads it. Of civil windows it is empty: theirs
-	// goes with the time.
+	// text is the limit as take.lua reads it. It is empty for civil windows: their text goes with
+	// the time.
 	text string
 	one  string // the limit and a cost of 1 as pace.lua reads it; empty where it can't
 }

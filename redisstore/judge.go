@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is unwise.
+// The numbers beyond which a server is unwise.
 const (
 	oldest     = 5                     // the first version whose scripts may ask for the time and write
 	muchSkew   = time.Second           // between the clocks

@@ -3,10 +3,9 @@
 // package weir does; all that a decision tells beside its outcome is worked out
 // here, by the same pure functions, from the state that the script has seen.
 //
-// What waits while a script runs travels together in the next one; a lone caller
-// waits for nobody. Every key expires by itself as soon as it says no more than
-// its absence would. A failover of Redis may lose the last charges before it;
-// nothing else passes more than the limit.
+// Takes that wait while a script runs travel together in the next one; a lone caller waits for no
+// other. Every key expires by itself as soon as it says no more than its absence would. A failover
+// of Redis may lose the last charges before it; nothing else passes more than the limit.
 //
 // Open puts the edge around the store that a URL names: see package edge. A Store of Dial or
 // New is without it. Its calls take the time of their context, and 2 s at most; while
@@ -15,7 +14,7 @@
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain
 // ones of buckets at a third of the cost; package lane makes takes travel together. The scripts
 // say only whether a limit allows, and the state before: all else is worked out in Go, and
-// a difference is counted. What no script decides (rare) is looked at, decided in Go
+// a difference is counted. A take that no script decides (rare) is decided in Go from the states,
 // and swapped in (swap.lua). examine.go and judge.go are weir doctor.
 package redisstore
 
