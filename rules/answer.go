@@ -15,8 +15,8 @@ type Answer struct {
 	// Decisive is the index of the decision that explains Allowed, as
 	// weir.Decisive; −1 when none is enforced.
 	Decisive int
-	// Decisions are in the order of the descriptors, then of the file. What no
-	// rule fits, or what is unlimited, has none.
+	// Decisions are in the order of the descriptors, then of the file. A descriptor that no rule
+	// fits, or that is unlimited, has none.
 	Decisions []Decision
 	// Unlimited are the indexes of the descriptors whose rule is unlimited.
 	Unlimited []int

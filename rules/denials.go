@@ -15,7 +15,7 @@ const (
 	// the places of earlier ones.
 	MaxDenials = drawers * drawerSize
 	// MaxDenial is how many bytes of one are kept: the words of its request, and
-	// the states of its counts. Of a larger one the id alone is kept.
+	// the states of its counts. A larger one is kept with its id alone.
 	MaxDenial = 8 << 10
 	// DenialLife is how long a denial is kept.
 	DenialLife = 15 * time.Minute

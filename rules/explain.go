@@ -235,9 +235,9 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 	if a.Allowed {
 		return Passing{When: PassesNow}, nil
 	}
-	// What the ask itself leaves behind counts: work that is reported, and the
-	// clock of a key never seen that it starts. Not so a denial that counts as an
-	// event: who only wants an explanation has not asked.
+	// The effects of the ask itself count: work that it reports, and the clock of a new key that it
+	// starts. A denial that counts as an event does not: a caller that only wants an explanation
+	// has not asked.
 	from := after.clone()
 	for i := range t.asks {
 		if ask := &t.asks[i]; ask.Limit.Spec().CountDenied && !ask.After {

@@ -27,8 +27,7 @@ func openOf(way []*place) openWords {
 // people to read: the words that the rule leaves open, such as the address for
 // a rule about addresses on one path, and the keys that a pattern stands for.
 // Where it leaves nothing open it is the values of the rule, and for an override
-// all that the descriptor says. Of several words, those that would not be told
-// apart otherwise are in quotes.
+// all that the descriptor says. Where there are several words, quotes keep them apart if need be.
 func (r *Rule) AppendKeyName(b []byte, entries []Entry) []byte {
 	open := r.open
 	switch {

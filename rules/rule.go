@@ -25,7 +25,7 @@ type Rule struct {
 	// Unlimited matches, and gives no decision: it takes a request out of the reach of a
 	// wider rule.
 	Unlimited bool
-	// Shadow is decided and reported, not enforced. What it would let pass it counts, so
+	// Shadow is decided and reported, not enforced. It counts events that it would let pass, so
 	// that it need not begin with an empty count when it is enforced.
 	Shadow bool
 	// After is `charge: after`: a take reports work that is already done, and is charged
