@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limit/weir/internal/sharing/virtual"
 )
 
-// The bounds of a cluster. What is beyond is refused with the reason.
+// The bounds of a cluster. A cluster beyond them is refused with the reason.
 const (
 	// MaxNodes is how many nodes a cluster may have.
 	MaxNodes = 200

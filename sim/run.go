@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// The bounds of a run. What is beyond is refused with the reason.
+// The bounds of a run. A run beyond them is refused with the reason.
 const (
 	// MaxContenders is how many contenders a run may have.
 	MaxContenders = 100

@@ -37,8 +37,8 @@ func (a *asker) asks(at weir.Instant) Request {
 
 // moments gives the moments of a Poisson process of pace p, from Start. share, if
 // not nil, thins it: the share of one that is kept of the pace at a moment, so
-// many microseconds after Start (Lewis and Shedler, 1979). What is not kept is a
-// moment for nobody.
+// many microseconds after Start (Lewis and Shedler, 1979). A moment that is not kept is for no
+// client.
 func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Instant, kept, ok bool) {
 	if p.count == 0 {
 		return func() (weir.Instant, bool, bool) { return 0, false, false }

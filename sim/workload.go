@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// The bounds of a workload. What is beyond is refused with the reason.
+// The bounds of a workload. A workload beyond them is refused with the reason.
 const (
 	// MaxClients is how many clients a workload may have.
 	MaxClients = 1_000_000

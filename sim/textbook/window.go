@@ -47,7 +47,7 @@ type SlidingLog struct {
 	Count  int64
 	Period time.Duration
 	// CountDenied stamps what is turned away, too, as the form does that adds
-	// the stamp first and counts then. Who never pauses is never let in again.
+	// the stamp first and counts then. A client that never pauses is never let in again.
 	CountDenied bool
 
 	stamps []weir.Instant
@@ -169,9 +169,8 @@ func (w *SubWindows) Take(now weir.Instant, cost int64) bool {
 // OneByOne asks several limits one after the other and stops at the first that
 // denies, as separate calls do.
 //
-// What the first ones have charged by then stays charged: an hour's limit is
-// used up by requests that the second's limit turned away. Asked in another
-// order, it passes other requests.
+// The charges of the first ones stay: an hour's limit is used up by requests that the second's
+// limit turned away. Asked in another order, it passes other requests.
 type OneByOne []Model
 
 // Take is whether all limits allow the cost, and charges each up to the first
