@@ -17,7 +17,7 @@ type family struct {
 	name string
 	draw func(t *rapid.T) []string
 	// larger tells that no stretch of time passes more than the largest bound of them.
-	// Of others the bounds add up, once for each.
+	// For other limits the bounds add up, once for each.
 	larger bool
 }
 

@@ -351,7 +351,7 @@ func runApart(t *testing.T, open Open) {
 
 // runEvidence: a store that gives evidence tells what each ask stood on, also of a take
 // that passes when the caller asked for that, and so the caller knows the state after it.
-// Of others that pass it does not.
+// It tells nothing of other takes that pass.
 func runEvidence(t *testing.T, open Open) {
 	store := open(t, "evidence")
 	if !store.Traits().Evidence {

@@ -48,8 +48,8 @@ func newTrace(t *rapid.T, store Clocked) *trace {
 }
 
 func (tr *trace) run() {
-	// What is as never used may be dropped, and a clock that steps back does not
-	// bring it back. Shared stores drop by a clock of their own, not by the test's.
+	// A store may drop an unused state, and a clock that steps back does not bring it back. Shared
+	// stores drop by a clock of their own, not by the test's.
 	back := int64(0)
 	if tr.store.Traits().Shared && !tr.forward {
 		back = -3
@@ -140,8 +140,8 @@ func (tr *trace) compare(asks []weir.Ask, got, want []weir.Decision) {
 // of earlier limits for longer than a model.
 const recovered = weir.Instant(500 * 24 * time.Hour / time.Microsecond)
 
-// change gives a rule another limit. What is settled then of what was charged before is
-// for the store to charge to the limits that it still keeps states of.
+// change gives a rule another limit. When a charge from before is settled then, the store charges
+// it to the limits that it still keeps states of.
 func (tr *trace) change(rule string) {
 	if tr.turned[rule] {
 		tr.now += recovered
