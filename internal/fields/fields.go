@@ -34,8 +34,8 @@ func Reset(d *weir.Decision) int64 {
 	return RetryAfter(d.ResetAfter)
 }
 
-// Quota is a limit as a quota for a window of whole seconds. Of a bucket they
-// are its size and the time that it takes to fill.
+// Quota is a limit as a quota for a window of whole seconds. For a bucket they are its size and the
+// time that it takes to fill.
 func Quota(l *weir.Limit) (quota, window int64) {
 	s := l.Spec()
 	switch s.Algorithm {
@@ -89,8 +89,8 @@ func appendItem(b []byte, name string) []byte {
 	return AppendString(b, name)
 }
 
-// AppendString appends a String of a structured field. What may not stand in
-// one is written as %XX.
+// AppendString appends a String of a structured field. A byte that may not stand in one is written
+// as %XX.
 func AppendString(b []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')
