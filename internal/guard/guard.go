@@ -382,8 +382,7 @@ func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, serv
 	all.Wait()
 }
 
-// Look is the states of asks in the store. Of several servers it is the time of the
-// last.
+// Look is the states of asks in the store. With several servers, now is the time of the last.
 func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	looker, ok := g.store.(weir.Looker)
 	if !ok {

@@ -138,7 +138,7 @@ func (o *owed) end(r *report, err error) {
 }
 
 // settle takes note that what was used here turned out to be so much more, or less.
-// What the store has heard of by then stays as it heard it.
+// Events that the store has heard of by then stay as it heard of them.
 func (o *owed) settle(k weir.StateKey, more int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -238,8 +238,7 @@ func (g *Guard) report(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-// inUse is how much of a debt is still in use. What was forgotten here is taken for
-// in use.
+// inUse is how much of a debt is still in use. A debt that was forgotten here counts as in use.
 func (g *Guard) inUse(k weir.StateKey, d *debt) int64 {
 	now, states, err := g.local.Look(context.Background(), []weir.Ask{{State: localKey(k), Limit: d.part}})
 	if err != nil || states[0] == nil {

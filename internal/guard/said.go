@@ -195,9 +195,9 @@ func (s *said) forget(k weir.StateKey) {
 }
 
 // goOn has a local count go on from what the store last said of it: it has no more left
-// than one of so many nodes has of that, less what the store has yet to hear of. What was
-// used is charged by the limit that said it, so that the limits after it take it over as
-// they do in any store.
+// than one of so many nodes has of that, less what the store has yet to hear of. The limit that
+// said it charges the used events, so that the limits after it take them over as they do in any
+// store.
 func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 	sh := g.said.of(k)
 	sh.mu.Lock()
@@ -219,8 +219,8 @@ func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 	return g.use(k, e, nodes, g.owed.of(k))
 }
 
-// use has the local count of k stand no better than e says, after what is owed. What was
-// used counts as used when the store spoke, or where a state tells more than how much, now.
+// use has the local count of k stand no better than e says, after what is owed. The used events
+// count as of when the store spoke, or as of now where a state tells more than how many.
 func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
 	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
 	left, _ := stands(l, e.left/int64(max(nodes, 1)), e.at, owed, now)

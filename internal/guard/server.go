@@ -51,8 +51,8 @@ func (s *server) tell(what change, err error, k weir.StateKey) {
 }
 
 // seek asks a server that has fallen silent again and again, each time for twice as
-// long, until it answers or has been silent for as long as any call may take. Of one
-// that is away already it asks once. No caller waits for it.
+// long, until it answers or has been silent for as long as any call may take. It asks a server that
+// is unavailable already only once. No caller waits for it.
 func (s *server) seek(k weir.StateKey) {
 	began, limit := time.Now(), min(2*s.pace.deadline(), maxDeadline)
 	if s.breaker.isOpen() || s.pace.distance() == 0 {
