@@ -248,7 +248,7 @@ func (c *Call) End(ctx context.Context) {
 	c.table.leave(c.lane)
 }
 
-// free gives permits of the own limiter back. What else was paid is spent.
+// free gives permits of the own limiter back. Other events that were paid are spent.
 func (c *Call) free(ctx context.Context) {
 	if c.paid == nil {
 		return

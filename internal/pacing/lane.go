@@ -68,7 +68,7 @@ func (l *lane) next(c *Call, now time.Time) (step, time.Time) {
 	return send, now
 }
 
-// leads is whether it is c's turn. Who has paid need not queue again.
+// leads is whether it is c's turn. A call that has paid need not queue again.
 func (l *lane) leads(c *Call, now time.Time) bool {
 	if c.notBefore.After(now) {
 		return false
