@@ -71,8 +71,8 @@ func (p *proxy) pass(from, to net.Conn, answer bool) {
 	}
 }
 
-// Delay listens for clients of the server at to, and returns where. What the server
-// says reaches them so much later as was told last, and in its order.
+// Delay listens for clients of the server at to, and returns where. The server's bytes reach them
+// later by the time that was told last, and in order.
 func Delay(t testing.TB, to string) (addr string, tell func(time.Duration)) {
 	t.Helper()
 	var late atomic.Int64
