@@ -165,7 +165,7 @@ func (s Apart) look(asks []weir.Ask, out []weir.Decision) (pass bool, err error)
 	}
 	pass = weir.Resolve(asks, out)
 	for i := range asks {
-		// What is charged now has had its say; what was granted is what is asked.
+		// Quota and AtLeast have been decided: an ask now costs as much as it was granted.
 		a := &asks[i]
 		a.Quota = false
 		if a.AtLeast > 0 && out[i].Charged {

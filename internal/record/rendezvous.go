@@ -6,9 +6,9 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Score is the hash of a node and a count. Of all nodes, the one with the highest has
-// the count (rendezvous hashing, Thaler and Ravishankar 1998): all agree on it, in
-// whichever order they name the nodes, and a node that goes moves only what it had.
+// Score is the hash of a node and a count. The node with the highest score of all has the count
+// (rendezvous hashing, Thaler and Ravishankar 1998): all agree on it, in whichever order they name
+// the nodes, and a node that goes moves only what it had.
 func Score(node string, k weir.StateKey) uint64 {
 	h := fnv.New64a()
 	for _, part := range [...]string{node, "\x00", k.Placement(), "\x00", k.Key} {
