@@ -156,8 +156,8 @@ func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, re
 	return ledgers, records, at, nil
 }
 
-// record is what a ledger keeps, as stores keep it. What others have the votes for is
-// aside.
+// record is what a ledger keeps, as stores keep it. Events of the shares that other members may
+// grant are aside.
 func (g *ledger) record(now weir.Instant) record.Record {
 	aside := g.outstanding()
 	if free := g.free(now); !g.may.whole() {

@@ -10,7 +10,7 @@ type Distance time.Duration
 const MaxDistance = time.Second
 
 // Measure takes a round trip into account: one that is longer by an eighth, as in RFC
-// 6298, and one that is shorter by half. What took longer may have waited somewhere.
+// 6298, and one that is shorter by half. A longer trip may have waited somewhere.
 func (d Distance) Measure(trip time.Duration) Distance {
 	trip = min(max(trip, 1), MaxDistance)
 	if d == 0 {

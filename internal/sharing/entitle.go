@@ -41,8 +41,8 @@ func (g *ledger) lasts(worth entitlement) entitlement {
 }
 
 // stand tells what its node is to the key now, which had some of the limit that nobody
-// else could use. What is left does not grow with the entitlement: who had the votes
-// before has used it, unless it turns out soon that nobody has.
+// else could use. The events left do not grow with the entitlement: the node that had the shares
+// before has used them, unless it turns out soon that no node has.
 func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	owns := g.policy.owns(&p)
 	if !owns {
@@ -123,8 +123,8 @@ func (g *ledger) settled(now weir.Instant, v *View) {
 // at is the time by the clock that the state goes by.
 func (g *ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
 
-// enter lets it grant another part of the limit from now on. What is outstanding was
-// granted by the part before, and is charged by that.
+// enter lets it grant another part of the limit from now on. Outstanding events were granted by the
+// part before, and are charged by that.
 func (g *ledger) enter(now weir.Instant, may entitlement) {
 	if may == g.may {
 		return

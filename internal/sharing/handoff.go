@@ -149,10 +149,10 @@ func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 	return false
 }
 
-// back goes on with a ledger that nobody has said to have taken. Who has it may be gone, so
-// that it goes on as if all was used, to tell the next owner that there was something; if this
-// node has begun another meanwhile, that knows of it now. The table may be over its bound by
-// as many as were on their way.
+// back goes on with a ledger that no node has said to have taken. A node that took it may be gone,
+// so back goes on as if all was used, to tell the next owner that there was something. If this node
+// has begun another ledger meanwhile, that one knows of it now. The table may be over its bound by
+// as many ledgers as were on their way.
 func (n *Node) back(m *move) {
 	if g, ok := n.ledgers.get(m.message.State); ok {
 		g.known = 0
@@ -298,8 +298,8 @@ func (g *ledger) both(gave entitlement) int64 {
 	return g.passed
 }
 
-// merge goes on with what another owner has handed over. Of two states the one by which
-// more is left counts, and what is outstanding of both.
+// merge goes on with what another owner has handed over. The state by which more is left counts,
+// and the outstanding events of both.
 func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool) {
 	gave := entitlement{m.Part, m.Of}
 	if theirs.kept.Limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.kept.Earlier) == 0 {
@@ -328,7 +328,7 @@ const apart = 10 * second
 const second = weir.Instant(time.Second / time.Microsecond)
 
 // keepTime makes windows go by this node's clock, where it is about that of the owner
-// before: else each move would shift them. What is left does not grow by that.
+// before: else each move would shift them. The events left do not grow by that.
 func (g *ledger) keepTime(now weir.Instant) {
 	left := g.free(now)
 	g.ahead = 0

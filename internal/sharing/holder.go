@@ -9,7 +9,7 @@ import (
 // holder is what a node keeps of a key that it is asked about: its lease, its ask
 // under way, and the requests that wait for it.
 type holder struct {
-	// What a decision by the lease reads comes first: two lines of a processor's cache.
+	// The fields that a decision by the lease reads come first: two lines of a processor's cache.
 	limit          *weir.Limit
 	all            int64 // the most that passes at once
 	granted, spent int64 // under the lease, since it began
@@ -81,8 +81,7 @@ func (h *holder) left(now weir.Instant) int64 {
 	return h.granted - h.spent
 }
 
-// become goes on with a limit, which may be another version. What is lent stays lent, but
-// not for long.
+// become goes on with a limit, which may be another version. The lease stays, but not for long.
 func (h *holder) become(l *weir.Limit) {
 	if h.limit == l {
 		return

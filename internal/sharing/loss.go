@@ -33,8 +33,8 @@ type Loss struct {
 	Of          int64
 }
 
-// remember adds a loss. What is known already stays as it was: its time would grow with each
-// time that it is told.
+// remember adds a loss. A loss that is known already stays as it was: its time would grow each time
+// that it is told.
 func (p *Peers) remember(l loss) {
 	if slices.ContainsFunc(p.losses, func(k loss) bool { return k.name == l.name && k.incarnation == l.incarnation }) {
 		return

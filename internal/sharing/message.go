@@ -123,7 +123,7 @@ var (
 	// can be read.
 	ErrMessage = errors.New("not a message")
 	// ErrUnknown is returned for a message of a version or kind that this node does
-	// not know. What follows it may be read.
+	// not know. The node may read the messages behind it.
 	ErrUnknown = errors.New("a message of an unknown version or kind")
 )
 

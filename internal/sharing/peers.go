@@ -294,8 +294,8 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 }
 
 // poll sees whether this process is on the side of the members that most are on, and is
-// whether that has changed. Who was not has to wait until all know of each other: until
-// then some may be the first of members among whom it is not.
+// whether that has changed. A process that was not has to wait until all members know of each
+// other: until then another member may be the first of members among which this one is not.
 func (p *Peers) poll(now weir.Instant) (changed bool) {
 	if p.most(now) {
 		p.quorate = now
@@ -369,8 +369,8 @@ func (p *Peers) told(so func(*Heartbeat) bool) bool {
 	return p.self != nil && p.self.member
 }
 
-// see decides about x. Who is wanted when this process gives its first vote follows
-// nobody.
+// see decides about x. A peer that is wanted when this process gives its first share follows no
+// member.
 func (p *Peers) see(now weir.Instant, x *peer) {
 	wanted := p.wanted(now, x)
 	switch {
@@ -450,8 +450,8 @@ func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
 	p.pulse = now + pulse(p.count)
 }
 
-// heartbeat tells all others. Who hears of the heartbeats what the view says of them has to go by
-// the view before they are sent.
+// heartbeat tells all other members. The caller has to go by the new view before it sends the
+// heartbeats, for they tell what the view says.
 func (p *Peers) heartbeat(now weir.Instant, fx *Effects) {
 	p.sent++
 	p.view = p.show(now)

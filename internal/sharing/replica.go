@@ -41,8 +41,8 @@ type ReplicaSettings struct {
 }
 
 // Replica is one of several nodes that each decide by themselves, and tell each
-// other what they let pass: a state machine like Node. What passes on all nodes
-// together may be more than the limit lets pass, by no more than bounds.Shared says.
+// other what they let pass: a state machine like Node. All nodes together may let more pass than
+// the limit does, by no more than bounds.Shared says.
 type Replica struct {
 	settings ReplicaSettings
 	began    weir.Instant
@@ -159,8 +159,8 @@ func (p *Replica) reclaim(now weir.Instant) {
 	}
 }
 
-// Take decides the asks together, as a weir.Store does. It asks nobody: others hear
-// of it by messages of Tick. Of the asks, Sync and Once do nothing.
+// Take decides the asks together, as a weir.Store does. It asks no other node: they hear of it by
+// messages of Tick. Sync and Once of the asks do nothing.
 func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	p.view.to(now)
 	if len(asks) == 1 {

@@ -74,9 +74,9 @@ func (l *line) merge(of *told) (news int64) {
 	return news
 }
 
-// charge charges news of another node. What was let pass while this one could not
-// hear it is not all charged at once: the other had its part of the limit, and what
-// it did not use of it more than a moment ago is not in use any more.
+// charge charges news of another node. Events that passed while this one could not hear it are not
+// all charged at once: the other node had its part of the limit, and only the events of the last
+// moments are still in use.
 func (p *Replica) charge(now weir.Instant, r *tally, was, l *line, news int64) {
 	if p.cold(now, r) {
 		r.owed = min(r.owed+news, weir.MaxCost)

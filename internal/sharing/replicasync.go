@@ -203,8 +203,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 	}
 }
 
-// hearAll hears of what nodes have let pass. What stands before something bad is
-// heard.
+// hearAll hears of what nodes have let pass. The news before something bad is heard.
 func (p *Replica) hearAll(now weir.Instant, from string, u *unpacker, posts *[]Post) error {
 	asked, next := u.below(pullStart+1), u.below(pullStart+1)
 	var lines []told

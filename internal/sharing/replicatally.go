@@ -105,8 +105,8 @@ func (r *tally) find(node int32, incarnation uint64) (at int, ok bool) {
 	})
 }
 
-// adopt goes over to another limit, if that may be. What was used stays used, and what
-// it can't hold is kept beside it.
+// adopt goes over to another limit, if that may be. Used events stay used, and events that the new
+// state can't hold are kept beside it.
 func (r *tally) adopt(now weir.Instant, p *Replica, l *weir.Limit) {
 	if r.form.limit == l || r.form.limit.String() == l.String() {
 		return

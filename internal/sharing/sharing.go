@@ -1,22 +1,21 @@
 // Package sharing lets nodes keep one limit together. Every key has an owner among
-// the nodes, which keeps its state. The others hold leases: events that the owner
-// has set aside for them, to let pass without asking.
+// the nodes, which keeps its state. The other nodes hold leases: events that the owner has set
+// aside for them, to let pass without asking.
 //
-// A Node is a state machine without clock, network and goroutine: who runs it tells
-// it what happens and when, and sends what it wants sent. So a simulation runs the
-// code of the daemon.
+// A Node is a state machine without clock, network and goroutine: its caller tells it what happens
+// and when, and sends what it wants sent. So a simulation runs the code of the daemon.
 //
-// What passes on all nodes together is at no time more than the limit lets pass on
-// one, whatever is lost, late, doubled, cut, paused or killed: docs/decisions
-// has the proof, and package sharingtest looks for a way round it.
+// At no time do all nodes together let more pass than the limit lets pass on one, whatever is lost,
+// late, doubled, cut, paused or killed: docs/decisions has the proof, and package sharingtest looks
+// for a way round it.
 //
 // In the code, node.go is told what happens and tells what to send, holder.go decides by a
 // lease or asks the key's owner, ledger.go is what the owner keeps, message.go what they
 // say to each other: an ask brings its limit along, so that an owner need not have the
 // rule. call.go is what an owner decides whole, distance.go how long it is waited for,
 // lasting.go how heartbeats prolong leases, evidence.go what a denial stood on. peers.go is what a
-// process knows of the others by their heartbeats (heartbeat.go), view.go whose votes a node has for
-// a key, and handoff.go how a ledger goes to its next owner.
+// process knows of the others by their heartbeats (heartbeat.go), view.go the shares that a node has
+// for a key, and handoff.go how a ledger goes to its next owner.
 //
 // replica.go is the other kind of node, which decides by itself: replicatally.go is what
 // it keeps of a key, replicamerge.go what it hears, replicasync.go what it tells,

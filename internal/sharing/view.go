@@ -272,9 +272,9 @@ func (s *seen) to(i int) Other {
 // follows is whether the m-th member lends this node its vote, and no other member can
 // count on it, except those that have released the key: neither the one that it followed
 // until it was settled with this node, nor any before that in the rank that it has begun to
-// follow before this node, or let go. Who it has begun to follow later, or with the same
-// heartbeat, has never heard that it might without hearing that this node comes first. kept tells
-// that it did follow, and nobody else can count on its vote yet.
+// follow before this node, or let go. A member that it has begun to follow later, or with the same
+// heartbeat, has never heard of that without hearing that this node comes first. kept tells that it
+// did follow, and no other member can count on its share yet.
 func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
 	if v.members[m].idle {
 		return false, false

@@ -73,7 +73,7 @@ func (a *windowAuditor) pass(now weir.Instant, events int64) {
 func (a *windowAuditor) over() int64 { return a.worst }
 
 // audit is an auditor of what l promises by clocks that run up to so many millionths too
-// fast. Of windows that is their bound.
+// fast. For windows that is their bound.
 func audit(l *weir.Limit, drift int64) auditor {
 	s := l.Spec()
 	period := s.Period.Microseconds()

@@ -53,17 +53,17 @@ type Act struct {
 	Node int
 }
 
-// What is done to a node.
+// What is a kind of event in the life of a node.
 type What int
 
-// What may be done.
+// The kinds of event.
 const (
 	Kill What = iota // its process ends, and none is started
 	Leave
 	Join
 )
 
-// Result is what happened. Of requests it counts events.
+// Result is what happened. Its counts are of events, not of requests.
 type Result struct {
 	Offered, Passed      int64
 	Ideal                int64 // what one node would have let pass of the same requests

@@ -250,7 +250,7 @@ func (c *Cluster) settle(now weir.Instant, i int) {
 			c.Messages++
 			c.Bytes += int64(len(post.Message))
 			c.send(now, i, to, func(now weir.Instant) {
-				// What is bad is dropped, as a daemon would.
+				// The node drops a bad message, as a daemon would.
 				_ = c.machines[to].replica.Receive(c.machines[to].clock(now), m.name, post.Message, &c.posts)
 			})
 		}
