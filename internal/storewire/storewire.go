@@ -21,7 +21,7 @@ const (
 	Describe = "/" + Service + "/Describe"
 )
 
-// The bounds of a message. Of more than this none is read.
+// The bounds of a message. A message beyond them is not read.
 const (
 	// MaxMessage is how many bytes it may have.
 	MaxMessage = 2 << 20
