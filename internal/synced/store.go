@@ -2,8 +2,7 @@
 // Sync: by what it last knew of the store and what it has let pass since. It tells
 // the store in the background, within that time or as soon as much is untold, so
 // that a hot key costs the store some calls a second however often it is asked
-// for. What that may let pass beyond the limit is weir.Limit.Unsynced events for
-// each node, and no more.
+// for. By that, each node may let weir.Limit.Unsynced events pass beyond the limit, and no more.
 //
 // A take is decided locally when all its asks can be; else the store decides the
 // whole of it. That holds for asks without Sync, or that cost more than may be
