@@ -82,8 +82,8 @@ func (p *program) find(step string) *types.Func {
 	return nil
 }
 
-// enter reads a function that a file calls, unless it was read before. What it is given is
-// of the request.
+// enter reads a function that a file calls, unless it was read before. The arguments of the call
+// are of the request.
 func (k *walk) enter(from string, f *types.Func) {
 	body := k.p.bodies[f]
 	if body == nil || k.read[f] {
