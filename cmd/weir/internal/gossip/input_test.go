@@ -31,7 +31,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"long name", Options{Bind: "127.0.0.1:0", Name: strings.Repeat("n", MaxName+1)}, "there may be 255"},
 		{"join without a port", Options{Bind: "127.0.0.1:0", Join: []string{"db"}}, "as in 10.0.0.1:8083"},
 		{"join at port 0", Options{Bind: "127.0.0.1:0", Join: []string{"db:0"}}, "from 1 to 65535"},
-		{"many to join", Options{Bind: "127.0.0.1:0", Join: make([]string, MaxJoin+1)}, "the others are heard of"},
+		{"many to join", Options{Bind: "127.0.0.1:0", Join: make([]string, MaxJoin+1)}, "the node learns of the rest"},
 		{"no key beyond loopback", Options{Bind: "0.0.0.0:0"}, "give all nodes the same key"},
 		{"loopback and others", Options{Bind: "127.0.0.1:0", Keys: [][]byte{key(1)}, Join: []string{"10.0.0.1:8083"}}, "listen at an address"},
 	} {

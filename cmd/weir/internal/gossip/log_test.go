@@ -23,7 +23,7 @@ func TestGrumbles(t *testing.T) {
 			{"[WARN] memberlist: again", `level=DEBUG msg="memberlist warns" text=again`},
 			{"of no form", `level=DEBUG msg="memberlist warns" text="of no form"`},
 			{"[ERR] memberlist: Decrypt packet failed", `level=WARN msg="a node has another cluster key, or none, and its messages are refused; give all nodes of a cluster the same" text="Decrypt packet failed" left_out=0`},
-			{"[ERR] memberlist: Decrypt packet failed", `level=DEBUG msg="another cluster key`},
+			{"[ERR] memberlist: Decrypt packet failed", `level=DEBUG msg="a node has another cluster key`},
 		} {
 			b.Reset()
 			if _, err := fmt.Fprintln(w, c.line); err != nil {
