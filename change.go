@@ -12,8 +12,8 @@ const MaxVersions = 4
 // and, after a rule has changed, by those that were asked before, until they would
 // have recovered, but for those that the last one outdoes. Each ask is decided by the
 // state of its own limit, and what passes is charged to all. So limits may change back
-// and forth, also by turns of several processes: what one can't hold of what was used
-// is there when another comes back. The zero Kept is a count never used.
+// and forth, also by turns of several processes: events that one can't hold are there when another
+// comes back. The zero Kept is a count never used.
 //
 // The case to have in mind is a deployment: half of the processes have the rule with
 // 100/min and half with 5/s, and ask about the same key by turns. With one state, each

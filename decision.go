@@ -100,10 +100,10 @@ type Receipt struct {
 	// Expires is when it stops working: ReceiptLife after its events may go, for a
 	// permit its ttl after Taken.
 	Expires Instant
-	// Mark is where the charge lies in the state. Of GCRA and leaky-queue it is the end
-	// of its stretch and the shift, of warm-up the time of the next event, of a window
-	// its beginning or index, of a log its stamp, and of permits the id of their holder.
-	// Only the algorithm understands it.
+	// Mark is where the charge lies in the state. For GCRA and leaky-queue it is the end of its
+	// stretch and the shift, for warm-up the time of the next event, for a window its beginning or
+	// index, for a log its stamp, and for permits the id of their holder. Only the algorithm
+	// understands it.
 	Mark [2]uint64
 }
 

@@ -54,8 +54,8 @@ func (q *leakyQueue) ahead(s State, now Instant) moment {
 	return moment{int64(s[0]) - int64(now), s[1] & fractionMask}
 }
 
-// room heeds patience as the longest age: who would be held for longer is
-// turned away at once. No patience means as long as the queue is.
+// room heeds patience as the longest age: a caller that would be held for longer is turned away at
+// once. No patience means as long as the queue is.
 func (q *leakyQueue) room(s State, now Instant, patience int64) int64 {
 	if q.queue < 0 {
 		return 0

@@ -304,10 +304,10 @@ func (r Reservation) Cancel(ctx context.Context) error {
 // what was taken is given back.
 //
 // A reservation is asked for once: the store gives the caller its place, and the caller
-// sleeps until then, however many others wait. Windows, logs, permits and several limits
-// can't be reserved. For those Wait asks again when RetryAfter is over, for permits
-// after a millisecond and then less often, at most 0.1 s apart; callers then compete, and
-// none is sure to be the first.
+// sleeps until then, however many other callers wait. Windows, logs, permits and several limits
+// can't be reserved. For those Wait asks again when RetryAfter is over, for permits after a
+// millisecond and then less often, at most 0.1 s apart; callers then compete, and none is sure to
+// be the first.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (Answer, error) {
 	deadline := time.Now().Add(MaxWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
