@@ -14,7 +14,7 @@ const (
 	// are; a larger one travels alone.
 	maxTakes = 64
 	maxBytes = 256 << 10
-	// patience is how long takes that travel together may take, whoever waits.
+	// patience is how long takes that travel together may take, whichever caller waits.
 	patience = 2 * time.Second
 )
 
