@@ -170,8 +170,8 @@ func (c *comparison) accepted(ctx context.Context, text string) (bool, error) {
 	return false, err
 }
 
-// damaged compares rule files that were broken at random: who refuses them, and
-// what those mean that both accept, asked by peeking.
+// damaged compares rule files that were broken at random: which service refuses them, and what the
+// files mean that both accept, asked by peeking.
 func (c *comparison) damaged(ctx context.Context) error {
 	g := c.generator(2)
 	g.plain = true
