@@ -14,7 +14,7 @@ import (
 // as much as the zstd command allows by itself. Other logs are refused.
 const maxWindow = 128 << 20
 
-// InputError is a fault of the log, for whoever has it to mend.
+// InputError is a fault of the log, which its owner has to mend.
 type InputError struct {
 	Err error
 }
