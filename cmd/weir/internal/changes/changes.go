@@ -1,6 +1,6 @@
 // Package changes is what each change of rules passes, whichever listener it comes by:
-// the page and the API. It holds up what would deny too much of the traffic, and
-// refuses what can't be active here and who asks for more than a token may.
+// the page and the API. It holds up rules that would deny too much of the traffic. It refuses rules
+// that can't be active here, and callers that ask for more changes than a token may.
 //
 // guard.go holds up what would deny too much.
 package changes
