@@ -127,7 +127,7 @@ func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) 
 }
 
 // takeWhole has the owner decide asks of one placement and key. While it does not
-// answer they are denied, without evidence: who takes its place will know what was let pass.
+// answer they are denied, without evidence: the next owner will know what was let pass.
 func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	s.counts.whole.Add(1)
 	q := question{verb: take, asks: shortened(asks), out: make([]weir.Decision, len(out))}

@@ -9,8 +9,8 @@ import (
 )
 
 // clock is the time of a node: the wall clock's at its start, and from then on by
-// what the machine has counted, also asleep. So it never goes back, and whoever
-// sets the wall clock moves neither leases nor windows.
+// what the machine has counted, also asleep. So it never goes back, and an operator that sets the
+// wall clock moves neither leases nor windows.
 //
 // Go's own clock stands still while the machine sleeps, and to ask the other one
 // (CLOCK_BOOTTIME) is a system call. But a machine that wakes up has its wall clock

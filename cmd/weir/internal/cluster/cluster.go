@@ -132,7 +132,7 @@ func (s *Store) Join(self Self) error {
 }
 
 // Rejoin goes on after Join with a later incarnation, as if the process had been started
-// again: others who know of a later one than its own believe nothing of what it says.
+// again: a member that knows of a later one than its own believes nothing of what it says.
 func (s *Store) Rejoin(incarnation uint64) error {
 	s.part()
 	return s.open(incarnation)
@@ -179,7 +179,7 @@ func (s *Store) Close() error {
 }
 
 // Traits are: the counts are those of all nodes; asks of one placement and key are
-// decided at one moment; a count goes by the clock of its owner, whoever asks.
+// decided at one moment; a count goes by the clock of its owner, whichever node asks.
 func (s *Store) Traits() weir.Traits {
 	return weir.Traits{Shared: true, OwnClock: true, Evidence: true}
 }

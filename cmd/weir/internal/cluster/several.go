@@ -40,7 +40,7 @@ func (s *Store) gather(asks []weir.Ask, all *several) bool {
 	return true
 }
 
-// lock holds all the shards. Whoever holds several takes them in this order.
+// lock holds all the shards. A goroutine that holds several takes them in this order.
 func (s *Store) lock(shards uint64) {
 	for ; shards != 0; shards &= shards - 1 {
 		s.shards[bits.TrailingZeros64(shards)].mu.Lock()
