@@ -60,8 +60,8 @@ func open[T any](now time.Time, parse func([][]byte, time.Time) (T, error), file
 // Value is what the files say, or said when they were good last.
 func (f *Files[T]) Value() T { return *f.value.Load() }
 
-// Failed is what is wrong with the files; empty when nothing is. It does not wait
-// for who looks: files may be on a disk that hangs.
+// Failed is what is wrong with the files; empty when nothing is. It does not wait for a goroutine
+// that looks: files may be on a disk that hangs.
 func (f *Files[T]) Failed() string {
 	if text := f.failed.Load(); text != nil {
 		return *text
