@@ -194,7 +194,7 @@ func adminNeedsToken(address string) error {
 		"give --admin-token-file FILE, or write a loopback address, as " + DefaultAdmin}
 }
 
-// storeOpen is whether the store is lent to whoever reaches the gRPC listener.
+// storeOpen is whether the store is lent to any client that reaches the gRPC listener.
 func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
 
 func storeNeedsToken(address string) error {

@@ -10,8 +10,8 @@ import (
 // then it starts, or stops, all the same.
 const notifyTimeout = time.Second
 
-// notify tells systemd, or who else started the daemon, how it fares: sd_notify
-// (3) has the words. Nobody wants to know where there is no socket.
+// notify tells systemd, or the other program that started the daemon, how it fares: sd_notify (3)
+// has the words. Nobody wants to know where there is no socket.
 func (d *Daemon) notify(state string) {
 	if d.config.NotifySocket == "" {
 		return
