@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// DenialHeader has the id of a denial, by which it can be explained. Envoy sends
-// it on to whoever was denied.
+// DenialHeader has the id of a denial, by which it can be explained. Envoy sends it on to the
+// client that was denied.
 const DenialHeader = "Weir-Denial"
 
 // responseOf is an answer as Envoy reads it, with a status for each of so many

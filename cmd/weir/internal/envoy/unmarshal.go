@@ -69,8 +69,8 @@ func Unmarshal(wire []byte, q *rls.RateLimitRequest) error {
 	return proto.Unmarshal(wire, q)
 }
 
-// each calls do with each message that is a field of another. Where the bytes are
-// none it stops, as who reads them will.
+// each calls do with each message that is a field of another. Where the bytes are none it stops, as
+// their reader will.
 func each(wire []byte, field protowire.Number, do func([]byte)) {
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeField(wire)
