@@ -128,7 +128,7 @@ func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.g.broadcasts.GetBroadcasts(overhead, limit)
 }
 
-// LocalState is what memberlist does not tell: who it does not reach.
+// LocalState is what memberlist does not tell: the processes that it does not reach.
 func (d delegate) LocalState(bool) []byte {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()

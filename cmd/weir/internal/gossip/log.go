@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// grumbleEvery is how often a warning of memberlist is logged as one. Whoever
-// reaches the port can make it warn.
+// grumbleEvery is how often a warning of memberlist is logged as one. Any client that reaches the
+// port can make it warn.
 const grumbleEvery = 10 * time.Second
 
 // grumbles is where memberlist logs to: lines such as "[WARN] memberlist: text".
@@ -29,7 +29,7 @@ type seldom struct {
 
 func (w *grumbles) Write(line []byte) (int, error) {
 	text := bytes.TrimSpace(line)
-	// Others look for the process that was here before: so it is after each restart.
+	// Other members look for the process that was here before: so it is after each restart.
 	unexpected := []byte("Got ping for unexpected node")
 	level, text, ok := bytes.Cut(text, []byte("] memberlist: "))
 	if !ok {

@@ -117,8 +117,8 @@ func (t *table) die(now time.Duration, id uint64) {
 	}
 }
 
-// depart ends the membership of a process. heard is whether it is heard of: then
-// it is not gone, whoever says so. It tells whether something changed.
+// depart ends the membership of a process. heard is whether it is heard of: then it is not gone,
+// whichever member says so. It tells whether something changed.
 func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) bool {
 	e := t.entries[id]
 	if e == nil || how == gone && heard || e.standing != agreed && (e.standing != replaced || how != left) {
@@ -173,8 +173,8 @@ func (t *table) most(silent func(id uint64) bool) bool {
 
 // settle leaves a name to the latest of the processes that have it. It may be
 // another than this one: then that has the name, unless this one is so new that
-// it takes a later incarnation. So clocks do not matter to who has a name: who
-// came last.
+// it takes a later incarnation. So clocks do not matter for a name: the process that came last has
+// it.
 func (t *table) settle(now time.Duration, name string) {
 	var latest *entry
 	for _, e := range t.entries {

@@ -104,7 +104,7 @@ func (g *Gossip) stream(p *peer) {
 }
 
 // write sends messages, as many frames as they need, over c or a new connection.
-// When it fails, what is left is dropped: who sent it sends again what matters.
+// When it fails, the rest is dropped: the sender sends again what matters.
 func (g *Gossip) write(p *peer, c net.Conn, messages []byte) net.Conn {
 	if c == nil {
 		var err error

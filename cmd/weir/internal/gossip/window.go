@@ -1,7 +1,7 @@
 package gossip
 
-// windowSize is how far a packet may come behind the newest of its sender. What
-// comes later counts as replayed.
+// windowSize is how far a packet may come behind the newest of its sender. A later one counts as
+// replayed.
 const windowSize = 2048
 
 // window tells packets that come for the first time from those that came before,
