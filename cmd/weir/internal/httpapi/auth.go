@@ -32,7 +32,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 		w.WriteHeader(http.StatusOK)
 		return http.StatusOK
 	}
-	// Some proxies hand all of this on to whoever sent the request.
+	// Some proxies hand all of this on to the client that sent the request.
 	w.Header()[envoy.DenialHeader] = []string{answer.ID}
 	detail := "there were too many requests; come back later"
 	if answer.Away() {
@@ -106,9 +106,9 @@ func network(e rules.Entry) string {
 }
 
 // readEntries reads e's, KEY=VALUE, and h's, KEY=NAME of a field of the request.
-// A field that is not there is as one that is empty: were it left out, who does
-// not send it would meet no rule. One that stands there twice is refused: who is
-// behind the proxy may take the other one, which was not counted.
+// A field that is not there is as one that is empty: were it left out, a client that does not send
+// it would meet no rule. One that stands there twice is refused: the server behind the proxy may
+// take the other one, which was not counted.
 func readEntries(es, hs []string, fields http.Header) ([]rules.Entry, error) {
 	if len(es)+len(hs) > rules.MaxEntries {
 		return nil, faultf("e, h: there are more than %d", rules.MaxEntries)

@@ -29,8 +29,8 @@ type Options struct {
 	// Detail is what /readyz says beside yes, such as that rules could not be
 	// reloaded. Nil, or an empty text: nothing.
 	Detail func() string
-	// Certified is whether only clients with a certificate that was verified are
-	// answered, but for who asks whether the daemon is alive and ready.
+	// Certified is whether only clients with a certificate that was verified are answered, but for
+	// calls that ask whether the daemon is alive and ready.
 	Certified bool
 	// Log gets the errors that are the daemon's own. Nil logs nothing.
 	Log *slog.Logger
