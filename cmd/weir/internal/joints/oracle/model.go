@@ -80,8 +80,8 @@ type Promises struct {
 	Exact bool
 	// Due is whether what has room must pass.
 	Due bool
-	// Apart is whether counts change their owners, who then know only the limit that was
-	// asked last.
+	// Apart is whether counts change their owners, which then know only the limit that was asked
+	// last.
 	Apart bool
 }
 
