@@ -24,10 +24,9 @@ const (
 	hashBytes = 8
 )
 
-// Hider puts a hash in the place of names, under a key that it draws and that
-// nobody else knows: whoever reads the hashes can tell clients apart, and can't
-// find out by guessing who they are. The same client has the same hash as long
-// as the Hider lives.
+// Hider puts a hash in the place of names, under a key that it draws and that nobody else knows: a
+// reader of the hashes can tell clients apart, and can't find out by guessing who they are. The
+// same client has the same hash as long as the Hider lives.
 type Hider struct{ key [sha256.Size]byte }
 
 // NewHider draws a key.
