@@ -23,7 +23,7 @@ const (
 )
 
 // Newcomer is how long a listener that is full waits after each new connection: to
-// set one up costs more than an answer. Others wait in the backlog.
+// set one up costs more than an answer. Other connections wait in the backlog.
 const Newcomer = 2 * time.Millisecond
 
 // Gate is one listener's side. Its methods may be called at once by many. The zero
