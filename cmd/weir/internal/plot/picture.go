@@ -157,7 +157,7 @@ func (p Picture) id() string {
 	}, p.Name)
 }
 
-// escape makes s the text of an element. What XML can't hold becomes U+FFFD.
+// escape makes s the text of an element. A character that XML can't hold becomes U+FFFD.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes all
