@@ -25,8 +25,7 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// InputError is a fault of the rules, the log or the options, for whoever wrote
-// them to mend.
+// InputError is a fault of the rules, the log or the options, which their author has to mend.
 type InputError struct {
 	Err error
 }
