@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// What Options.Observe calls that which is no command.
+// The names by which Options.Observe hears of bytes that are no command.
 const (
 	other    = "other"
 	protocol = "protocol"
@@ -90,7 +90,7 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	}
 }
 
-// safe makes a connection of TLS safe, in time. Others are as safe as they get.
+// safe makes a connection of TLS safe, in time. Any other connection is as safe as it gets.
 func (s *Server) safe(ctx context.Context, nc net.Conn) bool {
 	c, ok := nc.(*tls.Conn)
 	if !ok {
