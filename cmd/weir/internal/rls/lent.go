@@ -31,7 +31,7 @@ func settles(s *weir.Settlement) error {
 
 // lentRules are the rules that programs have brought, by a hash of their names. Each
 // has its place for as long as a count of it may say something, and lentLeast after
-// the last call: the store keeps these counts, whoever remembers the rule.
+// the last call: the store keeps these counts, even when this daemon has forgotten the rule.
 type lentRules struct {
 	seed maphash.Seed
 

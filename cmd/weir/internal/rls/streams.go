@@ -36,7 +36,7 @@ func (w *watching) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 
 // watch watches a connection that was made of another.
 func (w *watching) watch(raw, safe net.Conn) *conn {
-	// What TLS says when it closes would wait for a client that does not read.
+	// A close of TLS would wait for a client that does not read.
 	cut := func() { _ = raw.Close() }
 	return &conn{
 		Conn: safe, gate: w.gate, refused: w.refused, told: maxStreams,
@@ -60,10 +60,10 @@ type conn struct {
 	gate    *overload.Gate
 	seat    overload.Seat
 	refused func(reason string)
-	// The rest is for who writes. That is one goroutine at a time.
+	// The rest is for the goroutine that writes. That is one goroutine at a time.
 	told   int // what the client knows
 	writes frames
-	// And this for who reads, likewise.
+	// And this for the goroutine that reads, likewise.
 	reads frames
 	timed bool // reading has a deadline
 
