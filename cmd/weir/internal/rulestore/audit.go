@@ -48,8 +48,8 @@ func (t *tx) audit(ctx context.Context, e Event) error {
 // auditTime is how long a refusal may take to come into the audit.
 const auditTime = 5 * time.Second
 
-// Refused audits what was refused before the store was asked, as by a guard; also
-// when who asked has not waited for the answer.
+// Refused audits what was refused before the store was asked, as by a guard; also when the caller
+// has not waited for the answer.
 func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
 	defer stop()

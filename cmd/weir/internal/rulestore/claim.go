@@ -19,8 +19,8 @@ const claimFile = "serving.lock"
 var ErrClaimed = errors.New("another weir serve has it open")
 
 // Claim makes this process the one node that serves a database in a folder, until
-// Close. Others may go on to open it, as commands do beside a daemon. Nodes that
-// share PostgreSQL need no claim, and all get one.
+// Close. Other processes may go on to open it, as commands do beside a daemon. Nodes that share
+// PostgreSQL need no claim, and all get one.
 //
 // SQLite itself would bear several nodes, but not on two machines that share a
 // folder, where its locks may not hold: a lock that is never let go shows these,

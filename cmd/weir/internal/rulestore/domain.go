@@ -222,8 +222,8 @@ func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, er
 }
 
 // DeleteDomain takes a domain away with all its rules. Its history stays, and a
-// domain that is made under this name again goes on with it, whoever owns it then.
-// It takes the role Admin for its team.
+// domain that is made under this name again goes on with it, whichever team owns it then. It takes
+// the role Admin for its team.
 func (s *Store) DeleteDomain(ctx context.Context, by Actor, name string, match int64, reason string) error {
 	a := attempt{action: "domain.delete", domain: name, reason: reason}
 	return s.change(ctx, by, a, func(t *tx) error {

@@ -91,7 +91,7 @@ func unavailable(err error, advice string) *Error {
 // isNone is whether a query found nothing.
 func isNone(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// tx is one change, while it is made. It is alone: others wait.
+// tx is one change, while it is made. It is alone: other changes wait.
 type tx struct {
 	*sql.Tx
 

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Token lets who shows its text act, or who shows a certificate in its place. The
-// text is known to its holder alone: the database has a hash of it.
+// Token lets a caller act that shows its text, or a certificate in its place. The text is known to
+// its holder alone: the database has a hash of it.
 type Token struct {
 	ID      string // names it in lists and in the audit
 	Actor   string // who holds it
@@ -277,8 +277,8 @@ func (a *Actor) mayEnd(k *Token) error {
 }
 
 // Tokens lists tokens by ID, those behind an ID, at most limit (0: MaxPage), and
-// says behind which the next page begins; empty: there is none. It takes the role
-// Admin; who stands for some teams sees the tokens of those.
+// says behind which the next page begins; empty: there is none. It takes the role Admin; an actor
+// that stands for some teams sees the tokens of these teams.
 func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) (list []Token, next string, err error) {
 	if by.Role < Admin {
 		return nil, "", forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
