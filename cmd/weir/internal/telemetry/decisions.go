@@ -133,7 +133,7 @@ func (s *sum) Write(to *dto.Metric) error {
 	return nil
 }
 
-// all is the sums of all rules: whoever collects them may be slow.
+// all is the sums of all rules: their collector may be slow.
 func (m *Decisions) all() map[labels]*sums {
 	m.mu.Lock()
 	defer m.mu.Unlock()
