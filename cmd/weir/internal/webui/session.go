@@ -29,7 +29,7 @@ type session struct {
 	notice string // to be said on the next page
 }
 
-// sessions are all of them, by a hash of their ids: who can read the map can be
+// sessions are all of them, by a hash of their ids: a program that reads the map can act for
 // nobody.
 type sessions struct {
 	mu   sync.Mutex

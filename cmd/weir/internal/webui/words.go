@@ -98,8 +98,8 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// about is a time as people need it: rounded up, so that who waits that long has
-// waited enough.
+// about is a time as people need it: rounded up, so that a client that waits that long has waited
+// enough.
 func about(d time.Duration) string {
 	unit := time.Microsecond
 	switch {
