@@ -245,7 +245,7 @@ func tokenRevokeCommand() *cobra.Command {
 	return cmd
 }
 
-// databaseTokens are those of a database, for whoever may write it.
+// databaseTokens are those of a database, for an operator that may write it.
 type databaseTokens struct{ *rulestore.Store }
 
 // localActor is who asks a database directly: all may be done, and the audit has
