@@ -135,8 +135,8 @@ func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 	return s, nil
 }
 
-// waitError is why a call was not sent. It is what package pacing says, and a
-// status for those who look at statuses.
+// waitError is why a call was not sent. It is what package pacing says, and a status for callers
+// that look at statuses.
 type waitError struct {
 	error
 

@@ -92,8 +92,8 @@ func Join(keys ...Key) Key {
 }
 
 // HealthOrReflection is whether a method is of gRPC's health or reflection
-// service, for Options.Skip: who watches a server should not be denied, and
-// should not use up what others share.
+// service, for Options.Skip: a program that watches a server should not be denied, and should not
+// use up events that clients share.
 func HealthOrReflection(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.v1.") || strings.HasPrefix(method, "/grpc.reflection.v1")
 }

@@ -52,8 +52,8 @@ func NewServer(store weir.Store, all []Rule, o Options) (*Server, error) {
 type Describe func(ctx context.Context, method string, message any) []rules.Descriptor
 
 // NewServerFromRules makes interceptors that ask the rules of a domain, from a
-// rule file: who may do what is then no matter of the program. Rules may be
-// replaced at any time. A stream is asked about when it begins.
+// rule file: the rules then say which client may do what, not the program. Rules may be replaced at
+// any time. A stream is asked about when it begins.
 func NewServerFromRules(limiter *rules.Limiter, domain string, describe Describe, o Options) (*Server, error) {
 	var faults []error
 	if domain == "" {
