@@ -149,8 +149,8 @@ func (s *Source) client(r *http.Request) netip.Addr {
 	return s.walk(a, listHops(r.Header["X-Forwarded-For"]))
 }
 
-// walk goes from hop to hop, away from this server, as long as who told of the
-// next one is believed.
+// walk goes from hop to hop, away from this server, as long as the hop that told of the next one is
+// believed.
 func (s *Source) walk(a netip.Addr, hops func(yield func(netip.Addr) bool)) netip.Addr {
 	n := 0
 	for next := range hops {

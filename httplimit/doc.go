@@ -36,11 +36,11 @@
 // # What clients read
 //
 // Every answer tells the limits by RateLimit-Policy and RateLimit
-// (draft-ietf-httpapi-ratelimit-headers-10), or older forms by Options.Fields. Who
-// is denied reads 429 with Retry-After, whole seconds rounded up, and a body
-// that says why, as problem details (RFC 9457), HTML or text by Accept; 503 where the
-// store could not decide, unless Options.FailOpen lets pass. A request that can never
-// pass has no Retry-After. Denials are never cached.
+// (draft-ietf-httpapi-ratelimit-headers-10), or older forms by Options.Fields. A client that is
+// denied reads 429 with Retry-After, whole seconds rounded up, and a body that says why, as problem
+// details (RFC 9457), HTML or text by Accept; 503 where the store could not decide, unless
+// Options.FailOpen lets pass. A request that can never pass has no Retry-After. Denials are never
+// cached.
 //
 // # Queues, permits, and costs known later
 //

@@ -13,8 +13,8 @@ import (
 type Describe func(r *http.Request, all []rules.Descriptor) []rules.Descriptor
 
 // NewFromRules makes middleware that asks the rules of a domain, from a rule
-// file: who may do what is then no matter of the program. Rules may be replaced
-// at any time.
+// file: the rules then say which client may do what, not the program. Rules may be replaced at any
+// time.
 func NewFromRules(limiter *rules.Limiter, domain string, describe Describe, o Options) (func(http.Handler) http.Handler, error) {
 	faults := []error{o.check()}
 	if domain == "" {

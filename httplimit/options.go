@@ -50,8 +50,8 @@ type Rule struct {
 type Options struct {
 	// Fields are the header fields that tell clients of the limits. 0 is Draft10.
 	Fields Fields
-	// Jitter is added to Retry-After at random, 0…Jitter, so that those who were
-	// denied together don't come back together.
+	// Jitter is added to Retry-After at random, 0…Jitter, so that clients that were denied together
+	// don't come back together.
 	Jitter time.Duration
 	// Skip tells which requests pass uncounted. Nil: none.
 	Skip func(*http.Request) bool
