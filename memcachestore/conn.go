@@ -42,9 +42,9 @@ func newCall(commands ...command) *call {
 	return &call{commands: commands, answers: make([]answer, len(commands)), done: make(chan struct{})}
 }
 
-// conn is one connection, on which many calls are on their way at a time. Who
-// sends a call while nobody writes does so itself, and then writes what has
-// gathered meanwhile. One goroutine reads, which ends when the connection fails.
+// conn is one connection, on which many calls are on their way at a time. A goroutine that sends a
+// call while no other writes does so itself, and then writes all calls that have gathered
+// meanwhile. One goroutine reads, which ends when the connection fails.
 type conn struct {
 	net    net.Conn
 	reader *bufio.Reader

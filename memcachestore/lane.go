@@ -25,8 +25,8 @@ const (
 	// maxTries is how often a job is tried when other processes write between look
 	// and swap. Then it fails with weir.ErrBusy.
 	maxTries = 4
-	// maxLanes is how many items a store remembers to have seen. Others are looked
-	// at before they are written.
+	// maxLanes is how many items a store remembers to have seen. It looks at any other item before
+	// it writes it.
 	maxLanes = 1 << 15
 	// maxKnown is how large an item may be to be remembered.
 	maxKnown = 4 << 10

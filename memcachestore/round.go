@@ -64,8 +64,8 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 	return v, nil
 }
 
-// compare notes whether others have written since, and whether the server has
-// forgotten what it was to keep.
+// compare notes whether other processes have written since, and whether the server has forgotten
+// what it was to keep.
 func (s *Store) compare(l *lane, v view) {
 	if s.seen.gone(l.name, time.Since(s.opened), v.cas != 0, bornOf(v.value)) {
 		s.counts.forgotten.Add(1)

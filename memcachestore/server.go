@@ -84,8 +84,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// open is a connection that works. Where there is none it makes one; who comes
-// meanwhile waits for that.
+// open is a connection that works. Where there is none it makes one; a call that comes meanwhile
+// waits for that.
 func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
 	for {
 		l.mu.Lock()

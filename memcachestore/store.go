@@ -2,11 +2,11 @@
 // so that many processes share one count.
 //
 // One item keeps all limits of a descriptor. It is read, decided on by the same
-// functions as in memory, and swapped in if nobody else has written meanwhile:
-// two round trips, one where this process was the last to write, one for a first
-// denial, and none for those like it within a second. Takes of one item that meet
-// in a process are decided one after the other and written at once; between
-// processes up to four tries decide, then weir.ErrBusy says that nothing was.
+// functions as in memory, and swapped in if no other process has written meanwhile: two round
+// trips, one where this process was the last to write, one for a first denial, and none for those
+// like it within a second. Takes of one item that meet in a process are decided one after the other
+// and written at once; between processes up to four tries decide, then weir.ErrBusy says that
+// nothing was.
 //
 // Memcached has no clock that could decide, so each process brings its own. When
 // these differ by up to s, a limit lets through in any interval what it promises
