@@ -210,7 +210,7 @@ func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 }
 
 // maxTries is how often a take is tried again because another limit kept the
-// count, or others changed it between look and swap.
+// count, or other processes changed it between look and swap.
 const maxTries = 64
 
 // takeTogether takes asks whose counts can be reached by one script.
