@@ -34,12 +34,11 @@ const (
 // Denials are the last denials of one Limiter, for Limiter.Recall. Make them
 // with NewDenials; all methods may be called from many goroutines.
 //
-// They lie in 256 drawers of 16. Whose count it was that denied says which
-// drawer, so that a client that is denied all the time overwrites its own denials, and
-// few others. In a full drawer the oldest denial of the rule that has the most
-// there makes place, so that a flood of keys of one rule leaves those of other
-// rules alone. Nobody waits for a drawer: a denial that meets another one there
-// at the same instant is not kept.
+// They lie in 256 drawers of 16. The key of the count that denied picks the drawer, so that a
+// client that is denied all the time overwrites its own denials, and few others. In a full drawer
+// the oldest denial of the rule that has the most there makes place, so that a flood of keys of one
+// rule leaves those of other rules alone. Nobody waits for a drawer: a denial that meets another
+// one there at the same instant is not kept.
 type Denials struct {
 	seed    maphash.Seed // secret, so that no client can choose its drawer
 	drawers [drawers]drawer
@@ -138,8 +137,8 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	}
 }
 
-// Sweep forgets the denials and rules whose time is over. What Recall tells
-// does not depend on it, but what is kept in memory does: call it now and then.
+// Sweep forgets the denials and rules whose time is over. The answers of Recall do not depend on
+// it, but the use of memory does: call it now and then.
 func (d *Denials) Sweep(now time.Time) {
 	for i := range d.drawers {
 		d.drawers[i].sweep(weir.InstantOf(now))

@@ -39,8 +39,8 @@ type Finding struct {
 	Severity     Severity
 	Text         string
 	Rule         string // Rule.Name of what it is about; empty when there is none
-	// Kind is Text with … in place of the file's own words, for those who may not
-	// read the file. Empty: it has nothing else to say.
+	// Kind is Text with … in place of the file's own words, for people that may not read the file.
+	// Empty: it has nothing else to say.
 	Kind string
 }
 

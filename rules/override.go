@@ -64,8 +64,8 @@ func (o *Override) Use(until weir.Instant) {
 const lookEvery = weir.Instant(100 * time.Millisecond / time.Microsecond)
 
 // Admit is the limit whose counts are at a place, brought by a client. It fails with
-// ErrClientOverrides or ErrAllOverrides where that is one too many. A limit may make
-// place while somebody holds it, who may use it once more.
+// ErrClientOverrides or ErrAllOverrides where that is one too many. A limit may make place while a
+// request holds it, which may use it once more.
 func (o *Overrides) Admit(place, client string, now weir.Instant) (*Override, error) {
 	o.mu.RLock()
 	known := o.known[place]

@@ -118,8 +118,8 @@ func (f *findings) needed(m *mapping, key, rule string) (string, bool) {
 	return text, text != ""
 }
 
-// onlyKeys finds keys that have no place in m. What Envoy's service takes there
-// without using it is not refused.
+// onlyKeys finds keys that have no place in m. It does not refuse keys that Envoy's service takes
+// there without using them.
 func (f *findings) onlyKeys(m *mapping, rule, what string, known ...string) {
 	for _, key := range m.order {
 		if slices.Contains(known, key) {

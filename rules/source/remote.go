@@ -102,7 +102,7 @@ func (r *remote) read(ctx context.Context) (*rules.Set, error) {
 	}
 	set, noCopy := rules.ParseExport(r.name, text)
 	if noCopy != nil {
-		// Not wrapped: who looks for a *rules.Error in it means the daemon's rules.
+		// Not wrapped: a caller that looks for a *rules.Error in it means the daemon's rules.
 		return nil, errors.Join(err, fmt.Errorf("last good copy, %s: %s", r.cache, noCopy.Error()))
 	}
 	r.last, r.kept = answer{set: set}, saying(set, nil)

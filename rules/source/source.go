@@ -13,9 +13,9 @@
 //
 // Files may be changed by renaming, in place, or by links that are turned, as
 // Kubernetes does with a ConfigMap. A change is read when two looks 100 ms apart
-// show the same, so that a file that is being written is not read by halves; who
-// writes more slowly than that should rename. A file without a descriptors key
-// is taken for half written, and when no file is left the rules stay.
+// show the same, so that a file that is being written is not read by halves; an author that writes
+// more slowly than that should rename. A file without a descriptors key is taken for half written,
+// and when no file is left the rules stay.
 //
 // A source says what can't be loaded, and leaves the active rules to its caller. It
 // keeps a last good copy on disk of the rules of a daemon.
