@@ -43,8 +43,8 @@ type Workload struct {
 }
 
 // source gives requests in the order of their times, until ok is false. One of
-// nobody is none: it tells that nothing comes up to its time, so that whoever runs a
-// long silence can stop.
+// nobody is none: it tells that nothing comes up to its time, so that the caller of a long silence
+// can stop.
 type source func() (r Request, ok bool)
 
 // nobody is the client of no request.

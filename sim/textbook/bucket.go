@@ -104,7 +104,7 @@ func (m *LeakyMeter) Take(now weir.Instant, cost int64) bool {
 //
 // It is a fixed window that opens with the first event after the last one
 // closed, and like every fixed window it passes twice its count around an edge.
-// Nothing trickles in: who empties it waits for the rest of the window.
+// Nothing trickles in: a client that empties it waits for the rest of the window.
 type RefillWhole struct {
 	Count  int64
 	Period time.Duration
@@ -130,8 +130,8 @@ func (b *RefillWhole) Take(now weir.Instant, cost int64) bool {
 // asked for Idle, to save memory, and found full by the next who asks.
 //
 // It is right only where Idle is at least the time in which an empty bucket
-// fills up. A minute of idleness on a limit of 100 a day gives 100 a minute to
-// whoever pauses for it.
+// fills up. A minute of idleness on a limit of 100 a day gives 100 a minute to a client that pauses
+// for it.
 type ExpiringBucket struct {
 	Bucket TokenBucket
 	Idle   time.Duration

@@ -1,8 +1,8 @@
 // Package textbook holds the rate limiters of the literature, written as
 // plainly as they are told. Some are right and slow: they count in fractions of
 // any size and keep all that they are told, so that quicker forms can be held
-// against them. Others are told often and are wrong, or right only for some
-// uses: here they can be tried, and their tests show the numbers.
+// against them. Other limiters are told often and are wrong, or right only for some uses: here they
+// can be tried, and their tests show the numbers.
 //
 //	right   TokenBucket  LeakyMeter  GCRA       three words for one rule
 //	        LeakyQueue  FixedWindow  SlidingLog  SubWindows
