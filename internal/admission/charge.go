@@ -144,9 +144,8 @@ func (c *Charge) renewPermits(permits weir.Charge, every time.Duration) {
 	}
 }
 
-// End settles the charge of a request that is done, once. What Use has told is what it
-// cost, permits are freed, and all else stays charged. A request that does not count
-// gets all back.
+// End settles the charge of a request that is done, once. It cost as much as Use has told, permits
+// are freed, and all else stays charged. A request that does not count gets all back.
 func (c *Charge) End(counts bool) {
 	if c == nil {
 		return
