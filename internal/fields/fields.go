@@ -13,7 +13,7 @@ import (
 // maxInteger is the largest Integer of a structured field (RFC 9651).
 const maxInteger = 999_999_999_999_999
 
-// Seconds is d in whole seconds, rounded up: who waits so long has waited for d.
+// Seconds is d in whole seconds, rounded up: a client that waits so long has waited for d.
 func Seconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
