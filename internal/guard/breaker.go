@@ -20,10 +20,10 @@ const (
 )
 
 // breaker says whether a server is worth asking. It is silent once it has answered
-// nobody for as long as a call may take: whoever waits is let go, nobody else asks,
-// and it is looked for until it answers. One late answer costs no more than that. It
-// is away when it is not found in the time that any distance takes, or when some calls
-// in a row fail. The first answer brings it back.
+// nobody for as long as a call may take: callers that wait are let go, no other caller asks, and it
+// is looked for until it answers. One late answer costs no more than that. It is away when it is
+// not found in the time that any distance takes, or when some calls in a row fail. The first answer
+// brings it back.
 type breaker struct {
 	mu      sync.Mutex
 	silent  bool          // it has stopped answering; not asked
@@ -137,7 +137,7 @@ func (b *breaker) hear(now time.Time) change {
 	return same
 }
 
-// waits tells how to let go whoever waits for t.
+// waits tells how to let go the callers that wait for t.
 func (b *breaker) waits(t *ticket, letGo context.CancelFunc) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -217,9 +217,9 @@ func (g *Guard) payAll(ctx context.Context, s *server) {
 	}
 }
 
-// report tells the store what is owed of keys, as far as it is still in use here, and
-// waits for others who do. After an error that leaves it open whether the store has heard,
-// it is told again: rather too much is counted than too little.
+// report tells the store what is owed of keys, as far as it is still in use here, and waits for
+// other goroutines that do. After an error that leaves it open whether the store has heard, it is
+// told again: rather too much is counted than too little.
 func (g *Guard) report(ctx context.Context, keys []weir.StateKey) error {
 	mine, others := g.owed.begin(keys, g.inUse)
 	if len(mine.asks) > 0 {
