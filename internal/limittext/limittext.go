@@ -1,5 +1,5 @@
-// Package limittext remembers limits by their text, for who reads the same ones in
-// message after message: a client, the daemon that lends it its store, and nodes.
+// Package limittext remembers limits by their text, for programs that read the same ones in message
+// after message: a client, the daemon that lends it its store, and nodes.
 package limittext
 
 import (
