@@ -5,8 +5,8 @@ import "time"
 const (
 	// budgetSeconds is over how long calls and retries are set against each other.
 	budgetSeconds = 10
-	// freeRetries pass in that time whatever their share is, so that who calls
-	// seldom can retry at all.
+	// freeRetries pass in that time whatever their share is, so that a client that calls seldom can
+	// retry at all.
 	freeRetries = 10
 )
 
