@@ -79,9 +79,9 @@ func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 // TakeAll takes asks of several placements so that never more passes than any
 // limit lets: it looks first whether all pass, charges one placement after the
 // other, and gives back what it has charged when one of them denies after all.
-// Others may be denied meanwhile, for what is then given back. A take that wants
-// to charge once is refused: each part remembers its own first answer, and would
-// give it again though what it charged went back.
+// Other takes may be denied meanwhile, for events that are then given back. A take that wants to
+// charge once is refused: each part remembers its own first answer, and would give it again though
+// what it charged went back.
 func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Once && !a.Peek }) {
 		return errOnce
