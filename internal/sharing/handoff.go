@@ -364,8 +364,8 @@ func (n *Node) taken(now weir.Instant, from string, m *Message) {
 	n.handing = min(n.handing, now) // there is room for more
 }
 
-// versions is the states by earlier limits as messages carry them. Which receipts of them were used, who has
-// them next does not know.
+// versions is the states by earlier limits as messages carry them. The next owner does not know which
+// receipts of them were used.
 func versions(earlier []weir.Version) string {
 	var b []byte
 	for _, v := range earlier {

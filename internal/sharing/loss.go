@@ -139,9 +139,9 @@ func (p *Peers) suspected(name string) bool {
 // used is what may have been let pass, of all, of a key that nothing is known of. guess is
 // whether more will be known soon.
 //
-// Whoever is the first of all members, and was when all was well last, knows of all that was
-// let pass until then. Since then others had only votes that are not this node's, or that
-// have moved.
+// The node that is the first of all members, and was when all was well last, knows of all that was
+// let pass until then. Since then others had only votes that are not this node's, or that have
+// moved.
 func (v *View) used(now weir.Instant, key weir.StateKey, policy Policy, all int64) (charges []charge, guess bool) {
 	for _, l := range v.losses {
 		events := all
@@ -174,7 +174,7 @@ func share(policy Policy, votes, of, all int64) int64 {
 	return min(part(all, e.part, e.of)+min(e.part, 1), all)
 }
 
-// leads is whether this node comes first in the rank of the key, whoever is heard.
+// leads is whether this node comes first in the rank of the key, whichever nodes are heard.
 func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false

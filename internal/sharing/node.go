@@ -24,10 +24,9 @@ type Settings struct {
 	// Requests for more are denied. At least 1.
 	Keys int
 	// Shard tells the node from the others of its process, each of which has some of the keys: by a
-	// rule of its own, for others need not know of it. It is less than MaxShards.
+	// rule of its own, for other nodes need not know of it. It is less than MaxShards.
 	Shard uint64
-	// Seed is that of Hash, by which whoever asks finds a key before. Zero: one of its
-	// own.
+	// Seed is that of Hash, by which the caller finds a key before. Zero: one of its own.
 	Seed maphash.Seed
 }
 

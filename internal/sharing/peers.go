@@ -31,8 +31,8 @@ const (
 // Every member has one vote for each key. It lends it to the first member, in the
 // key's rank, that it hears, and each heartbeat lends it anew for a Silence. When it falls
 // silent, its vote goes to another only after the one before can't count on it any
-// more, and all leases that were granted on it are over. So no vote is used twice,
-// whoever hears whom: what an owner grants is as much of the limit as it has votes.
+// more, and all leases that were granted on it are over. So no vote is used twice, whichever nodes
+// hear each other: what an owner grants is as much of the limit as it has votes.
 type Peers struct {
 	name          string
 	incarnation   uint64
@@ -412,7 +412,7 @@ func (x *peer) handed() bool { return x.last.Leaving && x.last.Clean }
 func (x *peer) knows() bool { return x.stamp > 0 && !x.last.Blank }
 
 // gathers is whether x, which is heard again, has to wait a moment for others that soon will
-// be: who may have votes by the same heartbeat need not wait for each other.
+// be: peers that may have votes by the same heartbeat need not wait for each other.
 func (p *Peers) gathers(now weir.Instant, x *peer) bool {
 	if x.back == 0 {
 		x.back = now

@@ -92,7 +92,7 @@ type Request struct {
 }
 
 // Answer is the decision about a request. It knows of the limit what its owner has
-// said last: others may have used more since.
+// said last: other nodes may have used more since.
 type Answer struct {
 	ID       uint64
 	Decision weir.Decision

@@ -276,8 +276,7 @@ func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tall
 }
 
 // Settle settles a receipt of Take, as Limit.Settle does; that it works once is for
-// the caller to see to. Others hear of what was used beyond it, but not of what is
-// given back.
+// the caller to see to. Other nodes hear of events used beyond it, but not of events given back.
 func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 	p.view.to(now)
 	r, ok := p.tallies.get(st.Receipt.State)

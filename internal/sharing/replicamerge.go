@@ -9,7 +9,7 @@ import (
 // The bounds of replicas.
 const (
 	// MaxPeers is how many nodes a replica knows by name. Those that are no members, and
-	// of which nothing is in use, make room; else what it hears of more is dropped.
+	// of which nothing is in use, make room; else it drops news of more nodes.
 	MaxPeers = 2 * MaxMembers
 	// MaxLines is how many counts of processes a replica keeps of a key. Those of
 	// which nothing is in use make room; else what is new is dropped.

@@ -174,7 +174,7 @@ func (r *tally) decide(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 	d.Cost = min(max(part(d.Cost, w.den, w.num), a.AtLeast), a.Cost)
 }
 
-// whole is what n events count for, rounded up, but no more than passes at once: who
+// whole is what n events count for, rounded up, but no more than passes at once: a client that
 // waits until all is free may always pass one request, and owes the rest.
 func (r *tally) whole(n int64, w weight, most int64) int64 {
 	events, rest := r.events(n, w)

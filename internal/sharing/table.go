@@ -14,7 +14,7 @@ type table[T interface{ idle(now weir.Instant) bool }] struct {
 	at   map[uint64]*row[T] // by the hash of the key
 	rows []*row[T]
 	hand int // where room looks next
-	// looked is how many of the rows, the first ones, who goes round has looked at.
+	// looked is how many of the rows, from the first, this round has looked at.
 	looked int
 }
 
