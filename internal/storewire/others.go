@@ -142,8 +142,8 @@ func (q *DescribeRequest) Parse(b []byte) error {
 	})
 }
 
-// DescribeResponse is what a store promises. What Traits.Unfit would say is in Unfit
-// instead, for each limit of the request.
+// DescribeResponse is what a store promises. Unfit has the answers of Traits.Unfit instead, for
+// each limit of the request.
 type DescribeResponse struct {
 	Traits weir.Traits
 	Unfit  []string
