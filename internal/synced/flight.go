@@ -128,8 +128,8 @@ func (s *Store) hear(e *entry, a *weir.Ask, d *weir.Decision, began, heard time.
 		return
 	}
 	e.learn(a.Evidence, began, heard, charged)
-	// Others were faster, and have left some room: tell what fits, but only once, for
-	// they may be faster again.
+	// Other nodes were faster, and have left some room: tell what fits, but only once, for they may
+	// be faster again.
 	e.second = !e.second && !a.Peek && !d.Charged && e.ledger.room(e.now(heard)) > 0
 	e.again = e.again || e.second
 }
