@@ -241,6 +241,11 @@ func TestAdminToken(t *testing.T) {
 			t.Errorf("%s: %d", path, status)
 		}
 	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, body := get(t, "http://"+r.admin+path); status != http.StatusOK || strings.Contains(body, "admin-token") {
+			t.Errorf("%s without a token: %d %s", path, status, body)
+		}
+	}
 	opens := func(token string) bool { return knock(t, r, "/metrics", bearer(token)) == http.StatusOK }
 	certtest.Write(t, path, []byte(otherToken+"\n"+oneToken+"\n"))
 	log.until(t, `msg="credentials reloaded" credentials=admin-token`)

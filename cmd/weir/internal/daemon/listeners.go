@@ -140,11 +140,25 @@ func (d *Daemon) openAdmin(o *listeners, g *errgroup.Group) error {
 	if handler, err = d.gate(handler); err != nil {
 		return err
 	}
-	admin := d.server("admin", handler)
+	admin := d.server("admin", d.withHealth(handler))
 	admin.WriteTimeout = adminWriteTimeout
 	g.Go(func() error { return serve("admin", admin.Serve(o.adminAt.Safe())) })
 	d.closing.push("admin calls were cut off", func(ctx context.Context) error { return listen.Stop(ctx, admin) })
 	return nil
+}
+
+// withHealth answers /healthz and /readyz without the token that next wants.
+func (d *Daemon) withHealth(next http.Handler) http.Handler {
+	health := httpapi.NewHealth(httpapi.Options{
+		Ready: d.ready, Log: d.config.Log, Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin"),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if health.Answers(r.URL.Path) {
+			health.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // openCallers answers at the listeners for callers.

@@ -17,19 +17,41 @@ type route struct {
 
 // table is all routes of the HTTP listener.
 func (a *API) table() map[string]route {
-	table := routes(
+	table := routes(append(a.health(),
 		route{method: http.MethodPost, path: "/v1/check", serve: a.check},
 		route{method: http.MethodPost, path: "/v1/settle", serve: a.settle, always: true},
 		route{method: http.MethodPost, path: "/json", serve: a.envoyJSON},
 		route{method: http.MethodGet, path: "/auth", serve: a.auth},
-		route{method: http.MethodGet, path: "/healthz", serve: alive, always: true, anyone: true},
-		route{method: http.MethodGet, path: "/healthcheck", serve: alive, always: true, anyone: true},
-		route{method: http.MethodGet, path: "/readyz", serve: a.ready, always: true, anyone: true},
-	)
+	)...)
 	if a.options.Owner != nil {
 		table["/v1/route"] = route{method: http.MethodGet, path: "/v1/route", serve: a.route}
 	}
 	return table
+}
+
+// health is what a balancer or a supervisor calls, without a certificate or a token.
+func (a *API) health() []route {
+	return []route{
+		{method: http.MethodGet, path: "/healthz", serve: alive, always: true, anyone: true},
+		{method: http.MethodGet, path: "/healthcheck", serve: alive, always: true, anyone: true},
+		{method: http.MethodGet, path: "/readyz", serve: a.ready, always: true, anyone: true},
+	}
+}
+
+// NewHealth makes the part of the admin listener that needs no token. It says whether the
+// daemon is alive and ready, and Detail to nobody.
+func NewHealth(o Options) *API {
+	o.Detail = nil
+	o.fill()
+	a := &API{options: o, hint: "ask /healthz or /readyz"}
+	a.routes = routes(a.health()...)
+	return a
+}
+
+// Answers is whether the API has something at a path.
+func (a *API) Answers(path string) bool {
+	_, ok := a.routes[path]
+	return ok
 }
 
 // routes is all, by path.
