@@ -191,9 +191,9 @@ func (l *slidingLog) standing(s State, now Instant) (remaining, reset int64) {
 
 func (l *slidingLog) newest(s State, _ Instant) mark { return mark{uint64(l.ring(s).newest())} }
 
-// giveBack takes out stamps of the charge's instant. Those of other charges at
-// the same instant are worth the same. While the oldest stamp is live, events that found
-// no room go first: a stamp that leaves would make room for one of them.
+// giveBack takes out stamps of the charge's instant. Stamps of other charges at the same instant
+// are worth the same. While the oldest stamp is live, events that found no room go first: a stamp
+// that leaves would make room for one of them.
 func (l *slidingLog) giveBack(s State, now Instant, r *Receipt, events int64) (State, int64) {
 	log, oldest := l.live(s, now)
 	if log.n == oldest || Instant(r.Mark[0]) <= max(now, log.newest())-Instant(l.period) {
