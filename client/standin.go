@@ -37,7 +37,7 @@ func (s *daemons) away() (n int) {
 // place: one that can't be reached, or whose store can't, is away at once.
 func (s *daemons) heard(d *daemon, err error) error {
 	switch {
-	case !s.shared || errors.Is(err, context.Canceled): // whoever asked has left
+	case !s.shared || errors.Is(err, context.Canceled): // the caller has left
 	case errors.Is(err, context.DeadlineExceeded):
 		if d.late.Add(1) >= takeOverAfter {
 			s.mark(d, err)

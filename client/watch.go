@@ -149,7 +149,7 @@ func (s *Store) dial(places []*place, known []*daemon) (all []*daemon, err error
 	return all, nil
 }
 
-// arrange makes the daemons those that are asked. Those before are told what they have not
+// arrange makes the daemons the ones to ask. It tells the daemons before them what they have not
 // heard, as far as they are there.
 func (s *Store) arrange(all []*daemon) {
 	is := newDaemons(all, s.changed)
