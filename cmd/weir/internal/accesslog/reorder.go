@@ -143,8 +143,8 @@ func (r *Reorder[T]) due() bool {
 
 func (r *Reorder[T]) at(number int64) *slot[T] { return &r.slots[number&(slots-1)] }
 
-// place puts the incoming line into its slot. Those before it that are due have
-// gone, so that all slots in use are within slackSlots and the two begun.
+// place puts the incoming line into its slot. The lines before it that are due have gone, so that
+// all slots in use are within slackSlots and the two begun.
 func (r *Reorder[T]) place() {
 	r.waits = false
 	number := floorDiv(int64(r.incoming.at), int64(r.width))
