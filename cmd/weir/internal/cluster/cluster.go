@@ -222,7 +222,7 @@ func (s *Store) run() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.armed.Store(0) // whoever has something due meanwhile wakes us
+		s.armed.Store(0) // a call with something due meanwhile wakes this goroutine
 		next, now := s.others.tick(), s.now()
 		for i := range s.shards {
 			if at := s.shards[i].tick(now); at != 0 && (next == 0 || at < next) {
