@@ -10,8 +10,8 @@ import (
 )
 
 // AppendExplanation appends an explanation to b as /v1/explain gives it, on one
-// line. docs/explain.md tells its members. Those that it shares with /v1/check
-// have the same names and mean the same.
+// line. docs/explain.md tells its members. Members that it shares with /v1/check have the same
+// names and mean the same.
 func AppendExplanation(b []byte, e *rules.Explanation) []byte {
 	a := e.Answer
 	b = append(b, '{')
