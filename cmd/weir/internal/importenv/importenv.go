@@ -71,8 +71,8 @@ func (t *translation) strangers(known map[string]int) {
 	}
 }
 
-// looksAlike is whether a name begins as ratelimit's do. Those that Kubernetes
-// and Docker make of a service called redis do too, and are not meant.
+// looksAlike is whether a name begins as ratelimit's do. The names that Kubernetes and Docker make
+// of a service called redis do too, but they don't count.
 func looksAlike(name string) bool {
 	if strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT_") || strings.HasSuffix(name, "_PORT") {
 		return false
