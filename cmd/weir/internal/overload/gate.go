@@ -82,9 +82,9 @@ func (g *Gate) Full() bool {
 // Seat is that of a newcomer.
 type Seat struct{ until atomic.Uint64 } // the epoch in which it is lost
 
-// Take is whether the connection may ask now. Those that have a seat and ask in
-// each epoch keep it, as long as there are not too many, so that some clients
-// get all they ask for, rather than all of them too little too late.
+// Take is whether the connection may ask now. Connections that have a seat and ask in each epoch
+// keep it, as long as there are not too many, so that some clients get all they ask for, rather
+// than all of them too little too late.
 func (g *Gate) Take(s *Seat) bool {
 	now := g.epoch.Load() + 1 // so that a newcomer's 0 is no epoch
 	until := s.until.Load()

@@ -28,7 +28,7 @@ type Watcher struct {
 	wait        atomic.Int64 // the last one
 }
 
-// NewWatcher watches for gates. Those that have a standing limit have it at once.
+// NewWatcher watches for gates. A gate that has a standing limit has it at once.
 func NewWatcher(gates ...*Gate) *Watcher {
 	w := &Watcher{gates: gates, controllers: make([]controller, len(gates))}
 	for i, g := range gates {
