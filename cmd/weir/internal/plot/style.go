@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// scheme is the colours of a light or a dark page. Those of lines are the set of
-// Okabe and Ito, made for those who see fewer colours, darkened or lightened
-// until each stands out from the paper by 3 to 1.
+// scheme is the colours of a light or a dark page. The colours of lines are the set of Okabe and
+// Ito, made for people that see fewer colours, darkened or lightened until each stands out from the
+// paper by 3 to 1.
 type scheme struct {
 	paper, ink, soft, grid, shade string
 	lines                         [MaxLines]string
