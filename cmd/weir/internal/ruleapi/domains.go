@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
-// domainJSON is a domain. Those of files have a name, a source and rules.
+// domainJSON is a domain. A domain of files has a name, a source and rules only.
 type domainJSON struct {
 	Name     string `json:"name"`
 	Source   string `json:"source"` // "database" or "files"
