@@ -238,8 +238,7 @@ func (t *tx) inForce(ctx context.Context, domain string) (list []Version, err er
 }
 
 // placesFor gives places, in rising order, to rules that are wanted in an order.
-// Those that have one keep it as long as it fits; where it does not, all get
-// new ones.
+// Rules that have one keep it as long as it fits; where it does not, all get new ones.
 func placesFor(wanted []string, was map[string]Version) []int64 {
 	places := make([]int64, len(wanted))
 	for i, id := range wanted {

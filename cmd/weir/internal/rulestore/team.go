@@ -59,8 +59,8 @@ func (t *tx) holds(ctx context.Context, team string) (has, quota int64, err erro
 	return has, quota, err
 }
 
-// SetQuota says how many rules a team may have, 0…MaxQuota. Those that it has
-// stay. It takes the role Admin for all teams.
+// SetQuota says how many rules a team may have, 0…MaxQuota. The rules that it has stay. It takes
+// the role Admin for all teams.
 func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64, reason string) error {
 	a := attempt{action: "team.quota", team: team, reason: fmt.Sprintf("%d rules: %s", quota, reason), people: true}
 	return s.change(ctx, by, a, func(t *tx) error {
