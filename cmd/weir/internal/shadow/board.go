@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// MaxDomains is how many domains have a candidate at a time. Those beyond, by
-// their names, are not tried.
+// MaxDomains is how many domains have a candidate at a time. Candidates of domains beyond, by their
+// names, don't run.
 const MaxDomains = 1000
 
 // Board has how the candidates of all domains differ. The zero value has none.
