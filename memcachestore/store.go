@@ -226,8 +226,8 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 	return nil
 }
 
-// Settle settles receipts of one take. Those of different items are settled one
-// after the other; it fails with weir.ErrSettled when none was settled now.
+// Settle settles receipts of one take. Receipts of different items are settled one after the other;
+// it fails with weir.ErrSettled when none was settled now.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -277,8 +277,8 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 
 var _ weir.Looker = (*Store)(nil)
 
-// Look is the states of asks by the clock of this process. Those of different
-// items are of different moments.
+// Look is the states of asks by the clock of this process. States of different items are of
+// different moments.
 func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
