@@ -237,8 +237,8 @@ func (t *table) copy(start uint64, s *section) (next uint64) {
 // copyWords is how many words of growing states are copied while takes wait.
 const copyWords = 1 << 16
 
-// writeGrowing writes the states of some fingerprints, a few at a time. Those
-// that have gone meanwhile were as never used, or forgotten.
+// writeGrowing writes the states of some fingerprints, a few at a time. States that have gone
+// meanwhile were unused, or forgotten.
 func (t *table) writeGrowing(w *writer, prints []uint64) error {
 	for len(prints) > 0 && w.err == nil {
 		sg := t.lock(prints[0])
