@@ -33,8 +33,8 @@ type Trial struct {
 // the period of the contender's limit (30 and 365 days for civil months and years),
 // and speaks of one key: a client, or all of them when they share a count.
 type Figures struct {
-	// Asked, Passed and Denied are requests. Those that no waiting could ever let
-	// pass are denied, too. Requests that a client made again count again.
+	// Asked, Passed and Denied are requests. Requests that no waiting could ever let pass are
+	// denied, too. Requests that a client made again count again.
 	Asked, Passed, Denied int64
 
 	// WronglyPassed are the requests that passed although they made the last period
