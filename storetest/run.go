@@ -16,9 +16,8 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// Open makes a store. Those of one name share their counts if the store's
-// Traits say so, as if each were in a process of its own; those of other names
-// never do.
+// Open makes a store. Stores of one name share their counts if the store's Traits say so, as if
+// each were in a process of its own; stores of other names never do.
 type Open func(t testing.TB, name string) Clocked
 
 // Options of Run, for stores whose keys expire by themselves and outlive a process.
