@@ -58,7 +58,7 @@ func syncFolder(path string) {
 func RemoveAbandoned(file string) {
 	entries, err := os.ReadDir(filepath.Dir(file))
 	if err != nil {
-		return // whoever reads the file hears of it
+		return // a reader of the file hears of it
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), filepath.Base(file)+unfinished) {
