@@ -54,7 +54,7 @@ const (
 	same   change = iota
 	opened        // the server is away
 	closed        // it is back
-	hushed        // it is silent, or to be tried again: whoever hears this has to seek it
+	hushed        // it is silent, or to be tried again: the caller has to seek it
 )
 
 // ending is what the end of a call says of the store.

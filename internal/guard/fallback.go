@@ -38,9 +38,8 @@ func localKey(k weir.StateKey) weir.StateKey {
 	return weir.StateKey{Rule: localMark + k.Rule, Key: k.Key}
 }
 
-// fallBack decides the asks without the store. Those that are open allow, those
-// that are closed deny, and the others are asked of a count in this process;
-// charged is what passes together, as ever.
+// fallBack decides the asks without the store. An ask that is open allows, one that is closed
+// denies, and a count in this process decides any other; charged is what passes together, as ever.
 func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	var local []weir.Ask
 	var at []int
