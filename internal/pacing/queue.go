@@ -9,11 +9,10 @@ import (
 // ErrQueueFull is returned at once when as many calls as may wait are waiting.
 var ErrQueueFull = errors.New("rate limit: too many calls are waiting for their turn")
 
-// queue is the calls that wait, at most so many. Those of a higher priority go
-// first, and among equals those that came first. But when the oldest has waited
-// for more than half of the longest time, those that came last go first: what
-// waits is then more than can pass, and it is better that some go soon and the
-// oldest give up than that all wait until nearly all of them give up.
+// queue is the calls that wait, at most so many. Calls of a higher priority go first, and among
+// equals the call that came first. But when the oldest has waited for more than half of the longest
+// time, the calls that came last go first: more calls wait then than can pass, and it is better
+// that some go soon and the oldest give up than that all wait until nearly all of them give up.
 type queue struct {
 	calls []*Call // in no order
 	came  uint64  // how many ever came
@@ -41,8 +40,8 @@ func (q *queue) remove(c *Call) {
 	}
 }
 
-// first is the call whose turn it is, or nil. Those that wait for their own time
-// are passed over. patience is the longest that a call waits.
+// first is the call whose turn it is, or nil. It passes over calls that wait for their own time.
+// patience is the longest that a call waits.
 func (q *queue) first(now time.Time, patience time.Duration) *Call {
 	var first *Call
 	newest := q.standing(now, patience)
