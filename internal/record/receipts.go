@@ -124,8 +124,8 @@ func twice(before []weir.Settlement, receipt *weir.Receipt) bool {
 	})
 }
 
-// Settle is Check, and remembers receipts that pass it as settled. Those that are
-// renewed, or have expired, are not.
+// Settle is Check, and remembers receipts that pass it as settled. It does not remember receipts
+// that are renewed, or have expired.
 func (r *Receipts) Settle(now weir.Instant, settlements []weir.Settlement) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
