@@ -71,8 +71,8 @@ func (w *window) take(incarnation, number uint64) bool {
 	return true
 }
 
-// Moving is whether there are ledgers that may be another node's now. Those of a node that
-// leaves all are.
+// Moving is whether there are ledgers that may be another node's now. All ledgers of a node that
+// leaves may be.
 func (n *Node) Moving() bool {
 	return n.handing > 0 || n.view.leaving && len(n.ledgers.rows) > 0 && len(n.view.members) > 1
 }
@@ -335,7 +335,7 @@ func (g *ledger) keepTime(now weir.Instant) {
 	g.charge(now, g.free(now)-left)
 }
 
-// holds is whether a state could be one of l. Those that grow say themselves how long they are.
+// holds is whether a state could be one of l. A state that grows says itself how long it is.
 func holds(l *weir.Limit, s weir.State) bool {
 	last := uint64(len(s)) - 1
 	switch {

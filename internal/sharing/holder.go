@@ -347,9 +347,8 @@ func (h *holder) called(now weir.Instant, fx *Effects) {
 	}
 }
 
-// short does without enough for the requests that wait, from the i-th. Those that came
-// while the owner was asked for others ask for themselves, unless leases will be ahead of
-// them soon.
+// short does without enough for the requests that wait, from the i-th. Requests that came while the
+// owner was asked for other ones ask for themselves, unless leases will be ahead of them soon.
 func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects) {
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[i:])]
 	if i > 0 && wait == 0 && !h.leases(now) {

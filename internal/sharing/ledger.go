@@ -104,8 +104,8 @@ func (g *ledger) account(name string) *account {
 	return nil
 }
 
-// open is the account of a node that asks. Those of nodes that have not asked for long
-// make place.
+// open is the account of a node that asks. The accounts of nodes that have not asked for long make
+// place.
 func (g *ledger) open(now weir.Instant, name string) *account {
 	if a := g.account(name); a != nil {
 		return a

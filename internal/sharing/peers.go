@@ -119,7 +119,7 @@ func settle(n int64) weir.Instant {
 }
 
 // Agree tells who the members are, in any order: those that have joined, and have neither
-// left nor been given up. Those beyond MaxMembers, by their names, don't count.
+// left nor been given up. Members beyond MaxMembers, by their names, don't count.
 func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	members = members[:min(len(members), MaxMembers)]
@@ -359,7 +359,7 @@ func (p *Peers) tallies(now weir.Instant, x *peer) bool {
 	return x.counts && (x.leaves == 0 && x.member || now < x.leaves+micros(Life+Margin))
 }
 
-// told is whether all members have told what is so. Those that leave have no say.
+// told is whether all members have told what is so. Members that leave have no say.
 func (p *Peers) told(so func(*Heartbeat) bool) bool {
 	for _, x := range p.list {
 		if x.member && x != p.self && !x.last.Leaving && (x.stamp == 0 || !so(&x.last)) {
@@ -398,7 +398,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 }
 
 // Parted is whether all that this process hears know that it leaves, and has nothing any more
-// that they would miss. Those that leave, too, miss nothing.
+// that they would miss. Members that leave, too, miss nothing.
 func (p *Peers) Parted(now weir.Instant) bool {
 	return p.parted > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool {
 		return x.member && x != p.self && !x.last.Leaving && p.hears(now, x) && x.mutual < p.parted

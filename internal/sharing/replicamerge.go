@@ -8,11 +8,11 @@ import (
 
 // The bounds of replicas.
 const (
-	// MaxPeers is how many nodes a replica knows by name. Those that are no members, and
-	// of which nothing is in use, make room; else it drops news of more nodes.
+	// MaxPeers is how many nodes a replica knows by name. Nodes that are no members, and of which
+	// nothing is in use, make room; else it drops news of more nodes.
 	MaxPeers = 2 * MaxMembers
-	// MaxLines is how many counts of processes a replica keeps of a key. Those of
-	// which nothing is in use make room; else what is new is dropped.
+	// MaxLines is how many counts of processes a replica keeps of a key. Counts of which nothing is
+	// in use make room; else it drops a new count.
 	MaxLines = 2 * MaxMembers
 	// MaxForms is how many limits a replica remembers in the forms that it needs.
 	// Then all are worked out anew.

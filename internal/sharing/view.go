@@ -300,8 +300,8 @@ func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) 
 	return follows, false
 }
 
-// votes is how many votes a node may count on now. Those of members that leave go to no other node:
-// the node that has all other votes has them, too.
+// votes is how many votes a node may count on now. The votes of members that leave go to no other
+// node: the node that has all other votes has them, too.
 func (v *View) votes(now weir.Instant, p *place) int64 {
 	if !v.voting {
 		return 0
