@@ -27,9 +27,9 @@ import (
 	"github.com/weir-limit/weir/internal/guard"
 )
 
-// MaxKeys is how many keys are kept locally. Those that nobody asks for within
-// the time of their Sync are told to the store and dropped. While there is no room
-// for a key, the store decides it, and those asked for once at most make place.
+// MaxKeys is how many keys are kept locally. A key that no caller asks for within the time of its
+// Sync is told to the store and dropped. While there is no room for a key, the store decides it,
+// and keys asked for once at most make place.
 const MaxKeys = 1 << 16
 
 // Store is a weir.Store that decides locally what it can. It must be made by New
