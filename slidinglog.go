@@ -8,9 +8,9 @@ package weir
 //	word 1…  the stamps, a ring that grows with use
 //
 // A forced charge may bring more than count events into a period. They deny no more
-// than count do, so only the newest are kept. The others are no newer than the oldest
-// that is kept, and count until that is over for what is given back: it is taken from
-// them first. When they are too many to be told they stay as many.
+// than count do, so only the newest are kept. The other events are no newer than the oldest that is
+// kept, and count until that is over for what is given back: it is taken from them first. When they
+// are too many to be told they stay as many.
 //
 // With count-denied the log holds what was denied, too. Stamps never go back:
 // an event under a clock that stepped back is stamped like the newest.

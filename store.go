@@ -125,9 +125,9 @@ type Traits struct {
 	// Shared tells that the counts are those of all processes that use the store.
 	Shared bool
 	// Atomic tells that all asks of a take are decided at one moment. Else only
-	// those of one placement and Key are; the others are taken one after the
-	// other and given back when one denies: never more passes than any limit
-	// lets, but others may be denied meanwhile.
+	// those of one placement and Key are; the other asks are taken one after the other and given
+	// back when one denies: never more passes than any limit lets, but other takes may be denied
+	// meanwhile.
 	Atomic bool
 	// OwnClock tells that the store has one clock for all; else each process
 	// brings its own, and their skew adds to what passes.
