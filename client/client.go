@@ -78,7 +78,7 @@ type Store struct {
 }
 
 // guarded is daemons, the guard that stands before them, and before that what decides by
-// sync. It is the edge as package edge has it, of daemons that others take the place of.
+// sync. It is the edge as package edge has it, of daemons that other daemons can stand in for.
 type guarded struct {
 	*synced.Store
 

@@ -33,8 +33,8 @@ func (s *daemons) away() (n int) {
 	return n
 }
 
-// heard takes note of how a call to a daemon has ended, where others can take its
-// place: one that can't be reached, or whose store can't, is away at once.
+// heard takes note of how a call to a daemon has ended, where other daemons can take its place: one
+// that can't be reached, or whose store can't, is away at once.
 func (s *daemons) heard(d *daemon, err error) error {
 	switch {
 	case !s.shared || errors.Is(err, context.Canceled): // the caller has left
