@@ -114,8 +114,8 @@ func newKey(s subject, keys int) (cost, allocations float64) {
 }
 
 // slowest is the longest that a take of a new key was on a processor; on the
-// wall it would tell how busy the machine is. Even so others take processors
-// away from a virtual machine, which a take that does nothing shows.
+// wall it would tell how busy the machine is. Even so other machines take processors away from a
+// virtual machine, which a take that does nothing shows.
 func slowest(f take, keys int) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -111,8 +111,8 @@ func (m *memcached) ways() []way {
 	}
 }
 
-// swap writes a value as long as what Weir keeps of one count; when others are
-// faster, again.
+// swap writes a value as long as what Weir keeps of one count; when other processes are faster,
+// again.
 func (m *memcached) swap(key string) (bool, error) {
 	value := []byte("a count, when it was last used, and the text of the limit that it is of, all in 96 bytes or less")
 	for {
