@@ -13,8 +13,8 @@ import (
 // takes what it does not know for used: they may have let it pass before. So a
 // node that starts asks each member how long it has been there.
 const (
-	// young is how much longer than this node others may have been there to have
-	// started with it.
+	// young is how much longer than this node another node may have been there to have started with
+	// it.
 	young = 2 * time.Second
 	// askAge is how often they are asked until they answer.
 	askAge = 50 * time.Millisecond

@@ -52,7 +52,7 @@ func (c *calls) len() int64 {
 	return int64(len(c.waiting))
 }
 
-// hear hands an answer to who waits for it.
+// hear hands an answer to the goroutine that waits for it.
 func (c *calls) hear(b []byte) {
 	id, rest, ok := readUvarint(b)
 	if !ok || len(rest) == 0 {

@@ -68,7 +68,7 @@ func (o *others) converged() bool {
 	return o.agreed && o.peers.View().Converged()
 }
 
-// parted is whether the others know that this node goes with nothing of theirs.
+// parted is whether the other nodes know that this node goes with nothing of theirs.
 func (o *others) parted() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
