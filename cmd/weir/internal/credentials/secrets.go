@@ -28,7 +28,7 @@ func OpenSecrets(now time.Time, file File) (*Secrets, error) {
 	return &Secrets{f}, nil
 }
 
-// Exposed says that others may read the file; empty when they may not.
+// Exposed says that other users of the machine may read the file; empty when they may not.
 func (s *Secrets) Exposed() string { return exposed(s.files[0]) }
 
 // Has is whether secret is one of them. How long it takes says nothing of them.

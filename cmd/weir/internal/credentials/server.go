@@ -32,7 +32,7 @@ func readIdentity(texts [][]byte, now time.Time) (i identity, err error) {
 	return i, err
 }
 
-// Exposed says that others may read the key; empty when they may not.
+// Exposed says that other users of the machine may read the key; empty when they may not.
 func (s *Server) Exposed() string { return exposed(s.files[1]) }
 
 // Leaf is the active certificate.

@@ -11,9 +11,8 @@ import (
 // what is being tried.
 const maxShared = 4
 
-// SharedKeys are secret keys that several processes have. The first is used, the
-// others are known as well, so that one takes the place of another without a
-// break.
+// SharedKeys are secret keys that several processes have. The first is used, the other keys are
+// known as well, so that one takes the place of another without a break.
 type SharedKeys struct{ *Files[[][]byte] }
 
 // OpenSharedKeys reads a file of keys, one a line in hexadecimal digits: 16, 24 or 32
@@ -26,7 +25,7 @@ func OpenSharedKeys(now time.Time, file File) (*SharedKeys, error) {
 	return &SharedKeys{f}, nil
 }
 
-// Exposed says that others may read the file; empty when they may not.
+// Exposed says that other users of the machine may read the file; empty when they may not.
 func (s *SharedKeys) Exposed() string { return exposed(s.files[0]) }
 
 func readSharedKeys(texts [][]byte, _ time.Time) (keys [][]byte, err error) {
