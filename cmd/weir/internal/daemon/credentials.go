@@ -39,7 +39,7 @@ type watched struct {
 	}
 }
 
-// sayExposed warns of a secret that others may read.
+// sayExposed warns of a secret that other users may read.
 func (w *watched) sayExposed(log *slog.Logger) {
 	if text := w.files.Exposed(); text != "" {
 		log.Warn("other users of this machine can read a secret", "credentials", w.name, "file", text)

@@ -135,7 +135,7 @@ func notThere(mux *http.ServeMux) http.HandlerFunc {
 	}
 }
 
-// few lets so many run at a time of all that it is asked for; others are told what runs,
+// few lets so many run at a time of all that it is asked for; it tells any other caller what runs,
 // and to come again.
 func (d *Daemon) few(most int, runs string) func(http.HandlerFunc) http.HandlerFunc {
 	running := make(chan struct{}, most)
