@@ -45,8 +45,8 @@ type Options struct {
 	// is refused where others than this machine reach it.
 	Keys [][]byte
 	// Incarnation is later for each process of the name: microseconds since 1970 at
-	// its start. If the others know a later one of the name, it is raised above it:
-	// Members tells.
+	// its start. If the other nodes know a later one of the name, it is raised above it: Members
+	// tells.
 	Incarnation uint64
 	// Meta is told to all, at most MaxMeta bytes.
 	Meta []byte
@@ -128,9 +128,9 @@ type Gossip struct {
 }
 
 // Open begins to take part. Other nodes are looked for until there are some. It
-// waits for the first answer for a quarter of a second at most, so as to begin
-// with an incarnation that the others take for the latest. It fails when the port
-// is taken, and for options that can mean nothing.
+// waits for the first answer for a quarter of a second at most, so as to begin with an incarnation
+// that the other nodes take for the latest. It fails when the port is taken, and for options that
+// can mean nothing.
 func Open(ctx context.Context, o Options) (*Gossip, error) {
 	return open(ctx, o, edge{lookup: net.DefaultResolver.LookupNetIP, confirm: Confirm})
 }
@@ -196,7 +196,7 @@ func (o *Options) check() error {
 // ErrOpen is wrapped by the refusal to go beyond this machine without a key.
 var ErrOpen = errors.New("a shared key is needed beyond this machine")
 
-// reachable refuses what can't work at the address that others are told.
+// reachable refuses what can't work at the address that other nodes are told.
 func reachable(at netip.Addr, o *Options) error {
 	if !at.IsLoopback() && len(o.Keys) == 0 {
 		return fmt.Errorf("%w: any program that reaches %s could join; give all nodes the same key, or listen at 127.0.0.1", ErrOpen, at)

@@ -192,7 +192,7 @@ func (t *table) settle(now time.Duration, name string) {
 	}
 }
 
-// contest is who of others has the name of this process; nil: this one has.
+// contest is the other process that has the name of this one; nil: this one has it.
 func (t *table) contest(now time.Duration, other *entry) *entry {
 	switch {
 	case !other.later(&t.me):
@@ -228,8 +228,8 @@ func (t *table) forget() {
 	}
 }
 
-// merge takes in what another process knows of those whom memberlist does not
-// reach: members that are dead, and who is gone.
+// merge takes in what another process knows of processes that memberlist does not reach: members
+// that are dead, and members that are gone.
 func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) bool) {
 	for _, o := range others {
 		mine := t.entries[o.id]

@@ -17,8 +17,8 @@ import (
 
 // The bounds of the one port.
 const (
-	// maxStreams is how many connections others have open to here, and this one to
-	// others. One more is closed.
+	// maxStreams is how many connections other nodes have open to this one, and this one to them.
+	// One more is closed.
 	maxStreams = 2 * MaxMembers
 	// maxState is how many bytes a connection brings to memberlist: all members
 	// twice over. Then it is closed. memberlist keeps them until it knows who sent
@@ -97,7 +97,7 @@ func newTransport(l *net.TCPListener, c *net.UDPConn) (*transport, error) {
 }
 
 // privateAddress is the first address of this machine on a network of its own,
-// or else on any: what others may reach it at.
+// or else on any: other nodes may reach it there.
 func privateAddress() (netip.Addr, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
