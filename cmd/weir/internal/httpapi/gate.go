@@ -201,7 +201,7 @@ func Loopback(host, name string) bool {
 
 // token lets requests in that have a token. Wrong ones are counted by address, and
 // beyond the limit they are told to wait; a right one comes in all the same, for it
-// can't be guessed, and others may share the address of who sends wrong ones.
+// can't be guessed, and other clients may share the address of the one that sends wrong ones.
 func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 	if g.options.Token == nil || g.options.Needless != nil && g.options.Needless(r) {
 		g.next.ServeHTTP(w, r)
