@@ -118,8 +118,8 @@ func (c *Count) over(at Span, cost int64) string {
 }
 
 // lets is the most that passes since an entry: by the limit that lets most of those in
-// force meanwhile, where each of them knows what the others have let pass. Else the
-// bounds add up, once for each limit.
+// force meanwhile, where each of them knows what the other limits have let pass. Else the bounds
+// add up, once for each limit.
 func (c *Count) lets(since *entry, at Span, largest int64, first bool) (lets int64, by string) {
 	var all []*Limit
 	ordered := true
