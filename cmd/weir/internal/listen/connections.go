@@ -319,8 +319,8 @@ func KeepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
 }
 
 // Read is that of net.Conn. While work waits, what a client has asked that has
-// given up meanwhile is not read: nothing is charged for it, and to answer it
-// would make others wait until they give up.
+// given up meanwhile is not read: nothing is charged for it, and to answer it would make other
+// clients wait until they give up.
 func (s *slot) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	s.hear()
