@@ -46,8 +46,8 @@ type Options struct {
 	TCP bool
 	// Keys are those that all nodes share. Nil: none.
 	Keys [][]byte
-	// Version and HTTP are what the others are told of this node: HTTP is where its
-	// HTTP listener is open.
+	// Version and HTTP are what the other nodes are told of this node: HTTP is where its HTTP
+	// listener is open.
 	Version string
 	HTTP    net.Addr
 	Log     *slog.Logger
@@ -97,7 +97,7 @@ func (n *Node) sayJoined(g *gossip.Gossip, join []string) {
 	n.log.Info("part of the cluster", "node", g.Name(), "join", strings.Join(join, ","), "members", len(members))
 }
 
-// incarnation is this process's: the others may know a later one of its name.
+// incarnation is this process's: the other nodes may know a later one of its name.
 func incarnation(g *gossip.Gossip, least uint64) uint64 {
 	for _, m := range g.Members() {
 		if m.Name == g.Name() {
@@ -107,8 +107,8 @@ func incarnation(g *gossip.Gossip, least uint64) uint64 {
 	return least
 }
 
-// aboutThis is what others are told. A listener on all addresses is told by the one that
-// they reach.
+// aboutThis is what other nodes are told. A listener on all addresses is told by the one that they
+// reach.
 func aboutThis(o *Options) about {
 	a := about{Version: o.Version[:min(len(o.Version), 100)]}
 	if tcp, ok := o.HTTP.(*net.TCPAddr); ok {
@@ -162,8 +162,7 @@ func (n *Node) names() (names []string) {
 	return names
 }
 
-// A node that hears too few of the others has stopped what is closed before these take it
-// for gone.
+// A node that hears too few other nodes has stopped what is closed before these take it for gone.
 const _ = uint(gossip.Confirm - sharing.Quorum - time.Second)
 
 // Leave takes leave of the others in order.
@@ -178,8 +177,8 @@ func (n *Node) Leave(ctx context.Context) error {
 	return errors.Join(err, g.Leave(parts))
 }
 
-// parting is how long a node that leaves has to be sure that the others know that it goes, also when
-// to hand over took all of its time.
+// parting is how long a node that leaves has to be sure that the other nodes know that it goes, also
+// when to hand over took all of its time.
 const parting = 500 * time.Millisecond
 
 // Close ends the part in the cluster.
