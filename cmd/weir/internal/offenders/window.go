@@ -8,8 +8,8 @@ import (
 
 // The bounds of what is kept of the clients of a rule.
 const (
-	// Names is how many clients of a rule are told apart at a time; the others
-	// are within the Error of their counts.
+	// Names is how many clients of a rule are told apart at a time; other clients are within the
+	// Error of their counts.
 	Names = 100
 	// MaxName is how many bytes of a name are kept. A hash stands for the rest of a longer one.
 	MaxName = 128
