@@ -65,7 +65,7 @@ const recentSteps = int(Recent / offenders.Step)
 // of the one in use and the one before: of twice as long at most.
 const ClientLife = 24 * time.Hour
 
-// differing is sketches of clients, as clientOf, by who alone denied them.
+// differing is sketches of clients, as clientOf, by the side that alone denied them.
 type differing struct {
 	since              time.Time
 	candidate, inForce *offenders.Sketch
