@@ -12,7 +12,7 @@ import (
 )
 
 // Escape is s with all that is not to be printed escaped as in Go's strings: it is
-// one line, whose order and colours are those of who prints it.
+// one line, whose order and colours are those of the program that prints it.
 func Escape(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) < 0 {
 		return s
