@@ -28,9 +28,9 @@ type Source struct {
 	// Only one of them may be read: a proxy passes on the one that it does not know.
 	Forwarded bool
 	// IPv6 is how many bits of an IPv6 address tell clients apart, 1…128. 0 is 64:
-	// the least that one customer has, who may change the rest at will. IPv4 addresses
-	// that a translator writes as 64:ff9b::/96 are IPv4; behind one with a prefix of
-	// its own all IPv4 clients would be one /64, so take 128 there.
+	// the least that one customer has. The customer may change the rest at will. IPv4 addresses
+	// that a translator writes as 64:ff9b::/96 are IPv4; behind one with a prefix of its own all
+	// IPv4 clients would be one /64, so take 128 there.
 	IPv6 int
 }
 

@@ -43,7 +43,7 @@ func (m *middleware) setFields(c *call, h http.Header) {
 	if kinds&^(Draft10|NoFields) == 0 {
 		return
 	}
-	// A permit has no window, which the others can't do without.
+	// A permit has no window, which the other forms can't do without.
 	c.Standings = slices.DeleteFunc(c.Standings, func(s admission.Standing) bool { return s.Limit.Algorithm() == weir.Concurrent })
 	if len(c.Standings) == 0 {
 		return

@@ -14,7 +14,7 @@ const (
 )
 
 // value is a bare item of a structured field (RFC 9651), as far as limits are told
-// by it: an Integer, a Decimal, or a String or Token; others have no kind.
+// by it: an Integer, a Decimal, or a String or Token; any other value has no kind.
 type value struct {
 	kind   byte // 'i', 'd', 't' or 0
 	number int64
