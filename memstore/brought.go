@@ -12,9 +12,9 @@ import (
 // those that are as never used are dropped; when there is none, Take fails.
 const maxBrought = 1 << 16
 
-// leastBrought is how many slots each of them may have, whatever the others have. When
-// the room is taken, one may have more up to 1/lateBrought of an even part of it: so
-// all have two and a half times the room at most, and one that comes late has some.
+// leastBrought is how many slots each of them may have, whatever the other tables have. When the
+// room is taken, one may have more up to 1/lateBrought of an even part of it: so all have two and a
+// half times the room at most, and one that comes late has some.
 const (
 	leastBrought = 64
 	lateBrought  = 8

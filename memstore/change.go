@@ -7,10 +7,10 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// versions are the tables of a rule whose limit has changed: each limit that does not
-// understand the states of the others has its own, until it would have recovered. A key
-// is in those that it was asked for by. Versions are never changed, but replaced in all
-// tables at once; they are empty in a table that is dropped.
+// versions are the tables of a rule whose limit has changed: each limit that does not understand
+// the states of the other limits has its own, until it would have recovered. A key is in those that
+// it was asked for by. Versions are never changed, but replaced in all tables at once; they are
+// empty in a table that is dropped.
 type versions struct {
 	// live are at most weir.MaxVersions; an ask by the limit of one is decided by it.
 	live []*table

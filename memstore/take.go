@@ -193,8 +193,8 @@ func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 	return nil
 }
 
-// maxRounds is how often a take looks where its states are. Only tables that others
-// replaced meanwhile make it look again.
+// maxRounds is how often a take looks where its states are. Only tables that other takes replaced
+// meanwhile make it look again.
 const maxRounds = 100
 
 // lockAll finds where the states of the asks are, or would be, and locks them. It says
