@@ -28,7 +28,7 @@ type head struct {
 	at   weir.Instant
 	rule uint32 // a hash of its name: an override's rule is made for each request
 	// version is the number of the rules that denied: a denial is explained by these,
-	// even when others are active by then.
+	// even when other rules are active by then.
 	version uint32
 	kept    kept
 	same    uint8 // how many of the drawer have this rule, this one too: 1…drawerSize

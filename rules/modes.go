@@ -102,9 +102,9 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 	return words, more == "" && r.Sharing != weir.SharingMesh && r.Sharing != weir.SharingGossip
 }
 
-// divided says what nodes pass that know of their own part only. Nobody else remembers what one of them let
-// pass: when it starts again, it passes its part again, and when it has left, each of the others has a
-// larger one, unless the rule says how many nodes there are.
+// divided says what nodes pass that know of their own part only. No other node remembers what one of them
+// let pass: when it starts again, it passes its part again, and when it has left, each of the other nodes
+// has a larger one, unless the rule says how many nodes there are.
 func (r *Rule) divided(nodes int) string {
 	if nodes == 0 {
 		return "divided: each node passes its part of it by the number of members; " +
