@@ -20,8 +20,8 @@ func IPv4(a netip.Addr) netip.Addr {
 	return inside
 }
 
-// IPv6Bits is how much of an IPv6 address tells clients apart: the least that one
-// customer is given, who may change the rest at will.
+// IPv6Bits is how much of an IPv6 address tells clients apart: the least that one customer is
+// given. The customer may change the rest at will.
 const IPv6Bits = 64
 
 // Network is the text that a valid address counts under: an IPv4 address, however
