@@ -206,8 +206,8 @@ func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Dura
 	return same
 }
 
-// found takes note of an answer to who seeks the server, or that there was none; then
-// over says that it need not be sought any more for now.
+// found takes note of an answer to the goroutine that seeks the server, or that there was none;
+// then over says that it need not be sought any more for now.
 func (b *breaker) found(now time.Time, answered, over bool) (what change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
