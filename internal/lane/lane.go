@@ -34,8 +34,8 @@ func (c *Call) Base() *Call { return c }
 type Lane[C interface{ Base() *Call }] struct {
 	// Name is the package whose lane it is, for errors.
 	Name string
-	// Run answers calls, and sets Err of those that fail. It touches nothing else of
-	// their callers', who may have left.
+	// Run answers calls, and sets Err of those that fail. It touches nothing else of their
+	// callers', which may have left.
 	Run func(ctx context.Context, calls []C)
 	// Together is how many of the first of some calls travel in one, at least 1.
 	Together func(calls []C) int
