@@ -22,7 +22,7 @@ type Apart struct {
 }
 
 // giveBackTime is how long it may take to give back what one placement and key
-// has charged. The caller, who may have left already, waits for it.
+// has charged. The caller waits for it, unless it has left already.
 const giveBackTime = 50 * time.Millisecond
 
 var errOnce = &AskError{errors.New("this store charges a take once only when all of it is of one descriptor and key; ask for each by itself")}

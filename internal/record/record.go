@@ -23,9 +23,9 @@ import (
 type Record struct {
 	weir.Kept
 
-	// Aside is events that others may still let pass, and that State does not count
-	// yet: a take is decided as if it did. It is not written, and not charged: the
-	// node that lets them pass charges them when it reports them.
+	// Aside is events that other nodes may still let pass, and that State does not count yet: a
+	// take is decided as if it did. It is not written, and not charged: the node that lets them
+	// pass charges them when it reports them.
 	Aside int64
 }
 
