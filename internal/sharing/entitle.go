@@ -67,10 +67,10 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	g.has, g.waits = has, 0
 }
 
-// claim is what others may have let pass who had the votes that it has gained, the fraction of
-// an event that a bucket has beside, too. Where each event is in use for a period, what they
-// let pass may have been the last that it was: what was charged with the own events for theirs
-// goes too early. Permits are whole, and none is let pass that others hold.
+// claim is what the nodes may have let pass that had the votes that it has gained, the fraction of
+// an event that a bucket has beside, too. Where each event is in use for a period, what they let
+// pass may have been the last that it was: what was charged with the own events for theirs goes too
+// early. Permits are whole, and none is let pass that other nodes hold.
 func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
 	events := left - part(left, had.part*has.of, had.of*has.part)
@@ -147,8 +147,8 @@ func (g *ledger) count(now weir.Instant, events int64) {
 	g.charge(now, events)
 }
 
-// tax is how many events to charge beside so many that pass, for those who have the
-// other votes. It remembers what that is too much, by rounding.
+// tax is how many events to charge beside so many that pass, for the nodes that have the other
+// votes. It remembers what that is too much, by rounding.
 func (g *ledger) tax(events int64) int64 {
 	if events == 0 || g.may.whole() {
 		return 0

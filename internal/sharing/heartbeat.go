@@ -57,7 +57,7 @@ const (
 	Out                   // it may not
 )
 
-// HeartbeatTo is a heartbeat and who it is for.
+// HeartbeatTo is a heartbeat and the peer that it is for.
 type HeartbeatTo struct {
 	Peer string
 	Heartbeat

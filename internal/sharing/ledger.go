@@ -78,7 +78,7 @@ func (a *account) answer(m *Message) Message {
 	}
 }
 
-// newLedger is a ledger of a key that nothing is known of, but what others may have let pass.
+// newLedger is a ledger of a key that nothing is known of, but what other nodes may have let pass.
 func newLedger(l *weir.Limit, used []charge) *ledger {
 	g := &ledger{kept: weir.Kept{Limit: l}}
 	for _, c := range used {

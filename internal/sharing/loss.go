@@ -55,7 +55,7 @@ func (p *Peers) hear(now weir.Instant, told []Loss) {
 	}
 }
 
-// digest is of who is lost, not of when. It is never 0.
+// digest is of the members lost, not of when. It is never 0.
 func digest(losses []loss) uint64 {
 	sum := uint64(1)
 	for _, l := range losses {

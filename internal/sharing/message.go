@@ -75,7 +75,7 @@ type Message struct {
 	Earlier string
 }
 
-// Envelope is a message and who it is for, or from.
+// Envelope is a message and the peer that it is for, or from.
 type Envelope struct {
 	Peer string
 	Message

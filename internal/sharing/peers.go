@@ -24,9 +24,8 @@ const (
 	Quorum = 25 * time.Second
 )
 
-// Peers is what a process knows of the members: who hears it, and whose votes it has.
-// It is a state machine as Node is, one for all nodes of the process, and tells them
-// by a View.
+// Peers is what a process knows of the members: which of them hear it, and whose votes it has. It
+// is a state machine as Node is, one for all nodes of the process, and tells them by a View.
 //
 // Every member has one vote for each key. It lends it to the first member, in the
 // key's rank, that it hears, and each heartbeat lends it anew for a Silence. When it falls
@@ -252,8 +251,8 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 	return p.voting && !p.leaving && x.since != 0 && x.left == 0 && p.wanted(now, x)
 }
 
-// look sees how this process stands to each member, and makes a new view where that or
-// what others say has changed, or the last one is old.
+// look sees how this process stands to each member, and makes a new view where that or what other
+// members say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
 	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) {
 		p.active, p.activated = true, now

@@ -60,7 +60,7 @@ func (e entitlement) times(part, of entitlement) entitlement {
 // reserved is the divisor of what Reserve divides among the members.
 const reserved = 10
 
-// entitled is what policy gives to who has so many votes of all, and is the first of the
+// entitled is what policy gives to a node that has so many votes of all, and is the first of the
 // members or not.
 func entitled(policy Policy, votes, all int64, first bool) entitlement {
 	whole := int64(0)

@@ -16,14 +16,14 @@ import (
 const (
 	// Sync is how often a replica tells others what has changed.
 	Sync = bounds.TellEvery
-	// Gather is how long a change waits for others to travel with, when nothing was
-	// told for a Sync.
+	// Gather is how long a change waits for other changes to travel with, when nothing was told for
+	// a Sync.
 	Gather = 5 * time.Millisecond
 	// Sweep is how often a replica also tells one other of what has not changed, in
 	// case that it was lost.
 	Sweep = 10 * Sync
 	// Memory is how much longer a replica remembers a count than its events are in
-	// use: what others have let pass beyond the limit is in use for longer.
+	// use: events that other nodes have let pass beyond the limit are in use for longer.
 	Memory = time.Minute
 )
 
@@ -209,7 +209,7 @@ func (p *Replica) take(now weir.Instant, r *tally, a *weir.Ask, d *weir.Decision
 }
 
 // passed counts what this node has let pass, to be told. It begins a new slot where
-// the state was fresh, and others have heard of all that was counted before.
+// the state was fresh, and other nodes have heard of all that was counted before.
 func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 	own := r.line(0, p.settings.Incarnation)
 	if own.slot == 0 || fresh && own.left == 0 && now-own.changed >= micros(2*Sweep) {

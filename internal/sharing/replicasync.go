@@ -43,7 +43,7 @@ func (p *Replica) Next() (at weir.Instant, ok bool) {
 	return at, ok
 }
 
-// due is when others are to be told of what has changed.
+// due is when other nodes are to be told of what has changed.
 func (p *Replica) due() (at weir.Instant, ok bool) {
 	return max(p.synced+micros(Sync), p.since+micros(Gather)), len(p.changed) > 0
 }

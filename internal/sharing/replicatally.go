@@ -31,8 +31,8 @@ type tally struct {
 }
 
 // line is how many events one process of a node has let pass in one slot. A slot ends
-// when the state of the key is as never used there, and others had the time to hear
-// of it. So of earlier slots nothing is in use any more. Slots have numbers that grow.
+// when the state of the key is as never used there, and other nodes had the time to hear of it. So
+// of earlier slots nothing is in use any more. Slots have numbers that grow.
 type line struct {
 	node        int32 // Replica.peers
 	incarnation uint64

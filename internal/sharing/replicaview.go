@@ -31,7 +31,7 @@ type Presence struct {
 	Silent bool
 }
 
-// Presence is who shares by this view, and who of them is heard.
+// Presence is which nodes share by this view, and which of them are heard.
 func (v *View) Presence() []Presence {
 	all := make([]Presence, 0, len(v.members))
 	for i := range v.members {
@@ -145,8 +145,8 @@ func (p *Replica) weights(now weir.Instant, r *tally, policy weir.Partition, nod
 	}
 }
 
-// cold is whether others may have let pass what this node has not heard of, and is
-// still in use.
+// cold is whether other nodes may have let pass events that this node has not heard of, and that
+// are still in use.
 func (p *Replica) cold(now weir.Instant, r *tally) bool {
 	if !r.cold {
 		return false
