@@ -25,11 +25,16 @@ func NewCharge(at Settler, receipts []*Receipt) Charge { return Charge{at, recei
 // than was charged gives back what is still outstanding, more is charged, and permits are
 // freed. charged is what is then counted: see Settlement.Charged.
 func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err error) {
-	if len(c.receipts) == 0 {
-		return nil, nil
-	}
 	if len(used) != len(c.receipts) {
 		return nil, fmt.Errorf("settle %d receipts for %d costs: say one cost for each receipt", len(c.receipts), len(used))
+	}
+	for _, n := range used {
+		if n < 0 || n > MaxCost {
+			return nil, fmt.Errorf("settle for %d: a cost is 0…%d", n, int64(MaxCost))
+		}
+	}
+	if len(used) == 0 {
+		return nil, nil
 	}
 	all := make([]Settlement, len(c.receipts))
 	for i, r := range c.receipts {

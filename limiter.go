@@ -75,6 +75,8 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 		return nil, errors.New("sharing and partition are for rules of the nodes of a cluster")
 	case p.Nodes < 0 || p.Sync < 0:
 		return nil, fmt.Errorf("nodes: %d, sync: %v: neither is below 0", p.Nodes, p.Sync)
+	case p.Nodes > MaxNodes:
+		return nil, fmt.Errorf("nodes: %d: there may be %d", p.Nodes, MaxNodes)
 	case !p.Fallback.known():
 		return nil, fmt.Errorf("fallback: %q is none; take local, open or closed", p.Fallback)
 	}
@@ -243,9 +245,13 @@ func (l *Limiter) charge(a *Answer) Charge {
 // Settle says what the work behind an answer really cost: less gives back what
 // is still outstanding, more is charged, and permits are freed. charged is what
 // is then counted, by the limit that counts the most: see Settlement.Charged. The
-// answer's request must have asked for receipts. It works once: ErrSettled.
+// answer's request must have asked for receipts. It works once: ErrSettled. Where nothing was
+// charged, or a fallback decided, it does nothing.
 func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int64, err error) {
 	c := l.charge(&a)
+	if len(c.receipts) == 0 {
+		return 0, a.unreceipted()
+	}
 	all, err := c.Settle(ctx, slices.Repeat([]int64{used}, len(c.receipts)))
 	for _, one := range all {
 		charged = max(charged, one)
@@ -254,14 +260,26 @@ func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int
 }
 
 // Renew extends the permits of an answer by their ttl, counted from now, so that work that
-// takes longer keeps them. It does nothing for an answer without receipts, and fails with
-// ErrNoPermit or ErrExpired as Store.Settle does.
+// takes longer keeps them. The answer's request must have asked for receipts. It fails with
+// ErrNoPermit or ErrExpired as Store.Settle does. Where nothing was charged, or a fallback
+// decided, it does nothing.
 func (l *Limiter) Renew(ctx context.Context, a Answer) error {
 	c := l.charge(&a)
 	if len(c.receipts) == 0 {
-		return nil
+		return a.unreceipted()
 	}
 	return c.renewAll(ctx)
+}
+
+// unreceipted says why an answer without a receipt can't be settled, if something was
+// charged for it.
+func (a *Answer) unreceipted() error {
+	for _, d := range a.decisions() {
+		if d.Charged && d.Degraded == "" {
+			return errors.New("the answer has no receipt; ask with Request.Receipt")
+		}
+	}
+	return nil
 }
 
 // Reset forgets what key has used, by all limits. Receipts from before then give nothing

@@ -336,3 +336,47 @@ func TestLimiterLimitsChangePlaces(t *testing.T) {
 		}
 	})
 }
+
+// TestUnreceipted: what was charged without a receipt can't be settled or renewed, and the
+// caller is told what to do instead.
+func TestUnreceipted(t *testing.T) {
+	l := weir.NewLimiter(memstore.New(memstore.Options{}), "r", weir.MustParseLimit("1 concurrent ttl 1min"))
+	a, err := l.Take(t.Context(), "k", 1)
+	if err != nil || a.Outcome != weir.Allowed {
+		t.Fatal(a, err)
+	}
+	for what, err := range map[string]error{"renewed": l.Renew(t.Context(), a), "settled": second(l.Settle(t.Context(), a, 0))} {
+		if err == nil || !strings.Contains(err.Error(), "Request.Receipt") {
+			t.Errorf("%s without a receipt: %v", what, err)
+		}
+	}
+	denied, err := l.Take(t.Context(), "k", 1)
+	if err != nil || denied.Outcome != weir.Denied {
+		t.Fatal(denied, err)
+	}
+	if _, err := l.Settle(t.Context(), denied, 0); err != nil {
+		t.Errorf("nothing was charged, and a settlement fails: %v", err)
+	}
+}
+
+func second(_ int64, err error) error { return err }
+
+// TestSettleRefuses: a cost that no request can have is refused, and the receipt stays good.
+func TestSettleRefuses(t *testing.T) {
+	l := weir.NewLimiter(memstore.New(memstore.Options{}), "r", weir.MustParseLimit("10/min"))
+	a, err := l.Ask(t.Context(), weir.Request{Key: "k", Cost: 5, Receipt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range []int64{-1, weir.MaxCost + 1} {
+		if _, err := l.Settle(t.Context(), a, used); err == nil {
+			t.Errorf("settled for %d", used)
+		}
+	}
+	if _, err := l.Settle(t.Context(), a, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.With(weir.Policy{Nodes: weir.MaxNodes + 1}); err == nil {
+		t.Error("more nodes than there may be")
+	}
+}

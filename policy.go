@@ -44,6 +44,9 @@ func (p *Policy) Unfit(store Traits) string {
 	return ""
 }
 
+// MaxNodes is how many processes may share a limit.
+const MaxNodes = 1 << 16
+
 // Fallback is what decides in place of a limit whose store can't be asked.
 type Fallback string
 

@@ -77,7 +77,7 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 		Partition: weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
 		Sync:      f.duration(m, "sync", name),
 	}
-	nodes, _ := f.number(m, "nodes", name, 1, 1<<16)
+	nodes, _ := f.number(m, "nodes", name, 1, weir.MaxNodes)
 	p.Nodes = int(nodes)
 	if p.Fallback == "" {
 		p.Fallback = weir.FallbackLocal
