@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -84,6 +86,71 @@ func TestUnsettled(t *testing.T) {
 	if !errors.Is(heard, weir.ErrAway) {
 		t.Errorf("heard of %v", heard)
 	}
+}
+
+// outage is a store that is away until some time: it settles nothing.
+type outage struct {
+	weir.Store
+	from, until time.Time
+	failed      int
+}
+
+func (o *outage) Settle(ctx context.Context, all []weir.Settlement) error {
+	if now := time.Now(); now.After(o.from) && now.Before(o.until) {
+		o.failed++
+		return weir.ErrAway
+	}
+	return o.Store.Settle(ctx, all)
+}
+
+// TestRenewInOutage: permits outlast an outage of half their ttl, whenever it begins, and
+// a longer one costs no more tries than it has to.
+func TestRenewInOutage(t *testing.T) {
+	const ttl = 3 * time.Second
+	r := NewRule("slots", weir.MustParseLimit("1 concurrent ttl 3s"), false, "")
+	// held is whether the permit of a request of some length was held throughout.
+	held := func(t *testing.T, store *outage, length time.Duration) bool {
+		g := &Gate{Store: store}
+		var c Call
+		c.Ask(r, r.Limit, "k", 1, 0)
+		if err := g.Decide(t.Context(), &c); err != nil || !c.Allowed {
+			t.Fatal(c.Verdict, err)
+		}
+		charge, all := g.Charge(t.Context(), &c), true
+		charge.Keep()
+		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(ttl / 100) {
+			all = all && remaining(t, store, r, "k") == 0
+		}
+		charge.End(true)
+		if left := remaining(t, store, r, "k"); left != 1 {
+			t.Errorf("%d left after the request", left)
+		}
+		failed := store.failed
+		if time.Sleep(2 * ttl); store.failed > failed {
+			t.Error("renewed after the request")
+		}
+		return all
+	}
+	away := func(after, length time.Duration) *outage {
+		from := time.Now().Add(after)
+		return &outage{Store: memstore.New(memstore.Options{}), from: from, until: from.Add(length)}
+	}
+	for after := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			if !held(t, away(ttl*time.Duration(after)/20, ttl/2), 3*ttl) {
+				t.Errorf("a permit was lost in an outage after %d 20ths of its ttl", after)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store := away(0, 100*ttl)
+		if held(t, store, 101*ttl) {
+			t.Error("a permit outlasts its store")
+		}
+		if store.failed > 320 { // three for each ttl, and more in the first
+			t.Errorf("%d tries in an outage of 100 times the ttl", store.failed)
+		}
+	})
 }
 
 // TestDenials: a cost that no limit passes is denied beside one that may pass later, and

@@ -14,6 +14,13 @@ import (
 // the charge must go back.
 const patience = 2 * time.Second
 
+// A renewal that fails is tried again after one part of the ttl in retryPart, but not
+// before leastRetry.
+const (
+	retryPart  = 20
+	leastRetry = 5 * time.Millisecond
+)
+
 // Charge is what a request was charged, until it is done: work may tell meanwhile what it
 // uses, and permits are renewed. End or GiveBack settles it. Its methods may be called
 // from many goroutines, and on a nil *Charge, which is of nothing.
@@ -25,6 +32,7 @@ type Charge struct {
 	items []item
 	ended bool
 	renew *time.Timer // of permits; nil when there are none
+	kept  time.Time   // when permits were last sure to have their whole ttl
 }
 
 // item is one receipt of a charge.
@@ -115,10 +123,10 @@ func (c *Charge) Keep() {
 		return
 	}
 	var permits []*weir.Receipt
-	every := weir.MaxPeriod
+	ttl := weir.MaxPeriod
 	for i := range c.items {
 		if r := c.items[i].receipt; r.Permit() {
-			permits, every = append(permits, r), min(every, r.Limit.Spec().TTL/3)
+			permits, ttl = append(permits, r), min(ttl, r.Limit.Spec().TTL)
 		}
 	}
 	if len(permits) == 0 {
@@ -126,22 +134,29 @@ func (c *Charge) Keep() {
 	}
 	c.mu.Lock() // the timer may be faster than its being noted
 	defer c.mu.Unlock()
-	c.renew = time.AfterFunc(every, func() { c.renewPermits(c.gate.charge(permits), every) })
+	c.kept = time.Now()
+	c.renew = time.AfterFunc(ttl/3, func() { c.renewPermits(c.gate.charge(permits), ttl) })
 }
 
-func (c *Charge) renewPermits(permits weir.Charge, every time.Duration) {
+func (c *Charge) renewPermits(permits weir.Charge, ttl time.Duration) {
 	c.mu.Lock() // so that none is renewed after it was freed
 	defer c.mu.Unlock()
 	if c.ended {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, min(every, patience))
+	tried, pause := time.Now(), ttl/3
+	ctx, cancel := context.WithTimeout(c.ctx, min(pause, patience))
 	defer cancel()
-	// The store may be away: there are two tries before the time of a permit is
-	// over. One that is over is not taken again, for another may have it.
-	if err := permits.Renew(ctx); !errors.Is(err, weir.ErrExpired) {
-		c.renew.Reset(every)
+	switch err := permits.Renew(ctx); {
+	case errors.Is(err, weir.ErrExpired): // it is not taken again, for another may have it
+		return
+	case err == nil:
+		c.kept = tried
+	case !errors.Is(err, weir.ErrSettled) && time.Since(c.kept) < ttl:
+		// The store may be back before the time of the permits is over.
+		pause = min(pause, max(ttl/retryPart, leastRetry))
 	}
+	c.renew.Reset(pause)
 }
 
 // End settles the charge of a request that is done, once. It cost as much as Use has told, permits
