@@ -90,9 +90,7 @@ type guarded struct {
 func (g *guarded) leave(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	err := g.Store.Close(ctx)
-	g.guard.Close(ctx)
-	return err
+	return errors.Join(g.Store.Close(ctx), g.guard.Close(ctx))
 }
 
 // counts are those of Stats.
@@ -153,7 +151,9 @@ func openBy(names lookUps, address string, o Options) (*Store, error) {
 }
 
 // Close tells the daemons what fallbacks and sync let pass and they have not heard yet,
-// within 5 s. It waits for calls on their way, and closes the connections.
+// within 5 s. For that it looks once more for daemons that are away. Usage that a daemon did not
+// hear of then is lost: Close says of how many keys, and fails with weir.ErrAway. It waits for calls
+// on their way, and closes the connections.
 func (s *Store) Close() error {
 	s.stop()
 	s.watching.Wait()

@@ -221,6 +221,35 @@ func TestAwayAtFirst(t *testing.T) {
 	takeBy(t, s, "")
 }
 
+// TestCloseTellsWhatIsOwed: a store that is closed as soon as its daemon is back reports what the
+// fallback let pass. Without the daemon, Close says what is lost.
+func TestCloseTellsWhatIsOwed(t *testing.T) {
+	w := serve(t, "--grpc-store")
+	w.kill()
+	asks, out := ask("r", "k", "100/day fixed-window anchored"), make([]weir.Decision, 1)
+	for _, back := range []bool{false, true} {
+		s, err := Open("grpc://"+w.grpc, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			if err := s.Take(t.Context(), asks, out); err != nil || out[0].Degraded != weir.FallbackLocal {
+				t.Fatalf("%+v, %v", out[0], err)
+			}
+		}
+		if back {
+			serve(t, "--grpc-store", "--grpc", w.grpc)
+		}
+		if err := s.Close(); errors.Is(err, weir.ErrAway) == back || back && err != nil {
+			t.Errorf("the daemon is back: %v; closed with %v", back, err)
+		}
+	}
+	s := open(t, "grpc://"+w.grpc)
+	if err := s.Take(t.Context(), asks, out); err != nil || out[0].Degraded != "" || out[0].Remaining != 69 {
+		t.Errorf("%+v, %v: 69 remain", out[0], err)
+	}
+}
+
 // TestSocket: a socket of this machine, and one that a killed daemon has left.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

@@ -99,8 +99,9 @@ func New(store Remote, o Options) *Store {
 }
 
 // Close tells the store what fallbacks and sync let pass and it has not heard yet, within
-// 5 s, and closes it. It fails when there was something to tell and no server to hear it.
-// Calls on their way end first.
+// 5 s, and closes it. For that it looks once more for servers that are away. Usage that a server
+// did not hear of then is lost: Close says of how many keys, and fails with weir.ErrAway. It waits
+// for no server when there is nothing to tell. Calls on their way end first.
 func (s *Store) Close() error { return s.closed() }
 
 func (s *Store) close() error {
@@ -108,9 +109,7 @@ func (s *Store) close() error {
 	s.running.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), maxClose)
 	defer cancel()
-	err := s.decides.Close(ctx)
-	s.guard.Close(ctx)
-	return errors.Join(err, s.remote.Close())
+	return errors.Join(s.decides.Close(ctx), s.guard.Close(ctx), s.remote.Close())
 }
 
 // Traits are those of the store. It is not bare.

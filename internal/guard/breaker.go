@@ -119,6 +119,16 @@ func (b *breaker) begin() change {
 	return b.hush()
 }
 
+// again has a server looked for that is away, however short ago it was looked for before.
+func (b *breaker) again() change {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.away {
+		return same
+	}
+	return b.hush()
+}
+
 // open declares the server away. mu is held.
 func (b *breaker) open(now time.Time) change {
 	b.away, b.sought = true, now

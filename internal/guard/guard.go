@@ -11,6 +11,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -104,16 +106,55 @@ func New(store weir.Store, o Options) *Guard {
 	return g
 }
 
-// Close tells the servers that are there what they have not heard yet, in the time of ctx,
-// and ends the search for servers that are away. Calls may still come, and fail or fall
-// back as soon as a server does not answer them.
-func (g *Guard) Close(ctx context.Context) {
-	for _, s := range g.servers {
-		if !s.breaker.isOpen() {
-			g.payAll(ctx, s)
+// Close tells the servers what they have not heard yet, in the time of ctx, and ends the
+// search for servers that are away. It looks for these once more where something is owed, and
+// fails as Lost says where a server did not hear all. Calls may still come, and fail or fall back
+// as soon as a server does not answer them.
+func (g *Guard) Close(ctx context.Context) error {
+	if g.owed.left() > 0 {
+		g.Seek(ctx)
+		var all sync.WaitGroup
+		for _, s := range g.servers {
+			if !s.breaker.isOpen() {
+				all.Go(func() { g.payAll(ctx, s) })
+			}
 		}
+		all.Wait()
 	}
 	g.seekers.end()
+	if n := g.owed.left(); n > 0 {
+		return Lost(n, weir.ErrAway)
+	}
+	return nil
+}
+
+// Lost is why a Close fails that could not report the usage of so many keys. It is
+// weir.ErrAway.
+func Lost(keys int, why error) error {
+	if !errors.Is(why, weir.ErrAway) {
+		why = fmt.Errorf("%w: %w", weir.ErrAway, why)
+	}
+	return fmt.Errorf("usage that the store has not heard of is lost (keys: %d): %w", keys, why)
+}
+
+// seekFor is how long Seek goes on to look: longer than clients pause between two tries to connect.
+const seekFor = time.Second
+
+// Seek looks for servers that are away until they are back, for a second or until ctx ends.
+func (g *Guard) Seek(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, s := range g.servers {
+		all.Go(func() {
+			s.sought(ctx)
+			for began := time.Now(); s.breaker.isOpen() && ctx.Err() == nil && time.Since(began) < seekFor; {
+				s.tell(s.breaker.again(), nil, g.keyOn(s))
+				if s.sought(ctx); s.breaker.isOpen() {
+					_ = sleep.For(ctx, probeEvery)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // maxLocalKeys is how many keys of a rule the local fallback has room for.

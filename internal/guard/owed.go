@@ -69,6 +69,19 @@ func (o *owed) add(k weir.StateKey, more debt) {
 	o.counted()
 }
 
+// left is of how many keys the store has not heard whose use is not over.
+func (o *owed) left() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, now := len(o.saying), time.Now()
+	for _, d := range o.debts {
+		if now.Before(d.until) {
+			n++
+		}
+	}
+	return n
+}
+
 // counted has len tell of what there is now. mu is held.
 func (o *owed) counted() { o.count.Store(int64(len(o.debts) + len(o.saying))) }
 
@@ -172,15 +185,25 @@ func (o *owed) of(k weir.StateKey) int64 {
 	return cost
 }
 
-// some is keys that a server is to hear of, at most so many.
+// some is keys that a server has not heard of, at most so many: first those of which nobody is
+// telling it.
 func (o *owed) some(most int, fits func(weir.StateKey) bool) (keys []weir.StateKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for k := range o.debts {
+		if len(keys) == most {
+			return keys
+		}
 		if fits(k) {
-			if keys = append(keys, k); len(keys) == most {
-				break
-			}
+			keys = append(keys, k)
+		}
+	}
+	for k := range o.saying {
+		if len(keys) == most {
+			return keys
+		}
+		if _, more := o.debts[k]; !more && fits(k) {
+			keys = append(keys, k)
 		}
 	}
 	return keys

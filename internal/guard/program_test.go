@@ -1,8 +1,12 @@
 package guard_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
@@ -41,11 +45,81 @@ func TestLimitersHavePolicies(t *testing.T) {
 						passed++
 					}
 				}
-				g.Close(t.Context())
+				if err := g.Close(t.Context()); errors.Is(err, weir.ErrAway) != (c.by == weir.FallbackLocal) {
+					t.Errorf("%+v: closed with %v", c.policy, err) // only local owes the store anything
+				}
 			}
 			if passed != c.passed {
 				t.Errorf("%+v: %d passed, want %d", c.policy, passed, c.passed)
 			}
 		})
 	}
+}
+
+// TestCloseTellsWhatIsOwed: Close looks for a store that was away a moment ago, and tells it what
+// a fallback let pass. It fails when that is lost, and waits for nobody when nothing is owed.
+func TestCloseTellsWhatIsOwed(t *testing.T) {
+	for name, c := range map[string]struct {
+		by   weir.Fallback
+		harm func(*remote)
+		back time.Duration // after Close began; negative: never
+		lost bool
+	}{
+		"back":           {weir.FallbackLocal, refuse, 0, false},
+		"back meanwhile": {weir.FallbackLocal, refuse, 500 * time.Millisecond, false},
+		"thawed":         {weir.FallbackLocal, freeze, 0, false},
+		"refusing":       {weir.FallbackLocal, refuse, -1, true},
+		"frozen":         {weir.FallbackLocal, freeze, -1, true},
+		"nothing owed":   {weir.FallbackOpen, freeze, -1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newRemote()
+				g := guard.New(store, guard.Options{})
+				c.harm(store)
+				asks := ask("100/h fixed-window", c.by)
+				for range 30 {
+					take(t, g, asks)
+				}
+				synctest.Wait()
+				for g.Stats().Away == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				if c.back >= 0 {
+					time.AfterFunc(c.back, func() { store.broken.Store(nil); store.delay.Store(0) })
+					synctest.Wait()
+				}
+				closes(t, g, c.lost, c.by == weir.FallbackOpen)
+				if used := used(t, store, asks); used != 30 && !c.lost && c.by == weir.FallbackLocal {
+					t.Errorf("the store knows of %d events, want 30", used)
+				}
+			})
+		})
+	}
+}
+
+func refuse(r *remote) { r.broken.Store(&errRefused) }
+func freeze(r *remote) { r.delay.Store(-1) }
+
+// closes closes a guard within the time that package edge promises.
+func closes(t *testing.T, g *guard.Guard, lost, atOnce bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	began := time.Now()
+	err := g.Close(ctx)
+	if took := time.Since(began); took >= 2*time.Second || atOnce && took > 0 {
+		t.Errorf("Close took %v", took)
+	}
+	if errors.Is(err, weir.ErrAway) != lost || lost && !strings.Contains(err.Error(), "(keys: 1)") || !lost && err != nil {
+		t.Errorf("closed with %v; lost is %v", err, lost)
+	}
+}
+
+// used is how much the store itself knows of.
+func used(t *testing.T, store *remote, asks []weir.Ask) int64 {
+	t.Helper()
+	peek := asks[0]
+	peek.Peek = true
+	return 100 - take(t, store.Store, []weir.Ask{peek}).Remaining
 }

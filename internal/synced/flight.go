@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/guard"
 )
 
 const (
@@ -153,7 +154,8 @@ func (s *Store) landed(e *entry, now time.Time, failed bool) {
 	s.queue.again(e, due)
 }
 
-// settleAll tells the store what is untold, after the last take.
+// settleAll tells the store what is untold, after the last take. It looks for servers that are
+// away first, and goes on after one that did not hear, for others may.
 func (s *Store) settleAll(ctx context.Context) error {
 	var due []*entry
 	for _, e := range s.table.all() {
@@ -164,6 +166,10 @@ func (s *Store) settleAll(ctx context.Context) error {
 		}
 		e.mu.Unlock()
 	}
+	if len(due) > 0 {
+		s.guard.Seek(ctx)
+	}
+	lost, why := 0, error(nil)
 	for len(due) > 0 {
 		n := min(s.batch, len(due))
 		asks, now := make([]weir.Ask, 0, n), time.Now()
@@ -177,8 +183,11 @@ func (s *Store) settleAll(ctx context.Context) error {
 			continue
 		}
 		if err := s.guard.Try(ctx, asks, make([]weir.Decision, len(asks))); err != nil {
-			return err // it is away: the rest would be in vain
+			lost, why = lost+len(asks), err
 		}
+	}
+	if lost > 0 {
+		return guard.Lost(lost, why)
 	}
 	return nil
 }

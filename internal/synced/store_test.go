@@ -382,6 +382,36 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestCloseSeeks: a store that was away a moment ago is looked for before it is told what is untold.
+// What it does not hear is lost, and Close says so.
+func TestCloseSeeks(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, nodes := open(t, 1)
+			a, other := ask("1000/h burst 1000", "k"), ask("1000/h", "other")
+			a.Policy.Sync = weir.MaxSync // 3 untold
+			for range 3 {
+				take(t, nodes[0], a)
+			}
+			store.away.Store(true)
+			other.Policy = weir.Policy{Fallback: weir.FallbackClosed}
+			for range guard.Enough {
+				take(t, nodes[0], other)
+			}
+			store.away.Store(lost)
+			err := nodes[0].Close(t.Context())
+			if errors.Is(err, weir.ErrAway) != lost || !lost && err != nil {
+				t.Errorf("closed with %v; lost is %v", err, lost)
+			}
+			d, out := []weir.Ask{a}, make([]weir.Decision, 1)
+			d[0].Peek = true
+			if err := store.Store.Take(t.Context(), d, out); err != nil || !lost && out[0].Remaining != 997 {
+				t.Errorf("%d remain, want 997; %v", out[0].Remaining, err)
+			}
+		})
+	}
+}
+
 // TestRaces: many goroutines, several keys and limits at once, for the race
 // detector and for deadlocks.
 func TestRaces(t *testing.T) {

@@ -1,6 +1,7 @@
 package guardtest
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"syscall"
@@ -184,6 +185,49 @@ func TestCloseEndsAll(t *testing.T) {
 				t.Log("closed again:", err)
 			}
 			ended(t, before)
+		})
+	}
+}
+
+// TestCloseTellsWhatIsOwed: a store that is closed as soon as its server is back reports what the
+// fallback let pass, and the next program knows. Without the server, Close says what is lost.
+func TestCloseTellsWhatIsOwed(t *testing.T) {
+	inRedis := redistest.Start(t, "timeout", "0")
+	inMemcached := memcachedtest.Start(t, "-m", "8")
+	for name, c := range map[string]struct {
+		server server
+		open   func() (*edge.Store, error)
+	}{
+		"redis": {inRedis, func() (*edge.Store, error) { return redisstore.Open("redis://" + inRedis.Addr) }},
+		"memcached": {inMemcached, func() (*edge.Store, error) {
+			return memcachestore.Open("memcached://"+inMemcached.Addr, memcachestore.Options{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := func(store *edge.Store) *weir.Limiter {
+				return weir.NewLimiter(store, "r", weir.MustParseLimit("100/day fixed-window anchored"))
+			}
+			c.server.Kill()
+			for _, back := range []bool{false, true} {
+				store := opened(t)(c.open())
+				for range 30 {
+					if a, err := limiter(store).Take(t.Context(), "k", 1); err != nil || a.Outcome != weir.Allowed {
+						t.Fatalf("%+v, %v", a, err)
+					}
+				}
+				if s := store.Stats(); s.Away != 1 || s.Owed != 1 {
+					t.Fatalf("%+v", s)
+				}
+				if back {
+					c.server.Restart(t)
+				}
+				if err := store.Close(); errors.Is(err, weir.ErrAway) == back || back && err != nil {
+					t.Errorf("the server is back: %v; closed with %v", back, err)
+				}
+			}
+			if a, err := limiter(opened(t)(c.open())).Take(t.Context(), "k", 1); err != nil || a.Degraded != "" || a.Remaining != 69 {
+				t.Errorf("%+v, %v: 69 remain", a, err)
+			}
 		})
 	}
 }
