@@ -31,7 +31,7 @@ func (c *closing) close(ctx context.Context) (err error) {
 		last := c.open[len(c.open)-1]
 		c.open = c.open[:len(c.open)-1]
 		if bad := last.close(ctx); bad != nil {
-			c.log.Warn(last.failed, "error", bad)
+			c.log.Warn(last.failed, "error", bad) //nolint:sloglint // each push has a constant
 			err = errors.Join(err, bad)
 		}
 	}
