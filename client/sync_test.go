@@ -10,7 +10,7 @@ import (
 )
 
 // TestSync: nearly all takes of a limit with sync are decided in the program, whether the
-// daemon keeps its counts in memory or in Redis. What it has not heard it hears when the
+// daemon keeps its counts in memory or in Redis. The daemon hears of the rest when the
 // store is closed, the next program knows of it, and nothing is left running.
 func TestSync(t *testing.T) {
 	for name, args := range map[string][]string{"memory": nil, "redis": {"--store", "redis://" + redistest.Start(t).Addr}} {

@@ -178,16 +178,14 @@ func (c *nodes) join(name string) error {
 		name = redistest.FreeAddr(c.t)
 	}
 	config := daemon.Config{Store: "cluster:", Rules: c.file, Cluster: name, Join: strings.Join(others, ",")}
-	p, err := spawn(c.t, config)
-	for range 3 { // another process may have its port for a moment
-		if err == nil {
-			break
+	var err error
+	for range 4 { // another process may have its port for a moment
+		var p *process
+		if p, err = spawn(c.t, config); err == nil {
+			c.all = append(c.all, p)
+			return nil
 		}
 		time.Sleep(patience / 10)
-		p, err = spawn(c.t, config)
-	}
-	if err == nil {
-		c.all = append(c.all, p)
 	}
 	return err
 }
