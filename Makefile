@@ -169,7 +169,7 @@ simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m);
 
 .PHONY: torture-joints
 torture-joints: ## Draw rules, requests and events for the whole product, for FOR (1m), and hold it to an oracle; FOR=8h the night through
-	$(GO) test ./cmd/weir/internal/joints -run 'Stories|Joints' -count 1 -v -timeout 0 -joints $(FOR)
+	$(GO) test ./cmd/weir/internal/jointstest -run 'Stories|Joints' -count 1 -v -timeout 0 -joints $(FOR)
 
 .PHONY: test-cluster
 test-cluster: ## Run clusters of processes while networks and processes fail, and print figures; 15 minutes; needs root on Linux

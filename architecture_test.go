@@ -49,7 +49,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
 	{"weir/sim/...", "weir/... -weir -weir/memstore -weir/internal/limittext -weir/internal/record -weir/internal/sharing/... -weir/sim/..." + leaves, "what is simulated must be what decides, without a server around it"},
 	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
-	{"weir/cmd/weir/internal/joints/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
+	{"weir/cmd/weir/internal/jointstest/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
 	{"weir/storetest", "third-party -pgregory.net/rapid/... weir/... -weir", "a store outside of this module must be able to run the suite"},
 	{
 		"weir weir/memstore weir/rules/... -weir/rules/source weir/sim/... weir/storetest weir/internal/sharing/...",

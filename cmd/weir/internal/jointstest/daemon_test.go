@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/client"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/memcachestore"

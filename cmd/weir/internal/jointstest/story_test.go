@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 )
 
 // story is a run as data: a house, its rules in versions, and what happens. Its text is

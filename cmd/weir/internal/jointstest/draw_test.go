@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/rules"
 )
 

@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/httplimit"
 	"github.com/weir-limit/weir/rules"
 )

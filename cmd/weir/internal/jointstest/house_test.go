@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/cmd/weir/internal/resp"
 	doorrls "github.com/weir-limit/weir/cmd/weir/internal/rls"
 	"github.com/weir-limit/weir/memstore"

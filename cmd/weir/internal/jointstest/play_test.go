@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/joints/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 )
 
 // play is a story on its way.

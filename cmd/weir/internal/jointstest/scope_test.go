@@ -1,4 +1,4 @@
-package joints
+package jointstest
 
 import (
 	"os"
