@@ -62,10 +62,7 @@ func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 	if c == nil || r.Peek || c.set.domains[r.Domain] == nil {
 		return nil
 	}
-	t := l.newTake()
-	t.match(c.set, r)
-	t.replace()
-	t.ask(r)
+	t := l.newTake(c.set, r)
 	for i := range t.asks {
 		t.asks[i].State.Rule = candidatePlace(t.asks[i].State.Rule)
 	}

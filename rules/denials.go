@@ -13,7 +13,7 @@ import (
 const (
 	// MaxDenials is how many denials are kept at a time. Then later ones take
 	// the places of earlier ones.
-	MaxDenials = drawers * drawerSize
+	MaxDenials = shards * shardSize
 	// MaxDenial is how many bytes of one are kept: the words of its request, and
 	// the states of its counts. A larger one is kept with its id alone.
 	MaxDenial = 8 << 10
@@ -27,24 +27,24 @@ const (
 )
 
 const (
-	drawers    = 256
-	drawerSize = 16
+	shards    = 256
+	shardSize = 16
 )
 
 // Denials are the last denials of one Limiter, for Limiter.Recall. Make them
 // with NewDenials; all methods may be called from many goroutines.
 //
-// They lie in 256 drawers of 16. The key of the count that denied picks the drawer, so that a
-// client that is denied all the time overwrites its own denials, and few others. In a full drawer
+// They lie in 256 shards of 16. The key of the count that denied picks the shard, so that a
+// client that is denied all the time overwrites its own denials, and few others. In a full shard
 // the oldest denial of the rule that has the most there makes place, so that a flood of keys of one
-// rule leaves those of other rules alone. Nobody waits for a drawer: a denial that meets another
+// rule leaves those of other rules alone. Nobody waits for a shard: a denial that meets another
 // one there at the same instant is not kept.
 type Denials struct {
-	seed    maphash.Seed // secret, so that no client can choose its drawer
-	drawers [drawers]drawer
-	missed  atomic.Int64 // denials that were not kept at all
-	mu      sync.Mutex   // held to change versions; a drawer's lock may be taken under it
-	newest  uint32       // number of the active rules; 0 before there are any
+	seed   maphash.Seed // secret, so that no client can choose its shard
+	shards [shards]shard
+	missed atomic.Int64 // denials that were not kept at all
+	mu     sync.Mutex   // held to change versions; a shard's lock may be taken under it
+	newest uint32       // number of the active rules; 0 before there are any
 	// versions are by their number modulo MaxVersions. They are read without mu: a place
 	// may hold an older or a later version than the one looked for, so a reader compares
 	// what it finds.
@@ -78,8 +78,8 @@ func (d *Denials) use(set *Set, now time.Time) {
 // oldest where they are too many. Its caller holds d.mu.
 func (d *Denials) dropVersions() {
 	var needed [MaxVersions]bool
-	for i := range d.drawers {
-		d.drawers[i].need(&needed)
+	for i := range d.shards {
+		d.shards[i].need(&needed)
 	}
 	many := 0
 	for back := uint32(1); back < MaxVersions; back++ {
@@ -105,43 +105,43 @@ func (d *Denials) of(set *Set) *version {
 	return last
 }
 
-// keep keeps what r was denied for, if nobody else is at the drawer.
+// keep keeps what r was denied for, if nobody else is at the shard.
 func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	v := d.of(set)
 	if v == nil {
 		d.missed.Add(1)
 		return
 	}
-	h := head{id: t.named, at: t.seen[0].At, version: v.number, kept: whole}
-	if !t.seen.told() { // who decided in the store's place tells nothing
-		h.at, h.kept = weir.InstantOf(time.Now()), unseen
+	h := head{id: t.named, at: t.evidence[0].At, version: v.number, kept: whole}
+	if !t.hasEvidence() { // who decided in the store's place tells nothing
+		h.at, h.kept = weir.InstantOf(time.Now()), noEvidence
 	}
 	decisive := &a.Decisions[a.Decisive]
 	rule := maphash.String(d.seed, decisive.Rule.Name)
 	key := maphash.String(d.seed, t.meets[decisive.Descriptor].key)
-	dr := &d.drawers[(rule*3+key)%drawers]
-	if !dr.mu.TryLock() {
+	sh := &d.shards[(rule*3+key)%shards]
+	if !sh.mu.TryLock() {
 		d.missed.Add(1)
 		return
 	}
-	defer dr.mu.Unlock()
+	defer sh.mu.Unlock()
 	h.rule = uint32(rule >> 32)
-	i := dr.place(h)
+	i := sh.place(h)
 	switch {
-	case h.kept == unseen:
-		dr.bodies[i].erase()
-		dr.unseen++
-	case !dr.bodies[i].write(r, t.seen):
-		dr.heads[i].kept = tooLarge
-		dr.large++
+	case h.kept == noEvidence:
+		sh.bodies[i].erase()
+		sh.noEvidence++
+	case !sh.bodies[i].write(r, t.evidence):
+		sh.heads[i].kept = tooLarge
+		sh.large++
 	}
 }
 
 // Sweep forgets the denials and rules whose time is over. The answers of Recall do not depend on
 // it, but the use of memory does: call it now and then.
 func (d *Denials) Sweep(now time.Time) {
-	for i := range d.drawers {
-		d.drawers[i].sweep(weir.InstantOf(now))
+	for i := range d.shards {
+		d.shards[i].sweep(weir.InstantOf(now))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,8 +160,8 @@ func (d *Denials) Sweep(now time.Time) {
 
 // find is the head and a copy of the body of a denial.
 func (d *Denials) find(id uint64) (head, body, bool) {
-	for i := range d.drawers {
-		if h, b, ok := d.drawers[i].find(id); ok {
+	for i := range d.shards {
+		if h, b, ok := d.shards[i].find(id); ok {
 			return h, b, true
 		}
 	}
@@ -173,15 +173,15 @@ type DenialStats struct {
 	Kept        int   // at the moment, but for the large
 	Overwritten int64 // before their time was over
 	Large       int64 // larger than MaxDenial
-	Unseen      int64 // decided by a fallback, or by several servers: by them only the id is known
-	Missed      int64 // met another one at the drawer, or were decided by rules long gone
+	NoEvidence  int64 // decided by a fallback, or by several servers: by them only the id is known
+	Missed      int64 // met another one at the shard, or were decided by rules long gone
 }
 
-// Stats adds up the counts of all drawers.
+// Stats adds up the counts of all shards.
 func (d *Denials) Stats() DenialStats {
 	s := DenialStats{Missed: d.missed.Load()}
-	for i := range d.drawers {
-		d.drawers[i].stats(&s)
+	for i := range d.shards {
+		d.shards[i].stats(&s)
 	}
 	return s
 }

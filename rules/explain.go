@@ -143,9 +143,7 @@ func (x *explainer) take(peek bool) *take {
 	request := *x.request
 	request.Peek = request.Peek || peek
 	t := new(take)
-	t.match(x.set, &request)
-	t.replace()
-	t.ask(&request)
+	t.begin(x.set, &request)
 	return t
 }
 

@@ -133,9 +133,9 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestRecallUnseen: a denial that nobody saw through, because a fallback decided
+// TestRecallNoEvidence: a denial without evidence, because a fallback decided
 // or several servers did, is known by its id, and said to be forgotten.
-func TestRecallUnseen(t *testing.T) {
+func TestRecallNoEvidence(t *testing.T) {
 	set, err := rules.Parse("shop.yaml", []byte("domain: shop\ndescriptors: [{key: zero, limits: [0/s]}]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,14 +144,14 @@ func TestRecallUnseen(t *testing.T) {
 		store := &elsewhere{Store: memstore.New(memstore.Options{}), told: told, traits: weir.Traits{Evidence: true}}
 		l := rules.NewLimiter(store, set)
 		d := remember(t, l)
-		for range 40 { // a drawer's places are used again
+		for range 40 { // a shard's places are used again
 			a, err := l.Check(t.Context(), ask(descriptor("zero=a"), descriptor("zero=b")))
 			if err != nil || a.Allowed {
 				t.Fatal(a, err)
 			}
 			forgotten(t, l, a.ID, "by a fallback")
 		}
-		if s := d.Stats(); s.Unseen != 40 {
+		if s := d.Stats(); s.NoEvidence != 40 {
 			t.Errorf("%+v", s)
 		}
 		store.told = 2

@@ -77,7 +77,7 @@ func (d *Denials) recalled(h *head, now weir.Instant) (*Set, error) {
 	switch {
 	case h.over(now):
 		return nil, fmt.Errorf("%w: it was denied at %s, and denials are kept for %v minutes", ErrForgotten, when, DenialLife.Minutes())
-	case h.kept == unseen:
+	case h.kept == noEvidence:
 		return nil, fmt.Errorf("%w: it was denied at %s by a fallback, because the store was away, or by several of its servers; how much each count had used is not known", ErrForgotten, when)
 	case h.kept == tooLarge:
 		return nil, fmt.Errorf("%w: it was denied at %s, but its request and its counts are more than the %d bytes that are kept of one", ErrForgotten, when, MaxDenial)

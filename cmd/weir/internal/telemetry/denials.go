@@ -38,7 +38,7 @@ func (m *denialMetrics) Describe(to chan<- *prometheus.Desc) {
 func (m *denialMetrics) Collect(to chan<- prometheus.Metric) {
 	s := m.denials.Stats()
 	to <- prometheus.MustNewConstMetric(m.kept, prometheus.GaugeValue, float64(s.Kept))
-	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "busy": s.Missed, "fallback": s.Unseen} {
+	for reason, n := range map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "busy": s.Missed, "fallback": s.NoEvidence} {
 		to <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(n), reason)
 	}
 }

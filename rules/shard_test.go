@@ -17,11 +17,11 @@ func TestErased(t *testing.T) {
 	}
 	var b body
 	holds := func(word string) bool { return bytes.Contains(b.text[:cap(b.text)], []byte(word)) }
-	if !b.write(request(strings.Repeat("x", 100)+"secret"), sight{}) || !holds("secret") {
+	if !b.write(request(strings.Repeat("x", 100)+"secret"), nil) || !holds("secret") {
 		t.Fatal("it is not kept")
 	}
 	all := b.text[:cap(b.text)]
-	if !b.write(request("ann"), sight{}) || holds("secret") || !holds("ann") {
+	if !b.write(request("ann"), nil) || holds("secret") || !holds("ann") {
 		t.Errorf("%q", all)
 	}
 	if q, _ := b.read(); q.Descriptors[0].Entries[0].Value != "ann" {
@@ -38,7 +38,7 @@ func TestVersionRules(t *testing.T) {
 	d := NewDenials()
 	for n := range uint32(MaxVersions + 2) {
 		d.use(&Set{rules: make([]*Rule, MaxVersionRules/2)}, time.Now())
-		d.drawers[n].place(head{id: uint64(n + 1), at: weir.InstantOf(time.Now()), version: d.newest, kept: whole})
+		d.shards[n].place(head{id: uint64(n + 1), at: weir.InstantOf(time.Now()), version: d.newest, kept: whole})
 	}
 	kept := 0
 	for i := range d.versions {

@@ -2,11 +2,86 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/weir-limit/weir"
 )
+
+// Check asks all rules that r meets, together: those that are enforced are
+// charged if all of them allow, and none otherwise. It fails with a
+// *RequestError, with ErrNoRules, or when the store can't decide; a denial is
+// no failure. It keeps nothing of r.
+func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
+	set, err := l.active(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fits(l.store); err != nil {
+		return nil, err
+	}
+	t := l.newTake(set, r)
+	defer l.release(t)
+	if err := l.overrides.admit(t, r); err != nil {
+		return nil, err
+	}
+	if err := t.settleBacks(ctx, l.store); err != nil {
+		return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
+	}
+	x := l.try(ctx, r)
+	a, err := l.decide(ctx, t, r)
+	if x != nil {
+		l.end(ctx, x, r, a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check %q: %w", r.Domain, err)
+	}
+	if !a.Allowed && l.denials != nil {
+		l.denials.keep(set, r, t, a)
+	}
+	return a, nil
+}
+
+// active is the rules that decide about r, which is a request.
+func (l *Limiter) active(r *Request) (*Set, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if set := l.set.Load(); set != nil {
+		return set, nil
+	}
+	return nil, ErrNoRules
+}
+
+// newTake begins a take, in the memory of an earlier one if there is one.
+func (l *Limiter) newTake(set *Set, r *Request) *take {
+	t, ok := l.takes.Get().(*take)
+	if !ok {
+		t = new(take)
+	}
+	t.begin(set, r)
+	return t
+}
+
+func (l *Limiter) release(t *take) {
+	t.clear()
+	l.takes.Put(t)
+}
+
+// decide has the store decide what t asks, all at one moment if it can.
+func (l *Limiter) decide(ctx context.Context, t *take, r *Request) (*Answer, error) {
+	if l.denials != nil {
+		t.collectEvidence()
+	}
+	if len(t.asks) > 0 {
+		if err := l.store.Take(ctx, t.asks, t.out); err != nil {
+			return nil, err
+		}
+	}
+	t.use()
+	return t.answer(r), nil
+}
 
 // take is a request on its way through the limits. It is used again by later
 // requests, for its memory.
@@ -23,9 +98,9 @@ type take struct {
 	backs []back          // of asks that give back
 	// id is of the receipts, when the request asked for them; else 0. It is odd, so that
 	// it is never 0 by chance.
-	id    uint64
-	seen  sight  // by ask: the states that a denial stood on, when Denials are kept
-	named uint64 // the answer's id
+	id       uint64
+	evidence []weir.Evidence // by ask, when Denials are kept: the states that a denial was decided on
+	named    uint64          // the answer's id
 }
 
 // back is what an ask gives back.
@@ -61,7 +136,20 @@ func (t *take) clear() {
 	clear(t.rules)
 	t.meets, t.asks, t.out, t.rules, t.backs = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.backs[:0]
 	t.id, t.named = 0, 0
-	t.seen = t.seen.clear()
+	for i := range t.evidence {
+		e := &t.evidence[i]
+		if e.Clear(); 8*cap(e.State) > MaxDenial { // no denial that is kept needs so much memory
+			e.State = nil
+		}
+	}
+	t.evidence = t.evidence[:0]
+}
+
+// begin makes the asks of r by the rules of set.
+func (t *take) begin(set *Set, r *Request) {
+	t.match(set, r)
+	t.replace()
+	t.ask(r)
 }
 
 // match finds what each descriptor meets.
@@ -141,6 +229,9 @@ func (t *take) giveBack(m *meet, events int64) {
 
 // settleBacks gives back what the request does, those of one count together.
 func (t *take) settleBacks(ctx context.Context, store weir.Settler) error {
+	if len(t.backs) == 0 {
+		return nil
+	}
 	var all []*weir.Receipt
 	id := rand.Uint64() | 1
 	at := map[int]*weir.Receipt{}
@@ -194,6 +285,20 @@ func (t *take) quotas() int {
 		}
 	}
 	return n
+}
+
+// collectEvidence has the store fill in the states that it decides on, when it denies.
+func (t *take) collectEvidence() {
+	t.evidence = slices.Grow(t.evidence[:0], len(t.asks))[:len(t.asks)]
+	for i := range t.evidence {
+		t.evidence[i].Clear()
+		t.asks[i].Evidence = &t.evidence[i]
+	}
+}
+
+// hasEvidence is whether the store has filled in all of it.
+func (t *take) hasEvidence() bool {
+	return !slices.ContainsFunc(t.evidence, func(e weir.Evidence) bool { return !e.Told })
 }
 
 // answer tells what was decided, of asks that the store has taken.

@@ -7,52 +7,53 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// sight is what a take stood on, by ask.
-type sight []weir.Evidence
+// body is what a denial is explained by.
+type body struct {
+	text      []byte        // as appendRequest and then appendStates write it
+	overrides []*weir.Limit // of its descriptors; nil when none brings one
+}
 
-// see has the store fill in what the take stands on, when it is denied.
-func (t *take) see() {
-	t.seen = slices.Grow(t.seen[:0], len(t.asks))[:len(t.asks)]
-	for i := range t.seen {
-		t.seen[i].Clear()
-		t.asks[i].Evidence = &t.seen[i]
+// write fills b, in its own memory. It is false, and b is empty, when there is
+// too much.
+func (b *body) write(r *Request, evidence []weir.Evidence) bool {
+	size := requestSize(r) + statesSize(evidence)
+	if size > MaxDenial {
+		b.erase()
+		return false
 	}
-}
-
-// told is whether the store has told all of it.
-func (s sight) told() bool {
-	return !slices.ContainsFunc(s, func(e weir.Evidence) bool { return !e.Told })
-}
-
-// clear empties s, and keeps memory that is no larger than what is kept of a denial.
-func (s sight) clear() sight {
-	for i := range s {
-		if s[i].Clear(); 8*cap(s[i].State) > MaxDenial {
-			s[i].State = nil
+	before := len(b.text)
+	b.text, b.overrides = appendStates(appendRequest(slices.Grow(b.text[:0], size), r), evidence), nil
+	if n := len(b.text); n < before {
+		clear(b.text[n:before]) // what was there is not kept any longer
+	}
+	for i := range r.Descriptors {
+		if l := r.Descriptors[i].Override; l != nil {
+			if b.overrides == nil {
+				b.overrides = make([]*weir.Limit, len(r.Descriptors))
+			}
+			b.overrides[i] = l
 		}
 	}
-	return s[:0]
+	return true
 }
 
-// size is how long the text of append is at most.
-func (s sight) size() int {
-	n := binary.MaxVarintLen16 * len(s)
-	for i := range s {
-		n += 8 * len(s[i].State)
+// read is the request, and the states of its asks.
+func (b *body) read() (*Request, []weir.State) {
+	text := reader(b.text)
+	r := text.request()
+	for i, limit := range b.overrides {
+		r.Descriptors[i].Override = limit
 	}
-	return n
+	return r, text.states()
 }
 
-// append appends the states.
-func (s sight) append(b []byte) []byte {
-	for i := range s {
-		b = binary.AppendUvarint(b, uint64(len(s[i].State)))
-		for _, w := range s[i].State {
-			b = binary.LittleEndian.AppendUint64(b, w)
-		}
-	}
-	return b
+// erase leaves nothing of a request in memory.
+func (b *body) erase() {
+	clear(b.text[:cap(b.text)])
+	*b = body{}
 }
+
+func (b *body) clone() body { return body{slices.Clone(b.text), slices.Clone(b.overrides)} }
 
 // requestSize is how long the text of appendRequest may be at most.
 func requestSize(r *Request) int {
@@ -86,6 +87,26 @@ func appendRequest(b []byte, r *Request) []byte {
 		b = binary.AppendUvarint(b, uint64(len(d.Entries)))
 		for _, e := range d.Entries {
 			b = appendWord(appendWord(b, e.Key), e.Value)
+		}
+	}
+	return b
+}
+
+// statesSize is how long the text of appendStates is at most.
+func statesSize(all []weir.Evidence) int {
+	n := binary.MaxVarintLen16 * len(all)
+	for i := range all {
+		n += 8 * len(all[i].State)
+	}
+	return n
+}
+
+// appendStates appends the states of all asks.
+func appendStates(b []byte, all []weir.Evidence) []byte {
+	for i := range all {
+		b = binary.AppendUvarint(b, uint64(len(all[i].State)))
+		for _, w := range all[i].State {
+			b = binary.LittleEndian.AppendUint64(b, w)
 		}
 	}
 	return b
