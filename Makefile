@@ -132,7 +132,7 @@ bench-check: ## Build, vet and test the measurements of bench/
 bench-noop:
 	$(GO) build -trimpath -o bin/bench-noop ./cmd/weir/internal/nooptest
 
-bench-daemon: build bench-noop ## Measure the daemon beside servers that decide nothing; BENCH=-short takes a minute, BENCH=-json prints JSON
+bench-daemon: build bench-noop ## Measure the daemon beside servers that decide nothing, or beside an older program with BENCH="-old PROGRAM"; BENCH=-short takes a minute, BENCH=-json prints JSON
 	cd bench && $(ALONE) build -trimpath -o ../bin/bench-daemon ./daemon && ../bin/bench-daemon $(BENCH)
 
 bench-cluster: build bench-noop ## Measure three nodes beside a server that decides nothing; 1 minute; BENCH=-short takes 10 s, BENCH=-json prints JSON

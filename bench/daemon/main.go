@@ -19,12 +19,17 @@ func main() {
 	b := bench{table: table.New()}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
+	old := flag.String("old", "", "an older program of the daemon, to measure beside in place of the no-op server")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take a minute")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	fail(b.start(ctx, *weir, *noop))
+	beside := *noop
+	if *old != "" {
+		b.old, beside = true, *old
+	}
+	fail(b.start(ctx, *weir, beside))
 	err := b.run()
 	b.stop()
 	fail(err)
@@ -38,7 +43,7 @@ func fail(err error) {
 	}
 }
 
-func (b *bench) start(ctx context.Context, weir, noop string) error {
+func (b *bench) start(ctx context.Context, weir string, beside string) error {
 	dir, err := os.MkdirTemp("", "weir-bench")
 	if err != nil {
 		return err
@@ -49,16 +54,20 @@ func (b *bench) start(ctx context.Context, weir, noop string) error {
 		return err
 	}
 	const any = "127.0.0.1:0"
-	b.weir, err = server.Start(ctx, -1, nil, weir, "serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any)
+	serve := []string{"serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any}
+	b.weir, err = server.Start(ctx, -1, nil, append([]string{weir}, serve...)...)
 	if err != nil {
 		return err
 	}
-	b.noop, err = server.Start(ctx, -1, nil, noop)
+	if !b.old {
+		serve = nil
+	}
+	b.beside, err = server.Start(ctx, -1, nil, append([]string{beside}, serve...)...)
 	return err
 }
 
 func (b *bench) stop() {
-	for _, p := range []*server.Process{b.weir, b.noop} {
+	for _, p := range []*server.Process{b.weir, b.beside} {
 		_ = p.Stop() // all was measured
 	}
 }
