@@ -4,6 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-limit/weir"
 )
 
 // errMalformed is what all bytes that are no message come to.
@@ -34,22 +38,8 @@ func appendNumber(b []byte, field int, v uint64) []byte {
 	return binary.AppendUvarint(appendTag(b, field, varint), v)
 }
 
-func appendFlag(b []byte, field int, v bool) []byte {
-	if !v {
-		return b
-	}
-	return appendNumber(b, field, 1)
-}
-
+// appendText appends a text or bytes, also empty ones.
 func appendText(b []byte, field int, v string) []byte {
-	if v == "" {
-		return b
-	}
-	return appendElement(b, field, v)
-}
-
-// appendElement appends one of several texts, which may be empty.
-func appendElement(b []byte, field int, v string) []byte {
 	return append(binary.AppendUvarint(appendTag(b, field, length), uint64(len(v))), v...)
 }
 
@@ -72,11 +62,6 @@ type value struct {
 	number uint64
 	bytes  []byte
 }
-
-func (v value) flag() bool { return v.number != 0 }
-
-// signed is a number that proto calls int64.
-func (v value) signed() int64 { return int64(v.number) }
 
 // eachField calls field for all that a message has, and skips fixed numbers, which no
 // version of these messages has.
@@ -128,7 +113,173 @@ func consume(b []byte, as kind) (v value, n int) {
 	return v, n
 }
 
-// tooMany is for a message that has more of something than it may.
-func tooMany(what string, most int) error {
-	return fmt.Errorf("more than %d %s in a message", most, what)
+// ended is the number of the field after the last one of a message that is read: a message that
+// lacks what it needs says so then.
+const ended = 0
+
+// coder carries messages one way. The function of a message names its fields once, for both ways:
+// a coder that writes appends all of them, and one that reads calls the function for each field that
+// came, of which one is meant.
+type coder struct {
+	out []byte // what is written
+
+	reading bool
+	field   int // the number of the one that is read, or ended
+	value   value
+	limits  Limits
+	odd     error // why a limit of a take can't be meant
+	request bool  // has MaxParts at most
+	parts   int   // of all lists that were read
+	err     error
+}
+
+// coded is a message of store.proto.
+type coded interface{ fields(c *coder) }
+
+// write appends m to b.
+func write(b []byte, m coded) []byte {
+	c := coder{out: b}
+	m.fields(&c)
+	return c.out
+}
+
+// parse reads b into m.
+func parse(b []byte, c *coder, m coded) error {
+	c.reading = true
+	c.read(b, func() { m.fields(c) })
+	return c.err
+}
+
+// read reads the fields of a message that may be in another.
+func (c *coder) read(b []byte, fields func()) {
+	outer, its := c.field, c.value
+	err := eachField(b, func(n int, v value) error {
+		c.field, c.value = n, v
+		fields()
+		return c.err
+	})
+	c.fail(err)
+	c.field = ended
+	fields()
+	c.field, c.value = outer, its
+}
+
+// fail ends reading with an error.
+func (c *coder) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// reads is whether the field n is the one that is read.
+func (c *coder) reads(n int) bool { return c.reading && c.field == n }
+
+// ends is whether a message was read to its end.
+func (c *coder) ends() bool { return c.reading && c.field == ended }
+
+// number is a field that is left out when it is zero.
+func number[T ~int64 | ~uint64](c *coder, n int, to *T) {
+	if c.reads(n) {
+		*to = T(c.value.number)
+	} else if !c.reading {
+		c.out = appendNumber(c.out, n, uint64(*to))
+	}
+}
+
+func (c *coder) flag(n int, to *bool) {
+	if c.reads(n) {
+		*to = c.value.number != 0
+	} else if !c.reading && *to {
+		c.out = appendNumber(c.out, n, 1)
+	}
+}
+
+// micros is a duration in whole microseconds, rounded up, at most 292 years of them.
+func (c *coder) micros(n int, to *time.Duration) {
+	if c.reads(n) {
+		us := min(max(int64(c.value.number), 0), math.MaxInt64/int64(time.Microsecond))
+		*to = time.Duration(us) * time.Microsecond
+	} else if !c.reading {
+		us := uint64(*to / time.Microsecond)
+		if *to%time.Microsecond > 0 {
+			us++
+		}
+		c.out = appendNumber(c.out, n, us)
+	}
+}
+
+// text is a field that is left out when it is empty.
+func (c *coder) text(n int, to *string) {
+	if c.reads(n) {
+		*to = string(c.value.bytes)
+	} else if !c.reading && *to != "" {
+		c.out = appendText(c.out, n, *to)
+	}
+}
+
+// limit is a limit by its text. A message without one has the empty text.
+func (c *coder) limit(n int, to **weir.Limit) (err error) {
+	switch {
+	case c.reads(n):
+		*to, err = c.limits(string(c.value.bytes))
+	case !c.reading:
+		c.out = appendText(c.out, n, (*to).String())
+	case c.ends() && *to == nil:
+		*to, err = c.limits("")
+	}
+	return err
+}
+
+// message is a field that is a message, and is written even when that is empty.
+func message[T any](c *coder, n int, m *T, fields func(*coder, *T)) {
+	if c.reads(n) {
+		c.read(c.value.bytes, func() { fields(c, m) })
+	} else if !c.reading {
+		c.out = appendMessage(c.out, n, func(b []byte) []byte {
+			c.out = b
+			fields(c, m)
+			return c.out
+		})
+	}
+}
+
+// optional is a message that may be missing.
+func optional[T any](c *coder, n int, m **T, fields func(*coder, *T)) {
+	if c.reads(n) {
+		*m = new(T)
+	}
+	if *m != nil {
+		message(c, n, *m, fields)
+	}
+}
+
+// list is messages of one kind: a field that comes several times, or never.
+func list[T any](c *coder, n int, all *[]T, fields func(*coder, *T)) {
+	if c.reads(n) && grow(c, all) {
+		message(c, n, &(*all)[len(*all)-1], fields)
+	}
+	for i := 0; !c.reading && i < len(*all); i++ {
+		message(c, n, &(*all)[i], fields)
+	}
+}
+
+// texts is several texts, of which some may be empty.
+func (c *coder) texts(n int, all *[]string) {
+	if c.reads(n) && grow(c, all) {
+		(*all)[len(*all)-1] = string(c.value.bytes)
+	}
+	for i := 0; !c.reading && i < len(*all); i++ {
+		c.out = appendText(c.out, n, (*all)[i])
+	}
+}
+
+// grow makes room for one more in a list. All lists of a request have MaxParts at most; an answer
+// has what was asked for.
+func grow[T any](c *coder, all *[]T) bool {
+	if c.parts++; c.request && c.parts > MaxParts {
+		c.fail(fmt.Errorf("more than %d parts in a message", MaxParts))
+		return false
+	}
+	*all = append(*all, *new(T))
+	return true
 }

@@ -15,132 +15,71 @@ type SettleRequest struct {
 }
 
 // Append writes the request.
-func (q *SettleRequest) Append(b []byte) []byte {
-	for i := range q.Settlements {
-		s := &q.Settlements[i]
-		b = appendMessage(b, 1, func(b []byte) []byte {
-			b = appendMessage(b, 1, func(b []byte) []byte { return appendReceipt(b, s.Receipt) })
-			return appendFlag(appendNumber(b, 2, uint64(s.Used)), 3, s.Renew)
-		})
-	}
-	return b
-}
+func (q *SettleRequest) Append(b []byte) []byte { return write(b, q) }
 
 // Parse reads a request.
 func (q *SettleRequest) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) error {
-		if n != 1 {
-			return nil
-		}
-		if len(q.Settlements) >= MaxParts {
-			return tooMany("settlements", MaxParts)
-		}
-		var s weir.Settlement
-		err := eachField(v.bytes, func(n int, v value) (err error) {
-			switch n {
-			case 1:
-				s.Receipt, err = parseReceipt(v.bytes, q.Limits)
-			case 2:
-				s.Used = v.signed()
-			case 3:
-				s.Renew = v.flag()
-			}
-			return err
-		})
-		if err == nil && s.Receipt == nil {
-			err = errors.New("a settlement without a receipt")
-		}
-		q.Settlements = append(q.Settlements, s)
-		return err
-	})
+	return parse(b, &coder{request: true, limits: q.Limits}, q)
+}
+
+func (q *SettleRequest) fields(c *coder) { list(c, 1, &q.Settlements, settlement) }
+
+func settlement(c *coder, s *weir.Settlement) {
+	optional(c, 1, &s.Receipt, receipt)
+	number(c, 2, &s.Used)
+	c.flag(3, &s.Renew)
+	if c.ends() && s.Receipt == nil {
+		c.fail(errors.New("a settlement without a receipt"))
+	}
 }
 
 // SettleResponse is what stays charged of each settlement, or why nothing was settled.
 type SettleResponse struct {
 	Settlements []weir.Settlement // of the request; Parse fills in Charged
 	Err         error
+	told        int // how many of them Parse has filled in
 }
 
 // Append writes the response.
-func (r *SettleResponse) Append(b []byte) []byte {
-	if r.Err != nil {
-		return appendFault(b, 1, r.Err)
-	}
-	for i := range r.Settlements {
-		b = binary.AppendUvarint(appendTag(b, 2, varint), uint64(r.Settlements[i].Charged))
-	}
-	return b
-}
+func (r *SettleResponse) Append(b []byte) []byte { return write(b, r) }
 
-// Parse reads a response. One that does not tell what was charged is of a writer that
-// does not know of it: then it is what was used.
-func (r *SettleResponse) Parse(b []byte) error {
-	for i := range r.Settlements {
-		r.Settlements[i].Charged = r.Settlements[i].Used
-	}
-	told := 0
-	return eachField(b, func(n int, v value) (err error) {
-		switch {
-		case n == 1:
-			r.Err, err = parseFault(v.bytes)
-		case n == 2 && told < len(r.Settlements):
-			r.Settlements[told].Charged = v.signed()
-			told++
+// Parse reads a response.
+func (r *SettleResponse) Parse(b []byte) error { return parse(b, new(coder), r) }
+
+func (r *SettleResponse) fields(c *coder) {
+	c.fault(1, &r.Err)
+	switch {
+	case c.reads(2) && r.told < len(r.Settlements):
+		r.Settlements[r.told].Charged = int64(c.value.number)
+		r.told++
+	case !c.reading && r.Err == nil:
+		for i := range r.Settlements {
+			c.out = binary.AppendUvarint(appendTag(c.out, 2, varint), uint64(r.Settlements[i].Charged))
 		}
-		return err
-	})
+	}
 }
 
 // ResetRequest is keys whose use is to be forgotten.
 type ResetRequest struct{ Keys []weir.StateKey }
 
 // Append writes the request.
-func (q *ResetRequest) Append(b []byte) []byte {
-	for _, k := range q.Keys {
-		b = appendMessage(b, 1, func(b []byte) []byte { return appendKey(b, k) })
-	}
-	return b
-}
+func (q *ResetRequest) Append(b []byte) []byte { return write(b, q) }
 
 // Parse reads a request.
-func (q *ResetRequest) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) error {
-		if n != 1 {
-			return nil
-		}
-		if len(q.Keys) >= MaxParts {
-			return tooMany("keys", MaxParts)
-		}
-		k, err := parseKey(v.bytes)
-		q.Keys = append(q.Keys, k)
-		return err
-	})
-}
+func (q *ResetRequest) Parse(b []byte) error { return parse(b, &coder{request: true}, q) }
+
+func (q *ResetRequest) fields(c *coder) { list(c, 1, &q.Keys, key) }
 
 // DescribeRequest asks about limits.
 type DescribeRequest struct{ Limits []string }
 
 // Append writes the request.
-func (q *DescribeRequest) Append(b []byte) []byte {
-	for _, text := range q.Limits {
-		b = appendElement(b, 1, text)
-	}
-	return b
-}
+func (q *DescribeRequest) Append(b []byte) []byte { return write(b, q) }
 
 // Parse reads a request.
-func (q *DescribeRequest) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) error {
-		if n != 1 {
-			return nil
-		}
-		if len(q.Limits) >= MaxParts {
-			return tooMany("limits", MaxParts)
-		}
-		q.Limits = append(q.Limits, string(v.bytes))
-		return nil
-	})
-}
+func (q *DescribeRequest) Parse(b []byte) error { return parse(b, &coder{request: true}, q) }
+
+func (q *DescribeRequest) fields(c *coder) { c.texts(1, &q.Limits) }
 
 // DescribeResponse is what a store promises. Unfit has the answers of Traits.Unfit instead, for
 // each limit of the request.
@@ -150,56 +89,29 @@ type DescribeResponse struct {
 }
 
 // Append writes the response.
-func (r *DescribeResponse) Append(b []byte) []byte {
-	b = appendFlag(b, 1, r.Traits.Shared)
-	b = appendFlag(b, 2, r.Traits.Atomic)
-	b = appendFlag(b, 3, r.Traits.OwnClock)
-	b = appendFlag(b, 4, r.Traits.Forgets)
-	for _, why := range r.Unfit {
-		b = appendElement(b, 5, why)
-	}
-	return b
-}
+func (r *DescribeResponse) Append(b []byte) []byte { return write(b, r) }
 
 // Parse reads a response.
-func (r *DescribeResponse) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) error {
-		switch n {
-		case 1:
-			r.Traits.Shared = v.flag()
-		case 2:
-			r.Traits.Atomic = v.flag()
-		case 3:
-			r.Traits.OwnClock = v.flag()
-		case 4:
-			r.Traits.Forgets = v.flag()
-		case 5:
-			r.Unfit = append(r.Unfit, string(v.bytes))
-		}
-		return nil
-	})
+func (r *DescribeResponse) Parse(b []byte) error { return parse(b, new(coder), r) }
+
+func (r *DescribeResponse) fields(c *coder) {
+	c.flag(1, &r.Traits.Shared)
+	c.flag(2, &r.Traits.Atomic)
+	c.flag(3, &r.Traits.OwnClock)
+	c.flag(4, &r.Traits.Forgets)
+	c.texts(5, &r.Unfit)
 }
 
 // FaultResponse is whether a call has done what it was to do.
 type FaultResponse struct{ Err error }
 
 // Append writes the response.
-func (r *FaultResponse) Append(b []byte) []byte {
-	if r.Err == nil {
-		return b
-	}
-	return appendFault(b, 1, r.Err)
-}
+func (r *FaultResponse) Append(b []byte) []byte { return write(b, r) }
 
 // Parse reads a response.
-func (r *FaultResponse) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) (err error) {
-		if n == 1 {
-			r.Err, err = parseFault(v.bytes)
-		}
-		return err
-	})
-}
+func (r *FaultResponse) Parse(b []byte) error { return parse(b, new(coder), r) }
+
+func (r *FaultResponse) fields(c *coder) { c.fault(1, &r.Err) }
 
 // Code says what kind of error a Fault is. Codes keep their numbers.
 type Code uint64
@@ -216,24 +128,10 @@ const (
 	CodeCount                // record.CountError: what the store has there is no count
 )
 
-// sentinel is the error that a code stands for; nil for those that are types.
-func (c Code) sentinel() error {
-	switch c {
-	case CodeSettled:
-		return weir.ErrSettled
-	case CodeExpired:
-		return weir.ErrExpired
-	case CodeNoPermit:
-		return weir.ErrNoPermit
-	case CodeFull:
-		return weir.ErrFull
-	case CodeBusy:
-		return weir.ErrBusy
-	case CodeAsk, CodeCount:
-		return nil
-	case CodeAway:
-	}
-	return weir.ErrAway
+// sentinels are the errors that codes stand for; nil for those that are types.
+var sentinels = [...]error{
+	CodeAway: weir.ErrAway, CodeSettled: weir.ErrSettled, CodeExpired: weir.ErrExpired, CodeNoPermit: weir.ErrNoPermit,
+	CodeFull: weir.ErrFull, CodeBusy: weir.ErrBusy, CodeAsk: nil, CodeCount: nil,
 }
 
 func codeOf(err error) Code {
@@ -244,7 +142,7 @@ func codeOf(err error) Code {
 		return CodeCount
 	}
 	for c := CodeSettled; c <= CodeBusy; c++ {
-		if errors.Is(err, c.sentinel()) {
+		if errors.Is(err, sentinels[c]) {
 			return c
 		}
 	}
@@ -261,30 +159,39 @@ func (e *remote) Error() string { return e.text }
 
 func (e *remote) Unwrap() error { return e.is }
 
-func appendFault(b []byte, field int, err error) []byte {
-	return appendMessage(b, field, func(b []byte) []byte {
-		return appendText(appendNumber(b, 1, uint64(codeOf(err))), 2, err.Error())
-	})
+// fault is an error as it goes over the wire.
+type fault struct {
+	code Code
+	text string
 }
 
-// parseFault reads an error, and says apart when it can't.
-func parseFault(b []byte) (told, err error) {
-	var code Code
-	text := ""
-	err = eachField(b, func(n int, v value) error {
-		switch n {
-		case 1:
-			code = Code(v.number)
-		case 2:
-			text = string(v.bytes)
-		}
-		return nil
-	})
-	if code == CodeAsk {
-		return &record.AskError{Err: errors.New(text)}, err
+func faultFields(c *coder, f *fault) {
+	number(c, 1, &f.code)
+	c.text(2, &f.text)
+}
+
+// fault is an error, if there is one.
+func (c *coder) fault(n int, err *error) {
+	if c.reads(n) {
+		var f fault
+		message(c, n, &f, faultFields)
+		*err = f.err()
+	} else if !c.reading && *err != nil {
+		f := fault{codeOf(*err), (*err).Error()}
+		message(c, n, &f, faultFields)
 	}
-	if code == CodeCount {
-		return &record.CountError{Err: errors.New(text)}, err
+}
+
+// err is the error on the other side.
+func (f *fault) err() error {
+	told := errors.New(f.text)
+	switch {
+	case f.code == CodeAsk:
+		return &record.AskError{Err: told}
+	case f.code == CodeCount:
+		return &record.CountError{Err: told}
+	case f.code < Code(len(sentinels)):
+		return &remote{f.text, sentinels[f.code]}
 	}
-	return &remote{text, code.sentinel()}, err
+	return &remote{f.text, weir.ErrAway}
 }

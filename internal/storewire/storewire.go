@@ -5,8 +5,7 @@ package storewire
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
-	"time"
+	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -40,24 +39,14 @@ type Limits func(text string) (*weir.Limit, error)
 
 // AppendTake appends a take to what will be a TakeRequest.
 func AppendTake(b []byte, asks []weir.Ask) []byte {
-	return appendMessage(b, 1, func(b []byte) []byte {
-		for i := range asks {
-			b = appendMessage(b, 1, func(b []byte) []byte { return appendAsk(b, &asks[i]) })
-		}
-		return b
-	})
+	return write(b, &TakeRequest{Takes: [][]weir.Ask{asks}})
 }
 
 // Batch is a TakeRequest of what AppendTake has written, a take each.
 type Batch [][]byte
 
 // Append writes the request.
-func (q Batch) Append(b []byte) []byte {
-	for _, take := range q {
-		b = append(b, take...)
-	}
-	return b
-}
+func (q Batch) Append(b []byte) []byte { return append(b, slices.Concat(q...)...) }
 
 // TakeRequest is takes as they are read, each with its asks.
 type TakeRequest struct {
@@ -68,117 +57,42 @@ type TakeRequest struct {
 
 // Parse reads a request.
 func (q *TakeRequest) Parse(b []byte) error {
-	parts := 0
-	return eachField(b, func(n int, take value) error {
-		if n != 1 {
-			return nil
-		}
-		if parts++; parts > MaxParts {
-			return tooMany("takes", MaxParts)
-		}
-		var asks []weir.Ask
-		var bad error
-		err := eachField(take.bytes, func(n int, v value) error {
-			if n != 1 {
-				return nil
-			}
-			if parts++; parts > MaxParts {
-				return tooMany("asks", MaxParts)
-			}
-			a, limit, err := parseAsk(v.bytes)
-			if err != nil {
-				return err
-			}
-			if a.Limit, err = q.Limits(limit); err != nil && bad == nil {
-				bad = err
-			}
-			asks = append(asks, a)
-			return nil
-		})
-		q.Takes, q.Errs = append(q.Takes, asks), append(q.Errs, bad)
-		return err
-	})
+	return parse(b, &coder{request: true, limits: q.Limits}, q)
 }
 
-func appendAsk(b []byte, a *weir.Ask) []byte {
-	b = appendMessage(b, 1, func(b []byte) []byte { return appendKey(b, a.State) })
-	b = appendText(b, 2, a.Limit.String())
-	b = appendNumber(b, 3, uint64(a.Cost))
-	b = appendNumber(b, 4, uint64(a.AtLeast))
-	b = appendNumber(b, 5, uint64(micros(a.MaxHold)))
-	b = appendFlag(b, 6, a.Peek)
-	b = appendFlag(b, 7, a.Shadow)
-	b = appendFlag(b, 8, a.Quota)
-	b = appendFlag(b, 9, a.After)
-	b = appendNumber(b, 10, a.Receipt)
-	b = appendFlag(b, 11, a.Once)
-	return appendFlag(b, 12, a.Evidence != nil && a.Evidence.Always)
-}
-
-func parseAsk(b []byte) (a weir.Ask, limit string, err error) {
-	err = eachField(b, func(n int, v value) (err error) {
-		switch n {
-		case 1:
-			a.State, err = parseKey(v.bytes)
-		case 2:
-			limit = string(v.bytes)
-		case 3:
-			a.Cost = v.signed()
-		case 4:
-			a.AtLeast = v.signed()
-		case 5:
-			a.MaxHold = duration(v.signed())
-		case 6:
-			a.Peek = v.flag()
-		case 7:
-			a.Shadow = v.flag()
-		case 8:
-			a.Quota = v.flag()
-		case 9:
-			a.After = v.flag()
-		case 10:
-			a.Receipt = v.number
-		case 11:
-			a.Once = v.flag()
-		case 12:
-			if v.flag() {
-				a.Evidence = &weir.Evidence{Always: true}
-			}
-		}
-		return err
-	})
-	return a, limit, err
-}
-
-func appendKey(b []byte, k weir.StateKey) []byte {
-	return appendText(appendText(b, 1, k.Rule), 2, k.Key)
-}
-
-func parseKey(b []byte) (k weir.StateKey, err error) {
-	err = eachField(b, func(n int, v value) error {
-		switch n {
-		case 1:
-			k.Rule = string(v.bytes)
-		case 2:
-			k.Key = string(v.bytes)
-		}
-		return nil
-	})
-	return k, err
-}
-
-// micros is d in whole microseconds, rounded up.
-func micros(d time.Duration) int64 {
-	us := int64(d / time.Microsecond)
-	if d%time.Microsecond > 0 {
-		us++
+func (q *TakeRequest) fields(c *coder) {
+	list(c, 1, &q.Takes, take)
+	if len(q.Errs) < len(q.Takes) {
+		q.Errs, c.odd = append(q.Errs, c.odd), nil
 	}
-	return us
 }
 
-// duration is so many microseconds, at most 292 years of them.
-func duration(us int64) time.Duration {
-	return time.Duration(min(max(us, 0), math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+func take(c *coder, asks *[]weir.Ask) { list(c, 1, asks, ask) }
+
+func ask(c *coder, a *weir.Ask) {
+	message(c, 1, &a.State, key)
+	if err := c.limit(2, &a.Limit); c.odd == nil {
+		c.odd = err
+	}
+	number(c, 3, &a.Cost)
+	number(c, 4, &a.AtLeast)
+	c.micros(5, &a.MaxHold)
+	c.flag(6, &a.Peek)
+	c.flag(7, &a.Shadow)
+	c.flag(8, &a.Quota)
+	c.flag(9, &a.After)
+	number(c, 10, &a.Receipt)
+	c.flag(11, &a.Once)
+	evidence := a.Evidence != nil && a.Evidence.Always
+	c.flag(12, &evidence)
+	if evidence && a.Evidence == nil {
+		a.Evidence = &weir.Evidence{Always: true}
+	}
+}
+
+func key(c *coder, k *weir.StateKey) {
+	c.text(1, &k.Rule)
+	c.text(2, &k.Key)
 }
 
 // TakeResponse is the answers to takes, in their order.
@@ -203,157 +117,61 @@ type Answer struct {
 const MaxWords = 64
 
 // Append writes the response.
-func (r *TakeResponse) Append(b []byte) []byte {
-	for _, answer := range r.Answers {
-		b = appendMessage(b, 1, func(b []byte) []byte {
-			if answer.Err != nil {
-				return appendFault(b, 2, answer.Err)
-			}
-			for i := range answer.Decisions {
-				b = appendMessage(b, 1, func(b []byte) []byte { return appendDecision(b, &answer.Decisions[i]) })
-			}
-			b = appendNumber(b, 3, uint64(answer.Now))
-			for _, s := range answer.States {
-				b = appendMessage(b, 4, func(b []byte) []byte { return appendState(b, s) })
-			}
-			return b
-		})
-	}
-	return b
-}
+func (r *TakeResponse) Append(b []byte) []byte { return write(b, r) }
 
 // Parse reads a response.
-func (r *TakeResponse) Parse(b []byte) error {
-	return eachField(b, func(n int, v value) error {
-		if n != 1 {
-			return nil
-		}
-		var answer Answer
-		err := eachField(v.bytes, func(n int, v value) (err error) {
-			switch n {
-			case 1:
-				var d weir.Decision
-				d, err = parseDecision(v.bytes, r.Limits)
-				answer.Decisions = append(answer.Decisions, d)
-			case 2:
-				answer.Err, err = parseFault(v.bytes)
-			case 3:
-				answer.Now = weir.Instant(v.signed())
-			case 4:
-				var s weir.State
-				s, err = parseState(v.bytes)
-				answer.States = append(answer.States, s)
-			}
-			return err
-		})
-		r.Answers = append(r.Answers, answer)
-		return err
-	})
-}
+func (r *TakeResponse) Parse(b []byte) error { return parse(b, &coder{limits: r.Limits}, r) }
 
-func appendState(b []byte, s weir.State) []byte {
-	return appendMessage(b, 1, func(b []byte) []byte {
-		for _, word := range s {
-			b = binary.LittleEndian.AppendUint64(b, word)
-		}
-		return b
-	})
-}
+func (r *TakeResponse) fields(c *coder) { list(c, 1, &r.Answers, answer) }
 
-func parseState(b []byte) (s weir.State, err error) {
-	err = eachField(b, func(n int, v value) error {
-		if n == 1 && len(v.bytes)%8 != 0 {
-			return errMalformed
-		}
-		if n == 1 {
-			s = append(s, record.Words(v.bytes)...)
-		}
-		return nil
-	})
-	return s, err
-}
-
-func appendDecision(b []byte, d *weir.Decision) []byte {
-	b = appendNumber(b, 1, uint64(d.Outcome))
-	b = appendFlag(b, 2, d.Charged)
-	b = appendNumber(b, 3, uint64(d.Cost))
-	b = appendNumber(b, 4, uint64(d.Remaining))
-	b = appendNumber(b, 5, uint64(micros(d.RetryAfter)))
-	b = appendNumber(b, 6, uint64(micros(d.NextAfter)))
-	b = appendNumber(b, 7, uint64(micros(d.ResetAfter)))
-	b = appendNumber(b, 8, uint64(micros(d.Hold)))
-	if d.Receipt != nil {
-		b = appendMessage(b, 9, func(b []byte) []byte { return appendReceipt(b, d.Receipt) })
+func answer(c *coder, a *Answer) {
+	if c.fault(2, &a.Err); a.Err != nil && !c.reading {
+		return
 	}
-	return b
+	list(c, 1, &a.Decisions, decision)
+	number(c, 3, &a.Now)
+	list(c, 4, &a.States, state)
 }
 
-func parseDecision(b []byte, limits Limits) (d weir.Decision, err error) {
-	err = eachField(b, func(n int, v value) (err error) {
-		switch n {
-		case 1:
-			if v.number > uint64(weir.Impossible) {
-				return fmt.Errorf("%d is no outcome", v.number)
-			}
-			d.Outcome = weir.Outcome(v.number)
-		case 2:
-			d.Charged = v.flag()
-		case 3:
-			d.Cost = v.signed()
-		case 4:
-			d.Remaining = v.signed()
-		case 5:
-			d.RetryAfter = duration(v.signed())
-		case 6:
-			d.NextAfter = duration(v.signed())
-		case 7:
-			d.ResetAfter = duration(v.signed())
-		case 8:
-			d.Hold = duration(v.signed())
-		case 9:
-			d.Receipt, err = parseReceipt(v.bytes, limits)
+// state is the words of a state. Those of a long one may come in several fields.
+func state(c *coder, s *weir.State) {
+	if c.reads(1) {
+		if len(c.value.bytes)%8 != 0 {
+			c.fail(errMalformed)
 		}
-		return err
-	})
-	return d, err
-}
-
-func appendReceipt(b []byte, r *weir.Receipt) []byte {
-	b = appendNumber(b, 1, r.ID)
-	b = appendMessage(b, 2, func(b []byte) []byte { return appendKey(b, r.State) })
-	b = appendText(b, 3, r.Limit.String())
-	b = appendNumber(b, 4, uint64(r.Cost))
-	b = appendNumber(b, 5, uint64(r.Taken))
-	b = appendNumber(b, 6, uint64(r.Expires))
-	b = appendNumber(b, 7, r.Mark[0])
-	return appendNumber(b, 8, r.Mark[1])
-}
-
-func parseReceipt(b []byte, limits Limits) (*weir.Receipt, error) {
-	r, limit := new(weir.Receipt), ""
-	err := eachField(b, func(n int, v value) (err error) {
-		switch n {
-		case 1:
-			r.ID = v.number
-		case 2:
-			r.State, err = parseKey(v.bytes)
-		case 3:
-			limit = string(v.bytes)
-		case 4:
-			r.Cost = v.signed()
-		case 5:
-			r.Taken = weir.Instant(v.signed())
-		case 6:
-			r.Expires = weir.Instant(v.signed())
-		case 7:
-			r.Mark[0] = v.number
-		case 8:
-			r.Mark[1] = v.number
+		*s = append(*s, record.Words(c.value.bytes)...)
+	} else if !c.reading {
+		c.out = binary.AppendUvarint(appendTag(c.out, 1, length), uint64(8*len(*s)))
+		for _, word := range *s {
+			c.out = binary.LittleEndian.AppendUint64(c.out, word)
 		}
-		return err
-	})
-	if err == nil {
-		r.Limit, err = limits(limit)
 	}
-	return r, err
+}
+
+func decision(c *coder, d *weir.Decision) {
+	outcome := uint64(d.Outcome)
+	if number(c, 1, &outcome); outcome > uint64(weir.Impossible) {
+		c.fail(fmt.Errorf("%d is no outcome", outcome))
+	} else if c.reads(1) {
+		d.Outcome = weir.Outcome(outcome)
+	}
+	c.flag(2, &d.Charged)
+	number(c, 3, &d.Cost)
+	number(c, 4, &d.Remaining)
+	c.micros(5, &d.RetryAfter)
+	c.micros(6, &d.NextAfter)
+	c.micros(7, &d.ResetAfter)
+	c.micros(8, &d.Hold)
+	optional(c, 9, &d.Receipt, receipt)
+}
+
+func receipt(c *coder, r *weir.Receipt) {
+	number(c, 1, &r.ID)
+	message(c, 2, &r.State, key)
+	c.fail(c.limit(3, &r.Limit))
+	number(c, 4, &r.Cost)
+	number(c, 5, &r.Taken)
+	number(c, 6, &r.Expires)
+	number(c, 7, &r.Mark[0])
+	number(c, 8, &r.Mark[1])
 }

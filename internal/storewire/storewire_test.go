@@ -74,8 +74,8 @@ func newer(b []byte) []byte {
 func TestBytes(t *testing.T) {
 	const want = "\x0a\x0e\x08\xac\x02\x12\x00\x18\x01\x22\x05weird" // 300, "", true and "weird" in a message
 	got := appendMessage(nil, 1, func(b []byte) []byte {
-		b = appendElement(appendNumber(b, 1, 300), 2, "")
-		return appendText(appendFlag(b, 3, true), 4, "weird")
+		b = appendText(appendNumber(b, 1, 300), 2, "")
+		return appendText(appendNumber(b, 3, 1), 4, "weird")
 	})
 	if string(got) != want {
 		t.Errorf("%q, want %q", got, want)
