@@ -171,7 +171,6 @@ func (s *Server) admit(ctx context.Context, method string, message any, which fu
 		held.GiveBack()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	held.Keep()
 	return held, nil
 }
 

@@ -86,7 +86,6 @@ func (c *Charge) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		next.ServeHTTP(w, r)
 		return
 	}
-	c.held.Keep()
 	rec := &recorder{ResponseWriter: w, charge: c}
 	returned := false
 	defer func() {

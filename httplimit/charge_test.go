@@ -227,6 +227,26 @@ func TestB16LongRequests(t *testing.T) {
 	})
 }
 
+// TestB16Held: a request that a queue holds for longer than the ttl of its permit has the
+// permit when it goes.
+func TestB16Held(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		serving := 0
+		h := middlewareOf(t, []Rule{
+			{Name: "slots", Limit: weir.MustParseLimit("2 concurrent ttl 1s")},
+			{Name: "pace", Limit: weir.MustParseLimit("1/10s leaky-queue")},
+		}, Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { serving++; time.Sleep(time.Minute) }))
+		for range 2 {
+			go get(h)
+		}
+		time.Sleep(9 * time.Second)
+		if code := get(h).Code; serving != 1 || code != http.StatusTooManyRequests {
+			t.Errorf("%d requests served; a third is answered by %d", serving, code)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
 // TestB17Reconnects: streams that come and go all the time are never more at once
 // than the limit lets.
 func TestB17Reconnects(t *testing.T) {

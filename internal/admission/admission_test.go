@@ -61,7 +61,6 @@ func TestCharge(t *testing.T) {
 		t.Errorf("after a request that does not count remain %v", got)
 	}
 	var none *Charge
-	none.Keep()
 	none.GiveBack()
 	if _, _, found := none.Cost("calls"); found || !none.Use("calls", 1) {
 		t.Error("a charge of nothing has something")
@@ -117,7 +116,6 @@ func TestRenewInOutage(t *testing.T) {
 			t.Fatal(c.Verdict, err)
 		}
 		charge, all := g.Charge(t.Context(), &c), true
-		charge.Keep()
 		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(ttl / 100) {
 			all = all && remaining(t, store, r, "k") == 0
 		}

@@ -45,6 +45,9 @@ type item struct {
 
 // Charge is what c was charged, as far as something may have to be done about it: else
 // receipts are no more than paper. It is nil when there is nothing.
+//
+// It renews the permits from now on until it ends, so that a request that is held or takes
+// longer than their ttl still counts. So the caller has to end it.
 func (g *Gate) Charge(ctx context.Context, c *Call) *Charge {
 	var items []item
 	if c.answer != nil {
@@ -58,7 +61,9 @@ func (g *Gate) Charge(ctx context.Context, c *Call) *Charge {
 	if len(items) == 0 {
 		return nil
 	}
-	return &Charge{gate: g, ctx: context.WithoutCancel(ctx), items: items}
+	charge := &Charge{gate: g, ctx: context.WithoutCancel(ctx), items: items}
+	charge.keep()
+	return charge
 }
 
 func (g *Gate) itemsOf(c *Call) (items []item) {
@@ -116,12 +121,8 @@ func (c *Charge) Cost(rule string) (charged, used int64, found bool) {
 	return charged, used, found
 }
 
-// Keep renews the permits from now on until the charge ends, so that a request that takes
-// longer than their ttl still counts.
-func (c *Charge) Keep() {
-	if c == nil {
-		return
-	}
+// keep renews the permits from now on until the charge ends.
+func (c *Charge) keep() {
 	var permits []*weir.Receipt
 	ttl := weir.MaxPeriod
 	for i := range c.items {
