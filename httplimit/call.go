@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/weir-limit/weir/internal/admission"
+	"github.com/weir-limit/weir/internal/fields"
 )
 
 // rule is a Rule with what is worked out once. It never changes, and is shared by all
@@ -23,8 +24,8 @@ type rule struct {
 type call struct {
 	admission.Call // the asks, their decisions and the verdict
 
-	text  []byte   // of a field; written over by the next
-	lines []string // room for values of fields
+	lists fields.Lists // room for the values of two fields, written over by the next request's
+	lines []string     // room for values of fields
 }
 
 var errNoCost = errors.New("httplimit: the cost of the request is missing")

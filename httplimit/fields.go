@@ -27,10 +27,6 @@ const (
 	xResetField     = "X-Ratelimit-Reset"
 )
 
-// maxField is how long a field may become. Rules beyond are left out: a client
-// or proxy that refuses long fields would get no answer at all.
-const maxField = 48 << 10
-
 // setFields tells the client how the rules stand.
 func (m *middleware) setFields(c *call, h http.Header) {
 	kinds := m.options.Fields
@@ -81,20 +77,23 @@ func resetOf(d *weir.Decision) int64 {
 // setDraft10 sets RateLimit-Policy and RateLimit, or adds to those of middleware
 // around this one: both are Lists.
 func (m *middleware) setDraft10(c *call, h http.Header) {
-	policy, text := m.usual, c.text[:0]
+	policy := m.usual
+	c.lists.Policy, c.lists.Standing = c.lists.Policy[:0], c.lists.Standing[:0]
 	if policy == nil || !m.stand(c) {
-		policy = c.line(c.draft10Policy())
+		c.listAll()
+		policy = c.line(string(c.lists.Policy))
+	} else {
+		for i := range c.Standings {
+			c.lists.Standing = fields.AppendStanding(c.lists.Standing, c.Standings[i].Rule, c.Standings[i].Decision)
+		}
 	}
-	for i := range c.Standings {
-		text = fields.AppendStanding(text, c.Standings[i].Rule, c.Standings[i].Decision)
-	}
-	c.text = text
+	standing := string(c.lists.Standing)
 	if h[policyField] == nil {
-		h[policyField], h[standingField] = policy, c.line(string(text))
+		h[policyField], h[standingField] = policy, c.line(standing)
 		return
 	}
 	add(h, policyField, policy[0])
-	add(h, standingField, string(text))
+	add(h, standingField, standing)
 }
 
 // stand is whether all rules stand, with their own limits.
@@ -102,26 +101,18 @@ func (m *middleware) stand(c *call) bool {
 	return len(c.Standings) == m.enforced && !slices.ContainsFunc(c.Standings, func(s admission.Standing) bool { return s.Limit != s.Of.Limit })
 }
 
-// draft10Policy is RateLimit-Policy. Rules for which neither field has room no
-// longer stand.
-func (c *call) draft10Policy() string {
-	const most = len(";r=999999999999999;t=999999999999999, ")
-	policy, size := c.text[:0], 0
+// listAll makes the items of the rules that stand, as far as there is room in both fields.
+func (c *call) listAll() {
 	for i := range c.Standings {
 		s := &c.Standings[i]
-		before := len(policy)
 		unit := ""
 		if s.Of != nil {
 			unit = s.Of.Unit
 		}
-		policy = fields.AppendPolicy(policy, s.Rule, s.Limit, unit)
-		if size += len(policy) - before + most; size > maxField {
-			c.Standings, policy = c.Standings[:i], policy[:before]
-			break
+		if !c.lists.Add(s.Rule, s.Limit, unit, s.Decision) {
+			return
 		}
 	}
-	c.text = policy
-	return string(policy)
 }
 
 // policies is a list of all that stand, after what is there already.
@@ -131,7 +122,7 @@ func (c *call) policies(b []byte, one func([]byte, *admission.Standing) []byte) 
 		if before > 0 {
 			b = append(b, ", "...)
 		}
-		if b = one(b, &c.Standings[i]); len(b) > maxField {
+		if b = one(b, &c.Standings[i]); len(b) > fields.MaxField {
 			return string(b[:before])
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/fields"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in testdata; read the diff")
@@ -103,7 +104,7 @@ func TestLongFields(t *testing.T) {
 	}
 	for _, k := range kinds {
 		for name, values := range get(middlewareOf(t, all, Options{Fields: k.of})(ok)).Header() {
-			if len(values[0]) > maxField || strings.HasSuffix(values[0], ",") || strings.HasSuffix(values[0], `"`) && k.of != Envoy03 {
+			if len(values[0]) > fields.MaxField || strings.HasSuffix(values[0], ",") || strings.HasSuffix(values[0], `"`) && k.of != Envoy03 {
 				t.Errorf("%s: %s has %d bytes and ends with %q", k.name, name, len(values[0]), values[0][len(values[0])-20:])
 			}
 		}

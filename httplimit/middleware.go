@@ -67,7 +67,7 @@ func New(store weir.Store, all []Rule, o Options) (func(http.Handler) http.Handl
 		m.enforced++
 		policy = fields.AppendPolicy(policy, r.Name, r.Limit, r.Unit)
 	}
-	if len(policy) <= maxField/2 {
+	if len(policy) <= fields.MaxField/2 {
 		m.usual = []string{string(policy)}
 	}
 	return m.around, nil

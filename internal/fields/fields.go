@@ -81,6 +81,25 @@ func AppendStanding(b []byte, name string, d *weir.Decision) []byte {
 	return b
 }
 
+// MaxField is how long a field may become. Rules beyond are left out: a client or proxy
+// that refuses long fields would get no answer at all.
+const MaxField = 48 << 10
+
+// Lists are the values of RateLimit-Policy and RateLimit. Both have an item of each rule,
+// in the same order.
+type Lists struct{ Policy, Standing []byte }
+
+// Add appends the items of a rule that has decided d by limit l. It is false, and appends
+// nothing, where a field would become longer than MaxField.
+func (a *Lists) Add(name string, l *weir.Limit, unit string, d *weir.Decision) bool {
+	policy, standing := AppendPolicy(a.Policy, name, l, unit), AppendStanding(a.Standing, name, d)
+	if len(policy) > MaxField || len(standing) > MaxField {
+		return false
+	}
+	a.Policy, a.Standing = policy, standing
+	return true
+}
+
 // appendItem begins an item of a List: a String, its name.
 func appendItem(b []byte, name string) []byte {
 	if len(b) > 0 {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 
-	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -57,8 +55,12 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 	if err := readCheck(string(s.body), &s.request); err != nil {
 		return a.fail(w, r, err)
 	}
-	if status, ok := a.redirected(w, r, &s.request); ok {
-		return status
+	owner, err := a.elsewhere(r, &s.request)
+	if err != nil {
+		return a.fail(w, r, err)
+	}
+	if owner != "" {
+		return redirect(w, r, owner)
 	}
 	answer, err := a.limiter.Check(r.Context(), &s.request)
 	if err != nil {
@@ -89,15 +91,6 @@ func statusOf(answer *rules.Answer) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
-}
-
-// describe sets the fields that every answer of the rules has.
-func describe(h http.Header, answer *rules.Answer) {
-	h["Cache-Control"] = noStore
-	if retry, ok := answer.RetryAfter(); ok {
-		h["Retry-After"] = []string{strconv.FormatInt(fields.RetryAfter(retry), 10)}
-	}
-	setFields(h, fields.Standings(answer))
 }
 
 // receiptOf is the receipt of an answer for the wire. When it can't be one,

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/weir-limit/weir/internal/fields"
 	"github.com/weir-limit/weir/rules"
@@ -13,25 +14,22 @@ const (
 	rateLimitField = "RateLimit"
 )
 
-// maxField is how long a field may become. Rules beyond are left out: a client
-// or proxy that refuses long headers would get no answer at all.
-const maxField = 48 << 10
-
-// setFields sets RateLimit-Policy and RateLimit. Without an enforced rule there
-// is nothing to say, and a List must not be empty.
-func setFields(h http.Header, all []*rules.Decision) {
-	var policy, limit []byte
-	for _, d := range all {
-		p := fields.AppendPolicy(policy, d.Rule.Name, d.Rule.Limit, "")
-		l := fields.AppendStanding(limit, d.Rule.Name, &d.Decision)
-		if len(p) > maxField || len(l) > maxField {
+// describe sets the fields that every answer of the rules has. Without an enforced rule
+// there is no RateLimit: there is nothing to say, and a List must not be empty.
+func describe(h http.Header, answer *rules.Answer) {
+	h["Cache-Control"] = noStore
+	if retry, ok := answer.RetryAfter(); ok {
+		h["Retry-After"] = []string{strconv.FormatInt(fields.RetryAfter(retry), 10)}
+	}
+	var all fields.Lists
+	for _, d := range fields.Standings(answer) {
+		if !all.Add(d.Rule.Name, d.Rule.Limit, "", &d.Decision) {
 			break
 		}
-		policy, limit = p, l
 	}
-	if len(policy) > 0 {
+	if len(all.Policy) > 0 {
 		// Not by Set, which would spell them Ratelimit-Policy and Ratelimit.
-		h[policyField] = []string{string(policy)}
-		h[rateLimitField] = []string{string(limit)}
+		h[policyField] = []string{string(all.Policy)}
+		h[rateLimitField] = []string{string(all.Standing)}
 	}
 }

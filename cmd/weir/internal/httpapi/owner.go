@@ -50,31 +50,37 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) int {
 	return sendAnswer(w, b)
 }
 
-// redirected sends who asks for it (?redirect=true) to the node that owns the count,
-// unless that is this one. The owner redirects nobody further.
-func (a *API) redirected(w http.ResponseWriter, r *http.Request, q *rules.Request) (status int, ok bool) {
+// elsewhere is the HTTP listener of the node that owns the count, for a caller that wants to
+// be redirected there (?redirect=true). It is empty where this node is to answer. The owner
+// redirects nobody further.
+func (a *API) elsewhere(r *http.Request, q *rules.Request) (owner string, err error) {
 	switch r.URL.RawQuery {
 	case "", "redirect=false":
-		return 0, false
+		return "", nil
 	case "redirect=true":
 	default:
-		return a.fail(w, r, faultf("the query may be redirect=true or redirect=false, and nothing else")), true
+		return "", faultf("the query may be redirect=true or redirect=false, and nothing else")
 	}
 	if a.options.Owner == nil {
-		return 0, false
+		return "", nil
 	}
 	o := a.options.Owner(q)
-	if o.None != "" || o.Here || o.HTTP == "" {
-		return 0, false
+	if o.None != "" || o.Here {
+		return "", nil
 	}
+	return o.HTTP, nil
+}
+
+// redirect sends a caller to the HTTP listener of the owner.
+func redirect(w http.ResponseWriter, r *http.Request, owner string) int {
 	scheme := "http://"
 	if r.TLS != nil {
 		scheme = "https://"
 	}
 	h := w.Header()
-	h.Set(ownerHeader, o.HTTP)
-	h.Set("Location", scheme+o.HTTP+r.URL.Path)
+	h.Set(ownerHeader, owner)
+	h.Set("Location", scheme+owner+r.URL.Path)
 	h["Cache-Control"] = noStore
 	w.WriteHeader(http.StatusTemporaryRedirect)
-	return http.StatusTemporaryRedirect, true
+	return http.StatusTemporaryRedirect
 }
