@@ -24,18 +24,18 @@ const (
 
 // conn is one connection.
 type conn struct {
+	writer // writes by drain
+
 	server *Server
 	net    net.Conn
 	id     int64
 	name   string
 	from   string // what Options.Client says of its address
-	proto  int    // 2 or 3
 
 	stranger bool      // has not said the password yet
 	since    time.Time // when it became one
 
 	in     *bufio.Reader     // reads by fill
-	out    *bufio.Writer     // writes by drain
 	inside bool              // a command has begun and not ended
 	begun  time.Time         // when more of it had to be waited for; else zero
 	held   *overload.Holding // what has come of it, when that is much; else nil
@@ -45,9 +45,8 @@ type conn struct {
 	ends  []int    // of each word in room
 	words [][]byte // the words themselves
 
-	clock  time.Time // when work on the command began
-	failed bool      // it was answered with an error
-	last   bool      // it was the last one
+	clock time.Time // when work on the command began
+	last  bool      // it was the last one
 
 	asks    [1]weir.Ask
 	taken   [1]weir.Decision
@@ -106,7 +105,7 @@ func (s *Server) safe(ctx context.Context, nc net.Conn) bool {
 }
 
 func (s *Server) conn(nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, id: s.ids.Add(1), proto: 2}
+	c := &conn{server: s, net: nc, id: s.ids.Add(1), writer: writer{proto: 2}}
 	c.estrange()
 	c.in = bufio.NewReaderSize(filler{c}, readBuffer)
 	c.out = bufio.NewWriterSize(drain{c}, writeBuffer)

@@ -1,97 +1,104 @@
 package resp
 
-import "strconv"
+import (
+	"bufio"
+	"strconv"
+)
 
-// Answers are made in the buffer of the connection, which keeps its first error
-// until it is flushed.
+// writer writes answers in the version of the protocol that the client has chosen.
+type writer struct {
+	out    *bufio.Writer // keeps its first error until it is flushed
+	proto  int           // 2 or 3
+	failed bool          // the command was answered with an error
+}
 
 // head is the beginning of an answer that has a number: an integer, or how much
 // follows.
-func (c *conn) head(kind byte, n int64) {
-	b := append(c.out.AvailableBuffer(), kind)
+func (w *writer) head(kind byte, n int64) {
+	b := append(w.out.AvailableBuffer(), kind)
 	b = strconv.AppendInt(b, n, 10)
-	c.out.Write(append(b, '\r', '\n'))
+	w.out.Write(append(b, '\r', '\n'))
 }
 
-func (c *conn) integer(n int64) { c.head(':', n) }
+func (w *writer) integer(n int64) { w.head(':', n) }
 
-func (c *conn) array(n int) { c.head('*', int64(n)) }
+func (w *writer) array(n int) { w.head('*', int64(n)) }
 
 // set is an array of different things. RESP2 knows no sets.
-func (c *conn) set(n int) {
-	if c.proto == 2 {
-		c.array(n)
+func (w *writer) set(n int) {
+	if w.proto == 2 {
+		w.array(n)
 		return
 	}
-	c.head('~', int64(n))
+	w.head('~', int64(n))
 }
 
 // pairs is a map. In RESP2 it is an array of keys and values by turns.
-func (c *conn) pairs(n int) {
-	if c.proto == 2 {
-		c.array(2 * n)
+func (w *writer) pairs(n int) {
+	if w.proto == 2 {
+		w.array(2 * n)
 		return
 	}
-	c.head('%', int64(n))
+	w.head('%', int64(n))
 }
 
-func (c *conn) null() {
-	if c.proto == 2 {
-		c.out.WriteString("$-1\r\n")
+func (w *writer) null() {
+	if w.proto == 2 {
+		w.out.WriteString("$-1\r\n")
 		return
 	}
-	c.out.WriteString("_\r\n")
+	w.out.WriteString("_\r\n")
 }
 
 // nullArray is null where RESP2 wants an array.
-func (c *conn) nullArray() {
-	if c.proto == 2 {
-		c.out.WriteString("*-1\r\n")
+func (w *writer) nullArray() {
+	if w.proto == 2 {
+		w.out.WriteString("*-1\r\n")
 		return
 	}
-	c.null()
+	w.null()
 }
 
-func (c *conn) bulk(text string) {
-	c.head('$', int64(len(text)))
-	c.out.WriteString(text)
-	c.out.WriteString("\r\n")
+func (w *writer) bulk(text string) {
+	w.head('$', int64(len(text)))
+	w.out.WriteString(text)
+	w.out.WriteString("\r\n")
 }
 
-func (c *conn) bulks(texts ...string) {
+func (w *writer) bulks(texts ...string) {
 	for _, text := range texts {
-		c.bulk(text)
+		w.bulk(text)
 	}
 }
 
 // text is a bulk that is for people, which RESP3 can say.
-func (c *conn) text(text string) {
-	if c.proto == 2 {
-		c.bulk(text)
+func (w *writer) text(text string) {
+	if w.proto == 2 {
+		w.bulk(text)
 		return
 	}
-	c.head('=', int64(len("txt:")+len(text)))
-	c.out.WriteString("txt:")
-	c.out.WriteString(text)
-	c.out.WriteString("\r\n")
+	w.head('=', int64(len("txt:")+len(text)))
+	w.out.WriteString("txt:")
+	w.out.WriteString(text)
+	w.out.WriteString("\r\n")
 }
 
 // simple is a word without line ends.
-func (c *conn) simple(word string) {
-	c.out.WriteByte('+')
-	c.out.WriteString(word)
-	c.out.WriteString("\r\n")
+func (w *writer) simple(word string) {
+	w.out.WriteByte('+')
+	w.out.WriteString(word)
+	w.out.WriteString("\r\n")
 }
 
 // fail answers with an error, whose first word is its kind.
-func (c *conn) fail(text string) {
-	c.failed = true
-	c.out.WriteByte('-')
+func (w *writer) fail(text string) {
+	w.failed = true
+	w.out.WriteByte('-')
 	for i := range len(text) {
 		b := max(text[i],
 			// a line end would end the answer
 			' ')
-		c.out.WriteByte(b)
+		w.out.WriteByte(b)
 	}
-	c.out.WriteString("\r\n")
+	w.out.WriteString("\r\n")
 }
