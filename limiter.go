@@ -55,9 +55,16 @@ type Limiter struct {
 // NewLimiter makes a limiter whose counts live in store under name. Limiters of
 // the same store and name share their counts, across processes where the store
 // does; a limit that comes back changed keeps what was used. So limits that
-// apply by turns, say of different plans, need names of their own.
+// apply by turns, say of different plans, need names of their own. A limit that the store can't
+// keep (Limit.Unfit) fails each take. NewLimiter panics without a store or a limit.
 func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter {
 	limits := append([]*Limit{limit}, more...)
+	if store == nil {
+		panic("weir: NewLimiter needs a store: pass one, such as memstore.New(memstore.Options{})")
+	}
+	if slices.Contains(limits, nil) {
+		panic("weir: NewLimiter needs limits that are not nil: pass those that ParseLimit has made without an error")
+	}
 	l := &Limiter{store: store, limits: limits, states: StateRules(name, limits)}
 	if len(limits) == 1 {
 		l.single, _ = store.(Single)

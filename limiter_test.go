@@ -144,6 +144,24 @@ func TestWaitForPermit(t *testing.T) {
 	})
 }
 
+// TestNothingToLimit: a limiter without a store or a limit says what to pass.
+func TestNothingToLimit(t *testing.T) {
+	limit := weir.MustParseLimit("1/s")
+	for want, make := range map[string]func(){
+		"weir: NewLimiter needs a store: pass one": func() { weir.NewLimiter(nil, "x", limit) },
+		"weir: NewLimiter needs limits":            func() { weir.NewLimiter(memstore.New(memstore.Options{}), "x", limit, nil) },
+	} {
+		func() {
+			defer func() {
+				if said, _ := recover().(string); !strings.HasPrefix(said, want) {
+					t.Errorf("%q, want %q", said, want)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
 // TestWaitGivesUpAtOnce: where waiting can't help, Wait does not wait.
 func TestWaitGivesUpAtOnce(t *testing.T) {
 	for text, reason := range map[string]string{

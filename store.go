@@ -108,8 +108,12 @@ type Ask struct {
 	Policy Policy
 }
 
-// Check says why no store decides the ask: its Cost or AtLeast is beyond its bounds.
+// Check says why no store decides the ask: it has no Limit, or its Cost or AtLeast is beyond
+// its bounds.
 func (a *Ask) Check() error {
+	if a.Limit == nil {
+		return fmt.Errorf("the ask of rule %q has no Limit; take one from weir.ParseLimit", a.State.Rule)
+	}
 	if uint64(a.Cost) > MaxCost || uint64(a.AtLeast) > uint64(a.Cost) {
 		return fmt.Errorf("cost %d, at least %d: a cost is 0…2^40, and at least is 0…cost", a.Cost, a.AtLeast)
 	}
@@ -145,6 +149,15 @@ type Traits struct {
 	// Unfit says why the store can't keep a limit, and what to take instead;
 	// empty when it can. Nil: it keeps all.
 	Unfit func(*Limit) string
+}
+
+// Unfit says why a store with these traits can't keep l, and what to take instead; empty when
+// it can. Constructors ask, so that a limit that does not fit is found before the first request.
+func (l *Limit) Unfit(store Traits) string {
+	if store.Unfit == nil {
+		return ""
+	}
+	return store.Unfit(l)
 }
 
 // Settlement is what is to become of a charge.

@@ -62,7 +62,13 @@ func ExampleStore_rules() {
 // ask asks three times whether cy may buy, by the rules at url or their copy.
 func ask(url, copied string) error {
 	ctx := context.Background()
-	from, err := source.Open(url, source.Options{Cache: copied})
+	store, err := client.Open("grpc://127.0.0.1:1", client.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	fits := func(set *rules.Set) error { return set.Fits(store.Traits()) }
+	from, err := source.Open(url, source.Options{Cache: copied, Check: fits})
 	if err != nil {
 		return err
 	}
@@ -73,11 +79,6 @@ func ask(url, copied string) error {
 	case err != nil:
 		fmt.Println("the daemon is away, and its last rules stand")
 	}
-	store, err := client.Open("grpc://127.0.0.1:1", client.Options{})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	limiter := rules.NewLimiter(store, set)
 	following, stop := context.WithCancel(ctx)
 	defer stop()

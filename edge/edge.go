@@ -84,8 +84,11 @@ type Store struct {
 // decides has the methods of a weir.Store, and decides what it can without the guard.
 type decides = synced.Store
 
-// New puts the edge around a store, and owns that from now on.
+// New puts the edge around a store, and owns that from now on. It panics without a store.
 func New(store Remote, o Options) *Store {
+	if store == nil {
+		panic("edge: New needs a store: pass one, such as that of redisstore.Dial")
+	}
 	s := &Store{remote: store, servers: 1, guard: guard.New(store, guard.Options{Changed: o.Changed, Uncountable: o.Uncountable})}
 	s.decides = synced.New(s.guard)
 	if several, ok := store.(interface{ Servers() []string }); ok {

@@ -66,12 +66,17 @@ func (r *rule) ask(c *admission.Call, ctx context.Context, method string, messag
 	return nil
 }
 
-// check finds what is wrong with rules, and fills in their keys.
-func check(all []Rule) ([]rule, error) {
+// check finds what is wrong with rules, also that the store can't keep their limits, and
+// fills in their keys.
+func check(all []Rule, store weir.Store) ([]rule, error) {
 	if len(all) == 0 {
 		return nil, errors.New("grpclimit: there are no rules; without one nothing is limited")
 	}
 	var faults []error
+	traits, err := admission.TraitsOf(store)
+	if err != nil {
+		faults = append(faults, fmt.Errorf("grpclimit: %w", err))
+	}
 	names := map[string]bool{}
 	var checked []rule
 	for i, r := range all {
@@ -85,10 +90,10 @@ func check(all []Rule) ([]rule, error) {
 			fault("another has this name, and they would share their counts; rename one")
 		}
 		names[r.Name] = true
-		switch {
-		case r.Limit == nil:
-			fault("it has no limit; take weir.ParseLimit")
-		case r.Messages && r.Limit.Algorithm() == weir.Concurrent:
+		if text := admission.LimitFault(r.Limit, traits); text != "" {
+			fault(text)
+		}
+		if r.Limit != nil && r.Messages && r.Limit.Algorithm() == weir.Concurrent {
 			fault("a message holds no permit; leave out Messages, or take a limit of another kind")
 		}
 		if r.Key == nil {

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -35,9 +36,9 @@ func newServer(o Options) *Server {
 }
 
 // NewServer makes interceptors that hold calls to rules, whose counts live in
-// store. The error names every fault of the rules.
+// store. The error names every fault of the rules, and limits that the store can't keep.
 func NewServer(store weir.Store, all []Rule, o Options) (*Server, error) {
-	checked, err := check(all)
+	checked, err := check(all, store)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +54,12 @@ type Describe func(ctx context.Context, method string, message any) []rules.Desc
 
 // NewServerFromRules makes interceptors that ask the rules of a domain, from a
 // rule file: the rules then say which client may do what, not the program. Rules may be replaced at
-// any time. A stream is asked about when it begins.
+// any time. The limiter may have no rules yet. If it has some, the domain is among them, and its
+// store keeps their limits: else NewServerFromRules fails. A stream is asked about when it begins.
 func NewServerFromRules(limiter *rules.Limiter, domain string, describe Describe, o Options) (*Server, error) {
 	var faults []error
-	if domain == "" {
-		faults = append(faults, errors.New("grpclimit: the domain is empty; write the one of the rule file"))
+	if err := admission.DomainFault(limiter, domain); err != nil {
+		faults = append(faults, fmt.Errorf("grpclimit: %w", err))
 	}
 	if describe == nil {
 		faults = append(faults, errors.New("grpclimit: no function describes the calls; pass one that makes their descriptors"))

@@ -577,7 +577,7 @@ func TestFaults(t *testing.T) {
 	messages := rule("m", "1 concurrent")
 	messages.Messages = true
 	_, err := grpclimit.NewServer(store, []grpclimit.Rule{rule("a", "1/s"), rule("a", "1/s"), rule("", "1/s"), rule("ä", "1/s"), {Name: "b"}, messages}, grpclimit.Options{})
-	for _, want := range []string{`rule 1, "a"`, `rule 2, ""`, `rule 3, "ä"`, `rule 4, "b": it has no limit`, `rule 5, "m"`} {
+	for _, want := range []string{`rule 1, "a"`, `rule 2, ""`, `rule 3, "ä"`, `rule 4, "b": it has no Limit`, `rule 5, "m"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a word about %s", err, want)
 		}
@@ -585,10 +585,37 @@ func TestFaults(t *testing.T) {
 	if _, err := grpclimit.NewServer(store, nil, grpclimit.Options{}); err == nil {
 		t.Error("no rules are no fault")
 	}
-	if _, err := grpclimit.NewServerFromRules(nil, "", nil, grpclimit.Options{}); err == nil || !strings.Contains(err.Error(), "domain") || !strings.Contains(err.Error(), "descriptors") {
+	limiter := rules.NewLimiter(store, rules.Demo())
+	if _, err := grpclimit.NewServerFromRules(limiter, "", nil, grpclimit.Options{}); err == nil || !strings.Contains(err.Error(), "domain") || !strings.Contains(err.Error(), "descriptors") {
+		t.Error(err)
+	}
+	if _, err := grpclimit.NewServer(nil, []grpclimit.Rule{rule("a", "1/s")}, grpclimit.Options{}); err == nil || !strings.Contains(err.Error(), "the store is nil; pass one") {
+		t.Error(err)
+	}
+	describe := func(context.Context, string, any) []rules.Descriptor { return nil }
+	if _, err := grpclimit.NewServerFromRules(limiter, "dmeo", describe, grpclimit.Options{}); err == nil || !strings.Contains(err.Error(), "did you mean demo?") {
+		t.Error(err)
+	}
+	if _, err := grpclimit.NewServerFromRules(nil, "demo", describe, grpclimit.Options{}); err == nil || !strings.Contains(err.Error(), "the limiter is nil; pass one") {
+		t.Error(err)
+	}
+	_, err = grpclimit.NewServer(noWarmUp{store}, []grpclimit.Rule{rule("a", "10/s warm-up 1s")}, grpclimit.Options{})
+	if err == nil || !strings.Contains(err.Error(), `rule 0, "a": the store can't keep "10/s warm-up 1s": take gcra`) {
 		t.Error(err)
 	}
 	if _, err := grpclimit.NewClient(grpclimit.ClientOptions{MaxTries: -1}); err == nil || !strings.Contains(err.Error(), "MaxTries") {
 		t.Error(err)
 	}
+}
+
+// noWarmUp is a store that can't keep a limit.
+type noWarmUp struct{ *memstore.Store }
+
+func (noWarmUp) Traits() weir.Traits {
+	return weir.Traits{Unfit: func(l *weir.Limit) string {
+		if l.Algorithm() == weir.WarmUp {
+			return "take gcra"
+		}
+		return ""
+	}}
 }

@@ -2,8 +2,10 @@ package httplimit
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/admission"
 	"github.com/weir-limit/weir/internal/fields"
 )
@@ -68,16 +70,21 @@ func (r *rule) ask(c *call, request *http.Request) error {
 	return nil
 }
 
-// compile checks rules and works out what is the same for all requests.
-func compile(all []Rule) ([]*rule, error) {
+// compile checks rules, and that the store can keep their limits. It works out what is the
+// same for all requests.
+func compile(all []Rule, store weir.Store) ([]*rule, error) {
 	var faults []error
 	var compiled []*rule
 	names := map[string]bool{}
+	traits, err := admission.TraitsOf(store)
+	if err != nil {
+		faults = append(faults, fmt.Errorf("httplimit: %w", err))
+	}
 	if len(all) == 0 {
 		faults = append(faults, errors.New("httplimit: there are no rules; without one nothing is limited"))
 	}
 	for i, r := range all {
-		if err := r.check(i, len(all)); err != nil {
+		if err := r.check(i, len(all), traits); err != nil {
 			faults = append(faults, err)
 			continue
 		}

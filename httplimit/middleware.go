@@ -51,9 +51,10 @@ func newMiddleware(o Options) *middleware {
 
 // New makes middleware that holds requests to rules, whose counts live in store.
 // All of them decide together: a request is charged by all, or is denied and
-// charged by none. The error names every fault of rules and options.
+// charged by none. The error names every fault of rules and options, and limits that the
+// store can't keep.
 func New(store weir.Store, all []Rule, o Options) (func(http.Handler) http.Handler, error) {
-	compiled, err := compile(all)
+	compiled, err := compile(all, store)
 	if err := errors.Join(err, o.check()); err != nil {
 		return nil, err
 	}

@@ -403,6 +403,8 @@ type failing struct {
 
 func (f failing) Take(context.Context, []weir.Ask, []weir.Decision) error { return f.err }
 
+func (failing) Traits() weir.Traits { return weir.Traits{} }
+
 // TestStoreFails: 503 and come back soon, or let pass, as was chosen; and it is
 // heard of.
 func TestStoreFails(t *testing.T) {
@@ -437,6 +439,8 @@ func (degraded) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) er
 	}
 	return nil
 }
+
+func (degraded) Traits() weir.Traits { return weir.Traits{} }
 
 // TestClosedFallback: what only a fallback denies is no fault of the client's.
 func TestClosedFallback(t *testing.T) {
@@ -540,6 +544,53 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	if _, err := NewFromRules(rules.NewLimiter(memstore.New(memstore.Options{}), nil), "", nil, Options{Fields: 128}); err == nil || strings.Count(err.Error(), "httplimit: ") != 3 {
 		t.Error(err)
+	}
+}
+
+// noWarmUp is a store that can't keep a limit.
+type noWarmUp struct{ *memstore.Store }
+
+func (noWarmUp) Traits() weir.Traits {
+	return weir.Traits{Unfit: func(l *weir.Limit) string {
+		if l.Algorithm() == weir.WarmUp {
+			return "take gcra"
+		}
+		return ""
+	}}
+}
+
+// TestFoundWhenMade: what would fail each request is told when the middleware is made.
+func TestFoundWhenMade(t *testing.T) {
+	set, err := rules.Parse("shop.yaml", []byte("domain: shop\ndescriptors: [{key: user, limits: [10/s warm-up 1s]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memstore.New(memstore.Options{})
+	program := func(store weir.Store) error {
+		_, err := New(store, []Rule{{Name: "a", Limit: weir.MustParseLimit("10/s warm-up 1s")}}, Options{})
+		return err
+	}
+	file := func(limiter *rules.Limiter, domain string) error {
+		describe := func(_ *http.Request, all []rules.Descriptor) []rules.Descriptor { return all }
+		_, err := NewFromRules(limiter, domain, describe, Options{})
+		return err
+	}
+	for i, c := range []struct {
+		err  error
+		want string // empty: it is made
+	}{
+		{program(store), ""},
+		{program(nil), "httplimit: the store is nil; pass one, such as memstore.New"},
+		{program(noWarmUp{store}), `httplimit: rule 0, "a": the store can't keep "10/s warm-up 1s": take gcra`},
+		{file(rules.NewLimiter(store, set), "shop"), ""},
+		{file(rules.NewLimiter(store, nil), "later"), ""},
+		{file(nil, "shop"), "httplimit: the limiter is nil; pass one, such as rules.NewLimiter"},
+		{file(rules.NewLimiter(store, set), "shpo"), `httplimit: there is no domain "shpo"; did you mean shop?`},
+		{file(rules.NewLimiter(noWarmUp{store}, set), "shop"), `shop.yaml:2:36: error: the store can't keep "10/s warm-up 1s": take gcra (rule shop/user)`},
+	} {
+		if (c.err == nil) != (c.want == "") || c.err != nil && !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%d: %v, want %q", i, c.err, c.want)
+		}
 	}
 }
 

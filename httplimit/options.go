@@ -125,8 +125,9 @@ func (o *Options) check() error {
 	return errors.Join(faults...)
 }
 
-// check finds what is wrong with the i-th rule of many.
-func (r *Rule) check(i, many int) error {
+// check finds what is wrong with the i-th rule of many, whose counts live in a store with
+// these traits.
+func (r *Rule) check(i, many int, store weir.Traits) error {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("httplimit: rule %d, %q: "+format, append([]any{i, r.Name}, args...)...))
@@ -137,8 +138,10 @@ func (r *Rule) check(i, many int) error {
 	if strings.IndexFunc(r.Unit, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
 		fault("Unit %q is not printable ASCII", r.Unit)
 	}
+	if text := admission.LimitFault(r.Limit, store); text != "" {
+		fault("%s", text)
+	}
 	if r.Limit == nil {
-		fault("it has no Limit; write weir.MustParseLimit(\"100/min\")")
 		return errors.Join(faults...)
 	}
 	switch a := r.Limit.Algorithm(); {

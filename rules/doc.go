@@ -24,7 +24,8 @@
 // descriptor meets only limits as deep as it has entries.
 //
 //	set, err := rules.Load("/etc/weir/rules")
-//	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+//	err = set.Fits(store.Traits()) // can the store keep all limits?
+//	limiter := rules.NewLimiter(store, set)
 //	answer, err := limiter.Check(ctx, &rules.Request{
 //		Domain:      "shop",
 //		Descriptors: []rules.Descriptor{{Entries: []rules.Entry{{Key: "user", Value: "ann"}}, Cost: 1}},

@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v4"
 
@@ -11,9 +13,6 @@ import (
 // Fits fails with an *Error when a store with these traits can't keep a limit of
 // s, or does not have what a rule of s asks for. Ask before the rules come into force, and keep the old ones then.
 func (s *Set) Fits(store weir.Traits) error {
-	if store.Unfit == nil && !store.Bare {
-		return nil
-	}
 	bad := &Error{}
 	of := &findings{}
 	flush := func() { bad.Findings = append(bad.Findings, of.sorted()...) }
@@ -26,8 +25,8 @@ func (s *Set) Fits(store weir.Traits) error {
 			continue
 		}
 		at := &yaml.Node{Line: r.at.line, Column: r.at.column}
-		if store.Unfit != nil && store.Unfit(r.Limit) != "" {
-			of.add(at, SeverityError, r.Name, "the store can't keep %q: %s", r.Limit, store.Unfit(r.Limit))
+		if why := r.Limit.Unfit(store); why != "" {
+			of.add(at, SeverityError, r.Name, "the store can't keep %q: %s", r.Limit, why)
 		}
 		if why := r.Policy.Unfit(store); why != "" {
 			of.add(at, SeverityError, r.Name, "%s", why)
@@ -38,6 +37,20 @@ func (s *Set) Fits(store weir.Traits) error {
 		return bad
 	}
 	return nil
+}
+
+// Serves fails when the rules in force can't decide requests of a domain: they have no such
+// domain, or the store can't keep one of their limits, which Fits tells. Before there are
+// rules it is nil. A program asks once, before the requests of that domain come.
+func (l *Limiter) Serves(domain string) error {
+	set := l.Set()
+	switch {
+	case set == nil:
+		return nil
+	case !slices.Contains(set.names, domain):
+		return errors.New(set.noDomain(domain))
+	}
+	return set.Fits(l.store.Traits())
 }
 
 // Idle warns of rules with words that have no effect with a store, and so may not mean what
@@ -90,8 +103,8 @@ func (r *Request) fits(store weir.Store) error {
 		if l == nil {
 			continue
 		}
-		if unfit := store.Traits().Unfit; unfit != nil && unfit(l) != "" {
-			return &RequestError{fmt.Sprintf("descriptors[%d].limit", i), fmt.Sprintf("is %q, which the store can't keep: %s", l, unfit(l))}
+		if why := l.Unfit(store.Traits()); why != "" {
+			return &RequestError{fmt.Sprintf("descriptors[%d].limit", i), fmt.Sprintf("is %q, which the store can't keep: %s", l, why)}
 		}
 	}
 	return nil

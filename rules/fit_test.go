@@ -79,6 +79,16 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// TestNoStore: a limiter without a store says what to pass.
+func TestNoStore(t *testing.T) {
+	defer func() {
+		if said, _ := recover().(string); !strings.HasPrefix(said, "rules: NewLimiter needs a store: pass one") {
+			t.Error(said)
+		}
+	}()
+	rules.NewLimiter(nil, rules.Demo())
+}
+
 // TestUnfitOverride: a limit that comes with a request is refused like one of a
 // file.
 func TestUnfitOverride(t *testing.T) {

@@ -35,8 +35,12 @@ type Limiter struct {
 }
 
 // NewLimiter makes a limiter whose counts live in store. set may be nil: Check
-// then fails with ErrNoRules until Replace brings one.
+// then fails with ErrNoRules until Replace brings one. Ask Set.Fits of the store's traits
+// before, as for Replace. NewLimiter panics without a store.
 func NewLimiter(store weir.Store, set *Set) *Limiter {
+	if store == nil {
+		panic("rules: NewLimiter needs a store: pass one, such as memstore.New(memstore.Options{})")
+	}
 	l := &Limiter{store: store}
 	l.set.Store(set)
 	return l

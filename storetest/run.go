@@ -110,10 +110,7 @@ func (s *byCount) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 }
 
 // fits is whether the store keeps limits like this.
-func fits(s weir.Store, l *weir.Limit) bool {
-	unfit := s.Traits().Unfit
-	return unfit == nil || unfit(l) == ""
-}
+func fits(s weir.Store, l *weir.Limit) bool { return l.Unfit(s.Traits()) == "" }
 
 func limitsOf(t testing.TB, s weir.Store, texts ...string) []*weir.Limit {
 	t.Helper()
@@ -287,7 +284,7 @@ func runRefunds(t *testing.T, open Open) {
 	store := open(t, "refunds")
 	for _, text := range []string{"100/day", "100/day fixed-window anchored", "100/day sliding-log", "100/day sliding-window 4", "100 concurrent ttl 10min"} {
 		limit := weir.MustParseLimit(text)
-		if unfit := store.Traits().Unfit; unfit != nil && unfit(limit) != "" {
+		if !fits(store, limit) {
 			continue
 		}
 		a := weir.Ask{State: weir.StateKey{Rule: "refunds#" + text, Key: "k"}, Limit: limit, Cost: 40}
@@ -420,6 +417,7 @@ func runMisuse(t *testing.T, open Open) {
 	if err := store.Take(t.Context(), []weir.Ask{a}, out); err != nil || !out[0].Charged {
 		t.Errorf("what was cancelled had charged: %+v, %v", out[0], err)
 	}
+	runUnlimited(t, store, a)
 	for _, text := range []string{"10/s warm-up 1s", "10/s sliding-log", "1 concurrent", "10/s strict burst 3"} {
 		l := weir.MustParseLimit(text)
 		if fits(store, l) {
@@ -428,6 +426,23 @@ func runMisuse(t *testing.T, open Open) {
 		asks := []weir.Ask{{State: weir.StateKey{Rule: "unfit", Key: "k"}, Limit: l, Cost: 1}}
 		if err := store.Take(t.Context(), asks, out); err == nil || !strings.Contains(err.Error(), store.Traits().Unfit(l)) {
 			t.Errorf("%s is refused by the traits, and by Take with %v", l, err)
+		}
+	}
+}
+
+// runUnlimited: an ask without a limit is refused, also where the store has just denied its
+// key, and beside another ask.
+func runUnlimited(t *testing.T, store weir.Store, denied weir.Ask) {
+	out := make([]weir.Decision, 2)
+	if err := store.Take(t.Context(), []weir.Ask{denied}, out[:1]); err != nil || out[0].Outcome != weir.Denied {
+		t.Fatalf("%+v, %v", out[0], err)
+	}
+	other := denied
+	other.State.Key = "another"
+	none := weir.Ask{State: denied.State, Cost: 1}
+	for _, asks := range [][]weir.Ask{{none}, {other, none}, {none, other}} {
+		if err := store.Take(t.Context(), asks, out[:len(asks)]); err == nil || !strings.Contains(err.Error(), `rule "r" has no Limit`) {
+			t.Errorf("an ask without a limit: %v", err)
 		}
 	}
 }

@@ -107,11 +107,8 @@ func unfit(s size.Store, l *weir.Limit) string {
 		url = daemon.DefaultStore
 	}
 	traits, err := daemon.StoreTraits(url)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err.Error()
-	case traits.Unfit == nil:
-		return ""
 	}
-	return traits.Unfit(l)
+	return l.Unfit(traits)
 }

@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,6 +43,37 @@ type Rule struct {
 // NewRule makes a Rule whose counts live under its name.
 func NewRule(name string, limit *weir.Limit, shadow bool, unit string) *Rule {
 	return &Rule{name, limit, shadow, unit, limit.StateRule(name)}
+}
+
+// TraitsOf are the traits of the store that a program has passed, which may be nil.
+func TraitsOf(store weir.Store) (weir.Traits, error) {
+	if store == nil {
+		return weir.Traits{}, errors.New("the store is nil; pass one, such as memstore.New(memstore.Options{})")
+	}
+	return store.Traits(), nil
+}
+
+// LimitFault is what is wrong with the limit of a rule whose counts live in a store with
+// these traits; empty: nothing is.
+func LimitFault(limit *weir.Limit, store weir.Traits) string {
+	if limit == nil {
+		return `it has no Limit; write weir.MustParseLimit("100/min")`
+	}
+	if why := limit.Unfit(store); why != "" {
+		return fmt.Sprintf("the store can't keep %q: %s", limit, why)
+	}
+	return ""
+}
+
+// DomainFault is why a limiter that a program has passed can't decide requests of a domain.
+func DomainFault(limiter *rules.Limiter, domain string) error {
+	switch {
+	case limiter == nil:
+		return errors.New("the limiter is nil; pass one, such as rules.NewLimiter(store, set)")
+	case domain == "":
+		return errors.New("the domain is empty; write the one of the rule file")
+	}
+	return limiter.Serves(domain)
 }
 
 // NameFault is what is wrong with the name of a rule; empty: nothing is.

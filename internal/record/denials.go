@@ -92,6 +92,9 @@ func (d *Denials) Answer(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 }
 
 func (d *Denials) get(a *weir.Ask, now weir.Instant) *denial {
+	if a.Limit == nil {
+		return nil // the store refuses it
+	}
 	e := d.slot(a.State, a.Limit).Load()
 	if e == nil || e.key != a.State || now < e.at || now >= e.at+denialLife ||
 		e.limit != a.Limit && e.limit.String() != a.Limit.String() {

@@ -209,11 +209,11 @@ func Check(store string, unfit func(*weir.Limit) string, asks []weir.Ask, out []
 		return badAsk("%s: %d asks and room for %d decisions", store, len(asks), len(out))
 	}
 	for i := range asks {
-		if why := unfit(asks[i].Limit); why != "" {
-			return badAsk("%s: limit %q: %s", store, asks[i].Limit, why)
-		}
 		if err := asks[i].Check(); err != nil {
 			return badAsk("%s: %w", store, err)
+		}
+		if why := unfit(asks[i].Limit); why != "" {
+			return badAsk("%s: limit %q: %s", store, asks[i].Limit, why)
 		}
 		for j := range i {
 			if asks[i].State == asks[j].State {

@@ -139,7 +139,7 @@ func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 
 // atHome is whether a node may answer a by itself.
 func atHome(a *weir.Ask) bool {
-	return a.Policy.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
+	return a.Limit != nil && a.Policy.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
 }
 
 // decide decides a take at home. When it can't, told may be closed once the store

@@ -1,7 +1,8 @@
 // Package source brings rules to a program, and again when they change: from a
 // file, from a folder, or from the /v1/export of a daemon.
 //
-//	s, err := source.Open("/etc/weir/rules", source.Options{})
+//	fits := func(set *rules.Set) error { return set.Fits(store.Traits()) }
+//	s, err := source.Open("/etc/weir/rules", source.Options{Check: fits})
 //	set, err := s.Load(ctx)
 //	limiter := rules.NewLimiter(store, set)
 //	go s.Watch(ctx, func(set *rules.Set, err error) {

@@ -73,7 +73,7 @@ func fits(*weir.Limit) string { return "" }
 
 // plain is whether a lease can answer an ask, if it suits its limit.
 func plain(a *weir.Ask) bool {
-	return a.Cost >= 1 && a.Cost <= weir.MaxCount && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After && !a.Once
+	return a.Limit != nil && a.Cost >= 1 && a.Cost <= weir.MaxCount && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After && !a.Once
 }
 
 // maxLimits is how many limits a shard remembers; then all are looked at anew.

@@ -241,8 +241,8 @@ func (l *lender) describe(_ context.Context, q *storewire.DescribeRequest) store
 		why := ""
 		if limit, err := l.limits.Get(text); err != nil {
 			why = err.Error()
-		} else if r.Traits.Unfit != nil {
-			why = r.Traits.Unfit(limit)
+		} else {
+			why = limit.Unfit(r.Traits)
 		}
 		r.Unfit = append(r.Unfit, why)
 	}
