@@ -1,4 +1,4 @@
-// Package sleep waits for a time that a context can cut short.
+// Package sleep waits for times, until a context ends.
 package sleep
 
 import (
@@ -19,5 +19,20 @@ func For(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// Every calls f with the time at each tick, until ctx ends. A tick that comes while f runs is left
+// out.
+func Every(ctx context.Context, step time.Duration, f func(now time.Time)) {
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			f(now)
+		}
 	}
 }

@@ -26,3 +26,22 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+// TestEvery: f is called at each tick, and no more once the context ends.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start, calls := time.Now(), 0
+		Every(ctx, time.Second, func(now time.Time) {
+			if calls++; now.Sub(start) != time.Duration(calls)*time.Second {
+				t.Errorf("call %d after %v", calls, now.Sub(start))
+			}
+			if calls == 3 {
+				cancel()
+			}
+		})
+		if calls != 3 {
+			t.Errorf("%d calls, want 3", calls)
+		}
+	})
+}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
 	"github.com/weir-limit/weir/cmd/weir/internal/gossip"
@@ -31,7 +33,7 @@ func openNode(told guard.Options) *storage {
 	g := guard.New(n.Store, told)
 	return &storage{
 		scheme: "cluster", store: g, traits: n.Store.Traits(), guard: g, node: n,
-		meters: append(telemetry.Node(n), telemetry.Guard(g)),
+		meters: []prometheus.Collector{telemetry.Node(n), telemetry.Guard(g)},
 	}
 }
 

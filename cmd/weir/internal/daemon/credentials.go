@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 )
 
 // lookEvery is how often the daemon looks at the files of credentials. A change counts at the
@@ -123,20 +123,6 @@ func (d *Daemon) safe(clients tls.ClientAuthType, protocols ...string) *tls.Conf
 	return d.keys.tls.Config(clients, protocols...)
 }
 
-// watchKeys looks at the credentials until ctx ends.
-func (d *Daemon) watchKeys(ctx context.Context) {
-	every := time.NewTicker(d.config.lookEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-			d.lookAtKeys(false)
-		}
-	}
-}
-
 // lookAtKeys makes new credentials active, and logs that. Bad ones leave the credentials before
 // them active.
 func (d *Daemon) lookAtKeys(atOnce bool) {
@@ -163,26 +149,18 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 	}
 }
 
-// register makes metrics of the credentials that are in use.
-func (k *keys) register(r prometheus.Registerer) {
+// metrics are those of the credentials that are in use.
+func (k *keys) metrics() (all []prometheus.Metric) {
 	for _, w := range k.watched {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_credentials_reload_success",
-			Help: "1 when the active credentials are those of their files, 0 when the last reload failed and old " +
-				"ones are active.",
-			ConstLabels: prometheus.Labels{"credentials": w.name},
-		}, func() float64 {
-			if w.files.Failed() == "" {
-				return 1
-			}
-			return 0
-		}))
+		all = append(all, telemetry.Flag("weir_credentials_reload_success",
+			"1 when the active credentials are those of their files, 0 when the last reload failed and old ones are active.",
+			w.files.Failed() == "", "credentials", w.name))
 	}
 	if k.tls != nil {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_tls_certificate_expiry_timestamp_seconds", Help: "When the active TLS certificate expires.",
-		}, func() float64 { return float64(k.tls.Leaf().NotAfter.Unix()) }))
+		all = append(all, telemetry.Gauge("weir_tls_certificate_expiry_timestamp_seconds",
+			"When the active TLS certificate expires.", k.tls.Leaf().NotAfter.Unix()))
 	}
+	return all
 }
 
 // expiry says that the active certificate has expired, if it has.

@@ -20,12 +20,14 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 )
@@ -118,12 +120,11 @@ func (d *Daemon) openParts() (err error) {
 		return err
 	}
 	d.metrics = telemetry.New(d.registry, d.config.Version, d.storage.meters, d.ready)
-	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate)...)
-	d.keys.register(d.registry)
-	d.registry.MustRegister(telemetry.Denials(d.denials))
+	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate))
+	d.registry.MustRegister(telemetry.Readings(d.keys.metrics), telemetry.Denials(d.denials))
 	d.limiter = telemetry.NewMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.Decided)
 	if d.feed != nil {
-		d.registry.MustRegister(d.databaseMetric())
+		d.registry.MustRegister(telemetry.Readings(d.databaseMetric))
 		if err := d.openChanges(); err != nil {
 			return err
 		}
@@ -193,19 +194,19 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 // keep does what goes on beside the listeners, until ctx ends.
 func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return d.watcher.Run(ctx) })
-	g.Go(func() error { return d.watchCandidates(ctx) })
-	g.Go(func() error { return d.keepBook(ctx) })
 	for _, part := range []struct {
 		there bool
 		run   func(context.Context)
 	}{
-		{true, d.forgetDenials},
+		{true, every(offenders.Step, d.tick)},
+		{true, every(sweepEvery, d.denials.Sweep)},
 		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
+		{d.candidates != nil, func(ctx context.Context) { d.candidates.Watch(ctx, d.candidatesReloaded) }},
 		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
 		{d.feed != nil, d.sharers().Keep},
-		{len(d.keys.watched) > 0, d.watchKeys},
+		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
-		{d.storage.snapshots != nil, d.saveSnapshots},
+		{d.storage.snapshots != nil, every(d.config.saveEvery, func(time.Time) { d.saveSnapshot() })},
 	} {
 		if part.there {
 			g.Go(func() error {
@@ -215,3 +216,11 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		}
 	}
 }
+
+// every does f at each tick until its context ends.
+func every(step time.Duration, f func(now time.Time)) func(context.Context) {
+	return func(ctx context.Context) { sleep.Every(ctx, step, f) }
+}
+
+// sweepEvery is how often denials whose time is over are erased.
+const sweepEvery = time.Minute

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -93,12 +94,10 @@ func (d *Daemon) published(n rulefeed.News) {
 }
 
 // databaseMetric tells which revision is active.
-func (d *Daemon) databaseMetric() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_rules_database_revision",
-		Help: "Revision of the rule database that is active on this node; 0 when the node uses its local copy, " +
-			"or nothing was changed yet.",
-	}, func() float64 { return float64(max(d.revisionHere(), 0)) })
+func (d *Daemon) databaseMetric() []prometheus.Metric {
+	return []prometheus.Metric{telemetry.Gauge("weir_rules_database_revision",
+		"Revision of the rule database that is active on this node; 0 when the node uses its local copy, or nothing was "+
+			"changed yet.", max(d.revisionHere(), 0))}
 }
 
 // databaseResult is the result of a reload as metrics have it.

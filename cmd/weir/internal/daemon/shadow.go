@@ -39,14 +39,6 @@ func (d *Daemon) loadCandidates() error {
 	return nil
 }
 
-// watchCandidates takes them again when they change, until ctx ends.
-func (d *Daemon) watchCandidates(ctx context.Context) error {
-	if d.candidates != nil {
-		d.candidates.Watch(ctx, d.candidatesReloaded)
-	}
-	return nil
-}
-
 // candidatesReloaded is what becomes of a reload: new candidates, or an error and
 // the old ones.
 func (d *Daemon) candidatesReloaded(set *rules.Set, err error) {

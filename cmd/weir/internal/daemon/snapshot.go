@@ -1,16 +1,17 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -38,8 +39,9 @@ type snapshots struct {
 	unread error // why the file that was there was not used; nil when it was
 	failed bool  // the last time
 
-	saved, missed prometheus.Counter
-	last, took    prometheus.Gauge
+	saved, missed atomic.Int64
+	last          atomic.Int64 // Unix milliseconds
+	took          atomic.Int64 // a time.Duration
 }
 
 // openSnapshots opens a memory store whose counts are kept in file. A file that
@@ -53,59 +55,34 @@ func openSnapshots(file string) (*snapshots, error) {
 	if _, ok := errors.AsType[*memstore.SnapshotError](err); err != nil && !ok {
 		return nil, &ConfigError{"--store", "snapshot: " + err.Error()}
 	}
-	counter := func(saved string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{
-			Name:        "weir_memory_snapshots_total",
-			Help:        "Attempts to save the counts in the snapshot file, by whether they were saved.",
-			ConstLabels: prometheus.Labels{"saved": saved},
-		})
-	}
-	return &snapshots{
-		store: store, unread: err,
-		saved: counter("true"), missed: counter("false"),
-		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_memory_snapshot_timestamp_seconds",
-			Help: "When the counts were last saved in the snapshot file.",
-		}),
-		took: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_memory_snapshot_duration_seconds",
-			Help: "How long the last save of the counts took.",
-		}),
-	}, nil
+	return &snapshots{store: store, unread: err}, nil
 }
 
-func (s *snapshots) meters() []prometheus.Collector {
-	return []prometheus.Collector{s.saved, s.missed, s.last, s.took}
-}
-
-// saveSnapshots saves the counts now and then until ctx ends.
-func (d *Daemon) saveSnapshots(ctx context.Context) {
-	tick := time.NewTicker(d.config.saveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			d.saveSnapshot()
-		}
-	}
+func (s *snapshots) metrics() []prometheus.Metric {
+	return append([]prometheus.Metric{
+		telemetry.Gauge("weir_memory_snapshot_timestamp_seconds",
+			"When the counts were last saved in the snapshot file.", float64(s.last.Load())/1000),
+		telemetry.Gauge("weir_memory_snapshot_duration_seconds",
+			"How long the last save of the counts took.", time.Duration(s.took.Load()).Seconds()),
+	}, telemetry.By(telemetry.Counter, "weir_memory_snapshots_total",
+		"Attempts to save the counts in the snapshot file, by whether they were saved.",
+		"saved", map[string]int64{"true": s.saved.Load(), "false": s.missed.Load()})...)
 }
 
 // saveSnapshot saves the counts. A failure is logged once, and so is its end.
 func (d *Daemon) saveSnapshot() {
 	s, start := d.storage.snapshots, time.Now()
 	err := s.store.Save()
-	s.took.Set(time.Since(start).Seconds())
+	s.took.Store(int64(time.Since(start)))
 	switch {
 	case err != nil:
-		s.missed.Inc()
+		s.missed.Add(1)
 		if !s.failed {
 			d.config.Log.Error("the counts can't be saved; a restart would lose the counts since then", "error", err)
 		}
 	default:
-		s.saved.Inc()
-		s.last.SetToCurrentTime()
+		s.saved.Add(1)
+		s.last.Store(time.Now().UnixMilli())
 		if s.failed {
 			d.config.Log.Info("the counts are saved again")
 		}

@@ -69,8 +69,10 @@ func openSaved(file string, bad error) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	meters := append(s.meters(), telemetry.Memory(s.store))
-	return &storage{scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s, meters: meters}, nil
+	return &storage{
+		scheme: "memory", store: s.store, traits: s.store.Traits(), snapshots: s,
+		meters: []prometheus.Collector{telemetry.Readings(s.metrics), telemetry.Memory(s.store)},
+	}, nil
 }
 
 // openRemote opens a store outside of the process, without the edge around it. None of them

@@ -31,7 +31,7 @@ func (d *Daemon) openTraces(ctx context.Context) error {
 	}
 	d.tracer = t
 	d.closing.push("some traces are lost", t.Close)
-	telemetry.Traces(d.registry, t)
+	d.registry.MustRegister(telemetry.Traces(t))
 	return nil
 }
 

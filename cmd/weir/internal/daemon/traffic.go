@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -9,20 +8,10 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// keepBook writes down what rules have passed and denied, and how candidates
-// differ, until ctx ends.
-func (d *Daemon) keepBook(ctx context.Context) error {
-	tick := time.NewTicker(offenders.Step)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			d.limiter.Book.Tick(now)
-			d.board.Tick(now)
-		}
-	}
+// tick writes down what rules have passed and denied, and how candidates differ.
+func (d *Daemon) tick(now time.Time) {
+	d.limiter.Book.Tick(now)
+	d.board.Tick(now)
 }
 
 // known is whether there are such rules here, in force or as candidates.

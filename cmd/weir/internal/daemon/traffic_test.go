@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,13 +48,11 @@ func TestKeepBook(t *testing.T) {
 		}
 		d.limiter.Replace(set)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- d.keepBook(ctx) }()
+		var kept sync.WaitGroup
+		kept.Go(func() { every(offenders.Step, d.tick)(ctx) })
 		time.Sleep(3*offenders.Step + offenders.Step/2)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		kept.Wait()
 		series, _ := d.limiter.Book.Series(offenders.Filter{}, 1)
 		if len(series[0].Points) != 3 {
 			t.Errorf("%+v", series)

@@ -3,6 +3,8 @@ package membership
 import (
 	"context"
 	"time"
+
+	"github.com/weir-limit/weir/internal/sleep"
 )
 
 // flow is how many messages went to and fro until a time, and how many a second in
@@ -18,16 +20,7 @@ const measureEvery = 10 * time.Second
 
 // KeepMeasuring looks at how much is said until ctx ends.
 func (n *Node) KeepMeasuring(ctx context.Context) {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			n.measure(now)
-		}
-	}
+	sleep.Every(ctx, measureEvery, n.measure)
 }
 
 // Rates are how many messages a second the node hears and sends; false before they were

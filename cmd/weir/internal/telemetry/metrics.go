@@ -44,63 +44,48 @@ type Metrics struct {
 
 // New makes the metrics of a daemon, and registers them with those of its store.
 func New(r prometheus.Registerer, version string, store []prometheus.Collector, ready func() bool) *Metrics {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return registered(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return registered(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	}
 	m := &Metrics{
 		Decided: NewDecisions(),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_calls_total", Help: "Calls that were answered, by listener, route and status (code).",
-		}, []string{"listener", "route", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		calls: vec("weir_calls_total",
+			"Calls that were answered, by listener, route and status (code).", "listener", "route", "code"),
+		duration: registered(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_call_duration_seconds",
 			Help: "How long the daemon took for a call, from the end of the request's header to the end of the " +
 				"answer.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
-		}, []string{"listener"}),
-		overrun: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_refused_total",
-			Help: "Calls that were refused and connections that were closed because of overload, by reason.",
-		}, []string{"listener", "reason"}),
-		bounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_resp_bounds_reached_total",
-			Help: "How often clients of the Redis protocol reached a bound of the listener.",
-		}, []string{"bound"}),
-		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_panics_total", Help: "Calls that panicked; each is a bug, and the log has its stack.",
-		}, []string{"listener"}),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		}, []string{"listener"})),
+		overrun: vec("weir_refused_total",
+			"Calls that were refused and connections that were closed because of overload, by reason.",
+			"listener", "reason"),
+		bounds: vec("weir_resp_bounds_reached_total",
+			"How often clients of the Redis protocol reached a bound of the listener.", "bound"),
+		panics: vec("weir_panics_total", "Calls that panicked; each is a bug, and the log has its stack.", "listener"),
+		open: registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_connections", Help: "Open connections.",
-		}, []string{"listener"}),
-		full: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_full_total",
-			Help: "New connections that had to wait because the listener had its maximum of connections.",
-		}, []string{"listener"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_connections_dropped_total",
-			Help: "Idle connections, and admin connections without a token, that were closed to make room for new " +
-				"ones.",
-		}, []string{"listener"}),
-		unsafe: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_tls_handshake_failures_total",
-			Help: "Connections whose TLS handshake failed, for example for want of a trusted certificate.",
-		}, []string{"listener"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_admin_refusals_total",
-			Help: "Requests that the admin listener refused, by reason: wrong host or origin, missing or wrong " +
-				"token, too many wrong tokens (limit), wrong role, or the tokens could not be read " +
-				"(unavailable).",
-		}, []string{"reason"}),
-		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_domains", Help: "Domains that have rules."}),
-		rules:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules", Help: "Active rules."}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_rules_reloads_total",
-			Help: "Reloads of rules by result; after every result but loaded, the old rules stay active.",
-		}, []string{"result"}),
-		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_rules_reload_success",
-			Help: "1 when the active rules are the newest, 0 when the last reload failed and old rules are active.",
-		}),
-		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_rules_loaded_timestamp_seconds", Help: "When the active rules were loaded.",
-		}),
+		}, []string{"listener"})),
+		full: vec("weir_connections_full_total",
+			"New connections that had to wait because the listener had its maximum of connections.", "listener"),
+		dropped: vec("weir_connections_dropped_total",
+			"Idle connections, and admin connections without a token, that were closed to make room for new ones.",
+			"listener"),
+		unsafe: vec("weir_tls_handshake_failures_total",
+			"Connections whose TLS handshake failed, for example for want of a trusted certificate.", "listener"),
+		refusals: vec("weir_admin_refusals_total",
+			"Requests that the admin listener refused, by reason: wrong host or origin, missing or wrong token, too "+
+				"many wrong tokens (limit), wrong role, or the tokens could not be read (unavailable).", "reason"),
+		domains: gauge("weir_domains", "Domains that have rules."),
+		rules:   gauge("weir_rules", "Active rules."),
+		reloads: vec("weir_rules_reloads_total",
+			"Reloads of rules by result; after every result but loaded, the old rules stay active.", "result"),
+		reloaded: gauge("weir_rules_reload_success",
+			"1 when the active rules are the newest, 0 when the last reload failed and old rules are active."),
+		loadedAt: gauge("weir_rules_loaded_timestamp_seconds", "When the active rules were loaded."),
 	}
 	for _, result := range []string{"loaded", "refused", "missing", "unreadable"} {
 		m.reloads.WithLabelValues(result) // so that the first one shows as an increase
@@ -110,25 +95,26 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 		m.refusals.WithLabelValues(string(why))
 	}
 	m.grpcOK = m.calls.WithLabelValues("grpc", "ShouldRateLimit", codes.OK.String())
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_build_info", Help: "Always 1; the labels are the versions of Weir and of Go.",
-		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
-	})
-	build.Set(1)
 	r.MustRegister(m.Decided.collectors()...)
 	r.MustRegister(store...)
 	r.MustRegister(
-		m.calls, m.duration, m.overrun, m.bounds, m.panics, m.open, m.full, m.dropped, m.unsafe, m.refusals, m.domains, m.rules, m.reloads, m.reloaded, m.loadedAt, build,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when /readyz says 200: rules are loaded, and the daemon does not drain."}, func() float64 {
-			if ready() {
-				return 1
+		Readings(func() []prometheus.Metric {
+			return []prometheus.Metric{
+				Gauge("weir_build_info",
+					"Always 1; the labels are the versions of Weir and of Go.", 1, "version", version, "go", runtime.Version()),
+				Flag("weir_ready", "1 when /readyz says 200: rules are loaded, and the daemon does not drain.", ready()),
 			}
-			return 0
 		}),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
+}
+
+// registered is c, which r tells of from now on.
+func registered[C prometheus.Collector](r prometheus.Registerer, c C) C {
+	r.MustRegister(c)
+	return c
 }
 
 // SetRules tells of the rules that are active from now on.
@@ -243,23 +229,16 @@ func (m *Metrics) Connections(door string) listen.Metrics {
 func (m *Metrics) Reloads(result string) { m.reloads.WithLabelValues(result).Inc() }
 
 // Overload reports how much work waits, and how many calls may be in flight.
-func Overload(w *overload.Watcher, http, grpc *overload.Gate) []prometheus.Collector {
-	limit := func(door string, g *overload.Gate) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_in_flight_limit",
-			Help: "Calls that a listener may have in flight at once; 0 is no limit, because the listener is not " +
-				"overloaded.",
-			ConstLabels: prometheus.Labels{"listener": door},
-		}, func() float64 { return float64(g.Limit()) })
-	}
-	return []prometheus.Collector{
-		limit("http", http), limit("grpc", grpc),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_cpu_wait_seconds",
-			Help: "How long work of the daemon that could run, such as a call that has arrived, waits for a " +
-				"processor, measured 200 times a second.",
-		}, func() float64 { return w.Wait().Seconds() }),
-	}
+func Overload(w *overload.Watcher, http, grpc *overload.Gate) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		return append([]prometheus.Metric{
+			Gauge("weir_cpu_wait_seconds",
+				"How long work of the daemon that could run, such as a call that has arrived, waits for a "+
+					"processor, measured 200 times a second.", w.Wait().Seconds()),
+		}, By(Gauge, "weir_in_flight_limit",
+			"Calls that a listener may have in flight at once; 0 is no limit, because the listener is not overloaded.",
+			"listener", map[string]int{"http": http.Limit(), "grpc": grpc.Limit()})...)
+	})
 }
 
 // Left counts connections whose clients had given up.

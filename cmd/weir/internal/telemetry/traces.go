@@ -21,17 +21,13 @@ func (t Traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	return a, err
 }
 
-// Traces makes a metric of what became of spans.
-func Traces(r prometheus.Registerer, t *tracing.Tracer) {
-	for result, of := range map[string]func(tracing.Stats) int64{
-		"sent":    func(s tracing.Stats) int64 { return s.Sent },
-		"failed":  func(s tracing.Stats) int64 { return s.Failed },
-		"dropped": func(s tracing.Stats) int64 { return s.Dropped },
-	} {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "weir_trace_spans_total",
-			Help:        "Trace spans by result: sent, failed because the collector did not take them, or dropped because too many waited.",
-			ConstLabels: prometheus.Labels{"result": result},
-		}, func() float64 { return float64(of(t.Stats())) }))
-	}
+// Traces reports what became of spans.
+func Traces(t *tracing.Tracer) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := t.Stats()
+		return By(Counter, "weir_trace_spans_total",
+			"Trace spans by result: sent, failed because the collector did not take them, or dropped because too many "+
+				"waited.",
+			"result", map[string]int64{"sent": s.Sent, "failed": s.Failed, "dropped": s.Dropped})
+	})
 }
