@@ -76,6 +76,7 @@ type Line struct {
 	costField string
 	costText  []byte
 	stamps    lastStamp
+	scanner   scanner // of JSON
 }
 
 // Value is what the line says of f; it is empty when f is absent. It is good

@@ -1,6 +1,10 @@
 package accesslog
 
-import "github.com/weir-limit/weir"
+import (
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
 
 // CostBytes is the cost field that each format knows: the bytes of the response.
 // In the common and the combined format it is the only one; in JSON it is the
@@ -32,9 +36,5 @@ func (d *draft) isCost(name []byte) bool {
 	if d.cost != CostBytes {
 		return string(name) == d.cost
 	}
-	switch string(name) {
-	case "bytes", "bytes_sent", "body_bytes_sent", "size":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"bytes", "bytes_sent", "body_bytes_sent", "size"}, string(name))
 }

@@ -1,39 +1,24 @@
 package accesslog
 
-import "fmt"
-
-// Fault is why a line does not count.
-type Fault uint8
+// Fault is why a line does not count, in words.
+type Fault string
 
 // The faults. A line has the first of them that was found.
 const (
 	// Whole is no fault: the line counts.
-	Whole Fault = iota
+	Whole Fault = ""
 	// Empty is a line without text.
-	Empty
+	Empty Fault = "empty"
 	// TooLong is a line longer than MaxLine.
-	TooLong
+	TooLong Fault = "longer than 1 MiB"
 	// NoObject is a line that is not one JSON object, in a log of those.
-	NoObject
+	NoObject Fault = "not one JSON object"
 	// NoAddress, NoTime, NoRequest and NoStatus tell what could not be read.
-	NoAddress
-	NoTime
-	NoRequest
-	NoStatus
+	NoAddress Fault = "no address"
+	NoTime    Fault = "no time"
+	NoRequest Fault = "no request"
+	NoStatus  Fault = "no status"
 )
-
-var faultNames = [...]string{
-	"whole", "empty", "longer than 1 MiB", "not one JSON object",
-	"no address", "no time", "no request", "no status",
-}
-
-// String is the fault in words.
-func (f Fault) String() string {
-	if int(f) < len(faultNames) {
-		return faultNames[f]
-	}
-	return fmt.Sprintf("fault(%d)", uint8(f))
-}
 
 // MaxDamaged is how many lines that do not count a Reader names; the others it
 // only counts.

@@ -1,10 +1,16 @@
 package accesslog
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"io"
 
-// The parts of a JSON line that are gathered: the fields, and two more.
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The parts of a JSON line that are gathered: the fields, and more.
 const (
-	timePart = FieldCount + iota
+	timePart = Field(FieldCount) + iota
 	requestPart
 	targetPart // the target by itself; the path is then read out of it
 	headersPart
@@ -16,181 +22,183 @@ const (
 // When several members of a line mean the same part, the one of the lowest rank
 // says it; of equals the last does.
 type draft struct {
-	parts [partCount]value
+	parts [partCount]jsontext.Value
 	ranks [partCount]uint8
 	cost  string // the member that says what the line is worth; empty for none
+	in    *scanner
 }
 
 // parseJSON reads a line that is one JSON object.
 func (l *Line) parseJSON(b []byte) Fault {
-	s := scanner{rest: b}
-	s.space()
-	d := draft{cost: l.costField}
-	ok := d.gather(&s, 0, meaning)
-	s.space()
-	if !ok || len(s.rest) > 0 {
+	d := draft{cost: l.costField, in: &l.scanner}
+	if !d.gather(b, members) {
 		return NoObject
 	}
 	d.cost = "" // what clients send is below, and must not be it
-	if v := d.parts[requestPart]; v.kind == object {
-		d.gather(&scanner{rest: v.text}, 0, meaning)
+	if v := d.parts[requestPart]; v.Kind() == '{' {
+		d.gather(v, members)
 	}
-	if v := d.parts[headersPart]; v.kind == object {
-		d.gather(&scanner{rest: v.text}, 0, headerMeaning)
+	if v := d.parts[headersPart]; v.Kind() == '{' {
+		d.gather(v, headers)
 	}
 	return d.fill(l)
 }
 
-// gather takes an object, depth levels down, and takes up its members by what
-// their names mean. It is false when the object is not well-formed; the draft is
-// then of no use.
-func (d *draft) gather(s *scanner, depth int, meaning func(name []byte) (part int, rank uint8)) bool {
-	return s.members(depth, func(name []byte, v value) {
-		if v.kind == array {
-			v = first(v.text)
+// gather takes up the members of the object b by what their names mean. It is false
+// when b is not one object; the draft is then of no use.
+func (d *draft) gather(b []byte, meanings map[string]meaning) bool {
+	d.in.begin(b)
+	if t, err := d.in.ReadToken(); err != nil || t.Kind() != '{' {
+		return false
+	}
+	for d.in.PeekKind() == '"' {
+		name, v := d.in.value(), d.in.value()
+		if v == nil {
+			return false
 		}
-		if d.cost != "" && v.scalar() && d.isCost(name) {
-			d.parts[costPart] = v
-		}
-		part, rank := meaning(name)
-		if rank > 0 && v.kind != nothing && (d.ranks[part] == 0 || rank <= d.ranks[part]) {
-			d.parts[part], d.ranks[part] = v, rank
-		}
-	})
+		d.take(name[1:len(name)-1], v, meanings)
+	}
+	if _, err := d.in.ReadToken(); err != nil {
+		return false
+	}
+	_, err := d.in.ReadToken()
+	return errors.Is(err, io.EOF)
 }
 
-// first is the first element of an array that is known to be well-formed:
-// Caddy writes each header as an array.
-func first(array []byte) value {
-	s := scanner{rest: array[1:]}
-	s.space()
-	if s.rest[0] == ']' {
-		return value{}
+// take takes up one member. Of an array it is the first element, for Caddy writes
+// each header as an array.
+func (d *draft) take(name []byte, v jsontext.Value, meanings map[string]meaning) {
+	if v.Kind() == '[' {
+		var in scanner
+		in.begin(v)
+		_, _ = in.ReadToken() // it was read before
+		v = in.value()
 	}
-	v, _ := s.value(0)
-	return v
+	if d.cost != "" && scalar(v) && d.isCost(name) {
+		d.parts[costPart] = v
+	}
+	if m, ok := meanings[string(name)]; ok && says(v) && (d.ranks[m.part] == 0 || m.rank <= d.ranks[m.part]) {
+		d.parts[m.part], d.ranks[m.part] = v, m.rank
+	}
 }
 
-// meaning is the part that a member of that name stands for, and its rank from
-// 1 among the members that stand for it; a rank of 0 means none.
-func meaning(name []byte) (part int, rank uint8) {
-	switch string(name) {
-	case "remote_addr":
-		return int(RemoteAddress), 1
-	case "remote_address":
-		return int(RemoteAddress), 2
-	case "client_ip":
-		return int(RemoteAddress), 3
-	case "remote_ip":
-		return int(RemoteAddress), 4
-	case "ip":
-		return int(RemoteAddress), 5
-	case "downstream_remote_address":
-		return int(RemoteAddress), 6
-	case "method":
-		return int(Method), 1
-	case "request_method":
-		return int(Method), 2
-	case "host":
-		return int(Host), 1
-	case "http_host":
-		return int(Host), 2
-	case "authority", ":authority":
-		return int(Host), 3
-	case "server_name":
-		return int(Host), 4
-	case "user":
-		return int(User), 1
-	case "remote_user":
-		return int(User), 2
-	case "user_id":
-		return int(User), 3
-	case "status":
-		return int(Status), 1
-	case "response_code":
-		return int(Status), 2
-	case "user_agent":
-		return int(UserAgent), 1
-	case "http_user_agent":
-		return int(UserAgent), 2
-	case "referer":
-		return int(Referer), 1
-	case "http_referer":
-		return int(Referer), 2
-	}
-	return otherMeaning(name)
+// scanner reads the values of a line. Names may come twice, and text may be no UTF-8.
+type scanner struct {
+	jsontext.Decoder
+	line []byte
 }
 
-// otherMeaning is meaning for what is not a field by itself.
-func otherMeaning(name []byte) (part int, rank uint8) {
-	switch string(name) {
-	case "time":
-		return timePart, 1
-	case "ts":
-		return timePart, 2
-	case "time_local":
-		return timePart, 3
-	case "time_iso8601":
-		return timePart, 4
-	case "timestamp":
-		return timePart, 5
-	case "start_time":
-		return timePart, 6
-	case "@timestamp":
-		return timePart, 7
-	case "msec":
-		return timePart, 8
-	case "path":
-		return targetPart, 1
-	case "request_uri":
-		return targetPart, 2
-	case "uri":
-		return targetPart, 3
-	case "request":
-		return requestPart, 1
-	case "headers":
-		return headersPart, 1
-	}
-	return 0, 0
+func (s *scanner) begin(line []byte) {
+	s.Reset(bytes.NewBuffer(line), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	s.line = line
 }
 
-// headerMeaning is meaning for the headers that the client sent, which are not
-// to be taken for anything else.
-func headerMeaning(name []byte) (part int, rank uint8) {
-	switch string(name) {
-	case "User-Agent", "user-agent":
-		return int(UserAgent), 3
-	case "Referer", "referer":
-		return int(Referer), 3
+// value is the next value as it stands in the line; nil: there is none.
+func (s *scanner) value() jsontext.Value {
+	v, err := s.ReadValue()
+	if err != nil {
+		return nil
 	}
-	return 0, 0
+	end := s.InputOffset()
+	return s.line[end-int64(len(v)) : end]
+}
+
+func scalar(v jsontext.Value) bool { return v.Kind() == '"' || v.Kind() == '0' }
+
+// says is whether a value says anything of a request: null, true and false do not.
+func says(v jsontext.Value) bool { return scalar(v) || v.Kind() == '{' || v.Kind() == '[' }
+
+// decoded is a text or number without quotes and escapes.
+func decoded(v jsontext.Value) []byte {
+	if v.Kind() != '"' {
+		return v
+	}
+	if bytes.IndexByte(v, '\\') < 0 {
+		return v[1 : len(v)-1]
+	}
+	text, _ := jsontext.AppendUnquote(nil, v) // it was read before
+	return text
+}
+
+// meaning is the part that a member stands for, and its rank from 1 among the members
+// that stand for it.
+type meaning struct {
+	part Field
+	rank uint8
+}
+
+// members are those of a line that mean something, by their names.
+var members = map[string]meaning{
+	"remote_addr":               {RemoteAddress, 1},
+	"remote_address":            {RemoteAddress, 2},
+	"client_ip":                 {RemoteAddress, 3},
+	"remote_ip":                 {RemoteAddress, 4},
+	"ip":                        {RemoteAddress, 5},
+	"downstream_remote_address": {RemoteAddress, 6},
+	"method":                    {Method, 1},
+	"request_method":            {Method, 2},
+	"host":                      {Host, 1},
+	"http_host":                 {Host, 2},
+	"authority":                 {Host, 3},
+	":authority":                {Host, 3},
+	"server_name":               {Host, 4},
+	"user":                      {User, 1},
+	"remote_user":               {User, 2},
+	"user_id":                   {User, 3},
+	"status":                    {Status, 1},
+	"response_code":             {Status, 2},
+	"user_agent":                {UserAgent, 1},
+	"http_user_agent":           {UserAgent, 2},
+	"referer":                   {Referer, 1},
+	"http_referer":              {Referer, 2},
+	"time":                      {timePart, 1},
+	"ts":                        {timePart, 2},
+	"time_local":                {timePart, 3},
+	"time_iso8601":              {timePart, 4},
+	"timestamp":                 {timePart, 5},
+	"start_time":                {timePart, 6},
+	"@timestamp":                {timePart, 7},
+	"msec":                      {timePart, 8},
+	"path":                      {targetPart, 1},
+	"request_uri":               {targetPart, 2},
+	"uri":                       {targetPart, 3},
+	"request":                   {requestPart, 1},
+	"headers":                   {headersPart, 1},
+}
+
+// headers are those that the client sent, which are not to be taken for anything else.
+var headers = map[string]meaning{
+	"User-Agent": {UserAgent, 3},
+	"user-agent": {UserAgent, 3},
+	"Referer":    {Referer, 3},
+	"referer":    {Referer, 3},
 }
 
 // fill makes a line of the draft.
 func (d *draft) fill(l *Line) Fault {
 	for _, f := range [...]Field{Host, User, UserAgent, Referer} {
-		if d.parts[f].scalar() {
-			l.set(f, d.parts[f].decoded())
+		if scalar(d.parts[f]) {
+			l.set(f, decoded(d.parts[f]))
 		}
 	}
 	when, from, status := d.parts[timePart], d.parts[RemoteAddress], d.parts[Status]
-	if from.kind != text || !l.setAddress(from.decoded()) {
+	if from.Kind() != '"' || !l.setAddress(decoded(from)) {
 		return NoAddress
 	}
-	if !when.scalar() {
+	if !scalar(when) {
 		return NoTime
 	}
 	var ok bool
-	if l.Time, ok = l.stamps.parse(when.decoded()); !ok {
+	if l.Time, ok = l.stamps.parse(decoded(when)); !ok {
 		return NoTime
 	}
 	if !d.fillRequest(l) {
 		return NoRequest
 	}
-	if !status.scalar() || !l.setStatus(status.decoded()) {
+	if !scalar(status) || !l.setStatus(decoded(status)) {
 		return NoStatus
 	}
-	l.costText = d.parts[costPart].text
+	l.costText = decoded(d.parts[costPart])
 	return Whole
 }
 
@@ -198,9 +206,9 @@ func (d *draft) fill(l *Line) Fault {
 // given by themselves.
 func (d *draft) fillRequest(l *Line) bool {
 	method, target, request := d.parts[Method], d.parts[targetPart], d.parts[requestPart]
-	if request.kind == text && (method.kind != text || target.kind != text) {
-		return l.setRequest(request.decoded())
+	if request.Kind() == '"' && (method.Kind() != '"' || target.Kind() != '"') {
+		return l.setRequest(decoded(request))
 	}
-	return method.kind == text && target.kind == text &&
-		l.setMethod(method.decoded()) && l.setTarget(bytes.TrimSpace(target.decoded()))
+	return method.Kind() == '"' && target.Kind() == '"' &&
+		l.setMethod(decoded(method)) && l.setTarget(bytes.TrimSpace(decoded(target)))
 }

@@ -1,6 +1,8 @@
 package accesslog
 
 import (
+	"bytes"
+	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -17,14 +19,14 @@ import (
 func parseTime(b []byte) (weir.Instant, bool) {
 	switch {
 	case len(b) > 2 && b[2] == '/':
-		s := stamp{rest: b}
-		return s.civil(s.clfDate())
-	case len(b) > 4 && (b[4] == '-' || b[4] == '/'):
-		s := stamp{rest: b}
-		return s.civil(s.isoDate())
+		return parseCivil("02/Jan/2006:15:04:05", b)
+	case len(b) > 10 && isOne(b[4], "-/") && isOne(b[7], "-/") && isOne(b[10], "Tt "):
+		return parseCivil("2006"+string(b[4])+"01"+string(b[7])+"02"+string(b[10])+"15:04:05", b)
 	}
 	return parseEpoch(b)
 }
+
+func isOne(c byte, of string) bool { return strings.IndexByte(of, c) >= 0 }
 
 // lastStamp is the time that was read last: in most logs many lines have the
 // same.
@@ -45,183 +47,40 @@ func (l *lastStamp) parse(b []byte) (weir.Instant, bool) {
 	return at, ok
 }
 
-// stamp is the rest of a time that is being read.
-type stamp struct {
-	rest []byte
-	bad  bool
-}
-
-// number takes n digits.
-func (s *stamp) number(n int) int {
-	if len(s.rest) < n {
-		s.bad = true
-		return 0
-	}
-	v := 0
-	for _, c := range s.rest[:n] {
-		if !isDigit(c) {
-			s.bad = true
-			return 0
-		}
-		v = v*10 + int(c-'0')
-	}
-	s.rest = s.rest[n:]
-	return v
-}
-
-// skip takes one byte, which has to be one of those wanted.
-func (s *stamp) skip(wanted ...byte) byte {
-	if len(s.rest) > 0 {
-		for _, c := range wanted {
-			if s.rest[0] == c {
-				s.rest = s.rest[1:]
-				return c
-			}
-		}
-	}
-	s.bad = true
-	return 0
-}
-
-// at is whether the next byte is one of those wanted.
-func (s *stamp) at(wanted ...byte) bool {
-	for _, c := range wanted {
-		if len(s.rest) > 0 && s.rest[0] == c {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *stamp) clfDate() (year int, month time.Month, day int) {
-	day = s.number(2)
-	s.skip('/')
-	if len(s.rest) < 3 {
-		s.bad = true
-		return 0, 0, 0
-	}
-	month = monthOf(string(s.rest[:3]))
-	s.rest = s.rest[3:]
-	s.skip('/')
-	year = s.number(4)
-	s.skip(':')
-	return year, month, day
-}
-
-func (s *stamp) isoDate() (year int, month time.Month, day int) {
-	year = s.number(4)
-	s.skip('-', '/')
-	month = time.Month(s.number(2))
-	s.skip('-', '/')
-	day = s.number(2)
-	s.skip('T', 't', ' ')
-	return year, month, day
-}
-
-// monthOf is the month of that English abbreviation, 0 for none.
-func monthOf(name string) time.Month {
-	switch name {
-	case "Jan":
-		return time.January
-	case "Feb":
-		return time.February
-	case "Mar":
-		return time.March
-	case "Apr":
-		return time.April
-	case "May":
-		return time.May
-	case "Jun":
-		return time.June
-	case "Jul":
-		return time.July
-	case "Aug":
-		return time.August
-	case "Sep":
-		return time.September
-	case "Oct":
-		return time.October
-	case "Nov":
-		return time.November
-	case "Dec":
-		return time.December
-	}
-	return 0
-}
-
-// civil reads the time of day and the zone that follow a date, to the end.
-func (s *stamp) civil(year int, month time.Month, day int) (weir.Instant, bool) {
-	hour := s.number(2)
-	s.skip(':')
-	minute := s.number(2)
-	s.skip(':')
-	second := s.number(2)
-	us := 0
-	if s.at('.', ',') {
-		s.rest = s.rest[1:]
-		us = s.micros()
-	}
-	zone := s.zone()
-	switch {
-	case s.bad || len(s.rest) > 0:
-		return 0, false
-	case month < 1 || month > 12 || day < 1 || day > daysIn(month, year):
-		return 0, false
-	case hour > 23 || minute > 59 || second > 60: // 60 is a leap second
+// parseCivil reads a time by its layout, and the fraction of a second and the zone
+// that may follow it. The second 60 is a leap second.
+func parseCivil(layout string, b []byte) (weir.Instant, bool) {
+	n := len(layout)
+	if len(b) < n {
 		return 0, false
 	}
-	t := time.Date(year, month, day, hour, minute-zone, second, 0, time.UTC)
-	return weir.Instant(t.UnixMicro() + int64(us)), true
+	clock, zone := string(b), []byte(nil)
+	if at := bytes.IndexAny(b[n:], " Zz+-"); at >= 0 {
+		clock, zone = clock[:n+at], b[n+at:]
+	}
+	leap := time.Duration(0)
+	if clock[n-2:n] == "60" {
+		clock, leap = clock[:n-2]+"59"+clock[n:], time.Second
+	}
+	t, err := time.Parse(layout, clock)
+	ahead, ok := parseZone(zone)
+	return weir.Instant(t.Add(leap - ahead).UnixMicro()), err == nil && ok
 }
 
-// micros takes the digits of a fraction of a second.
-func (s *stamp) micros() int {
-	us, n := 0, 0
-	for ; len(s.rest) > 0 && isDigit(s.rest[0]); s.rest = s.rest[1:] {
-		if n++; n <= 6 {
-			us = us*10 + int(s.rest[0]-'0')
-		}
+// parseZone is how far a zone is ahead of UTC, which it is without a word.
+func parseZone(b []byte) (ahead time.Duration, ok bool) {
+	b = bytes.TrimPrefix(b, []byte(" "))
+	if len(b) == 0 || len(b) == 1 && isOne(b[0], "Zz") {
+		return 0, true
 	}
-	s.bad = s.bad || n == 0
-	for ; n < 6; n++ {
-		us *= 10
+	layout := "15:04"
+	if len(b) == len("+0000") {
+		layout = "1504"
 	}
-	return us
-}
-
-// zone takes a zone and returns the minutes by which it is ahead of UTC.
-func (s *stamp) zone() int {
-	if s.at(' ') {
-		s.rest = s.rest[1:]
+	t, err := time.Parse(layout, string(b[1:]))
+	ahead = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	if b[0] == '-' {
+		ahead = -ahead
 	}
-	if len(s.rest) == 0 {
-		return 0
-	}
-	sign := s.skip('Z', 'z', '+', '-')
-	if sign == 'Z' || sign == 'z' {
-		return 0
-	}
-	minutes := 60 * s.number(2)
-	if s.at(':') {
-		s.rest = s.rest[1:]
-	}
-	rest := s.number(2)
-	s.bad = s.bad || minutes >= 24*60 || rest > 59
-	if sign == '-' {
-		return -minutes - rest
-	}
-	return minutes + rest
-}
-
-func daysIn(m time.Month, year int) int {
-	switch m {
-	case time.April, time.June, time.September, time.November:
-		return 30
-	case time.February:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	}
-	return 31
+	return ahead, err == nil && isOne(b[0], "+-")
 }
