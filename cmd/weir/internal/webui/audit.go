@@ -18,9 +18,6 @@ type auditPage struct {
 
 // audit shows every change, and every one that was refused, the newest first.
 func (p *Pages) audit(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	before, err := strconv.ParseInt(v.query("before"), 10, 64)
 	if err != nil {
 		before = 1<<63 - 1 // from the newest
@@ -40,9 +37,6 @@ func (p *Pages) audit(v *visit) error {
 
 // auditFile is the whole audit, an object a line, the oldest first.
 func (p *Pages) auditFile(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	var behind int64
 	for first := true; ; first = false {
 		list, err := v.store.Audit(v.r.Context(), rulestore.Audited{Behind: behind})

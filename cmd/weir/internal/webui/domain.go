@@ -16,9 +16,6 @@ type domainForm struct {
 }
 
 func (p *Pages) newDomain(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{CSRF: v.csrf(), Team: v.ownTeam()})
 }
 
@@ -32,9 +29,6 @@ func (v *visit) ownTeam() string {
 
 // makeDomain makes a domain without rules.
 func (p *Pages) makeDomain(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	form := v.r.PostFormValue
 	f := domainForm{
 		CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
@@ -77,9 +71,6 @@ func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
 
 // changeDomain takes what the form of a domain has.
 func (p *Pages) changeDomain(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	form, ctx := v.r.PostFormValue, v.r.Context()
 	name, match := form("domain"), v.number("match")
 	sent := settingsForm{
@@ -104,9 +95,6 @@ func (p *Pages) changeDomain(v *visit) error {
 
 // domainFile is the file of a domain as it was written.
 func (p *Pages) domainFile(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	d, err := v.store.Document(v.r.Context(), v.query("domain"))
 	if err != nil {
 		return err

@@ -50,17 +50,11 @@ type changedRule struct {
 
 // importing shows an empty form for a file.
 func (p *Pages) importing(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	return v.show(http.StatusOK, "import", "Import a file", importPage{CSRF: v.csrf(), Domain: v.query("domain"), Short: true, Team: v.ownTeam()})
 }
 
 // importFile plans what a file would change, or does what was planned.
 func (p *Pages) importFile(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	form := v.r.PostFormValue
 	text, err := v.sentFile()
 	if err != nil {

@@ -67,9 +67,6 @@ func (p *Pages) tokens(v *visit) error {
 }
 
 func (v *visit) showTokens(status int, page tokensPage) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	list, next, err := v.store.Tokens(v.r.Context(), v.actor, v.query("behind"), pageSize)
 	if err != nil {
 		return err
@@ -96,9 +93,6 @@ func stateOf(k *rulestore.Token, now time.Time) string {
 
 // makeToken makes a token, and shows it in its answer: nothing keeps it.
 func (p *Pages) makeToken(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	form := v.r.PostFormValue
 	f := tokenForm{Actor: strings.TrimSpace(form("actor")), Role: form("role"), Teams: form("teams"), Reason: form("reason")}
 	var err error
@@ -133,9 +127,6 @@ func (v *visit) createToken(f *tokenForm) (rulestore.Token, string, error) {
 
 // revokeToken ends a token.
 func (p *Pages) revokeToken(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	id, sent := v.r.PostFormValue("token"), stepForm{Reason: v.r.PostFormValue("reason")}
 	err := v.store.RevokeToken(v.r.Context(), v.actor, id, sent.Reason)
 	if err == nil {
@@ -167,9 +158,6 @@ type quotaForm struct {
 func (p *Pages) teams(v *visit) error { return v.showTeams(http.StatusOK, quotaForm{}) }
 
 func (v *visit) showTeams(status int, sent quotaForm) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	list, err := v.store.Teams(v.r.Context(), v.query("behind"), pageSize+1)
 	if err != nil {
 		return err
@@ -185,9 +173,6 @@ func (v *visit) showTeams(status int, sent quotaForm) error {
 
 // setQuota takes the form of a team.
 func (p *Pages) setQuota(v *visit) error {
-	if err := v.needStore(); err != nil {
-		return err
-	}
 	form := v.r.PostFormValue
 	sent := quotaForm{Team: form("team"), Quota: strings.TrimSpace(form("quota")), Reason: form("reason")}
 	quota, err := strconv.ParseInt(sent.Quota, 10, 64)

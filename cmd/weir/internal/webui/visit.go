@@ -276,12 +276,6 @@ func statusOf(err error) int {
 	}[kindOf(err)]
 }
 
-// cutPath is the method and the path of a route below Home.
-func cutPath(route string) (method, path string) {
-	method, path, _ = strings.Cut(route, " ")
-	return method, strings.TrimPrefix(path, "/")
-}
-
 // see sends the browser on to another page, to say this there.
 func (v *visit) see(path, notice string) error {
 	if v.session != nil {
@@ -291,12 +285,14 @@ func (v *visit) see(path, notice string) error {
 	return nil
 }
 
-// needStore refuses what can't be done without the rule database.
-func (v *visit) needStore() error {
-	if v.store == nil {
-		return &fault{http.StatusServiceUnavailable, v.readOnly()}
+// stored refuses what can't be done without the rule database.
+func stored(show func(*visit) error) func(*visit) error {
+	return func(v *visit) error {
+		if v.store == nil {
+			return &fault{http.StatusServiceUnavailable, v.readOnly()}
+		}
+		return show(v)
 	}
-	return nil
 }
 
 // faultsOf is what is wrong with a form, by the field; nil: it is not the form.

@@ -14,6 +14,7 @@ package webui
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 )
 
 // New makes the pages.
@@ -46,40 +47,40 @@ func (p *Pages) route() error {
 	}
 	p.mux.HandleFunc("GET "+Home+"sign-in", p.anyone(p.signInPage))
 	p.mux.HandleFunc("POST "+Home+"sign-in", p.anyone(p.signIn))
-	for path, show := range map[string]func(*visit) error{
-		"GET {$}":            p.domains,
-		"GET rules":          p.rules,
-		"GET rule":           p.rule,
-		"GET new":            p.newRule,
-		"POST look":          p.look,
-		"POST rule":          p.propose,
-		"POST step":          p.step,
-		"POST override":      p.override,
-		"GET history":        p.history,
-		"GET try":            p.try,
-		"POST try":           p.explain,
-		"GET traffic":        p.traffic,
-		"GET nodes":          p.nodes,
-		"GET audit":          p.audit,
-		"GET audit.jsonl":    p.auditFile,
-		"GET backup":         p.backup,
-		"GET rules.yaml":     p.rulesFile,
-		"GET domain":         p.newDomain,
-		"POST domain":        p.makeDomain,
-		"POST settings":      p.changeDomain,
-		"GET domain.yaml":    p.domainFile,
-		"GET import":         p.importing,
-		"POST import":        p.importFile,
-		"GET teams":          p.teams,
-		"POST teams":         p.setQuota,
-		"GET tokens":         p.tokens,
-		"POST tokens":        p.makeToken,
-		"POST tokens/revoke": p.revokeToken,
-		"POST sign-out":      p.signOut,
-		"GET /":              p.nowhere,
+	for route, show := range map[string]func(*visit) error{
+		"GET {$}":        p.domains,
+		"GET rules":      p.rules,
+		"GET rule":       p.rule,
+		"GET try":        p.try,
+		"POST try":       p.explain,
+		"GET traffic":    p.traffic,
+		"GET nodes":      p.nodes,
+		"GET backup":     p.backup,
+		"GET rules.yaml": p.rulesFile,
+		"POST sign-out":  p.signOut,
+		"GET ":           p.nowhere,
+
+		"GET new":            stored(p.newRule),
+		"POST look":          stored(p.look),
+		"POST rule":          stored(p.propose),
+		"POST step":          stored(p.step),
+		"POST override":      stored(p.override),
+		"GET history":        stored(p.history),
+		"GET audit":          stored(p.audit),
+		"GET audit.jsonl":    stored(p.auditFile),
+		"GET domain":         stored(p.newDomain),
+		"POST domain":        stored(p.makeDomain),
+		"POST settings":      stored(p.changeDomain),
+		"GET domain.yaml":    stored(p.domainFile),
+		"GET import":         stored(p.importing),
+		"POST import":        stored(p.importFile),
+		"GET teams":          stored(p.teams),
+		"POST teams":         stored(p.setQuota),
+		"GET tokens":         stored(p.tokens),
+		"POST tokens":        stored(p.makeToken),
+		"POST tokens/revoke": stored(p.revokeToken),
 	} {
-		method, path := cutPath(path)
-		p.mux.HandleFunc(method+" "+Home+path, p.known(show))
+		p.mux.HandleFunc(strings.Replace(route, " ", " "+Home, 1), p.known(show))
 	}
 	return nil
 }
