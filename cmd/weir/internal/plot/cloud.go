@@ -19,29 +19,17 @@ type Cloud struct {
 
 func (d Cloud) least(f frame) px { return max(20*f.font, px(len(d.Dots)+4)*f.line()*5/4) }
 
-func (d Cloud) xs() []int64 {
-	out := make([]int64, len(d.Dots))
-	for i, v := range d.Dots {
-		out[i] = v.X
-	}
-	return out
-}
-
-func (d Cloud) ys() []int64 {
-	out := make([]int64, len(d.Dots))
-	for i, v := range d.Dots {
-		out[i] = v.Y
-	}
-	return out
-}
-
 func (d Cloud) draw(c *canvas, b box, f frame) {
 	b.top += f.line()
 	b.bottom -= f.foot()
-	y := upright(d.Y, b, f, d.ys())
+	var values values
+	for _, v := range d.Dots {
+		values.add(Point{v.X, v.Y})
+	}
+	y := upright(d.Y, b, f, values.ys)
 	b.left += y.margin(f)
 	b.right -= f.font
-	x := level(d.X, b, f, d.xs())
+	x := level(d.X, b, f, values.xs)
 	y.drawUpright(c, b, f)
 	x.drawLevel(c, b, f)
 	n := naming{f: f, within: b}

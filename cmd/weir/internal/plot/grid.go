@@ -6,6 +6,21 @@ type grid struct {
 	x, y  scale
 }
 
+// values are what is drawn along the two axes.
+type values struct{ xs, ys []int64 }
+
+func (v *values) add(points ...Point) {
+	for _, p := range points {
+		v.xs, v.ys = append(v.xs, p.X), append(v.ys, p.Y)
+	}
+}
+
+func (v *values) levels(levels []Level) {
+	for _, l := range levels {
+		v.ys = append(v.ys, l.Value)
+	}
+}
+
 // upright makes the scale up the left side of b.
 func upright(a Axis, b box, f frame, values []int64) scale {
 	return newScale(a, b.bottom, b.top, 3*f.font, values)

@@ -40,44 +40,28 @@ type Lines struct {
 
 func (l Lines) least(f frame) px { return max(17*f.font, px(len(l.Lines))*f.line()*5/2) + f.foot() }
 
-// xs and ys are the values to fit the axes to.
-func (l Lines) xs() []int64 {
-	out := slices.Clone(l.Edges)
+// values are those to fit the axes to.
+func (l Lines) values() values {
+	v := values{xs: slices.Clone(l.Edges)}
 	for _, line := range l.Lines {
-		for _, p := range line.Points {
-			out = append(out, p.X)
-		}
+		v.add(line.Points...)
 	}
 	for _, e := range l.Events {
-		out = append(out, e.X)
+		v.add(e.Point)
 	}
-	return out
-}
-
-func (l Lines) ys() []int64 {
-	var out []int64
-	for _, line := range l.Lines {
-		for _, p := range line.Points {
-			out = append(out, p.Y)
-		}
-	}
-	for _, v := range l.Levels {
-		out = append(out, v.Value)
-	}
-	for _, e := range l.Events {
-		out = append(out, e.Y)
-	}
-	return out
+	v.levels(l.Levels)
+	return v
 }
 
 func (l Lines) draw(c *canvas, b box, f frame) {
 	b.top += f.line() // for the name of the axis
 	b.bottom -= f.foot()
-	y := upright(l.Y, b, f, l.ys())
+	values := l.values()
+	y := upright(l.Y, b, f, values.ys)
 	b.left += y.margin(f)
 	names := l.names(f)
 	b.right -= names.width()
-	x := level(l.X, b, f, l.xs())
+	x := level(l.X, b, f, values.xs)
 
 	y.drawUpright(c, b, f)
 	for _, at := range l.Edges {

@@ -1,7 +1,5 @@
 package plot
 
-import "slices"
-
 // Panel is one of several drawings below each other: an area, and a line over it.
 type Panel struct {
 	Name    string
@@ -28,29 +26,16 @@ func (p Panels) least(f frame) px {
 	return px(len(p.Panels))*(f.line()+5*f.font) + f.foot() + f.line() + p.legend().height(f.width-2*pad, f)
 }
 
-// xs and ys are the values to fit the axes to.
-func (p Panels) xs() []int64 {
-	var out []int64
+// values are those to fit the axes to.
+func (p Panels) values() values {
+	var v values
 	for _, panel := range p.Panels {
-		for _, v := range slices.Concat(panel.Under, panel.Over) {
-			out = append(out, v.X)
-		}
+		v.add(panel.Under...)
+		v.add(panel.Over...)
+		v.ys = append(v.ys, panel.Bound)
 	}
-	return out
-}
-
-func (p Panels) ys() []int64 {
-	var out []int64
-	for _, panel := range p.Panels {
-		out = append(out, panel.Bound)
-		for _, v := range slices.Concat(panel.Under, panel.Over) {
-			out = append(out, v.Y)
-		}
-	}
-	for _, v := range p.Levels {
-		out = append(out, v.Value)
-	}
-	return out
+	v.levels(p.Levels)
+	return v
 }
 
 func (p Panels) draw(c *canvas, b box, f frame) {
@@ -63,13 +48,14 @@ func (p Panels) draw(c *canvas, b box, f frame) {
 	b.bottom -= f.foot()
 	each := b.height() / px(len(p.Panels))
 	first := box{b.left, b.top, b.right, b.top + each - f.line()}
-	b.left += upright(p.Y, first, f, p.ys()).margin(f)
+	values := p.values()
+	b.left += upright(p.Y, first, f, values.ys).margin(f)
 	b.right -= f.font
-	x := level(p.X, b, f, p.xs())
+	x := level(p.X, b, f, values.xs)
 	for i, panel := range p.Panels {
 		top := b.top + px(i)*each + f.line()
 		at := box{b.left, top, b.right, top + each - f.line() - f.font/2}
-		y := upright(Axis{Unit: p.Y.Unit, Min: p.Y.Min, Max: p.Y.Max}, at, f, p.ys())
+		y := upright(Axis{Unit: p.Y.Unit, Min: p.Y.Min, Max: p.Y.Max}, at, f, values.ys)
 		y.drawUpright(c, at, f)
 		p.drawPanel(c, panel, grid{at, x, y})
 		note := width(panel.Note, f.font)

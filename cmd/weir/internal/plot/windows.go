@@ -19,20 +19,13 @@ type Windows struct {
 
 func (w Windows) least(f frame) px { return 20*f.font + 3*f.line() }
 
-func (w Windows) xs() []int64 {
-	out := []int64{w.From, w.To}
-	for _, v := range w.Bars {
-		out = append(out, v.From, v.To)
+// values are those to fit the axes to.
+func (w Windows) values() values {
+	v := values{xs: []int64{w.From, w.To}}
+	for _, bar := range w.Bars {
+		v.add(Point{bar.From, bar.Count}, Point{bar.To, bar.Count})
 	}
-	return out
-}
-
-func (w Windows) ys() []int64 {
-	out := make([]int64, len(w.Bars))
-	for i, v := range w.Bars {
-		out[i] = v.Count
-	}
-	return out
+	return v
 }
 
 func (w Windows) draw(c *canvas, b box, f frame) {
@@ -45,10 +38,11 @@ func (w Windows) draw(c *canvas, b box, f frame) {
 	b.bottom -= f.foot()
 	head := box{b.left, b.top, b.right, b.top + 7*f.line()/2}
 	c.text("soft", b.left, head.top, w.Y.Name)
-	y := upright(Axis{Unit: w.Y.Unit, Min: w.Y.Min, Max: w.Y.Max}, box{b.left, head.bottom, b.right, b.bottom}, f, w.ys())
+	values := w.values()
+	y := upright(Axis{Unit: w.Y.Unit, Min: w.Y.Min, Max: w.Y.Max}, box{b.left, head.bottom, b.right, b.bottom}, f, values.ys)
 	b.left += y.margin(f)
 	b.right -= f.font
-	x := level(w.X, b, f, w.xs())
+	x := level(w.X, b, f, values.xs)
 	b.top = head.bottom
 	y.drawUpright(c, b, f)
 	for _, v := range w.Bars {
