@@ -1,13 +1,10 @@
 package sim
 
 import (
-	"encoding/binary"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/sim/textbook"
 )
 
@@ -26,7 +23,7 @@ type Contender struct {
 	model func() textbook.Model // of one key; nil for the product's own
 }
 
-// Of is the contender that decides by l, through a memstore.
+// Of is the contender that decides by l.
 func Of(l *weir.Limit) (Contender, error) {
 	return Contender{Name: l.String(), Limit: l}, unfit(l)
 }
@@ -48,9 +45,9 @@ type verdict struct {
 
 // decider is a contender at work.
 type decider interface {
-	decide(now weir.Instant, key int32, cost int64) (verdict, error)
-	// bytes is how large the state of a key is now, where states grow.
-	bytes(now weir.Instant, key int32) (int64, error)
+	decide(now weir.Instant, key int32, cost int64) verdict
+	// bytes is how large the state of a key is, where states grow.
+	bytes(key int32) int64
 }
 
 // decider begins a run with so many keys.
@@ -58,59 +55,29 @@ func (c *Contender) decider(keys int) decider {
 	if c.model != nil {
 		return &modelled{make: c.model, models: make([]textbook.Model, keys)}
 	}
-	return newStored(c.Limit, keys)
+	return &limited{limit: c.Limit, states: make([]weir.State, keys)}
 }
 
-// stored decides through the product's own store in memory, at the time of the
-// requests.
-type stored struct {
-	store *memstore.Store
-	names string // of the keys, keyBytes each
-	asks  []weir.Ask
-	out   []weir.Decision
+// limited decides by a limit of the product, as stores do.
+type limited struct {
+	limit  *weir.Limit
+	states []weir.State // by key
 }
 
-const keyBytes = 4
-
-func newStored(l *weir.Limit, keys int) *stored {
-	names := make([]byte, 0, keys*keyBytes)
-	for i := range keys {
-		names = binary.BigEndian.AppendUint32(names, uint32(i))
-	}
-	return &stored{
-		// Twice the room, so that the store, whose places depend on chance of its own,
-		// never has to forget a key.
-		store: memstore.New(memstore.Options{MaxKeys: 2 * keys}), names: string(names),
-		asks: []weir.Ask{{State: weir.StateKey{Rule: "sim"}, Limit: l}}, out: make([]weir.Decision, 1),
-	}
-}
-
-func (s *stored) ask(key int32, cost int64) []weir.Ask {
-	s.asks[0].State.Key = s.names[keyBytes*key : keyBytes*(key+1)]
-	s.asks[0].Cost = cost
-	return s.asks
-}
-
-func (s *stored) decide(now weir.Instant, key int32, cost int64) (verdict, error) {
-	if err := s.store.TakeAt(now, s.ask(key, cost), s.out); err != nil {
-		return verdict{}, fmt.Errorf("decide: %w", err)
-	}
-	d := &s.out[0]
+func (l *limited) decide(now weir.Instant, key int32, cost int64) verdict {
+	var d weir.Decision
+	l.states[key] = l.limit.Take(l.states[key], now, cost, &d)
 	return verdict{
 		passes: d.Outcome == weir.Allowed,
 		hold:   int64(d.Hold / time.Microsecond), retry: int64(d.RetryAfter / time.Microsecond),
-	}, nil
+	}
 }
 
-func (s *stored) bytes(now weir.Instant, key int32) (int64, error) {
-	if s.asks[0].Limit.Words() > 0 {
-		return 0, nil
+func (l *limited) bytes(key int32) int64 {
+	if l.limit.Words() > 0 {
+		return 0
 	}
-	states, err := s.store.LookAt(now, s.ask(key, 0))
-	if err != nil {
-		return 0, fmt.Errorf("look at a state: %w", err)
-	}
-	return 8 * int64(len(states[0])), nil
+	return 8 * int64(len(l.states[key]))
 }
 
 // modelled decides by a form of the textbooks.
@@ -119,14 +86,14 @@ type modelled struct {
 	models []textbook.Model // by key
 }
 
-func (m *modelled) decide(now weir.Instant, key int32, cost int64) (verdict, error) {
+func (m *modelled) decide(now weir.Instant, key int32, cost int64) verdict {
 	if m.models[key] == nil {
 		m.models[key] = m.make()
 	}
-	return verdict{passes: m.models[key].Take(now, cost)}, nil
+	return verdict{passes: m.models[key].Take(now, cost)}
 }
 
-func (m *modelled) bytes(weir.Instant, int32) (int64, error) { return 0, nil }
+func (m *modelled) bytes(int32) int64 { return 0 }
 
 // naive is a form of sim/textbook that goes wrong.
 type naive struct {

@@ -6,7 +6,7 @@
 // every figure is computed in integers. The same seed gives the same result, byte
 // for byte, on every machine.
 //
-// Contenders of the product decide through a real memstore. Beside them may stand
+// Contenders of the product decide by the code that stores run. Beside them may stand
 // the naive forms of [github.com/weir-limit/weir/sim/textbook], to see where they
 // go wrong.
 //

@@ -144,7 +144,6 @@ func TestRunRefuses(t *testing.T) {
 func TestBounds(t *testing.T) {
 	p := newPeriod(1000, 1)
 	p.queue = make([]stamp, MaxRemembered)
-	p.n = MaxRemembered
 	if _, ok := errors.AsType[*InputError](p.add(1, 0, 1)); !ok {
 		t.Error("more than MaxRemembered requests are remembered")
 	}

@@ -12,9 +12,7 @@ const MaxRemembered = 1 << 23
 type period struct {
 	length weir.Instant
 	sums   []int64 // by key
-	queue  []stamp // a ring; its length is a power of two
-	head   int
-	n      int
+	queue  []stamp
 }
 
 // stamp is events of a key at an instant.
@@ -25,19 +23,14 @@ type stamp struct {
 }
 
 func newPeriod(us int64, keys int) *period {
-	return &period{length: weir.Instant(us), sums: make([]int64, keys), queue: make([]stamp, 1024)}
+	return &period{length: weir.Instant(us), sums: make([]int64, keys)}
 }
 
 // to moves on to now: what lies in (now − length, now] counts.
 func (p *period) to(now weir.Instant) {
-	for p.n > 0 {
-		s := &p.queue[p.head]
-		if s.at > now-p.length {
-			return
-		}
-		p.sums[s.key] -= int64(s.cost)
-		p.head = (p.head + 1) & (len(p.queue) - 1)
-		p.n--
+	for len(p.queue) > 0 && p.queue[0].at <= now-p.length {
+		p.sums[p.queue[0].key] -= int64(p.queue[0].cost)
+		p.queue = p.queue[1:]
 	}
 }
 
@@ -46,16 +39,10 @@ func (p *period) add(now weir.Instant, key int32, cost int64) error {
 	if cost == 0 {
 		return nil
 	}
-	if p.n == len(p.queue) {
-		if p.n == MaxRemembered {
-			return inputf("more than %d requests come in one period of the limit; take a shorter period, or a lower rate", MaxRemembered)
-		}
-		larger := make([]stamp, 2*p.n)
-		copy(larger[copy(larger, p.queue[p.head:]):], p.queue[:p.head])
-		p.queue, p.head = larger, 0
+	if len(p.queue) == MaxRemembered {
+		return inputf("more than %d requests come in one period of the limit; take a shorter period, or a lower rate", MaxRemembered)
 	}
-	p.queue[(p.head+p.n)&(len(p.queue)-1)] = stamp{now, key, int32(cost)}
-	p.n++
+	p.queue = append(p.queue, stamp{now, key, int32(cost)})
 	p.sums[key] += cost
 	return nil
 }

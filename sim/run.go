@@ -179,10 +179,7 @@ func (r *runner) ask(q turn) error {
 	if err := r.tally.asked(&q); err != nil {
 		return err
 	}
-	v, err := r.decider.decide(q.at, q.key, q.cost)
-	if err != nil {
-		return err
-	}
+	v := r.decider.decide(q.at, q.key, q.cost)
 	if !v.passes {
 		r.askAgain(q, v.retry)
 		return r.tally.denied(&q)
@@ -232,11 +229,9 @@ func (r *runner) release(now weir.Instant) error {
 // goes lets a request go now.
 func (r *runner) goes(q *turn) error {
 	most, err := r.tally.goes(q)
-	if err != nil || !most {
-		return err
+	if most {
+		r.tally.figures.StateBytes = max(r.tally.figures.StateBytes, r.decider.bytes(q.key))
 	}
-	bytes, err := r.decider.bytes(q.at, q.key)
-	r.tally.figures.StateBytes = max(r.tally.figures.StateBytes, bytes)
 	return err
 }
 
