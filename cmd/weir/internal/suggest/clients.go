@@ -56,8 +56,14 @@ type peaks struct {
 	all    []peak
 	window weir.Instant
 	per    Window
-	events events
-	limit  int // of events
+	events []event // in the window that ends now
+	limit  int     // of events
+}
+
+// event is a request of a client.
+type event struct {
+	at     weir.Instant
+	client int32
 }
 
 // peak is one client.
@@ -75,8 +81,9 @@ func newPeaks(per Window) *peaks {
 
 // count notes a request. Times never run backwards.
 func (p *peaks) count(at weir.Instant, key string) error {
-	for p.events.len() > 0 && p.events.first().at <= at-p.window {
-		p.all[p.events.pop().client].now--
+	for len(p.events) > 0 && p.events[0].at <= at-p.window {
+		p.all[p.events[0].client].now--
+		p.events = p.events[1:]
 	}
 	n := p.number(key)
 	if n < 0 {
@@ -85,10 +92,10 @@ func (p *peaks) count(at weir.Instant, key string) error {
 	c := &p.all[n]
 	c.now++
 	c.most = max(c.most, c.now)
-	if p.events.len() == p.limit {
+	if len(p.events) == p.limit {
 		return &replay.InputError{Err: fmt.Errorf("more than %d requests within one %s: %s", p.limit, p.per, shorter[p.per])}
 	}
-	p.events.push(event{at, n})
+	p.events = append(p.events, event{at, n})
 	return nil
 }
 
@@ -128,7 +135,13 @@ func (p *peaks) halve() {
 		all = append(all, p.all[n])
 	}
 	p.all = all
-	p.events.keep(kept)
+	events := p.events[:0]
+	for _, e := range p.events {
+		if e.client = kept[e.client]; e.client >= 0 {
+			events = append(events, e)
+		}
+	}
+	p.events = events
 }
 
 // peaks is the peaks of all clients.

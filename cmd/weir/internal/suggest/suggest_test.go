@@ -136,8 +136,8 @@ func TestManyClientsAreSampled(t *testing.T) {
 	if all := three + once; all != len(p.all) || math.Abs(float64(three)/float64(all)-0.1) > 0.04 {
 		t.Errorf("%d asked three times, %d once, of %d", three, once, len(p.all))
 	}
-	if err := p.count(1e12, "client 0"); err != nil || p.events.len() > 1 {
-		t.Errorf("%d events left, %v", p.events.len(), err)
+	if err := p.count(1e12, "client 0"); err != nil || len(p.events) > 1 {
+		t.Errorf("%d events left, %v", len(p.events), err)
 	}
 }
 
