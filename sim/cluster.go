@@ -46,21 +46,24 @@ type ClusterOptions struct {
 // ClusterFigures tell what came of requests that go to the nodes of a cluster, by
 // chance.
 type ClusterFigures struct {
-	Nodes   int
-	Sharing weir.Sharing
+	Sharing weir.Sharing `json:"sharing"`
+	Nodes   int          `json:"nodes"`
 
-	Asked, Passed int64
+	Asked  int64 `json:"asked"`
+	Passed int64 `json:"passed"`
 	// Ideal is how many of the same requests one node would have let pass.
-	Ideal int64
+	Ideal int64 `json:"passed_on_one_node"`
 	// Over is the most events of one key that were in use beyond the limit, at any time,
 	// for somebody who knows of all: of a bucket the most beyond burst and pace in any interval.
-	Over int64
-	// Ahead is what Over can't be more than, by proof: weir.Limit.Ahead. It is −1 where messages are
+	Over int64 `json:"over"`
+	// Ahead is what Over can't be more than, by proof: weir.Limit.Ahead. It is nil where messages are
 	// lost or cut off, for then nothing is promised.
-	Ahead int64
+	Ahead *int64 `json:"over_bound"`
 	// Messages and Bytes are what all nodes have sent; Heartbeats is what they sent, where
 	// something was cut, to tell each other that they live.
-	Messages, Bytes, Heartbeats int64
+	Messages   int64 `json:"messages"`
+	Bytes      int64 `json:"bytes"`
+	Heartbeats int64 `json:"beats"`
 }
 
 // cluster is one run.
@@ -69,7 +72,7 @@ type cluster struct {
 	limit   *weir.Limit
 	owing   *weir.Limit
 	most    int64
-	names   []byte
+	names   []string     // of keys
 	ideal   []weir.State // by key
 	truth   []weir.State // by key: all that has passed
 	figures ClusterFigures
@@ -101,7 +104,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 		figures: ClusterFigures{Nodes: o.Nodes, Sharing: o.Sharing},
 	}
 	for i := range w.Clients() {
-		c.names = binary.BigEndian.AppendUint32(c.names, uint32(i))
+		c.names = append(c.names, string(binary.BigEndian.AppendUint32(nil, uint32(i))))
 	}
 	if o.Cut > 0 {
 		at := start + weir.Instant(o.Duration.Microseconds()/4)
@@ -113,12 +116,10 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	if err != nil {
 		return nil, err
 	}
-	f := &c.figures
-	f.Ahead = -1
 	if o.Loss == 0 && o.Cut == 0 {
-		f.Ahead = bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest)
+		c.figures.Ahead = new(bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest))
 	}
-	return f, nil
+	return &c.figures, nil
 }
 
 func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
@@ -191,8 +192,7 @@ func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 	if d.Outcome == weir.Allowed {
 		c.figures.Ideal++
 	}
-	name := c.names[keyBytes*r.Client : keyBytes*(r.Client+1)]
-	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: string(name)}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
+	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: c.names[r.Client]}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
 	client, cost := r.Client, r.Cost
 	c.nodes.Ask(r.At, node, &a, func(now weir.Instant, d weir.Decision) {
 		if d.Outcome == weir.Allowed {

@@ -33,7 +33,7 @@ func TestClusterBound(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if f.Over > f.Ahead || f.Ahead < 0 || f.Passed == 0 || f.Ideal == 0 {
+					if f.Ahead == nil || f.Over > *f.Ahead || f.Passed == 0 || f.Ideal == 0 {
 						t.Errorf("%s on %d nodes, %s, %s: %+v", text, nodes, how, workload, *f)
 					}
 				}
@@ -60,7 +60,7 @@ func TestClusterSeed(t *testing.T) {
 		if diff := cmp.Diff(f, again); err != nil || diff != "" {
 			t.Errorf("%s: twice the same seed differs: %v\n%s", how, err, diff)
 		}
-		if f.Ahead != -1 || (f.Heartbeats > 0) != (how == weir.SharingLease) || f.Passed < f.Ideal*9/10 {
+		if f.Ahead != nil || (f.Heartbeats > 0) != (how == weir.SharingLease) || f.Passed < f.Ideal*9/10 {
 			t.Errorf("%s: %+v", how, *f)
 		}
 	}

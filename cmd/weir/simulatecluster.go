@@ -37,12 +37,13 @@ type clusters struct {
 	command   string
 }
 
-// clusterCell is one cluster of the grid.
+// clusterCell is one cluster of the grid, and its line of JSON.
 type clusterCell struct {
-	load    int64  // times the limit's pace; 0 with a workload of one's own
-	traffic string // the workload
-	figures sim.ClusterFigures
-	unfit   string // why nodes can't share the limit so; figures are of none then
+	sim.ClusterFigures
+	Workload string `json:"workload"`
+	Unfit    string `json:"unfit,omitempty"` // why nodes can't share the limit so; the figures are 0 then
+
+	load int64 // times the limit's pace; 0 with a workload of one's own
 }
 
 func clusterCommand() *cobra.Command {
@@ -125,13 +126,13 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 				}
 				o := k.options
 				o.Nodes, o.Sharing, o.Partition = n, weir.Sharing(how), weir.Partition(k.partition)
-				cell := clusterCell{load: load, traffic: w.String(), figures: sim.ClusterFigures{Nodes: n, Sharing: o.Sharing}}
-				if cell.unfit = o.Unfit(l); cell.unfit == "" {
+				cell := clusterCell{ClusterFigures: sim.ClusterFigures{Nodes: n, Sharing: o.Sharing}, Workload: w.String(), load: load}
+				if cell.Unfit = o.Unfit(l); cell.Unfit == "" {
 					f, err := sim.RunCluster(ctx, w, l, o)
 					if err != nil {
 						return nil, err
 					}
-					cell.figures = *f
+					cell.ClusterFigures = *f
 				}
 				cells = append(cells, cell)
 			}
@@ -175,7 +176,7 @@ func (k *clusters) read(l *weir.Limit) error {
 func (c *clusterCell) title() string {
 	switch c.load {
 	case 0:
-		return c.traffic
+		return c.Workload
 	case 1:
 		return "as many requests as the limit lets pass"
 	default:
@@ -206,9 +207,9 @@ func (k *clusters) print(to io.Writer, cells []clusterCell) error {
 		"messages: each node sends a second, and bytes of them.\n")
 	said := map[string]bool{}
 	for i := range cells {
-		if c := &cells[i]; c.unfit != "" && !said[c.unfit] {
-			said[c.unfit] = true
-			fmt.Fprintf(&b, "- where %s can't be shared by %s: %s.\n", k.limit, c.figures.Sharing, c.unfit)
+		if c := &cells[i]; c.Unfit != "" && !said[c.Unfit] {
+			said[c.Unfit] = true
+			fmt.Fprintf(&b, "- where %s can't be shared by %s: %s.\n", k.limit, c.Sharing, c.Unfit)
 		}
 	}
 	_, err := io.WriteString(to, b.String())
@@ -222,11 +223,11 @@ func (k *clusters) table(name string, cells []clusterCell, text func(f *sim.Clus
 	}
 	for i := range cells {
 		if i%len(k.nodes) == 0 {
-			t.Rows = append(t.Rows, []string{string(cells[i].figures.Sharing)})
+			t.Rows = append(t.Rows, []string{string(cells[i].Sharing)})
 		}
 		last, cell := &t.Rows[len(t.Rows)-1], "-"
-		if cells[i].unfit == "" {
-			cell = text(&cells[i].figures)
+		if cells[i].Unfit == "" {
+			cell = text(&cells[i].ClusterFigures)
 		}
 		*last = append(*last, cell)
 	}
@@ -241,10 +242,10 @@ func counted(nodes int) string {
 }
 
 func passedCell(f *sim.ClusterFigures) string {
-	if f.Ahead < 0 {
+	if f.Ahead == nil {
 		return fmt.Sprintf("%s, %d", apart(f), f.Over)
 	}
-	return fmt.Sprintf("%s, %d of %d", apart(f), f.Over, f.Ahead)
+	return fmt.Sprintf("%s, %d of %d", apart(f), f.Over, *f.Ahead)
 }
 
 // apart is how much more passed than on one node, in percent.
@@ -285,12 +286,12 @@ func (k *clusters) draw(cells []clusterCell) error {
 		}
 		g := &m.Groups[len(m.Groups)-1]
 		if i%len(k.nodes) == 0 {
-			g.Rows = append(g.Rows, plot.MatrixRow{Name: string(c.figures.Sharing)})
+			g.Rows = append(g.Rows, plot.MatrixRow{Name: string(c.Sharing)})
 		}
 		r := &g.Rows[len(g.Rows)-1]
 		cell := plot.Cell{Text: "-"}
-		if c.unfit == "" {
-			cell = plot.Cell{Text: apart(&c.figures), Share: c.figures.Over * 1_000_000 / max(count, 1)}
+		if c.Unfit == "" {
+			cell = plot.Cell{Text: apart(&c.ClusterFigures), Share: c.Over * 1_000_000 / max(count, 1)}
 		}
 		r.Cells = append(r.Cells, cell)
 	}
@@ -308,34 +309,10 @@ func (k *clusters) draw(cells []clusterCell) error {
 	return nil
 }
 
-// clusterJSON is the line of a cluster.
-type clusterJSON struct {
-	Sharing    string `json:"sharing"`
-	Nodes      int    `json:"nodes"`
-	Asked      int64  `json:"asked"`
-	Passed     int64  `json:"passed"`
-	Ideal      int64  `json:"passed_on_one_node"`
-	Over       int64  `json:"over"`
-	Ahead      *int64 `json:"over_bound"` // null where nothing is promised
-	Messages   int64  `json:"messages"`
-	Bytes      int64  `json:"bytes"`
-	Heartbeats int64  `json:"beats"`
-	Workload   string `json:"workload"`
-	Unfit      string `json:"unfit,omitempty"` // why nodes can't share the limit so; the numbers are 0 then
-}
-
 func printClusterJSON(to io.Writer, cells []clusterCell) error {
 	e := json.NewEncoder(to)
 	for i := range cells {
-		f := &cells[i].figures
-		j := clusterJSON{
-			Sharing: string(f.Sharing), Nodes: f.Nodes, Asked: f.Asked, Passed: f.Passed, Ideal: f.Ideal, Over: f.Over,
-			Messages: f.Messages, Bytes: f.Bytes, Heartbeats: f.Heartbeats, Workload: cells[i].traffic, Unfit: cells[i].unfit,
-		}
-		if f.Ahead >= 0 && j.Unfit == "" {
-			j.Ahead = &f.Ahead
-		}
-		if err := e.Encode(j); err != nil {
+		if err := e.Encode(&cells[i]); err != nil {
 			return fmt.Errorf("write result: %w", err)
 		}
 	}
