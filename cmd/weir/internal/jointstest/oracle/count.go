@@ -19,6 +19,7 @@ type entry struct {
 	back  int64  // of it surely given back, by the active limit
 	frees int64  // of permits: by then they are back, by the clock
 	local *entry // the same in Count.local, where a fallback let it pass
+	late  bool   // the store may hear of it at any later time
 }
 
 // Count is the history of one limit and key.
@@ -375,8 +376,15 @@ func (c *Count) lose() {
 	c.eras = append(c.eras, *c.limit())
 }
 
-// forget is a reset, or a loss that is allowed.
+// forget is a reset, or a loss that is allowed. The store may hear afterwards of what it had
+// not heard yet.
 func (c *Count) forget() {
+	var late []*entry
+	for _, e := range c.entries {
+		if e.late {
+			late = append(late, e)
+		}
+	}
 	c.entries, c.returned, c.charged, c.forced, c.stepped, c.behind, c.latest = nil, false, false, false, false, false, Span{}
 	if c.asked == len(c.eras)-1 {
 		c.eras = c.eras[c.asked:]
@@ -384,4 +392,8 @@ func (c *Count) forget() {
 		c.eras = []Limit{c.eras[c.asked], *c.limit()}
 	}
 	c.asked = 0
+	for _, e := range late {
+		e.least, e.back, e.era = 0, 0, 0
+	}
+	c.entries = late
 }

@@ -299,7 +299,7 @@ func (m *Model) Check(q *Request, at Span, a *Answer) (receipt *Receipt, faults 
 // Must is whether a request must pass now.
 func (m *Model) Must(q *Request, at Span) bool {
 	asks, _ := m.asks(q, at, &Answer{})
-	must, quotas, quota := m.promises.Due, false, false
+	must, quotas, quota := m.passes(asks), false, false
 	for _, k := range asks {
 		switch k.mode {
 		case Shadow:
@@ -373,11 +373,20 @@ func (k *ask) localOver(at Span) string {
 	return k.count.local.over(at, k.cost)
 }
 
+// passes is whether what has room passes, at least after a while. In a cluster, a client may
+// have to ask again until leases have come back. Where a limit counts what it denies, those
+// questions use it up.
+func (m *Model) passes(asks []*ask) bool {
+	counts := func(k *ask) bool { return k.count.limit().CountDenied }
+	return m.promises.Due && !(m.promises.Apart && slices.ContainsFunc(asks, counts))
+}
+
 // judge holds what passed and what was denied to the history.
 func (m *Model) judge(q *Request, at Span, asks []*ask, a *Answer) (faults []string) {
-	due, quotas, quotaDue, quotaWhy := m.promises.Due, 0, false, ""
+	promised := m.passes(asks)
+	due, quotas, quotaDue, quotaWhy := promised, 0, false, ""
 	for _, k := range asks {
-		why, mustPass := k.over(q, at), m.promises.Due && k.due(q, at)
+		why, mustPass := k.over(q, at), promised && k.due(q, at)
 		if k.degraded() {
 			why, mustPass = k.localOver(at), false
 		}
@@ -515,7 +524,7 @@ func (m *Model) charge(q *Request, at Span, k *ask, a *Answer) *entry {
 	case a.Lost, k.degraded():
 		// Perhaps it was charged twice: in time for the store, and told by the fallback.
 		e := k.count.add(at, 0, 2*k.cost)
-		e.cost = k.cost
+		e.cost, e.late = k.cost, true
 		if k.degraded() && (a.Allowed && outcome == Allowed || k.mode == After) {
 			e.local = k.locally(at)
 		}
