@@ -42,9 +42,8 @@ func (e *DeniedError) Error() string {
 // NewLimiter, and all that is counted lives in its store.
 type Limiter struct {
 	store Store
-	// single is store, where it is one, there is one limit and no policy: then Take needs
-	// no Ask, and no memory.
-	single Single
+	// plain is store, where it is one and there is no policy: then Take needs no Ask.
+	plain  Plain
 	limits []*Limit // at least one
 	// states are the rule part of each limit's state key, made once so that a take
 	// joins no texts.
@@ -66,9 +65,7 @@ func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter
 		panic("weir: NewLimiter needs limits that are not nil: pass those that ParseLimit has made without an error")
 	}
 	l := &Limiter{store: store, limits: limits, states: StateRules(name, limits)}
-	if len(limits) == 1 {
-		l.single, _ = store.(Single)
-	}
+	l.plain, _ = store.(Plain)
 	return l
 }
 
@@ -93,7 +90,7 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 		}
 	}
 	with := *l
-	with.policy, with.single = &p, nil // for Single asks without a policy
+	with.policy, with.plain = &p, nil // for Plain asks without a policy
 	return &with, nil
 }
 
@@ -158,17 +155,43 @@ type Answer struct {
 	Each []Decision
 }
 
-// Take asks whether cost events of key may pass now, and charges them if so. A
-// Limiter of one limit allocates nothing for it, where its store does not.
+// Take asks whether cost events of key may pass now, and charges them if so. Where the
+// store allocates nothing, it allocates nothing for one limit, and Each for several.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (a Answer, err error) {
-	if l.single == nil || uint64(cost) > MaxCount {
+	switch {
+	case l.plain == nil || uint64(cost) > MaxCount:
 		return l.Ask(ctx, Request{Key: key, Cost: cost})
+	case len(l.limits) > 1:
+		a.Each = make([]Decision, len(l.limits))
+		if err = l.plain.TakeAll(ctx, key, l.states, l.limits, cost, a.Each); err == nil {
+			a.decide()
+		}
+	default:
+		// Into the result, for each copy of a decision costs some nanoseconds.
+		a.Decision, err = l.plain.TakeOne(ctx, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost)
 	}
-	// Into the result, for each copy of a decision costs some nanoseconds.
-	if a.Decision, err = l.single.TakeOne(ctx, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost); err != nil {
-		return a, takeError(cost, key, err)
+	if err != nil {
+		return Answer{}, takeError(cost, key, err)
 	}
 	return a, nil
+}
+
+// decide fills in the decision that explains Each. All are enforced, so it is the
+// decisive one of all, as Judge finds it.
+func (a *Answer) decide() {
+	decisive := &a.Each[0]
+	var hold time.Duration
+	for i := range a.Each {
+		d := &a.Each[i]
+		if d.Outweighs(decisive) {
+			decisive = d
+		}
+		if d.Outcome == Allowed {
+			hold = max(hold, d.Hold)
+		}
+	}
+	a.Decision = *decisive
+	a.Hold = hold
 }
 
 func takeError(cost int64, key string, err error) error {
@@ -213,9 +236,8 @@ func (l *Limiter) Ask(ctx context.Context, r Request) (Answer, error) {
 	if len(out) == 1 {
 		return Answer{Decision: out[0]}, nil
 	}
-	v := Judge(asks, out)
-	a := Answer{Decision: out[v.Decisive], Each: out}
-	a.Hold = v.Hold
+	a := Answer{Each: out}
+	a.decide()
 	return a, nil
 }
 

@@ -195,11 +195,14 @@ type Store interface {
 	Traits() Traits
 }
 
-// Single is a Store that decides one limit about a cost without an Ask, which would be
-// memory for each take. It is optional: a Limiter of one limit uses it where it is there.
-type Single interface {
+// Plain is a Store that decides about a cost of one key without Asks, which would be
+// memory for each take. It is optional: a Limiter uses it where it is there.
+type Plain interface {
 	// TakeOne is Take with one Ask of a State, a Limit and a Cost of 0…MaxCount.
 	TakeOne(ctx context.Context, key StateKey, l *Limit, cost int64) (Decision, error)
+	// TakeAll is Take with an Ask of each limit: limits[i] counts key under rules[i], and
+	// out[i] is its answer. The three have the same length.
+	TakeAll(ctx context.Context, key string, rules []string, limits []*Limit, cost int64, out []Decision) error
 }
 
 // QuotaPasses is whether quota asks let a take pass: there are none, or one

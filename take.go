@@ -34,26 +34,37 @@ func (l *Limit) Take(s State, now Instant, cost int64, d *Decision) State {
 	return s
 }
 
-// Denies says whether Take would deny by a state of two words that no denial changes,
-// and then fills in d. It may be false for a limit and a state that do deny: it knows the
-// states that take decides in one go. It gets a copy of the state and changes none, so a
-// store may call it without the lock of the key.
-func (l *Limit) Denies(s [2]uint64, now Instant, cost int64, d *Decision) bool {
+// Peek fills in d with what Take would answer if it charged nothing, as for an Ask with
+// Peek. It knows only the states of two words that Take decides in one go, and says whether
+// this is one. It gets a copy of the state, so a store may call it without the lock of the
+// key.
+func (l *Limit) Peek(s [2]uint64, now Instant, cost int64, d *Decision) (known bool) {
+	now = now.clamp()
+	before := s // take writes the state that it is given
 	switch algo := l.algo.(type) {
 	case *gcra:
-		return algo.take(s[:], now.clamp(), cost, d) && d.Outcome == Denied
+		if known = algo.take(s[:], now, cost, d); known && d.Charged {
+			d.withhold(algo.standing(before[:], now))
+		}
 	case *fixedWindow:
-		return algo.take(s[:], now.clamp(), cost, d) && d.Outcome == Denied
+		if known = algo.take(s[:], now, cost, d); known && d.Charged {
+			d.withhold(algo.standing(before[:], now))
+		}
 	}
-	return false
+	return known
+}
+
+// withhold makes d the decision of a limit that allows and is not charged. As much as d
+// asks for remains, so there is no time to wait for the next event.
+func (d *Decision) withhold(remaining, reset int64) {
+	d.Charged, d.Remaining, d.NextAfter, d.ResetAfter = false, remaining, 0, duration(reset)
 }
 
 // take does in one go what the rest of gcra does in steps, for the state that
 // almost every key is in: no shift and no horizon in its words, so the words are the
 // arrival time as they stand. It says whether it has.
 //
-// It writes the state only when it allows. Limit.Denies relies on that: it calls take on
-// a copy, without the lock of the key.
+// It writes the state only when it allows: a denial leaves a copy of the state good.
 func (g *gcra) take(s State, now Instant, cost int64, d *Decision) bool {
 	if !g.plain || len(s) < 2 || cost < 1 || cost > g.burst || s[0]>>arrivalBits|s[1]>>fractionBits != 0 {
 		return false
@@ -95,7 +106,7 @@ func (g *gcra) deny(a, next moment, cost int64, d *Decision) {
 }
 
 // take is the whole of a take, for a limit whose denials leave no trace. It writes the
-// state only when it allows, as gcra's does, and for the same reason.
+// state only when it allows, as gcra's does.
 func (w *fixedWindow) take(s State, now Instant, cost int64, d *Decision) bool {
 	if len(s) < 2 || cost < 1 || cost > w.count || w.countDenied {
 		return false

@@ -34,6 +34,7 @@ func TestTakeIsDecideResolveCommit(t *testing.T) {
 			var want, got weir.Decision
 			slow, want = take(l, slow, now, weir.Ask{Cost: cost})
 			got = weir.Decision{Hold: 7, Remaining: 7, NextAfter: 7}
+			checkPeek(t, l, fast, now, cost)
 			fast = l.Take(fast, now, cost, &got)
 			if diff := cmp.Diff(want, got); diff != "" || !slices.Equal(slow, fast) {
 				t.Fatalf("%s, %d at %d: %v -> %v, %s", l, cost, now, slow, fast, diff)
@@ -43,6 +44,24 @@ func TestTakeIsDecideResolveCommit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkPeek holds Peek to what an ask with Peek is answered. It may not know the state; what
+// it knows, a denied ask leaves as it is.
+func checkPeek(t *rapid.T, l *weir.Limit, s weir.State, now weir.Instant, cost int64) {
+	if len(s) != 2 {
+		return
+	}
+	got := weir.Decision{Charged: true, Hold: 7, NextAfter: 7}
+	if !l.Peek([2]uint64(s), now, cost, &got) {
+		return
+	}
+	if _, want := take(l, slices.Clone(s), now, weir.Ask{Cost: cost, Peek: true}); !cmp.Equal(want, got) {
+		t.Fatalf("%s, %d at %d: a peek says\n%s", l, cost, now, cmp.Diff(want, got))
+	}
+	if after, d := take(l, slices.Clone(s), now, weir.Ask{Cost: cost}); d.Outcome != weir.Allowed && !slices.Equal(s, after) {
+		t.Fatalf("%s, %d at %d: a denial leaves %v of %v, and Peek knew it", l, cost, now, after, s)
+	}
 }
 
 // TestChargeIsDecideResolveCommit: what has passed already is charged as an ask After of it

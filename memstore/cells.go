@@ -33,6 +33,9 @@ const (
 	pairStride = 16
 )
 
+// pair is a copy of such a state.
+type pair = [pairSlot - 1]uint64
+
 // newCells makes so many buckets, or more where the memory for them is had anyway.
 func newCells(limit *weir.Limit, buckets int) cells {
 	c := cells{slot: uint32(1 + max(limit.Words(), 1)), each: 4}

@@ -11,9 +11,11 @@ import (
 const deniedKeys = 4
 
 // denied are copies of states that deny, which takes read without the lock of their
-// segment: a client that goes on asking makes nobody wait. Only the holder of the lock
-// writes them, and it drops a key's copy before it releases a lock under which that key's
-// state has changed. So a copy that is found is the state of the moment when it was read.
+// segment: a client that goes on asking makes nobody wait. Where one of several limits
+// denies, there are copies for the others, too, though they would allow. Only the goroutine
+// with the lock writes them, and it drops a key's copy before it releases a lock under which
+// that key's state has changed. So a copy that is found is the state of the moment when it
+// was read.
 type denied struct {
 	copies [deniedKeys]denial
 }
@@ -31,26 +33,32 @@ type denial struct {
 	// limit is the one that denied. An ask by another one goes by the lock, for the
 	// same state may let it pass.
 	limit atomic.Pointer[weir.Limit]
-	state [pairSlot - 1]atomic.Uint64 // the words of a state of fixed length, two
+	state [len(pair{})]atomic.Uint64
 }
 
 func (d *denied) of(f uint64) *denial { return &d.copies[f%deniedKeys] }
 
-// deny says whether f is denied by limit, and then fills in what it is told. A copy holds
-// a state and no answer: Denies decides by now, so that a denial which is over is none.
-func (d *denied) deny(f uint64, now weir.Instant, limit *weir.Limit, cost int64, told *weir.Decision) bool {
-	c := d.of(f)
-	number := c.number.Load()
+// read is the state of f that c has a copy of, for limit. It is f's state as long as c has
+// this number.
+func (c *denial) read(f uint64, limit *weir.Limit) (state pair, number uint64, ok bool) {
+	number = c.number.Load()
 	if number%2 != 0 || c.print.Load() != f || c.limit.Load() != limit {
-		return false
+		return pair{}, number, false
 	}
-	state := [pairSlot - 1]uint64{c.state[0].Load(), c.state[1].Load()}
-	return c.number.Load() == number && limit.Denies(state, now, cost, told)
+	return pair{c.state[0].Load(), c.state[1].Load()}, number, true
 }
 
-// note keeps a copy of what denies f from its second denial in a row on: most keys that
+// deny says whether f is denied by limit, and then fills in what it is told. A copy holds
+// a state and no answer: Peek decides by now, so that a denial which is over is none.
+func (d *denied) deny(f uint64, now weir.Instant, limit *weir.Limit, cost int64, told *weir.Decision) bool {
+	c := d.of(f)
+	state, number, ok := c.read(f, limit)
+	return ok && c.number.Load() == number && limit.Peek(state, now, cost, told) && told.Outcome == weir.Denied
+}
+
+// note keeps a copy of f's state from the second denied take in a row on: most keys that
 // are denied once are allowed next.
-func (sg *segment) note(f uint64, state weir.State) {
+func (sg *segment) note(f uint64, state pair) {
 	if sg.refused != f {
 		sg.refused = f
 		return
@@ -73,7 +81,7 @@ func (sg *segment) note(f uint64, state weir.State) {
 	c.number.Store(number + 1)
 }
 
-// changed drops the copy of f, whose state is not what it was. The holder of the lock
+// changed drops the copy of f, whose state is not what it was. The goroutine with the lock
 // calls it whenever a state is written or leaves its slot.
 func (sg *segment) changed(f uint64) {
 	if sg.refused == f {

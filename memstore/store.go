@@ -25,8 +25,8 @@
 // segment does under its lock, cells.go how slots lie in buckets of cache lines, grow.go
 // how a segment grows and splits, slab.go where states lie that grow, brought.go the room
 // that limits share that come with requests, change.go the tables of a rule whose limit
-// has changed, take.go the fast and the whole way of a take, snapshot.go and restore.go
-// the file.
+// has changed, take.go the fast and the whole way of a take, few.go the
+// fast way of a few limits, snapshot.go and restore.go the file.
 package memstore
 
 import (
@@ -125,10 +125,18 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if len(asks) == 1 && len(out) == 1 && asks[0].Evidence == nil && plain(&asks[0]) {
+	if lone(asks, out) {
 		return s.takePlain(s.clock.now(), asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
 	}
-	return s.takeSlow(s.clock.now(), asks, out)
+	return s.takeSeveral(s.clock.now(), asks, out)
+}
+
+// TakeAt is Take at a time of the caller's, for simulations and replays.
+func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+	if lone(asks, out) {
+		return s.takePlain(now, asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
+	}
+	return s.takeSeveral(now, asks, out)
 }
 
 // TakeOne decides one limit about a cost at the time of the wall clock.
@@ -140,15 +148,19 @@ func (s *Store) TakeOne(ctx context.Context, key weir.StateKey, l *weir.Limit, c
 	return d, err
 }
 
-var _ weir.Single = (*Store)(nil)
-
-// TakeAt is Take at a time of the caller's, for simulations and replays.
-func (s *Store) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	if len(asks) == 1 && len(out) == 1 && asks[0].Evidence == nil && plain(&asks[0]) {
-		return s.takePlain(now, asks[0].State, asks[0].Limit, asks[0].Cost, &out[0])
+// TakeAll decides several limits about a cost of one key at the time of the wall clock.
+func (s *Store) TakeAll(ctx context.Context, key string, rules []string, limits []*weir.Limit, cost int64, out []weir.Decision) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return s.takeSlow(now, asks, out)
+	now := s.clock.now()
+	if len(limits) <= maxFew && s.takeKey(now, key, rules, limits, cost, out) {
+		return nil
+	}
+	return s.takeAsks(now, key, rules, limits, cost, out)
 }
+
+var _ weir.Plain = (*Store)(nil)
 
 // add makes the table of a rule that has none. It looks again under the lock, since
 // another take may have been faster.

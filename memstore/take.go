@@ -78,6 +78,11 @@ func plain(a *weir.Ask) bool {
 	return a.Limit != nil && uint64(a.Cost) <= weir.MaxCost && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After
 }
 
+// lone is whether a take is of one plain ask.
+func lone(asks []weir.Ask, out []weir.Decision) bool {
+	return len(asks) == 1 && len(out) == 1 && plain(&asks[0]) && asks[0].Evidence == nil
+}
+
 // takePlain is a take of one plain ask, the fast path. It reads the table and the segment
 // without a lock, then locks that one segment, and looks under the lock whether both still
 // hold: a segment that was split, or a limit that has changed, sends it on. A key that
@@ -106,7 +111,7 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 		state := weir.State(sg.cells.words[i+1 : i+pairSlot : i+pairSlot])
 		sg.limit.Take(state, now, cost, d)
 		if d.Outcome == weir.Denied && !d.Charged && !limit.DenialCounts() {
-			sg.note(f, state)
+			sg.note(f, pair(state))
 		} else {
 			sg.changed(f)
 		}
@@ -155,12 +160,20 @@ func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Dec
 	return true
 }
 
-// takeSlow is every other take: it locks the segments of all asks at once. Everything that can fail
-// comes before any decision. Decisions are made and carried out under the same locks.
-func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
+// takeSeveral is a take that is not of one plain ask.
+func (s *Store) takeSeveral(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
 	}
+	if len(asks) <= maxFew && s.takeFew(now, asks, out) {
+		return nil
+	}
+	return s.takeSlow(now, asks, out)
+}
+
+// takeSlow is every other take: it locks the segments of all asks at once. Everything that can fail
+// comes before any decision. Decisions are made and carried out under the same locks.
+func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		if err := asks[i].Check(); err != nil {
 			return fmt.Errorf("memstore: %w", err)
@@ -181,10 +194,9 @@ func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 	if err := s.receipts.Room(now, asks); err != nil {
 		return fmt.Errorf("memstore: %w", err)
 	}
-	switch {
-	case changed:
+	if changed {
 		decideVersions(places, now, asks, out)
-	case weir.WantsEvidence(asks, true) || !together(places, now, asks, out):
+	} else {
 		decide(places, now, asks, out)
 	}
 	if id != 0 {
@@ -208,9 +220,10 @@ func (s *Store) lockAll(asks []weir.Ask, few []place, now weir.Instant) (places 
 				return nil, false, err
 			}
 		}
-		if err := lock(places); err != nil {
+		if err := order(places); err != nil {
 			return nil, false, err
 		}
+		lock(places)
 		changed, homeless, ok := ready(places, asks)
 		if ok && homeless < 0 {
 			return places, changed, nil
@@ -279,47 +292,6 @@ func (s *Store) find(places []place, ask int, k, before weir.StateKey, now weir.
 	return places, nil
 }
 
-// together is the fast way of a take of a few plain asks, for keys and limits as
-// almost all are. It charges one after the other, and takes all back when one
-// does not allow. It says whether it has decided.
-//
-// The states are in their slots, two words each, so that taking back is copying them
-// back. A copy of a denied key that is read meanwhile without the lock holds the words from
-// before, which are right if all is taken back; if not, it is dropped under the lock.
-func together(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) bool {
-	var before [4][2]uint64
-	if len(places) > len(before) {
-		return false
-	}
-	for i := range places {
-		p := &places[i]
-		a := &asks[p.ask]
-		if !plain(a) || a.Shadow || a.Quota || p.segment.limit != a.Limit || p.segment.cells.slot != pairSlot {
-			return false
-		}
-		if p.slot = p.segment.cells.find(p.print); p.slot < 0 {
-			return false
-		}
-	}
-	for i := range places {
-		p := &places[i]
-		state := p.segment.state(p.slot)
-		before[i] = [2]uint64(state)
-		d := &out[p.ask]
-		p.segment.limit.Take(state, now, asks[p.ask].Cost, d)
-		if d.Outcome != weir.Allowed {
-			for j := range i + 1 {
-				copy(places[j].segment.state(places[j].slot), before[j][:])
-			}
-			return false
-		}
-	}
-	for i := range places {
-		places[i].segment.changed(places[i].print)
-	}
-	return true
-}
-
 // decide decides the asks, whose places are locked, in the three steps of every store:
 // what each limit says alone, what becomes of them together, and what is kept.
 func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
@@ -356,9 +328,6 @@ type place struct {
 	segment *segment // set when it is locked; places of one segment follow each other
 	print   uint64   // the fingerprint of the ask's key
 	ask     int      // its index in the take
-	// slot is for together alone: it charges plain asks whose keys have slots, and lays
-	// nothing out anew, so slots stay where they are.
-	slot int
 
 	// versions are those of the table when the place was found; ready compares them.
 	versions *versions
@@ -373,32 +342,33 @@ func (p *place) before(o *place) bool {
 	return p.print < o.print
 }
 
-// order is fast for the few places that most takes have.
-func order(places []place) {
+// order brings places in an order that is the same for all takes. It fails for two of one
+// state. It is fast for the few places that most takes have.
+func order(places []place) error {
 	if len(places) > 16 {
 		slices.SortFunc(places, func(a, b place) int {
 			return cmp.Or(cmp.Compare(a.table.order, b.table.order), cmp.Compare(a.print, b.print))
 		})
-		return
-	}
-	for i := 1; i < len(places); i++ {
-		for j := i; j > 0 && places[j].before(&places[j-1]); j-- {
-			places[j], places[j-1] = places[j-1], places[j]
+	} else {
+		for i := 1; i < len(places); i++ {
+			for j := i; j > 0 && places[j].before(&places[j-1]); j-- {
+				places[j], places[j-1] = places[j-1], places[j]
+			}
 		}
 	}
-}
-
-// lock brings places in an order that is the same for all takes and locks the
-// segment of each, each once, so that takes never wait for each other in a
-// circle. Fingerprints of one segment follow each other in that order, as a segment is
-// the fingerprints that begin alike; so one look back tells whether it is locked already.
-func lock(places []place) error {
-	order(places)
 	for i := 1; i < len(places); i++ {
 		if places[i].table == places[i-1].table && places[i].print == places[i-1].print {
 			return errors.New("memstore: two asks of one take name the same state; add up their costs")
 		}
 	}
+	return nil
+}
+
+// lock locks the segments of places, which are in order, each once: so takes never wait
+// for each other in a circle. Fingerprints of one segment follow each other in that order,
+// as a segment is the fingerprints that begin alike; so one look back tells whether it is
+// locked already.
+func lock(places []place) {
 	for i := range places {
 		p := &places[i]
 		if i > 0 && places[i-1].table == p.table && places[i-1].segment.holds(p.print) {
@@ -407,7 +377,6 @@ func lock(places []place) error {
 		}
 		p.segment = p.table.lock(p.print)
 	}
-	return nil
 }
 
 // unlock splits what has become large, now that nobody looks for its place in it.

@@ -1,0 +1,240 @@
+package memstore
+
+import "github.com/weir-limit/weir"
+
+// maxFew is how many asks the fast way of several takes.
+const maxFew = 4
+
+// part is an ask of a take of a few plain asks, on its fast way.
+type part struct {
+	ask      int // its index in the take
+	limit    *weir.Limit
+	cost     int64
+	evidence *weir.Evidence // nil: none is wanted
+
+	table   *table
+	print   uint64
+	segment *segment
+	slot    int  // of the key; nothing is laid out anew, so it stays where it is
+	state   pair // as it is before the take
+	// copy and number are of the copy that state was read from, without a lock.
+	copy   *denial
+	number uint64
+}
+
+// takeFew is the fast way of a take of a few plain asks, for keys and limits as almost
+// all are: every key has a slot with a state of two words, and no limit has changed. It
+// says whether it has decided; if not, it has changed nothing.
+func (s *Store) takeFew(now weir.Instant, asks []weir.Ask, out []weir.Decision) bool {
+	var few [maxFew]part
+	for i := range asks {
+		a, p := &asks[i], &few[i]
+		if !plain(a) || a.Shadow || a.Quota || a.Evidence != nil && a.Evidence.Always {
+			return false
+		}
+		if i > 0 && a.State.Key == asks[i-1].State.Key { // as for most requests of several limits
+			p.print = few[i-1].print
+		} else {
+			p.print = s.hash.print(a.State.Key)
+		}
+		p.ask, p.limit, p.cost, p.evidence = i, a.Limit, a.Cost, a.Evidence
+		var err error
+		if p.table, err = s.table(a.State.Rule); err != nil {
+			return false
+		}
+	}
+	return decideFew(few[:len(asks)], now, out)
+}
+
+// takeKey is takeFew of asks that differ in their rule and limit alone.
+func (s *Store) takeKey(now weir.Instant, key string, rules []string, limits []*weir.Limit, cost int64, out []weir.Decision) bool {
+	if len(limits) <= 2 {
+		var two [2]part
+		return s.partsOf(two[:len(limits)], key, rules, limits, cost) && decideFew(two[:len(limits)], now, out)
+	}
+	var few [maxFew]part
+	return s.partsOf(few[:len(limits)], key, rules, limits, cost) && decideFew(few[:len(limits)], now, out)
+}
+
+func (s *Store) partsOf(parts []part, key string, rules []string, limits []*weir.Limit, cost int64) bool {
+	f := s.hash.print(key)
+	for i := range parts {
+		p := &parts[i]
+		p.ask, p.limit, p.cost, p.print = i, limits[i], cost, f
+		var err error
+		if p.table, err = s.table(rules[i]); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// takeAsks is a take of such asks that takeKey has not decided. It is apart for its memory.
+func (s *Store) takeAsks(now weir.Instant, key string, rules []string, limits []*weir.Limit, cost int64, out []weir.Decision) error {
+	var few [maxFew]weir.Ask
+	asks := few[:0]
+	for i, l := range limits {
+		asks = append(asks, weir.Ask{State: weir.StateKey{Rule: rules[i], Key: key}, Limit: l, Cost: cost})
+	}
+	return s.takeSlow(now, asks, out)
+}
+
+func decideFew(parts []part, now weir.Instant, out []weir.Decision) bool {
+	if !orderFew(parts) {
+		return false
+	}
+	copies := true
+	for i := range parts {
+		p := &parts[i]
+		p.segment = p.table.segment(p.print)
+		if all := p.segment.denied.Load(); all != nil {
+			p.copy = all.of(p.print)
+		} else {
+			copies = false
+		}
+	}
+	if copies && copyFew(parts) && sameFew(parts) && peekFew(parts, now, out) {
+		return true
+	}
+	if !lockFew(parts) {
+		return false
+	}
+	decided := findFew(parts) && chargeFew(parts, now, out)
+	unlockFew(parts)
+	return decided
+}
+
+// orderFew brings parts in the order of locks: see order. It fails for two of one state.
+func orderFew(parts []part) bool {
+	for i := 1; i < len(parts); i++ {
+		for j := i; j > 0; j-- {
+			p, o := &parts[j], &parts[j-1]
+			if p.table == o.table && p.print == o.print {
+				return false
+			}
+			if o.table.order < p.table.order || o.table == p.table && o.print < p.print {
+				break
+			}
+			*p, *o = *o, *p
+		}
+	}
+	return true
+}
+
+// lockFew locks the segments of parts, which are in order: see lock. It fails, and locks
+// none, if one was split since it was found.
+func lockFew(parts []part) bool {
+	for i := range parts {
+		sg := parts[i].segment
+		if i > 0 && sg == parts[i-1].segment {
+			continue
+		}
+		if sg.mu.Lock(); sg.gone {
+			unlockFew(parts[:i+1])
+			return false
+		}
+	}
+	return true
+}
+
+func unlockFew(parts []part) {
+	for i := range parts {
+		if sg := parts[i].segment; i == 0 || sg != parts[i-1].segment {
+			sg.mu.Unlock()
+		}
+	}
+}
+
+// findFew finds the states of parts that are locked. It fails where this way does not know
+// how to go on.
+func findFew(parts []part) bool {
+	for i := range parts {
+		p := &parts[i]
+		sg := p.segment
+		if p.table.versions.Load() != nil || sg.limit != p.limit && !sg.keep(p.limit) || sg.cells.slot != pairSlot {
+			return false
+		}
+		if p.slot = sg.cells.find(p.print); p.slot < 0 {
+			return false
+		}
+		p.slot++
+	}
+	return true
+}
+
+// chargeFew charges one after the other, and takes all back when one does not allow.
+//
+// Taking back is copying two words back. A copy of a denied key that is read meanwhile
+// without the lock holds the words from before, which are right if all is taken back; if
+// not, it is dropped under the lock.
+func chargeFew(parts []part, now weir.Instant, out []weir.Decision) bool {
+	pass := true
+	for i := range parts {
+		p := &parts[i]
+		state := weir.State(p.segment.cells.words[p.slot : p.slot+2 : p.slot+2])
+		p.state = pair(state)
+		d := &out[p.ask]
+		p.limit.Take(state, now, p.cost, d)
+		pass = pass && d.Outcome == weir.Allowed
+	}
+	if pass {
+		for i := range parts {
+			parts[i].segment.changed(parts[i].print)
+		}
+		return true
+	}
+	for i := range parts {
+		p := &parts[i]
+		copy(p.segment.cells.words[p.slot:], p.state[:])
+	}
+	if !peekFew(parts, now, out) {
+		return false
+	}
+	for i := range parts {
+		parts[i].segment.note(parts[i].print, parts[i].state)
+	}
+	return true
+}
+
+// copyFew reads the copies of all states. It fails where one says nothing.
+func copyFew(parts []part) bool {
+	for i := range parts {
+		p := &parts[i]
+		ok := false
+		if p.state, p.number, ok = p.copy.read(p.print, p.limit); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// sameFew is whether the copies that copyFew has read are those of one moment. One that
+// still has its number was its key's state all the time since it was read. So there was a
+// moment, between the last copy read and the first one looked at again, when all were.
+func sameFew(parts []part) bool {
+	for i := range parts {
+		p := &parts[i]
+		if p.copy.number.Load() != p.number || p.table.versions.Load() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// peekFew is what a take is told that charges nothing as one of its limits denies. It
+// fails where none does, or a limit has no such answer: a denial by it may leave a trace.
+func peekFew(parts []part, now weir.Instant, out []weir.Decision) bool {
+	denied := false
+	for i := range parts {
+		p := &parts[i]
+		d := &out[p.ask]
+		if !p.limit.Peek(p.state, now, p.cost, d) {
+			return false
+		}
+		denied = denied || d.Outcome != weir.Allowed
+	}
+	for i := range parts {
+		parts[i].evidence.Tell(now, parts[i].state[:])
+	}
+	return denied
+}
