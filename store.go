@@ -99,14 +99,19 @@ type Ask struct {
 	// Once makes the take charge at most once for its Receipt, which all its
 	// asks share: a take that comes again within OnceLife of its charge, with the
 	// same asks, gets the first answer. It is for callers who don't know whether
-	// their first try was heard. A store that is not Atomic takes it of one placement
-	// and Key only.
+	// their first try was heard. A store knows the take again by its Receipt and by the
+	// placement and Key of its first ask: for another key it is another take, and is
+	// decided and charged. Without a Receipt, Once does nothing. A store that is not Atomic
+	// takes it of one placement and Key only.
 	Once bool
 	// Evidence is filled in by a store with Traits.Evidence; nil: the caller wants none.
 	Evidence *Evidence
 	// Policy is for the code between a rule and its store. A store leaves it alone.
 	Policy Policy
 }
+
+// ChargesOnce is whether a store remembers the first answer to a take whose first ask is a.
+func (a *Ask) ChargesOnce() bool { return a.Once && !a.Peek && a.Receipt != 0 }
 
 // Check says why no store decides the ask: it has no Limit, or its Cost or AtLeast is beyond
 // its bounds.

@@ -56,7 +56,7 @@ type taking struct {
 // job decides the asks.
 func (t *taking) job() *job {
 	j := &job{done: make(chan struct{})}
-	if a := &t.asks[0]; a.Once && !a.Peek && a.Receipt != 0 {
+	if a := &t.asks[0]; a.ChargesOnce() {
 		j.kind, j.id = noteOnce, a.Receipt
 	}
 	j.apply = func(now weir.Instant, it *item) error {

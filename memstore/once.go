@@ -1,11 +1,13 @@
 package memstore
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // maxOnce is how many takes that asked for Once a store remembers at a time.
@@ -21,23 +23,32 @@ type once struct {
 	// mu is held for one look or one note. The take holds its segments all the time
 	// between the two, so that the same take, come again, waits for the first.
 	mu sync.Mutex
-	// new and old are by the id of the take's receipts, about maxOnce together at most.
-	// Their decisions are never changed.
-	new, old map[uint64][]weir.Decision
+	// new and old hold about maxOnce answers together at most. Their decisions are never
+	// changed.
+	new, old map[onceID][]weir.Decision
 	turned   weir.Instant // when new began
+
+	seed maphash.Seed
 }
 
-// wanted is the id by which a take is to charge at most once, or 0.
-func wanted(asks []weir.Ask) uint64 {
-	if len(asks) == 0 || !asks[0].Once || asks[0].Peek {
-		return 0
+// onceID is what a take is known again by.
+type onceID struct {
+	receipt uint64
+	place   uint64 // the hash of the placement and key of its first ask
+}
+
+// wanted is the id by which a take is to charge at most once, if it is.
+func (o *once) wanted(asks []weir.Ask) (id onceID, is bool) {
+	if len(asks) == 0 || !asks[0].ChargesOnce() {
+		return onceID{}, false
 	}
-	return asks[0].Receipt
+	first := &asks[0]
+	return onceID{first.Receipt, maphash.Comparable(o.seed, record.Place(first.State))}, true
 }
 
 // answered copies the first answer to the take of this id. It fails when there
 // is none, and no room to remember one.
-func (o *once) answered(id uint64, now weir.Instant, out []weir.Decision) (bool, error) {
+func (o *once) answered(id onceID, now weir.Instant, out []weir.Decision) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now >= o.turned+onceLife {
@@ -45,7 +56,7 @@ func (o *once) answered(id uint64, now weir.Instant, out []weir.Decision) (bool,
 		if now >= o.turned+2*onceLife {
 			o.old = nil
 		}
-		o.new, o.turned = map[uint64][]weir.Decision{}, now
+		o.new, o.turned = map[onceID][]weir.Decision{}, now
 	}
 	first := o.new[id]
 	if first == nil {
@@ -59,7 +70,7 @@ func (o *once) answered(id uint64, now weir.Instant, out []weir.Decision) (bool,
 
 // remember keeps an answer, if anything was charged. Its caller has held the
 // places of the take since it asked whether there was one.
-func (o *once) remember(id uint64, out []weir.Decision) {
+func (o *once) remember(id onceID, out []weir.Decision) {
 	if !slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Charged }) {
 		return
 	}

@@ -111,6 +111,7 @@ func New(o Options) *Store {
 		clock: newClock(), hash: hasher{seed: maphash.MakeSeed()},
 		bound: newBound(min(o.MaxKeys, mostKeys)), tables: map[string]*table{},
 	}
+	s.once.seed = s.hash.seed
 	s.brought.most = int64(s.bound.slots) << s.bound.depth
 	return s
 }

@@ -185,8 +185,8 @@ func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 		return err
 	}
 	defer unlock(places)
-	id := wanted(asks)
-	if id != 0 {
+	id, once := s.once.wanted(asks)
+	if once {
 		if found, err := s.once.answered(id, now, out); found || err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 	} else {
 		decide(places, now, asks, out)
 	}
-	if id != 0 {
+	if once {
 		s.once.remember(id, out)
 	}
 	return nil

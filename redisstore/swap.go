@@ -110,7 +110,7 @@ func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
 func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	keys, limits := s.places(asks)
 	n := len(keys)
-	once := asks[0].Once && !asks[0].Peek && asks[0].Receipt != 0
+	once := asks[0].ChargesOnce()
 	if once {
 		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
 	}

@@ -15,14 +15,21 @@ import (
 type Toy struct {
 	mu      sync.Mutex
 	counts  map[weir.StateKey]*weir.Kept
-	last    weir.Instant               // when the last receipt was given
-	settled map[uint64]bool            // receipts that were used up, by their id
-	first   map[uint64][]weir.Decision // answers to takes with Once, by the id of their receipt
+	last    weir.Instant    // when the last receipt was given
+	settled map[uint64]bool // receipts that were used up, by their id
+	first   map[firstTake][]weir.Decision
+}
+
+// firstTake is what a take with Once is known again by: the id of its receipt, and whose
+// count it asks first.
+type firstTake struct {
+	receipt        uint64
+	placement, key string
 }
 
 // NewToy makes an empty store.
 func NewToy() *Toy {
-	return &Toy{counts: map[weir.StateKey]*weir.Kept{}, settled: map[uint64]bool{}, first: map[uint64][]weir.Decision{}}
+	return &Toy{counts: map[weir.StateKey]*weir.Kept{}, settled: map[uint64]bool{}, first: map[firstTake][]weir.Decision{}}
 }
 
 // Traits promise that the limits of a take are decided at one moment, by one clock.
@@ -43,9 +50,12 @@ func (s *Toy) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	once := len(asks) > 0 && asks[0].Once && !asks[0].Peek
-	if once && s.first[asks[0].Receipt] != nil {
-		copy(out, s.first[asks[0].Receipt])
+	once, id := len(asks) > 0 && asks[0].ChargesOnce(), firstTake{}
+	if once {
+		id = firstTake{asks[0].Receipt, asks[0].State.Placement(), asks[0].State.Key}
+	}
+	if first := s.first[id]; once && first != nil {
+		copy(out, first)
 		return nil
 	}
 	for i := range asks { // what each limit alone says
@@ -70,7 +80,7 @@ func (s *Toy) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) err
 		}
 	}
 	if once && charged {
-		s.first[asks[0].Receipt] = slices.Clone(out)
+		s.first[id] = slices.Clone(out)
 	}
 	return nil
 }

@@ -30,7 +30,13 @@ type Model struct {
 	since   map[string]weir.Instant // receipts of the rule from before give nothing back
 	given   map[string]weir.Instant // when the last receipt of the rule was given
 	settled map[uint64]bool
-	once    map[uint64]*first
+	once    map[onceID]*first
+}
+
+// onceID is what a take that asked for Once is known again by.
+type onceID struct {
+	receipt uint64
+	place   weir.StateKey // placement and Key of its first ask
 }
 
 // first is the answer to a take that asked for Once.
@@ -46,7 +52,7 @@ func NewModel() *Model {
 		since:   map[string]weir.Instant{},
 		given:   map[string]weir.Instant{},
 		settled: map[uint64]bool{},
-		once:    map[uint64]*first{},
+		once:    map[onceID]*first{},
 	}
 }
 
@@ -60,7 +66,7 @@ func (m *Model) Take(_ context.Context, asks []weir.Ask, out []weir.Decision) er
 
 // TakeAt decides the asks together.
 func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	once := len(asks) > 0 && asks[0].Once && !asks[0].Peek
+	once := len(asks) > 0 && asks[0].ChargesOnce()
 	if f := m.once[id(asks)]; once && f != nil && now < f.until {
 		copy(out, f.out)
 		return nil
@@ -93,11 +99,12 @@ func (m *Model) count(k weir.StateKey) *weir.Kept {
 	return m.counts[k]
 }
 
-func id(asks []weir.Ask) uint64 {
+func id(asks []weir.Ask) onceID {
 	if len(asks) == 0 {
-		return 0
+		return onceID{}
 	}
-	return asks[0].Receipt
+	first := &asks[0]
+	return onceID{first.Receipt, weir.StateKey{Rule: first.State.Placement(), Key: first.State.Key}}
 }
 
 func charged(out []weir.Decision) bool {

@@ -67,6 +67,7 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 		{"changes", func(t *testing.T, open Open) { runChanges(t, open, !o.Ahead) }},
 		{"together", runTogether},
 		{"once", runOnce},
+		{"once apart", runOnceApart},
 		{"settled once", runSettledOnce},
 		{"refunds", runRefunds},
 		{"evidence", runEvidence},
@@ -222,7 +223,7 @@ func runTogether(t *testing.T, open Open) {
 func runOnce(t *testing.T, open Open) {
 	store := open(t, "once")
 	for i, limit := range limitsOf(t, store, "10/day", "10/day fixed-window", "10/day sliding-log", "10 concurrent ttl 1h", "10/day sliding-window 4") {
-		asks := []weir.Ask{{State: weir.StateKey{Rule: fmt.Sprint("r", i), Key: "k"}, Limit: limit, Cost: 3, Receipt: 77, Once: true}}
+		asks := []weir.Ask{{State: weir.StateKey{Rule: fmt.Sprint("r", i), Key: "k"}, Limit: limit, Cost: 3, Receipt: uint64(77 + 2*i), Once: true}}
 		var first weir.Decision
 		for n := range 3 {
 			out := make([]weir.Decision, 1)
@@ -231,7 +232,6 @@ func runOnce(t *testing.T, open Open) {
 			}
 			if n == 0 {
 				first = out[0]
-				asks[0].Receipt = 77
 			}
 			a, b := first, out[0]
 			if a.Receipt == nil || b.Receipt == nil || *a.Receipt != *b.Receipt {
@@ -242,10 +242,37 @@ func runOnce(t *testing.T, open Open) {
 				t.Errorf("%s, try %d: %+v, at first %+v", limit, n+1, b, a)
 			}
 		}
-		asks[0].Receipt = 78
+		asks[0].Receipt++
 		out := make([]weir.Decision, 1)
 		if err := store.Take(t.Context(), asks, out); err != nil || out[0].Remaining != 4 {
 			t.Errorf("%s: another take: %+v, %v", limit, out[0], err)
+		}
+	}
+}
+
+// runOnceApart: the receipt of a take is known again for its key only, and a take without
+// a receipt is never known again.
+func runOnceApart(t *testing.T, open Open) {
+	store, limit := open(t, "once apart"), weir.MustParseLimit("10/day")
+	ask := func(key string, receipt uint64) weir.Ask {
+		return weir.Ask{State: weir.StateKey{Rule: "r", Key: key}, Limit: limit, Cost: 1, Receipt: receipt, Once: true}
+	}
+	for i, c := range []struct {
+		key     string
+		receipt uint64
+		remain  int64
+	}{{"a", 5, 9}, {"b", 5, 9}, {"b", 5, 9}, {"b", 6, 8}, {"a", 6, 8}, {"a", 5, 9}, {"c", 0, 9}, {"c", 0, 8}} {
+		out := make([]weir.Decision, 1)
+		if err := store.Take(t.Context(), []weir.Ask{ask(c.key, c.receipt)}, out); err != nil || !out[0].Charged || out[0].Remaining != c.remain {
+			t.Errorf("%d, key %s, receipt %d: %+v, %v; want that %d remain", i, c.key, c.receipt, out[0], err, c.remain)
+		}
+	}
+	left := make([]weir.Decision, 1)
+	for key, remain := range map[string]int64{"a": 8, "b": 8, "c": 8} {
+		peek := ask(key, 0)
+		peek.Peek = true
+		if err := store.Take(t.Context(), []weir.Ask{peek}, left); err != nil || left[0].Remaining != remain {
+			t.Errorf("key %s: %+v, %v; want that %d remain", key, left[0], err, remain)
 		}
 	}
 }

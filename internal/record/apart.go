@@ -83,7 +83,7 @@ func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 // charge once is refused: each part remembers its own first answer, and would give it again though
 // what it charged went back.
 func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	if slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Once && !a.Peek }) {
+	if slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.ChargesOnce() }) {
 		return errOnce
 	}
 	own := slices.Clone(asks)

@@ -125,7 +125,7 @@ func (sh *shard) decide(q *question) status {
 
 func (sh *shard) decideTake(now weir.Instant, q *question) (err error) {
 	first := &q.asks[0]
-	once, id := first.Once && !first.Peek, receiptID{}
+	once, id := first.ChargesOnce(), receiptID{}
 	if once {
 		id = sh.store.receiptID(first.Receipt, first.State)
 		if again, err := sh.notes.once.answered(now, id, q.out); again || err != nil {

@@ -73,7 +73,7 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 		return weir.ErrAway
 	}
 	now := r.store.now()
-	id, once := receiptID{id: asks[0].Receipt}, asks[0].Once && !asks[0].Peek
+	id, once := r.store.receiptID(asks[0].Receipt, asks[0].State), asks[0].ChargesOnce()
 	if once {
 		if again, err := r.notes.once.answered(now, id, out); again || err != nil {
 			return err
