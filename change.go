@@ -203,6 +203,7 @@ func (k *Kept) Commit(now Instant, a *Ask, d *Decision) {
 	} else {
 		k.State = k.Limit.Commit(k.State, now, a, d)
 	}
+	d.Date(k.Since)
 	if d.Charged {
 		k.Hear(now, k.Limit, k.State, d.Cost)
 	}

@@ -94,8 +94,8 @@ type Receipt struct {
 	// not alike, nothing is given back, but permits are freed.
 	Limit *Limit
 	Cost  int64 // events charged, 1…MaxCost
-	// Taken is when the take was decided, on the store's clock. A receipt from before a
-	// reset or an eviction gives nothing back.
+	// Taken is when the take was decided, on the store's clock, but not before its count was
+	// forgotten last: see Date. A receipt from before a reset or an eviction gives nothing back.
 	Taken Instant
 	// Expires is when it stops working: ReceiptLife after its events may go, for a
 	// permit its ttl after Taken.
@@ -105,6 +105,15 @@ type Receipt struct {
 	// index, for a log its stamp, and for permits the id of their holder. Only the algorithm
 	// understands it.
 	Mark [2]uint64
+}
+
+// Date makes the receipt of d, if it has one, no older than since: that is the Since of
+// its count, which was forgotten meanwhile. The charge came after that, though the clock may
+// show the same microsecond, or less after a step back.
+func (d *Decision) Date(since Instant) {
+	if d.Receipt != nil {
+		d.Receipt.Taken = max(d.Receipt.Taken, since)
+	}
 }
 
 // refundTaken is Taken of receipts that no charge gave.

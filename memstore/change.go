@@ -298,7 +298,7 @@ func decideVersions(places []place, now weir.Instant, asks []weir.Ask, out []wei
 	}
 	for i := range all {
 		all[i].commit(now, &asks[i], &out[i])
-		all[i].into.table.given.Note(out[i : i+1])
+		all[i].into.table.give(&out[i])
 	}
 }
 

@@ -157,6 +157,15 @@ func (t *table) forget(now weir.Instant) {
 	}
 }
 
+// give dates the receipt of a decision, and notes it.
+func (t *table) give(d *weir.Decision) {
+	if d.Receipt == nil {
+		return
+	}
+	d.Date(weir.Instant(t.since.Load()))
+	t.given.See(d.Receipt.Taken)
+}
+
 func (t *table) idle(now weir.Instant) bool {
 	for sg := range t.each {
 		if !sg.idle(now) {

@@ -315,7 +315,7 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 		for i := range places {
 			if p := &places[i]; p.home == at {
 				p.segment.commit(p.print, at, now, &asks[p.ask], &out[p.ask])
-				p.table.given.Note(out[p.ask : p.ask+1])
+				p.table.give(&out[p.ask])
 			}
 		}
 	}

@@ -82,6 +82,7 @@ func (m *Model) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) e
 	for i := range asks {
 		k := asks[i].State
 		m.count(k).Commit(now, &asks[i], &out[i])
+		out[i].Date(m.since[k.Rule])
 		if r := out[i].Receipt; r != nil {
 			m.given[k.Rule] = max(m.given[k.Rule], r.Taken)
 		}

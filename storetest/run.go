@@ -70,6 +70,7 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 		{"once apart", runOnceApart},
 		{"settled once", runSettledOnce},
 		{"refunds", runRefunds},
+		{"reset", runReset},
 		{"evidence", runEvidence},
 		{"keys are apart", runApart},
 		{"misuse", runMisuse},
@@ -402,6 +403,48 @@ func runEvidence(t *testing.T, open Open) {
 	}
 	if seen[0].Told || seen[1].Told {
 		t.Errorf("a take that passes told %+v unasked", seen)
+	}
+}
+
+// runReset: a receipt from before a reset gives nothing back, and one from after it gives all
+// back, though the clock shows the same microsecond, or has stepped back.
+func runReset(t *testing.T, open Open) {
+	const at = weir.Instant(1_700_000_000_000_000)
+	for _, text := range []string{"10/day", "10/day fixed-window", "10/day sliding-log", "10/day sliding-window 4"} {
+		for _, after := range []weir.Instant{at, at - 5, at + 5} {
+			store, limit := open(t, fmt.Sprint("reset ", text, after-at)), weir.MustParseLimit(text)
+			if !fits(store, limit) {
+				continue
+			}
+			id := uint64(0)
+			take := func(now weir.Instant) (*weir.Receipt, int64) {
+				id++
+				ask := weir.Ask{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 4, Receipt: id}
+				out := make([]weir.Decision, 1)
+				if err := store.TakeAt(now, []weir.Ask{ask}, out); err != nil || out[0].Receipt == nil {
+					t.Fatalf("%s: %+v, %v", text, out[0], err)
+				}
+				return out[0].Receipt, out[0].Remaining
+			}
+			before, _ := take(at)
+			if err := store.ResetAt(at, []weir.StateKey{before.State}); err != nil {
+				t.Fatal(err)
+			}
+			later, _ := take(after)
+			back := func(r *weir.Receipt) int64 {
+				st := []weir.Settlement{{Receipt: r}}
+				if err := store.SettleAt(after, st); err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				return st[0].Charged
+			}
+			if old, new := back(before), back(later); old != 4 || new != 0 {
+				t.Errorf("%s, %d µs after a reset: of receipts of 4 from before and after it, %d and %d stay charged; want 4 and 0", text, after-at, old, new)
+			}
+			if _, left := take(after); left != 6 {
+				t.Errorf("%s, %d µs after a reset: %d remain, want 6", text, after-at, left)
+			}
+		}
 	}
 }
 

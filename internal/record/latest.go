@@ -15,13 +15,14 @@ type Latest struct{ at atomic.Int64 }
 func (l *Latest) Note(out []weir.Decision) {
 	for i := range out {
 		if r := out[i].Receipt; r != nil {
-			l.see(int64(r.Taken))
+			l.See(r.Taken)
 		}
 	}
 }
 
-func (l *Latest) see(at int64) {
-	for old := l.at.Load(); at > old && !l.at.CompareAndSwap(old, at); {
+// See takes note of a receipt that was given at that time.
+func (l *Latest) See(at weir.Instant) {
+	for old := l.at.Load(); int64(at) > old && !l.at.CompareAndSwap(old, int64(at)); {
 		old = l.at.Load()
 	}
 }

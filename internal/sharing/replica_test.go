@@ -436,9 +436,15 @@ func TestReplicaTake(t *testing.T) {
 		p.Take(now, []weir.Ask{before}, out[:1])
 		old := weir.Settlement{Receipt: out[0].Receipt}
 		p.Reset(now, weir.StateKey{Rule: "anew"})
-		p.Take(now, []weir.Ask{ask("anew", "100/h", 5)}, out[:1])
+		after := ask("anew", "100/h", 5)
+		after.Receipt = 9
+		p.Take(now, []weir.Ask{after}, out[:1])
 		if err := p.Settle(now, &old); err != nil || old.Charged != 5 || left("anew", "100/h") != 100/part-5 {
 			t.Errorf("%d nodes: a receipt of before a reset leaves %d, %+v, %v", nodes, left("anew", "100/h"), old, err)
+		}
+		anew := weir.Settlement{Receipt: out[0].Receipt}
+		if err := p.Settle(now, &anew); err != nil || anew.Charged != 0 || left("anew", "100/h") != 100/part {
+			t.Errorf("%d nodes: a receipt of after a reset leaves %d, %+v, %v", nodes, left("anew", "100/h"), anew, err)
 		}
 	}
 }

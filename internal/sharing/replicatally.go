@@ -200,6 +200,7 @@ func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 	if d.Receipt != nil {
 		d.Receipt.Limit, d.Receipt.Cost = r.form.limit, cost
 	}
+	d.Date(max(r.born, r.reset))
 }
 
 // charge counts events that other nodes have let pass.
