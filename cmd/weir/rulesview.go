@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
@@ -170,7 +171,7 @@ func rulesHistoryCommand() *cobra.Command {
 }
 
 func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget, asJSON bool) error {
-	var events []ruleapi.Event // the same with each page
+	var events []rulestore.Event // the same with each page
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	err := api.pages(ctx, ruleCall{method: http.MethodGet, path: t.path("history"), query: url.Values{}}, "before", func(a *ruleAnswer) error {
 		if asJSON {
@@ -178,8 +179,8 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 			return err
 		}
 		var page struct {
-			Versions []ruleapi.Version
-			Events   []ruleapi.Event
+			Versions []rulestore.Version
+			Events   []rulestore.Event
 		}
 		if err := a.into(&page); err != nil {
 			return err
@@ -205,7 +206,7 @@ func printHistory(ctx context.Context, out io.Writer, api *ruleAPI, t ruleTarget
 }
 
 // eventWords is what was done, and to which version.
-func eventWords(e *ruleapi.Event) string {
+func eventWords(e *rulestore.Event) string {
 	if e.Version == 0 {
 		return e.Action
 	}
@@ -276,7 +277,7 @@ func newestPair(ctx context.Context, api *ruleAPI, t ruleTarget) (from, to int64
 	if err != nil {
 		return 0, 0, err
 	}
-	var v ruleapi.Version
+	var v rulestore.Version
 	err = answer.into(&v)
 	return v.Base, v.Number, err
 }

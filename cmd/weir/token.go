@@ -42,8 +42,8 @@ The database keeps hashes: what create prints can't be read again.`,
 
 // tokenKeeper is where tokens are: a daemon, or its database.
 type tokenKeeper interface {
-	create(context.Context, ruleapi.NewToken) (ruleapi.Token, error)
-	list(context.Context, func(ruleapi.Token) error) error
+	create(context.Context, ruleapi.NewToken) (rulestore.Token, error)
+	list(context.Context, func(rulestore.Token) error) error
 	revoke(ctx context.Context, id, reason string) error
 	Close() error
 }
@@ -152,23 +152,21 @@ printed: a client that shows the daemon a certificate with this URI, from the CA
 const maxTokenDays = 3660
 
 // printMade prints a token for a file or a variable, and about it for people.
-func (o *tokenPlace) printMade(cmd *cobra.Command, made ruleapi.Token) error {
+func (o *tokenPlace) printMade(cmd *cobra.Command, made rulestore.Token) error {
 	if o.asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(made)
 	}
-	life := "until it is revoked"
-	if made.Expires != nil {
-		life = "until " + made.Expires.Format(time.RFC3339)
-	}
+	what := "it is shown this once"
 	if made.Certificate != "" {
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; a client with the certificate %s holds it\n",
-			made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life, made.Certificate)
-		return err
+		what = "a client with the certificate " + made.Certificate + " holds it"
 	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; it is shown this once\n",
-		made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), life)
-	_, lost := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
-	return errors.Join(err, lost)
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "weir: token %s of %s, %s for %s, %s; %s\n",
+		made.ID, made.Actor, made.Role, strings.Join(made.Teams, ", "), lifeOf(&made, made.Made), what)
+	if made.Certificate == "" {
+		_, lost := fmt.Fprintln(cmd.OutOrStdout(), made.Text)
+		err = errors.Join(err, lost)
+	}
+	return err
 }
 
 func tokenListCommand() *cobra.Command {
@@ -191,7 +189,7 @@ func tokenListCommand() *cobra.Command {
 func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	lines := json.NewEncoder(out)
-	err := k.list(ctx, func(t ruleapi.Token) error {
+	err := k.list(ctx, func(t rulestore.Token) error {
 		if o.asJSON {
 			return lines.Encode(t)
 		}
@@ -202,20 +200,20 @@ func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper
 }
 
 // lifeOf says how long a token counts.
-func lifeOf(t *ruleapi.Token, now time.Time) string {
+func lifeOf(t *rulestore.Token, now time.Time) string {
 	switch {
-	case t.Revoked != nil:
+	case !t.Revoked.IsZero():
 		return "revoked " + t.Revoked.Format(time.RFC3339)
-	case t.Expires == nil:
+	case t.Expires.IsZero():
 		return "until it is revoked"
-	case !now.Before(*t.Expires):
+	case !now.Before(t.Expires):
 		return "expired " + t.Expires.Format(time.RFC3339)
 	}
 	return "until " + t.Expires.Format(time.RFC3339)
 }
 
 // certificateOf is the certificate that stands for it, if any.
-func certificateOf(t *ruleapi.Token) string {
+func certificateOf(t *rulestore.Token) string {
 	if t.Certificate == "" {
 		return ""
 	}
@@ -263,32 +261,18 @@ func localActor() rulestore.Actor {
 	return rulestore.Actor{Name: name, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
 }
 
-func (d databaseTokens) create(ctx context.Context, want ruleapi.NewToken) (ruleapi.Token, error) {
-	role, err := rulestore.ParseRole(want.Role)
-	if err != nil {
-		return ruleapi.Token{}, err
-	}
-	k := rulestore.Token{Actor: want.Actor, Role: role, Teams: want.Teams, Certificate: want.Certificate}
-	if want.Seconds > 0 {
-		k.Expires = time.Now().Add(time.Duration(want.Seconds) * time.Second)
-	}
-	k, text, err := d.CreateToken(ctx, localActor(), k, want.Reason)
-	if err != nil {
-		return ruleapi.Token{}, err
-	}
-	made := ruleapi.TokenOf(k)
-	made.Token = text
-	return made, nil
+func (d databaseTokens) create(ctx context.Context, want ruleapi.NewToken) (rulestore.Token, error) {
+	return want.Make(ctx, d.Store, localActor())
 }
 
-func (d databaseTokens) list(ctx context.Context, each func(ruleapi.Token) error) error {
+func (d databaseTokens) list(ctx context.Context, each func(rulestore.Token) error) error {
 	for behind := ""; ; {
 		page, next, err := d.Tokens(ctx, localActor(), behind, 0)
 		if err != nil {
 			return err
 		}
 		for _, k := range page {
-			if err := each(ruleapi.TokenOf(k)); err != nil {
+			if err := each(k); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // apiTokens are those of a daemon's rule database, by its API.
@@ -14,7 +15,7 @@ type apiTokens struct{ *ruleAPI }
 // Close has nothing to end.
 func (apiTokens) Close() error { return nil }
 
-func (d apiTokens) create(ctx context.Context, want ruleapi.NewToken) (made ruleapi.Token, err error) {
+func (d apiTokens) create(ctx context.Context, want ruleapi.NewToken) (made rulestore.Token, err error) {
 	answer, err := d.post(ctx, ruleCall{path: []string{"tokens"}}, want)
 	if err != nil {
 		return made, err
@@ -22,10 +23,10 @@ func (d apiTokens) create(ctx context.Context, want ruleapi.NewToken) (made rule
 	return made, answer.into(&made)
 }
 
-func (d apiTokens) list(ctx context.Context, each func(ruleapi.Token) error) error {
+func (d apiTokens) list(ctx context.Context, each func(rulestore.Token) error) error {
 	c := ruleCall{method: http.MethodGet, path: []string{"tokens"}, query: url.Values{}}
 	return d.pages(ctx, c, "after", func(answer *ruleAnswer) error {
-		var page struct{ Tokens []ruleapi.Token }
+		var page struct{ Tokens []rulestore.Token }
 		if err := answer.into(&page); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package ruleapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +44,7 @@ func domainOf(d rulestore.Domain) domainJSON {
 	return domainJSON{Name: d.Name, Source: "database", Team: d.Team, Shared: d.Shared, Review: d.Review, Rules: d.Rules, Revision: d.Revision}
 }
 
-func (c *call) whole(d rulestore.Document) domainJSON {
+func whole(d rulestore.Document) domainJSON {
 	out := domainOf(d.Domain)
 	for _, t := range d.Trials {
 		out.Trials = append(out.Trials, trialJSON{t.Rule, t.Version})
@@ -62,13 +63,7 @@ func whoami(c *call) (answer, error) {
 
 // listDomains lists the domains of the database and of files, by name.
 func listDomains(c *call) (answer, error) {
-	most, err := c.limit()
-	if err != nil {
-		return answer{}, err
-	}
-	if most == 0 {
-		most = rulestore.MaxPage
-	}
+	most := cmp.Or(c.limit, rulestore.MaxPage)
 	found, err := c.store.Domains(c.r.Context(), c.query["team"], c.query["after"], most)
 	if err != nil {
 		return answer{}, err
@@ -109,6 +104,16 @@ func (c *call) fromFiles(team, after string) (list []domainJSON) {
 	return list
 }
 
+// paged is a list that the store has found, with what name gives of its last thing
+// where there may be more.
+func paged[T any](c *call, kind string, found []T, name func(*T) string) map[string]any {
+	next := ""
+	if n := len(found); n > 0 && (n == c.limit || n == rulestore.MaxPage) {
+		next = name(&found[n-1])
+	}
+	return page(kind, found, next)
+}
+
 // page is a list with the name that the next page begins behind.
 func page[T any](name string, list []T, next string) map[string]any {
 	if list == nil {
@@ -121,19 +126,15 @@ func page[T any](name string, list []T, next string) map[string]any {
 	return out
 }
 
-func createDomain(c *call) (answer, error) {
-	var in struct {
-		Name, Team, Reason string
-		Shared, Review     bool
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+// newDomain is a domain to be made.
+type newDomain struct {
+	Name, Team, Reason string
+	Shared, Review     bool
+}
+
+func createDomain(c *call, in newDomain) (answer, error) {
 	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.Domain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, nil
+	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, err
 }
 
 func getDomain(c *call) (answer, error) {
@@ -146,24 +147,16 @@ func getDomain(c *call) (answer, error) {
 		}
 	}
 	d, err := c.store.Document(c.r.Context(), name)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: c.whole(d), revision: d.Revision}, nil
+	return answer{body: whole(d), revision: d.Revision}, err
 }
 
-func updateDomain(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
-	var in struct {
-		Team, Reason   string
-		Shared, Review *bool
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+// domainUpdate is what a domain is to be; it stays what is left out.
+type domainUpdate struct {
+	Team, Reason   string
+	Shared, Review *bool
+}
+
+func updateDomain(c *call, in domainUpdate) (answer, error) {
 	d, err := c.store.Domain(c.r.Context(), c.r.PathValue("domain"))
 	if err != nil {
 		return answer{}, err
@@ -177,21 +170,13 @@ func updateDomain(c *call) (answer, error) {
 	if in.Review != nil {
 		d.Review = *in.Review
 	}
-	if d, err = c.store.UpdateDomain(c.r.Context(), c.by, d, match, in.Reason); err != nil {
-		return answer{}, err
-	}
-	return answer{body: domainOf(d), revision: d.Revision}, nil
+	d, err = c.store.UpdateDomain(c.r.Context(), c.by, d, c.seen, in.Reason)
+	return answer{body: domainOf(d), revision: d.Revision}, err
 }
 
 func deleteDomain(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
-	if err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), match, c.query["reason"]); err != nil {
-		return answer{}, err
-	}
-	return answer{body: map[string]bool{"deleted": true}}, nil
+	err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), c.seen, c.query["reason"])
+	return answer{body: map[string]bool{"deleted": true}}, err
 }
 
 const yamlType = "application/yaml"
@@ -205,11 +190,9 @@ func getFile(c *call) (answer, error) {
 	}
 	text := d.File
 	if c.query["in_force"] == "true" {
-		if text, _, err = d.InForce(time.Now()); err != nil {
-			return answer{}, err
-		}
+		text, _, err = d.InForce(time.Now())
 	}
-	return answer{text: text, kind: yamlType, revision: d.Revision}, nil
+	return answer{text: text, kind: yamlType, revision: d.Revision}, err
 }
 
 // Change is what an import does to one rule. An empty rule is what stands
@@ -222,30 +205,23 @@ type Change struct {
 }
 
 // putFile puts a file in the place of a domain's rules, or with ?dry_run=true
-// tells what that would do.
+// tells what that would do, and whether the guard would refuse it.
 func putFile(c *call) (answer, error) {
 	match, err := c.matchOrNew()
 	if err != nil {
 		return answer{}, err
 	}
-	name := c.r.PathValue("domain")
 	text, err := c.read(rulestore.MaxFile)
 	if err != nil {
 		return answer{}, err
 	}
-	return c.imports(rulestore.Import{
-		Text: string(text), Team: c.query["team"], Match: match, To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
-	}, name, c.query["dry_run"] == "true")
-}
-
-// imports makes an import into a domain, or with dry tells what it would do, and
-// whether the guard would refuse it.
-func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, error) {
 	do := c.options.Changes.Import
-	if dry {
+	if c.query["dry_run"] == "true" {
 		do = c.options.Changes.Plan
 	}
-	planned, err := do(c.r.Context(), c.store, c.by, domain, p)
+	planned, err := do(c.r.Context(), c.store, c.by, c.r.PathValue("domain"), rulestore.Import{
+		Text: string(text), Team: c.query["team"], Match: match, To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
+	})
 	if err != nil {
 		return answer{}, err
 	}
@@ -260,17 +236,16 @@ func (c *call) imports(p rulestore.Import, domain string, dry bool) (answer, err
 	return answer{body: body, revision: planned.Domain.Revision}, nil
 }
 
+// overriding is what is to hold for a time.
+type overriding struct {
+	Mode    string // open, tighten or end
+	Percent int64
+	Seconds int64
+	Reason  string
+}
+
 // override opens or tightens a domain or a rule for some time, or ends that.
-func override(c *call) (answer, error) {
-	var in struct {
-		Mode    string // open, tighten or end
-		Percent int64
-		Seconds int64
-		Reason  string
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func override(c *call, in overriding) (answer, error) {
 	o := rulestore.Override{Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Reason: in.Reason}
 	longest := int64(rulestore.MaxOverride / time.Second)
 	switch {
@@ -290,8 +265,5 @@ func override(c *call) (answer, error) {
 		return answer{}, err
 	}
 	d, err := c.store.Document(c.r.Context(), o.Domain)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: c.whole(d), revision: d.Revision}, nil
+	return answer{body: whole(d), revision: d.Revision}, err
 }

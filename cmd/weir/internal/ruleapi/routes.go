@@ -19,30 +19,51 @@ func routes() []route {
 	return []route{
 		{get, "/v1/whoami", whoami, ""},
 		{get, "/v1/domains", listDomains, "team after limit"},
-		{post, "/v1/domains", createDomain, ""},
+		{post, "/v1/domains", with(createDomain), ""},
 		{get, domain, getDomain, ""},
-		{patch, domain, updateDomain, ""},
-		{remove, domain, deleteDomain, "reason"},
+		{patch, domain, seen(with(updateDomain)), ""},
+		{remove, domain, seen(deleteDomain), "reason"},
 		{get, domain + "/file", getFile, "in_force"},
 		{put, domain + "/file", putFile, "to reason team dry_run force"},
-		{post, domain + "/override", override, ""},
+		{post, domain + "/override", with(override), ""},
 		{get, "/v1/rules", listRules, "domain team state search gone after limit"},
-		{post, "/v1/rules", createRule, ""},
+		{post, "/v1/rules", with(createRule), ""},
 		{get, rule, getRule, ""},
-		{put, rule, replaceRule, ""},
-		{remove, rule, deleteRule, "to reason force"},
-		{post, rule + "/state", moveRule, ""},
-		{post, rule + "/rollback", rollBack, ""},
-		{post, rule + "/override", override, ""},
+		{put, rule, seen(with(replaceRule)), ""},
+		{remove, rule, seen(deleteRule), "to reason force"},
+		{post, rule + "/state", seen(with(moveRule)), ""},
+		{post, rule + "/rollback", seen(with(rollBack)), ""},
+		{post, rule + "/override", with(override), ""},
 		{get, rule + "/history", history, "before limit"},
 		{get, rule + "/versions/{version}", getVersion, ""},
 		{get, rule + "/diff", diffVersions, "from to"},
 		{post, "/v1/validate", validate, "domain"},
 		{get, "/v1/teams", listTeams, "after limit"},
-		{put, "/v1/teams/{team}", setQuota, ""},
+		{put, "/v1/teams/{team}", with(setQuota), ""},
 		{get, "/v1/tokens", listTokens, "after limit"},
-		{post, "/v1/tokens", createToken, ""},
+		{post, "/v1/tokens", with(createToken), ""},
 		{remove, "/v1/tokens/{token}", revokeToken, "reason"},
 		{get, "/v1/audit", audit, "after before domain rule changes limit format"},
+	}
+}
+
+// seen is a call that names the revision which its caller has seen.
+func seen(serve func(*call) (answer, error)) func(*call) (answer, error) {
+	return func(c *call) (a answer, err error) {
+		if c.seen, err = c.match(); err != nil {
+			return a, err
+		}
+		return serve(c)
+	}
+}
+
+// with is a call with a JSON body.
+func with[Body any](serve func(*call, Body) (answer, error)) func(*call) (answer, error) {
+	return func(c *call) (a answer, err error) {
+		var in Body
+		if err := c.decode(&in); err != nil {
+			return a, err
+		}
+		return serve(c, in)
 	}
 }

@@ -117,6 +117,8 @@ type call struct {
 	by    rulestore.Actor
 	store *rulestore.Store
 	query map[string]string // the parameters that are given
+	limit int               // how many things to list; 0: rulestore.MaxPage
+	seen  int64             // the revision that was seen, of a call that names it
 }
 
 // route makes a handler that knows who asks and finds the database. Whatever
@@ -167,8 +169,8 @@ func (c *call) admit(t route) error {
 	if c.query, err = readQuery(c.r, strings.Fields(t.parameters)); err != nil {
 		return err
 	}
-	if t.method == http.MethodGet {
-		return nil
+	if c.limit, err = c.most(); err != nil || t.method == http.MethodGet {
+		return err
 	}
 	return c.options.Changes.Admit(c.r.Context(), by)
 }

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
@@ -40,32 +39,12 @@ func ruleOf(r rulestore.Rule) Rule {
 	return out
 }
 
-// Version is a version of a rule.
-type Version struct {
-	Domain   string    `json:"domain"`
-	Rule     string    `json:"rule"`
-	Number   int64     `json:"number"`
-	State    string    `json:"state"`
-	Text     string    `json:"text"`
-	Base     int64     `json:"base,omitempty"`
-	Author   string    `json:"author"`
-	Team     string    `json:"team"`
-	Reason   string    `json:"reason"`
-	Made     time.Time `json:"made"`
-	Revision int64     `json:"revision"`
-}
-
-func versionOf(v rulestore.Version) Version {
-	return Version{v.Domain, v.Rule, v.Number, string(v.State), v.Text, v.Base, v.Author, v.Team, v.Reason, v.Made, v.Revision}
-}
-
 // listRules lists rules of the database. after is DOMAIN/ID, each escaped as in
 // a path.
 func listRules(c *call) (answer, error) {
-	var err error
-	l := rulestore.Listing{Domain: c.query["domain"], Team: c.query["team"], State: rulestore.State(c.query["state"]), Search: c.query["search"], Gone: c.query["gone"] == "true"}
-	if l.Limit, err = c.limit(); err != nil {
-		return answer{}, err
+	l := rulestore.Listing{
+		Domain: c.query["domain"], Team: c.query["team"], State: rulestore.State(c.query["state"]), Search: c.query["search"],
+		Gone: c.query["gone"] == "true", Limit: c.limit,
 	}
 	if domain, id, ok := strings.Cut(c.query["after"], "/"); ok {
 		l.BehindDomain, l.Behind = unescaped(domain), unescaped(id)
@@ -83,11 +62,7 @@ func listRules(c *call) (answer, error) {
 	for _, r := range found {
 		list = append(list, ruleOf(r))
 	}
-	next := ""
-	if n := len(found); n > 0 && (n == l.Limit || n == rulestore.MaxPage) {
-		next = url.PathEscape(found[n-1].Domain) + "/" + url.PathEscape(found[n-1].ID)
-	}
-	return answer{body: page("rules", list, next)}, nil
+	return answer{body: paged(c, "rules", list, func(r *Rule) string { return url.PathEscape(r.Domain) + "/" + url.PathEscape(r.ID) })}, nil
 }
 
 // there refuses a domain that is not in the database, so that nobody takes a wrong
@@ -124,31 +99,16 @@ type ruleInput struct {
 	Force  bool
 }
 
-func createRule(c *call) (answer, error) {
-	var in ruleInput
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func createRule(c *call, in ruleInput) (answer, error) {
 	if strings.TrimSpace(in.Text) == "" {
 		return answer{}, badRequest("text", "is empty; write a rule, as - key: NAME and its limits")
 	}
 	v, err := c.propose(rulestore.Proposal{Domain: in.Domain}, in)
-	if err != nil {
-		return answer{}, err
-	}
 	at := "/v1/rules/" + url.PathEscape(v.Domain) + "/" + url.PathEscape(v.Rule)
-	return answer{status: http.StatusCreated, body: versionOf(v), revision: v.Revision, location: at}, nil
+	return answer{status: http.StatusCreated, body: v, revision: v.Revision, location: at}, err
 }
 
-func replaceRule(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
-	var in ruleInput
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func replaceRule(c *call, in ruleInput) (answer, error) {
 	domain := c.r.PathValue("domain")
 	if in.Domain != "" && in.Domain != domain {
 		return answer{}, badRequest("domain", "a rule stays in its domain; leave it out")
@@ -156,11 +116,8 @@ func replaceRule(c *call) (answer, error) {
 	if strings.TrimSpace(in.Text) == "" {
 		return answer{}, badRequest("text", "is empty; write a rule, or DELETE it")
 	}
-	v, err := c.propose(rulestore.Proposal{Domain: domain, Rule: c.r.PathValue("rule"), Match: match}, in)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: versionOf(v), revision: v.Revision}, nil
+	v, err := c.propose(rulestore.Proposal{Domain: domain, Rule: c.r.PathValue("rule"), Match: c.seen}, in)
+	return answer{body: v, revision: v.Revision}, err
 }
 
 func (c *call) propose(p rulestore.Proposal, in ruleInput) (rulestore.Version, error) {
@@ -169,68 +126,45 @@ func (c *call) propose(p rulestore.Proposal, in ruleInput) (rulestore.Version, e
 }
 
 func deleteRule(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
 	v, err := c.options.Changes.Propose(c.r.Context(), c.store, c.by, rulestore.Proposal{
-		Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Match: match,
+		Domain: c.r.PathValue("domain"), Rule: c.r.PathValue("rule"), Match: c.seen,
 		To: rulestore.State(c.query["to"]), Reason: c.query["reason"], Forced: c.query["force"] == "true",
 	})
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: versionOf(v), revision: v.Revision}, nil
+	return answer{body: v, revision: v.Revision}, err
 }
 
 func getRule(c *call) (answer, error) {
 	r, err := c.store.Rule(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"))
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: ruleOf(r), revision: r.Revision}, nil
+	return answer{body: ruleOf(r), revision: r.Revision}, err
+}
+
+// step is where a version is to go.
+type step struct {
+	Version    int64
+	To, Reason string
+	Force      bool
 }
 
 // moveRule takes a version to a state.
-func moveRule(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
-	var in struct {
-		Version    int64
-		To, Reason string
-		Force      bool
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
-	return c.move(rulestore.Step{Version: in.Version, To: rulestore.State(in.To), Match: match, Reason: in.Reason, Forced: in.Force})
+func moveRule(c *call, in step) (answer, error) {
+	return c.move(rulestore.Step{Version: in.Version, To: rulestore.State(in.To), Reason: in.Reason, Forced: in.Force})
 }
 
 func (c *call) move(s rulestore.Step) (answer, error) {
-	s.Domain, s.Rule = c.r.PathValue("domain"), c.r.PathValue("rule")
+	s.Domain, s.Rule, s.Match = c.r.PathValue("domain"), c.r.PathValue("rule"), c.seen
 	r, err := c.options.Changes.Move(c.r.Context(), c.store, c.by, s)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: ruleOf(r), revision: r.Revision}, nil
+	return answer{body: ruleOf(r), revision: r.Revision}, err
+}
+
+// rollingBack is what is to be enforced again.
+type rollingBack struct {
+	Version int64
+	Reason  string
 }
 
 // rollBack enforces an older version: the one named, else the one that was in
 // force before.
-func rollBack(c *call) (answer, error) {
-	match, err := c.match()
-	if err != nil {
-		return answer{}, err
-	}
-	var in struct {
-		Version int64
-		Reason  string
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func rollBack(c *call, in rollingBack) (answer, error) {
 	if in.Version == 0 {
 		domain, rule := c.r.PathValue("domain"), c.r.PathValue("rule")
 		r, err := c.store.Rule(c.r.Context(), domain, rule)
@@ -241,7 +175,7 @@ func rollBack(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	return c.move(rulestore.Step{Version: in.Version, To: rulestore.Enforced, Match: match, Reason: in.Reason})
+	return c.move(rulestore.Step{Version: in.Version, To: rulestore.Enforced, Reason: in.Reason})
 }
 
 // before is the version that was active before the one that is.
@@ -266,34 +200,22 @@ func (c *call) before(r rulestore.Rule) (int64, error) {
 
 // history lists versions, the newest first, with what was done to the rule.
 func history(c *call) (answer, error) {
-	most, err := c.limit()
-	if err != nil {
-		return answer{}, err
-	}
 	before, err := c.number("before")
 	if err != nil {
 		return answer{}, err
 	}
 	domain, rule := c.r.PathValue("domain"), c.r.PathValue("rule")
-	found, err := c.store.Versions(c.r.Context(), domain, rule, before, most)
+	found, err := c.store.Versions(c.r.Context(), domain, rule, before, c.limit)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(found) == 0 && before == 0 {
 		return answer{}, &problem{Status: http.StatusNotFound, Detail: "there is no rule " + quote(rule) + " in domain " + quote(domain)}
 	}
-	list := []Version{}
-	for _, v := range found {
-		list = append(list, versionOf(v))
-	}
-	next := ""
-	if n := len(found); n > 0 && (n == most || n == rulestore.MaxPage) {
-		next = strconv.FormatInt(found[n-1].Number, 10)
-	}
-	out := page("versions", list, next)
+	out := paged(c, "versions", found, func(v *rulestore.Version) string { return strconv.FormatInt(v.Number, 10) })
 	const newest = 1<<63 - 1
-	events, err := c.store.Audit(c.r.Context(), rulestore.Audited{Domain: domain, Rule: rule, Before: newest, Limit: most})
-	out["events"] = eventsOf(events)
+	events, err := c.store.Audit(c.r.Context(), rulestore.Audited{Domain: domain, Rule: rule, Before: newest, Limit: c.limit})
+	out["events"] = append([]rulestore.Event{}, events...) // never null
 	return answer{body: out}, err
 }
 
@@ -303,10 +225,7 @@ func getVersion(c *call) (answer, error) {
 		return answer{}, badRequest("version", quote(c.r.PathValue("version"))+" is no number")
 	}
 	v, err := c.store.Version(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"), n)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{body: versionOf(v)}, nil
+	return answer{body: v}, err
 }
 
 // diffVersions compares two versions, line by line.

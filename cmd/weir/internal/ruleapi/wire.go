@@ -201,8 +201,8 @@ func (c *call) number(key string) (int64, error) {
 	return n, nil
 }
 
-// limit reads how many things to list.
-func (c *call) limit() (int, error) {
+// most reads how many things to list.
+func (c *call) most() (int, error) {
 	n, err := c.number("limit")
 	if err != nil || n <= rulestore.MaxPage {
 		return int(n), err

@@ -23,6 +23,15 @@ func Roles() []string { return []string{"read", "propose", "publish", "admin"} }
 // String is the role's name.
 func (r Role) String() string { return Roles()[r] }
 
+// MarshalText is the role's name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is ParseRole.
+func (r *Role) UnmarshalText(name []byte) (err error) {
+	*r, err = ParseRole(string(name))
+	return err
+}
+
 // ParseRole reads the name of a role.
 func ParseRole(name string) (Role, error) {
 	i := slices.Index(Roles(), name)

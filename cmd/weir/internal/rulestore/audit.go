@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Event is a line of the audit: a change, or one that was refused.
+// Event is a line of the audit: a change, or one that was refused. The API gives it as it is.
 type Event struct {
-	Seq      int64     // 1, 2, 3 …
-	Revision int64     // of the change; 0: it changed no rule
-	At       time.Time // UTC, in microseconds
-	Actor    string
-	Token    string // Token.ID; empty: none was shown
-	Team     string // whose thing it was; empty: nobody's
-	Action   string // as create, publish, token.revoke
-	Domain   string
-	Rule     string // empty: the domain, or what stands before its rules
-	Version  int64  // 0: none
-	Reason   string
-	Refused  string // why it was refused; empty: it was done
+	Seq      int64     `json:"seq"`                // 1, 2, 3 …
+	Revision int64     `json:"revision,omitempty"` // of the change; 0: it changed no rule
+	At       time.Time `json:"at"`                 // UTC, in microseconds
+	Actor    string    `json:"actor"`
+	Token    string    `json:"token,omitempty"` // Token.ID; empty: none was shown
+	Team     string    `json:"team,omitempty"`  // whose thing it was; empty: nobody's
+	Action   string    `json:"action"`          // as create, publish, token.revoke
+	Domain   string    `json:"domain,omitempty"`
+	Rule     string    `json:"rule,omitempty"`    // empty: the domain, or what stands before its rules
+	Version  int64     `json:"version,omitempty"` // 0: none
+	Reason   string    `json:"reason,omitempty"`
+	Refused  string    `json:"refused,omitempty"` // why it was refused; empty: it was done
 }
 
 func (a *attempt) event(refused string) Event {
@@ -33,16 +33,13 @@ const maxRefused = 1000
 
 // audit adds a line.
 func (t *tx) audit(ctx context.Context, e Event) error {
-	_, err := t.ExecContext(ctx, `
-		UPDATE counters SET audited = audited + 1`)
-	if err != nil {
+	if err := t.exec(ctx, `UPDATE counters SET audited = audited + 1`); err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `
+	return t.exec(ctx, `
 		INSERT INTO audit (seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused)
 		SELECT audited, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM counters`,
 		t.revision, t.at, t.by.Name, t.by.Token, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused)
-	return err
 }
 
 // auditTime is how long a refusal may take to come into the audit.
@@ -103,23 +100,17 @@ func (s *Store) Audit(ctx context.Context, q Audited) (list []Event, err error) 
 	if q.Changes {
 		where = append(where, "revision > 0")
 	}
-	rows, err := s.read.QueryContext(ctx, `
+	list, err = find(ctx, s.read, scanEvent, `
 		SELECT seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused FROM audit
 		WHERE `+strings.Join(where, " AND ")+order+` LIMIT `+strconv.Itoa(page(q.Limit)), args...)
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		var e Event
-		var at int64
-		if err := rows.Scan(&e.Seq, &e.Revision, &at, &e.Actor, &e.Token, &e.Team, &e.Action, &e.Domain, &e.Rule, &e.Version, &e.Reason, &e.Refused); err != nil {
-			return nil, s.failed(err)
-		}
-		e.At = moment(at)
-		list = append(list, e)
-	}
-	return list, s.failed(rows.Err())
+	return list, s.failed(err)
+}
+
+func scanEvent(found row) (e Event, err error) {
+	var at int64
+	err = found.Scan(&e.Seq, &e.Revision, &at, &e.Actor, &e.Token, &e.Team, &e.Action, &e.Domain, &e.Rule, &e.Version, &e.Reason, &e.Refused)
+	e.At = moment(at)
+	return e, err
 }
 
 // moment is the time of microseconds since 1970.

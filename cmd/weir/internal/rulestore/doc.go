@@ -43,5 +43,5 @@
 // versions and take them from draft to shadow to enforced, importing.go takes a whole
 // file, feed.go says what is active since when, token.go who may do what, claim.go which
 // node serves a folder, node.go which serve PostgreSQL, and what is active there.
-// relax.go opens and tightens limits for a time.
+// relax.go opens and tightens limits for a time. query.go reads what a query finds.
 package rulestore

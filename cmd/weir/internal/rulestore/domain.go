@@ -2,7 +2,6 @@ package rulestore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 
@@ -64,7 +63,7 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 		return d, err
 	}
 	const indent = 2
-	_, err = t.ExecContext(ctx, `
+	err = t.exec(ctx, `
 		INSERT INTO domains (name, team, shared, review, indent, bytes, revision, deleted) VALUES ($1, $2, $3, $4, $5, 0, $6, 0)
 		ON CONFLICT (name) DO UPDATE SET team = excluded.team, shared = excluded.shared, review = excluded.review,
 			indent = excluded.indent, bytes = 0, revision = excluded.revision, deleted = 0`,
@@ -117,14 +116,11 @@ func newHead(domain string) (string, error) {
 }
 
 func (t *tx) roomForDomain(ctx context.Context) error {
-	var n int64
-	if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM domains WHERE deleted = 0`).Scan(&n); err != nil {
-		return err
+	n, err := count(ctx, t, "domains", " WHERE deleted = 0")
+	if err == nil && n >= MaxDomains {
+		err = &Error{Kind: Quota, Field: "domain", Text: fmt.Sprintf("there are %d domains, and may not be more; take one away", n)}
 	}
-	if n >= MaxDomains {
-		return &Error{Kind: Quota, Field: "domain", Text: fmt.Sprintf("there are %d domains, and may not be more; take one away", n)}
-	}
-	return nil
+	return err
 }
 
 // UpdateDomain changes the owner of a domain and what it lets others do. match is
@@ -152,7 +148,7 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 		if err := t.handOver(ctx, d.Name, old.Team, d.Team); err != nil {
 			return err
 		}
-		_, err = t.ExecContext(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, revision = $4 WHERE name = $5`,
+		err = t.exec(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, revision = $4 WHERE name = $5`,
 			d.Team, number(d.Shared), number(d.Review), t.revision, d.Name)
 		if err != nil {
 			return err
@@ -196,15 +192,15 @@ func (t *tx) giveRules(ctx context.Context, domain, from, to string) error {
 		`UPDATE versions SET team = $1 WHERE domain = $2 AND team = $3`,
 		`UPDATE rules SET team = $1 WHERE domain = $2 AND team = $3`,
 	} {
-		if _, err := t.ExecContext(ctx, q, to, domain, from); err != nil {
+		if err := t.exec(ctx, q, to, domain, from); err != nil {
 			return err
 		}
 	}
 	for _, v := range stay {
-		if _, err := t.ExecContext(ctx, `UPDATE versions SET team = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, from, domain, v.Rule, v.Number); err != nil {
+		if err := t.exec(ctx, `UPDATE versions SET team = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, from, domain, v.Rule, v.Number); err != nil {
 			return err
 		}
-		if _, err := t.ExecContext(ctx, `UPDATE rules SET team = $1 WHERE domain = $2 AND id = $3 AND team = $4
+		if err := t.exec(ctx, `UPDATE rules SET team = $1 WHERE domain = $2 AND id = $3 AND team = $4
 			AND CASE WHEN enforced > 0 THEN enforced ELSE latest END = $5`, from, domain, v.Rule, to, v.Number); err != nil {
 			return err
 		}
@@ -254,32 +250,27 @@ func (t *tx) empty(ctx context.Context, name string) error {
 		`UPDATE versions SET state = 'withdrawn' WHERE domain = $1 AND state IN ('draft', 'shadow')`,
 		`DELETE FROM overrides WHERE domain = $1`,
 	} {
-		if _, err := t.ExecContext(ctx, q, name); err != nil {
+		if err := t.exec(ctx, q, name); err != nil {
 			return err
 		}
 	}
-	_, err := t.ExecContext(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, revision = $2 WHERE domain = $1`, name, t.revision)
+	err := t.exec(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, revision = $2 WHERE domain = $1`, name, t.revision)
 	if err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `UPDATE domains SET deleted = 1, bytes = 0, revision = $2 WHERE name = $1`, name, t.revision)
-	return err
+	return t.exec(ctx, `UPDATE domains SET deleted = 1, bytes = 0, revision = $2 WHERE name = $1`, name, t.revision)
 }
 
 const domainColumns = `name, team, shared, review, bytes, revision,
 	(SELECT COUNT(*) FROM rules r WHERE r.domain = d.name AND r.id <> '' AND r.gone = 0)`
 
-func scanDomain(row interface{ Scan(...any) error }, more ...any) (d Domain, err error) {
-	var shared, review int64
-	err = row.Scan(append([]any{&d.Name, &d.Team, &shared, &review, &d.Bytes, &d.Revision, &d.Rules}, more...)...)
-	d.Shared, d.Review = shared != 0, review != 0
-	return d, err
+func (d *Domain) fields() []any {
+	return []any{&d.Name, &d.Team, &d.Shared, &d.Review, &d.Bytes, &d.Revision, &d.Rules}
 }
 
-// queryer reads: a change, or a look.
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+func scanDomain(found row) (d Domain, err error) {
+	err = found.Scan(d.fields()...)
+	return d, err
 }
 
 func findDomain(ctx context.Context, q queryer, name string) (Domain, error) {
@@ -312,18 +303,7 @@ func (s *Store) Domain(ctx context.Context, name string) (Domain, error) {
 // Domains lists domains by name, those behind a name, at most limit (0:
 // MaxPage). With a team only what it owns.
 func (s *Store) Domains(ctx context.Context, team, behind string, limit int) (list []Domain, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT `+domainColumns+` FROM domains d
+	list, err = find(ctx, s.read, scanDomain, `SELECT `+domainColumns+` FROM domains d
 		WHERE deleted = 0 AND name > $1 AND ($2 = '' OR team = $2) ORDER BY name LIMIT $3`, printable(behind, MaxName+1), printable(team, MaxName+1), page(limit))
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		d, err := scanDomain(rows)
-		if err != nil {
-			return nil, s.failed(err)
-		}
-		list = append(list, d)
-	}
-	return list, s.failed(rows.Err())
+	return list, s.failed(err)
 }

@@ -16,7 +16,7 @@ type Published struct {
 // brings all there are. Feed it the last revision, and wait by Wait.
 func (s *Store) Published(ctx context.Context, behind int64) (p Published, err error) {
 	err = s.look(ctx, func(tx *sql.Tx) error {
-		if err := tx.QueryRowContext(ctx, `SELECT revision FROM counters`).Scan(&p.Revision); err != nil {
+		if p.Revision, err = revisionOf(ctx, tx); err != nil {
 			return err
 		}
 		changed, err := p.since(ctx, tx, behind)
@@ -44,22 +44,16 @@ func (s *Store) Published(ctx context.Context, behind int64) (p Published, err e
 // since is the domains that were changed behind a revision; those that were
 // taken away are put down in p.
 func (p *Published) since(ctx context.Context, q queryer, behind int64) (changed []Domain, err error) {
-	rows, err := q.QueryContext(ctx, `SELECT `+domainColumns+`, deleted FROM domains d WHERE revision > $1 ORDER BY name`, behind)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		var deleted int64
-		d, err := scanDomain(rows, &deleted)
-		if err != nil {
-			return nil, err
-		}
-		if deleted != 0 {
+	err = each(ctx, q, func(found row) error {
+		var d Domain
+		var deleted bool
+		err := found.Scan(append(d.fields(), &deleted)...)
+		if deleted {
 			p.Deleted = append(p.Deleted, d.Name)
-			continue
+		} else {
+			changed = append(changed, d)
 		}
-		changed = append(changed, d)
-	}
-	return changed, rows.Err()
+		return err
+	}, `SELECT `+domainColumns+`, deleted FROM domains d WHERE revision > $1 ORDER BY name`, behind)
+	return changed, err
 }

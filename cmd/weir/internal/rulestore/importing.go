@@ -124,7 +124,7 @@ func (t *tx) replace(ctx context.Context, o *outline, p Import) (Domain, []Chang
 		return d, nil, err
 	}
 	if p.To == Enforced && t.by.need(Publish, "set the file's margin", d.Team) == nil {
-		if _, err := t.ExecContext(ctx, `UPDATE domains SET indent = $1, revision = $2 WHERE name = $3 AND indent <> $1`, o.indent, t.revision, d.Name); err != nil {
+		if err := t.exec(ctx, `UPDATE domains SET indent = $1, revision = $2 WHERE name = $3 AND indent <> $1`, o.indent, t.revision, d.Name); err != nil {
 			return d, nil, err
 		}
 	}

@@ -28,38 +28,29 @@ func (s *Store) Rules(ctx context.Context, q Listing) (list []Rule, err error) {
 	case column == "":
 		return nil, invalid("state", "%q can't be asked for; write proposed, draft, shadow, enforced or disabled", clip(string(q.State)))
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT `+ruleColumns+`, v.text FROM rules r
-		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced ELSE r.latest END
+	list, err = find(ctx, s.read, scanRule, `SELECT `+ruleColumns+shownText+`
 		WHERE r.id <> '' AND (r.gone = 0 OR $1 = 1) AND ($2 = '' OR r.domain = $2) AND ($3 = '' OR r.team = $3) AND `+column+`
 			AND ($4 = '' OR REPLACE(r.id, $4, '') <> r.id OR REPLACE(r.domain, $4, '') <> r.domain)
 			AND (r.domain > $5 OR r.domain = $5 AND r.id > $6)
 		ORDER BY r.domain, r.id LIMIT $7`,
 		number(q.Gone), printable(q.Domain, MaxName+1), printable(q.Team, MaxName+1), printable(q.Search, MaxID),
 		printable(q.BehindDomain, MaxName+1), printable(q.Behind, MaxID+1), page(q.Limit))
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		var r Rule
-		fields, done := r.fields(&r.Text)
-		if err := rows.Scan(fields...); err != nil {
-			return nil, s.failed(err)
-		}
-		done()
-		list = append(list, r)
-	}
-	return list, s.failed(rows.Err())
+	return list, s.failed(err)
+}
+
+// shownText is, behind ruleColumns, the text that people see of a rule.
+const shownText = `, v.text FROM rules r
+		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced ELSE r.latest END`
+
+func scanRule(found row) (r Rule, err error) {
+	err = found.Scan(append(r.fields(), &r.Text)...)
+	return r, err
 }
 
 // Rule is one rule, also one that is gone. It fails as NotFound.
 func (s *Store) Rule(ctx context.Context, domain, id string) (Rule, error) {
-	var r Rule
-	fields, done := r.fields(&r.Text)
-	err := s.read.QueryRowContext(ctx, `SELECT `+ruleColumns+`, v.text FROM rules r
-		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND v.number = CASE WHEN r.enforced > 0 THEN r.enforced ELSE r.latest END
-		WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(fields...)
-	done()
+	r, err := scanRule(s.read.QueryRowContext(ctx, `SELECT `+ruleColumns+shownText+`
+		WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)))
 	if isNone(err) {
 		return r, notFound("there is no rule %s in domain %s", nameOf(id), clip(domain))
 	}
@@ -140,35 +131,27 @@ func readTexts(ctx context.Context, q queryer, at map[string]*Document, only str
 	if only != "" { // said so that an index is found
 		and, args = " AND d.name = $1", []any{only}
 	}
-	rows, err := q.QueryContext(ctx, `SELECT v.domain, v.rule, v.number, v.text, d.indent, v.number = r.shadow FROM domains d
-		JOIN rules r ON r.domain = d.name AND r.gone = 0 AND (r.enforced > 0 AND r.disabled = 0 OR r.shadow > 0)
-		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND (v.number = r.enforced AND r.disabled = 0 OR v.number = r.shadow)
-		WHERE d.deleted = 0`+and+` ORDER BY v.domain, v.place, v.rule`, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
 	var f files
-	for rows.Next() {
+	err := each(ctx, q, func(found row) error {
 		var domain string
-		var trial Trial
-		var indent int
-		var shadow bool
-		if err := rows.Scan(&domain, &trial.Rule, &trial.Version, &trial.Text, &indent, &shadow); err != nil {
-			return err
-		}
+		var p part
+		err := found.Scan(&domain, &p.trial.Rule, &p.trial.Version, &p.trial.Text, &p.indent, &p.shadow)
 		d := at[domain]
-		if d == nil {
-			continue
+		if err != nil || d == nil {
+			return err
 		}
 		if d != f.document {
 			f.end()
 			f = files{document: d}
 		}
-		f.add(trial, indent, shadow)
-	}
+		f.add(p)
+		return nil
+	}, `SELECT v.domain, v.rule, v.number, v.text, d.indent, v.number = r.shadow FROM domains d
+		JOIN rules r ON r.domain = d.name AND r.gone = 0 AND (r.enforced > 0 AND r.disabled = 0 OR r.shadow > 0)
+		JOIN versions v ON v.domain = r.domain AND v.rule = r.id AND (v.number = r.enforced AND r.disabled = 0 OR v.number = r.shadow)
+		WHERE d.deleted = 0`+and+` ORDER BY v.domain, v.place, v.rule`, args...)
 	f.end()
-	return rows.Err()
+	return err
 }
 
 // files are those of one document, while they are put together.
@@ -183,10 +166,10 @@ type part struct {
 	shadow bool
 }
 
-func (f *files) add(t Trial, indent int, shadow bool) {
-	f.parts = append(f.parts, part{t, indent, shadow})
-	if shadow {
-		f.document.Trials = append(f.document.Trials, t)
+func (f *files) add(p part) {
+	f.parts = append(f.parts, p)
+	if p.shadow {
+		f.document.Trials = append(f.document.Trials, p.trial)
 	}
 }
 

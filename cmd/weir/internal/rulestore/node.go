@@ -43,19 +43,11 @@ func (s *Store) Leave(ctx context.Context, name string) error {
 // Nodes lists the nodes that have told of themselves in the last hour by name, MaxPage
 // at most.
 func (s *Store) Nodes(ctx context.Context) (list []Node, err error) {
-	rows, err := s.read.QueryContext(ctx, fmt.Sprintf(`SELECT name, version, revision, %s - seen FROM nodes ORDER BY name LIMIT %d`, s.clock, MaxPage))
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		var n Node
+	list, err = find(ctx, s.read, func(found row) (n Node, err error) {
 		var silent int64
-		if err := rows.Scan(&n.Name, &n.Version, &n.Revision, &silent); err != nil {
-			return nil, s.failed(err)
-		}
+		err = found.Scan(&n.Name, &n.Version, &n.Revision, &silent)
 		n.Silent = time.Duration(max(silent, 0)) * time.Microsecond
-		list = append(list, n)
-	}
-	return list, s.failed(rows.Err())
+		return n, err
+	}, fmt.Sprintf(`SELECT name, version, revision, %s - seen FROM nodes ORDER BY name LIMIT %d`, s.clock, MaxPage))
+	return list, s.failed(err)
 }

@@ -71,14 +71,14 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 			return err
 		}
 	}
-	_, err = t.ExecContext(ctx, `
+	err = t.exec(ctx, `
 		INSERT INTO overrides (domain, rule, percent, ends, author, reason) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (domain, rule) DO UPDATE SET percent = excluded.percent, ends = excluded.ends, author = excluded.author, reason = excluded.reason`,
 		o.Domain, o.Rule, o.Percent, until, t.by.Name, o.Reason)
 	if err != nil {
 		return err
 	}
-	if _, err := t.ExecContext(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, o.Domain); err != nil {
+	if err := t.exec(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, o.Domain); err != nil {
 		return err
 	}
 	e := a.event("")
@@ -137,21 +137,14 @@ func (o *Override) words() string {
 
 // readOverrides adds the overrides of documents.
 func readOverrides(ctx context.Context, q queryer, at map[string]*Document, only string) error {
-	rows, err := q.QueryContext(ctx, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE $1 = '' OR domain = $1 ORDER BY domain, rule`, only)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
+	return each(ctx, q, func(found row) error {
 		var o Override
 		var ends int64
-		if err := rows.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason); err != nil {
-			return err
-		}
+		err := found.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason)
 		o.Until = moment(ends)
 		if d := at[o.Domain]; d != nil {
 			d.Overrides = append(d.Overrides, o)
 		}
-	}
-	return rows.Err()
+		return err
+	}, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE $1 = '' OR domain = $1 ORDER BY domain, rule`, only)
 }

@@ -44,18 +44,19 @@ type Rule struct {
 }
 
 // Version is what a rule was proposed to be. It never changes, but for its State,
-// and for Reason and Team as they say.
+// and for Reason and Team as they say. The API gives it as it is.
 type Version struct {
-	Domain, Rule string
-	Number       int64 // 1, 2, 3 … of this rule
-	State        State
-	Text         string // empty: the rule is taken away
-	Base         int64  // version in force when it was made, to compare with; 0: none
-	Author       string
-	Team         string    // of the rule with this text; with the domain it goes over to another
-	Reason       string    // it was made for, or of a draft without one that of its first step
-	Made         time.Time // UTC, in microseconds
-	Revision     int64     // that made it
+	Domain   string    `json:"domain"`
+	Rule     string    `json:"rule"`
+	Number   int64     `json:"number"` // 1, 2, 3 … of this rule
+	State    State     `json:"state"`
+	Text     string    `json:"text"`           // empty: the rule is taken away
+	Base     int64     `json:"base,omitempty"` // version in force when it was made, to compare with; 0: none
+	Author   string    `json:"author"`
+	Team     string    `json:"team"`     // of the rule with this text; with the domain it goes over to another
+	Reason   string    `json:"reason"`   // it was made for, or of a draft without one that of its first step
+	Made     time.Time `json:"made"`     // UTC, in microseconds
+	Revision int64     `json:"revision"` // that made it
 
 	place int64 // rules of a file stand in the order of their places
 }
@@ -65,18 +66,14 @@ const gap = 1 << 32
 
 const ruleColumns = `r.domain, r.id, r.team, r.latest, r.draft, r.shadow, r.enforced, r.disabled, r.gone, r.revision`
 
-func (r *Rule) fields(more ...any) (fields []any, done func()) {
-	var disabled, gone int64
-	fields = []any{&r.Domain, &r.ID, &r.Team, &r.Latest, &r.Draft, &r.Shadow, &r.Enforced, &disabled, &gone, &r.Revision}
-	return append(fields, more...), func() { r.Disabled, r.Gone = disabled != 0, gone != 0 }
+func (r *Rule) fields() []any {
+	return []any{&r.Domain, &r.ID, &r.Team, &r.Latest, &r.Draft, &r.Shadow, &r.Enforced, &r.Disabled, &r.Gone, &r.Revision}
 }
 
 // rule is a rule's row, or a rule that is to come.
 func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
 	var r Rule
-	fields, done := r.fields()
-	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(fields...)
-	done()
+	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(r.fields()...)
 	if isNone(err) {
 		return Rule{Domain: domain, ID: id, Gone: true}, nil
 	}
@@ -86,7 +83,7 @@ func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
 // save writes a rule's row, and marks its domain as changed.
 func (t *tx) save(ctx context.Context, r *Rule) error {
 	r.Revision = t.revision
-	_, err := t.ExecContext(ctx, `
+	err := t.exec(ctx, `
 		INSERT INTO rules (domain, id, team, latest, draft, shadow, enforced, disabled, gone, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		ON CONFLICT (domain, id) DO UPDATE SET team = excluded.team, latest = excluded.latest, draft = excluded.draft, shadow = excluded.shadow,
 			enforced = excluded.enforced, disabled = excluded.disabled, gone = excluded.gone, revision = excluded.revision`,
@@ -94,8 +91,7 @@ func (t *tx) save(ctx context.Context, r *Rule) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, r.Domain)
-	return err
+	return t.exec(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, r.Domain)
 }
 
 // write adds a version to r, as its draft. The draft before it is withdrawn.
@@ -110,41 +106,27 @@ func (t *tx) write(ctx context.Context, r *Rule, v Version) error {
 	}
 	r.Latest++
 	r.Draft, r.Gone = r.Latest, false
-	_, err := t.ExecContext(ctx, `
+	return t.exec(ctx, `
 		INSERT INTO versions (domain, rule, number, state, text, place, base, author, team, reason, made, revision)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		r.Domain, r.ID, r.Latest, Draft, v.Text, v.place, r.Enforced, t.by.Name, v.Team, t.reason, t.at, t.revision)
-	return err
 }
 
 // mark changes the state of a version.
 func (t *tx) mark(ctx context.Context, r *Rule, version int64, s State) error {
-	_, err := t.ExecContext(ctx, `UPDATE versions SET state = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, s, r.Domain, r.ID, version)
-	return err
+	return t.exec(ctx, `UPDATE versions SET state = $1 WHERE domain = $2 AND rule = $3 AND number = $4`, s, r.Domain, r.ID, version)
 }
 
 const versionColumns = `v.domain, v.rule, v.number, v.state, v.text, v.base, v.author, v.team, v.reason, v.made, v.revision, v.place`
 
 // versions is those that a query finds, which begins with FROM and calls them v.
-func versions(ctx context.Context, q queryer, from string, args ...any) (list []Version, err error) {
-	rows, err := q.QueryContext(ctx, `SELECT `+versionColumns+` `+from, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		v, err := scanVersion(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
+func versions(ctx context.Context, q queryer, from string, args ...any) ([]Version, error) {
+	return find(ctx, q, scanVersion, `SELECT `+versionColumns+` `+from, args...)
 }
 
-func scanVersion(row interface{ Scan(...any) error }) (v Version, err error) {
+func scanVersion(found row) (v Version, err error) {
 	var made int64
-	err = row.Scan(&v.Domain, &v.Rule, &v.Number, &v.State, &v.Text, &v.Base, &v.Author, &v.Team, &v.Reason, &made, &v.Revision, &v.place)
+	err = found.Scan(&v.Domain, &v.Rule, &v.Number, &v.State, &v.Text, &v.Base, &v.Author, &v.Team, &v.Reason, &made, &v.Revision, &v.place)
 	v.Made = moment(made)
 	return v, err
 }

@@ -42,8 +42,9 @@ func (s *Store) Move(ctx context.Context, by Actor, p Step) (Rule, error) {
 		if err := t.step(ctx, &d, &now, p.Version, p.To, p.Forced); err != nil {
 			return err
 		}
-		return t.QueryRowContext(ctx, `SELECT text FROM versions WHERE domain = $1 AND rule = $2 AND number = $3`,
-			now.Domain, now.ID, now.shown()).Scan(&now.Text)
+		v, err := findVersion(ctx, t, now.Domain, now.ID, now.shown())
+		now.Text = v.Text
+		return err
 	})
 	return now, err
 }
@@ -80,7 +81,7 @@ func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to Sta
 		return err
 	}
 	// A draft needs no reason: what it is for is said when it goes on.
-	if _, err := t.ExecContext(ctx, `UPDATE versions SET reason = $1 WHERE domain = $2 AND rule = $3 AND number = $4 AND reason = ''`, t.reason, r.Domain, r.ID, version); err != nil {
+	if err := t.exec(ctx, `UPDATE versions SET reason = $1 WHERE domain = $2 AND rule = $3 AND number = $4 AND reason = ''`, t.reason, r.Domain, r.ID, version); err != nil {
 		return err
 	}
 	t.done = append(t.done, Event{Action: Action(to, forced), Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
@@ -248,7 +249,7 @@ func weight(text string) int64 { return int64(len(text) + maxIndent*strings.Coun
 // weigh keeps the length of a domain's file, and refuses what is too long.
 func (t *tx) weigh(ctx context.Context, d *Domain, before, after string) error {
 	d.Bytes += weight(after) - weight(before)
-	if _, err := t.ExecContext(ctx, `UPDATE domains SET bytes = $1 WHERE name = $2`, d.Bytes, d.Name); err != nil {
+	if err := t.exec(ctx, `UPDATE domains SET bytes = $1 WHERE name = $2`, d.Bytes, d.Name); err != nil {
 		return err
 	}
 	if len(after) <= len(before) {

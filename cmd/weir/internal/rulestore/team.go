@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Team is a team as the store knows it. It is made when it is first named.
+// Team is a team as the store knows it. It is made when it is first named. The API gives it as it is.
 type Team struct {
-	Name  string
-	Quota int64 // rules it may have
-	Rules int64 // it has
+	Name  string `json:"name"`
+	Quota int64  `json:"quota"` // rules it may have
+	Rules int64  `json:"rules"` // it has
 }
 
 // DefaultQuota is how many rules a team may have unless it is told otherwise.
@@ -23,8 +23,7 @@ func (t *tx) team(ctx context.Context, name string) error {
 	if err := checkName("team", name); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, `INSERT INTO teams (name, quota) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, DefaultQuota)
-	return err
+	return t.exec(ctx, `INSERT INTO teams (name, quota) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, DefaultQuota)
 }
 
 // roomFor refuses one rule more than a team or a domain may have: r, if it comes
@@ -76,25 +75,16 @@ func (s *Store) SetQuota(ctx context.Context, by Actor, team string, quota int64
 		if err := t.team(ctx, team); err != nil {
 			return err
 		}
-		_, err := t.ExecContext(ctx, `UPDATE teams SET quota = $1 WHERE name = $2`, quota, team)
-		return err
+		return t.exec(ctx, `UPDATE teams SET quota = $1 WHERE name = $2`, quota, team)
 	})
 }
 
 // Teams lists teams by name, those behind a name, at most limit (0: MaxPage).
 func (s *Store) Teams(ctx context.Context, behind string, limit int) (list []Team, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT name, quota, (SELECT COUNT(*) FROM rules r WHERE r.team = t.name AND r.id <> '' AND r.gone = 0)
+	list, err = find(ctx, s.read, func(found row) (t Team, err error) {
+		err = found.Scan(&t.Name, &t.Quota, &t.Rules)
+		return t, err
+	}, `SELECT name, quota, (SELECT COUNT(*) FROM rules r WHERE r.team = t.name AND r.id <> '' AND r.gone = 0)
 		FROM teams t WHERE name > $1 ORDER BY name LIMIT $2`, printable(behind, MaxName+1), page(limit))
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	for rows.Next() {
-		var t Team
-		if err := rows.Scan(&t.Name, &t.Quota, &t.Rules); err != nil {
-			return nil, s.failed(err)
-		}
-		list = append(list, t)
-	}
-	return list, s.failed(rows.Err())
+	return list, s.failed(err)
 }

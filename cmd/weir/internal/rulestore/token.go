@@ -15,19 +15,23 @@ import (
 )
 
 // Token lets a caller act that shows its text, or a certificate in its place. The text is known to
-// its holder alone: the database has a hash of it.
+// its holder alone: the database has a hash of it. The API gives a Token as it is.
 type Token struct {
-	ID      string // names it in lists and in the audit
-	Actor   string // who holds it
-	Role    Role
-	Teams   []string // AllTeams: all
-	Made    time.Time
-	Expires time.Time // zero: never
-	Revoked time.Time // zero: it was not
-	Author  string    // who made it
+	ID      string    `json:"id"`    // names it in lists and in the audit
+	Actor   string    `json:"actor"` // who holds it
+	Role    Role      `json:"role"`
+	Teams   []string  `json:"teams"` // AllTeams: all
+	Made    time.Time `json:"made"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Revoked time.Time `json:"revoked,omitzero"` // zero: it was not
+	Author  string    `json:"author"`           // who made it
+	// Text is there for who is told of a token that was just made, and never again.
+	Text string `json:"token,omitempty"`
 	// Certificate is the URI in the certificate that stands for it, as
 	// spiffe://example.org/ci; empty: it has a text.
-	Certificate string
+	Certificate string `json:"certificate,omitempty"`
+
+	hash string // of its text; empty: it has none
 }
 
 // MaxTokens is how many tokens there may be that are not revoked.
@@ -52,9 +56,9 @@ var errSecond = errors.New("there is a token already")
 func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason string, first bool) (Token, string, error) {
 	k.ID, k.Author = strings.ToLower(rand.Text()[:10]), by.Name
 	secret := rand.Text() // 128 bits, which nobody guesses, so that one SHA-256 is enough
-	hashed, text, holder := hash(secret), "weir_"+k.ID+"_"+secret, k.Actor
-	if k.Certificate != "" {
-		hashed, text, holder = "", "", k.Actor+" by the certificate "+printable(k.Certificate, maxURI)
+	text, holder := "weir_"+k.ID+"_"+secret, k.Actor
+	if k.hash = hash(secret); k.Certificate != "" {
+		k.hash, text, holder = "", "", k.Actor+" by the certificate "+printable(k.Certificate, maxURI)
 	}
 	a := attempt{action: "token.create", reason: fmt.Sprintf("%s for %s, %s of %v: %s", k.ID, holder, k.Role, k.Teams, reason), people: true}
 	err := s.change(ctx, by, a, func(t *tx) error {
@@ -64,11 +68,10 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 		if err := t.mayMake(ctx, &k); err != nil {
 			return err
 		}
-		var n int64
-		if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens`).Scan(&n); err != nil {
+		switch n, err := count(ctx, t, "tokens", ""); {
+		case err != nil:
 			return err
-		}
-		if first && n > 0 {
+		case first && n > 0:
 			return errSecond
 		}
 		k.Made = moment(t.at)
@@ -77,9 +80,8 @@ func (s *Store) createToken(ctx context.Context, by Actor, k Token, reason strin
 			expires = k.Expires.UnixMicro()
 			k.Expires = moment(expires) // as it will be read
 		}
-		_, err := t.ExecContext(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author, certificate) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9)`,
-			k.ID, hashed, k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author, k.Certificate)
-		return err
+		return t.exec(ctx, `INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author, certificate) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9)`,
+			k.ID, k.hash, k.Actor, k.Role.String(), strings.Join(k.Teams, " "), t.at, expires, k.Author, k.Certificate)
 	})
 	if err != nil {
 		return Token{}, "", err
@@ -122,14 +124,11 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 			return err
 		}
 	}
-	var n int64
-	if err := t.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens WHERE revoked = 0`).Scan(&n); err != nil {
-		return err
+	n, err := count(ctx, t, "tokens", " WHERE revoked = 0")
+	if err == nil && n >= MaxTokens {
+		err = &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke unused ones", n)}
 	}
-	if n >= MaxTokens {
-		return &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke unused ones", n)}
-	}
-	return nil
+	return err
 }
 
 // free refuses a certificate that can't be meant, or stands for a token that
@@ -160,8 +159,7 @@ func (t *tx) free(ctx context.Context, certificate string) error {
 // FirstToken makes a token for everything when there is no token yet, and gives
 // its text; empty: there was one.
 func (s *Store) FirstToken(ctx context.Context) (string, error) {
-	var n int64
-	if err := s.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM tokens`).Scan(&n); err != nil || n > 0 {
+	if n, err := count(ctx, s.read, "tokens", ""); err != nil || n > 0 {
 		return "", s.failed(err)
 	}
 	first := Actor{Name: "first-start", Role: Admin, Teams: []string{AllTeams}}
@@ -172,12 +170,12 @@ func (s *Store) FirstToken(ctx context.Context) (string, error) {
 	return text, err
 }
 
-const tokenColumns = `id, actor, role, teams, made, expires, revoked, author, certificate`
+const tokenColumns = `id, actor, role, teams, made, expires, revoked, author, certificate, hash`
 
-func scanToken(row interface{ Scan(...any) error }, more ...any) (k Token, err error) {
+func scanToken(found row) (k Token, err error) {
 	var role, teams string
 	var made, expires, revoked int64
-	err = row.Scan(append([]any{&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author, &k.Certificate}, more...)...)
+	err = found.Scan(&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author, &k.Certificate, &k.hash)
 	if err != nil {
 		return k, err
 	}
@@ -201,12 +199,11 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 	if !ok || !cut || len(text) > MaxName || checkName("", id) != nil {
 		return Actor{}, unknown
 	}
-	var want string
-	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+`, hash FROM tokens WHERE id = $1`, id), &want)
+	k, err := scanToken(s.read.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = $1`, id))
 	if err != nil && !isNone(err) {
 		return Actor{}, s.failed(err)
 	}
-	if subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(want)) == 0 {
+	if subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(k.hash)) == 0 {
 		return Actor{}, unknown
 	}
 	return k.holder(time.Now())
@@ -258,8 +255,7 @@ func (s *Store) RevokeToken(ctx context.Context, by Actor, id, reason string) er
 				return err
 			}
 		}
-		_, err = t.ExecContext(ctx, `UPDATE tokens SET revoked = $1 WHERE id = $2 AND revoked = 0`, t.at, k.ID)
-		return err
+		return t.exec(ctx, `UPDATE tokens SET revoked = $1 WHERE id = $2 AND revoked = 0`, t.at, k.ID)
 	})
 }
 
@@ -283,23 +279,10 @@ func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) 
 	if by.Role < Admin {
 		return nil, "", forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, printable(behind, MaxName), page(limit))
-	if err != nil {
-		return nil, "", s.failed(err)
+	list, err = find(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, printable(behind, MaxName), page(limit))
+	if len(list) == page(limit) {
+		next = list[len(list)-1].ID
 	}
-	defer func() { _ = rows.Close() }() // what failed, rows.Err tells
-	n := 0
-	for rows.Next() {
-		k, err := scanToken(rows)
-		if err != nil {
-			return nil, "", s.failed(err)
-		}
-		if n++; n == page(limit) {
-			next = k.ID
-		}
-		if by.mayEnd(&k) == nil {
-			list = append(list, k)
-		}
-	}
-	return list, next, s.failed(rows.Err())
+	list = slices.DeleteFunc(list, func(k Token) bool { return by.mayEnd(&k) != nil })
+	return list, next, s.failed(err)
 }
