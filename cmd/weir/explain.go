@@ -120,12 +120,12 @@ func explainTimes(ctx context.Context, ask checker, q *rules.Request, times int6
 func printExplanation(out io.Writer, line []byte, asJSON bool) error {
 	text := string(line) + "\n"
 	if !asJSON {
-		var e explanation
+		var e httpapi.Explanation
 		if err := json.Unmarshal(line, &e); err != nil {
 			return fmt.Errorf("read the explanation: %w", err)
 		}
 		terminal.EscapeAll(&e)
-		text = e.text()
+		text = explanationText(&e)
 	}
 	_, err := io.WriteString(out, text)
 	return err

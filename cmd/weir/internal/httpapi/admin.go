@@ -32,7 +32,7 @@ func NewAdmin(e Explainer, o Options) http.Handler {
 	reset := route{method: http.MethodPost, path: "/v1/reset", serve: a.answering(func(s *scratch, r *http.Request) error {
 		forgot, err := e.Reset(r.Context(), &s.request)
 		if err == nil {
-			s.out = appendReset(s.out[:0], forgot)
+			s.out = appendJSON(s.out[:0], map[string]any{"reset": each(forgot, resetOf)})
 		}
 		return err
 	})}
@@ -79,18 +79,10 @@ func (a *API) answering(answer func(*scratch, *http.Request) error) func(http.Re
 	}
 }
 
-// appendReset appends the rules whose counts were reset.
-func appendReset(b []byte, forgot []*rules.Rule) []byte {
-	b = append(b, `{"reset":[`...)
-	for i, r := range forgot {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"rule":`...)
-		b = appendString(b, r.Name)
-		b = append(b, `,"limit":`...)
-		b = appendString(b, r.Limit.String())
-		b = append(b, '}')
-	}
-	return append(b, "]}"...)
+// resetRule is a rule whose count was reset.
+type resetRule struct {
+	Rule  Text   `json:"rule"`
+	Limit string `json:"limit"`
 }
+
+func resetOf(r *rules.Rule) resetRule { return resetRule{Text(r.Name), r.Limit.String()} }

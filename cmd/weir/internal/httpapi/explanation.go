@@ -1,191 +1,209 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
 
-// AppendExplanation appends an explanation to b as /v1/explain gives it, on one
-// line. docs/explain.md tells its members. Members that it shares with /v1/check have the same
-// names and mean the same.
+// Explanation is the answer of /v1/explain. docs/explain.md tells its members. Members that it
+// shares with /v1/check have the same names and mean the same.
+type Explanation struct {
+	ID       string `json:"id,omitempty"` // of a denial
+	At       string `json:"at"`
+	Domain   Text   `json:"domain"`
+	Allowed  bool   `json:"allowed"`
+	Decisive *int   `json:"decisive"`
+	Summary  Text   `json:"summary"`
+	ExplainedPassing
+	Together    bool                  `json:"together"`
+	Descriptors []ExplainedDescriptor `json:"descriptors"`
+	Limits      []ExplainedLimit      `json:"limits"`
+}
+
+// ExplainedPassing is when something passes: After and At are empty but for "later".
+type ExplainedPassing struct {
+	Passes      string      `json:"passes"`
+	PassesAfter json.Number `json:"passes_after_seconds,omitempty"`
+	PassesAt    string      `json:"passes_at,omitempty"`
+}
+
+// ExplainedDescriptor is what a descriptor of the request has met.
+type ExplainedDescriptor struct {
+	Entries []ExplainedEntry `json:"entries"`
+	Cost    int64            `json:"cost"`
+	Summary Text             `json:"summary"`
+	Rules   []ExplainedRule  `json:"rules"`
+	Levels  []ExplainedLevel `json:"levels"`
+}
+
+// ExplainedEntry is a key and a value, of a request or a rule file.
+type ExplainedEntry struct {
+	Key   Text `json:"key"`
+	Value Text `json:"value"`
+}
+
+// ExplainedFile is where something stands; it is empty for what stands in no file.
+type ExplainedFile struct {
+	File Text `json:"file,omitempty"`
+	Line int  `json:"line,omitempty"`
+}
+
+// ExplainedRule is a rule that a descriptor has met.
+type ExplainedRule struct {
+	Rule Text `json:"rule"`
+	ExplainedFile
+	Unlimited bool `json:"unlimited"`
+}
+
+// ExplainedPlace is a descriptor of a rule file.
+type ExplainedPlace struct {
+	ExplainedEntry
+	ExplainedFile
+}
+
+// ExplainedLevel is what an entry has met, and what else there was.
+type ExplainedLevel struct {
+	ExplainedEntry
+	Met        *ExplainedPlace  `json:"met"`
+	Why        Text             `json:"why"`
+	PassedOver []ExplainedPlace `json:"passed_over"`
+	There      []ExplainedPlace `json:"there"`
+	Omitted    int              `json:"omitted"`
+}
+
+// ExplainedLimit is what a limit decided, and on which count.
+type ExplainedLimit struct {
+	Descriptor int  `json:"descriptor"`
+	Rule       Text `json:"rule"`
+	ExplainedFile
+	Limit    string            `json:"limit"`
+	Words    Text              `json:"words"`
+	Most     *int64            `json:"most_in_a_period,omitempty"` // nil: nothing is promised
+	Outcome  string            `json:"outcome"`
+	Enforced bool              `json:"enforced"`
+	Shadow   bool              `json:"shadow"`
+	Cost     int64             `json:"cost"`
+	Charged  bool              `json:"charged"`
+	Before   ExplainedStanding `json:"before"`
+	After    ExplainedStanding `json:"after"`
+	ExplainedPassing
+	Hold   json.Number `json:"hold_seconds,omitempty"`
+	Fits   int64       `json:"fits"`
+	Enough string      `json:"enough,omitempty"`
+	Notes  []Text      `json:"notes"`
+}
+
+// ExplainedStanding is how a count stands.
+type ExplainedStanding struct {
+	Used      int64       `json:"used"`
+	Remaining int64       `json:"remaining"`
+	Reset     json.Number `json:"reset_after_seconds"`
+}
+
+// Text is a string that the listener writes as in all its answers.
+type Text string
+
+// MarshalJSON is appendString.
+func (t Text) MarshalJSON() ([]byte, error) { return appendString(nil, string(t)), nil }
+
+// AppendExplanation appends an explanation to b as /v1/explain gives it, on one line.
 func AppendExplanation(b []byte, e *rules.Explanation) []byte {
 	a := e.Answer
-	b = append(b, '{')
-	if e.ID != "" {
-		b = append(b, `"id":`...)
-		b = append(appendString(b, e.ID), ',')
+	out := Explanation{
+		ID: e.ID, At: timeText(e.At), Domain: Text(e.Domain), Allowed: a.Allowed, Summary: Text(e.Summary), ExplainedPassing: passingOf(e.At, e.Passing),
+		Together: e.Together, Descriptors: each(e.Descriptors, descriptorOf), Limits: make([]ExplainedLimit, len(a.Decisions)),
 	}
-	b = append(b, `"at":`...)
-	b = appendTime(b, e.At)
-	b = append(b, `,"domain":`...)
-	b = appendString(b, e.Domain)
-	b = append(b, `,"allowed":`...)
-	b = strconv.AppendBool(b, a.Allowed)
-	b = append(b, `,"decisive":`...)
-	if a.Decisive < 0 {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendInt(b, int64(a.Decisive), 10)
+	if a.Decisive >= 0 {
+		out.Decisive = &a.Decisive
 	}
-	b = append(b, `,"summary":`...)
-	b = appendString(b, e.Summary)
-	b = appendPassing(b, e.At, e.Passing)
-	b = append(b, `,"together":`...)
-	b = strconv.AppendBool(b, e.Together)
-	b = append(b, `,"descriptors":`...)
-	b = appendList(b, e.Descriptors, appendTrace)
-	b = append(b, `,"limits":[`...)
 	for i := range a.Decisions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendLimit(b, e, i)
+		out.Limits[i] = limitOf(e.At, &a.Decisions[i], &e.Limits[i])
 	}
-	return append(b, "]}"...)
+	return appendJSON(b, &out)
 }
 
-func appendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
-	b = append(b, '[')
-	for i := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = one(b, list[i])
-	}
-	return append(b, ']')
+// appendJSON appends v, which is of texts and numbers, in JSON.
+func appendJSON(b []byte, v any) []byte {
+	to := bytes.NewBuffer(b)
+	encode := json.NewEncoder(to)
+	encode.SetEscapeHTML(false) // an answer is no page
+	_ = encode.Encode(v)        // what v is of, always can be
+	return bytes.TrimSuffix(to.Bytes(), []byte("\n"))
 }
 
-func appendPassing(b []byte, at weir.Instant, p rules.Passing) []byte {
-	b = append(b, `,"passes":`...)
-	b = appendString(b, string(p.When))
+// each is a list of what one makes of each thing of a list.
+func each[From, To any](list []From, one func(From) To) []To {
+	all := make([]To, 0, len(list)) // not nil, which would be null
+	for _, from := range list {
+		all = append(all, one(from))
+	}
+	return all
+}
+
+func passingOf(at weir.Instant, p rules.Passing) ExplainedPassing {
+	out := ExplainedPassing{Passes: string(p.When)}
 	if p.When == rules.PassesLater {
-		b = append(b, `,"passes_after_seconds":`...)
-		b = appendSeconds(b, p.After)
-		b = append(b, `,"passes_at":`...)
-		b = appendTime(b, at+weir.Instant(p.After/time.Microsecond))
+		out.PassesAfter, out.PassesAt = secondsOf(p.After), timeText(at+weir.Instant(p.After/time.Microsecond))
 	}
-	return b
+	return out
 }
 
-func appendTime(b []byte, i weir.Instant) []byte {
-	b = append(b, '"')
-	b = i.Time().AppendFormat(b, time.RFC3339Nano)
-	return append(b, '"')
-}
+func secondsOf(d time.Duration) json.Number { return json.Number(appendSeconds(nil, d)) }
 
-func appendTrace(b []byte, d rules.DescriptorTrace) []byte {
-	b = append(b, `{"entries":`...)
-	b = appendList(b, d.Entries, func(b []byte, e rules.Entry) []byte { return append(appendEntry(append(b, '{'), e), '}') })
-	b = append(b, `,"cost":`...)
-	b = strconv.AppendInt(b, d.Cost, 10)
-	b = append(b, `,"summary":`...)
-	b = appendString(b, d.Summary)
-	b = append(b, `,"rules":`...)
-	b = appendList(b, d.Rules, func(b []byte, r *rules.Rule) []byte {
-		b = append(b, `{"rule":`...)
-		b = appendString(b, r.Name)
-		b = appendWhere(b, r.File, r.Line)
-		b = append(b, `,"unlimited":`...)
-		return append(strconv.AppendBool(b, r.Unlimited), '}')
-	})
-	b = append(b, `,"levels":`...)
-	return append(appendList(b, d.Levels, appendLevel), '}')
-}
+func timeText(i weir.Instant) string { return i.Time().Format(time.RFC3339Nano) }
 
-func appendLevel(b []byte, l rules.LevelTrace) []byte {
-	b = appendEntry(append(b, '{'), l.Entry)
-	b = append(b, `,"met":`...)
-	if l.Met == nil {
-		b = append(b, "null"...)
-	} else {
-		b = appendPlace(b, *l.Met)
+func descriptorOf(d rules.DescriptorTrace) ExplainedDescriptor {
+	return ExplainedDescriptor{
+		Entries: each(d.Entries, entryOf),
+		Cost:    d.Cost, Summary: Text(d.Summary),
+		Rules: each(d.Rules, func(r *rules.Rule) ExplainedRule {
+			return ExplainedRule{Text(r.Name), ExplainedFile{Text(r.File), r.Line}, r.Unlimited}
+		}),
+		Levels: each(d.Levels, levelOf),
 	}
-	b = append(b, `,"why":`...)
-	b = appendString(b, l.Why)
-	b = append(b, `,"passed_over":`...)
-	b = appendList(b, l.Passed, appendPlace)
-	b = append(b, `,"there":`...)
-	b = appendList(b, l.There, appendPlace)
-	b = append(b, `,"omitted":`...)
-	return append(strconv.AppendInt(b, int64(l.Omitted), 10), '}')
 }
 
-func appendPlace(b []byte, p rules.Place) []byte {
-	b = appendEntry(append(b, '{'), p.Entry)
-	return append(appendWhere(b, p.File, p.Line), '}')
-}
+func entryOf(e rules.Entry) ExplainedEntry { return ExplainedEntry{Text(e.Key), Text(e.Value)} }
 
-func appendEntry(b []byte, e rules.Entry) []byte {
-	b = append(b, `"key":`...)
-	b = appendString(b, e.Key)
-	b = append(b, `,"value":`...)
-	return appendString(b, e.Value)
-}
-
-// appendWhere leaves out what stands in no file.
-func appendWhere(b []byte, file string, line int) []byte {
-	if file == "" {
-		return b
+func levelOf(l rules.LevelTrace) ExplainedLevel {
+	out := ExplainedLevel{
+		ExplainedEntry: entryOf(l.Entry), Why: Text(l.Why),
+		PassedOver: each(l.Passed, placeOf), There: each(l.There, placeOf), Omitted: l.Omitted,
 	}
-	b = append(b, `,"file":`...)
-	b = appendString(b, file)
-	b = append(b, `,"line":`...)
-	return strconv.AppendInt(b, int64(line), 10)
+	if l.Met != nil {
+		out.Met = new(placeOf(*l.Met))
+	}
+	return out
 }
 
-func appendLimit(b []byte, e *rules.Explanation, i int) []byte {
-	d, x := &e.Answer.Decisions[i], &e.Limits[i]
-	b = append(b, `{"descriptor":`...)
-	b = strconv.AppendInt(b, int64(d.Descriptor), 10)
-	b = append(b, `,"rule":`...)
-	b = appendString(b, d.Rule.Name)
-	b = appendWhere(b, d.Rule.File, d.Rule.Line)
-	b = append(b, `,"limit":`...)
-	b = appendString(b, d.Rule.Limit.String())
-	b = append(b, `,"words":`...)
-	b = appendString(b, x.Words)
+func placeOf(p rules.Place) ExplainedPlace {
+	return ExplainedPlace{entryOf(p.Entry), ExplainedFile{Text(p.File), p.Line}}
+}
+
+func limitOf(at weir.Instant, d *rules.Decision, x *rules.LimitExplanation) ExplainedLimit {
+	out := ExplainedLimit{
+		Descriptor: d.Descriptor, Rule: Text(d.Rule.Name), ExplainedFile: ExplainedFile{Text(d.Rule.File), d.Rule.Line},
+		Limit: d.Rule.Limit.String(), Words: Text(x.Words), Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow,
+		Cost: x.Cost, Charged: d.Charged, Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
+		Fits: x.Fits, Notes: each(x.Notes, func(n string) Text { return Text(n) }),
+	}
 	if x.Most != math.MaxInt64 {
-		b = append(b, `,"most_in_a_period":`...)
-		b = strconv.AppendInt(b, x.Most, 10)
+		out.Most = &x.Most
 	}
-	b = append(b, `,"outcome":"`...)
-	b = append(b, d.Outcome.String()...)
-	b = append(b, `","enforced":`...)
-	b = strconv.AppendBool(b, x.Enforced)
-	b = append(b, `,"shadow":`...)
-	b = strconv.AppendBool(b, d.Rule.Shadow)
-	b = append(b, `,"cost":`...)
-	b = strconv.AppendInt(b, x.Cost, 10)
-	b = append(b, `,"charged":`...)
-	b = strconv.AppendBool(b, d.Charged)
-	b = append(b, `,"before":`...)
-	b = appendCount(b, x.Before)
-	b = append(b, `,"after":`...)
-	b = appendCount(b, x.After)
-	b = appendPassing(b, e.At, x.Passing)
 	if queues(d) {
-		b = append(b, `,"hold_seconds":`...)
-		b = appendSeconds(b, d.Hold)
+		out.Hold = secondsOf(d.Hold)
 	}
-	b = append(b, `,"fits":`...)
-	b = strconv.AppendInt(b, x.Fits, 10)
 	if x.Enough != nil {
-		b = append(b, `,"enough":`...)
-		b = appendString(b, x.Enough.String())
+		out.Enough = x.Enough.String()
 	}
-	b = append(b, `,"notes":`...)
-	return append(appendList(b, x.Notes, appendString), '}')
+	return out
 }
 
-func appendCount(b []byte, s rules.Standing) []byte {
-	b = append(b, `{"used":`...)
-	b = strconv.AppendInt(b, s.Used, 10)
-	b = append(b, `,"remaining":`...)
-	b = strconv.AppendInt(b, s.Remaining, 10)
-	b = append(b, `,"reset_after_seconds":`...)
-	return append(appendSeconds(b, s.ResetAfter), '}')
+func standingOf(s rules.Standing) ExplainedStanding {
+	return ExplainedStanding{s.Used, s.Remaining, secondsOf(s.ResetAfter)}
 }
