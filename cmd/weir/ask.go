@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -35,8 +36,9 @@ const (
 
 // address is where a daemon is, and what to show it.
 type address struct {
-	url  string
-	show credentials.Client
+	url       string
+	otherwise string // where it is when no flag says
+	show      credentials.Client
 }
 
 // flags adds the flags; daemon is whose URL addr takes.
@@ -73,7 +75,7 @@ type daemonAt struct {
 // at is path at the address, which may leave out http://, or https:// where there
 // are certificates.
 func (a *address) at(path, door string) (*daemonAt, error) {
-	place := a.url
+	place := cmp.Or(a.url, a.otherwise)
 	switch {
 	case strings.Contains(place, "://"):
 	case a.show.WantsTLS():
@@ -137,39 +139,50 @@ func (a *address) ask(path, door string) (checker, error) {
 				return nil, usagef("%q=%q is not UTF-8, which JSON can't carry; ask over gRPC, or with --rules", e.Key, e.Value)
 			}
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.target, bytes.NewReader(httpapi.AppendCheck(nil, q)))
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		return d.do(r)
+		return d.call(ctx, nil, httpapi.AppendCheck(nil, q))
 	}, nil
 }
 
 // askDenial asks the daemon why it denied what it gave this id.
 func (a *address) askDenial(ctx context.Context, id string) ([]byte, error) {
-	d, err := a.at("/v1/explain", adminDoor)
-	if err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.target+"?id="+url.QueryEscape(id), nil)
-	if err != nil {
-		return nil, err
-	}
-	return d.do(r)
+	return a.call(ctx, "/v1/explain", adminDoor, url.Values{"id": {id}}, nil)
 }
 
-func (d *daemonAt) do(r *http.Request) ([]byte, error) {
+// call calls path of the daemon. door is which of its listeners answers that.
+func (a *address) call(ctx context.Context, path, door string, query url.Values, body []byte) ([]byte, error) {
+	d, err := a.at(path, door)
+	if err != nil {
+		return nil, err
+	}
+	return d.call(ctx, query, body)
+}
+
+// call gets the answer to a query, or posts a body, which is JSON.
+func (d *daemonAt) call(ctx context.Context, query url.Values, body []byte) ([]byte, error) {
+	method, target := http.MethodGet, d.target
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	if body != nil {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	response, err := d.send(r)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("ask the daemon: %w", err)
 	}
-	return readAnswer(response, body, d.door)
+	return readAnswer(response, answer, d.door)
 }
 
 // advice is what to do where daemon and client do not believe each other.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
@@ -29,7 +28,8 @@ const (
 
 // rulesFlags adds the flags of commands that change rules.
 func (a *address) rulesFlags(f *pflag.FlagSet) {
-	a.flags(f, "the admin listener of a daemon (default: http://"+daemon.DefaultAdmin+")")
+	a.flags(f, "the admin listener of a daemon (default: "+adminAt+")")
+	a.otherwise = adminAt
 }
 
 // ruleAPI is the part of a daemon's admin listener that rules are changed by.
@@ -37,9 +37,6 @@ type ruleAPI struct{ *daemonAt }
 
 // rules is the rule API at the address.
 func (a *address) rules() (*ruleAPI, error) {
-	if a.url == "" {
-		a.url = "http://" + daemon.DefaultAdmin
-	}
 	d, err := a.at("/v1", adminDoor)
 	if err != nil {
 		return nil, err

@@ -1,20 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
@@ -60,10 +59,9 @@ has another cluster key, and when none of --join has been joined.`,
   weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
 		Args: cobra.NoArgs,
 	}
-	at.flags(cmd.Flags(), "the admin listener of a node (default "+adminAt+")")
+	at.nodeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster tells")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
-		at.orElse(adminAt)
 		first, text, err := askStatus(cmd.Context(), &at)
 		if err != nil {
 			return err
@@ -82,23 +80,14 @@ has another cluster key, and when none of --join has been joined.`,
 	return cmd
 }
 
-// orElse asks there where nothing was said.
-func (a *address) orElse(place string) {
-	if a.url == "" {
-		a.url = place
-	}
+// nodeFlags adds the flags of commands that ask a node.
+func (a *address) nodeFlags(f *pflag.FlagSet) {
+	a.flags(f, "the admin listener of a node (default "+adminAt+")")
+	a.otherwise = adminAt
 }
 
 func askStatus(ctx context.Context, at *address) (s membership.Status, text []byte, err error) {
-	d, err := at.at("/v1/cluster", "the admin listener")
-	if err != nil {
-		return s, nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.target, nil)
-	if err != nil {
-		return s, nil, err
-	}
-	if text, err = d.do(r); err != nil {
+	if text, err = at.call(ctx, "/v1/cluster", adminDoor, nil, nil); err != nil {
 		return s, nil, err
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -200,23 +189,13 @@ off, more passes than the limits let until it is back.`,
 		Example: "  weir cluster forget 10.0.0.7:8083",
 		Args:    cobra.ExactArgs(1),
 	}
-	at.flags(cmd.Flags(), "the admin listener of a node (default "+adminAt+")")
+	at.nodeFlags(cmd.Flags())
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		at.orElse(adminAt)
-		d, err := at.at("/v1/cluster/forget", "the admin listener")
-		if err != nil {
-			return err
-		}
 		body, err := json.Marshal(map[string]string{"name": args[0]})
 		if err != nil {
 			return err
 		}
-		r, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, d.target, bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		if _, err := d.do(r); err != nil {
+		if _, err := at.call(cmd.Context(), "/v1/cluster/forget", adminDoor, nil, body); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more\n", args[0])
@@ -235,19 +214,11 @@ balancers (GET /v1/route).`,
 		Example: "  weir cluster route demo client_id=alice",
 		Args:    cobra.MinimumNArgs(2),
 	}
-	at.flags(cmd.Flags(), "the HTTP listener of a node (default http://"+daemon.DefaultHTTP+")")
+	at.otherwise = "http://" + daemon.DefaultHTTP
+	at.flags(cmd.Flags(), "the HTTP listener of a node (default "+at.otherwise+")")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		at.orElse("http://" + daemon.DefaultHTTP)
-		d, err := at.at("/v1/route", "the HTTP listener of a node")
-		if err != nil {
-			return err
-		}
 		q := url.Values{"domain": args[:1], "e": args[1:]}
-		r, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, d.target+"?"+q.Encode(), nil)
-		if err != nil {
-			return err
-		}
-		answer, err := d.do(r)
+		answer, err := at.call(cmd.Context(), "/v1/route", "the HTTP listener of a node", q, nil)
 		if err != nil {
 			return err
 		}

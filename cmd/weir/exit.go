@@ -91,38 +91,22 @@ func noEmptyFlag(cmd *cobra.Command) error {
 }
 
 func codeOf(err error) int {
-	if _, ok := errors.AsType[*source.FetchError](err); ok {
+	switch {
+	case is[*source.FetchError](err):
 		return exitFail
-	}
-	if _, ok := errors.AsType[*credentials.Error](err); ok {
+	case is[*credentials.Error](err), is[*daemon.ConfigError](err), is[*rules.Error](err), is[*rules.RequestError](err),
+		is[*replay.InputError](err), is[*importenv.InputError](err), is[*sim.InputError](err), is[*accesslog.InputError](err):
 		return exitUsage
-	}
-	if _, ok := errors.AsType[*daemon.ConfigError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*rules.Error](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*rules.RequestError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*replay.InputError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*importenv.InputError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*sim.InputError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*accesslog.InputError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[*net.OpError](err); ok { // nobody listens at a socket's path
+	case is[*net.OpError](err): // nobody listens at a socket's path
 		return exitFail
-	}
-	if errors.Is(err, fs.ErrNotExist) { // a path that somebody mistyped
+	case errors.Is(err, fs.ErrNotExist): // a path that somebody mistyped
 		return exitUsage
 	}
 	return exitFail
+}
+
+// is is whether an error is of a kind.
+func is[Kind error](err error) bool {
+	_, ok := errors.AsType[Kind](err)
+	return ok
 }

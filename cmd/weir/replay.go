@@ -40,11 +40,7 @@ rules, when, and how often. docs/replay.md tells more.`,
 	f.StringVar(&o.Domain, "domain", "", "ask only the rules of this domain `D`")
 	f.StringVar(&o.Cost, "cost", "", "`FIELD` that says how many events a line is worth: bytes, or a member of JSON such as tokens (default: each is 1)")
 	f.BoolVar(&o.JSON, "json", false, "print JSON, a line for each rule and one for the log")
-	for _, name := range []string{"rules", "log"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic("weir: " + err.Error()) // no such flag
-		}
-	}
+	needFlags(cmd, "rules", "log")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Format, err = parseFormat(format); err != nil {
 			return err

@@ -39,11 +39,7 @@ constants. Numbers may end in k, M or G. docs/sizing.md tells where they are fro
 	f.StringVar(&s.tolerance, "tolerance", "0%", "`PERCENT` of the limit that may pass beyond it")
 	f.StringVar(&s.store, "store", "", "size this `STORE` whatever is advised: memory, redis, redis+cluster, memcached or cluster")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
-	for _, name := range []string{"keys", "limit"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic("weir: " + err.Error()) // no such flag
-		}
-	}
+	needFlags(cmd, "keys", "limit")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		if err := s.read(); err != nil {
 			return err

@@ -30,9 +30,7 @@ compressed by gzip or zstd. docs/replay.md tells more.`,
 	f.StringVar(&per, "per", "min", "suggest limits per `UNIT`: s, min or h")
 	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
 	f.BoolVar(&asJSON, "json", false, "print JSON, a line for each limit, one for the rule file and one for the log")
-	if err := cmd.MarkFlagRequired("log"); err != nil {
-		panic("weir: " + err.Error()) // no such flag
-	}
+	needFlags(cmd, "log")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Format, err = parseFormat(format); err != nil {
 			return err

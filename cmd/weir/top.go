@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/internal/sleep"
@@ -67,7 +65,7 @@ With --json it prints what GET /v1/top answers, one a line.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	o.addr.flags(f, "the admin listener of a daemon (default: http://"+daemon.DefaultAdmin+")")
+	o.addr.rulesFlags(f)
 	f.StringVar(&o.domain, "domain", "", "rules of this `DOMAIN` only")
 	f.StringVar(&o.rule, "rule", "", "the rule of this `NAME` only")
 	f.IntVar(&o.clients, "n", 5, fmt.Sprintf("how many clients of each rule, up to %d", offenders.Names))
@@ -76,9 +74,6 @@ With --json it prints what GET /v1/top answers, one a line.`,
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		if o.clients < 0 || o.clients > offenders.Names {
 			return usagef("--n %d: write how many clients of each rule, from 0 to %d", o.clients, offenders.Names)
-		}
-		if o.addr.url == "" {
-			o.addr.url = "http://" + daemon.DefaultAdmin
 		}
 		d, err := o.addr.at("/v1/top", adminDoor)
 		if err != nil {
@@ -119,11 +114,7 @@ func (o *top) ask(ctx context.Context, d *daemonAt) (answer *httpapi.Top, line [
 	if o.rule != "" {
 		q.Set("rule", o.rule)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.target+"?"+q.Encode(), nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	if line, err = d.do(r); err != nil {
+	if line, err = d.call(ctx, q, nil); err != nil {
 		return nil, nil, err
 	}
 	answer = new(httpapi.Top)
