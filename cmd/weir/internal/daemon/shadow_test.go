@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -63,10 +64,10 @@ func TestCandidate(t *testing.T) {
 			}
 			break
 		}
-		if d := cmp.Diff(httpapi.ShadowCounts{BothPass: 3, BothDeny: 2, OnlyCandidate: 2}, got.Whole); d != "" {
+		if d := cmp.Diff(shadow.Counts{BothPass: 3, BothDeny: 2, OnlyCandidate: 2}, got.Whole); d != "" {
 			t.Error(store, d)
 		}
-		if d := cmp.Diff([]httpapi.ShadowOf{{Rule: "shop/user", Key: user, Requests: 2}}, got.Denied); d != "" || len(got.Passed) != 0 {
+		if d := cmp.Diff([]shadow.Client{{Rule: "shop/user", Key: user, Requests: 2}}, got.Denied); d != "" || len(got.Passed) != 0 {
 			t.Error(store, d, got.Passed)
 		}
 		if !got.Verdict.Refused || !strings.Contains(got.Verdict.Why, "only 7 requests") {
@@ -81,14 +82,14 @@ func TestCandidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.until(t, `msg="candidates reloaded" domains=1 rules=1`)
-		var anew httpapi.ShadowCounts
+		var anew shadow.Counts
 		for range 20 { // where the machine stands still, a fallback decides, and nothing is known
 			checkShop(t, r, user)
 			if anew = reported(t, r, "shop").Whole; anew.OnlyInForce > 0 {
 				break
 			}
 		}
-		if anew != (httpapi.ShadowCounts{OnlyInForce: 1, Unknown: anew.Unknown}) {
+		if anew != (shadow.Counts{OnlyInForce: 1, Unknown: anew.Unknown}) {
 			t.Errorf("%s: %+v", store, anew)
 		}
 		if err := os.WriteFile(candidate, []byte("domain: shop\ndescriptors: [{key: user, limits: [9/dya]}]\n"), 0o600); err != nil {

@@ -29,53 +29,27 @@ type shadowAnswer struct {
 // ShadowReport is a shadow.Report, and what would be said if the candidate were
 // to come into force.
 type ShadowReport struct {
-	Domain  string        `json:"domain"`
-	Since   time.Time     `json:"since"`
-	Whole   ShadowCounts  `json:"requests"`
-	Recent  ShadowCounts  `json:"recent"`
-	From    time.Time     `json:"recent_since"`
-	Denied  []ShadowOf    `json:"newly_denied"`
-	Passed  []ShadowOf    `json:"newly_passed"`
-	Clients time.Time     `json:"clients_since"`
-	Verdict ShadowVerdict `json:"verdict"`
+	Domain  string          `json:"domain"`
+	Since   time.Time       `json:"since"`
+	Whole   shadow.Counts   `json:"requests"`
+	Recent  shadow.Counts   `json:"recent"`
+	From    time.Time       `json:"recent_since"`
+	Denied  []shadow.Client `json:"newly_denied"`
+	Passed  []shadow.Client `json:"newly_passed"`
+	Clients time.Time       `json:"clients_since"`
+	Verdict shadow.Verdict  `json:"verdict"`
 }
 
-// ShadowCounts are shadow.Counts.
-type ShadowCounts struct {
-	BothPass      int64 `json:"both_pass"`
-	BothDeny      int64 `json:"both_deny"`
-	OnlyCandidate int64 `json:"only_candidate_denies"`
-	OnlyInForce   int64 `json:"only_in_force_denies"`
-	Unknown       int64 `json:"unknown"`
-}
-
-// ShadowOf is a client that is treated differently, and by which rule.
-type ShadowOf struct {
-	Rule     string `json:"rule"`
-	Key      string `json:"key"`
-	Requests int64  `json:"requests"`
-	Error    int64  `json:"error"`
-}
-
-// ShadowVerdict is a shadow.Verdict by the usual share.
-type ShadowVerdict struct {
-	Share   shadow.Share `json:"share_in_millionths"`
-	Refused bool         `json:"refused"`
-	Why     string       `json:"why"`
-}
-
-// ReportOf is r as the admin listener tells it.
-func ReportOf(r *shadow.Report, v shadow.Verdict, name func(string) string) ShadowReport {
-	clients := func(all []shadow.Client) []ShadowOf {
-		told := make([]ShadowOf, 0, len(all))
-		for _, c := range all {
-			told = append(told, ShadowOf{c.Rule, name(c.Key), c.Requests, c.Error})
-		}
-		return told
+// reportOf is r as the admin listener tells it.
+func reportOf(r *shadow.Report, name func(string) string) ShadowReport {
+	named := func(c shadow.Client) shadow.Client {
+		c.Key = name(c.Key)
+		return c
 	}
 	return ShadowReport{
-		Domain: r.Domain, Since: r.Since.UTC(), Whole: ShadowCounts(r.Counts), Recent: ShadowCounts(r.Recent), From: r.RecentSince.UTC(),
-		Denied: clients(r.NewlyDenied), Passed: clients(r.NewlyPassed), Clients: r.ClientsSince.UTC(), Verdict: ShadowVerdict(v),
+		Domain: r.Domain, Since: r.Since.UTC(), Whole: r.Counts, Recent: r.Recent, From: r.RecentSince.UTC(),
+		Denied: each(r.NewlyDenied, named), Passed: each(r.NewlyPassed, named), Clients: r.ClientsSince.UTC(),
+		Verdict: shadow.Judge(r, shadow.UsualShare, ""),
 	}
 }
 
@@ -89,7 +63,7 @@ func shadowOf(b *shadow.Board, q trafficQuery, name func(string) string) shadowA
 	s.Omitted = max(len(domains)-maxTop, 0)
 	for _, domain := range domains[:len(domains)-s.Omitted] {
 		if r := b.Report(domain, q.names, now); r != nil {
-			s.Candidates = append(s.Candidates, ReportOf(r, shadow.Judge(r, shadow.UsualShare, ""), name))
+			s.Candidates = append(s.Candidates, reportOf(r, name))
 		}
 	}
 	return s

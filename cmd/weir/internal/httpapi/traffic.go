@@ -186,25 +186,18 @@ type trafficSeries struct {
 type trafficHistory struct {
 	TrafficRule
 
-	From   time.Time      `json:"from"`
-	Points []trafficPoint `json:"points"`
-}
-
-type trafficPoint struct {
-	To     time.Time `json:"to"`
-	Passed int64     `json:"passed"`
-	Denied int64     `json:"denied"`
+	From   time.Time         `json:"from"`
+	Points []offenders.Point `json:"points"`
 }
 
 func seriesOf(b *offenders.Book, q trafficQuery) trafficSeries {
 	histories, more := b.Series(q.filter, maxTop)
-	s := trafficSeries{At: time.Now().UTC(), Step: int64(offenders.Step / time.Second), Series: make([]trafficHistory, 0, len(histories)), Omitted: more}
-	for _, h := range histories {
-		one := trafficHistory{TrafficRule: trafficRuleOf(h.ID, h.Limit), From: h.From.UTC(), Points: make([]trafficPoint, 0, len(h.Points))}
-		for _, p := range h.Points {
-			one.Points = append(one.Points, trafficPoint{p.To.UTC(), p.Passed, p.Denied})
-		}
-		s.Series = append(s.Series, one)
+	point := func(p offenders.Point) offenders.Point {
+		p.To = p.To.UTC()
+		return p
 	}
-	return s
+	history := func(h offenders.Series) trafficHistory {
+		return trafficHistory{trafficRuleOf(h.ID, h.Limit), h.From.UTC(), each(h.Points, point)}
+	}
+	return trafficSeries{At: time.Now().UTC(), Step: int64(offenders.Step / time.Second), Series: each(histories, history), Omitted: more}
 }

@@ -16,8 +16,9 @@ const (
 
 // Point is what a rule passed and denied from the Point before it until To.
 type Point struct {
-	To             time.Time
-	Passed, Denied int64
+	To     time.Time `json:"to"`
+	Passed int64     `json:"passed"`
+	Denied int64     `json:"denied"`
 }
 
 // row is the history of one rule, by the ticks of its Book.

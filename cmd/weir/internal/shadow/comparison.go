@@ -11,12 +11,13 @@ import (
 
 // Counts are requests, by what the active rules and a candidate said to them.
 type Counts struct {
-	BothPass, BothDeny int64
-	OnlyCandidate      int64 // the candidate alone denies
-	OnlyInForce        int64 // the active rules alone deny
+	BothPass      int64 `json:"both_pass"`
+	BothDeny      int64 `json:"both_deny"`
+	OnlyCandidate int64 `json:"only_candidate_denies"` // the candidate alone denies
+	OnlyInForce   int64 `json:"only_in_force_denies"`  // the active rules alone deny
 	// Unknown is those that are not compared: a fallback decided for one of them, or
 	// nobody.
-	Unknown int64
+	Unknown int64 `json:"unknown"`
 }
 
 // Compared is how many requests both have decided.
@@ -144,9 +145,10 @@ func clientOf(x *rules.Trial, denier *rules.Answer) []byte {
 
 // Client is a client that was treated differently.
 type Client struct {
-	Rule, Key string
-	Requests  int64 // at most
-	Error     int64 // at least as many fewer
+	Rule     string `json:"rule"`
+	Key      string `json:"key"`
+	Requests int64  `json:"requests"` // at most
+	Error    int64  `json:"error"`    // at least as many fewer
 }
 
 // Report is how a candidate differed from the active rules.

@@ -34,10 +34,10 @@ func (s Share) String() string {
 type Verdict struct {
 	// Share is how much of the traffic it denies that passes now, rounded up: since
 	// it began to run or in the last minutes, whichever is more.
-	Share   Share
-	Refused bool
+	Share   Share `json:"share_in_millionths"`
+	Refused bool  `json:"refused"`
 	// Why says it in a sentence, with what to do instead when it is refused.
-	Why string
+	Why string `json:"why"`
 }
 
 // Judge refuses a change that would deny more than most of the current traffic
