@@ -221,9 +221,9 @@ func TestAwayAtFirst(t *testing.T) {
 	takeBy(t, s, "")
 }
 
-// TestCloseTellsWhatIsOwed: a store that is closed as soon as its daemon is back reports what the
+// TestCloseReports: a store that is closed as soon as its daemon is back reports what the
 // fallback let pass. Without the daemon, Close says what is lost.
-func TestCloseTellsWhatIsOwed(t *testing.T) {
+func TestCloseReports(t *testing.T) {
 	w := serve(t, "--grpc-store")
 	w.kill()
 	asks, out := ask("r", "k", "100/day fixed-window anchored"), make([]weir.Decision, 1)

@@ -165,17 +165,17 @@ func (s *Store) keepContact(ctx context.Context) {
 
 // Stats are counts of a store since it was made, and how it is now.
 type Stats struct {
-	Away      int   // servers that are away
-	Missed    int64 // calls that had no answer within their deadline
-	Fallbacks int64 // limits that fallbacks decided
-	Local     int64 // takes with sync that were decided without the store
-	Owed      int   // keys whose use by fallbacks the store has not heard of
+	Away       int   // servers that are away
+	Missed     int64 // calls that had no answer within their deadline
+	Fallbacks  int64 // limits that fallbacks decided
+	Local      int64 // takes with sync that were decided without the store
+	Unreported int   // keys whose use by fallbacks the store has not heard of
 }
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	g := s.guard.Stats()
-	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.decides.Stats().Home, g.Owed}
+	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.decides.Stats().Home, g.Unreported}
 }
 
 // Guard is the part of the edge with the fallbacks, and Synced the one around it that

@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -83,7 +82,7 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 		out[at[i]] = d
 		if d.Charged && local[i].Limit.Algorithm() != weir.Concurrent {
 			g.said.pass(asks[at[i]].State, d.Cost)
-			g.owed.add(asks[at[i]].State, debt{asks[at[i]].Limit, local[i].Limit, d.Cost, time.Now().Add(d.ResetAfter)})
+			g.keep(asks[at[i]].State, asks[at[i]].Limit, local[i].Limit, d.Cost, d.ResetAfter)
 		}
 	}
 	return nil

@@ -4,14 +4,13 @@
 //
 // For each server of a store pace.go has a deadline and server.go a breaker. fallback.go
 // decides while the store is away; it goes on from what the store last said (said.go), and
-// owed.go keeps what the fallbacks owe the store. A guard is a weir.Store itself, so that
-// nobody else knows whether the store is away.
+// unreported.go tells the store afterwards what it let pass. A guard is a weir.Store itself, so
+// that nobody else knows whether the store is away.
 package guard
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sleep"
+	"github.com/weir-limit/weir/internal/unreported"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -71,8 +71,9 @@ type Guard struct {
 	seekers seekers
 	shares  shares
 	said    said
-	owed    owed
-	counts  [3]atomic.Int64 // takes decided by fallbacks, by fallbackIndex
+	passed  unreported.Table[*passed] // by fallbacks
+	unkept  atomic.Int64              // takes by fallbacks of keys that found no room there
+	counts  [3]atomic.Int64           // takes decided by fallbacks, by fallbackIndex
 
 	nobodys     *weir.Limit // of the counts that probes charge
 	uncountable func(err error)
@@ -92,6 +93,7 @@ func New(store weir.Store, o Options) *Guard {
 	}
 	g := &Guard{store: store, near: o.Near, nodes: o.Nodes, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
 	g.said.init()
+	g.initPassed()
 	g.home, _ = store.(homely)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
@@ -100,41 +102,24 @@ func New(store weir.Store, o Options) *Guard {
 	g.seekers.begin()
 	for _, name := range names {
 		s := &server{name: name, changed: o.Changed, probe: g.probe, seekers: &g.seekers}
-		s.back = func() { g.payAll(g.seekers.ctx, s) }
+		s.back = func() { _ = g.passed.ReportAll(g.seekers.ctx, g.passedOn(s)) } // else later
 		g.servers = append(g.servers, s)
 	}
 	return g
 }
 
 // Close tells the servers what they have not heard yet, in the time of ctx, and ends the
-// search for servers that are away. It looks for these once more where something is owed, and
-// fails as Lost says where a server did not hear all. Calls may still come, and fail or fall back
-// as soon as a server does not answer them.
+// search for servers that are away. It looks for these once more where something is unreported, and
+// fails with weir.ErrAway where a server did not hear all. Calls may still come, and fail or fall
+// back as soon as a server does not answer them.
 func (g *Guard) Close(ctx context.Context) error {
-	if g.owed.left() > 0 {
+	var err error
+	if all := g.passedOn(nil); len(all) > 0 {
 		g.Seek(ctx)
-		var all sync.WaitGroup
-		for _, s := range g.servers {
-			if !s.breaker.isOpen() {
-				all.Go(func() { g.payAll(ctx, s) })
-			}
-		}
-		all.Wait()
+		err = g.passed.ReportAll(ctx, all)
 	}
 	g.seekers.end()
-	if n := g.owed.left(); n > 0 {
-		return Lost(n, weir.ErrAway)
-	}
-	return nil
-}
-
-// Lost is why a Close fails that could not report the usage of so many keys. It is
-// weir.ErrAway.
-func Lost(keys int, why error) error {
-	if !errors.Is(why, weir.ErrAway) {
-		why = fmt.Errorf("%w: %w", weir.ErrAway, why)
-	}
-	return fmt.Errorf("usage that the store has not heard of is lost (keys: %d): %w", keys, why)
+	return err
 }
 
 // seekFor is how long Seek goes on to look: longer than clients pause between two tries to connect.
@@ -171,8 +156,8 @@ type Stats struct {
 	Deadline            time.Duration // what a call is given, of that server
 	Missed              int64         // calls that paid for the whole deadline
 	Local, Open, Closed int64         // limits decided by each fallback
-	Owed                int           // keys whose local use the store has yet to hear of
-	Untold              int64         // takes of keys that found no room among those
+	Unreported          int           // keys whose use by fallbacks the store has not heard of
+	Unkept              int64         // takes by fallbacks that found no room among those: the store will never hear of them
 	Dropped             int64         // keys of which it was forgotten what the store last said
 	Uncounted           int64         // takes of keys that the store can't count
 }
@@ -180,7 +165,7 @@ type Stats struct {
 // Stats are the guard's counts.
 func (g *Guard) Stats() Stats {
 	all := Stats{
-		Servers: len(g.servers), Owed: g.owed.len(), Untold: g.owed.untold.Load(), Dropped: g.said.dropped.Load(), Uncounted: g.uncounted.Load(),
+		Servers: len(g.servers), Unreported: g.passed.Len(), Unkept: g.unkept.Load(), Dropped: g.said.dropped.Load(), Uncounted: g.uncounted.Load(),
 		Local: g.counts[0].Load(), Open: g.counts[1].Load(), Closed: g.counts[2].Load(),
 	}
 	for _, s := range g.servers {
@@ -273,35 +258,31 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 	return err
 }
 
-// try is Try for callers with fallbacks of their own.
+// try is Try for callers with fallbacks of their own. It tells the store first what fallbacks
+// let pass of these keys.
 func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	switch {
-	case len(asks) == 0:
+	if err := g.reportOf(ctx, asks); err != nil {
+		return err
+	}
+	return g.ask(ctx, asks, out)
+}
+
+// ask is weir.Store.Take of one server, within the time that it gets.
+func (g *Guard) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	if g.near || len(asks) == 0 {
 		return g.store.Take(ctx, asks, out)
-	case g.near:
-		return g.tryNear(ctx, asks, out)
 	}
 	s := g.serverOf(asks[0].State)
 	t := s.enter(asks[0].State)
 	if t == nil {
 		return weir.ErrAway
 	}
-	err := s.wait(ctx, t, func(ctx context.Context) error {
-		return g.tryNear(ctx, asks, out)
-	})
+	err := s.wait(ctx, t, func(ctx context.Context) error { return g.store.Take(ctx, asks, out) })
 	if _, ok := errors.AsType[*record.CountError](err); ok {
 		g.uncounted.Add(1)
 		g.uncountable(err)
 	}
 	return err
-}
-
-// tryNear is Try in the caller's time.
-func (g *Guard) tryNear(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	if err := g.pay(ctx, asks); err != nil {
-		return err
-	}
-	return g.store.Take(ctx, asks, out)
 }
 
 // probe asks a server whether it is back, by a charge to a count that is kept with k
@@ -357,14 +338,14 @@ func (g *Guard) keeper(k weir.StateKey) *server {
 
 func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
 	if g.keeper(part[0].Receipt.State) != nil {
-		return g.ask(ctx, part[0].Receipt.State, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
+		return g.reach(ctx, part[0].Receipt.State, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
 	}
 	if err := g.local.Settle(ctx, part); err != nil {
 		return err
 	}
 	for i := range part {
 		if r := part[i].Receipt; !part[i].Renew {
-			g.owed.settle(storeKey(r.State), part[i].Used-r.Cost)
+			g.correct(storeKey(r.State), part[i].Used-r.Cost)
 		}
 	}
 	return nil
@@ -376,13 +357,13 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var part []weir.StateKey
 		part, keys = record.Cut(keys, g.serverOf)
-		if err := g.ask(ctx, part[0], func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
+		if err := g.reach(ctx, part[0], func(ctx context.Context) error { return g.store.Reset(ctx, part) }); err != nil {
 			return err
 		}
 		local := make([]weir.StateKey, len(part))
 		for i, k := range part {
 			local[i] = localKey(k)
-			g.owed.drop(k)
+			g.correct(k, -weir.MaxCost)
 			g.said.forget(k)
 		}
 		if err := g.local.Reset(ctx, local); err != nil {
@@ -392,9 +373,9 @@ func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-// ask asks the server of a key. It is for what has no fallback: it fails with
+// reach asks the server of a key. It is for what has no fallback: it fails with
 // weir.ErrAway.
-func (g *Guard) ask(ctx context.Context, k weir.StateKey, do func(context.Context) error) error {
+func (g *Guard) reach(ctx context.Context, k weir.StateKey, do func(context.Context) error) error {
 	if g.near {
 		return do(ctx)
 	}
@@ -451,7 +432,7 @@ func (g *Guard) look(ctx context.Context, looker weir.Looker, asks []weir.Ask) (
 	if len(asks) > 0 {
 		k = asks[0].State
 	}
-	err = g.ask(ctx, k, func(ctx context.Context) error {
+	err = g.reach(ctx, k, func(ctx context.Context) error {
 		now, states, err = looker.Look(ctx, asks)
 		return err
 	})

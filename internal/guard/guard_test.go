@@ -286,8 +286,8 @@ func TestNobodyGetsALimitTwice(t *testing.T) {
 		if passed != 10 {
 			t.Errorf("%d passed after the store's return, want no more than the 10 before", passed)
 		}
-		if owed := g.Stats().Owed; owed != 0 {
-			t.Errorf("%d keys are owed", owed)
+		if left := g.Stats().Unreported; left != 0 {
+			t.Errorf("%d keys are unreported", left)
 		}
 	})
 }
@@ -335,8 +335,8 @@ func TestWhoLeavesTellsNothing(t *testing.T) {
 	})
 }
 
-// TestOldDebts: what was used in a window that is over is not told to the next one.
-func TestOldDebts(t *testing.T) {
+// TestOldUsage: what was used in a window that is over is not told to the next one.
+func TestOldUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRemote()
 		g := guard.New(store, guard.Options{})
@@ -353,14 +353,14 @@ func TestOldDebts(t *testing.T) {
 		if d := take(t, g, asks); d.Outcome != weir.Allowed || d.Remaining != 9 {
 			t.Errorf("two hours after it was used: %+v", d)
 		}
-		if owed := g.Stats().Owed; owed != 0 {
-			t.Errorf("%d keys are owed", owed)
+		if left := g.Stats().Unreported; left != 0 {
+			t.Errorf("%d keys are unreported", left)
 		}
 	})
 }
 
-// TestMaxOwed: beyond a bound, what is used locally is not told, and counted.
-func TestMaxOwed(t *testing.T) {
+// TestMaxUnreported: beyond a bound, what is used locally is not told, and counted.
+func TestMaxUnreported(t *testing.T) {
 	store := newRemote()
 	store.broken.Store(&errRefused)
 	g := guard.New(store, guard.Options{})
@@ -370,14 +370,63 @@ func TestMaxOwed(t *testing.T) {
 		asks[0].State.Key = fmt.Sprint(n)
 		take(t, g, asks)
 	}
-	if s := g.Stats(); s.Owed != most || s.Untold != more {
+	if s := g.Stats(); s.Unreported != most || s.Unkept != more {
 		t.Errorf("%+v after %d keys", s, most+more)
 	}
 }
 
-// TestDebtsAreOfWhatIsInUse: the store hears of what is still in use of what was
+// TestUnusedMakesRoom: beyond that bound, keys that are as never used by now make room.
+func TestUnusedMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		store.broken.Store(&errRefused)
+		g := guard.New(store, guard.Options{})
+		const most = 1 << 16
+		asks := ask("10/s", weir.FallbackLocal)
+		for n := range most {
+			asks[0].State.Key = fmt.Sprint(n)
+			take(t, g, asks)
+		}
+		time.Sleep(time.Second)
+		for n := range most / 16 {
+			asks[0].State.Key = fmt.Sprint("later ", n)
+			take(t, g, asks)
+		}
+		if s := g.Stats(); s.Unkept != 0 || s.Unreported > most {
+			t.Errorf("%+v: keys whose use is over have made no room", s)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Errorf("%v, though all is as never used when it has looked for the store", err)
+		}
+	})
+}
+
+// TestReportsAreCharged: what a fallback let pass is charged though other processes have used up
+// the limit meanwhile: it has happened.
+func TestReportsAreCharged(t *testing.T) {
+	store := newRemote()
+	here, there := guard.New(store, guard.Options{Near: true}), ask("10/h fixed-window", weir.FallbackLocal)
+	store.broken.Store(&errRefused)
+	for range 5 {
+		take(t, here, there)
+	}
+	there[0].Cost = 8
+	take(t, store.Store, there)
+	store.broken.Store(nil)
+	there[0].Cost, there[0].Peek = 1, true
+	take(t, here, there)
+	_, states, err := store.Store.Look(t.Context(), there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := there[0].Limit.Used(states[0], weir.InstantOf(time.Now())); used != 13 {
+		t.Errorf("%d events are used in the store, want 8 and 5", used)
+	}
+}
+
+// TestReportsAreOfWhatIsInUse: the store hears of what is still in use of what was
 // used while it was away: not of what was given back, nor of what has drained.
-func TestDebtsAreOfWhatIsInUse(t *testing.T) {
+func TestReportsAreOfWhatIsInUse(t *testing.T) {
 	for _, c := range []struct {
 		limit string
 		used  int64 // of the 4 that the receipt is for; 4: it is not settled
@@ -420,8 +469,8 @@ func TestDebtsAreOfWhatIsInUse(t *testing.T) {
 			if d.Degraded != "" || d.Outcome == weir.Allowed && d.Remaining != c.want || (d.Outcome == weir.Allowed) != (c.want >= 0) {
 				t.Errorf("%+v: %+v", c, d)
 			}
-			if owed := g.Stats().Owed; owed != 0 {
-				t.Errorf("%+v: %d keys are owed", c, owed)
+			if left := g.Stats().Unreported; left != 0 {
+				t.Errorf("%+v: %d keys are unreported", c, left)
 			}
 		})
 	}

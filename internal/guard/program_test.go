@@ -46,7 +46,7 @@ func TestLimitersHavePolicies(t *testing.T) {
 					}
 				}
 				if err := g.Close(t.Context()); errors.Is(err, weir.ErrAway) != (c.by == weir.FallbackLocal) {
-					t.Errorf("%+v: closed with %v", c.policy, err) // only local owes the store anything
+					t.Errorf("%+v: closed with %v", c.policy, err) // only local has anything to tell the store
 				}
 			}
 			if passed != c.passed {
@@ -56,21 +56,21 @@ func TestLimitersHavePolicies(t *testing.T) {
 	}
 }
 
-// TestCloseTellsWhatIsOwed: Close looks for a store that was away a moment ago, and tells it what
-// a fallback let pass. It fails when that is lost, and waits for nobody when nothing is owed.
-func TestCloseTellsWhatIsOwed(t *testing.T) {
+// TestCloseReports: Close looks for a store that was away a moment ago, and tells it what
+// a fallback let pass. It fails when that is lost, and waits for nobody when nothing is unreported.
+func TestCloseReports(t *testing.T) {
 	for name, c := range map[string]struct {
 		by   weir.Fallback
 		harm func(*remote)
 		back time.Duration // after Close began; negative: never
 		lost bool
 	}{
-		"back":           {weir.FallbackLocal, refuse, 0, false},
-		"back meanwhile": {weir.FallbackLocal, refuse, 500 * time.Millisecond, false},
-		"thawed":         {weir.FallbackLocal, freeze, 0, false},
-		"refusing":       {weir.FallbackLocal, refuse, -1, true},
-		"frozen":         {weir.FallbackLocal, freeze, -1, true},
-		"nothing owed":   {weir.FallbackOpen, freeze, -1, false},
+		"back":            {weir.FallbackLocal, refuse, 0, false},
+		"back meanwhile":  {weir.FallbackLocal, refuse, 500 * time.Millisecond, false},
+		"thawed":          {weir.FallbackLocal, freeze, 0, false},
+		"refusing":        {weir.FallbackLocal, refuse, -1, true},
+		"frozen":          {weir.FallbackLocal, freeze, -1, true},
+		"nothing to tell": {weir.FallbackOpen, freeze, -1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -216,14 +216,15 @@ func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 			return err
 		}
 	}
-	return g.use(k, e, nodes, g.owed.of(k))
+	return g.use(k, e, nodes, g.unheard(k))
 }
 
-// use has the local count of k stand no better than e says, after what is owed. The used events
-// count as of when the store spoke, or as of now where a state tells more than how many.
-func (g *Guard) use(k weir.StateKey, e *standing, nodes int, owed int64) error {
+// use has the local count of k stand no better than e says, after what the store has not heard of.
+// The used events count as of when the store spoke, or as of now where a state tells more than how
+// many.
+func (g *Guard) use(k weir.StateKey, e *standing, nodes int, unheard int64) error {
 	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
-	left, _ := stands(l, e.left/int64(max(nodes, 1)), e.at, owed, now)
+	left, _ := stands(l, e.left/int64(max(nodes, 1)), e.at, unheard, now)
 	used := []weir.Ask{{State: localKey(k), Limit: l, After: true}}
 	_, states, err := g.local.Look(context.Background(), used)
 	if err != nil {

@@ -220,7 +220,7 @@ func TestToldWhenBack(t *testing.T) {
 		take(t, one, seek) // has the store asked whether it is back
 		synctest.Wait()
 		time.Sleep(time.Second)
-		if s := one.Stats(); s.Owed != 0 {
+		if s := one.Stats(); s.Unreported != 0 {
 			t.Errorf("%+v", s)
 		}
 		use(other, 10)

@@ -5,19 +5,29 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/unreported"
 )
 
 const (
-	// maxFlights is how many calls are on their way at a time, maxBatch how many
-	// keys one tells of; what is due waits. To a store that is not atomic go as many
-	// calls as one batch has keys, for each key by itself.
+	// maxFlights is how many reports are under way at a time; what is due waits. To a store that
+	// is not atomic, which hears of each key by itself, go maxSingle.
 	maxFlights = 4
-	maxBatch   = 64
-	// retryAfter is when a key is told again at the earliest of which the store has
+	maxSingle  = 64
+	// retryAfter is when a key is reported again at the earliest of which the store has
 	// not heard.
 	retryAfter = 500 * time.Millisecond
 )
+
+// initTable has the table report through the guard, which gives each call its time.
+func (s *Store) initTable() {
+	s.table.New = func() *entry { return &entry{index: -1} }
+	s.table.Take = func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+		s.counts.calls.Add(1)
+		return s.guard.Try(ctx, asks, out)
+	}
+	s.table.Traits, s.table.Begin, s.table.End = s.guard.Traits, s.begin, s.end
+	s.table.Init()
+}
 
 // run brings what is due on its way, until the store is closed.
 func (s *Store) run() {
@@ -29,10 +39,10 @@ func (s *Store) run() {
 		case <-s.done:
 			return
 		}
-		due, room, next := s.queue.take(time.Now(), s.batch)
+		due, next := s.queue.take(time.Now(), s.table.Batch())
 		if len(due) > 0 {
 			s.running.Go(func() {
-				s.fly(due, room)
+				_ = s.table.Report(context.Background(), due) // each entry has taken note of it
 				<-s.flying
 			})
 			continue
@@ -51,63 +61,23 @@ func (s *Store) run() {
 	}
 }
 
-// hasten has the store told of e, which is locked, as soon as can be, and returns
-// what is closed then.
-func (s *Store) hasten(e *entry) <-chan struct{} {
-	if e.told == nil {
-		e.told = make(chan struct{})
-	}
-	s.hurry(e)
-	return e.told
-}
-
-// hurry makes e, which is locked, due. If it is on its way, landed sees to it.
+// hurry makes e, which is locked, due. If it is on its way, end sees to it.
 func (s *Store) hurry(e *entry) {
 	if !e.hurried {
 		e.hurried, e.again = true, !s.queue.hasten(e)
 	}
 }
 
-// fly tells the store of entries, or drops those that nobody asks for; room drops
-// those that were asked for once, too.
-func (s *Store) fly(due []*entry, room bool) {
-	asks, of := make([]weir.Ask, 0, len(due)), due[:0:0]
-	began := time.Now()
-	for _, e := range due {
-		if a, ok := s.report(e, began, room); ok {
-			asks, of = append(asks, a), append(of, e)
-		}
-	}
-	if len(asks) == 0 {
-		return
-	}
-	s.counts.calls.Add(1)
-	asks, out := witnessed(asks), make([]weir.Decision, len(asks))
-	err := s.guard.Try(context.Background(), asks, out)
-	heard := time.Now()
-	for i, e := range of {
-		e.mu.Lock()
-		if err != nil {
-			e.ledger.unanswered()
-		} else {
-			s.hear(e, &asks[i], &out[i], began, heard)
-		}
-		s.landed(e, heard, err != nil)
-		e.mu.Unlock()
-	}
-}
-
-// report is what the store is told of e. Not when e was dropped instead.
-func (s *Store) report(e *entry, now time.Time, room bool) (weir.Ask, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if (e.asked == 0 || room && e.asked == 1) && e.told == nil && e.ledger.idle() {
-		s.table.drop(e)
+// begin is what the store is told of e, or asked where there is nothing to tell, so that the node
+// hears how the count stands there. Not of an entry that no caller has asked for since the last
+// report, or one caller where its place is wanted.
+func (s *Store) begin(e *entry, now time.Time) (weir.Ask, bool) {
+	if (e.asked == 0 || e.room && e.asked == 1) && !e.Awaited() && e.ledger.idle() {
 		return weir.Ask{}, false
 	}
 	a := weir.Ask{
-		State: e.key, Limit: e.ledger.limit, Shadow: true, Policy: weir.Policy{Sync: e.ledger.every},
-		Cost: e.ledger.report(e.now(now)),
+		State: e.Key, Limit: e.ledger.limit, Shadow: true, Policy: weir.Policy{Sync: e.ledger.every},
+		Cost: e.ledger.report(e.now(now)), Evidence: &weir.Evidence{Always: true},
 	}
 	if a.Cost == 0 {
 		a.Cost, a.Peek = 1, true
@@ -116,78 +86,56 @@ func (s *Store) report(e *entry, now time.Time, room bool) (weir.Ask, bool) {
 	return a, true
 }
 
-// hear takes note of the store's answer.
-func (s *Store) hear(e *entry, a *weir.Ask, d *weir.Decision, began, heard time.Time) {
-	charged := int64(0)
-	if d.Charged {
-		charged = a.Cost
-		s.counts.events.Add(charged)
+// end takes note of the store's answer about e, and puts e back into the queue.
+func (s *Store) end(e *entry, a unreported.Answer) {
+	if e.failed = a.Err != nil; e.failed {
+		e.ledger.unanswered()
+	} else {
+		s.hear(e, &a)
 	}
-	e.ledger.answered(d.Charged)
-	if !a.Evidence.Told || !e.ledger.fits(a) {
-		e.ledger.known = false
-		return
-	}
-	e.learn(a.Evidence, began, heard, charged)
-	// Other nodes were faster, and have left some room: tell what fits, but only once, for they may
-	// be faster again.
-	e.second = !e.second && !a.Peek && !d.Charged && e.ledger.room(e.now(heard)) > 0
-	e.again = e.again || e.second
-}
-
-// landed puts e back into the queue.
-func (s *Store) landed(e *entry, now time.Time, failed bool) {
-	e.failed = failed
-	waited := e.told
-	e.told = nil
-	if waited != nil {
-		close(waited)
-	}
-	due := now.Add(e.ledger.every)
+	due := a.Heard.Add(e.ledger.every)
 	switch {
-	case failed:
-		due = now.Add(max(e.ledger.every, retryAfter))
+	case e.failed:
+		due = a.Heard.Add(max(e.ledger.every, retryAfter))
 	case e.again:
-		due = now
+		due = a.Heard
 	}
 	e.again = false
 	s.queue.again(e, due)
 }
 
-// settleAll tells the store what is untold, after the last take. It looks for servers that are
-// away first, and goes on after one that did not hear, for others may.
-func (s *Store) settleAll(ctx context.Context) error {
-	var due []*entry
-	for _, e := range s.table.all() {
-		e.mu.Lock()
-		if !e.ledger.idle() {
-			e.ledger.unsure = false // there is no time to look first
-			due = append(due, e)
-		}
-		e.mu.Unlock()
+// hear takes note of the store's answer.
+func (s *Store) hear(e *entry, a *unreported.Answer) {
+	charged := int64(0)
+	if a.Decision.Charged {
+		charged = a.Ask.Cost
+		s.counts.events.Add(charged)
 	}
-	if len(due) > 0 {
-		s.guard.Seek(ctx)
+	e.ledger.answered(a.Decision.Charged)
+	if !a.Ask.Evidence.Told || !e.ledger.fits(&a.Ask) {
+		e.ledger.known = false
+		return
 	}
-	lost, why := 0, error(nil)
-	for len(due) > 0 {
-		n := min(s.batch, len(due))
-		asks, now := make([]weir.Ask, 0, n), time.Now()
-		for _, e := range due[:n] {
-			if a, ok := s.report(e, now, false); ok && !a.Peek {
-				asks = append(asks, a)
-			}
-		}
-		due = due[n:]
-		if len(asks) == 0 {
-			continue
-		}
-		if err := s.guard.Try(ctx, asks, make([]weir.Decision, len(asks))); err != nil {
-			lost, why = lost+len(asks), err
-		}
+	e.learn(a.Ask.Evidence, a.Began, a.Heard, charged)
+	// Other nodes were faster, and have left some room: tell what fits, but only once, for they may
+	// be faster again.
+	e.second = !e.second && !a.Ask.Peek && !a.Decision.Charged && e.ledger.room(e.now(a.Heard)) > 0
+	e.again = e.again || e.second
+}
+
+// reportLast reports what the store has room for, after the last take. It looks for servers that
+// are away first.
+func (s *Store) reportLast(ctx context.Context) error {
+	now := time.Now()
+	left := s.table.All(func(e *entry) bool {
+		e.Lock()
+		defer e.Unlock()
+		e.ledger.unsure = false // there is no time to look first
+		return e.ledger.room(e.now(now)) > 0
+	})
+	if len(left) == 0 {
+		return nil
 	}
-	if lost > 0 {
-		return guard.Lost(lost, why)
-	}
-	return nil
+	s.guard.Seek(ctx)
+	return s.table.ReportAll(ctx, left)
 }

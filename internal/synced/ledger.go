@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/unreported"
 )
 
 // ledger is what a node knows of one count: how it stood in the store when the
@@ -11,29 +12,29 @@ import (
 // no clock: now is a time on the store's clock, and perhaps a little behind it,
 // so that nothing is thought to have recovered too soon.
 //
-// A node lets pass what fits in both, as long as no more than most is untold.
-// However many nodes do so, what passes is never more than they have untold
+// A node lets pass what fits in both, as long as no more than most is unreported.
+// However many nodes do so, what passes is never more than they have unreported
 // together beyond the limit: of what has passed, the node that heard last knew
 // all but that. docs/decisions has the argument.
 type ledger struct {
+	unreported.Usage
+
 	limit *weir.Limit
 	every time.Duration // of Policy.Sync, at most weir.MaxSync
-	most  int64         // untold events at a time
+	most  int64         // unreported events at a time
 
 	known bool
 	base  weir.State   // in the store
 	at    weir.Instant // when it stood so
 	lag   weir.Instant // how much later it may have been when the node heard
-	owed  int64        // let pass, and not told
-	told  int64        // told, without an answer so far
 	// unsure: the last report got no answer. Then the store is looked at before it
 	// is told again, so that a store that answers late is told at most twice.
 	unsure bool
 
-	until weir.Instant // the end of the fixed window in which owed was used
-	late  bool         // some of owed may belong to the window after it
+	until weir.Instant // the end of the fixed window in which what is pending was used
+	late  bool         // some of it may belong to the window after that
 
-	view weir.State // base with what is untold: of one decision, kept for its memory
+	view weir.State // base with what is unreported: of one decision, kept for its memory
 }
 
 func (l *ledger) init(a *weir.Ask) {
@@ -45,8 +46,6 @@ func (l *ledger) init(a *weir.Ask) {
 func (l *ledger) fits(a *weir.Ask) bool {
 	return (l.limit == a.Limit || l.limit.String() == a.Limit.String()) && l.every == min(a.Policy.Sync, weir.MaxSync)
 }
-
-func (l *ledger) untold() int64 { return l.owed + l.told }
 
 // verdict is who answers an ask.
 type verdict uint8
@@ -70,7 +69,7 @@ func (l *ledger) decide(now weir.Instant, a *weir.Ask, d *weir.Decision) verdict
 		return byStore
 	case old && (a.Peek || d.Outcome != weir.Allowed):
 		return tell // others may have reset it, or given back
-	case d.Outcome == weir.Allowed && !a.Peek && l.untold()+a.Cost > l.most:
+	case d.Outcome == weir.Allowed && !a.Peek && l.Events()+a.Cost > l.most:
 		return tell
 	}
 	return byNode
@@ -80,14 +79,14 @@ func (l *ledger) decide(now weir.Instant, a *weir.Ask, d *weir.Decision) verdict
 func (l *ledger) look(now weir.Instant) {
 	l.forgive(now)
 	l.view = append(l.view[:0], l.base...)
-	l.view = l.limit.Charge(l.view, now, l.untold())
+	l.view = l.limit.Charge(l.view, now, l.Events())
 }
 
 // forgive forgets what was used in a fixed window that is over: the store has
 // forgotten that window, too, and would count it to the next one.
 func (l *ledger) forgive(now weir.Instant) {
-	if l.owed > 0 && l.until > 0 && now >= l.until && !l.late {
-		l.owed = 0
+	if l.until > 0 && now >= l.until && !l.late {
+		l.Pending = 0
 	}
 }
 
@@ -97,8 +96,8 @@ func (l *ledger) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
 	if !d.Charged {
 		return
 	}
-	l.late = l.late && l.untold() > 0
-	l.owed += d.Cost
+	l.late = l.late && l.Events() > 0
+	l.Pending += d.Cost
 	if l.limit.Algorithm() == weir.FixedWindow {
 		l.until = now + micros(d.ResetAfter)
 		l.late = l.late || now+l.lag >= l.until
@@ -106,27 +105,25 @@ func (l *ledger) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
 }
 
 // full is whether the store should hear before the next ask has to wait for it.
-func (l *ledger) full() bool { return 4*l.owed >= 3*l.most }
+func (l *ledger) full() bool { return 4*l.Pending >= 3*l.most }
 
-// report is what the store is to be told: as many events as it has room for, as
-// far as is known. The rest waits, and leaves the node less. 0 only looks.
+// report begins a report of as many events as the store has room for, as far as is known. The
+// rest waits, and leaves the node less. 0 only looks.
 func (l *ledger) report(now weir.Instant) int64 {
 	l.forgive(now)
-	if l.owed == 0 || l.unsure {
+	if l.unsure {
 		return 0
 	}
-	l.told = l.owed
-	if l.known {
-		l.told = l.room(now)
-	}
-	l.owed -= l.told
-	return l.told
+	return l.Send(l.room(now))
 }
 
-// room is how much of what is owed the store has room for, as far as is known.
+// room is how many of the pending events the store has room for, as far as is known.
 func (l *ledger) room(now weir.Instant) int64 {
-	a := weir.Ask{Limit: l.limit, Cost: l.owed, AtLeast: 1, Peek: true}
-	if d := l.limit.Decide(l.base, now, &a); l.owed > 0 && d.Outcome == weir.Allowed {
+	if l.Pending == 0 || !l.known {
+		return l.Pending
+	}
+	a := weir.Ask{Limit: l.limit, Cost: l.Pending, AtLeast: 1, Peek: true}
+	if d := l.limit.Decide(l.base, now, &a); d.Outcome == weir.Allowed {
 		return d.Cost
 	}
 	return 0
@@ -149,23 +146,24 @@ func (l *ledger) learn(now, lag weir.Instant, s weir.State, charged int64) bool 
 
 // answered ends a report: the store has charged it, or had no room.
 func (l *ledger) answered(charged bool) {
-	if !charged {
-		l.owed += l.told
+	l.unsure = false
+	if charged {
+		l.Confirm()
+	} else {
+		l.Return()
 	}
-	l.told, l.unsure = 0, false
 }
 
 // unanswered ends a report that the store may have charged or not.
 func (l *ledger) unanswered() {
-	l.unsure = l.unsure || l.told > 0
-	l.owed += l.told
-	l.told = 0
+	l.unsure = l.unsure || l.Sent > 0
+	l.Return()
 }
 
 // forget begins anew, after a reset.
-func (l *ledger) forget() { l.known, l.owed, l.late = false, 0, false }
+func (l *ledger) forget() { l.known, l.Pending, l.late = false, 0, false }
 
 // idle is whether the ledger may be dropped.
-func (l *ledger) idle() bool { return l.untold() == 0 }
+func (l *ledger) idle() bool { return l.Events() == 0 }
 
 func micros(d time.Duration) weir.Instant { return weir.Instant(d / time.Microsecond) }

@@ -119,7 +119,7 @@ func larger(t *rapid.T, limit *weir.Limit, more int64) *weir.Limit {
 
 // TestNodes: however nodes ask, tell and hear, and whatever is lost on the way,
 // together they pass no more than a limit that is larger by what each may leave
-// untold.
+// unreported.
 func TestNodes(t *testing.T) {
 	texts := []string{
 		"10/s", "100/s burst 7", "1000/s burst 300", "5/min", "20/s debt 5", "50/s burst 20 initial 3",
@@ -150,10 +150,10 @@ func TestNodes(t *testing.T) {
 				continue
 			}
 			if d, _ := truth.take(now, &weir.Ask{Limit: truth.limit, Cost: cost}); d.Outcome != weir.Allowed {
-				t.Fatalf("%s, %d nodes, each with up to %d untold: more than %s passes", limit, len(nodes), limit.Unsynced(every), truth.limit)
+				t.Fatalf("%s, %d nodes, each with up to %d unreported: more than %s passes", limit, len(nodes), limit.Unsynced(every), truth.limit)
 			}
-			if n := p.ledger.untold(); n > p.ledger.most {
-				t.Fatalf("%d untold, of %d", n, p.ledger.most)
+			if n := p.ledger.Events(); n > p.ledger.most {
+				t.Fatalf("%d unreported, of %d", n, p.ledger.most)
 			}
 		}
 	})
@@ -192,7 +192,7 @@ func TestEdge(t *testing.T) {
 	const edge, ms = weir.Instant(1_700_000_000_000_000), weir.Instant(1000)
 	for _, c := range []struct {
 		at   weir.Instant // before the edge
-		want int64        // untold behind it
+		want int64        // unreported behind it
 	}{{500 * ms, 0}, {21 * ms, 0}, {20 * ms, 1}, {1, 1}} {
 		var l ledger
 		a, d := weir.Ask{Limit: limit, Cost: 1, Policy: weir.Policy{Sync: 100 * time.Millisecond}}, weir.Decision{}
@@ -204,12 +204,12 @@ func TestEdge(t *testing.T) {
 		d.Charged = true
 		l.commit(edge-c.at, &a, &d)
 		l.forgive(edge - 1)
-		if n := l.untold(); n != 1 {
-			t.Errorf("let pass %v before the edge: %d untold before it", c.at.Duration(), n)
+		if n := l.Events(); n != 1 {
+			t.Errorf("let pass %v before the edge: %d unreported before it", c.at.Duration(), n)
 		}
 		l.forgive(edge)
-		if n := l.untold(); n != c.want {
-			t.Errorf("let pass %v before the edge: %d untold behind it, want %d", c.at.Duration(), n, c.want)
+		if n := l.Events(); n != c.want {
+			t.Errorf("let pass %v before the edge: %d unreported behind it, want %d", c.at.Duration(), n, c.want)
 		}
 	}
 }

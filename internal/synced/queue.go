@@ -75,22 +75,23 @@ func (q *queue) ring() {
 	}
 }
 
-// take takes up to n entries that are due out of the queue. room says that they
-// were taken for their place; else next is when the next is due, and zero for
-// never.
-func (q *queue) take(now time.Time, n int) (due []*entry, room bool, next time.Time) {
+// take takes up to n entries that are due out of the queue. next is when the one after them is
+// due, and zero for never.
+func (q *queue) take(now time.Time, n int) (due []*entry, next time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	room, q.room = q.room, false
+	room := q.room
+	q.room = false
 	for len(q.heap) > 0 && len(due) < n {
 		e := q.heap[0]
 		if !room && e.due.After(now) {
-			return due, room, e.due
+			return due, e.due
 		}
 		heap.Pop(&q.heap)
+		e.room = room
 		due = append(due, e)
 	}
-	return due, room, time.Time{}
+	return due, time.Time{}
 }
 
 // byDue is a heap.

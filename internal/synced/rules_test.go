@@ -11,7 +11,7 @@ import (
 )
 
 // TestRules: a rule with sync is decided at home; what is explained counts what is
-// untold, but for one report on its way; and a denial at home can be explained afterwards.
+// unreported, but for one report on its way; and a denial at home can be explained afterwards.
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := open(t, 1)

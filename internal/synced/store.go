@@ -25,20 +25,15 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/unreported"
 )
-
-// MaxKeys is how many keys are kept locally. A key that no caller asks for within the time of its
-// Sync is told to the store and dropped. While there is no room for a key, the store decides it,
-// and keys asked for once at most make place.
-const MaxKeys = 1 << 16
 
 // Store is a weir.Store that decides locally what it can. It must be made by New
 // and closed.
 type Store struct {
 	guard *guard.Guard
-	table table
+	table unreported.Table[*entry]
 	queue queue
-	batch int // keys told in one call
 
 	closed  atomic.Bool
 	done    chan struct{} // closed by Close
@@ -64,11 +59,11 @@ type Stats struct {
 // New makes a store around a guard. The guard's store must give evidence: else
 // there is nothing to know, and it decides all.
 func New(g *guard.Guard) *Store {
-	s := &Store{guard: g, batch: maxBatch, done: make(chan struct{}), flying: make(chan struct{}, maxFlights)}
-	if !g.Traits().Atomic {
-		s.batch, s.flying = 1, make(chan struct{}, maxBatch)
+	s := &Store{guard: g, done: make(chan struct{}), flying: make(chan struct{}, maxFlights)}
+	s.initTable()
+	if s.table.Batch() == 1 {
+		s.flying = make(chan struct{}, maxSingle)
 	}
-	s.table.init()
 	s.queue.wake = make(chan struct{}, 1)
 	s.running.Go(s.run)
 	return s
@@ -82,7 +77,7 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	close(s.done)
 	s.running.Wait()
-	return s.settleAll(ctx)
+	return s.reportLast(ctx)
 }
 
 // Traits are those of the store.
@@ -91,7 +86,7 @@ func (s *Store) Traits() weir.Traits { return s.guard.Traits() }
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	c := &s.counts
-	return Stats{int(s.table.keys.Load()), c.home.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
+	return Stats{s.table.Len(), c.home.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
 }
 
 // maxRounds is how often a take waits until the store was told, before it asks the
@@ -151,8 +146,8 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told
 		if !atHome(&asks[i]) {
 			return false, nil
 		}
-		e := s.table.get(asks[i].State)
-		if e == nil {
+		e, ok := s.table.Get(asks[i].State)
+		if !ok {
 			return false, nil
 		}
 		found = append(found, e)
@@ -166,7 +161,7 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told
 	}
 	now := time.Now()
 	for i, e := range found {
-		if e.dropped || !e.ledger.fits(&asks[i]) {
+		if e.Dropped() || !e.ledger.fits(&asks[i]) {
 			return false, nil // of another limit: not asked for
 		}
 		e.asked++
@@ -179,7 +174,8 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told
 			if e.failed {
 				return false, nil
 			}
-			return false, s.hasten(e)
+			s.hurry(e)
+			return false, e.Answer()
 		case byNode:
 		}
 	}
@@ -245,14 +241,13 @@ func witnessed(asks []weir.Ask) []weir.Ask {
 
 // learn keeps a key at home, with what a take has shown of it.
 func (s *Store) learn(a *weir.Ask, d *weir.Decision, began, heard time.Time) {
-	e := s.table.add(a.State)
-	if e == nil {
+	e, ok := s.table.Add(a.State)
+	if !ok {
 		s.counts.noRoom.Add(1)
 		s.queue.makeRoom(heard)
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.Unlock()
 	if e.ledger.limit == nil || !e.ledger.fits(a) {
 		e.ledger.init(a)
 	}
@@ -278,10 +273,9 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 		return err // the store remembers all, and is still to hear of the rest
 	}
 	for _, k := range keys {
-		if e := s.table.get(k); e != nil {
-			e.mu.Lock()
+		if e, ok := s.table.Find(k); ok {
 			e.ledger.forget()
-			e.mu.Unlock()
+			e.Unlock()
 		}
 	}
 	return nil
@@ -294,15 +288,14 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 		return now, states, err
 	}
 	for i := range asks {
-		e := s.table.get(asks[i].State)
-		if e == nil || asks[i].Policy.Sync == 0 {
+		e, ok := s.table.Find(asks[i].State)
+		if !ok {
 			continue
 		}
-		e.mu.Lock()
-		if e.ledger.fits(&asks[i]) {
-			states[i] = e.ledger.limit.Charge(states[i], now, e.ledger.owed)
+		if asks[i].Policy.Sync > 0 && e.ledger.fits(&asks[i]) {
+			states[i] = e.ledger.limit.Charge(states[i], now, e.ledger.Pending)
 		}
-		e.mu.Unlock()
+		e.Unlock()
 	}
 	return now, states, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/synced"
+	"github.com/weir-limit/weir/internal/unreported"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -118,7 +119,7 @@ func TestHotKey(t *testing.T) {
 
 // TestCost: a key that one node asks for 4,000 times a second passes its limit
 // exactly, and costs the store ten calls a second, or one for each three quarters
-// of what may be untold where those are more; both in a window that is
+// of what may be unreported where those are more; both in a window that is
 // spent at its beginning.
 func TestCost(t *testing.T) {
 	for text, want := range map[string]struct{ passed, calls int64 }{
@@ -146,14 +147,14 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestAway: with the store away, a node lets pass what may be untold, then the
+// TestAway: with the store away, a node lets pass what may be unreported, then the
 // fallback decides, and says so. When the store is back it hears of all.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, nodes := open(t, 1)
 		a := ask("600/min burst 300", "k")
 		a.Policy.Fallback = weir.FallbackClosed
-		a.Policy.Sync = time.Second // 10 untold
+		a.Policy.Sync = time.Second // 10 unreported
 		take(t, nodes[0], a)
 		store.away.Store(true)
 		home := 0
@@ -167,7 +168,7 @@ func TestAway(t *testing.T) {
 			}
 		}
 		if home != 10 {
-			t.Errorf("%d passed at home, want the 10 that may be untold", home)
+			t.Errorf("%d passed at home, want the 10 that may be unreported", home)
 		}
 		store.away.Store(false)
 		time.Sleep(3 * time.Second)
@@ -339,13 +340,13 @@ func TestBounded(t *testing.T) {
 		var g sync.WaitGroup
 		for i := range 64 {
 			g.Go(func() {
-				for j := range (synced.MaxKeys + 2048) / 64 {
+				for j := range (unreported.MaxKeys + 2048) / 64 {
 					a := ask("100/s", fmt.Sprint(i, "/", j))
 					a.Policy.Sync = weir.MaxSync
 					if d := take(t, s, a)[0]; !d.Charged {
 						t.Errorf("%d/%d: %+v", i, j, d)
 					}
-					if keys := s.Stats().Keys; keys > synced.MaxKeys {
+					if keys := s.Stats().Keys; keys > unreported.MaxKeys {
 						t.Errorf("%d keys", keys)
 						return
 					}
@@ -353,7 +354,7 @@ func TestBounded(t *testing.T) {
 			})
 		}
 		g.Wait()
-		if st := s.Stats(); st.NoRoom == 0 || st.Keys < synced.MaxKeys/2 {
+		if st := s.Stats(); st.NoRoom == 0 || st.Keys < unreported.MaxKeys/2 {
 			t.Errorf("the test tests nothing: %+v", st)
 		}
 		time.Sleep(2 * weir.MaxSync)
@@ -364,12 +365,12 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// TestClose: what is untold is told at the end.
+// TestClose: what is unreported is told at the end.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, nodes := open(t, 1)
 		a := ask("1000/h burst 1000", "k")
-		a.Policy.Sync = weir.MaxSync // 3 untold
+		a.Policy.Sync = weir.MaxSync // 3 unreported
 		for range 3 {
 			take(t, nodes[0], a)
 		}
@@ -382,14 +383,14 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseSeeks: a store that was away a moment ago is looked for before it is told what is untold.
+// TestCloseSeeks: a store that was away a moment ago is looked for before it is told what is unreported.
 // What it does not hear is lost, and Close says so.
 func TestCloseSeeks(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store, nodes := open(t, 1)
 			a, other := ask("1000/h burst 1000", "k"), ask("1000/h", "other")
-			a.Policy.Sync = weir.MaxSync // 3 untold
+			a.Policy.Sync = weir.MaxSync // 3 unreported
 			for range 3 {
 				take(t, nodes[0], a)
 			}

@@ -2,126 +2,31 @@ package synced
 
 import (
 	"cmp"
-	"hash/maphash"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/unreported"
 )
 
-const shards = 64
-
-// table is the keys that are kept locally.
-type table struct {
-	seed   maphash.Seed
-	shards [shards]shard
-	keys   atomic.Int64
-	made   atomic.Int64
-}
-
-type shard struct {
-	mu      sync.RWMutex
-	entries map[weir.StateKey]*entry
-}
-
-// entry is a key that is kept locally. It is always in the queue, but while a call
-// is on its way.
+// entry is a key that is decided locally. It is always in the queue, but while a report of it is
+// under way.
 type entry struct {
-	key   weir.StateKey
-	order int64 // in which entries are locked
+	unreported.Entry
 
-	mu      sync.Mutex
 	ledger  ledger
-	heard   time.Time     // when the ledger learned, on this node's clock
-	asked   int           // takes since the store was told last
-	hurried bool          // the store is to hear soon
-	again   bool          // and once more after the call on its way
-	second  bool          // the call on its way tells what the one before had no room for
-	failed  bool          // the last call did
-	dropped bool          // no longer in the table
-	told    chan struct{} // closed when the store was told; nil when nobody waits
+	heard   time.Time // when the ledger learned, on this node's clock
+	asked   int       // takes since the last report
+	hurried bool      // the store is to hear soon
+	again   bool      // and once more after the report under way
+	second  bool      // the report under way tells what the one before had no room for
+	failed  bool      // the last report did
 
 	// These are the queue's.
 	due   time.Time
-	index int // −1: not in the queue
-}
-
-func (t *table) init() {
-	t.seed = maphash.MakeSeed()
-	for i := range t.shards {
-		t.shards[i].entries = map[weir.StateKey]*entry{}
-	}
-}
-
-func (t *table) shard(k weir.StateKey) *shard {
-	return &t.shards[maphash.String(t.seed, k.Key)%shards]
-}
-
-func (t *table) get(k weir.StateKey) *entry {
-	sh := t.shard(k)
-	sh.mu.RLock()
-	defer sh.mu.RUnlock()
-	return sh.entries[k]
-}
-
-// add is the entry of a key, made when there is none; nil when there is no room.
-func (t *table) add(k weir.StateKey) *entry {
-	if e := t.get(k); e != nil {
-		return e
-	}
-	sh := t.shard(k)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if e := sh.entries[k]; e != nil {
-		return e
-	}
-	if !t.admit() {
-		return nil
-	}
-	k.Key = strings.Clone(k.Key) // it may be a piece of a request
-	e := &entry{key: k, order: t.made.Add(1), index: -1}
-	sh.entries[k] = e
-	return e
-}
-
-// admit makes room for one more key, if there is any.
-func (t *table) admit() bool {
-	for {
-		n := t.keys.Load()
-		if n >= MaxKeys {
-			return false
-		}
-		if t.keys.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// drop takes e, which is locked, out of the table.
-func (t *table) drop(e *entry) {
-	e.dropped = true
-	sh := t.shard(e.key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	delete(sh.entries, e.key)
-	t.keys.Add(-1)
-}
-
-// all is the entries of this moment.
-func (t *table) all() []*entry {
-	var all []*entry
-	for i := range t.shards {
-		sh := &t.shards[i]
-		sh.mu.RLock()
-		for _, e := range sh.entries {
-			all = append(all, e)
-		}
-		sh.mu.RUnlock()
-	}
-	return all
+	room  bool // taken out before it was due, for its place
+	index int  // −1: not in the queue
 }
 
 // now is the store's time at a time of this node's, or a little earlier.
@@ -140,24 +45,25 @@ func (e *entry) learn(seen *weir.Evidence, asked, heard time.Time, charged int64
 // for each other in a circle. Not when one is there twice.
 func lock(entries []*entry) bool {
 	if len(entries) == 1 {
-		entries[0].mu.Lock()
+		entries[0].Lock()
 		return true
 	}
-	sorted := slices.Clone(entries)
-	slices.SortFunc(sorted, func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *entry) int {
+		return cmp.Or(strings.Compare(a.Key.Rule, b.Key.Rule), strings.Compare(a.Key.Key, b.Key.Key))
+	})
 	for i := range sorted[1:] {
 		if sorted[i] == sorted[i+1] {
 			return false
 		}
 	}
 	for _, e := range sorted {
-		e.mu.Lock()
+		e.Lock()
 	}
 	return true
 }
 
 func unlock(entries []*entry) {
 	for _, e := range entries {
-		e.mu.Unlock()
+		e.Unlock()
 	}
 }

@@ -189,9 +189,9 @@ func TestCloseEndsAll(t *testing.T) {
 	}
 }
 
-// TestCloseTellsWhatIsOwed: a store that is closed as soon as its server is back reports what the
+// TestCloseReports: a store that is closed as soon as its server is back reports what the
 // fallback let pass, and the next program knows. Without the server, Close says what is lost.
-func TestCloseTellsWhatIsOwed(t *testing.T) {
+func TestCloseReports(t *testing.T) {
 	inRedis := redistest.Start(t, "timeout", "0")
 	inMemcached := memcachedtest.Start(t, "-m", "8")
 	for name, c := range map[string]struct {
@@ -215,7 +215,7 @@ func TestCloseTellsWhatIsOwed(t *testing.T) {
 						t.Fatalf("%+v, %v", a, err)
 					}
 				}
-				if s := store.Stats(); s.Away != 1 || s.Owed != 1 {
+				if s := store.Stats(); s.Away != 1 || s.Unreported != 1 {
 					t.Fatalf("%+v", s)
 				}
 				if back {

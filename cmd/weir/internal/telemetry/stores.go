@@ -47,10 +47,10 @@ func Guard(g *guard.Guard) prometheus.Collector {
 				"Calls to the store that had no answer before their deadline.", s.Missed),
 			Gauge("weir_store_unreported_usage_keys",
 				"Keys with usage that a fallback allowed and that will be reported to the store when it answers "+
-					"again.", s.Owed),
+					"again.", s.Unreported),
 			Counter("weir_store_unreported_usage_dropped_total",
 				"Decisions by fallbacks that will never be reported to the store because too many keys have "+
-					"unreported usage; as much may pass again.", s.Untold),
+					"unreported usage; as much may pass again.", s.Unkept),
 			Counter("weir_store_cached_states_dropped_total",
 				"Keys whose last state in the store this process forgot because it has seen too many keys; a "+
 					"fallback treats them as unused.", s.Dropped),

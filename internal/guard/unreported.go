@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/unreported"
+)
+
+// maxSwept is how many keys are looked at for one that makes place.
+const maxSwept = 16
+
+// passed is what a fallback let pass of one key. The store is told when it is back, and before
+// it is asked for the key again: so no client gets a limit twice. Nothing is told of usage that the
+// store would have forgotten by then.
+type passed struct {
+	unreported.Entry
+	unreported.Usage
+
+	limit *weir.Limit
+	part  *weir.Limit // that counted here
+	until time.Time   // when the key would be as never used
+}
+
+// initPassed has the table of what fallbacks let pass report to the store.
+func (g *Guard) initPassed() {
+	g.passed.New = func() *passed { return new(passed) }
+	g.passed.Take, g.passed.Traits, g.passed.Begin, g.passed.End = g.ask, g.store.Traits, g.begin, g.end
+	g.passed.Init()
+}
+
+// keep keeps what a fallback let pass of a key: so many events, whose count is as never used after
+// a time. Where there is no room, it is counted and never told.
+func (g *Guard) keep(k weir.StateKey, limit, part *weir.Limit, events int64, over time.Duration) {
+	if g.passed.Len() >= unreported.MaxKeys {
+		g.sweep(k)
+	}
+	e, ok := g.passed.Add(k)
+	if !ok {
+		g.unkept.Add(1)
+		return
+	}
+	defer e.Unlock()
+	if until := time.Now().Add(over); until.After(e.until) {
+		e.until = until
+	}
+	e.limit, e.part, e.Pending = limit, part, min(e.Pending+events, weir.MaxCost)
+}
+
+// sweep makes place for k where some keys are as never used by now.
+func (g *Guard) sweep(k weir.StateKey) {
+	for _, e := range g.passed.Near(k, maxSwept) {
+		e.Lock()
+		if e.Sent == 0 && !time.Now().Before(e.until) {
+			g.passed.Drop(e)
+		}
+		e.Unlock()
+	}
+}
+
+// correct takes note that what a fallback let pass turned out to be so much more, or less. A report
+// that is under way, or over, stays as it is.
+func (g *Guard) correct(k weir.StateKey, more int64) {
+	e, ok := g.passed.Find(k)
+	if !ok {
+		return
+	}
+	defer e.Unlock()
+	if e.Pending > 0 {
+		e.Pending = min(max(e.Pending+more, 0), weir.MaxCost)
+	}
+	if e.Events() == 0 {
+		g.passed.Drop(e)
+	}
+}
+
+// unheard is how many events of a key the store has not heard of.
+func (g *Guard) unheard(k weir.StateKey) int64 {
+	e, ok := g.passed.Find(k)
+	if !ok {
+		return 0
+	}
+	defer e.Unlock()
+	return e.Events()
+}
+
+// begin reports all that was let pass, as far as it is still in use here. It is charged in any
+// case, beyond the limit if need be: it has happened.
+func (g *Guard) begin(e *passed, now time.Time) (weir.Ask, bool) {
+	if e.Pending == 0 || !now.Before(e.until) {
+		return weir.Ask{}, false
+	}
+	e.Send(e.Pending)
+	return weir.Ask{State: e.Key, Limit: e.limit, Cost: g.inUse(e), After: true}, true
+}
+
+// end keeps what the store did not hear of. If it has heard all the same, it is told twice.
+func (g *Guard) end(e *passed, a unreported.Answer) {
+	if a.Err != nil {
+		e.Return()
+	} else {
+		e.Confirm()
+	}
+	if e.Events() == 0 {
+		g.passed.Drop(e)
+	}
+}
+
+// inUse is how much of what is sent is still in use here: the rest was given back, or has
+// recovered. What was forgotten here counts as in use.
+func (g *Guard) inUse(e *passed) int64 {
+	now, states, err := g.local.Look(context.Background(), []weir.Ask{{State: localKey(e.Key), Limit: e.part}})
+	if err != nil || states[0] == nil {
+		return e.Sent
+	}
+	return min(e.Sent, e.part.Used(states[0], now))
+}
+
+// reportOf tells the store what fallbacks let pass of the keys of asks.
+func (g *Guard) reportOf(ctx context.Context, asks []weir.Ask) error {
+	for i := 0; g.passed.Len() > 0 && i < len(asks); i++ {
+		if e, ok := g.passed.Get(asks[i].State); ok {
+			if err := g.passed.Report(ctx, []*passed{e}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// passedOn is what fallbacks let pass and a server has not heard of; of all servers where s is nil.
+func (g *Guard) passedOn(s *server) []*passed {
+	return g.passed.All(func(e *passed) bool {
+		e.Lock()
+		defer e.Unlock()
+		return (s == nil || g.serverOf(e.Key) == s) && (e.Sent > 0 || time.Now().Before(e.until))
+	})
+}
