@@ -30,14 +30,15 @@ func dynamicMetadata(q *rls.RateLimitRequest, a *rules.Answer, r *rls.RateLimitR
 	if merged == nil && !echo {
 		return nil
 	}
-	fields := map[string]*structpb.Value{}
+	fields := map[string]any{}
 	if merged != nil {
-		fields["metadata"] = valueOf(merged)
+		fields["metadata"] = merged
 	}
 	if echo {
 		echoRequest(fields, q)
 	}
-	return &structpb.Struct{Fields: fields}
+	metadata, _ := structpb.NewStruct(fields) // fails for text that is no UTF-8, which neither side sends
+	return metadata
 }
 
 // merge adds to a what b has and a has not, also in mappings inside. It changes
@@ -62,59 +63,32 @@ func merge(a, b map[string]any) map[string]any {
 	return both
 }
 
-// valueOf is one of the values that rules.Rule.Metadata may have.
-func valueOf(v any) *structpb.Value {
-	switch v := v.(type) {
-	case map[string]any:
-		fields := make(map[string]*structpb.Value, len(v))
-		for k, inside := range v {
-			fields[k] = valueOf(inside)
-		}
-		return structpb.NewStructValue(&structpb.Struct{Fields: fields})
-	case []any:
-		list := make([]*structpb.Value, len(v))
-		for i, inside := range v {
-			list[i] = valueOf(inside)
-		}
-		return structpb.NewListValue(&structpb.ListValue{Values: list})
-	case bool:
-		return structpb.NewBoolValue(v)
-	case int64:
-		return structpb.NewNumberValue(float64(v))
-	case float64:
-		return structpb.NewNumberValue(v)
-	case string:
-		return structpb.NewStringValue(v)
-	}
-	return structpb.NewNullValue()
-}
-
 // echoRequest tells what was asked.
-func echoRequest(fields map[string]*structpb.Value, q *rls.RateLimitRequest) {
-	fields["domain"] = structpb.NewStringValue(q.GetDomain())
-	var descriptors []*structpb.Value
+func echoRequest(fields map[string]any, q *rls.RateLimitRequest) {
+	fields["domain"] = q.GetDomain()
+	descriptors := []any{}
 	for _, d := range q.GetDescriptors() {
-		descriptors = append(descriptors, structpb.NewStructValue(echoDescriptor(d)))
+		descriptors = append(descriptors, echoDescriptor(d))
 	}
-	fields["descriptors"] = structpb.NewListValue(&structpb.ListValue{Values: descriptors})
+	fields["descriptors"] = descriptors
 	if hits := q.GetHitsAddend(); hits != 0 {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits))
+		fields["hitsAddend"] = hits
 	}
 }
 
-func echoDescriptor(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
-	var entries []*structpb.Value
+func echoDescriptor(d *ratelimit.RateLimitDescriptor) map[string]any {
+	entries := []any{}
 	for _, e := range d.GetEntries() {
-		entries = append(entries, structpb.NewStringValue(e.GetKey()+"="+e.GetValue()))
+		entries = append(entries, e.GetKey()+"="+e.GetValue())
 	}
-	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
+	fields := map[string]any{"entries": entries}
 	if o := d.GetLimit(); o != nil {
-		fields["limit"] = structpb.NewStringValue(overrideText(o))
+		fields["limit"] = overrideText(o)
 	}
 	if hits := d.GetHitsAddend(); hits != nil {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits.GetValue()))
+		fields["hitsAddend"] = hits.GetValue()
 	}
-	return &structpb.Struct{Fields: fields}
+	return fields
 }
 
 // overrideText is a limit that a request brought along, as protobuf prints it.

@@ -11,18 +11,34 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-const (
-	day   = 24 * time.Hour
-	week  = 7 * day
-	month = 30 * day
-	year  = 365 * day
-)
+const day = 24 * time.Hour
+
+// units are the periods of Envoy's units: those of limits that a request brings along, and those of
+// answers. Civil months and years have the period of nominal ones.
+var units = [...]struct {
+	period time.Duration
+	asked  envoytype.RateLimitUnit
+	told   rls.RateLimitResponse_RateLimit_Unit
+}{
+	{time.Second, envoytype.RateLimitUnit_SECOND, rls.RateLimitResponse_RateLimit_SECOND},
+	{time.Minute, envoytype.RateLimitUnit_MINUTE, rls.RateLimitResponse_RateLimit_MINUTE},
+	{time.Hour, envoytype.RateLimitUnit_HOUR, rls.RateLimitResponse_RateLimit_HOUR},
+	{day, envoytype.RateLimitUnit_DAY, rls.RateLimitResponse_RateLimit_DAY},
+	{7 * day, envoytype.RateLimitUnit_UNKNOWN, rls.RateLimitResponse_RateLimit_WEEK}, // no request can ask for it
+	{30 * day, envoytype.RateLimitUnit_MONTH, rls.RateLimitResponse_RateLimit_MONTH},
+	{365 * day, envoytype.RateLimitUnit_YEAR, rls.RateLimitResponse_RateLimit_YEAR},
+}
 
 // override makes a limit of the one that a request brings along: a fixed window
 // that is aligned to the Unix epoch.
 func override(o *ratelimit.RateLimitDescriptor_RateLimitOverride) (*weir.Limit, error) {
-	period, ok := overridePeriod(o.GetUnit())
-	if !ok {
+	period := time.Duration(0)
+	for _, u := range units {
+		if u.asked == o.GetUnit() && u.asked != envoytype.RateLimitUnit_UNKNOWN {
+			period = u.period
+		}
+	}
+	if period == 0 {
 		return nil, fmt.Errorf("unit: %v is none; send SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", o.GetUnit())
 	}
 	if m := o.GetUnitMultiplier(); m != nil {
@@ -36,43 +52,12 @@ func override(o *ratelimit.RateLimitDescriptor_RateLimitOverride) (*weir.Limit, 
 	}.Limit()
 }
 
-func overridePeriod(u envoytype.RateLimitUnit) (time.Duration, bool) {
-	switch u {
-	case envoytype.RateLimitUnit_SECOND:
-		return time.Second, true
-	case envoytype.RateLimitUnit_MINUTE:
-		return time.Minute, true
-	case envoytype.RateLimitUnit_HOUR:
-		return time.Hour, true
-	case envoytype.RateLimitUnit_DAY:
-		return day, true
-	case envoytype.RateLimitUnit_MONTH:
-		return month, true
-	case envoytype.RateLimitUnit_YEAR:
-		return year, true
-	case envoytype.RateLimitUnit_UNKNOWN:
-	}
-	return 0, false
-}
-
-// unitOf is the unit that the period of a limit is exactly one of. Civil months
-// and years have the period of nominal ones.
+// unitOf is the unit that the period of a limit is exactly one of.
 func unitOf(s *weir.Spec) rls.RateLimitResponse_RateLimit_Unit {
-	switch s.Period {
-	case time.Second:
-		return rls.RateLimitResponse_RateLimit_SECOND
-	case time.Minute:
-		return rls.RateLimitResponse_RateLimit_MINUTE
-	case time.Hour:
-		return rls.RateLimitResponse_RateLimit_HOUR
-	case day:
-		return rls.RateLimitResponse_RateLimit_DAY
-	case week:
-		return rls.RateLimitResponse_RateLimit_WEEK
-	case month:
-		return rls.RateLimitResponse_RateLimit_MONTH
-	case year:
-		return rls.RateLimitResponse_RateLimit_YEAR
+	for _, u := range units {
+		if u.period == s.Period {
+			return u.told
+		}
 	}
 	return rls.RateLimitResponse_RateLimit_UNKNOWN
 }

@@ -125,10 +125,10 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	s := &Server{limiter: limiter, options: o, health: newHealthService()}
 	safe := insecure.NewCredentials()
 	if o.TLS != nil {
-		safe = &handshakes{credentials.NewTLS(o.TLS), o.HandshakeFailed}
+		safe = credentials.NewTLS(o.TLS)
 	}
 	s.grpc = grpc.NewServer(append(
-		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
+		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused, o.HandshakeFailed}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
 	)...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,

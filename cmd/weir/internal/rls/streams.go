@@ -23,12 +23,14 @@ type watching struct {
 	gate    *overload.Gate
 	budget  *overload.Budget
 	refused func(reason string)
+	failed  func() // a handshake of TLS
 }
 
 // ServerHandshake makes a connection safe.
 func (w *watching) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := w.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
+		w.failed()
 		return c, info, err
 	}
 	return w.watch(raw, c), info, nil
