@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/tools/go/packages"
 )
 
 // arrows are the files of a package that each of its files names, in the order of its
@@ -20,9 +22,9 @@ type arrows struct {
 }
 
 // arrowsOf finds the arrows of a package.
-func (p *program) arrowsOf(s *source) *arrows {
+func (p *program) arrowsOf(s *packages.Package) *arrows {
 	a := &arrows{to: map[string][]string{}, names: map[[2]string][]string{}}
-	for _, f := range s.files {
+	for _, f := range s.Syntax {
 		name := p.file(f.Pos())
 		a.files = append(a.files, name)
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -31,7 +33,7 @@ func (p *program) arrowsOf(s *source) *arrows {
 				return true
 			}
 			o := p.info.Uses[id]
-			if o == nil || o.Pkg() != s.types || !shared(o, s.types) {
+			if o == nil || o.Pkg() != s.Types || !shared(o, s.Types) {
 				return true
 			}
 			if other := p.file(o.Pos()); other != name {
@@ -115,7 +117,7 @@ func (p *program) printArrows(w io.Writer, least int) {
 	for _, s := range p.packages {
 		a := p.arrowsOf(s)
 		if all, against := a.count(); all >= least {
-			rows = append(rows, row{s.path, len(a.files), all, len(against)})
+			rows = append(rows, row{s.PkgPath, len(a.files), all, len(against)})
 		}
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(y.against*x.arrows, x.against*y.arrows) })

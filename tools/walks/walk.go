@@ -272,7 +272,7 @@ func (p *program) concrete(face types.Type, f *types.Func) *types.Func {
 	if s == nil {
 		return nil
 	}
-	t := types.NewPointer(s.types.Scope().Lookup(typ).Type())
+	t := types.NewPointer(s.Types.Scope().Lookup(typ).Type())
 	if i, ok := face.Underlying().(*types.Interface); !ok || !types.Implements(t, i) {
 		return nil
 	}
