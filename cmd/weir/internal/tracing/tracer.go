@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -115,7 +114,13 @@ func (t *Tracer) HTTP(r *http.Request, route string) (traced *http.Request, end 
 func (t *Tracer) GRPC(ctx context.Context) (traced context.Context, end func(codes.Code)) {
 	const service, method = "envoy.service.ratelimit.v3.RateLimitService", "ShouldRateLimit"
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ctx = t.remote.Extract(ctx, carrier(md))
+		parent := propagation.MapCarrier{} // the fields of W3C's trace context
+		for _, name := range t.remote.Fields() {
+			if values := md.Get(name); len(values) > 0 {
+				parent[name] = values[0]
+			}
+		}
+		ctx = t.remote.Extract(ctx, parent)
 	}
 	traced, span := t.tracer.Start(ctx, service+"/"+method, trace.WithSpanKind(trace.SpanKindServer))
 	if !span.IsRecording() {
@@ -153,27 +158,4 @@ func Decided(ctx context.Context, a *rules.Answer) {
 		span.SetAttributes(attribute.String("weir.domain", a.Decisions[0].Rule.Domain))
 	}
 	span.SetAttributes(attribute.String("weir.outcome", outcome), attribute.String("weir.decision.id", a.ID))
-}
-
-// carrier is metadata as OpenTelemetry reads them.
-type carrier metadata.MD
-
-// Get is the first value of key.
-func (c carrier) Get(key string) string {
-	if values := c[strings.ToLower(key)]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// Set is never called: nothing is sent on.
-func (carrier) Set(string, string) {}
-
-// Keys are the keys.
-func (c carrier) Keys() []string {
-	var keys []string
-	for key := range c {
-		keys = append(keys, key)
-	}
-	return keys
 }
