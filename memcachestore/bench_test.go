@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // BenchmarkTake is decisions of a store, by how many ask for how many keys.
@@ -49,9 +50,9 @@ func BenchmarkTake(b *testing.B) {
 				if c.goroutines == 1 && g > 1 {
 					return
 				}
-				store, x, out := stores[g%uint64(len(stores))], mix(g), make([]weir.Decision, 1)
+				store, x, out := stores[g%uint64(len(stores))], record.Mix(g), make([]weir.Decision, 1)
 				for pb.Next() {
-					x = mix(x + 1)
+					x = record.Mix(x + 1)
 					asks := []weir.Ask{{State: weir.StateKey{Rule: "bench", Key: fmt.Sprint(x % c.keys)}, Limit: limit, Cost: 1}}
 					if err := store.Take(b.Context(), asks, out); errors.Is(err, weir.ErrBusy) {
 						busy.Add(1)
@@ -98,9 +99,9 @@ func BenchmarkTrip(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				g := next.Add(1)
-				s, x := stores[g%uint64(len(stores))], mix(g)
+				s, x := stores[g%uint64(len(stores))], record.Mix(g)
 				for pb.Next() {
-					x = mix(x + 1)
+					x = record.Mix(x + 1)
 					name := s.name(weir.StateKey{Rule: "bench", Key: fmt.Sprint(x % c.keys)})
 					conn, err := pick(s.servers, name).open(b.Context(), &s.own)
 					if err == nil {
@@ -144,9 +145,9 @@ func BenchmarkPlain(b *testing.B) {
 						return
 					}
 					defer conn.Close()
-					r, x := bufio.NewReader(conn), mix(g)
+					r, x := bufio.NewReader(conn), record.Mix(g)
 					for pb.Next() {
-						x = mix(x + 1)
+						x = record.Mix(x + 1)
 						if err := c.ask(conn, r, fmt.Sprint("k", x%10_000)); err != nil {
 							b.Error(err)
 							return

@@ -1,9 +1,7 @@
 package memcachestore
 
 import (
-	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -41,76 +39,32 @@ func (j *job) noted(now weir.Instant, it *item) *note {
 	return nil
 }
 
-// taking is a take of one item, and what it stood on.
-type taking struct {
-	asks []weir.Ask
-	out  []weir.Decision
-	look bool // note the states before in any case
-
-	at weir.Instant
-	// before are the states that it was decided on. Without look they are noted
-	// only when they stay: when nothing was written.
-	before []weir.State
-}
-
-// job decides the asks.
-func (t *taking) job() *job {
+// takeJob decides the asks of t, which are all of one item.
+func takeJob(t *record.Swap) *job {
 	j := &job{done: make(chan struct{})}
-	if a := &t.asks[0]; a.ChargesOnce() {
-		j.kind, j.id = noteOnce, a.Receipt
+	if j.id = t.Once(); j.id != 0 {
+		j.kind = noteOnce
 	}
 	j.apply = func(now weir.Instant, it *item) error {
-		t.at, t.before = now, nil
 		if n := j.noted(now, it); n != nil {
-			return again(n, t.asks, t.out)
+			return t.Again(n.data)
 		}
-		all, err := recordsOf(it, t.asks)
+		all, err := recordsOf(it, t.Asks)
 		if err != nil {
 			return err
 		}
-		var first []byte
-		if j.kind == noteOnce {
-			first = firstAnswer(now, all)
-		}
-		if t.look {
-			t.before = t.states(now, all)
-		}
-		if record.Take(now, t.asks, all, t.out) {
-			for i := range all {
-				it.put(label(t.asks[i].State), all[i], now)
+		write, first := t.Decide(now, all)
+		for i := range all {
+			if write {
+				it.put(label(t.Asks[i].State), all[i], now)
 			}
-		} else if !t.look {
-			t.before = t.states(now, all)
 		}
-		if j.kind == noteOnce && charged(t.out) {
+		if first != nil {
 			it.note(note{kind: noteOnce, id: j.id, until: now + instants(weir.OnceLife), data: first}, now)
 		}
 		return nil
 	}
 	return j
-}
-
-func charged(out []weir.Decision) bool {
-	return slices.ContainsFunc(out, func(d weir.Decision) bool { return d.Charged })
-}
-
-// states are copies of the states, as their limits would be given them.
-func (t *taking) states(now weir.Instant, all []record.Record) []weir.State {
-	states := make([]weir.State, len(all))
-	for i := range all {
-		states[i] = all[i].View(t.asks[i].Limit, now)
-	}
-	return states
-}
-
-// tell fills in the evidence of a take, once it is done and its caller is there.
-func (t *taking) tell() {
-	if !weir.WantsEvidence(t.asks, weir.Resolve(t.asks, slices.Clone(t.out))) {
-		return
-	}
-	for i, state := range t.before {
-		t.asks[i].Evidence.Tell(t.at, state)
-	}
 }
 
 func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
@@ -122,38 +76,6 @@ func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
 		}
 	}
 	return all, nil
-}
-
-// firstAnswer is what the first answer to a take was made of: when, and what the
-// counts were.
-func firstAnswer(now weir.Instant, all []record.Record) []byte {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(now))
-	for i := range all {
-		var raw []byte
-		if all[i].Limit != nil {
-			raw = all[i].Append(nil)
-		}
-		b = appendBytes(b, string(raw))
-	}
-	return b
-}
-
-// again makes the first answer once more.
-func again(n *note, asks []weir.Ask, out []weir.Decision) error {
-	d := decoder{b: n.data}
-	now := d.instant()
-	all := make([]record.Record, len(asks))
-	for i := range asks {
-		var err error
-		if all[i], err = record.Parse(d.bytes(), asks[i].Limit); err != nil {
-			return fmt.Errorf("the first take of this id: %w", err)
-		}
-	}
-	if d.bad || len(d.b) > 0 {
-		return &record.CountError{Err: fmt.Errorf("the first take of this id was not of %d limits", len(asks))}
-	}
-	record.Take(now, asks, all, out)
-	return nil
 }
 
 // settleJob settles receipts of one take and one item.

@@ -1,12 +1,12 @@
 package memcachestore
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sleep"
 )
 
@@ -96,7 +96,7 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 		return true
 	}
 	for _, j := range jobs {
-		if j.err = j.apply(now, it); j.err != nil && !answers(j.err) {
+		if j.err = j.apply(now, it); j.err != nil && !record.Answers(j.err) {
 			j.err = l.line.server.explain(j.err)
 		}
 	}
@@ -111,11 +111,6 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 	}
 	s.write(l, v, it, now, jobs, looked)
 	return true
-}
-
-// answers is whether an error is the answer to a job, and not a failure.
-func answers(err error) bool {
-	return errors.Is(err, weir.ErrSettled) || errors.Is(err, weir.ErrExpired) || errors.Is(err, weir.ErrNoPermit)
 }
 
 // write writes an item if it still is what was seen, and answers the jobs or has

@@ -205,24 +205,15 @@ func check(asks []weir.Ask, out []weir.Decision) error {
 	return record.Check("memcachestore", unfit, asks, out)
 }
 
-// takeTogether takes asks of one item.
+// takeTogether takes asks of one item. The job has copies of the asks and decisions: the caller may
+// leave before it is done, and reuse its own.
 func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	t := &taking{asks: slices.Clone(asks), out: make([]weir.Decision, len(out)), look: weir.WantsEvidence(asks, false)}
-	if err := s.submit(ctx, s.name(asks[0].State), t.job()); err != nil {
+	t := record.NewSwap(slices.Clone(asks), make([]weir.Decision, len(out)))
+	if err := s.submit(ctx, s.name(asks[0].State), takeJob(t)); err != nil {
 		return err
 	}
-	copy(out, t.out)
-	s.given.Note(out)
-	if t.before != nil {
-		s.home.Learn(t.at, asks, t.before, out)
-	} else {
-		for i := range asks {
-			s.home.Forget(asks[i].State)
-		}
-	}
-	if t.look {
-		t.tell()
-	}
+	copy(out, t.Out)
+	t.End(s.home, &s.given)
 	return nil
 }
 
@@ -244,7 +235,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 		case err == nil:
 			done = true
 			record.Settled(settlements, first)
-		case !answers(err):
+		case !record.Answers(err):
 			return err
 		case failed == nil || errors.Is(err, weir.ErrExpired):
 			failed = err

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/proxytest"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/storetest"
 )
 
@@ -60,7 +61,7 @@ func hash(name string) uint64 {
 	for _, b := range []byte(run + name) {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
-	return mix(h)
+	return record.Mix(h)
 }
 
 func TestStore(t *testing.T) {

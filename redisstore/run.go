@@ -215,7 +215,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			return false, explain(fmt.Errorf("a key of %q: %w", placeOf(c.keys[i]), errors.New(answer[1:])))
 		case 'C':
 			if strings.IndexByte(answer, 0) < 0 { // no limit's text ends there
-				return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: it holds no count: is it another program's?", placeOf(c.keys[i]))}
+				return false, &record.CountError{Err: inKey(c.keys[i], errors.New("it holds no count: is it another program's?"))}
 			}
 			s.counts.adopted.Add(1)
 			return false, s.takeBySwap(ctx, asks, out)
@@ -230,7 +230,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 	for i := range asks {
 		state, err := stateOf(&asks[i], c.answers[i][1:])
 		if err != nil {
-			return false, &record.CountError{Err: fmt.Errorf("redisstore: a key of %q: %w", placeOf(c.keys[i]), err)}
+			return false, &record.CountError{Err: inKey(c.keys[i], err)}
 		}
 		states = append(states, state)
 		out[i] = asks[i].Limit.Decide(state, c.now, &asks[i])

@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -79,10 +77,18 @@ func records(keys, values []string, limits []*weir.Limit) ([]record.Record, erro
 	for i := range all {
 		var err error
 		if all[i], err = record.Parse([]byte(values[i]), limits[i]); err != nil {
-			return nil, fmt.Errorf("redisstore: a key of %q: %w", placeOf(keys[i]), err)
+			return nil, inKey(keys[i], err)
 		}
 	}
 	return all, nil
+}
+
+// inKey says of which descriptor an error is.
+func inKey(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("redisstore: a key of %q: %w", placeOf(key), err)
 }
 
 // write fills next with the records, where they are not what they were.
@@ -110,104 +116,35 @@ func (s *Store) places(asks []weir.Ask) (keys []string, limits []*weir.Limit) {
 func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	keys, limits := s.places(asks)
 	n := len(keys)
-	once := asks[0].ChargesOnce()
+	t := record.NewSwap(asks, out)
+	once := t.Once() != 0
 	if once {
-		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(asks[0].Receipt, 16))
+		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(t.Once(), 16))
 	}
-	wanted := weir.WantsEvidence(asks, false)
-	var at weir.Instant
-	var before, after []weir.State
 	err := s.swap(ctx, keys, func(now weir.Instant, values []string, next []kept) error {
-		if after = nil; once && values[n] != "" {
-			return s.again(keys, values[n], asks, limits, out)
+		if once && values[n] != "" {
+			return inKey(keys[n], t.Again([]byte(values[n])))
 		}
 		all, err := records(keys, values, limits)
 		if err != nil {
 			return err
 		}
-		if at = now; wanted {
-			before = statesOf(now, limits, all)
-		}
-		if record.Take(now, asks, all, out) {
+		changed, first := t.Decide(now, all)
+		if changed {
 			write(now, values, all, next)
 		}
-		after = statesOf(now, limits, all)
-		if once && charged(out) {
-			next[n] = kept{firstAnswer(now, values[:n]), weir.OnceLife}
+		if first != nil {
+			next[n] = kept{first, weir.OnceLife}
 		}
 		return nil
 	})
-	if err != nil || after == nil {
-		s.forget(asks)
-	} else {
-		s.home.Learn(at, asks, after, out)
-	}
-	if err == nil {
-		s.given.Note(out)
-	}
-	if err == nil && before != nil && weir.WantsEvidence(asks, weir.Resolve(asks, slices.Clone(out))) {
-		for i, state := range before {
-			asks[i].Evidence.Tell(at, state)
-		}
-	}
-	return err
-}
-
-// statesOf is copies of the states, as their limits would be given them.
-func statesOf(now weir.Instant, limits []*weir.Limit, all []record.Record) []weir.State {
-	states := make([]weir.State, len(all))
-	for i := range all {
-		states[i] = all[i].View(limits[i], now)
-	}
-	return states
-}
-
-func (s *Store) forget(asks []weir.Ask) {
-	for i := range asks {
-		s.home.Forget(asks[i].State)
-	}
-}
-
-func charged(out []weir.Decision) bool {
-	for i := range out {
-		if out[i].Charged {
-			return true
-		}
-	}
-	return false
-}
-
-// firstAnswer is what the first answer to a take was made of: when, and what the
-// keys held.
-func firstAnswer(now weir.Instant, values []string) []byte {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(now))
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)))
-		b = append(b, v...)
-	}
-	return b
-}
-
-// again makes the first answer once more.
-func (s *Store) again(keys []string, first string, asks []weir.Ask, limits []*weir.Limit, out []weir.Decision) error {
-	b := []byte(first)
-	values := make([]string, 0, len(limits))
-	for rest := b[min(8, len(b)):]; len(rest) >= 4; {
-		n := int(binary.LittleEndian.Uint32(rest))
-		if len(rest) < 4+n {
-			break
-		}
-		values = append(values, string(rest[4:4+n]))
-		rest = rest[4+n:]
-	}
-	if len(values) != len(limits) {
-		return &record.CountError{Err: fmt.Errorf("redisstore: a key of %q remembers a take of %d limits, not of %d", placeOf(keys[len(keys)-1]), len(values), len(limits))}
-	}
-	all, err := records(keys, values, limits)
 	if err != nil {
+		for i := range asks {
+			s.home.Forget(asks[i].State)
+		}
 		return err
 	}
-	record.Take(weir.Instant(binary.LittleEndian.Uint64(b)), asks, all, out)
+	t.End(s.home, &s.given)
 	return nil
 }
 

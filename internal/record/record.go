@@ -1,6 +1,6 @@
 // Package record is what a store outside of this process keeps of one count,
 // and how a take or a settlement changes the records that it has read. Stores
-// that can't run our code compare and swap these; redisstore's script changes
+// that can't run our code compare and swap these, by Swap; redisstore's script changes
 // them in place.
 //
 // Receipts are which receipts were settled, for stores in memory, too. Denials is the
