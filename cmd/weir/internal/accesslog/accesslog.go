@@ -143,13 +143,8 @@ func withoutPort(v []byte) []byte {
 // setStatus keeps a status of up to three digits: Envoy and nginx write 0 or
 // 000 for a client that left before there was one.
 func (l *Line) setStatus(v []byte) bool {
-	if len(v) == 0 || len(v) > 3 {
+	if len(v) > 3 || !allDigits(string(v)) {
 		return false
-	}
-	for _, c := range v {
-		if !isDigit(c) {
-			return false
-		}
 	}
 	l.values[Status] = v
 	return true

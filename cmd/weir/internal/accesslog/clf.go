@@ -1,6 +1,9 @@
 package accesslog
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // maxStamp is the longest that is looked at as the time between brackets.
 const maxStamp = 64
@@ -107,65 +110,21 @@ func cutQuoted(b []byte) (text, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// undoEscapes undoes, in place, the escapes of Apache and nginx: \xHH, \", \\
-// and those of C. A backslash before anything else stands for itself.
+// undoEscapes undoes the escapes of Apache and nginx: \xHH, \", \\ and those of C. A
+// backslash before anything else stands for itself.
 func undoEscapes(b []byte) []byte {
-	slash := bytes.IndexByte(b, '\\')
-	if slash < 0 {
+	if bytes.IndexByte(b, '\\') < 0 {
 		return b
 	}
-	out := b[:slash]
-	for i := slash; i < len(b); i++ {
-		if b[i] != '\\' || i+1 == len(b) {
-			out = append(out, b[i])
-			continue
-		}
-		if b[i+1] == 'x' && i+3 < len(b) {
-			hi, lo := unhex(b[i+2]), unhex(b[i+3])
-			if hi < 16 && lo < 16 {
-				out = append(out, hi<<4|lo)
-				i += 3
+	out, rest := make([]byte, 0, len(b)), string(b)
+	for rest != "" {
+		if len(rest) > 1 && rest[0] == '\\' && isOne(rest[1], `x"\ntrbfv`) {
+			if c, _, after, err := strconv.UnquoteChar(rest, '"'); err == nil {
+				out, rest = append(out, byte(c)), after
 				continue
 			}
 		}
-		if c := unescaped(b[i+1]); c != 0 {
-			out = append(out, c)
-			i++
-			continue
-		}
-		out = append(out, '\\')
+		out, rest = append(out, rest[0]), rest[1:]
 	}
 	return out
-}
-
-// unescaped is the byte that a backslash and c stand for, 0 for none.
-func unescaped(c byte) byte {
-	switch c {
-	case '"', '\\':
-		return c
-	case 'n':
-		return '\n'
-	case 't':
-		return '\t'
-	case 'r':
-		return '\r'
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'v':
-		return '\v'
-	}
-	return 0
-}
-
-// unhex is the value of a hexadecimal digit, 16 for any other byte.
-func unhex(c byte) byte {
-	switch {
-	case isDigit(c):
-		return c - '0'
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10
-	}
-	return 16
 }

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/weir-limit/weir"
 )
@@ -15,20 +16,12 @@ const CostBytes = "bytes"
 // from 0 to weir.MaxCount. It is false when the line says no such number. Bytes
 // that are "-", as Apache writes for none, are 0.
 func (l *Line) Cost() (int64, bool) {
-	t := l.costText
-	if l.costField == CostBytes && len(t) == 1 && t[0] == '-' {
+	t := string(l.costText)
+	if l.costField == CostBytes && t == "-" {
 		return 0, true
 	}
-	n := int64(0)
-	for _, c := range t {
-		if !isDigit(c) {
-			return 0, false
-		}
-		if n = n*10 + int64(c-'0'); n > weir.MaxCount {
-			return 0, false
-		}
-	}
-	return n, len(t) > 0
+	n, err := strconv.ParseInt(t, 10, 64)
+	return n, err == nil && allDigits(t) && n <= weir.MaxCount
 }
 
 // isCost is whether a member of that name says what the line is worth.

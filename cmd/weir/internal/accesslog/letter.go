@@ -1,7 +1,5 @@
 package accesslog
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
 func isAlnum(c byte) bool {
-	return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z'
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
