@@ -15,7 +15,6 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/importenv"
-	"github.com/weir-limit/weir/cmd/weir/internal/replay"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 	"github.com/weir-limit/weir/sim"
@@ -95,7 +94,7 @@ func codeOf(err error) int {
 	case is[*source.FetchError](err):
 		return exitFail
 	case is[*credentials.Error](err), is[*daemon.ConfigError](err), is[*rules.Error](err), is[*rules.RequestError](err),
-		is[*replay.InputError](err), is[*importenv.InputError](err), is[*sim.InputError](err), is[*accesslog.InputError](err):
+		is[*importenv.InputError](err), is[*sim.InputError](err), is[*accesslog.InputError](err):
 		return exitUsage
 	case is[*net.OpError](err): // nobody listens at a socket's path
 		return exitFail

@@ -14,7 +14,8 @@ import (
 // as much as the zstd command allows by itself. Other logs are refused.
 const maxWindow = 128 << 20
 
-// InputError is a fault of the log, which its owner has to mend.
+// InputError is a fault of the log, or of the rules and options for it, which their
+// author has to mend.
 type InputError struct {
 	Err error
 }

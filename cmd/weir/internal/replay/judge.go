@@ -52,10 +52,10 @@ type denial struct {
 }
 
 // newJudge asks the rules of a domain, or of all when it is empty. The error is
-// an *InputError when there is no such domain.
+// an *accesslog.InputError when there is no such domain.
 func newJudge(set *rules.Set, domain string) (*judge, error) {
 	if domain != "" && !slices.Contains(set.Domains(), domain) {
-		return nil, &InputError{fmt.Errorf("the rules have no domain %q, but %q", domain, set.Domains())}
+		return nil, &accesslog.InputError{Err: fmt.Errorf("the rules have no domain %q, but %q", domain, set.Domains())}
 	}
 	asked := slices.DeleteFunc(set.Rules(), func(r *rules.Rule) bool { return domain != "" && r.Domain != domain })
 	questions, err := questionsOf(asked)

@@ -49,7 +49,7 @@ func questionsOf(asked []*rules.Rule) ([]question, error) {
 }
 
 func tooMany(r *rules.Rule) error {
-	return &InputError{fmt.Errorf("the rules make more than %d key paths; replay a single domain, or use fewer patterns as keys (rule %s)", MaxQuestions, r.Name)}
+	return &accesslog.InputError{Err: fmt.Errorf("the rules make more than %d key paths; replay a single domain, or use fewer patterns as keys (rule %s)", MaxQuestions, r.Name)}
 }
 
 // pathsOf is the paths of fields that a rule's keys stand for: one, unless keys

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -25,7 +26,7 @@ func TestTooManyQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = newPlayer(Question{Rules: set})
-		if _, input := errors.AsType[*InputError](err); input == c.ok || err != nil && !input {
+		if _, input := errors.AsType[*accesslog.InputError](err); input == c.ok || err != nil && !input {
 			t.Errorf("%s: error %v", c.name, err)
 		}
 	}

@@ -27,18 +27,14 @@ type Question struct {
 	Costs   bool       // a line is worth its accesslog.Line.Cost; else 1
 }
 
-// Log asks rules about the lines of a log. The error is an *InputError when
+// Log asks rules about the lines of a log. The error is an *accesslog.InputError when
 // there is no such domain, and the log's when that can't be read.
 func Log(ctx context.Context, q Question, log *accesslog.Reader) (*Report, error) {
 	p, err := newPlayer(q)
 	if err != nil {
 		return nil, err
 	}
-	lines := newLines(log, p.fields, q.Costs)
-	if err := lines.each(ctx, p.decide); err != nil {
-		return nil, err
-	}
-	return p.report(lines), nil
+	return p.play(ctx, log)
 }
 
 // Each calls f for all lines of a log in the order of their times, with what they
@@ -59,10 +55,11 @@ type player struct {
 	against *judge // nil for none
 	differs difference
 	passed  int64
+	costs   bool // as Question.Costs
 }
 
 func newPlayer(q Question) (*player, error) {
-	var p player
+	p := player{costs: q.Costs}
 	var err error
 	if p.judge, err = newJudge(q.Rules, q.Domain); err != nil {
 		return nil, err
@@ -80,6 +77,15 @@ func newPlayer(q Question) (*player, error) {
 		p.against.look(p.fields)
 	}
 	return &p, nil
+}
+
+// play asks about all lines of a log.
+func (p *player) play(ctx context.Context, log *accesslog.Reader) (*Report, error) {
+	lines := newLines(log, p.fields, p.costs)
+	if err := lines.each(ctx, p.decide); err != nil {
+		return nil, err
+	}
+	return p.report(lines), nil
 }
 
 func (p *player) decide(at weir.Instant, r *request) error {

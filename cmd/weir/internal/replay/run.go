@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -25,17 +24,7 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// InputError is a fault of the rules, the log or the options, which their author has to mend.
-type InputError struct {
-	Err error
-}
-
-func (e *InputError) Error() string { return e.Err.Error() }
-
-// Unwrap is the fault itself.
-func (e *InputError) Unwrap() error { return e.Err }
-
-// Run replays a log and writes the report to out. The error is an *InputError
+// Run replays a log and writes the report to out. The error is an *accesslog.InputError
 // when the input is at fault. When no line at all could be read it is one as
 // well, after the report.
 func Run(ctx context.Context, o Options, out io.Writer) error {
@@ -47,17 +36,18 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if o.Log != "-" {
 		file, err := accesslog.OpenFile(o.Log, o.Progress)
 		if err != nil {
-			return asInput(err)
+			return err
 		}
 		defer file.Close()
 		log, name = file, o.Log
 	}
-	report, err := Log(ctx, q, accesslog.NewReader(log, o.Format, o.Cost))
-	if _, input := errors.AsType[*InputError](err); input {
+	p, err := newPlayer(q)
+	if err != nil {
 		return err
 	}
+	report, err := p.play(ctx, accesslog.NewReader(log, o.Format, o.Cost))
 	if err != nil {
-		return asInput(fmt.Errorf("replay %s: %w", name, err))
+		return fmt.Errorf("replay %s: %w", name, err)
 	}
 	if o.JSON {
 		err = report.WriteJSON(out)
@@ -69,9 +59,9 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	}
 	switch l := &report.Log; {
 	case l.Costless > 0:
-		return &InputError{fmt.Errorf("no line of %s has a whole number from 0 to %d in its field %q", name, weir.MaxCount, o.Cost)}
+		return &accesslog.InputError{Err: fmt.Errorf("no line of %s has a whole number from 0 to %d in its field %q", name, weir.MaxCount, o.Cost)}
 	case l.Skipped > 0:
-		return &InputError{fmt.Errorf("no line of %s could be read in the format %v", name, o.Format)}
+		return &accesslog.InputError{Err: fmt.Errorf("no line of %s could be read in the format %v", name, o.Format)}
 	}
 	return nil
 }
@@ -80,24 +70,16 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 func (o *Options) question() (Question, error) {
 	q := Question{Domain: o.Domain, Costs: o.Cost != ""}
 	if clf := o.Format == accesslog.Common || o.Format == accesslog.Combined; clf && q.Costs && o.Cost != accesslog.CostBytes {
-		return q, &InputError{fmt.Errorf("a line in the format %v has no field %q: its only cost is %s", o.Format, o.Cost, accesslog.CostBytes)}
+		return q, &accesslog.InputError{Err: fmt.Errorf("a line in the format %v has no field %q: its only cost is %s", o.Format, o.Cost, accesslog.CostBytes)}
 	}
 	var err error
 	if q.Rules, err = rules.Load(o.Rules); err != nil {
-		return q, &InputError{err}
+		return q, &accesslog.InputError{Err: err}
 	}
 	if o.Against != "" {
 		if q.Against, err = rules.Load(o.Against); err != nil {
-			return q, &InputError{err}
+			return q, &accesslog.InputError{Err: err}
 		}
 	}
 	return q, nil
-}
-
-// asInput makes a fault of the log one of the input.
-func asInput(err error) error {
-	if _, input := errors.AsType[*accesslog.InputError](err); input {
-		return &InputError{err}
-	}
-	return err
 }

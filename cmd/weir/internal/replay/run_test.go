@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 			c.o.Log, c.o.JSON = filepath.Join(logs, c.o.Log), true
 			var out bytes.Buffer
 			err := Run(t.Context(), c.o, &out)
-			_, input := errors.AsType[*InputError](err)
+			_, input := errors.AsType[*accesslog.InputError](err)
 			if input != c.input || c.err != nil && !errors.Is(err, c.err) || err != nil && !c.input && c.err == nil {
 				t.Fatalf("error %v", err)
 			}

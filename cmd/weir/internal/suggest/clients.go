@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/cmd/weir/internal/replay"
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 )
 
 const (
@@ -93,7 +93,7 @@ func (p *peaks) count(at weir.Instant, key string) error {
 	c.now++
 	c.most = max(c.most, c.now)
 	if len(p.events) == p.limit {
-		return &replay.InputError{Err: fmt.Errorf("more than %d requests within one %s: %s", p.limit, p.per, shorter[p.per])}
+		return &accesslog.InputError{Err: fmt.Errorf("more than %d requests within one %s: %s", p.limit, p.per, shorter[p.per])}
 	}
 	p.events = append(p.events, event{at, n})
 	return nil

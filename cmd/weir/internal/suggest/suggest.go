@@ -10,7 +10,6 @@ package suggest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,7 +58,7 @@ var marks = [...]struct {
 // chosen is the mark whose limit goes into the rule.
 const chosen = 2
 
-// Run reads the log and suggests limits. The error is a *replay.InputError when
+// Run reads the log and suggests limits. The error is a *accesslog.InputError when
 // the log is at fault, or nothing in it can be told by.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Per == "" {
@@ -72,7 +71,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	if len(peaks.all) == 0 {
-		return nil, &replay.InputError{Err: fmt.Errorf("no line of %s has %s", o.Log, strings.Join(r.names(), " and "))}
+		return nil, &accesslog.InputError{Err: fmt.Errorf("no line of %s has %s", o.Log, strings.Join(r.names(), " and "))}
 	}
 	r.Log, r.Sampled = *log, peaks.mask > 0
 	for i, m := range marks {
@@ -107,9 +106,9 @@ func (o *Options) each(ctx context.Context, pass int64, f func(at weir.Instant, 
 	case err != nil || log.Lines > 0:
 		return log, err
 	case log.Skipped == 0:
-		return nil, &replay.InputError{Err: fmt.Errorf("%s has no lines", o.Log)}
+		return nil, &accesslog.InputError{Err: fmt.Errorf("%s has no lines", o.Log)}
 	}
-	return nil, &replay.InputError{Err: fmt.Errorf("no line of %s could be read in the format %v", o.Log, o.Format)}
+	return nil, &accesslog.InputError{Err: fmt.Errorf("no line of %s could be read in the format %v", o.Log, o.Format)}
 }
 
 // read opens the log and reads it, for the pass-th time.
@@ -124,9 +123,6 @@ func (o *Options) read(pass int64, read func(*accesslog.Reader) error) error {
 		if err = read(accesslog.NewReader(file, o.Format, "")); err != nil {
 			err = fmt.Errorf("read %s: %w", o.Log, err)
 		}
-	}
-	if _, input := errors.AsType[*accesslog.InputError](err); input {
-		return &replay.InputError{Err: err}
 	}
 	return err
 }

@@ -146,7 +146,7 @@ func TestTooManyInAWindow(t *testing.T) {
 	p.limit = 3
 	for i := range 4 {
 		err := p.count(weir.Instant(i), "a")
-		if _, input := errors.AsType[*replay.InputError](err); input != (i == 3) {
+		if _, input := errors.AsType[*accesslog.InputError](err); input != (i == 3) {
 			t.Errorf("request %d: %v", i, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestBadInput(t *testing.T) {
 		{"good", accesslog.RemoteAddress, true},
 	} {
 		r, err := Run(t.Context(), Options{Log: filepath.Join(dir, c.log), By: []accesslog.Field{c.by}})
-		if _, input := errors.AsType[*replay.InputError](err); input == c.ok || err != nil && c.ok {
+		if _, input := errors.AsType[*accesslog.InputError](err); input == c.ok || err != nil && c.ok {
 			t.Errorf("%s by %v: %v", c.log, c.by, err)
 		}
 		if err == nil {
