@@ -19,29 +19,11 @@ var pageText string
 //go:embed page.css
 var pageStyle string
 
-// page is what page.html shows.
+// page is what page.html shows, which calls the methods of a report.
 type page struct {
 	Report
-	Policy   string        // of its content
-	Style    template.HTML // the element
-	Title    string
-	Traffic  []string // sentences
-	Verdicts []verdict
-	Right    table
-	Manner   table
-	Pictures []picture
-	Lessons  []picture
-}
-
-// verdict is what is said of one trial.
-type verdict struct {
-	Name, Of  string // Of is what the name means, in words
-	Sentences []string
-}
-
-type picture struct {
-	SVG     template.HTML
-	Caption string
+	Policy string        // of its content
+	Style  template.HTML // the element
 }
 
 // WriteHTML writes a page that stands for itself: no script, nothing from a
@@ -54,20 +36,9 @@ func (r Report) WriteHTML(w io.Writer) error {
 	style := pageStyle + plot.Style()
 	sum := sha256.Sum256([]byte(style))
 	p := page{
-		Report:   r,
-		Policy:   "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
-		Style:    template.HTML("<style>" + style + "</style>"), //nolint:gosec // our own
-		Title:    r.title(),
-		Traffic:  r.traffic(),
-		Right:    r.right(),
-		Manner:   r.manner(),
-		Verdicts: r.verdicts(),
-	}
-	for _, drawn := range r.Pictures() {
-		p.Pictures = append(p.Pictures, picture{template.HTML(drawn.Inline()), r.caption(drawn)}) //nolint:gosec // plot escapes all texts
-	}
-	for _, drawn := range r.Lessons() {
-		p.Lessons = append(p.Lessons, picture{template.HTML(drawn.Inline()), drawn.Description}) //nolint:gosec // likewise
+		Report: r,
+		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
+		Style:  template.HTML("<style>" + style + "</style>"), //nolint:gosec // our own
 	}
 	var out bytes.Buffer // so that a page is whole or not there
 	if err := t.Execute(&out, p); err != nil {
@@ -79,24 +50,30 @@ func (r Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// caption is what stands below a picture: all that is said of it, or where that
+// Drawn is a picture as an element of the page.
+func (page) Drawn(p plot.Picture) template.HTML {
+	return template.HTML(p.Inline()) //nolint:gosec // plot escapes all texts
+}
+
+// Caption is what stands below a picture: all that is said of it, or where that
 // speaks of many limits, which stand in it, what it shows.
-func (r Report) caption(p plot.Picture) string {
+func (r Report) Caption(p plot.Picture) string {
 	if first, _, more := strings.Cut(p.Description, ". "); more && len(r.Result.Trials) > together {
 		return first + "."
 	}
 	return p.Description
 }
 
-func (r Report) title() string {
+// Title says what was compared.
+func (r Report) Title() string {
 	if len(r.Result.Trials) == 1 {
 		return "What " + r.Result.Trials[0].Name + " does to this traffic"
 	}
 	return fmt.Sprintf("What %d limits do to the same traffic", len(r.Result.Trials))
 }
 
-// traffic says what came.
-func (r Report) traffic() []string {
+// Traffic says what came.
+func (r Report) Traffic() []string {
 	clients := "one client"
 	if n := r.Result.Clients; n > 1 {
 		clients = number(int64(n)) + " clients, each with a count of its own"
@@ -108,17 +85,4 @@ func (r Report) traffic() []string {
 		fmt.Sprintf("In %s of virtual time %s requests came, of %s.", spell(r.Result.Duration), number(r.Result.Trials[0].Figures.Asked), clients),
 		fmt.Sprintf("All chance comes from the seed %d: the same command gives the same figures on every machine.", r.Result.Seed),
 	}
-}
-
-func (r Report) verdicts() []verdict {
-	var out []verdict
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
-		v := verdict{Name: t.Name, Sentences: r.verdict(t)}
-		if t.Naive == "" {
-			v.Of = t.Limit.Describe()
-		}
-		out = append(out, v)
-	}
-	return out
 }

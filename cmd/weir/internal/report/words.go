@@ -88,8 +88,8 @@ func list(parts []string) string {
 	}
 }
 
-// verdict says in sentences how a trial went.
-func (r Report) verdict(t *sim.Trial) []string {
+// Verdict says in sentences how a trial went.
+func (r Report) Verdict(t *sim.Trial) []string {
 	f, count, period := t.Figures, t.Limit.Spec().Count, stretch(t.Limit.Spec().Period)
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -62,7 +62,7 @@ At most 10 went in any second; nothing is proved of it.`,
 		},
 	} {
 		r := Report{Result: &sim.Result{Trials: []sim.Trial{*c.trial}}, Attacks: []*sim.Attack{{Limit: weir.MustParseLimit("100/min sliding-log"), Found: 100}}}
-		if d := cmp.Diff(c.want, strings.Join(r.verdict(c.trial), "\n")); d != "" {
+		if d := cmp.Diff(c.want, strings.Join(r.Verdict(c.trial), "\n")); d != "" {
 			t.Errorf("%s: -want +got\n%s", c.trial.Name, d)
 		}
 	}
