@@ -10,13 +10,13 @@ import (
 
 // domainForm is the form that makes a domain.
 type domainForm struct {
-	CSRF, Name, Team, Reason string
-	Shared, Review           bool
-	Faults                   map[string]string
+	Name, Team, Reason string
+	Shared, Review     bool
+	Faults             map[string]string
 }
 
 func (p *Pages) newDomain(v *visit) error {
-	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{CSRF: v.csrf(), Team: v.ownTeam()})
+	return v.show(http.StatusOK, "new-domain", "New domain", domainForm{Team: v.ownTeam()})
 }
 
 // ownTeam is the team that an actor stands for, if it is one; else empty.
@@ -31,7 +31,7 @@ func (v *visit) ownTeam() string {
 func (p *Pages) makeDomain(v *visit) error {
 	form := v.r.PostFormValue
 	f := domainForm{
-		CSRF: v.csrf(), Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
+		Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
 		Shared: form("shared") == "yes", Review: form("review") == "yes",
 	}
 	d := rulestore.Domain{Name: f.Name, Team: f.Team, Shared: f.Shared, Review: f.Review}
@@ -51,7 +51,7 @@ func (p *Pages) makeDomain(v *visit) error {
 // settingsForm is the form that changes whose a domain is and what others may do
 // in it, or takes it away.
 type settingsForm struct {
-	CSRF, Domain   string
+	Domain         string
 	May            bool // this actor may
 	Match          int64
 	Team, Reason   string
@@ -65,7 +65,7 @@ func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
 	if sent.Faults == nil {
 		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review}
 	}
-	sent.CSRF, sent.Domain, sent.Match, sent.May = v.csrf(), d.Name, d.Revision, v.may(rulestore.Admin, d.Team)
+	sent.Domain, sent.Match, sent.May = d.Name, d.Revision, v.may(rulestore.Admin, d.Team)
 	return sent
 }
 

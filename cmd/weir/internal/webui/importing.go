@@ -22,7 +22,6 @@ const (
 
 // importPage is what import.html shows: a form for a file, and what that would change.
 type importPage struct {
-	CSRF     string
 	Domain   string // of the file, or that it was asked for; empty: nobody knows yet
 	Text     string
 	Short    bool   // Text is short enough to be written on
@@ -50,7 +49,7 @@ type changedRule struct {
 
 // importing shows an empty form for a file.
 func (p *Pages) importing(v *visit) error {
-	return v.show(http.StatusOK, "import", "Import a file", importPage{CSRF: v.csrf(), Domain: v.query("domain"), Short: true, Team: v.ownTeam()})
+	return v.show(http.StatusOK, "import", "Import a file", importPage{Domain: v.query("domain"), Short: true, Team: v.ownTeam()})
 }
 
 // importFile plans what a file would change, or does what was planned.
@@ -60,7 +59,7 @@ func (p *Pages) importFile(v *visit) error {
 	if err != nil {
 		return err
 	}
-	page := &importPage{CSRF: v.csrf(), Text: text, Short: len(text) <= rulestore.MaxText, Team: strings.TrimSpace(form("team")), Reason: form("reason")}
+	page := &importPage{Text: text, Short: len(text) <= rulestore.MaxText, Team: strings.TrimSpace(form("team")), Reason: form("reason")}
 	if text == "" {
 		page.Short, page.Faults = true, map[string]string{"text": "Choose a file, or write it here."}
 		return v.show(http.StatusBadRequest, "import", "Import a file", page)

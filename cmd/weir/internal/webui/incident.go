@@ -29,20 +29,6 @@ type overrideForm struct {
 	Faults           map[string]string
 }
 
-// span is for how long an override may hold.
-type span struct {
-	Minutes int64
-	Name    string
-}
-
-// Spans are all of them.
-func (incident) Spans() []span {
-	return []span{{15, "15 minutes"}, {60, "1 hour"}, {4 * 60, "4 hours"}, {24 * 60, "1 day"}, {7 * 24 * 60, "7 days"}}
-}
-
-// Shares are how much limits can be tightened to, in percent.
-func (incident) Shares() []int64 { return []int64{75, 50, 25, 10} }
-
 func (v *visit) incident(at place, all []rulestore.Override, sent overrideForm, teams ...string) incident {
 	return incident{v.csrf(), at.domain, at.id, overridesOf(all, at.id), v.may(rulestore.Publish, teams...), sent}
 }

@@ -13,7 +13,6 @@ import (
 
 // tokensPage is what tokens.html shows.
 type tokensPage struct {
-	CSRF string
 	Rows []tokenRow
 	Next string
 	Form tokenForm
@@ -39,27 +38,6 @@ type tokenForm struct {
 	Faults             map[string]string
 }
 
-// life is how long a token may live.
-type life struct {
-	Days int64
-	Name string
-}
-
-// Lives are all of them.
-func (tokenForm) Lives() []life {
-	return []life{{1, "1 day"}, {7, "7 days"}, {30, "30 days"}, {90, "90 days"}, {365, "1 year"}, {0, "never, until it is revoked"}}
-}
-
-// Can says what each role may do.
-func (tokenForm) Can() []struct{ Role, Does string } {
-	return []struct{ Role, Does string }{
-		{"read", "may look"},
-		{"propose", "may write rules, and run them in shadow"},
-		{"publish", "may enforce them, too"},
-		{"admin", "may make domains and tokens, too"},
-	}
-}
-
 // tokens lists those that the actor may revoke.
 func (p *Pages) tokens(v *visit) error {
 	form := tokenForm{Role: "propose", Days: 90, Teams: v.ownTeam()}
@@ -77,7 +55,6 @@ func (v *visit) showTokens(status int, page tokensPage) error {
 	if next != "" {
 		page.Next = Home + "tokens?" + url.Values{"behind": {next}}.Encode()
 	}
-	page.CSRF = v.csrf()
 	return v.show(status, "tokens", "Tokens", page)
 }
 
@@ -140,7 +117,6 @@ func (p *Pages) revokeToken(v *visit) error {
 
 // teamsPage is what teams.html shows.
 type teamsPage struct {
-	CSRF string
 	Rows []rulestore.Team
 	Next string
 	May  bool // change quotas
@@ -162,7 +138,7 @@ func (v *visit) showTeams(status int, sent quotaForm) error {
 	if err != nil {
 		return err
 	}
-	page := teamsPage{CSRF: v.csrf(), Form: sent, May: v.may(rulestore.Admin), Most: rulestore.MaxQuota}
+	page := teamsPage{Form: sent, May: v.may(rulestore.Admin), Most: rulestore.MaxQuota}
 	if len(list) > pageSize {
 		list = list[:pageSize]
 		page.Next = Home + "teams?" + url.Values{"behind": {list[pageSize-1].Name}}.Encode()

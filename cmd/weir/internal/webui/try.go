@@ -13,7 +13,6 @@ import (
 
 // tryPage is what try.html shows.
 type tryPage struct {
-	CSRF    string
 	Domain  string
 	Entries string // KEY=VALUE, one a line
 	Cost    string
@@ -37,7 +36,7 @@ type explainedLimit struct {
 
 // try shows the form, and why a request was denied whose id is asked for.
 func (p *Pages) try(v *visit) error {
-	page := tryPage{CSRF: v.csrf(), Domain: v.query("domain"), Entries: example(v.query("rule")), Cost: "1", ID: v.query("id")}
+	page := tryPage{Domain: v.query("domain"), Entries: example(v.query("rule")), Cost: "1", ID: v.query("id")}
 	if page.ID == "" {
 		return v.show(http.StatusOK, "try", "Try a request", page)
 	}
@@ -57,7 +56,7 @@ func example(id string) string {
 // charged.
 func (p *Pages) explain(v *visit) error {
 	form := v.r.PostFormValue
-	page := tryPage{CSRF: v.csrf(), Domain: strings.TrimSpace(form("domain")), Entries: form("entries"), Cost: strings.TrimSpace(form("cost"))}
+	page := tryPage{Domain: strings.TrimSpace(form("domain")), Entries: form("entries"), Cost: strings.TrimSpace(form("cost"))}
 	d := rules.Descriptor{}
 	for line := range strings.Lines(strings.ReplaceAll(page.Entries, "\r\n", "\n")) {
 		line = strings.TrimSuffix(line, "\n")
