@@ -142,11 +142,7 @@ func (n *Need) withSync() Verdict {
 	if times(n.Rate, sync.Milliseconds()) < times(times(n.Keys, n.Nodes), 2000) {
 		return no("with sync: %v at most %d events more would pass, as you allow; but a node is asked for a key less than twice in that time, so that the store would be spared little", sync, n.untold(sync))
 	}
-	z, err := n.Of(Redis, sync)
-	if err != nil {
-		return no("%v", err)
-	}
-	if why := z.tooMuch(); why != "" {
+	if _, why := n.enough(Redis, sync); why != "" {
 		return no("%s", why)
 	}
 	v := yes(Redis, fmt.Sprintf("weir serve --store redis://HOST:PORT, and sync: %v in the rules", sync),
@@ -158,18 +154,31 @@ func (n *Need) withSync() Verdict {
 const farAway = "a store in another region is tens of milliseconds away for each request; calls have 5 to 50 ms"
 
 func (n *Need) redis() Verdict {
-	if why := n.unshared(); why != "" {
-		return no("%s", why)
-	}
-	z, err := n.Of(Redis, 0)
-	if err != nil {
-		return no("%v", err)
-	}
-	if why := z.tooMuch(); why != "" {
+	if _, why := n.shared(Redis); why != "" {
 		return no("%s", why)
 	}
 	return yes(Redis, "weir serve --store redis://HOST:PORT",
 		fmt.Sprintf("%d nodes share each count, exactly, by the server's clock, and all limits of a request are decided at one moment, for a round trip. While it is away each rule's fallback decides, and a failover may forget the last moments", n.Nodes))
+}
+
+// shared is what a store takes that nodes share, or why it is not to be.
+func (n *Need) shared(s Store) (Sizing, string) {
+	if why := n.unshared(); why != "" {
+		return Sizing{}, why
+	}
+	return n.enough(s, 0)
+}
+
+// enough is what a store takes, or why it is not enough.
+func (n *Need) enough(s Store, sync time.Duration) (Sizing, string) {
+	z, err := n.Of(s, sync)
+	switch {
+	case err != nil:
+		return z, err.Error()
+	case s == Redis:
+		return z, z.tooMuch()
+	}
+	return z, cmp.Or(z.crowded(), n.hot(&z))
 }
 
 // unshared says why a store is not to be shared; empty when it may.
@@ -250,14 +259,8 @@ func (n *Need) replicas(how weir.Sharing) Verdict {
 }
 
 func (n *Need) cluster() Verdict {
-	if why := n.unshared(); why != "" {
-		return no("%s", why)
-	}
-	z, err := n.Of(Cluster, 0)
-	if err != nil {
-		return no("%v", err)
-	}
-	if why := cmp.Or(z.crowded(), n.hot(&z)); why != "" {
+	z, why := n.shared(Cluster)
+	if why != "" {
 		return no("%s", why)
 	}
 	return yes(Cluster, "weir serve --store redis+cluster://HOST:PORT,HOST:PORT,HOST:PORT",
@@ -265,20 +268,13 @@ func (n *Need) cluster() Verdict {
 }
 
 func (n *Need) memcached() Verdict {
-	if why := n.unshared(); why != "" {
-		return no("%s", why)
-	}
-	if why := n.unfit(Memcached); why != "" {
+	if why := cmp.Or(n.unshared(), n.unfit(Memcached)); why != "" {
 		return no("%s", why)
 	}
 	if n.Tolerance == 0 {
 		return no("each process brings its own clock, so that more passes by as much as they are apart; and it forgets when it is full or restarts: that is not exact")
 	}
-	z, err := n.Of(Memcached, 0)
-	if err != nil {
-		return no("%v", err)
-	}
-	if why := cmp.Or(z.crowded(), n.hot(&z)); why != "" {
+	if _, why := n.enough(Memcached, 0); why != "" {
 		return no("%s", why)
 	}
 	return yes(Memcached, "weir serve --store memcached://HOST:PORT", "where it runs already: by the clocks of the nodes; what it forgets when it is full or restarts may pass once more")
@@ -302,15 +298,9 @@ func (n *Need) eachRegion() Verdict {
 	if n.Nodes <= n.Regions {
 		return yes(Memory, "weir serve in each region, and "+limit, why)
 	}
-	z, err := n.Of(Redis, 0)
-	switch {
-	case err != nil:
-		return no("%v", err)
-	case z.crowded() != "":
-		return no("%s", z.crowded())
-	case z.tooMuch() != "":
-		if c, err := n.Of(Cluster, 0); err != nil || n.hot(&c) != "" {
-			return no("%s", z.tooMuch())
+	if _, not := n.enough(Redis, 0); not != "" {
+		if c, err := n.Of(Cluster, 0); err != nil || cmp.Or(c.crowded(), n.hot(&c)) != "" {
+			return no("%s", not)
 		}
 		return yes(Cluster, "a Redis Cluster in each region, and "+limit, why)
 	}
