@@ -64,8 +64,8 @@ type resultJSON struct {
 func (r *Result) WriteJSON(to io.Writer, series bool) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false)
-	for i := range r.Trials {
-		if err := e.Encode(r.Trials[i].json(series)); err != nil {
+	for _, t := range r.Trials {
+		if err := e.Encode(t.json(series)); err != nil {
 			return fmt.Errorf("write result: %w", err)
 		}
 	}

@@ -18,7 +18,7 @@ type Result struct {
 	Step     time.Duration // of each Series
 	Clients  int           // how many there are, whether they asked or not
 	Shared   bool          // all clients shared one count
-	Trials   []Trial       // one for each contender, in their order
+	Trials   []*Trial      // one for each contender, in their order
 }
 
 // Trial is what one contender made of the workload.

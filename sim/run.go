@@ -71,7 +71,7 @@ func Run(ctx context.Context, w *Workload, contenders []Contender, o Options) (*
 		if err != nil {
 			return nil, fmt.Errorf("simulate %s: %w", contenders[i].Name, err)
 		}
-		result.Trials = append(result.Trials, *trial)
+		result.Trials = append(result.Trials, trial)
 	}
 	return result, nil
 }

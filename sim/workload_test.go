@@ -261,7 +261,7 @@ func TestRetrying(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &r.Trials[0]
+		return r.Trials[0]
 	}
 	once := run("1/min", "edge size=3 every=5min gap=1s")
 	told := run("1/min", "edge size=3 every=5min gap=1s tries=2")

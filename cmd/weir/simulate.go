@@ -210,16 +210,16 @@ func printResult(to io.Writer, r *sim.Result) error {
 	cost := table.Table{Rows: [][]string{{
 		"LIMIT", "WORST PERIOD", "BOUND", "LONGEST WAIT", "PEAK LOAD", "MEAN LOAD", "STARVED", "FAIRNESS", "STATE BYTES",
 	}}, From: 1, To: 9}
-	for i := range r.Trials {
-		passed.Rows = append(passed.Rows, passedCells(&r.Trials[i]))
-		cost.Rows = append(cost.Rows, costCells(&r.Trials[i]))
+	for _, t := range r.Trials {
+		passed.Rows = append(passed.Rows, passedCells(t))
+		cost.Rows = append(cost.Rows, costCells(t))
 	}
 	passed.Write(&b)
 	b.WriteString("\n")
 	cost.Write(&b)
 	b.WriteString("\nwrongly: an exact log of what the limit let go says otherwise. error: of its count of the last period, in events.\n")
-	for i := range r.Trials {
-		if t := &r.Trials[i]; t.Naive != "" {
+	for _, t := range r.Trials {
+		if t.Naive != "" {
 			fmt.Fprintf(&b, "%s is naive: it %s.\n", t.Naive, t.Says)
 		}
 	}

@@ -208,8 +208,7 @@ type gridJSON struct {
 func printGridJSON(to io.Writer, cells []cell) error {
 	e := json.NewEncoder(to)
 	for _, c := range cells {
-		for i := range c.result.Trials {
-			t := &c.result.Trials[i]
+		for _, t := range c.result.Trials {
 			f := &t.Figures
 			err := e.Encode(gridJSON{
 				Limit: t.Limit.String(), Skew: json.Number(c.skew), Load: sim.Millionths(c.load * 10_000),

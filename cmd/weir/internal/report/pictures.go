@@ -26,8 +26,7 @@ func (r Report) Pictures() []plot.Picture {
 // Lessons are how the algorithms of the trials decide, each once.
 func (r Report) Lessons() []plot.Picture {
 	var out []plot.Picture
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		if t.Naive != "" {
 			continue
 		}
@@ -130,8 +129,7 @@ func (r Report) decided() (plot.Picture, bool) {
 		Over: "asked", Under: "passed", Hatch: "denied",
 	}
 	var parts []string
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		f := t.Figures
 		panels.Panels = append(panels.Panels, plot.Panel{
 			Name: r.name(t), Note: percent(f.Denied, f.Asked) + " denied", Hatched: true,
@@ -156,8 +154,7 @@ func (r Report) within() (plot.Picture, bool) {
 		Over: "went", Levels: []plot.Level{{Name: "limit: " + number(count), Value: count}}, Edges: r.edges(),
 	}
 	var parts []string
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		note := "never more than the limit"
 		if t.Figures.Excess > 0 {
 			note = fmt.Sprintf("at most %s: %s over", number(t.Figures.WorstPeriod), number(t.Figures.Excess))
@@ -186,8 +183,7 @@ func (r Report) periods() (plot.Picture, bool) {
 		ranges.Levels = []plot.Level{{Name: "limit: " + number(count), Value: count}}
 	}
 	var parts []string
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		row := plot.Range{Name: r.name(t), Note: number(t.Figures.WorstPeriod), Seen: t.Figures.WorstPeriod, Found: -1, Bound: -1}
 		part := fmt.Sprintf("%s let %s go in this traffic", r.name(t), number(t.Figures.WorstPeriod))
 		if a := r.attack(t); a != nil {
@@ -217,8 +213,7 @@ func (r Report) memory() (plot.Picture, bool) {
 		Y: plot.Axis{Name: "requests that an exact log decides otherwise", Unit: plot.Millionths, Base: 10},
 	}
 	var parts []string
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		f := t.Figures
 		if f.StateBytes == 0 || f.Asked == 0 {
 			continue
@@ -248,8 +243,7 @@ func (r Report) attacks() (plot.Picture, bool) {
 	panels.Edges = []int64{0, period.Microseconds()}
 	panels.X.Max = period.Microseconds() * 11 / 10
 	var parts []string
-	for i := range r.Result.Trials {
-		t := &r.Result.Trials[i]
+	for _, t := range r.Result.Trials {
 		a := r.attack(t)
 		if a == nil || a.Found <= count {
 			continue

@@ -135,13 +135,7 @@ func (r Report) whose() string {
 
 // believers are the trials that keep a count of the last period.
 func (r Report) believers() []*sim.Trial {
-	var out []*sim.Trial
-	for i := range r.Result.Trials {
-		if t := &r.Result.Trials[i]; t.Figures.Believes && t.Series.Believed != nil {
-			out = append(out, t)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.Result.Trials), func(t *sim.Trial) bool { return !t.Figures.Believes || t.Series.Believed == nil })
 }
 
 // oneTruth is whether the same was asked of all: clients that ask again make it

@@ -61,7 +61,7 @@ An exact log of the last second would have decided each of them alike.
 At most 10 went in any second; nothing is proved of it.`,
 		},
 	} {
-		r := Report{Result: &sim.Result{Trials: []sim.Trial{*c.trial}}, Attacks: []*sim.Attack{{Limit: weir.MustParseLimit("100/min sliding-log"), Found: 100}}}
+		r := Report{Result: &sim.Result{Trials: []*sim.Trial{c.trial}}, Attacks: []*sim.Attack{{Limit: weir.MustParseLimit("100/min sliding-log"), Found: 100}}}
 		if d := cmp.Diff(c.want, strings.Join(r.Verdict(c.trial), "\n")); d != "" {
 			t.Errorf("%s: -want +got\n%s", c.trial.Name, d)
 		}
@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 		r := simulated(t, "poisson", sim.Options{Duration: time.Second}, texts...)
 		var out []string
 		for i := range r.Result.Trials {
-			out = append(out, r.name(&r.Result.Trials[i]))
+			out = append(out, r.name(r.Result.Trials[i]))
 		}
 		return out
 	}
