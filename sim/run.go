@@ -78,25 +78,19 @@ func Run(ctx context.Context, w *Workload, contenders []Contender, o Options) (*
 
 // roundStep is a step such as 1, 2 or 5 s that cuts d into 200…500, about.
 func roundStep(d time.Duration) time.Duration {
-	const day = 24 * time.Hour
+	const day, ms, us = 24 * time.Hour, time.Millisecond, time.Microsecond
 	for _, step := range []time.Duration{
-		day, 12 * time.Hour, 6 * time.Hour, 3 * time.Hour, time.Hour, 30 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute, time.Minute,
+		day, 12 * time.Hour, 6 * time.Hour, 3 * time.Hour, time.Hour,
+		30 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute, time.Minute,
 		30 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
+		500 * ms, 200 * ms, 100 * ms, 50 * ms, 20 * ms, 10 * ms, 5 * ms, 2 * ms, ms,
+		500 * us, 200 * us, 100 * us, 50 * us, 20 * us, 10 * us, 5 * us, 2 * us,
 	} {
 		if d/step >= 200 {
 			return step
 		}
 	}
-	step := time.Second
-	for step > time.Microsecond && d/step < 200 {
-		for _, part := range []time.Duration{2, 5, 10} {
-			if d/(step/part) >= 200 || part == 10 {
-				step /= part
-				break
-			}
-		}
-	}
-	return max(step, time.Microsecond)
+	return us
 }
 
 // checkEvery is how many requests are decided between two looks at the context.

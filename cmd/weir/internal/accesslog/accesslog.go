@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/weir-limit/weir"
 )
@@ -60,12 +61,8 @@ func (f Field) String() string {
 
 // FieldOf is the field of that name.
 func FieldOf(name string) (Field, bool) {
-	for f, s := range fieldNames {
-		if s == name {
-			return Field(f), true
-		}
-	}
-	return 0, false
+	f := slices.Index(fieldNames[:], name)
+	return Field(max(f, 0)), f >= 0
 }
 
 // Line is what one line of a log offers.

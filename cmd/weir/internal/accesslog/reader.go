@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 const (
@@ -43,10 +44,8 @@ func (f Format) String() string {
 
 // ParseFormat is the format of that name.
 func ParseFormat(name string) (Format, error) {
-	for f, s := range formatNames {
-		if s == name {
-			return Format(f), nil
-		}
+	if f := slices.Index(formatNames[:], name); f >= 0 {
+		return Format(f), nil
 	}
 	return 0, fmt.Errorf("unknown log format %q: take auto, common, combined or json", name)
 }

@@ -76,24 +76,18 @@ func (c *canvas) rect(class string, b box) {
 	fmt.Fprintf(c.out, `<rect class="%s" x="%v" y="%v" width="%v" height="%v"/>`+"\n", class, b.left, b.top, b.width(), b.height())
 }
 
-// hatched fills b with slanted lines.
-func (c *canvas) hatched(spots []spot) {
-	if len(spots) > 1 {
-		fmt.Fprintf(c.out, `<path fill="url(#%s-hatch)" d="%sZ"/>`+"\n", c.id, route(spots))
-	}
-}
+// hatched fills what spots enclose with slanted lines.
+func (c *canvas) hatched(spots []spot) { c.through(`fill="url(#`+c.id+`-hatch)"`, spots, "Z") }
 
 // path draws a line through spots.
-func (c *canvas) path(class string, spots []spot) {
-	if len(spots) > 1 {
-		fmt.Fprintf(c.out, `<path class="%s" d="%s"/>`+"\n", class, route(spots))
-	}
-}
+func (c *canvas) path(class string, spots []spot) { c.through(`class="`+class+`"`, spots, "") }
 
 // area fills what spots enclose.
-func (c *canvas) area(class string, spots []spot) {
+func (c *canvas) area(class string, spots []spot) { c.through(`class="`+class+`"`, spots, "Z") }
+
+func (c *canvas) through(attribute string, spots []spot, end string) {
 	if len(spots) > 1 {
-		fmt.Fprintf(c.out, `<path class="%s" d="%sZ"/>`+"\n", class, route(spots))
+		fmt.Fprintf(c.out, `<path %s d="%s%s"/>`+"\n", attribute, route(spots), end)
 	}
 }
 

@@ -133,21 +133,17 @@ var connections = map[Store]struct {
 // one for no name.
 func ParseStore(name string) (Store, error) {
 	scheme, _, _ := strings.Cut(name, ":")
-	switch scheme {
-	case "":
-		if name == "" {
-			return "", nil
-		}
-	case "memory":
-		return Memory, nil
-	case "redis", "rediss", "redis+unix", "redis+sentinel":
-		return Redis, nil
-	case "redis+cluster":
-		return Cluster, nil
-	case "memcached", "memcached+unix":
-		return Memcached, nil
-	case "cluster":
-		return Nodes, nil
+	if store, ok := schemes[scheme]; ok || name == "" {
+		return store, nil
 	}
 	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached or cluster", name)
+}
+
+// schemes are the stores that URLs are of.
+var schemes = map[string]Store{
+	"memory": Memory,
+	"redis":  Redis, "rediss": Redis, "redis+unix": Redis, "redis+sentinel": Redis,
+	"redis+cluster": Cluster,
+	"memcached":     Memcached, "memcached+unix": Memcached,
+	"cluster": Nodes,
 }
