@@ -1,6 +1,10 @@
 package sharingtest
 
-import "github.com/weir-limit/weir"
+import (
+	"math"
+
+	"github.com/weir-limit/weir"
+)
 
 // auditor sees what passes, in the order of time, and tells by how much it was too
 // much. It shares no code with what it audits.
@@ -82,9 +86,13 @@ func audit(l *weir.Limit, drift int64) auditor {
 	case s.Algorithm == weir.GCRA && s.Mode == weir.Strict:
 		return &spanAuditor{most: s.Count, period: fast}
 	case s.Algorithm == weir.GCRA:
-		const parts = 1_000_000
-		full := s.Burst * period * parts
-		return &debtAuditor{brings: s.Count * (parts + drift), event: period * parts, full: full, level: full}
+		parts := int64(1_000_000)
+		for s.Burst > math.MaxInt64/2/parts/period { // a bucket that takes months to fill
+			parts /= 10
+		}
+		full, each := s.Burst*period*parts, 1_000_000/parts
+		brings := s.Count*parts + (s.Count*drift+each-1)/each
+		return &debtAuditor{brings: brings, event: period * parts, full: full, level: full}
 	case s.Algorithm == weir.FixedWindow:
 		return &windowAuditor{most: s.Count, period: period}
 	}

@@ -152,6 +152,19 @@ func lure(m Mutant, seed uint64) Settings {
 	return s
 }
 
+// TestLongBucket: an auditor counts right in a bucket that takes months to fill.
+func TestLongBucket(t *testing.T) {
+	for _, drift := range []int64{0, 499} {
+		a := audit(weir.MustParseLimit("1/h burst 3000"), drift)
+		now := weir.Instant(1_704_067_200_000_000)
+		for _, c := range []struct{ events, over int64 }{{1, 0}, {1066, 0}, {1933, 0}, {2, 2}} {
+			if a.pass(now, c.events); a.over() != c.over {
+				t.Errorf("drift %d: after %d more events %d over, want %d", drift, c.events, a.over(), c.over)
+			}
+		}
+	}
+}
+
 // TestSeed holds a seed to be all that a run depends on.
 func TestSeed(t *testing.T) {
 	s := Swarm(11)
