@@ -98,39 +98,33 @@ func (m *modelled) bytes(int32) int64 { return 0 }
 // naive is a form of sim/textbook that goes wrong.
 type naive struct {
 	name, says string
-	model      func(l weir.Spec) func() textbook.Model // nil where it can't keep such a limit
+	model      func(l weir.Spec) textbook.Model // of one key; nil where it can't keep such a limit
 }
 
 func naives() []naive {
+	perSecond := func(l weir.Spec) int64 { return l.Count * int64(time.Second) / int64(l.Period) }
 	return []naive{
-		{"refill-whole", "refills all at once when the period is over, and so passes twice its count around that moment", func(l weir.Spec) func() textbook.Model {
-			return func() textbook.Model { return &textbook.RefillWhole{Count: l.Count, Period: l.Period} }
+		{"refill-whole", "refills all at once when the period is over, and so passes twice its count around that moment", func(l weir.Spec) textbook.Model {
+			return &textbook.RefillWhole{Count: l.Count, Period: l.Period}
 		}},
-		{"expiring-bucket", "forgets a bucket without a request for a tenth of the period, and finds it full again", func(l weir.Spec) func() textbook.Model {
-			idle := (l.Period / 10).Truncate(time.Microsecond)
+		{"expiring-bucket", "forgets a bucket without a request for a tenth of the period, and finds it full again", func(l weir.Spec) textbook.Model {
 			rate := textbook.Rate{Events: l.Count, Period: l.Period}
-			return func() textbook.Model {
-				return &textbook.ExpiringBucket{Bucket: textbook.TokenBucket{Rate: rate, Burst: l.Count}, Idle: idle}
-			}
+			return &textbook.ExpiringBucket{Bucket: textbook.TokenBucket{Rate: rate, Burst: l.Count}, Idle: (l.Period / 10).Truncate(time.Microsecond)}
 		}},
-		{"truncating-bucket", "measures time in whole seconds, and so never refills when it is asked more often than once a second", func(l weir.Spec) func() textbook.Model {
-			perSecond := l.Count * int64(time.Second) / int64(l.Period)
-			return func() textbook.Model { return &textbook.TruncatingBucket{PerSecond: perSecond, Burst: l.Count} }
+		{"truncating-bucket", "measures time in whole seconds, and so never refills when it is asked more often than once a second", func(l weir.Spec) textbook.Model {
+			return &textbook.TruncatingBucket{PerSecond: perSecond(l), Burst: l.Count}
 		}},
-		{"literal-gcra", "forgets max(now, TAT), so that idle time piles up without end and passes at once", func(l weir.Spec) func() textbook.Model {
-			return func() textbook.Model {
-				return &textbook.LiteralGCRA{Interval: (l.Period / time.Duration(l.Count)).Truncate(time.Microsecond), Burst: l.Count}
-			}
+		{"literal-gcra", "forgets max(now, TAT), so that idle time piles up without end and passes at once", func(l weir.Spec) textbook.Model {
+			return &textbook.LiteralGCRA{Interval: (l.Period / time.Duration(l.Count)).Truncate(time.Microsecond), Burst: l.Count}
 		}},
-		{"millisecond-pacer", "spaces requests by whole milliseconds, rounded down", func(l weir.Spec) func() textbook.Model {
-			perSecond := l.Count * int64(time.Second) / int64(l.Period)
-			if perSecond == 0 {
+		{"millisecond-pacer", "spaces requests by whole milliseconds, rounded down", func(l weir.Spec) textbook.Model {
+			if perSecond(l) == 0 {
 				return nil
 			}
-			return func() textbook.Model { return &textbook.MillisecondPacer{PerSecond: perSecond} }
+			return &textbook.MillisecondPacer{PerSecond: perSecond(l)}
 		}},
-		{"sliding-counter", "weighs two windows in floats, and tests before it adds", func(l weir.Spec) func() textbook.Model {
-			return func() textbook.Model { return &textbook.SlidingCounter{Count: l.Count, Period: l.Period} }
+		{"sliding-counter", "weighs two windows in floats, and tests before it adds", func(l weir.Spec) textbook.Model {
+			return &textbook.SlidingCounter{Count: l.Count, Period: l.Period}
 		}},
 	}
 }
@@ -157,15 +151,14 @@ func Naive(name string, l *weir.Limit) (Contender, error) {
 		if n.name != name {
 			continue
 		}
-		model := n.model(s)
-		if model == nil {
+		if n.model(s) == nil {
 			return Contender{}, inputf("%s needs a limit of at least one a second, such as 10/s; %s is less", name, l)
 		}
 		plain, err := weir.Spec{Count: s.Count, Period: s.Period}.Limit()
 		if err != nil {
 			return Contender{}, inputf("%s for %s: %w", name, l, err)
 		}
-		return Contender{Name: name + " " + plain.String(), Limit: plain, Naive: name, Says: n.says, model: model}, nil
+		return Contender{Name: name + " " + plain.String(), Limit: plain, Naive: name, Says: n.says, model: func() textbook.Model { return n.model(s) }}, nil
 	}
 	return Contender{}, inputf("no naive form %q; there are %s", name, strings.Join(NaiveNames(), ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,15 +145,11 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 // read checks the words and numbers of flags.
 func (k *clusters) read(l *weir.Limit) error {
 	for _, how := range k.sharings {
-		switch weir.Sharing(how) {
-		case weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided:
-		default:
+		if !slices.Contains([]string{"lease", "sticky", "mesh", "gossip", "divided"}, how) {
 			return usagef("--sharing %s: take some of lease, sticky, mesh, gossip, divided", how)
 		}
 	}
-	switch weir.Partition(k.partition) {
-	case weir.PartitionProportional, weir.PartitionClosed, weir.PartitionReserve, weir.PartitionShare, weir.PartitionOpen:
-	default:
+	if !slices.Contains([]string{"proportional", "closed", "reserve", "share", "open"}, k.partition) {
 		return usagef("--partition %s: take proportional, closed, reserve, share or open", k.partition)
 	}
 	if k.workload != "" {

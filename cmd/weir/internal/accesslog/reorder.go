@@ -179,10 +179,5 @@ func (s *slot[T]) empty() {
 	}
 }
 
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
+// floorDiv is a/b, rounded down.
+func floorDiv(a, b int64) int64 { return (a - (a%b+b)%b) / b }

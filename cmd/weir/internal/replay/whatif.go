@@ -100,13 +100,8 @@ func (d *difference) widen() {
 	d.bins = wider
 }
 
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
+// floorDiv is a/b, rounded down.
+func floorDiv(a, b int64) int64 { return (a - (a%b+b)%b) / b }
 
 // report is what was counted.
 func (d *difference) report(rules, against *judge) *WhatIf {
