@@ -234,7 +234,7 @@ func TestB16Held(t *testing.T) {
 		serving := 0
 		h := middlewareOf(t, []Rule{
 			{Name: "slots", Limit: weir.MustParseLimit("2 concurrent ttl 1s")},
-			{Name: "pace", Limit: weir.MustParseLimit("1/10s leaky-queue")},
+			{Name: "pace", Limit: weir.MustParseLimit("1/10s leaky-queue queue 9")},
 		}, Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { serving++; time.Sleep(time.Minute) }))
 		for range 2 {
 			go get(h)
