@@ -11,7 +11,7 @@ import (
 // Trial is what the active rules and a candidate said to one request.
 type Trial struct {
 	Request *Request
-	InForce *Answer
+	Active  *Answer
 	// Candidate is what would have been said if the candidate had been active
 	// since it began to run. It is nil when the store could not decide.
 	Candidate *Answer
@@ -84,19 +84,19 @@ func candidatePlace(place string) string {
 
 // end tells of a trial, when the active rules have answered. Without an answer
 // it tells nothing.
-func (l *Limiter) end(ctx context.Context, x *trial, r *Request, inForce *Answer) {
+func (l *Limiter) end(ctx context.Context, x *trial, r *Request, active *Answer) {
 	defer l.release(x.take)
 	var err error
 	switch {
 	case x.done != nil:
 		err = <-x.done
-	case inForce != nil && len(x.take.asks) > 0:
+	case active != nil && len(x.take.asks) > 0:
 		err = l.store.Take(ctx, x.take.asks, x.take.out)
 	}
-	if inForce == nil {
+	if active == nil {
 		return
 	}
-	told := Trial{Request: r, InForce: inForce}
+	told := Trial{Request: r, Active: active}
 	if err == nil {
 		told.Candidate = x.take.answer(r)
 		l.hold(ctx, x.of, told)
@@ -112,8 +112,8 @@ func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
 	if len(receipts) == 0 {
 		return
 	}
-	if inForce := t.InForce.Receipts(); len(inForce) > 0 {
-		c.held.add(inForce[0].ID, receipts)
+	if active := t.Active.Receipts(); len(active) > 0 {
+		c.held.add(active[0].ID, receipts)
 		return
 	}
 	used := make([]int64, len(receipts))

@@ -20,18 +20,18 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// worlds are a limiter with rules in force and a candidate, and limiters that
+// worlds are a limiter with active rules and a candidate, and limiters that
 // have each of them alone.
 type worlds struct {
-	both, inForce, candidate *rules.Limiter
-	told                     []rules.Trial
+	both, active, candidate *rules.Limiter
+	told                    []rules.Trial
 }
 
-func newWorlds(t testing.TB, inForce, candidate string, shared bool) *worlds {
+func newWorlds(t testing.TB, active, candidate string, shared bool) *worlds {
 	t.Helper()
 	w := &worlds{
-		both:      rules.NewLimiter(remote{memstore.New(memstore.Options{}), shared}, parse(t, inForce)),
-		inForce:   rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, inForce)),
+		both:      rules.NewLimiter(remote{memstore.New(memstore.Options{}), shared}, parse(t, active)),
+		active:    rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, active)),
 		candidate: rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, candidate)),
 	}
 	w.both.Try(parse(t, candidate), func(x rules.Trial) { w.told = append(w.told, x) })
@@ -58,8 +58,8 @@ func sameAnswer(a, b *rules.Answer) string {
 		cmp.Comparer(func(a, b *rules.Rule) bool { return a.Name == b.Name }), cmpopts.IgnoreTypes(&weir.Receipt{}))
 }
 
-// TestTry: beside a candidate the rules in force decide as they do alone, and the
-// candidate says what it would say if it were in force.
+// TestTry: beside a candidate the active rules decide as they do alone, and the
+// candidate says what it would say if it were active.
 func TestTry(t *testing.T) {
 	limits := []string{"2/s", "3/s burst 5", "4/10s sliding-log", "1/s", "3/2s fixed-window", "0/s"}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -68,23 +68,23 @@ func TestTry(t *testing.T) {
 			return fmt.Sprintf("domain: shop\ndescriptors:\n- {key: user, limits: [%s]}\n- {key: path, shadow_mode: %v, limits: [%s]}\n",
 				strings.Join(two.Draw(rt, label), ", "), rapid.Bool().Draw(rt, label+" shadow"), one.Draw(rt, label+" path"))
 		}
-		inForce, candidate, shared := text("in force"), text("candidate"), rapid.Bool().Draw(rt, "shared")
+		active, candidate, shared := text("active"), text("candidate"), rapid.Bool().Draw(rt, "shared")
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorlds(t, inForce, candidate, shared)
+			w := newWorlds(t, active, candidate, shared)
 			for range rapid.IntRange(1, 30).Draw(rt, "requests") {
 				time.Sleep(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 2 * time.Second}).Draw(rt, "pause"))
 				r := ask(descriptor("user="+rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "user")), descriptor("path=/"))
 				r.Descriptors[0].Cost = rapid.Int64Range(0, 3).Draw(rt, "cost")
-				got, alone, other := check(t, w.both, r), check(t, w.inForce, r), check(t, w.candidate, r)
+				got, alone, other := check(t, w.both, r), check(t, w.active, r), check(t, w.candidate, r)
 				if d := sameAnswer(alone, got); d != "" {
-					rt.Fatalf("in force, beside a candidate: %s", d)
+					rt.Fatalf("active, beside a candidate: %s", d)
 				}
 				x := w.told[len(w.told)-1]
-				if x.InForce != got || x.Request != r {
+				if x.Active != got || x.Request != r {
 					rt.Fatalf("told of %+v", x)
 				}
 				if d := sameAnswer(other, x.Candidate); d != "" {
-					rt.Fatalf("the candidate, beside those in force: %s", d)
+					rt.Fatalf("the candidate, beside those that are active: %s", d)
 				}
 			}
 		})
@@ -92,7 +92,7 @@ func TestTry(t *testing.T) {
 }
 
 // TestTryOnly: peeks, other domains and requests after the end are not tried; a
-// domain that is not in force yet is.
+// domain that is not active yet is.
 func TestTryOnly(t *testing.T) {
 	w := newWorlds(t, "domain: shop\ndescriptors: [{key: user, limits: [1/day]}]\n", "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n", false)
 	r := ask(descriptor("user=ann"))
@@ -103,7 +103,7 @@ func TestTryOnly(t *testing.T) {
 		t.Errorf("told of %+v", w.told)
 	}
 	w.both.Replace(parse(t, "domain: other\ndescriptors: []\n"))
-	if check(t, w.both, ask(descriptor("user=ann"))); len(w.told) != 1 || len(w.told[0].InForce.Decisions) != 0 || len(w.told[0].Candidate.Decisions) != 1 {
+	if check(t, w.both, ask(descriptor("user=ann"))); len(w.told) != 1 || len(w.told[0].Active.Decisions) != 0 || len(w.told[0].Candidate.Decisions) != 1 {
 		t.Errorf("told of %+v", w.told)
 	}
 	w.both.Try(nil, nil)
@@ -112,7 +112,7 @@ func TestTryOnly(t *testing.T) {
 	}
 }
 
-// TestTryPermits: permits that a candidate holds come back with those in force,
+// TestTryPermits: permits that a candidate holds come back with those that are active,
 // and are renewed with them.
 func TestTryPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestTryPermits(t *testing.T) {
 			r.Receipt = true
 			a := check(t, w.both, r)
 			if got := w.told[len(w.told)-1].Candidate.Allowed; a.Allowed != want || got != wantCandidate {
-				t.Errorf("in force %v, candidate %v", a.Allowed, got)
+				t.Errorf("active %v, candidate %v", a.Allowed, got)
 			}
 			return a.Receipts()
 		}

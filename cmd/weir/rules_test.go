@@ -133,7 +133,7 @@ func TestRulesWalk(t *testing.T) {
     +  value: /export
     +  limits: [5/h fixed-window]
 `},
-		{"apply", "", "rules apply --to enforced --force --team shop --reason first DIR", exitYes, "domain shop: 2 changes, in force at revision 1 (DIR/shop.yaml)\n  create user: version 1\n  create path=/export: version 1\n"},
+		{"apply", "", "rules apply --to enforced --force --team shop --reason first DIR", exitYes, "domain shop: 2 changes, active at revision 1 (DIR/shop.yaml)\n  create user: version 1\n  create path=/export: version 1\n"},
 		{"plan of nothing", "", "rules plan DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
 		{"apply of nothing", "", "rules apply --reason again DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
 		{"plan of less", nextRules, "rules plan DIR", exitNo, `domain shop: 3 changes (DIR/shop.yaml)
@@ -182,7 +182,7 @@ TIME  ops  enforce.forced version 1  first
 		{"get a rule", "", "rules get shop user", exitYes, "# People.\n- key: user\n  limits: [10/s burst 20]\n"},
 		{"get a version", "", "rules get --version 2 shop user", exitYes, "# People.\n- key: user\n  limits: [8/s]\n"},
 		{"tighten", "", "rules tighten --percent 50 --for 1h --reason slow shop", exitYes, "domain shop: tightened to 50 % until TIME\n"},
-		{"get what is in force", "", "rules get --in-force shop", exitYes, "domain: shop\ndescriptors:\n  # People.\n  - key: user\n    limits: [5/s burst 10]\n"},
+		{"get what is active", "", "rules get --in-force shop", exitYes, "domain: shop\ndescriptors:\n  # People.\n  - key: user\n    limits: [5/s burst 10]\n"},
 		{"open", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
 		{"end of the domain's", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written, but for rule user, open until TIME\n"},
 		{"all and one", "", "rules tighten --percent 50 --for 1h --reason slow shop", exitYes, "domain shop: tightened to 50 % until TIME, but for rule user, open until TIME\n"},
@@ -190,7 +190,7 @@ TIME  ops  enforce.forced version 1  first
 		{"end", "", "rules end --reason over shop", exitYes, "domain shop: limits as they are written\n"},
 		{"open again", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
 		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 13\n"},
-		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, in force at revision 14 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
+		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, active at revision 14 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
 		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":14},"changes":[]}` + "\n"},
 	} {
 		if step.files != "" {
@@ -448,7 +448,7 @@ func TestRulesTried(t *testing.T) {
 	for n := 0; ; n++ {
 		request("50")
 		code, out, told := d.runs("rules", "apply", "--to", "enforced", "--reason", "it denies nobody", d.files)
-		if code == exitYes && strings.Contains(out, "in force at revision") {
+		if code == exitYes && strings.Contains(out, "active at revision") {
 			break
 		}
 		if n == 200 || code != exitFail || !strings.Contains(told, "refused: ") {

@@ -353,7 +353,7 @@ func stateWords(state string) string {
 	case "draft":
 		return "kept as drafts"
 	}
-	return "in force"
+	return "active"
 }
 
 func many(n int, what string) string {

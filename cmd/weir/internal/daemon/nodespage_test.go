@@ -69,7 +69,7 @@ func TestNodesPage(t *testing.T) {
 	}
 }
 
-// TestNodesPageRevision: the page says which revision of the rule database is in force.
+// TestNodesPageRevision: the page says which revision of the rule database is active.
 func TestNodesPageRevision(t *testing.T) {
 	r := start(t, Config{Data: t.TempDir()})
 	d := r.daemon
@@ -123,9 +123,9 @@ func TestSharers(t *testing.T) {
 		t.Fatal(diff)
 	}
 	node := func(r *running, state string) membership.Sharer {
-		return membership.Sharer{Name: r.daemon.name(), Version: r.daemon.config.Version, State: state, InForce: "revision 1"}
+		return membership.Sharer{Name: r.daemon.name(), Version: r.daemon.config.Version, State: state, Active: "revision 1"}
 	}
-	copied, late := membership.Sharer{Name: "zz-copy", State: "heard", InForce: "a copy", Behind: true}, membership.Sharer{Name: "zz-late", State: "heard", InForce: "revision 0", Behind: true}
+	copied, late := membership.Sharer{Name: "zz-copy", State: "heard", Active: "a copy", Behind: true}, membership.Sharer{Name: "zz-late", State: "heard", Active: "revision 0", Behind: true}
 	sees(node(one, "self"), node(other, "heard"), copied, late)
 	other.stop()
 	if err := <-other.done; err != nil {

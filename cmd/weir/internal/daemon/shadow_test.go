@@ -40,7 +40,7 @@ func checkShop(t *testing.T, r *running, user string) int {
 // tells whom it would, and it begins anew when its file changes.
 func TestCandidate(t *testing.T) {
 	for _, store := range []string{"memory:", "redis://" + redistest.Start(t).Addr} {
-		inForce, candidate := rulesFile(t, fmt.Sprintf(shopUsers, "5/day fixed-window")), rulesFile(t, fmt.Sprintf(shopUsers, "3/day fixed-window"))
+		active, candidate := rulesFile(t, fmt.Sprintf(shopUsers, "5/day fixed-window")), rulesFile(t, fmt.Sprintf(shopUsers, "3/day fixed-window"))
 		var log *logged
 		var r *running
 		var got httpapi.ShadowReport
@@ -48,7 +48,7 @@ func TestCandidate(t *testing.T) {
 		for attempt := range 10 { // where the machine stands still, fallbacks decide, and nothing is known
 			var logger *slog.Logger
 			log, logger = newLog()
-			r = start(t, Config{Rules: inForce, Candidate: candidate, Store: store, Log: logger, rulesPoll: 20 * time.Millisecond})
+			r = start(t, Config{Rules: active, Candidate: candidate, Store: store, Log: logger, rulesPoll: 20 * time.Millisecond})
 			user = fmt.Sprint("ann", attempt)
 			passed := 0
 			for range 7 {
@@ -85,11 +85,11 @@ func TestCandidate(t *testing.T) {
 		var anew shadow.Counts
 		for range 20 { // where the machine stands still, a fallback decides, and nothing is known
 			checkShop(t, r, user)
-			if anew = reported(t, r, "shop").Whole; anew.OnlyInForce > 0 {
+			if anew = reported(t, r, "shop").Whole; anew.OnlyActive > 0 {
 				break
 			}
 		}
-		if anew != (shadow.Counts{OnlyInForce: 1, Unknown: anew.Unknown}) {
+		if anew != (shadow.Counts{OnlyActive: 1, Unknown: anew.Unknown}) {
 			t.Errorf("%s: %+v", store, anew)
 		}
 		if err := os.WriteFile(candidate, []byte("domain: shop\ndescriptors: [{key: user, limits: [9/dya]}]\n"), 0o600); err != nil {
@@ -97,7 +97,7 @@ func TestCandidate(t *testing.T) {
 		}
 		log.until(t, "candidates could not be reloaded; the old ones go on")
 		checkShop(t, r, user)
-		if got := reported(t, r, "shop"); got.Whole.Unknown+got.Whole.BothDeny+got.Whole.OnlyInForce != anew.Unknown+2 {
+		if got := reported(t, r, "shop"); got.Whole.Unknown+got.Whole.BothDeny+got.Whole.OnlyActive != anew.Unknown+2 {
 			t.Errorf("%s: %+v", store, got)
 		}
 	}

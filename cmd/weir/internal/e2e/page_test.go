@@ -81,7 +81,7 @@ func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertes
 	p.look(t, "3-report")
 	p.fill(t, "#reason-enforced-1", "hardly anybody would notice")
 	p.press(t, "Publish version 1")
-	p.sees(t, "Version 1 is in force.")
+	p.sees(t, "Version 1 is active.")
 	denied := ""
 	eventually(t, "nobody is denied", func() bool {
 		id, allowed := d.check(t, "eve")
@@ -113,20 +113,20 @@ func (p *person) incident(t *testing.T) {
 	p.sees(t, "It has ended.")
 }
 
-// files puts a file in force, after what it would change was shown.
+// files publishes a file, after what it would change was shown.
 func (p *person) files(t *testing.T) {
 	t.Helper()
 	p.open(t, "/ui/import?domain=shop")
 	p.fill(t, "#text", "domain: shop\ndescriptors:\n  - key: user\n    limits: [5/h]\n  - key: basket\n    limits: [100/min]\n")
 	p.press(t, "Show what it would change")
-	p.sees(t, "To put it in force would be held up")
+	p.sees(t, "To publish it would be held up")
 	p.look(t, "plan")
 	p.fill(t, "#reason", "from the repository")
-	p.press(t, "Put in force")
-	p.sees(t, "Put it in force all the same.")
+	p.press(t, "Publish")
+	p.sees(t, "Publish it all the same.")
 	p.click(t, "input[name=force]")
-	p.press(t, "Put in force")
-	p.sees(t, "1 change of the file in force.")
+	p.press(t, "Publish")
+	p.sees(t, "1 change of the file published.")
 }
 
 // people makes a token, revokes it, and gives a team more rules.
@@ -167,11 +167,11 @@ func (p *person) rollBack(t *testing.T) {
 	p.sees(t, "No candidate of this domain runs in shadow")
 	p.click(t, "input[name=force]")
 	p.press(t, "Publish version 2")
-	p.sees(t, "Version 2 is in force.")
+	p.sees(t, "Version 2 is active.")
 	p.follow(t, "History")
 	p.fill(t, "#reason-1", "too tight")
 	p.press(t, "Roll back to version 1")
-	p.sees(t, "Version 1 is in force.")
+	p.sees(t, "Version 1 is active.")
 }
 
 // tour looks at the pages on all screens.

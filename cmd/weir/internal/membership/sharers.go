@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// tellEvery is how often a node tells the others of its rule database what it has
-	// in force, and tellChange how soon when that is another.
+	// tellEvery is how often a node tells the others of its rule database which
+	// revision is active, and tellChange how soon when that is another.
 	tellEvery  = 5 * time.Second
 	tellChange = 500 * time.Millisecond
 	// tellTime is how long that may take.
@@ -21,12 +21,12 @@ const (
 )
 
 // Sharers are the nodes that share a rule database. Each tells the others in it which
-// revision it has in force.
+// revision is active there.
 type Sharers struct {
 	// Database is the rule database; nil while it was not reached, or where no other
 	// node can have it.
 	Database func() *rulestore.Store
-	// Revision is the one in force here.
+	// Revision is the one that is active here.
 	Revision func() int64
 	// Name is what the others call this node.
 	Name    func() string
@@ -39,7 +39,7 @@ type Sharer struct {
 	Name, Version string
 	State         string // self, heard or silent
 	Silent        time.Duration
-	InForce       string // as revision 7
+	Active        string // as revision 7
 	Behind        bool   // that is not the last revision there is
 }
 
@@ -113,7 +113,7 @@ func (s *Sharers) List(ctx context.Context) []Sharer {
 	}
 	var out []Sharer
 	for _, n := range list {
-		one := Sharer{Name: n.Name, Version: n.Version, State: "heard", Silent: n.Silent, InForce: fmt.Sprintf("revision %d", n.Revision), Behind: n.Revision != last}
+		one := Sharer{Name: n.Name, Version: n.Version, State: "heard", Silent: n.Silent, Active: fmt.Sprintf("revision %d", n.Revision), Behind: n.Revision != last}
 		switch {
 		case n.Name == s.Name():
 			one.State = "self"
@@ -121,7 +121,7 @@ func (s *Sharers) List(ctx context.Context) []Sharer {
 			one.State = "silent"
 		}
 		if n.Revision < 0 {
-			one.InForce = "a copy"
+			one.Active = "a copy"
 		}
 		out = append(out, one)
 	}

@@ -18,14 +18,14 @@ const MaxDomains = 1000
 type Board struct {
 	running atomic.Pointer[map[string]*comparison]
 
-	mu                 sync.Mutex // held to change what runs
-	inForce, candidate *rules.Set
+	mu                sync.Mutex // held to change what runs
+	active, candidate *rules.Set
 }
 
-// Run begins to compare the domains of candidate with those in force, and ends
+// Run begins to compare the domains of candidate with those that are active, and ends
 // what is not among them. A comparison goes on where the domain's text is the
 // same in both as it was. nil: none.
-func (b *Board) Run(inForce, candidate *rules.Set, now time.Time) (left int) {
+func (b *Board) Run(active, candidate *rules.Set, now time.Time) (left int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.all()
@@ -35,13 +35,13 @@ func (b *Board) Run(inForce, candidate *rules.Set, now time.Time) (left int) {
 		left = max(len(domains)-MaxDomains, 0)
 		for _, domain := range domains[:len(domains)-left] {
 			c := before[domain]
-			if c == nil || !candidate.Same(b.candidate, domain) || !inForce.Same(b.inForce, domain) {
+			if c == nil || !candidate.Same(b.candidate, domain) || !active.Same(b.active, domain) {
 				c = newComparison(domain, candidate, now)
 			}
 			all[domain] = c
 		}
 	}
-	b.inForce, b.candidate = inForce, candidate
+	b.active, b.candidate = active, candidate
 	b.running.Store(&all)
 	return left
 }

@@ -39,15 +39,15 @@ func checked(t *testing.T, l *rules.Limiter, user string) {
 	}
 }
 
-// TestBoard: what is reported is what the rules in force and the candidate would
+// TestBoard: what is reported is what the active rules and the candidate would
 // each have done to the same requests, and to whom.
 func TestBoard(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		many := rapid.Int64Range(0, 5)
-		inForce, candidate := many.Draw(rt, "in force"), many.Draw(rt, "candidate")
+		active, candidate := many.Draw(rt, "active"), many.Draw(rt, "candidate")
 		requests := rapid.SliceOfN(rapid.SampledFrom([]string{"ann", "bob", "cyd"}), 0, 30).Draw(rt, "requests")
 		synctest.Test(t, func(t *testing.T) {
-			now := parsed(t, users(fmt.Sprint(inForce, "/day fixed-window")))
+			now := parsed(t, users(fmt.Sprint(active, "/day fixed-window")))
 			next := parsed(t, users(fmt.Sprint(candidate, "/day fixed-window")))
 			l := rules.NewLimiter(memstore.New(memstore.Options{}), now)
 			var b Board
@@ -58,14 +58,14 @@ func TestBoard(t *testing.T) {
 			for _, user := range requests {
 				checked(t, l, user)
 				asked[user]++
-				switch in, cand := asked[user] <= inForce, asked[user] <= candidate; {
+				switch in, cand := asked[user] <= active, asked[user] <= candidate; {
 				case in && cand:
 					want.BothPass++
 				case in:
 					want.OnlyCandidate++
 					denied[user]++
 				case cand:
-					want.OnlyInForce++
+					want.OnlyActive++
 					passed[user]++
 				default:
 					want.BothDeny++
@@ -97,7 +97,7 @@ func byKey(t *rapid.T, clients []Client) map[string]int64 {
 }
 
 // TestRun: a comparison goes on while nothing of its domain changes, and begins
-// anew when the candidate or the rules in force do.
+// anew when the candidate or the active rules do.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two, three := users("1/day"), users("2/day"), users("3/day")
@@ -117,8 +117,8 @@ func TestRun(t *testing.T) {
 			return time.Time{}
 		}
 		for i, c := range []struct {
-			inForce, candidate string
-			anew               bool
+			active, candidate string
+			anew              bool
 		}{
 			{one, two, true},
 			{one, two, false},
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 		} {
 			before := since()
 			time.Sleep(time.Second)
-			b.Run(set(c.inForce), set(c.candidate), time.Now())
+			b.Run(set(c.active), set(c.candidate), time.Now())
 			if now := since(); now.Equal(before) == c.anew || now.IsZero() {
 				t.Errorf("%d: since %v, before %v", i, now, before)
 			}
@@ -211,7 +211,7 @@ func TestUnknown(t *testing.T) {
 	allowed := &rules.Answer{Allowed: true, Decisive: -1}
 	degraded := &rules.Answer{Allowed: true, Decisions: []rules.Decision{{Decision: weir.Decision{Degraded: weir.FallbackOpen}}}}
 	c := Counts{}
-	for _, x := range []rules.Trial{{InForce: allowed}, {InForce: degraded, Candidate: allowed}, {InForce: allowed, Candidate: degraded}} {
+	for _, x := range []rules.Trial{{Active: allowed}, {Active: degraded, Candidate: allowed}, {Active: allowed, Candidate: degraded}} {
 		c.count(&x)
 	}
 	if c != (Counts{Unknown: 3}) || c.Compared() != 0 {

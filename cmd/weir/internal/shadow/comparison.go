@@ -14,18 +14,18 @@ type Counts struct {
 	BothPass      int64 `json:"both_pass"`
 	BothDeny      int64 `json:"both_deny"`
 	OnlyCandidate int64 `json:"only_candidate_denies"` // the candidate alone denies
-	OnlyInForce   int64 `json:"only_in_force_denies"`  // the active rules alone deny
+	OnlyActive    int64 `json:"only_in_force_denies"`  // the active rules alone deny
 	// Unknown is those that are not compared: a fallback decided for one of them, or
 	// nobody.
 	Unknown int64 `json:"unknown"`
 }
 
 // Compared is how many requests both have decided.
-func (c *Counts) Compared() int64 { return c.BothPass + c.BothDeny + c.OnlyCandidate + c.OnlyInForce }
+func (c *Counts) Compared() int64 { return c.BothPass + c.BothDeny + c.OnlyCandidate + c.OnlyActive }
 
 func (c *Counts) minus(o *Counts) Counts {
 	return Counts{
-		c.BothPass - o.BothPass, c.BothDeny - o.BothDeny, c.OnlyCandidate - o.OnlyCandidate, c.OnlyInForce - o.OnlyInForce,
+		c.BothPass - o.BothPass, c.BothDeny - o.BothDeny, c.OnlyCandidate - o.OnlyCandidate, c.OnlyActive - o.OnlyActive,
 		c.Unknown - o.Unknown,
 	}
 }
@@ -34,12 +34,12 @@ func (c *Counts) minus(o *Counts) Counts {
 func (c *Counts) count(x *rules.Trial) *int64 {
 	n := &c.BothPass
 	switch {
-	case x.Candidate == nil || degraded(x.InForce) || degraded(x.Candidate):
+	case x.Candidate == nil || degraded(x.Active) || degraded(x.Candidate):
 		n = &c.Unknown
-	case !x.InForce.Allowed && !x.Candidate.Allowed:
+	case !x.Active.Allowed && !x.Candidate.Allowed:
 		n = &c.BothDeny
-	case !x.InForce.Allowed:
-		n = &c.OnlyInForce
+	case !x.Active.Allowed:
+		n = &c.OnlyActive
 	case !x.Candidate.Allowed:
 		n = &c.OnlyCandidate
 	}
@@ -68,8 +68,8 @@ const ClientLife = 24 * time.Hour
 
 // differing is sketches of clients, as clientOf, by the side that alone denied them.
 type differing struct {
-	since              time.Time
-	candidate, inForce *offenders.Sketch
+	since             time.Time
+	candidate, active *offenders.Sketch
 }
 
 func newDiffering(now time.Time) *differing {
@@ -119,8 +119,8 @@ func (c *comparison) add(x rules.Trial) {
 	switch c.counts.count(&x) {
 	case &c.counts.OnlyCandidate:
 		c.clients.candidate.Add(clientOf(&x, x.Candidate), 1)
-	case &c.counts.OnlyInForce:
-		c.clients.inForce.Add(clientOf(&x, x.InForce), 1)
+	case &c.counts.OnlyActive:
+		c.clients.active.Add(clientOf(&x, x.Active), 1)
 	}
 }
 
@@ -173,12 +173,12 @@ func (c *comparison) report(now time.Time, clients int) *Report {
 	oldest := &c.steps[c.step]
 	differ := *c.clients
 	if e := c.earlier; e != nil {
-		differ = differing{e.since, differ.candidate.Merge(e.candidate), differ.inForce.Merge(e.inForce)}
+		differ = differing{e.since, differ.candidate.Merge(e.candidate), differ.active.Merge(e.active)}
 	}
 	return &Report{
 		Domain: c.domain, Since: c.since, At: now, Period: c.period,
 		Counts: c.counts, Recent: c.counts.minus(&oldest.counts), RecentSince: oldest.at,
-		NewlyDenied: clientsOf(differ.candidate, clients), NewlyPassed: clientsOf(differ.inForce, clients), ClientsSince: differ.since,
+		NewlyDenied: clientsOf(differ.candidate, clients), NewlyPassed: clientsOf(differ.active, clients), ClientsSince: differ.since,
 	}
 }
 

@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		{"no traffic", report(Counts{}, Counts{}), "", true, 0, "only 0 requests were compared since 11:00 UTC"},
 		{"too little", report(Counts{BothPass: Enough - 1, Unknown: 5000}, Counts{}), "", true, 0, "only 99 requests"},
 		{"the same", report(Counts{BothPass: 60, BothDeny: 40}, Counts{}), "", false, 0, "0 % of the requests since 2026-11-22 11:00 UTC would be denied that pass now, and 1 % may be"},
-		{"looser", report(Counts{BothPass: 60, OnlyInForce: 940}, Counts{}), "", false, 0, "0 %"},
+		{"looser", report(Counts{BothPass: 60, OnlyActive: 940}, Counts{}), "", false, 0, "0 %"},
 		{"at the share", report(Counts{BothPass: 990, OnlyCandidate: 10}, Counts{}), "", false, 10_000, "1 %"},
 		{"above it", report(Counts{BothPass: 1989, OnlyCandidate: 21}, Counts{}), "", true, 10_448, "1.0448 % of the requests"},
 		{"above it, forced", report(Counts{BothPass: 1989, OnlyCandidate: 21}, Counts{}), "they agreed", false, 10_448, "forced (they agreed), though 1.0448 %"},
@@ -55,7 +55,7 @@ func TestShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := Counts{
 			BothPass: rapid.Int64Range(Enough, 1<<50).Draw(t, "both pass"), BothDeny: rapid.Int64Range(0, 1<<50).Draw(t, "both deny"),
-			OnlyCandidate: rapid.Int64Range(0, 1<<50).Draw(t, "candidate"), OnlyInForce: rapid.Int64Range(0, 1<<50).Draw(t, "in force"),
+			OnlyCandidate: rapid.Int64Range(0, 1<<50).Draw(t, "candidate"), OnlyActive: rapid.Int64Range(0, 1<<50).Draw(t, "active"),
 		}
 		most := Share(rapid.Int64Range(0, 1_000_000).Draw(t, "most"))
 		v := Judge(&Report{Counts: counts}, most, "")

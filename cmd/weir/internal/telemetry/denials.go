@@ -52,7 +52,7 @@ func Shadow(b *shadow.Board) prometheus.Collector {
 				"Requests of domains with candidate rules, by which rules deny them: both, only the candidate, only the "+
 					"active rules, neither, or unknown when a fallback decided; starts at 0 with each candidate.",
 				"denied_by", map[string]int64{
-					"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyInForce,
+					"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyActive,
 					"unknown": c.Unknown,
 				}, "domain", domain)...)
 		}

@@ -192,7 +192,7 @@ func TestImport(t *testing.T) {
 		t.Error(file, r.Header)
 	}
 	r, page = b.upload(t, shopFile, url.Values{"to": {"plan"}})
-	wants(t, r, page, http.StatusOK, "Nothing: the rules in force are those of the file.")
+	wants(t, r, page, http.StatusOK, "Nothing: the active rules are those of the file.")
 }
 
 // file is the file of the domain shop.

@@ -84,8 +84,8 @@ func TestPublish(t *testing.T) {
 	r, page = b.post(t, "/ui/step", publish)
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, userRule)
-	wants(t, r, page, http.StatusOK, "in force v3", "Version 3 is in force.", "At most 3 in any 1s.")
-	if _, page = b.get(t, userRule); strings.Contains(page, "Version 3 is in force.") {
+	wants(t, r, page, http.StatusOK, "active v3", "Version 3 is active.", "At most 3 in any 1s.")
+	if _, page = b.get(t, userRule); strings.Contains(page, "Version 3 is active.") {
 		t.Error("a notice is said twice")
 	}
 
@@ -140,7 +140,7 @@ func TestIncident(t *testing.T) {
 		t.Error("the override goes on")
 	}
 	for _, step := range []struct{ to, version, then string }{
-		{"disabled", "1", "disabled v1"}, {"enforced", "1", "in force v1"}, {"removed", "0", "taken away"},
+		{"disabled", "1", "disabled v1"}, {"enforced", "1", "active v1"}, {"removed", "0", "taken away"},
 	} {
 		r, page = b.post(t, "/ui/step", b.form(t, "to", step.to, "version", step.version, "reason", "a test"))
 		wants(t, r, page, http.StatusSeeOther)
@@ -170,8 +170,8 @@ func TestFirstRule(t *testing.T) {
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, r.Header.Get("Location"))
 	wants(t, r, page, http.StatusOK, "shadow v1", "sender")
-	if strings.Contains(page, "In force") {
-		t.Error("a rule that was never enforced is shown as in force")
+	if strings.Contains(page, ">Active<") {
+		t.Error("a rule that was never enforced is shown as active")
 	}
 	r, page = b.post(t, "/ui/rule", first)
 	wants(t, r, page, http.StatusConflict, "100/h")

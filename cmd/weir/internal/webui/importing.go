@@ -38,7 +38,7 @@ type importPage struct {
 	More    int    // changes that are not shown
 	Why     string // the guard would hold it up; empty: it would not
 	Held    bool   // it has held it up; it can be forced
-	Publish bool   // this actor may put it in force
+	Publish bool   // this actor may publish it
 }
 
 // changedRule is what a file does to one rule.
@@ -121,7 +121,7 @@ func (v *visit) doImport(page *importPage, to rulestore.State, match int64) erro
 		Text: page.Text, Team: page.Team, Match: match, To: to, Reason: page.Reason, Forced: v.r.PostFormValue("force") == "yes",
 	})
 	if err == nil {
-		said := map[rulestore.State]string{rulestore.Shadow: "in shadow", rulestore.Enforced: "in force"}[to]
+		said := map[rulestore.State]string{rulestore.Shadow: "in shadow", rulestore.Enforced: "published"}[to]
 		return v.see(place{domain: page.Domain}.home(), fmt.Sprintf("%s of the file %s.", counted(len(done.Changes), "change", "changes"), said))
 	}
 	status := statusOf(err)

@@ -102,7 +102,7 @@ func (v *visit) fileDomains() []string {
 }
 
 // inFiles is whether a domain is in files, so that what the database has of it is not
-// in force.
+// active.
 func (v *visit) inFiles(domain string) bool { return slices.Contains(v.fileDomains(), domain) }
 
 // filePlaces is the rules of files that fit, by their places. An empty domain is
@@ -274,7 +274,7 @@ func (v *visit) marksOf(r *rulestore.Rule) (marks []mark) {
 	case r.Disabled:
 		add("disabled", "disabled", r.Enforced)
 	case r.Text != "": // it was not taken away
-		add("enforced", "in force", r.Enforced)
+		add("enforced", "active", r.Enforced)
 	}
 	add("shadow", "shadow", r.Shadow)
 	add("draft", "draft", r.Draft)

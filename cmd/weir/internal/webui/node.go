@@ -42,7 +42,7 @@ type Sharer struct {
 	Name, Version string
 	State         string // self, heard or silent
 	Silent        time.Duration
-	InForce       string // as revision 7
+	Active        string // as revision 7
 	Behind        bool   // that is not the last revision there is
 }
 

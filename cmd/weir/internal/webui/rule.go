@@ -17,7 +17,7 @@ type rulePage struct {
 	Domain, ID string
 	Team       string
 	Marks      []mark
-	Limits     []limitView // in force; of a rule that is not, none
+	Limits     []limitView // active; of a rule that is not, none
 	Written    []limitView // as they are written, while an override holds
 	Until      time.Time   // when it ends
 	FromFiles  bool
@@ -52,7 +52,7 @@ func (p *Pages) rule(v *visit) error {
 func (v *visit) showFileRule(at place, all []*rules.Rule) error {
 	page := rulePage{
 		Domain: at.domain, ID: at.id, Team: all[0].Owner, Marks: []mark{{"files", fromFiles}}, FromFiles: true,
-		Limits: viewsOf(all, v.counts(at.domain), "in-force"),
+		Limits: viewsOf(all, v.counts(at.domain), "active"),
 	}
 	return v.show(http.StatusOK, "rule", plain(at.id), page)
 }
@@ -92,7 +92,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 			}
 			page.Until, page.Written = hold.Until, viewsOf(readRule(r.Domain, "", r.Text, nil).rules, nil, "")
 		}
-		page.Limits = viewsOf(readRule(r.Domain, "", text, nil).rules, v.counts(r.Domain), "in-force")
+		page.Limits = viewsOf(readRule(r.Domain, "", text, nil).rules, v.counts(r.Domain), "active")
 	}
 	proposed := r.Text
 	for _, one := range []struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
-// TestRuleInForce: the page of a rule shows what is in force now and until when,
+// TestActiveRule: the page of a rule shows what is active now and until when,
 // and calls a draft that takes the rule away that.
-func TestRuleInForce(t *testing.T) {
+func TestActiveRule(t *testing.T) {
 	t.Parallel()
 	h := build(t, true)
 	ctx := t.Context()
@@ -75,7 +75,7 @@ func TestRuleAway(t *testing.T) {
 	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
 	for _, page := range []string{"rules?domain=shop", "rule?domain=shop&rule=user"} {
 		_, text := b.get(t, "/ui/"+page)
-		if !strings.Contains(text, "draft v3") || strings.Contains(text, "in force v") || strings.Contains(text, "Disable it") {
+		if !strings.Contains(text, "draft v3") || strings.Contains(text, "active v") || strings.Contains(text, "Disable it") {
 			t.Errorf("%s:\n%s", page, text)
 		}
 	}

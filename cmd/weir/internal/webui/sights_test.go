@@ -123,7 +123,7 @@ func TestNodes(t *testing.T) {
 }
 
 // TestBoth: of a domain that is in files and in the rule database, pages show the files'
-// rules as those in force, and call the database's what they are.
+// rules as those that are active, and call the database's what they are.
 func TestBoth(t *testing.T) {
 	t.Parallel()
 	h := build(t, true)
@@ -135,7 +135,7 @@ func TestBoth(t *testing.T) {
 	r, page := b.get(t, "/ui/rules?domain=files")
 	wants(t, r, page, http.StatusOK, "Its rules come from files", "The rule database has this domain, too", "10/s burst 20")
 	if strings.Contains(page, "77/s") || strings.Contains(page, "88/s") {
-		t.Error("what is not in force is shown as if it were:\n", page)
+		t.Error("what is not active is shown as if it were:\n", page)
 	}
 	r, page = b.get(t, "/ui/rules?search=other")
 	wants(t, r, page, http.StatusOK, "88/s", "not active: its domain is in files")
@@ -197,9 +197,9 @@ func TestSharers(t *testing.T) {
 	t.Parallel()
 	h := build(t, false)
 	h.node.Sharers = []webui.Sharer{
-		{Name: "a:1", Version: "v1", State: "self", InForce: "revision 7"},
-		{Name: "<b>b", Version: "v2", State: "silent", Silent: 20 * time.Second, InForce: "revision 6", Behind: true},
-		{Name: "c:1", State: "heard", InForce: "a copy", Behind: true},
+		{Name: "a:1", Version: "v1", State: "self", Active: "revision 7"},
+		{Name: "<b>b", Version: "v2", State: "silent", Silent: 20 * time.Second, Active: "revision 6", Behind: true},
+		{Name: "c:1", State: "heard", Active: "a copy", Behind: true},
 	}
 	r, page := h.browser(t).get(t, "/ui/nodes")
 	wants(t, r, page, http.StatusOK, "Nodes of its rule database", "this node", "revision 7", "&lt;b&gt;b", "silent for 20 s", "revision 6", "a copy")

@@ -45,7 +45,7 @@ func (p *Pages) step(v *visit) error {
 		return v.showRule(statusOf(err), at, forms{step: sent})
 	}
 	said := map[string]string{
-		string(rulestore.Enforced): "is in force", string(rulestore.Shadow): "runs in shadow", string(rulestore.Withdrawn): "is withdrawn",
+		string(rulestore.Enforced): "is active", string(rulestore.Shadow): "runs in shadow", string(rulestore.Withdrawn): "is withdrawn",
 		string(rulestore.Disabled): "is left out until it is enforced again", removed: "is taken away",
 	}[sent.To]
 	what := upper(versionName(sent.Version))

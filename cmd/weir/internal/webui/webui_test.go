@@ -207,7 +207,7 @@ func (b *browser) send(t testing.TB, method, path, body, kind string) (*reply, s
 	return &reply{r.StatusCode, r.Status, r.Header}, string(text)
 }
 
-// TestReadOnly: without a database the page shows what is in force, and says why
+// TestReadOnly: without a database the page shows what is active, and says why
 // nothing can be changed.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
