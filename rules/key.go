@@ -3,7 +3,58 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
+	"math/bits"
+	"strconv"
+	"strings"
 )
+
+// openWords tells which words of a request make the key of a rule's counts: those that its
+// place in the file leaves open. Bit i stands for the key, or the value, of the i-th entry.
+//
+// The descriptor {path=/export/*, user} leaves open the value of the first entry and of the
+// second: values is 0b11 and keys 0. A request {path=/export/a, user=ann} is counted by the
+// words "/export/a" and "ann".
+type openWords struct{ keys, values uint16 }
+
+func openOf(way []*place) openWords {
+	var o openWords
+	for i, p := range way {
+		if p.keepKey {
+			o.keys |= 1 << i
+		}
+		if p.keepValue {
+			o.values |= 1 << i
+		}
+	}
+	return o
+}
+
+// firstBits is the bits of the first n entries.
+func firstBits(n int) uint16 { return 1<<n - 1 }
+
+// of is the words in the order of the entries, the key of one before its value.
+func (o openWords) of(entries []Entry) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range entries {
+			if o.keys>>i&1 != 0 && !yield(entries[i].Key) || o.values>>i&1 != 0 && !yield(entries[i].Value) {
+				return
+			}
+		}
+	}
+}
+
+// single is the only open word; false where there are none or several.
+func (o openWords) single(entries []Entry) (word string, is bool) {
+	if bits.OnesCount16(o.keys)+bits.OnesCount16(o.values) != 1 {
+		return "", false
+	}
+	i := bits.TrailingZeros16(o.keys | o.values)
+	if o.keys != 0 {
+		return entries[i].Key, true
+	}
+	return entries[i].Value, true
+}
 
 // maxKey is how long a key of a count may be before a digest stands for it.
 const maxKey = 64
@@ -15,32 +66,19 @@ const (
 	digestKey  = 0xFF
 )
 
-// countKey makes the key of a count of the words that way leaves open. How
-// many they are is settled by the place, so a single one is its own key, and
-// several are told apart by their lengths.
-func countKey(way []*place, entries []Entry) string {
-	var single string
-	words := 0
-	for i, p := range way {
-		if p.keepKey {
-			single, words = entries[i].Key, words+1
-		}
-		if p.keepValue {
-			single, words = entries[i].Value, words+1
-		}
+// key makes the key of a count. How many words there are is settled by the place in the file,
+// so a single one is its own key, and several are told apart by their lengths.
+func (o openWords) key(entries []Entry) string {
+	if o == (openWords{}) {
+		return ""
 	}
-	if words <= 1 {
-		return singleKey(single)
+	if word, single := o.single(entries); single {
+		return singleKey(word)
 	}
 	var room [256]byte
 	b := room[:0]
-	for i, p := range way {
-		if p.keepKey {
-			b = appendWord(b, entries[i].Key)
-		}
-		if p.keepValue {
-			b = appendWord(b, entries[i].Value)
-		}
+	for word := range o.of(entries) {
+		b = appendWord(b, word)
 	}
 	return short(b)
 }
@@ -51,16 +89,6 @@ func singleKey(word string) string {
 	}
 	var room [256]byte
 	return short(append(append(room[:0], escapedKey), word...))
-}
-
-// overrideKey makes a key of all words of a descriptor.
-func overrideKey(entries []Entry) string {
-	var room [256]byte
-	b := room[:0]
-	for _, e := range entries {
-		b = appendWord(appendWord(b, e.Key), e.Value)
-	}
-	return short(b)
 }
 
 func appendWord(b []byte, word string) []byte {
@@ -76,4 +104,34 @@ func short(key []byte) string {
 	tagged := [1 + sha256.Size]byte{digestKey}
 	copy(tagged[1:], digest[:])
 	return string(tagged[:])
+}
+
+// AppendKeyName appends whose count a descriptor that met the rule has, for
+// people to read: the words that the rule leaves open, such as the address for
+// a rule about addresses on one path, and the keys that a pattern stands for.
+// Where it leaves nothing open it is the values of the rule, and for an override
+// all that the descriptor says. Where there are several words, quotes keep them apart if need be.
+func (r *Rule) AppendKeyName(b []byte, entries []Entry) []byte {
+	open := r.open
+	if open == (openWords{}) {
+		entries, open.values = r.Path, firstBits(len(r.Path))
+	}
+	if word, single := open.single(entries); single {
+		return append(b, word...)
+	}
+	before := len(b)
+	for word := range open.of(entries) {
+		if len(b) > before {
+			b = append(b, ' ')
+		}
+		b = appendName(b, word)
+	}
+	return b
+}
+
+func appendName(b []byte, word string) []byte {
+	if word == "" || strings.ContainsAny(word, " \"") {
+		return strconv.AppendQuote(b, word)
+	}
+	return append(b, word...)
 }

@@ -12,28 +12,26 @@ func (s *Set) Match(domain string, d *Descriptor) (rules []*Rule, key string) {
 		return nil, ""
 	}
 	if d.Override != nil {
-		return []*Rule{overrideRule(domain, d.Override)}, overrideKey(d.Entries)
+		rules = []*Rule{overrideRule(domain, d)}
+	} else if rules = dom.top.rules(d.Entries); len(rules) == 0 {
+		return nil, ""
 	}
-	var way [MaxEntries]*place
-	l := &dom.top
-	for i, e := range d.Entries {
+	return rules, rules[0].open.key(d.Entries)
+}
+
+// rules is those of the descriptor that the entries lead to, one level each.
+func (l *level) rules(entries []Entry) (rules []*Rule) {
+	for _, e := range entries {
 		if l == nil {
-			return nil, ""
+			return nil
 		}
 		p := l.find(e)
 		if p == nil {
-			return nil, ""
+			return nil
 		}
-		way[i], l = p, p.below
+		rules, l = p.rules, p.below
 	}
-	if len(d.Entries) == 0 {
-		return nil, ""
-	}
-	rules = way[len(d.Entries)-1].rules
-	if len(rules) == 0 {
-		return nil, ""
-	}
-	return rules, countKey(way[:len(d.Entries)], d.Entries)
+	return rules
 }
 
 // widen puts in place of an entry's value the one that it counts under, if that

@@ -84,30 +84,26 @@ func (r *Rule) Ask(key string, cost int64) weir.Ask {
 	}
 }
 
-// ruleName is the name of the descriptor at path.
+// ruleName is the name of the descriptor at path, for people.
 func ruleName(name, domain string, path []Entry) string {
 	if name != "" {
 		return escape(name, "/=")
 	}
-	var b strings.Builder
-	b.WriteString(domain)
-	for _, e := range path {
-		b.WriteString("/" + e.Key)
-		if e.Value != "" {
-			b.WriteString("=" + e.Value)
-		}
-	}
-	return escape(b.String(), "/=")
+	return pathText(domain, path, "/=")
 }
 
-// placeOf is a text that no other descriptor of any domain has.
-func placeOf(domain string, path []Entry) string {
+// placeOf is a text that no other descriptor of any domain has: in its words / and = are
+// escaped, so that no word can end early.
+func placeOf(domain string, path []Entry) string { return pathText(domain, path, "") }
+
+// pathText is domain/key=value/key… with escaped words, but for the bytes of also.
+func pathText(domain string, path []Entry, also string) string {
 	var b strings.Builder
-	b.WriteString(escape(domain, ""))
+	b.WriteString(escape(domain, also))
 	for _, e := range path {
-		b.WriteString("/" + escape(e.Key, ""))
+		b.WriteString("/" + escape(e.Key, also))
 		if e.Value != "" {
-			b.WriteString("=" + escape(e.Value, ""))
+			b.WriteString("=" + escape(e.Value, also))
 		}
 	}
 	return b.String()
@@ -117,10 +113,12 @@ func placeOf(domain string, path []Entry) string {
 // domain, the limit and the entries: requests may bring different limits for the
 // same entries by turns, and none of them is a later version of another. The
 // name is one for all, so that no caller can make many.
-func overrideRule(domain string, l *weir.Limit) *Rule {
+func overrideRule(domain string, d *Descriptor) *Rule {
+	l, all := d.Override, firstBits(len(d.Entries))
 	return &Rule{
 		Name: ruleName("", domain, nil) + "#override", Domain: domain,
 		Limit: l, Override: true, Envoy: true, Policy: weir.Policy{Fallback: weir.FallbackLocal},
+		open:  openWords{all, all},
 		place: weir.Brought + placeOf(domain, nil) + "#override/" + escape(l.String(), ""),
 	}
 }
