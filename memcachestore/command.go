@@ -10,7 +10,15 @@ import (
 )
 
 // verb is what a command does. The protocol is memcached's meta commands, of
-// version 1.6 and later (protocol.txt, "Meta Commands").
+// version 1.6 and later (protocol.txt, "Meta Commands"). A look and the swap after it are
+//
+//	mg weir:demo:alice v c          give the value and its cas number
+//	VA 61 c207                      61 bytes follow, of write 207; EN: there is none
+//	ms weir:demo:alice 61 C207 T63 c
+//	HD c208                         written as 208; EX: there was another write, NF: it is gone
+//
+// The older commands do not tell the number of the new write. With it a process that writes an item
+// again need not look before.
 type verb uint8
 
 const (
@@ -25,10 +33,10 @@ const (
 // command is one request to a server.
 type command struct {
 	verb  verb
-	key   string
-	value []byte
-	cas   uint64
-	ttl   int64 // as memcached reads it: seconds, or when they are more than 30 days, Unix time
+	key   string // of the form that name makes: without spaces, 250 bytes at most
+	value []byte // of add, swap and set
+	cas   uint64 // of swap: the write that it stands on; never 0, which is no write
+	ttl   int64  // as memcached reads it: seconds, or when they are more than 30 days, Unix time
 }
 
 // append appends the command as it goes over the wire.
@@ -76,9 +84,9 @@ const (
 // answer is a server's answer to one command.
 type answer struct {
 	outcome outcome
-	value   []byte
-	cas     uint64
-	text    string
+	value   []byte // of get, version and stats; the receiver may keep it
+	cas     uint64 // of get, and of a write that was done; 0: the server numbers no writes
+	text    string // of outcomeFailed: why
 }
 
 // The bounds of an answer.
@@ -88,8 +96,9 @@ const (
 	maxStats = 1 << 10  // lines of statistics; more breaks the connection
 )
 
-// readAnswer reads the answer to c. An error means that the connection is of no
-// more use, for nobody knows where in its stream the next answer begins.
+// readAnswer reads the answer to c. An error means that the connection is of no more use, for
+// nobody knows where in its stream the next answer begins. A server's own error (SERVER_ERROR) is
+// an answer, in its place, and the connection goes on.
 func readAnswer(r *bufio.Reader, c *command) (answer, error) {
 	line, err := readLine(r)
 	if err != nil {
@@ -191,7 +200,8 @@ func readValue(r *bufio.Reader, line []byte) (answer, error) {
 	return a, nil
 }
 
-// casOf finds the cas number among the flags of an answer; 0 when it has none.
+// casOf finds the cas number among the flags of an answer; 0 when it has none. A server that was
+// started with -C numbers no writes: nothing can be swapped there, and look says so.
 func casOf(flags []byte) (uint64, error) {
 	for flag := range bytes.FieldsSeq(flags) {
 		if flag[0] == 'c' {

@@ -45,17 +45,21 @@ func newCall(commands ...command) *call {
 // conn is one connection, on which many calls are on their way at a time. A goroutine that sends a
 // call while no other writes does so itself, and then writes all calls that have gathered
 // meanwhile. One goroutine reads, which ends when the connection fails.
+//
+// A call is in unsent, then in sent, and then answered; or the connection fails, and with it all
+// calls that are in either. Whoever takes a call out of the two under mu closes its done, so that
+// is closed once.
 type conn struct {
 	net    net.Conn
-	reader *bufio.Reader
+	reader *bufio.Reader // of the goroutine that reads
 
 	mu      sync.Mutex
-	writing bool
-	unsent  []*call
-	sent    []*call // in the order of their answers
-	err     error
+	writing bool    // a goroutine writes, or is about to: no other may
+	unsent  []*call // in the order in which they came
+	sent    []*call // in the order of their answers, which memcached gives in the order of commands
+	err     error   // why the connection has failed; then both are empty
 
-	out []byte // of who writes
+	out []byte // of the goroutine that writes
 }
 
 func newConn(c net.Conn) *conn {
@@ -188,7 +192,10 @@ func (c *conn) first() *call {
 	return c.sent[0]
 }
 
-// fail ends the connection, and the calls on it.
+// fail ends the connection, and the calls on it. Those that were not sent can safely be tried
+// elsewhere or later, and their error says so. Nobody knows what became of those that were sent: a
+// write may have been done. A connection that answers what nobody asked fails, too: the next answer
+// could be taken for that of another call.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

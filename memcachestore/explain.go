@@ -64,7 +64,8 @@ func (sv *server) explain(err error) error {
 	return fmt.Errorf("memcachestore: %s: nothing was decided: %w", sv.addr, err)
 }
 
-// explainWrite is explain for a write.
+// explainWrite is explain for a write. Where the answer was lost, a caller has to know that what it
+// asked may have been done: it must not ask again as if it had not, unless it asks for Once.
 func (sv *server) explainWrite(err error) error {
 	if errors.Is(err, errLost) {
 		return fmt.Errorf("memcachestore: %s: what was sent may have been a charge: %w", sv.addr, err)

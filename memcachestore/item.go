@@ -19,31 +19,40 @@ const (
 	itemSign = "weir\x01"
 )
 
-// slack is how much longer than its own clock says a process keeps what may be
-// dropped: 2 s for processes whose clocks are behind, and one because memcached
-// counts in whole seconds.
+// slack is how much longer than its own clock says a process keeps what may be dropped: 2 s for
+// processes whose clocks are behind, and one because memcached counts in whole seconds. Without it
+// a process with a fast clock would drop a count that one with a slow clock still has to deny by.
 const slack = 3 * time.Second
 
-// item is what memcached keeps of one placement and key: the counts of all its
-// limits, and notes of what works once.
+// item is what memcached keeps of one placement and key: the counts of all its limits, and notes of
+// what works once. They are in one item because memcached swaps one item at a time: a charge and
+// the note of it, or the charges of several limits, are then written together or not at all.
+//
+// An item is decoded for each round, changed by one job after the other, and encoded once. It is
+// for one goroutine.
 type item struct {
 	// born is when the item was made, by the earliest clock that wrote it.
 	// Receipts from before give nothing back, for what they charged is gone.
 	born    weir.Instant
-	counts  []count
-	notes   []note
-	changed bool
+	counts  []count // no two of one label
+	notes   []note  // the oldest first
+	changed bool    // since it was read: it has to be written
 }
 
-// count is one limit's count. It is read only when it is asked for.
+// count is one limit's count. It is read only when it is asked for, so that a descriptor with many
+// limits costs no more than those that a take names, and one count that can't be read does not keep
+// the others from being used.
 type count struct {
 	label string // of the limit: the rest of its rule after the placement
 	until weir.Instant
-	raw   []byte         // as kept
-	own   *record.Record // as it shall be, when it was read
+	raw   []byte         // as kept; always what own would be written as
+	own   *record.Record // as it shall be, when it was read; never handed out, only copies of it
 }
 
-// note says that a take that asked for Once was charged, or a receipt settled.
+// note says that a take that asked for Once was charged, or a receipt settled. It is written with
+// the charge or the giving back that it speaks of. A note may leave its item for one of its own,
+// when there are many: so a job that works once looks at both, its item first. A note moves before
+// it is taken out, so at any moment at least one of the two has it.
 type note struct {
 	kind  noteKind
 	id    uint64
@@ -95,7 +104,8 @@ func bornOf(b []byte) weir.Instant {
 	return d.instant()
 }
 
-// decoder reads parts off the front of b. A part that is not there is zero, and sets bad.
+// decoder reads parts off the front of b. A part that is not there is zero, and sets bad: so its
+// user reads all parts and looks at bad once. Another program may have written anything there.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -143,7 +153,9 @@ func (d *decoder) note() note {
 	return n
 }
 
-// encode is the item as it is kept.
+// encode is the item as it is kept: itemSign, born, how many counts there are, each with its label,
+// until and record, how many notes there are, and each as append has it. Instants and ids are 8
+// bytes, little-endian. Lengths and numbers are varints, and stand before what they count.
 func (it *item) encode() []byte {
 	b := append(make([]byte, 0, 256), itemSign...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(it.born))
@@ -196,7 +208,7 @@ func (it *item) find(label string) int {
 }
 
 // put makes r the count of a label. A count that says no more than its absence is not put where
-// there was none.
+// there was none: a peek or a denial of a key never seen leaves no item behind.
 func (it *item) put(label string, r record.Record, now weir.Instant) {
 	if r.Limit == nil {
 		return
@@ -230,7 +242,7 @@ func (it *item) note(n note, now weir.Instant) {
 	it.notes = append(it.notes, n)
 }
 
-// prune drops what is over, by any clock.
+// prune drops what is over, by any clock. A count that is over says no more than its absence would.
 func (it *item) prune(now weir.Instant) {
 	before := now - instants(slack)
 	it.counts = slices.DeleteFunc(it.counts, func(c count) bool { return c.until < before })

@@ -9,6 +9,9 @@ import (
 
 // job is what is to be done to one item at one moment. It has its own copies of
 // what its caller gave, for the caller may leave before it is done.
+//
+// A job is waiting, or claimed by the goroutine that works for its lane, or done. Only a waiting
+// one can be taken back: a caller that leaves later hears that it may have been charged.
 type job struct {
 	// apply changes the item, or not. It may be called several times, each on an
 	// item as it was read, and must forget the time before. Its error is this
@@ -79,6 +82,11 @@ func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
 }
 
 // settleJob settles receipts of one take and one item.
+//
+// A charge from before the item was made is gone: it was evicted, or flushed. A receipt from then
+// must give nothing back, or the count would get back what it never held. Since says the same of a
+// count that was reset. While settling the later of the two holds; only Since is kept, for the item
+// tells the other by itself.
 func settleJob(all []weir.Settlement) *job {
 	j := &job{done: make(chan struct{}), kind: noteSettled, id: all[0].Receipt.ID}
 	j.apply = func(now weir.Instant, it *item) error {
@@ -112,7 +120,9 @@ func settleJob(all []weir.Settlement) *job {
 	return j
 }
 
-// resetJob forgets what was used of keys of one item.
+// resetJob forgets what was used of keys of one item. The count stays, with the time of the reset:
+// receipts from before it must give nothing back. That is the time of this process's last receipt,
+// where its clock has stepped back behind it.
 func resetJob(keys []weir.StateKey, given *record.Latest) *job {
 	return &job{done: make(chan struct{}), apply: func(now weir.Instant, it *item) error {
 		for _, k := range keys {

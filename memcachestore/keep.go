@@ -7,9 +7,12 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// spill moves notes to items of their own, before too many are in one. Only
-// those that are kept already may go: a note and the charge it speaks of are
-// written at once, so that a crash leaves both or neither.
+// spill moves notes to items of their own, before too many are in one. Only those that are kept
+// already may go: a note and the charge it speaks of are written at once, so that a crash leaves
+// both or neither. They are written to the items of their own before the write that takes them out
+// of this one. If that write is refused, they are in both places, which says the same twice.
+// Memcached may evict such an item before its time; then its receipt would work twice, as if it
+// were lost with the server.
 func (s *Store) spill(l *lane, c *conn, it *item, now weir.Instant) error {
 	if len(it.notes) <= maxNotes {
 		return nil

@@ -16,9 +16,11 @@ const (
 	noteRoom = 2 + 16
 )
 
-// name is the key of the item that keeps a count: prefix, placement, whose count
-// it is. Longer names than memcached takes are hashed. No two placements and
-// keys have one name, and no item has the name of a note.
+// name is the key of the item that keeps a count: prefix, placement, whose count it is, as in
+// weir:demo/user:alice. Longer names than memcached takes are hashed. No two placements and keys
+// have one name, and no item has the name of a note: parts have no colon and no bar that was not
+// escaped, and the hash of long ones is over the length of the placement, too, so that no byte can
+// move from one part to the other.
 func (s *Store) name(k weir.StateKey) string {
 	place, most := k.Placement(), maxKey-noteRoom-len(s.prefix)
 	if len(place)+len(k.Key) < most {
@@ -33,7 +35,9 @@ func (s *Store) name(k weir.StateKey) string {
 // label is what tells the counts of an item apart.
 func label(k weir.StateKey) string { return k.Rule[len(k.Placement()):] }
 
-// noteName is the key of a note that has an item of its own.
+// noteName is the key of a note that has an item of its own. It is asked for in the same round trip
+// as the item; where several servers share the items, it is on the item's, not on that of its own
+// name.
 func noteName(name string, kind noteKind, id uint64) string {
 	return name + "|" + string(rune(kind)) + strconv.FormatUint(id, 16)
 }

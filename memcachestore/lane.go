@@ -35,11 +35,14 @@ const (
 // lane is the jobs of one item, which are done in turns: all that wait are
 // decided one after the other over one state, and written at once. So those of
 // one process never try against each other.
+//
+// A lane has at most one goroutine, from the first job that waits until none does. A lane that
+// nobody works for can be forgotten: all that is lost with it is that it knew what the item held.
 type lane struct {
 	name    string
 	line    *line
-	running bool // somebody works
-	waiting []*job
+	running bool   // a goroutine works; mu of the store guards it
+	waiting []*job // in the order in which they came; likewise
 
 	// Only the goroutine that works uses these, without a lock: running hands them from
 	// one to the next.
@@ -58,7 +61,8 @@ type view struct {
 	until time.Time // the server keeps it so long, unless it has to evict
 }
 
-// submit has a job done.
+// submit has a job done, and waits for it as long as ctx lets it. An error says whether the job may
+// have been done: when it could be taken back, it was not.
 func (s *Store) submit(ctx context.Context, name string, j *job) error {
 	defer s.counts.waiting.Add(-1)
 	if s.counts.waiting.Add(1) > maxWaiting {
@@ -166,8 +170,10 @@ func (s *Store) noted(l *lane) []*job {
 	return noted
 }
 
-// claim takes waiting jobs that can be decided: those whose notes were looked
-// for, and all that leave none.
+// claim takes waiting jobs that can be decided: those whose notes were looked for, and all that
+// leave none. Jobs that came since the look are welcome: what was read is as good for them. One
+// that works once has to wait for the next look, as nobody has looked yet whether its note has an
+// item of its own.
 func (s *Store) claim(l *lane, noted []*job) []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +193,8 @@ func (s *Store) claim(l *lane, noted []*job) []*job {
 	return jobs
 }
 
-// unclaim has jobs wait again, before the others.
+// unclaim has jobs wait again, before the others. Their callers may have left; they are done all
+// the same, since these callers were told that it may be so.
 func (s *Store) unclaim(l *lane, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,6 +11,12 @@ import (
 )
 
 // round decides some of the waiting jobs, or has them wait for the next round.
+//
+// Where this process was the last to write the item, it knows what the item holds, and need not
+// look: a round is then one trip. That is tried only while nobody else is known to write (alone),
+// over the connection that the item was written by, and for as long as the server has to keep it.
+// If it was wrong, the server refuses the swap, and the jobs wait for another round, which looks.
+// So an old view costs a trip, and never a charge.
 func (s *Store) round(l *lane) {
 	noted := s.noted(l)
 	if len(noted) == 0 && l.alone && l.known.conn != nil && l.known.conn.alive() && time.Now().Before(l.known.until) {
@@ -65,7 +71,7 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 }
 
 // compare notes whether other processes have written since, and whether the server has forgotten
-// what it was to keep.
+// what it was to keep. It is for the next rounds and for Stats; what was read decides in any case.
 func (s *Store) compare(l *lane, v view) {
 	if s.seen.gone(l.name, time.Since(s.opened), v.cas != 0, bornOf(v.value)) {
 		s.counts.forgotten.Add(1)
@@ -82,8 +88,13 @@ func (s *Store) do(c *conn, k *call) error {
 	return c.do(k)
 }
 
-// decide decides jobs over what an item held, and writes what comes out. It is
-// false when that can't be known without looking at the item.
+// decide decides jobs over what an item held, and writes what comes out. It is false when that
+// can't be known without looking at the item: when nothing is to be written, no swap would tell
+// that the view was old, and a denial could be one by what is long over.
+//
+// Jobs are decided one after the other, each over the item as those before it left it. One that
+// fails by itself, such as a receipt that was settled before, leaves the item alone and the others
+// to go on.
 func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 	jobs := s.claim(l, noted)
 	if len(jobs) == 0 {
@@ -115,6 +126,11 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 
 // write writes an item if it still is what was seen, and answers the jobs or has
 // them wait for another try.
+//
+// An item that was there is swapped by its number, and one that was not is added: the server
+// refuses both when another process has written meanwhile. Where the answer is lost, the jobs fail,
+// and known is left as it was: the number in it is old if the write came through, so the next round
+// finds out.
 func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
 	it.prune(now)
 	if err := s.spill(l, v.conn, it, now); err != nil {
@@ -151,7 +167,9 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 	}
 }
 
-// remember keeps what was seen for the next round.
+// remember keeps what was seen for the next round. Until then the server has to keep the item no
+// longer than life; later it may be gone, and a swap over it would be refused as if another process
+// had written.
 func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
 	if v.cas == 0 {
 		return
@@ -165,7 +183,10 @@ func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
 }
 
 // again has jobs wait for another try, for another process has written. A decision made without
-// looking was no try.
+// looking was no try. The pause before the next try is drawn from a longer time each time, so that
+// processes that write the same item get out of step. All that wait go together in the next round,
+// so of a process at most one swap is on its way for an item, and with each refused swap another
+// process got on: never do all fail.
 func (s *Store) again(l *lane, jobs []*job, looked bool) {
 	l.known, l.alone = view{}, false
 	s.counts.lost.Add(1)

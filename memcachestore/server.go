@@ -36,17 +36,19 @@ type server struct {
 	lines   [lines]line
 }
 
-// line is a connection to a server that is made when it is needed, and made
-// again when it has failed.
+// line is a connection to a server that is made when it is needed, and made again when it has
+// failed. One goroutine connects at a time, and others wait for it: a server that comes back is not
+// met by all at once. While the wait after a failed try is not over, calls fail at once with the
+// error of that try; the edge around the store then lets the fallbacks decide.
 type line struct {
 	server *server
-	mu     sync.Mutex
-	conn   *conn
-	making chan struct{} // closed when the one who connects has done so
-	err    error         // why the last try failed
-	wait   time.Duration // until the next try after a failed one
-	until  time.Time     // of that wait
-	closed bool
+	mu     sync.Mutex    // not held while it connects
+	conn   *conn         // the last one that was made; it may have failed since
+	making chan struct{} // closed when the goroutine that connects has done so; nil: none connects
+	err    error         // why the last try failed; nil: it did not
+	wait   time.Duration // until the next try after a failed one; 0 once it is connected
+	until  time.Time     // of that wait, drawn at random so that processes do not come back at once
+	closed bool          // no other is made
 }
 
 func newServer(index int, network, addr string) *server {

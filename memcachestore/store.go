@@ -18,6 +18,16 @@
 // Status.Evictions tell. Started with -M it evicts nothing, but drops a count that
 // it has no room to write; the error says so.
 //
+// Why no limit is passed while memcached keeps an item: a swap names the number that the server
+// gave the write which was read (cas), and the server refuses it when there was another since. So
+// each write stands on the one before it, and no charge is written over. All limits of a descriptor
+// are in one item, hence they are charged together or not at all. A take of several descriptors
+// looks at all, charges one after the other and gives back when one denies after all: meanwhile
+// others may be denied, and none passes too much.
+//
+// An answer that is lost may have been a charge; the error says so. It is not tried again, unless
+// the take asked for Once: then a note in the same item tells whether it was charged.
+//
 // Several servers share the items. One that is away is an error for its items;
 // no other takes its place.
 //
@@ -56,6 +66,8 @@ type Options struct {
 // Store is a weir.Store in memcached. It must be made by Dial and closed. Its
 // methods may be called from many goroutines.
 type Store struct {
+	// These never change. The order of servers is that of the URL; which of them has an item
+	// depends on their addresses alone.
 	prefix  string
 	servers []*server
 	clock   func() weir.Instant // nil: the wall clock
@@ -65,12 +77,14 @@ type Store struct {
 	cancel context.CancelFunc
 	own    sync.WaitGroup // all goroutines
 
+	// mu is held for moments only, never while a server is asked: takes of all items meet here.
 	mu     sync.Mutex // of closed, lanes, and the waiting jobs of each lane
 	closed bool
 	lanes  map[string]*lane // by the name of their item, about maxLanes at most
 
-	// home remembers denied takes for record.DenialLife, and answers those like them
-	// without a server.
+	// home remembers denied takes for record.DenialLife, and answers those like them without a
+	// server. Others can only have used more meanwhile, unless something was given back or reset:
+	// this is seen when a second is over.
 	home   *record.Denials
 	given  record.Latest // when this process gave its last receipt
 	opened time.Time
@@ -78,6 +92,7 @@ type Store struct {
 	counts counts
 }
 
+// counts are what Stats tells. No decision depends on them.
 type counts struct {
 	waiting, takes, trips, lost, busy, spilled, forgotten atomic.Int64
 }
@@ -97,9 +112,13 @@ func TraitsOf() weir.Traits {
 }
 
 // maxKeep is how long a count may have to be kept. Memcached's expiry ends in
-// January 2038.
+// January 2038: an item that needed more would be dropped too early, and pass its limit again.
 const maxKeep = 5 * 365 * 24 * time.Hour
 
+// unfit says of limits that memcached can't keep why, and what to take instead. A limit that
+// promises that no window ever holds more needs one clock for all who decide. Permits are not fit
+// because a server may evict them while they are held: then more would be given out than there are.
+// For all other limits only the bound grows, by how far clocks are apart.
 func unfit(l *weir.Limit) string {
 	s := l.Spec()
 	const clocks = "promises that no window ever holds more, and memcached has no clock that all share; take "
@@ -142,7 +161,8 @@ func (s *Store) Stats() Stats {
 	return Stats{c.takes.Load(), s.home.Answered(), c.trips.Load(), c.lost.Load(), c.busy.Load(), c.spilled.Load(), c.forgotten.Load()}
 }
 
-// Close ends what the store does, and waits for it. Takes on their way fail.
+// Close ends what the store does, and waits for it. Takes on their way fail. After closed is set no
+// job joins a lane, so no goroutine begins that own would not wait for.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -193,7 +213,8 @@ func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.now(), asks, out)
 }
 
-// maxLabel is how long the part of a rule after its last # may be.
+// maxLabel is how long the part of a rule after its last # may be. Labels are kept in items as they
+// are, not hashed, so their length counts against maxValue.
 const maxLabel = 1 << 10
 
 func check(asks []weir.Ask, out []weir.Decision) error {

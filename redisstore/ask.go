@@ -19,7 +19,9 @@ const (
 	kindPermits
 )
 
-// plan is what take.lua has to know of a limit.
+// plan is what take.lua has to know of a limit. All of it that takes divisions is worked out here,
+// once for a limit, in whole numbers and fractions as Go has them: the script only adds and
+// compares. So both come to the same answers to the microsecond.
 type plan struct {
 	kind byte
 	most int64 // the largest cost that can ever fit
@@ -55,7 +57,9 @@ func (p *plans) of(l *weir.Limit) *plan {
 	return found
 }
 
-// floats appends numbers as doubles. All are whole and below 2^53.
+// floats appends numbers as doubles, which are all that Lua counts in. Whole numbers below 2^53 are
+// exact in them, and so are their sums below it. Times are microseconds since 1970, at most 2^52;
+// the bounds of Spec keep all else below.
 func floats(b []byte, numbers ...int64) []byte {
 	for _, n := range numbers {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
@@ -152,7 +156,11 @@ func bucket(l *weir.Limit, s *weir.Spec) []byte {
 	return floats(nil, int64(den), full, int64(fullPart), reach, int64(reachPart), head, int64(headPart), unseen, grid, one, int64(onePart), s.Burst+s.Debt)
 }
 
-// window is the text of a limit of civil windows at now.
+// window is the text of a limit of civil windows at now. Redis knows no calendar and no time zones,
+// so the window's begin and end go with each call. now is what the server's clock is thought to
+// show: when the server is in another window, the script decides nothing and says so, and by its
+// answer the process knows the server's time. So a wrong clock here costs a round trip, and never a
+// wrong window.
 func window(l *weir.Limit, now weir.Instant) string {
 	s := l.Spec()
 	// A charge says where its window begins and when it ends, whatever the count.
@@ -162,7 +170,9 @@ func window(l *weir.Limit, now weir.Instant) string {
 	return string(floats([]byte{kindFixed}, s.Count, 2, begin, end, flag(s.CountDenied))) + l.String()
 }
 
-// appendAsk appends a as take.lua reads it; its limit is the nth of the call.
+// appendAsk appends a as take.lua reads it; its limit is the nth of the call. first says that a
+// take begins with it: asks up to the next first are decided together. need is what has to fit,
+// which for work that is done already is a next event.
 func (p *plan) appendAsk(b []byte, a *weir.Ask, first bool, nth int) []byte {
 	need := a.Cost
 	never := a.Cost > p.most

@@ -65,7 +65,8 @@ type Finding struct {
 	Remedy string // what to do
 }
 
-// examiner is an examination on its way.
+// examiner is an examination on its way. It asks servers only what a monitoring user may ask, and
+// goes on where a server does not tell: what is not known is not judged.
 type examiner struct {
 	Examination
 
@@ -119,7 +120,8 @@ func (e *examiner) kind(option rueidis.ClientOption, o Options) {
 	}
 }
 
-// measure makes calls, one after the other.
+// measure makes calls, one after the other: how long one takes alone is what a deadline has to
+// allow for.
 func (e *examiner) measure(ctx context.Context, call func(ctx context.Context, i int) error) (Latency, error) {
 	took := make([]time.Duration, examineCalls)
 	for i := range took {
@@ -136,8 +138,9 @@ func (e *examiner) measure(ctx context.Context, call func(ctx context.Context, i
 	return Latency{took[len(took)/2], took[len(took)*99/100]}, nil
 }
 
-// takes measures takes of keys that nobody else has. It leaves out the lanes and
-// the memory of denials: the limit allows all.
+// takes measures takes of keys that nobody else has. It leaves out the lanes and the memory of
+// denials: the limit allows all. Both scripts are run, as a user may be allowed one command and not
+// the other; weir serve needs them all.
 func (e *examiner) takes(ctx context.Context) {
 	limit, err := weir.ParseLimit("1000000/s")
 	if err != nil {
@@ -158,7 +161,9 @@ func (e *examiner) takes(ctx context.Context) {
 	}
 }
 
-// clock finds how far the server's clock is from this machine's.
+// clock finds how far the server's clock is from this machine's. The server has read it at some
+// time between question and answer: half of the quickest trip is the most that the result can be
+// wrong by.
 func (e *examiner) clock(ctx context.Context) {
 	quickest := examinePatience
 	for range examineTries {

@@ -36,7 +36,8 @@ var remedies = [...]struct{ says, remedy string }{
 	{"ERR unknown command", "the server is too old or has renamed the command; Weir needs Redis 5 or later with EVALSHA"},
 }
 
-// explain adds to an error of the server what to do about it.
+// explain adds to an error of the server what to do about it. An error about one key is a
+// CountError: the server is there, and a breaker must not open for it.
 func explain(err error) error {
 	text := err.Error()
 	for _, r := range remedies {

@@ -18,7 +18,9 @@ const (
 	keepCounts = "appendonly yes"
 )
 
-// judge finds what is unwise in what was found. Faults come first.
+// judge finds what is unwise in what was found. Faults come first: with one of them the store does
+// not work at all. All else are warnings about what becomes of counts when memory is short, when
+// the server stops, or when the clocks differ.
 func (e *examiner) judge() {
 	for i := range e.Nodes {
 		e.judgeNode(&e.Nodes[i])
@@ -84,6 +86,10 @@ func (e *examiner) judgeNode(n *Node) {
 	}
 }
 
+// judgeMemory judges what the server does when its memory is full. It should forget first what
+// would recover first (volatile-ttl), or refuse writes, so that the fallbacks of the rules decide.
+// A policy that evicts any key lets denied clients pass again, which is what an attacker of many
+// keys wants.
 func (e *examiner) judgeMemory(n *Node) {
 	switch {
 	case n.Policy == "": // it does not say

@@ -11,12 +11,14 @@ import (
 )
 
 // maxName is how long the name of a count may be in a key of Redis; longer ones
-// are hashed.
+// are hashed. Clients choose keys, and Redis would keep each of them at full length.
 const maxName = 200
 
-// key is where a count is kept: prefix, in braces the placement and whose count
-// it is, then which limit of the placement. The braces keep what is decided
-// together on one node of a Redis Cluster. No two counts have one key.
+// key is where a count is kept: prefix, in braces the placement and whose count it is, then which
+// limit of the placement, as in weir:{demo/user:alice}#1. The braces keep what is decided together
+// on one node of a Redis Cluster. No two counts have one key. The notes of what works once stand
+// beside it, on the same node: weir:{demo/user:alice}:once:2f, and :settled: with the id of a
+// receipt.
 func (s *Store) key(k weir.StateKey) string {
 	place := k.Placement()
 	return s.tag(k) + clean(k.Rule[len(place):])
@@ -46,6 +48,8 @@ func placeOf(key string) string {
 	return place
 }
 
+// digest is a hash by which nobody can find two names that share a count: half of SHA-256, 128
+// bits.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])

@@ -18,17 +18,19 @@ const (
 )
 
 // call is a take on its way. Its caller made keys and asks and reads answers;
-// nobody else touches the asks it was made of.
+// nobody else touches the asks it was made of. So a caller that leaves while its call is on the way
+// may use its asks again at once; what was decided then is a charge that nobody hears of.
 type call struct {
 	lane.Call
 
-	keys   []string
-	limits []limitText
+	keys   []string    // one for each ask, in their order
+	limits []limitText // each once, however many asks have it
 	asks   []askText
 	pair   string // of pace.lua, in place of limits and asks
 
-	now     weir.Instant
-	answers []string // of keys
+	// The rest is what has come back. Without Call.Err there is an answer for each key.
+	now     weir.Instant // by which the script decided
+	answers []string     // of keys: a letter, and the state before
 }
 
 // limitText is a limit as take.lua reads it, and askText an ask; of is the index
@@ -56,8 +58,8 @@ func together(calls []*call) (n int) {
 	return n
 }
 
-// soon is whether a caller may be kept as long as it takes: it can't leave, or
-// its time is over soon.
+// soon is whether a caller may be kept as long as it takes: it can't leave, or its time is over
+// soon. Such a caller carries the call itself, which is a change of goroutines less for it.
 func soon(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	return ctx.Done() == nil || ok && time.Until(end) < maxAlone

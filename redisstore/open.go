@@ -92,6 +92,8 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	if err != nil {
 		return option, o, &URLError{"the address can't be read; write redis://host:port"} // its error would tell the password
 	}
+	// rueidis must not send a command again by itself, as an answer that was lost may have been a
+	// charge. It must not cache either: scripts write what they read.
 	option = rueidis.ClientOption{
 		InitAddress: hosts, ClientName: "weir",
 		DisableRetry: true, DisableCache: true,
@@ -141,7 +143,8 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	return option, o, nil
 }
 
-// cutHosts takes the hosts, which may be several, out of a URL without scheme.
+// cutHosts takes the hosts, which may be several, out of a URL without scheme. Package net/url
+// knows one host only, so an x stands in their place while it reads the rest.
 func cutHosts(rest string) (hosts []string, without string) {
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
@@ -225,7 +228,9 @@ func tlsConfig(files [3]string) (*tls.Config, error) {
 	return config, nil
 }
 
-// link is the client of a store that Dial made. It connects in the background.
+// link is the client of a store that Dial made. It connects in the background, so that a daemon
+// starts while Redis is away. It makes one client that works; rueidis then connects anew by itself,
+// and at each new connection reads a password file again.
 type link struct {
 	option     rueidis.ClientOption
 	tried      chan struct{} // closed when the first try to connect has ended
@@ -233,8 +238,8 @@ type link struct {
 	connecting sync.WaitGroup
 
 	mu     sync.Mutex
-	client rueidis.Client
-	failed error // why there is no client yet
+	client rueidis.Client // once set it stays, also when its connections fail
+	failed error          // why there is no client yet
 	closed bool
 }
 
@@ -269,7 +274,8 @@ func (l *link) connect() {
 	}
 }
 
-// said is an error of connecting with what it was about.
+// said is an error of connecting with what it was about. A server without TLS leaves a TLS client
+// waiting, so the end of that wait names the likely cause.
 func (l *link) said(err error) error {
 	switch {
 	case err == nil:
@@ -319,7 +325,8 @@ func (l *link) close() {
 	l.connecting.Wait()
 }
 
-// Close waits for calls on their way, and closes the connections that Dial made.
+// Close waits for calls on their way, and closes the connections that Dial made. First it ends
+// waiting for a first connection: calls that wait for that would else keep the lanes from closing.
 func (s *Store) Close() error {
 	if s.link != nil {
 		s.link.stop()

@@ -37,8 +37,9 @@ func passwordOf(file string) (string, error) {
 	return line, nil
 }
 
-// fromFile has the password read from a file for each connection that is made, so that one
-// that was changed there opens without a restart.
+// fromFile has the password read from a file for each connection that is made, so that one that was
+// changed there opens without a restart. It is read once at the start, too: a file that can't be
+// read is a fault of the URL, and should not wait for the first call to show.
 func fromFile(file string, option *rueidis.ClientOption) error {
 	if option.Password != "" {
 		return errors.New("there is a password in the URL and a password-file; leave one out")

@@ -15,6 +15,10 @@ import (
 
 // patience is how long a script call may take, however long its callers wait. Callers
 // bring their own, shorter one.
+//
+// A call that ends by it was sent, and nobody knows whether the script has run: it may have
+// charged. It is not sent again, for a charge that was made twice denies what would have passed.
+// A charge for nothing comes back as the limit recovers.
 const patience = 2 * time.Second
 
 // patient is ctx for at most patience.
@@ -25,7 +29,8 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
-// newCall writes asks down as take.lua reads them.
+// newCall writes asks down as take.lua reads them. It is done by the goroutine of the caller,
+// beside others: the one that sends a script call has only to put texts together.
 func (s *Store) newCall(asks []weir.Ask) *call {
 	c := &call{
 		keys: make([]string, len(asks)), asks: make([]askText, len(asks)),
@@ -48,7 +53,9 @@ func (s *Store) newCall(asks []weir.Ask) *call {
 	return c
 }
 
-// plainCall writes down a take that pace.lua can decide; nil when it can't.
+// plainCall writes down a take that pace.lua can decide; nil when it can't. All that can be known
+// before is looked at here, such as a cost that never fits. The script finds what only the count
+// tells: that receipts were given back, or that another limit kept it.
 func (s *Store) plainCall(asks []weir.Ask) *call {
 	a := &asks[0]
 	if s.general || len(asks) > 1 || a.Peek || a.Shadow || a.After || a.Cost <= 0 {
@@ -65,7 +72,10 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 	return c
 }
 
-// runPaced sends calls of plainCall in one script call.
+// runPaced sends calls of plainCall in one script call. Many calls have the same limit and cost:
+// these go once, and each key has one byte that says which of them is its own. There are no more
+// than maxAsks keys, so a byte is enough. All answers come in one text, 17 bytes for each key: for
+// Redis and for Go that is much quicker than a list.
 func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
 	ctx, cancel := patient(ctx)
@@ -98,7 +108,9 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	}
 }
 
-// tell remembers how far the server's time is from ours.
+// tell remembers how far the server's time is from ours. The answer may have been on its way for
+// long, so that the skew comes out too small; then what is remembered here ends a little late, by
+// that time at most, and nothing that the server decides depends on it.
 func (s *Store) tell(now weir.Instant) weir.Instant {
 	s.skew.Store(int64(now - weir.InstantOf(time.Now())))
 	return now
@@ -145,6 +157,9 @@ func parseInstant(text string) weir.Instant {
 }
 
 // join makes one script call of several. Limits that they share go once.
+//
+// Callers have written all that does not depend on the others; only the number of an ask's limit
+// does, and it is put into two bytes that were left free for it.
 func join(now string, calls []*call) (keys, args []string) {
 	n := 0
 	for _, c := range calls {
@@ -175,6 +190,9 @@ func join(now string, calls []*call) (keys, args []string) {
 
 // taker is the script that knows the kinds of limits in the calls. Redis makes a
 // script's functions anew at each call, so it has no others.
+//
+// There are 64 of these scripts, and a process needs few of them. Two goroutines that make the same
+// one at a time make the same text: either may stay.
 func (s *Store) taker(calls []*call) *script {
 	kinds := 0
 	for _, c := range calls {
@@ -208,6 +226,12 @@ func scriptOf(kinds int) string {
 
 // settle makes decisions of a call's answers. again says that nothing was
 // decided yet, for a reason that is gone now.
+//
+// The script has decided: it has charged all counts of the take, or none. It tells of each limit
+// whether that allows, and the state before. From the state the same pure functions as in memory
+// work out what a decision tells beside: what remains, and when to come back. They also say whether
+// the limit allows. When that is not what the script said, the script's word holds, as it is what
+// was written, and Disagreed counts it.
 func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision) (again bool, err error) {
 	for i, answer := range c.answers {
 		switch answer[0] {

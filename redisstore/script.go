@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// script is one that Redis runs by its name, and is told again when it has
-// forgotten it.
+// script is one that Redis runs by its name, and is told again when it has forgotten it. The name
+// is the hash of the text: nodes with different versions of Weir never run each other's scripts.
 type script struct{ text, name string }
 
 func newScript(text string) *script {
@@ -29,6 +29,8 @@ func (s *script) exec(ctx context.Context, client rueidis.Client, apart bool, ke
 		}
 		return c.Build()
 	}
+	// A server that was restarted, or became primary, does not know the script. It has run nothing
+	// then, so that to ask again is safe.
 	r := client.Do(ctx, command("EVALSHA", s.name))
 	if err, ok := rueidis.IsRedisErr(r.Error()); ok && err.IsNoScript() {
 		r = client.Do(ctx, command("EVAL", s.text))

@@ -41,6 +41,11 @@ func stateOf(a *weir.Ask, text string) (weir.State, error) {
 	return words(text), nil
 }
 
+// No decision may miss what the script leaves out: each function here makes a state by which
+// package weir comes to the same decision for the ask at hand, although it is not the state that
+// Redis has. Nothing of it is written back. The tests compare each decision with the one over the
+// whole state.
+
 // logOf is a log of all stamps ('A'), or ('F') of how many there are, the oldest,
 // the index and the value of one between, and the newest.
 func logOf(text string) (weir.State, error) {
@@ -67,7 +72,9 @@ func logOf(text string) (weir.State, error) {
 	return s, nil
 }
 
-// permitsOf is as many holders as there are, with all permits held by the last.
+// permitsOf makes a state from the numbers of which a decision about permits depends: how many are
+// held, whether there is room for another holder, and when the last permit ends. It is as many
+// holders as there are, with all permits held by the last.
 func permitsOf(text string) (weir.State, error) {
 	if len(text) != 24 {
 		return nil, fmt.Errorf("permits of %d bytes", len(text))

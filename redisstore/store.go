@@ -11,6 +11,17 @@
 // New is without it. Its calls take the time of their context, and 2 s at most; while
 // Redis is away they fail, and Ask.Policy has no effect.
 //
+// Why no limit is passed: Redis runs one script at a time, and each script that decides also writes
+// what it has decided. So no other process can write between the look at a count and its charge.
+// Where Go decides instead, swap.lua writes only if all keys still hold what Go has looked at.
+//
+// What is lost when Redis is: a server without a disk or a replica forgets all counts at a restart.
+// A primary answers before its replicas have the write, so a failover loses the charges of the last
+// moments; and a key whose write was lost may pass as much again, once. Receipts fare alike: one
+// whose note was lost could give back twice what it charged, but never more than the count holds.
+// Denials that processes remember do not depend on the server: they end by themselves after a
+// second.
+//
 // In the code, take.lua decides any number of takes in one call, and pace.lua the plain
 // ones of buckets at a third of the cost; package lane makes takes travel together. The scripts
 // say only whether a limit allows, and the state before: all else is worked out in Go, and
@@ -61,33 +72,44 @@ type Options struct {
 // Nothing in it is a count of a limit: those are in Redis, and a process that starts
 // anew has lost none.
 type Store struct {
-	client  rueidis.Client
-	link    *link  // in place of client, for a store that Dial made
-	prefix  string // of the names of all keys
-	cluster bool   // only keys of one placement are decided in one call
+	// Either client or link is set, and does not change. With a link there may be no connection
+	// yet: exec asks it for the client of the moment.
+	client rueidis.Client
+	link   *link  // for a store that Dial made
+	prefix string // of the names of all keys
+	// cluster says that only keys of one placement are decided in one call: the braces in their
+	// names put these on one node, and no others. A script of keys of two nodes would be refused.
+	cluster bool
 	// takers are take.lua with only the parts for the limits of a call, by the kinds of
 	// limits that it knows, a bit each; nil: not made yet.
 	takers  [1 << (kindPermits + 1)]atomic.Pointer[script]
 	pacer   *script // pace.lua
 	swapper *script // swap.lua
 	general bool    // take.lua decides all; for tests
-	now     string  // what scripts take for the time; empty: the server's own
+	// now is what scripts take for the time. Empty: the server's own, which is how every store but
+	// those of tests works. So all processes decide by one clock, and none has to have a right one.
+	now string
 
 	plans plans
 	// skew is the server's clock less ours, in microseconds, as of the last answer. It
 	// dates what is decided here by home; the server alone dates what it decides.
-	skew  atomic.Int64
+	skew atomic.Int64
+	// A call is in one of the lanes, by the script that decides it. The order between takes of two
+	// lanes is that in which Redis runs their scripts: none of the two is decided over a state that
+	// misses the other's charge.
 	lane  lane.Lane[*call] // of take.lua
 	paced lane.Lane[*call] // of pace.lua
-	// home remembers denied takes for record.DenialLife, and answers those like them.
+	// home remembers denied takes for record.DenialLife, and answers those like them. Other
+	// processes can only have used more meanwhile, so this never lets pass what Redis would deny.
 	home *record.Denials
 	// receipts are those that this process has settled: how many they are bounds how
-	// many keys they take.
+	// many keys they take. That each works once is for Redis to see to, by a key of its own.
 	receipts record.Receipts
 	given    record.Latest // when this process got its last receipt, on the server's clock
 	counts   counts
 }
 
+// counts are what Stats tells. They say nothing that a decision depends on.
 type counts struct {
 	calls, takes, disagreed, adopted, tries, busy atomic.Int64
 }
@@ -214,6 +236,11 @@ func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 const maxTries = 64
 
 // takeTogether takes asks whose counts can be reached by one script.
+//
+// pace.lua is tried first where it may fit. It leaves a count alone that it does not understand,
+// and has charged nothing then: take.lua decides the take from the beginning. A take whose civil
+// window has ended on the way was not charged either, and comes back with the window of the
+// server's time.
 func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if rare(asks) {
 		return s.takeBySwap(ctx, asks, out)
@@ -235,7 +262,9 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 	return weir.ErrBusy
 }
 
-// rare is whether the script can't decide the asks.
+// rare is whether the script can't decide the asks: those that a wait or a part would satisfy,
+// those that work once, and costs beyond what a state counts. They take two round trips, and tries
+// when other processes write the same keys; the plain ones take one.
 func rare(asks []weir.Ask) bool {
 	for i := range asks {
 		a := &asks[i]

@@ -11,9 +11,10 @@ import (
 )
 
 // kept is what a key is to hold, and for how long; nothing where it stays as it
-// was.
+// was. A key lives until its count says no more than its absence would, so that Redis needs no
+// cleaning.
 type kept struct {
-	value []byte
+	value []byte // a record of a count, or a note of what works once
 	life  time.Duration
 }
 
@@ -23,6 +24,15 @@ type change func(now weir.Instant, values []string, next []kept) error
 
 // swap changes keys as one: it looks, works out what they shall hold, and writes
 // that if nobody else has written meanwhile.
+//
+// Each step is one script, so Redis runs nothing between the comparison of the values and the
+// write. That a value is the same as before is enough: what is decided depends on the values and
+// the time alone, not on how they came about. A swap that finds other values writes nothing and
+// brings them back, so a try costs one round trip after the first two.
+//
+// When the answer to a write is lost, it may have been written. Then the caller hears an error, and
+// a take that asked for Once can be asked again: its note was written with the charge, or neither
+// was.
 func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 	args := []string{s.now, "look"}
 	for range maxTries {
@@ -51,7 +61,9 @@ func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 	return fmt.Errorf("redisstore: %d tries: %w", maxTries, weir.ErrBusy)
 }
 
-// swapArgs is nil when there is nothing to write.
+// swapArgs is nil when there is nothing to write. Keys that stay as they were are compared, too:
+// what was decided depends on them. A key lives 2 ms longer than its count: parts of a millisecond
+// are left out, and the clock goes on between the script's time and its write.
 func swapArgs(now string, values []string, next []kept) []string {
 	args := []string{now, "swap"}
 	some, longer := false, int64(2)
@@ -71,7 +83,8 @@ func swapArgs(now string, values []string, next []kept) []string {
 	return args
 }
 
-// records reads what keys hold; the last ones, beyond limits, are no records.
+// records reads what keys hold; the last ones, beyond limits, are no records. It fails with a
+// CountError for what another program wrote: a count must not begin anew because of that.
 func records(keys, values []string, limits []*weir.Limit) ([]record.Record, error) {
 	all := make([]record.Record, len(limits))
 	for i := range all {
@@ -91,7 +104,9 @@ func inKey(key string, err error) error {
 	return fmt.Errorf("redisstore: a key of %q: %w", placeOf(key), err)
 }
 
-// write fills next with the records, where they are not what they were.
+// write fills next with the records, where they are not what they were. A count that was never
+// there and need not be kept is left out: a denied or empty take of many keys then leaves nothing
+// in Redis.
 func write(now weir.Instant, values []string, all []record.Record, next []kept) {
 	for i := range all {
 		if all[i].Limit == nil {
@@ -148,7 +163,9 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	return nil
 }
 
-// Settle settles receipts of one take.
+// Settle settles receipts of one take. On a Cluster those of different descriptors are settled one
+// after the other: when one fails, the others are settled all the same, and the first error is
+// returned.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if !s.cluster {
 		if len(settlements) == 0 {
@@ -168,6 +185,13 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	return failed
 }
 
+// settleTogether settles receipts whose keys are on one node.
+//
+// A key of its own says that receipts of this take were settled. It is written together with what
+// they give back, and lives until the receipts have expired: from then on they give nothing back
+// anyway. Permits need no such key, as a permit is either held or was freed. A receipt that is
+// renewed can be settled later, so it leaves no key either. A settlement that can give nothing back
+// writes the key all the same, so that it answers alike when it is asked again.
 func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error {
 	var keys []string
 	var limits []*weir.Limit
@@ -208,8 +232,8 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 	return settled
 }
 
-// Reset forgets what was used of the keys. Receipts of them from before then
-// give nothing back.
+// Reset forgets what was used of the keys. Receipts of them from before then give nothing back.
+// Keys are reset one after the other; when one fails, those before it were reset.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for _, k := range keys {
 		defer s.home.Forget(k)
