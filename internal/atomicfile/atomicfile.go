@@ -43,6 +43,14 @@ func Write(file string, write func(io.Writer) error) (err error) {
 	return nil
 }
 
+// Make is Write, and before it makes the folder of the file, for its owner alone.
+func Make(file string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return Write(file, write)
+}
+
 // syncFolder makes sure that a file is still there under its new name after a
 // loss of power. Some file systems can't, and a folder may be written but not
 // read; the file itself is safe.

@@ -40,10 +40,7 @@ func (c cache) read() ([]byte, error) {
 
 // write puts text in the place of the copy, whole or not at all.
 func (c cache) write(text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(string(c)), 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(string(c), func(to io.Writer) error {
+	return atomicfile.Make(string(c), func(to io.Writer) error {
 		_, err := to.Write(text)
 		return err
 	})

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
+	"github.com/weir-limit/weir/internal/atomicfile"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -147,7 +148,10 @@ func (d *Daemon) sayFirstToken(ctx context.Context) {
 	file, badPlace := copyFile(d.config.Data)
 	file = strings.TrimSuffix(file, "copy") + "first-token"
 	if err = errors.Join(err, badPlace); err == nil {
-		err = writeSecret(file, token)
+		err = atomicfile.Make(file, func(to io.Writer) error {
+			_, err := fmt.Fprintln(to, token)
+			return err
+		})
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(d.config.Stdout, "token: in %s, of an administrator; read it and remove the file\n", file)
@@ -155,23 +159,6 @@ func (d *Daemon) sayFirstToken(ctx context.Context) {
 	if err != nil {
 		d.config.Log.Error("the first token of the rule database could not be made and kept; make one with weir token create --data", "error", err)
 	}
-}
-
-// writeSecret makes a file that only its owner may read, in the place of one that was
-// there.
-func writeSecret(file, secret string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(secret + "\n")
-	return errors.Join(err, f.Close())
 }
 
 // sharers are the nodes of the rule database.

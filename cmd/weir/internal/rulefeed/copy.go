@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/atomicfile"
@@ -39,18 +38,14 @@ func readCopy(path string) (k kept, err error) {
 }
 
 // writeCopy puts a copy in the place of the one before, whole or not at all.
-func writeCopy(path string, k kept) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("no copy of the rules is kept for a start without the database: %w", err)
-		}
-	}()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(path, func(to io.Writer) error {
+func writeCopy(path string, k kept) error {
+	err := atomicfile.Make(path, func(to io.Writer) error {
 		encode := json.NewEncoder(to) // which writes once
 		encode.SetEscapeHTML(false)   // it takes six bytes for one
 		return encode.Encode(k)
 	})
+	if err != nil {
+		return fmt.Errorf("no copy of the rules is kept for a start without the database: %w", err)
+	}
+	return nil
 }
