@@ -299,7 +299,7 @@ func TestTLS(t *testing.T) {
 func TestBadURLs(t *testing.T) {
 	for _, url := range []string{
 		"", "127.0.0.1:8081", "http://127.0.0.1:8081", "grpc://", "grpc://host", "grpc://:8081", "grpc://a:1,,b:2", "grpc://a:1,a:1",
-		"grpc://user@a:1", "grpc+unix://run/s", "grpc+dns://a:1,b:1", "grpc+dns://a", "grpcs+unix:///s", "grpc+unix+dns:///s", "grpc://127.0.0.1:1?what=1", "grpc://127.0.0.1:1?ca=x", "grpcs://127.0.0.1:1?ca=/none",
+		"grpc://h:x", "grpc://h:0", "grpc://a b:1", "grpc+dns://h:http", "grpcs://a:1?ca=x&ca=x", "grpc://user@a:1", "grpc+unix://run/s", "grpc+dns://a:1,b:1", "grpc+dns://a", "grpcs+unix:///s", "grpc+unix+dns:///s", "grpc://127.0.0.1:1?what=1", "grpc://127.0.0.1:1?ca=x", "grpcs://127.0.0.1:1?ca=/none",
 		"grpcs://127.0.0.1:1?cert=x", "grpc://10.0.0.1:1?token-file=daemon.go", "grpc://127.0.0.1:1?token-file=/none", "grpc://127.0.0.1:1?%zz",
 	} {
 		_, err := Open(url, Options{})

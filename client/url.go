@@ -5,15 +5,15 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-limit/weir/internal/storeurl"
 )
 
 // maxDaemons is how many daemons a URL may name.
@@ -45,15 +45,15 @@ func parse(address string) ([]*place, error) {
 		return nil, &URLError{err.Error()}
 	}
 	if scheme == "grpc+unix" {
-		if !strings.HasPrefix(where, "/") {
-			return nil, &URLError{fmt.Sprintf("%q: write the whole path of the socket, as grpc+unix:///run/weir.sock", where)}
+		if err := storeurl.Socket(where); err != nil {
+			return nil, &URLError{err.Error()}
 		}
 		return []*place{{name: where, target: "unix:" + where, token: token, safe: safe}}, nil
 	}
 	var places []*place
 	for host := range strings.SplitSeq(where, ",") {
-		if bad := checkHost(host, scheme, token); bad != "" {
-			return nil, &URLError{fmt.Sprintf("%q %s", host, bad)}
+		if err := checkHost(host, scheme, token); err != nil {
+			return nil, &URLError{err.Error()}
 		}
 		if slices.ContainsFunc(places, func(p *place) bool { return p.name == host }) {
 			return nil, &URLError{fmt.Sprintf("%q stands there twice; name each daemon once", host)}
@@ -69,32 +69,26 @@ func parse(address string) ([]*place, error) {
 	return places, nil
 }
 
-// checkHost is what is wrong with the host:port of a daemon.
-func checkHost(host, scheme, token string) string {
-	name, port, err := net.SplitHostPort(host)
-	if err != nil || name == "" || port == "" || strings.ContainsAny(host, "/@#") {
-		return "is no HOST:PORT of a daemon"
+// checkHost refuses what is no host:port of a daemon, and one that a token would be read on
+// the way to.
+func checkHost(host, scheme, token string) error {
+	name, _, err := storeurl.HostPort(host)
+	if err != nil {
+		return err
 	}
 	if scheme == "grpc" && token != "" {
 		if ip, err := netip.ParseAddr(name); name != "localhost" && (err != nil || !ip.IsLoopback()) {
-			return "is not on this machine: a token could be read on the way; write grpcs://"
+			return fmt.Errorf("%q is not on this machine: a token could be read on the way; write grpcs://", host)
 		}
 	}
-	return ""
+	return nil
 }
 
 // parseQuery reads the options behind the question mark.
 func parseQuery(scheme, query string) (safe credentials.TransportCredentials, token string, err error) {
-	values, err := url.ParseQuery(query)
+	files, err := storeurl.Options(query, "ca", "cert", "key", "token-file")
 	if err != nil {
-		return nil, "", errors.New("the options can't be read; write ?ca=FILE&token-file=FILE")
-	}
-	files := map[string]string{}
-	for name, all := range values {
-		if !slices.Contains([]string{"ca", "cert", "key", "token-file"}, name) || len(all) != 1 || all[0] == "" {
-			return nil, "", fmt.Errorf("%q: the options are ca, cert, key and token-file, each once, with a file", name)
-		}
-		files[name] = all[0]
+		return nil, "", err
 	}
 	if name := files["token-file"]; name != "" {
 		text, err := os.ReadFile(name)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/storeurl"
 )
 
 // maxServers is how many servers a URL may name.
@@ -54,8 +54,8 @@ const urlForm = "write memcached://host:port, more of them with commas, or memca
 
 func parseURL(url string) ([]*server, error) {
 	if path, ok := strings.CutPrefix(url, "memcached+unix://"); ok {
-		if !strings.HasPrefix(path, "/") {
-			return nil, fmt.Errorf("the path of a socket begins with a slash; %s", urlForm)
+		if err := storeurl.Socket(path); err != nil {
+			return nil, err
 		}
 		return []*server{newServer(0, "unix", path)}, nil
 	}
@@ -90,19 +90,14 @@ func parseURL(url string) ([]*server, error) {
 	return servers, nil
 }
 
+// hostPort is where a server is, whose port may be left out.
 func hostPort(text string) (string, error) {
-	host, port, err := net.SplitHostPort(text)
+	if !strings.Contains(text, ":") || strings.HasSuffix(text, "]") {
+		text += ":11211"
+	}
+	host, port, err := storeurl.HostPort(text)
 	if err != nil {
-		host, port = strings.Trim(text, "[]"), "11211"
-		if strings.Contains(host, ":") && !strings.HasPrefix(text, "[") {
-			return "", fmt.Errorf("%q is not host:port; write an IPv6 address in brackets", text)
-		}
-	}
-	if host == "" {
-		return "", fmt.Errorf("%q names no host; %s", text, urlForm)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("%q is no port number", port)
+		return "", fmt.Errorf("%w; %s", err, urlForm)
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-limit/weir/edge"
+	"github.com/weir-limit/weir/internal/storeurl"
 )
 
 // How the connections of Dial are kept.
@@ -89,7 +90,7 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 		return option, o, &URLError{"there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40"}
 	}
 	u, err := url.Parse("x://" + rest)
-	if err != nil {
+	if err != nil || u.Fragment != "" {
 		return option, o, &URLError{"the address can't be read; write redis://host:port"} // its error would tell the password
 	}
 	// rueidis must not send a command again by itself, as an answer that was lost may have been a
@@ -102,7 +103,6 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	}
 	option.Username = u.User.Username()
 	option.Password, _ = u.User.Password()
-	query := u.Query()
 	path := strings.TrimPrefix(u.Path, "/")
 	switch scheme {
 	case "redis", "rediss":
@@ -113,6 +113,9 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 			}
 		}
 	case "redis+unix":
+		if err := storeurl.Socket(hosts[0] + u.Path); err != nil {
+			return option, o, &URLError{err.Error()}
+		}
 		option.ForceSingleClient = true
 		option.InitAddress = []string{u.Path}
 		option.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -120,6 +123,9 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 		}
 	case "redis+cluster":
 		o.Cluster = true
+		if path != "" {
+			return option, o, &URLError{fmt.Sprintf("a Redis Cluster has no databases; leave out %q", u.Path)}
+		}
 	case "redis+sentinel":
 		option.Sentinel = rueidis.SentinelOption{MasterSet: path, Dialer: option.Dialer, Username: option.Username, Password: option.Password, ClientName: "weir"}
 		if path == "" {
@@ -132,12 +138,11 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 		if scheme == "redis+unix" {
 			continue
 		}
-		_, port, err := net.SplitHostPort(host)
-		if n, odd := strconv.ParseUint(port, 10, 16); err != nil || odd != nil || n == 0 {
-			return option, o, &URLError{fmt.Sprintf("%q is no host:port", host)}
+		if _, _, err := storeurl.HostPort(host); err != nil {
+			return option, o, &URLError{err.Error()}
 		}
 	}
-	if err := options(query, scheme, &option, &o); err != nil {
+	if err := options(u.RawQuery, scheme, &option, &o); err != nil {
 		return option, o, err
 	}
 	return option, o, nil
@@ -154,31 +159,23 @@ func cutHosts(rest string) (hosts []string, without string) {
 	return strings.Split(rest[at:end], ","), rest[:at] + "x" + rest[end:]
 }
 
-func options(query url.Values, scheme string, option *rueidis.ClientOption, o *Options) error {
-	secure := scheme == "rediss"
-	var files [3]string
-	if file := query.Get("password-file"); file != "" {
+// options reads what stands behind the question mark.
+func options(query, scheme string, option *rueidis.ClientOption, o *Options) error {
+	values, err := storeurl.Options(query, "prefix", "tls", "ca", "cert", "key", "password-file")
+	if err != nil {
+		return &URLError{err.Error()}
+	}
+	if file := values["password-file"]; file != "" {
 		if err := fromFile(file, option); err != nil {
 			return &URLError{err.Error()}
 		}
 	}
-	for name, values := range query {
-		switch name {
-		case "prefix":
-			o.Prefix = values[0]
-		case "tls":
-			secure = secure || values[0] == "1"
-		case "ca":
-			files[0] = values[0]
-		case "cert":
-			files[1] = values[0]
-		case "key":
-			files[2] = values[0]
-		case "password-file": // it was read
-		default:
-			return &URLError{fmt.Sprintf("unknown option %q; the options are prefix, tls, ca, cert, key, password-file", name)}
-		}
+	if given := values["tls"]; given != "" && given != "1" {
+		return &URLError{fmt.Sprintf("tls=%s means nothing; write tls=1 for TLS, or leave it out", given)}
 	}
+	o.Prefix = values["prefix"]
+	secure := scheme == "rediss" || values["tls"] == "1"
+	files := [3]string{values["ca"], values["cert"], values["key"]}
 	if strings.ContainsAny(o.Prefix, "{}") {
 		return &URLError{"prefix: braces choose the slot of a key; write it without"}
 	}

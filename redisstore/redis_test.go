@@ -232,6 +232,15 @@ func TestURLs(t *testing.T) {
 		{"redis://localhost:65536", "is no host:port"},
 		{"redis://localhost:0", "is no host:port"},
 		{"redis+cluster://a:1,b:redis", "is no host:port"},
+		{"redis://a b:1", "a host is an IP address"},
+		{"redis://:1", "names no host"},
+		{"redis+unix://rel/path", `"rel/path" is not the whole path`},
+		{"redis+unix://path", `"path" is not the whole path`},
+		{"redis+sentinel://h:1/m?tls=2", "tls=2 means nothing; write tls=1"},
+		{"redis://h:1?prefix=a&prefix=b", "prefix is given 2 times"},
+		{"redis://h:1?prefix=", "prefix has no value"},
+		{"redis://h:1/0#1", "can't be read"},
+		{"redis+cluster://h:1/3", "no databases"},
 		{"redis://h:1/x", "no number of a database"},
 		{"redis+sentinel://h:1", "name the master"},
 		{"mysql://h:1", "is no scheme of Redis"},
@@ -255,6 +264,11 @@ func TestURLs(t *testing.T) {
 	o, options, err := parse("redis+cluster://u:p@a:1,b:2?prefix=x:")
 	if err != nil || !options.Cluster || options.Prefix != "x:" || o.Username != "u" || o.Password != "p" || strings.Join(o.InitAddress, " ") != "a:1 b:2" {
 		t.Errorf("%+v, %+v, %v", o, options, err)
+	}
+	for _, address := range []string{"redis+sentinel://h:1/m?tls=1", "redis+unix:///run/redis.sock?prefix=x", "redis+unix://u:p@/run/redis.sock", "redis://[::1]:6379/2"} {
+		if err := CheckURL(address); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
 

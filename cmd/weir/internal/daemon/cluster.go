@@ -100,7 +100,7 @@ func (c *Config) joins() (all []string) {
 }
 
 // clusterTCP is whether nodes are to speak by TCP alone.
-func clusterTCP(url string) bool { return strings.HasSuffix(url, "?transport=tcp") }
+func clusterTCP(url string) bool { return url == "cluster:?transport=tcp" }
 
 // checkCluster finds what can't be meant of a cluster.
 func (c *Config) checkCluster() (errs []error) {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
+	"github.com/weir-limit/weir/internal/storeurl"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -25,12 +25,12 @@ func snapshotFile(rawURL string) (string, error) {
 	if !ok || query == "" {
 		return "", nil
 	}
-	values, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
-	file := values.Get("snapshot")
-	if err != nil || !strings.HasPrefix(query, "?") || len(values) != 1 || len(values["snapshot"]) != 1 || file == "" {
+	options, ok := strings.CutPrefix(query, "?")
+	values, err := storeurl.Options(options, "snapshot")
+	if !ok || err != nil || values["snapshot"] == "" {
 		return "", &ConfigError{"--store", "this is no store; write memory:, or memory:?snapshot=FILE to keep its counts over a restart"}
 	}
-	return file, nil
+	return values["snapshot"], nil
 }
 
 // snapshots keep the counts of a memory store in its file.
