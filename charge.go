@@ -21,17 +21,21 @@ type Charge struct {
 // NewCharge makes a Charge of receipts of one take, each of them once.
 func NewCharge(at Settler, receipts []*Receipt) Charge { return Charge{at, receipts} }
 
+// UsedError says what is wrong with the costs that a charge was to be settled for: there is
+// not one for each receipt, or one is out of range. The store was not asked.
+type UsedError struct {
+	Text string // goes on from the word used
+}
+
+func (e *UsedError) Error() string { return "used: " + e.Text }
+
 // Settle says what the work behind the charge really cost: used[i] of the i-th receipt. Less
 // than was charged gives back what is still outstanding, more is charged, and permits are
-// freed. charged is what is then counted: see Settlement.Charged.
+// freed. charged is what is then counted: see Settlement.Charged. It fails with a *UsedError,
+// and as Store.Settle.
 func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err error) {
-	if len(used) != len(c.receipts) {
-		return nil, fmt.Errorf("settle %d receipts for %d costs: say one cost for each receipt", len(c.receipts), len(used))
-	}
-	for _, n := range used {
-		if n < 0 || n > MaxCost {
-			return nil, fmt.Errorf("settle for %d: a cost is 0…%d", n, int64(MaxCost))
-		}
+	if err := c.fits(used); err != nil {
+		return nil, err
 	}
 	if len(used) == 0 {
 		return nil, nil
@@ -48,6 +52,19 @@ func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err 
 		charged[i] = all[i].Charged
 	}
 	return charged, nil
+}
+
+// fits fails with a *UsedError when used can't be what the receipts cost.
+func (c Charge) fits(used []int64) error {
+	if len(used) != len(c.receipts) {
+		return &UsedError{fmt.Sprintf("there are %d, for %d receipts", len(used), len(c.receipts))}
+	}
+	for _, n := range used {
+		if n < 0 || n > MaxCost {
+			return &UsedError{fmt.Sprintf("is %d; it must be 0…%d", n, int64(MaxCost))}
+		}
+	}
+	return nil
 }
 
 // GiveBack settles the charge for nothing used, as for a request that was denied

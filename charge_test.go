@@ -32,8 +32,14 @@ func TestCharge(t *testing.T) {
 	if err := weir.NewCharge(store, receipts[:1]).Renew(t.Context()); !errors.Is(err, weir.ErrNoPermit) {
 		t.Errorf("a charge without a permit was renewed: %v", err)
 	}
-	if _, err := both.Settle(t.Context(), []int64{3}); err == nil {
-		t.Error("two receipts were settled for one cost")
+	for want, used := range map[string][]int64{
+		"used: there are 1, for 2 receipts":       {3},
+		"used: is -1; it must be 0…1099511627776": {3, -1},
+	} {
+		_, err := both.Settle(t.Context(), used)
+		if _, ok := errors.AsType[*weir.UsedError](err); !ok || err.Error() != want {
+			t.Errorf("two receipts settled for %v: %v, want a UsedError: %s", used, err, want)
+		}
 	}
 	if charged, err := both.Settle(t.Context(), []int64{3, 4}); err != nil || len(charged) != 2 || charged[0] != 3 || charged[1] != 0 {
 		t.Errorf("3 of 4 events and the permits settled: %v, %v", charged, err)

@@ -78,15 +78,11 @@ func (l *Limiter) Settle(ctx context.Context, receipts []*weir.Receipt, used []i
 		}
 		return charged, nil
 	}
-	if len(used) != len(receipts) {
-		return nil, &RequestError{"used", fmt.Sprintf("there are %d, for %d receipts", len(used), len(receipts))}
+	charged, err = charge.Settle(ctx, used)
+	if bad, ok := errors.AsType[*weir.UsedError](err); ok {
+		return nil, &RequestError{"used", bad.Text}
 	}
-	for _, n := range used {
-		if n < 0 || n > weir.MaxCost {
-			return nil, &RequestError{"used", fmt.Sprintf("is %d; it must be 0…%d", n, int64(weir.MaxCost))}
-		}
-	}
-	return charge.Settle(ctx, used)
+	return charged, err
 }
 
 // Charge is what receipts of one answer stand for.

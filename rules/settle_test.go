@@ -114,8 +114,9 @@ descriptors:
 			"used: is -1; it must be 0…1099511627776":            {1, -1, 1},
 			"used: is 1099511627777; it must be 0…1099511627776": {1, 1, weir.MaxCost + 1},
 		} {
-			if _, err := l.Settle(t.Context(), receipts, bad, false); err == nil || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
+			_, err := l.Settle(t.Context(), receipts, bad, false)
+			if _, ok := errors.AsType[*rules.RequestError](err); !ok || err.Error() != want {
+				t.Errorf("%v, want a RequestError: %s", err, want)
 			}
 		}
 		if _, err := l.Settle(t.Context(), receipts, nil, true); !errors.Is(err, weir.ErrNoPermit) {
