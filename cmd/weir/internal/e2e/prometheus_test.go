@@ -68,7 +68,15 @@ func expressions(t *testing.T) []string {
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t)
-	told := "\n" + edge(t, "--tls-cert", cert, "--tls-key", key).metrics(t) + edge(t, "--store", "redis://"+redistest.Start(t).Addr).metrics(t)
+	told := "\n"
+	for _, args := range [][]string{
+		{"--tls-cert", cert, "--tls-key", key},
+		{"--store", "redis://" + redistest.Start(t).Addr},
+		{"--store", "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts")},
+		{"--store", "cluster:", "--cluster", free(t)},
+	} {
+		told += edge(t, args...).metrics(t)
+	}
 	texts := append(expressions(t), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	for _, text := range texts {
 		for _, name := range regexp.MustCompile(`\b(weir|process|go)_[a-z_]+`).FindAllString(text, -1) {
