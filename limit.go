@@ -423,7 +423,9 @@ func (s *Spec) misplaced() []error {
 	fault(s.Zone != nil && !listed(s.Zone), "zone %s is not the one of that name in the time zone database", s.Zone)
 	fault(s.SubWindows < 0 || s.SubWindows > MaxSubWindows, "%d sub-windows; there may be 1…%d", s.SubWindows, MaxSubWindows)
 	if n := s.SubWindows; n > 0 && n <= MaxSubWindows && s.Period > 0 {
-		fault(int64(s.Period/time.Microsecond)%n != 0, "%d sub-windows do not divide the period into whole microseconds", n)
+		if period := int64(s.Period / time.Microsecond); period%n != 0 {
+			fault(true, "%d sub-windows do not divide the period into whole microseconds; write %s", n, dividing(period, n))
+		}
 	}
 	if a == WarmUp {
 		fault(s.WarmUp < time.Microsecond || s.WarmUp > MaxWarmUp || s.WarmUp%time.Microsecond != 0,
@@ -432,6 +434,21 @@ func (s *Spec) misplaced() []error {
 	}
 	fault(s.TTL < 0 || s.TTL > MaxPeriod || s.TTL%time.Microsecond != 0, "ttl %v must be 1us…407day in whole microseconds", s.TTL)
 	return errs
+}
+
+// dividing is which numbers of sub-windows near n, which does not, divide a period.
+func dividing(period, n int64) string {
+	less, more := n-1, n+1
+	for period%less != 0 {
+		less-- // 1 divides all
+	}
+	for more <= MaxSubWindows && period%more != 0 {
+		more++
+	}
+	if more > MaxSubWindows {
+		return fmt.Sprint(less)
+	}
+	return fmt.Sprintf("%d or %d", less, more)
 }
 
 // listed is whether zone is the one of its name in the time zone database, so

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -41,6 +42,9 @@ func Load(path string) (*Set, error) {
 // sorted. It fails as Load does.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; write the path of a rule file, or of a folder of *.yaml files", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -118,13 +118,30 @@ func askRules(path string, stderr io.Writer) (checker, error) {
 		return nil, err
 	}
 	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	told := false // once, however often is asked
 	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
 		a, err := limiter.Check(ctx, q)
 		if err != nil {
 			return nil, err
 		}
+		if !told {
+			told, err = true, tellUnknown(stderr, limiter.Serves(q.Domain))
+		}
+		if err != nil {
+			return nil, err
+		}
 		return httpapi.AppendAnswer(nil, a, ""), nil
 	}, nil
+}
+
+// tellUnknown tells why the rules don't serve a domain: such a request passes, and its author
+// may have meant another.
+func tellUnknown(stderr io.Writer, why error) error {
+	if why == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(stderr, "weir: %s\n", terminal.EscapeLines(why.Error()))
+	return err
 }
 
 // loadRules loads the rules at path, the demo rules without one. Findings go to

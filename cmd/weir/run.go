@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			text = explain(f.err) + "\n"
 		}
 	} else { // what is not ours is cobra's, of flags and commands
-		text = fmt.Sprintf("weir: %v\nsee %s --help\n", err, command.CommandPath())
+		text = fmt.Sprintf("weir: %s\nsee %s --help\n", usage(err), command.CommandPath())
 	}
 	_, _ = io.WriteString(stderr, terminal.EscapeLines(text)) // where else to say that it failed?
 	return code
