@@ -24,7 +24,7 @@ func (s *Set) Fits(store weir.Traits) error {
 		if r.Unlimited {
 			continue
 		}
-		at := &yaml.Node{Line: r.at.line, Column: r.at.column}
+		at := r.at.node()
 		if why := r.Limit.Unfit(store); why != "" {
 			of.add(at, SeverityError, r.Name, "the store can't keep %q: %s", r.Limit, why)
 		}
@@ -94,6 +94,8 @@ func (r *Rule) idle(cluster bool) string {
 type position struct{ line, column int }
 
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
+
+func (p position) node() *yaml.Node { return &yaml.Node{Line: p.line, Column: p.column} }
 
 // fits fails with a *RequestError when r brings a limit that a store with these
 // traits can't keep.

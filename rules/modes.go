@@ -10,36 +10,17 @@ import (
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
-// shared refuses ways to share a limit that can't be, or that another word of the
-// descriptor makes senseless.
-func (f *file) shared(m *mapping, base *Rule, made []*Rule) {
-	if at := m.value("sharing"); at != nil {
-		for _, r := range made {
-			if r.Limit == nil {
-				continue
-			}
-			if why := bounds.Unfit(r.Sharing, r.Limit, r.Nodes); why != "" {
-				f.add(at, SeverityError, r.Name, "sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why)
-			}
-		}
-	}
-	if at := m.value("partition"); at != nil && base.Partition != "" {
-		f.parted(m.members["partition"].key, at, base, made)
-	}
-}
-
 // parted refuses policies for partitions that make no sense; key and at are where the
 // word and its value stand.
 func (f *file) parted(key, at *yaml.Node, base *Rule, made []*Rule) {
-	replicated := base.Sharing == weir.SharingMesh || base.Sharing == weir.SharingGossip
 	switch {
 	case base.Sharing == weir.SharingDivided:
 		f.add(key, SeverityWarning, base.Name, "partition has no effect beside sharing: divided: nodes tell each other nothing, and miss nothing")
-	case replicated && (base.Partition == weir.PartitionClosed || base.Partition == weir.PartitionReserve):
+	case base.replicated() && (base.Partition == weir.PartitionClosed || base.Partition == weir.PartitionReserve):
 		f.add(at, SeverityError, base.Name, "partition: %s is for limits whose keys have owners; with sharing: %s each node goes on by itself: take partition: proportional or share, or sharing: lease", base.Partition, base.Sharing)
 	case base.Partition == weir.PartitionOpen:
 		for _, r := range made {
-			if r.Limit != nil && r.Limit.NeverOver() {
+			if r.Limit.NeverOver() {
 				mode := r.Limit.Spec().Mode
 				f.add(at, SeverityError, r.Name, "partition: open is impossible for %q: all would pass while nodes can't reach each other, which is what %s is to prevent; take partition: closed, or leave out %s", r.Limit, mode, mode)
 			}
@@ -99,7 +80,12 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 	if more != "" {
 		words += "; " + more
 	}
-	return words, more == "" && r.Sharing != weir.SharingMesh && r.Sharing != weir.SharingGossip
+	return words, more == "" && !r.replicated()
+}
+
+// replicated is whether each node of a cluster keeps the counts of r: then no key has an owner.
+func (r *Rule) replicated() bool {
+	return r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip
 }
 
 // divided says what nodes pass that know of their own part only. No other node remembers what one of them
@@ -134,11 +120,10 @@ func (r *Rule) late(nodes int) string {
 
 // whileCut says what passes while nodes can't reach each other, where that is more.
 func (r *Rule) whileCut(nodes int) string {
-	replicated := r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip
 	switch {
-	case replicated && r.Partition == weir.PartitionOpen:
+	case r.replicated() && r.Partition == weir.PartitionOpen:
 		return "as much on each side while nodes can't reach each other"
-	case replicated:
+	case r.replicated():
 		return ""
 	case r.Partition == weir.PartitionOpen:
 		return "all while a key's owner can't be reached"

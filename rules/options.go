@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // MaxLimits is how many limits a descriptor may have.
@@ -31,18 +32,28 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 	default:
 		f.idle(m, name)
 	}
-	if at := m.value("charge"); at != nil && base.After {
-		for _, r := range made {
-			f.after(at, r)
-		}
-	}
-	if at := m.value("sync"); at != nil && base.Sync > 0 {
-		for _, r := range made {
-			f.synced(at, r)
-		}
-	}
-	f.shared(m, &base, made)
+	f.fit(m, &base, slices.DeleteFunc(slices.Clone(made), func(r *Rule) bool { return r.Limit == nil }))
 	return made
+}
+
+// fit refuses what a descriptor says besides its limits where it can't be with one of them;
+// made is the rules that have a limit.
+func (f *file) fit(m *mapping, base *Rule, made []*Rule) {
+	charge, sync, sharing, partition := m.value("charge"), m.value("sync"), m.value("sharing"), m.value("partition")
+	for _, r := range made {
+		if charge != nil && base.After {
+			f.after(charge, r)
+		}
+		if sync != nil && base.Sync > 0 {
+			f.synced(sync, r)
+		}
+		if why := bounds.Unfit(r.Sharing, r.Limit, r.Nodes); sharing != nil && why != "" {
+			f.add(sharing, SeverityError, r.Name, "sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why)
+		}
+	}
+	if partition != nil && base.Partition != "" {
+		f.parted(m.members["partition"].key, partition, base, made)
+	}
 }
 
 // options reads what a descriptor, whose key and value are last, says besides
@@ -96,9 +107,6 @@ func (f *file) idle(m *mapping, name string) {
 
 // after refuses charge: after where it has no meaning.
 func (f *file) after(at *yaml.Node, r *Rule) {
-	if r.Limit == nil {
-		return
-	}
 	switch a := r.Limit.Algorithm(); a {
 	case weir.Concurrent, weir.WarmUp, weir.LeakyQueue:
 		f.add(at, SeverityError, r.Name, "charge: after is impossible for %s: work that is done can't be held back", a)
@@ -108,9 +116,6 @@ func (f *file) after(at *yaml.Node, r *Rule) {
 
 // synced refuses sync for limits that a node can't keep by itself.
 func (f *file) synced(at *yaml.Node, r *Rule) {
-	if r.Limit == nil {
-		return
-	}
 	switch why := r.Limit.Unsyncable(); {
 	case why != "":
 		f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
@@ -143,7 +148,7 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 			continue
 		}
 		// A name is a place for the count: it can be had only once.
-		at := &yaml.Node{Line: rule.at.line, Column: rule.at.column}
+		at := rule.at.node()
 		if it := (known{name, rule.Limit.String()}); seen[it] || name != "" && seen[known{name, ""}] {
 			f.add(at, SeverityError, rule.Name, "duplicate limit; the same stands there before")
 			continue
@@ -169,7 +174,7 @@ func (f *file) tellApart(place string, unnamed []*Rule) {
 			return weir.StateRules("", []*weir.Limit{l, r.Limit})[0] == weir.StateRules("", []*weir.Limit{r.Limit, l})[0]
 		}
 		if slices.ContainsFunc(limits[:i], alike) {
-			f.add(&yaml.Node{Line: r.at.line, Column: r.at.column}, SeverityWarning, r.Name, "another limit here has the same algorithm and period, "+
+			f.add(r.at.node(), SeverityWarning, r.Name, "another limit here has the same algorithm and period, "+
 				"so only their order tells their counts apart; give them names, as in {name: NAME, limit: %s}", r.Limit)
 		}
 	}
@@ -215,9 +220,6 @@ func (f *file) limit(n *yaml.Node, r *Rule, descriptor string) (name string) {
 
 // passes warns of a limit that passes less than it says.
 func (f *file) passes(at *yaml.Node, r *Rule) {
-	if r.Limit == nil {
-		return
-	}
 	if r.Limit.Spec().Count == 0 {
 		f.add(at, SeverityWarning, r.Name, "never passes: a count of 0 denies all")
 	}

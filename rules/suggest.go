@@ -17,6 +17,15 @@ func didYouMean(word string, known []string) string {
 	return "write one of " + strings.Join(known, ", ")
 }
 
+// orDidYouMean is a question for the closest of the known words, to follow a sentence; empty
+// when none is close.
+func orDidYouMean(word string, known []string) string {
+	if near, ok := nearest(word, known); ok {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
 // maxSlip is how many bytes a word may have of which slips are looked for.
 const maxSlip = 256
 

@@ -114,8 +114,8 @@ func (s *Set) otherOrder(domain string, x *DescriptorTrace) {
 func (s *Set) noDomain(name string) string {
 	names := s.Domains()
 	text := "there is no domain " + quoted(name)
-	if near, ok := nearest(name, names); ok {
-		return text + "; did you mean " + near + "?"
+	if near := orDidYouMean(name, names); near != "" {
+		return text + near
 	}
 	if len(names) == 0 {
 		return text + ", and no other"
@@ -261,17 +261,9 @@ func (l *level) miss(e Entry, all []*place) string {
 		}
 	}
 	if len(values) > 0 {
-		text := fmt.Sprintf("no descriptor with the key %s has the value %s, or none at all", quoted(e.Key), quoted(e.Value))
-		if near, ok := nearest(e.Value, values); ok {
-			text += "; did you mean " + near + "?"
-		}
-		return text
+		return fmt.Sprintf("no descriptor with the key %s has the value %s, or none at all", quoted(e.Key), quoted(e.Value)) + orDidYouMean(e.Value, values)
 	}
-	text := "no descriptor here has the key " + quoted(e.Key)
-	if near, ok := nearest(e.Key, keys); ok {
-		text += "; did you mean " + near + "?"
-	}
-	return text
+	return "no descriptor here has the key " + quoted(e.Key) + orDidYouMean(e.Key, keys)
 }
 
 // quoted is a word of a request between quotation marks, shortened to what a
