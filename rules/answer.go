@@ -10,7 +10,8 @@ import (
 type Answer struct {
 	// ID names this answer in logs: 16 hexadecimal digits.
 	ID string
-	// Allowed tells that the request may pass: no enforced limit denies.
+	// Allowed tells that the request may pass: no enforced limit denies. A request that meets no
+	// rule may pass.
 	Allowed bool
 	// Decisive is the index of the decision that explains Allowed, as
 	// weir.Decisive; −1 when none is enforced.
@@ -18,7 +19,8 @@ type Answer struct {
 	// Decisions are in the order of the descriptors, then of the file. A descriptor that no rule
 	// fits, or that is unlimited, has none.
 	Decisions []Decision
-	// Unlimited are the indexes of the descriptors whose rule is unlimited.
+	// Unlimited are the indexes of the descriptors whose rule is unlimited: Envoy tells them from
+	// those that no rule fits.
 	Unlimited []int
 
 	verdict weir.Verdict // of the limits; its Decisive is the index of an ask
@@ -34,7 +36,8 @@ type Decision struct {
 	// once, and not the receipts of the decisions.
 	weir.Decision
 
-	idle bool // it had no say: a shadow limit, or a quota limit beside one that allows
+	// idle is whether it had no say: a shadow limit, or a quota limit beside one that allows.
+	idle bool
 }
 
 // Verdict is what the limits say together; but its Decisive is not that of a.

@@ -7,14 +7,24 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// body is what a denial is explained by.
+// body is what a denial is explained by: the request, and the states of its counts as they were.
+// The rules are not in it but in a version of Denials, which all denials of a time share.
+//
+// It is one text, and not the request's own structures, because it is kept for minutes: 4,096
+// denials of pointers would be work for the garbage collector, and would keep the bodies of HTTP
+// requests alive, of which the words are parts.
 type body struct {
-	text      []byte        // as appendRequest and then appendStates write it
-	overrides []*weir.Limit // of its descriptors; nil when none brings one
+	// text is the request as appendRequest writes it, then the states as appendStates does. Only
+	// this process reads it, so it has no version and no check.
+	text []byte
+	// overrides are the limits that its descriptors brought; nil when none brings one. A Limit
+	// never changes, so it is shared.
+	overrides []*weir.Limit
 }
 
 // write fills b, in its own memory. It is false, and b is empty, when there is
-// too much.
+// too much. The size is reckoned before anything is written: a request of 12 MiB is not copied
+// to be thrown away.
 func (b *body) write(r *Request, evidence []weir.Evidence) bool {
 	size := requestSize(r) + statesSize(evidence)
 	if size > MaxDenial {
@@ -69,7 +79,12 @@ func requestSize(r *Request) int {
 }
 
 // appendRequest appends r, but for its overrides and what a denial does not
-// depend on.
+// depend on: whether it wanted receipts, and its Client.
+//
+//	domain, flags, number of descriptors, then of each:
+//	    cost, number of entries, then key and value of each
+//
+// Numbers are varints, and words stand behind their lengths.
 func appendRequest(b []byte, r *Request) []byte {
 	b = appendWord(b, r.Domain)
 	flags := byte(0)
@@ -101,7 +116,8 @@ func statesSize(all []weir.Evidence) int {
 	return n
 }
 
-// appendStates appends the states of all asks.
+// appendStates appends the states of all asks: of each how many words it has, and the words.
+// A state of a log may have thousands, of a bucket two.
 func appendStates(b []byte, all []weir.Evidence) []byte {
 	for i := range all {
 		b = binary.AppendUvarint(b, uint64(len(all[i].State)))
@@ -112,7 +128,8 @@ func appendStates(b []byte, all []weir.Evidence) []byte {
 	return b
 }
 
-// reader reads what this process wrote into a denial.
+// reader reads what this process wrote into a denial, and takes it off. It checks nothing: it
+// would panic on any other text.
 type reader []byte
 
 func (b *reader) number() uint64 {

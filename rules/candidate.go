@@ -11,21 +11,33 @@ import (
 // Trial is what the active rules and a candidate said to one request.
 type Trial struct {
 	Request *Request
-	Active  *Answer
+	// Active is what the client is told. It is the same as without a candidate.
+	Active *Answer
 	// Candidate is what would have been said if the candidate had been active
 	// since it began to run. It is nil when the store could not decide.
 	Candidate *Answer
 }
 
-// candidates are rules that run beside the active ones.
+// candidates are rules that run beside the active ones. They never change: Try puts others in
+// their place.
 type candidates struct {
-	set  *Set
+	// set has the domains that have a candidate, and no others. Requests of other domains
+	// have no trial.
+	set *Set
+	// told hears of each trial.
 	told func(Trial)
 	// apart is whether the store is elsewhere: then both are asked at once, so
-	// that they travel together and nobody waits twice.
+	// that they travel together and nobody waits twice. A store in memory is asked after the
+	// answer is made: a goroutine would cost more than it saves.
 	apart bool
-	held  *heldReceipts
+	// held are what candidates have charged and no receipt has settled. They go on from one
+	// candidates to the next, as the receipts that callers have do.
+	held *heldReceipts
 }
+
+// A candidate is not a shadow rule. A shadow rule is in the active file and is decided with the
+// enforced ones, all or nothing. A candidate is a whole other file: it charges a request that
+// the active rules deny if its own rules let it pass, as they would if they were active.
 
 // Try lets the domains of set run beside the active ones from now on, until it is
 // called again; nil ends it. Each request of these domains that is no peek is
@@ -50,9 +62,13 @@ func (l *Limiter) Try(set *Set, told func(Trial)) {
 // trial is a candidate on its way beside a request. It never changes the request's answer:
 // an error of it is dropped, and its counts have names of their own.
 type trial struct {
-	of   *candidates
-	take *take      // of the candidate's rules; released when the trial ends
-	done chan error // the store's error, once; nil: it is not asked yet
+	of *candidates
+	// take is of the candidate's rules. While done is not nil and has told nothing, the
+	// store may write to it.
+	take *take
+	// done tells the store's error, once. It has room for it, so that the goroutine ends even
+	// where nobody listens. nil: the store is not asked yet.
+	done chan error
 }
 
 // try begins a trial of r, or none. In a store that is elsewhere it is decided
@@ -76,7 +92,10 @@ func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 }
 
 // candidatePlace is where a candidate counts what is counted at place: beside it,
-// so that a store keeps both together.
+// so that a store keeps both together. The word is put behind the last #, for what stands before
+// that is StateKey.Placement:
+//
+//	shop/user#name=day → shop/user#candidate/name=day
 func candidatePlace(place string) string {
 	i := strings.LastIndexByte(place, '#') + 1
 	return place[:i] + "candidate/" + place[i:]
@@ -123,7 +142,10 @@ func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
 	_, _ = weir.NewCharge(l.store, receipts).Settle(ctx, used) // if it fails they are freed by their ttl
 }
 
-// settleTrial settles for the candidate what is settled for the active rules.
+// settleTrial settles for the candidate what is settled for the active rules. The caller has
+// receipts of the active rules only, and reports for them what the work has used: the same work
+// is what the candidate's charges are for. All settlements are of one request, so the first tells
+// which.
 func (l *Limiter) settleTrial(ctx context.Context, settled []weir.Settlement) {
 	c := l.candidates.Load()
 	if c == nil {
@@ -164,8 +186,13 @@ const maxHeld = 1 << 15
 
 // heldReceipts are receipts of candidates by the ID of the active rules' receipts, in two
 // generations: when one is full, the one before is dropped.
+//
+// Two generations bound memory without a list of ages: a receipt is kept for at least maxHeld
+// later requests, and at most for twice as many.
 type heldReceipts struct {
-	mu          sync.Mutex
+	mu sync.Mutex
+	// now gets what comes, and has at most maxHeld. before is what now was before it was
+	// full.
 	now, before map[uint64][]*weir.Receipt
 }
 

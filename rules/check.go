@@ -13,6 +13,11 @@ import (
 // charged if all of them allow, and none otherwise. It fails with a
 // *RequestError, with ErrNoRules, or when the store can't decide; a denial is
 // no failure. It keeps nothing of r.
+//
+// The way of a request is: newTake finds the rules of each descriptor and makes one ask of
+// each count, admit bounds limits that the request brings, decide has the store decide all
+// asks together, and answer says it in terms of descriptors and rules. A candidate goes the
+// same way beside it, and is told of when the answer is there.
 func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	set, err := l.active(r)
 	if err != nil {
@@ -26,12 +31,14 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	if err := l.overrides.admit(t, r); err != nil {
 		return nil, err
 	}
+	// What the request gives back is there before its other descriptors are decided, also
+	// if these are denied then.
 	if err := t.settleBacks(ctx, l.store); err != nil {
 		return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
 	}
 	x := l.try(ctx, r)
 	a, err := l.decide(ctx, t, r)
-	if x != nil {
+	if x != nil { // also after an error: the trial has a take to release
 		l.end(ctx, x, r, a)
 	}
 	if err != nil {
@@ -64,12 +71,15 @@ func (l *Limiter) newTake(set *Set, r *Request) *take {
 	return t
 }
 
+// release keeps the memory of t for a later take. Nothing of t may be used afterwards: an
+// Answer has copies.
 func (l *Limiter) release(t *take) {
 	t.clear()
 	l.takes.Put(t)
 }
 
-// decide has the store decide what t asks, all at one moment if it can.
+// decide has the store decide what t asks, all at one moment if it can. A store is not asked
+// where there is nothing to ask: no rule is met, or all are unlimited.
 func (l *Limiter) decide(ctx context.Context, t *take, r *Request) (*Answer, error) {
 	if l.denials != nil {
 		t.collectEvidence()
@@ -90,34 +100,65 @@ func (l *Limiter) decide(ctx context.Context, t *take, r *Request) (*Answer, err
 // rules, which follow each other in asks; and two descriptors that meet the same count
 // share one ask, as a store takes no two of the same state. meet.first leads from a
 // descriptor to its asks.
+//
+// Say that user has the limits 10/s and 1000/day, and path one of 50/s. A request with the
+// descriptors user=ann, path=/a and user=ann once more has three asks:
+//
+//	meets  0: user=ann  first 0 ─┬─ asks 0: 10/s of ann, at the cost of both descriptors
+//	       1: path=/a   first 2  │       1: 1000/day of ann, at the same cost
+//	       2: user=ann  first 0 ─┘       2: 50/s of /a
+//
+// Its answer has five decisions again, two for each user and one for the path.
 type take struct {
-	meets []meet          // by descriptor of the request
-	asks  []weir.Ask      // one a count
-	out   []weir.Decision // by ask
-	rules []*Rule         // by ask: the rule of the first descriptor that made it
-	backs []back          // of asks that give back
+	// meets has one element for each descriptor of the request, also for one that no rule
+	// is for.
+	meets []meet
+	// asks has one element for each count. Its order is that of the descriptors, then of
+	// the file; verdicts and evidence go by it.
+	asks []weir.Ask
+	// out is what the store has decided, by ask. It is as long as asks before the store is
+	// asked, and zero until then.
+	out []weir.Decision
+	// rules is by ask: the rule of the first descriptor that made it. Others that share the
+	// ask have an equal rule, for it has the same place.
+	rules []*Rule
+	// backs is by descriptor and rule, for those that give back. Their asks are in asks,
+	// too, at no cost: so the answer tells how the count stands afterwards.
+	backs []back
 	// id is of the receipts, when the request asked for them; else 0. It is odd, so that
 	// it is never 0 by chance.
-	id       uint64
-	evidence []weir.Evidence // by ask, when Denials are kept: the states that a denial was decided on
-	named    uint64          // the answer's id
+	id uint64
+	// evidence is by ask: the states that a denial was decided on, which the store fills in.
+	// It is empty unless Denials are kept.
+	evidence []weir.Evidence
+	// named is the number of Answer.ID. Denials finds a denial by it.
+	named uint64
 }
 
 // back is what an ask gives back.
 type back struct {
-	ask    int   // its index
+	ask    int   // its index in take.asks
 	events int64 // 0…weir.MaxCost
 }
 
 // meet is what a descriptor meets.
 type meet struct {
-	rules []*Rule // in the order of the file; none: nothing limits the descriptor
-	key   string  // of the counts of all rules
-	first int     // the ask of rules[0]; those of the others follow it
+	// rules are the rules of one descriptor of the file, in the order of the file. They are
+	// shared with the Set: replace and others change the slice of the meet, and never its
+	// elements. None: nothing limits the descriptor, or another rule replaces its rules.
+	rules []*Rule
+	// key is of the counts of all rules: all limits of a descriptor count by the same words
+	// of the request.
+	key string
+	// first is the index of the ask of rules[0]; those of the other rules follow it. It
+	// means nothing while asks is 0.
+	first int
 	// override is what bounds the limit that the request brought; nil: it brought none.
 	override *Override
 }
 
+// unlimited is whether the descriptor meets a rule that decides nothing. Such a rule is alone:
+// rate_limit has one limit only.
 func (m *meet) unlimited() bool { return len(m.rules) > 0 && m.rules[0].Unlimited }
 
 // asks is how many asks the descriptor makes.
@@ -128,7 +169,8 @@ func (m *meet) asks() int {
 	return len(m.rules)
 }
 
-// clear forgets the request, so that nothing of it is kept alive.
+// clear forgets the request, so that nothing of it is kept alive: neither the words of a
+// client nor, after a reload, the rules of an old Set.
 func (t *take) clear() {
 	clear(t.meets)
 	clear(t.asks)
@@ -152,7 +194,8 @@ func (t *take) begin(set *Set, r *Request) {
 	t.ask(r)
 }
 
-// match finds what each descriptor meets.
+// match finds what each descriptor meets. It may write to r: r.Wider puts the network of an
+// address in the address's place.
 func (t *take) match(set *Set, r *Request) {
 	for i := range r.Descriptors {
 		if r.Wider != nil {
@@ -164,7 +207,8 @@ func (t *take) match(set *Set, r *Request) {
 }
 
 // replace drops the rules whose name another rule of the request replaces. A
-// rule that is dropped, or unlimited, replaces all the same.
+// rule that is dropped, or unlimited, replaces all the same: so the order of the descriptors
+// does not matter, and two rules can replace each other.
 func (t *take) replace() {
 	var names []string
 	for i := range t.meets {
@@ -184,7 +228,8 @@ func (t *take) replace() {
 }
 
 // ask makes an ask of each count that the request meets. Costs of descriptors
-// that meet the same one are added up.
+// that meet the same one are added up: a store decides each state once, so two asks of one
+// count would both see room for themselves and not for the sum.
 func (t *take) ask(r *Request) {
 	if r.Receipt {
 		t.id = rand.Uint64() | 1
@@ -212,6 +257,7 @@ func (t *take) ask(r *Request) {
 	t.out = slices.Grow(t.out, len(t.asks))[:len(t.asks)]
 }
 
+// askEach makes the asks of a descriptor whose counts no earlier one has.
 func (t *take) askEach(m *meet, r *Request, cost int64) {
 	for _, rule := range m.rules {
 		t.rules = append(t.rules, rule)
@@ -221,13 +267,18 @@ func (t *take) askEach(m *meet, r *Request, cost int64) {
 	}
 }
 
+// giveBack notes that each count of a descriptor gets events back.
 func (t *take) giveBack(m *meet, events int64) {
 	for j := range m.rules {
 		t.backs = append(t.backs, back{m.first + j, min(events, weir.MaxCost)})
 	}
 }
 
-// settleBacks gives back what the request does, those of one count together.
+// settleBacks gives back what the request does, those of one count together: a receipt works
+// once, and one made twice for the same count would be the same receipt.
+//
+// A request that gives back has no receipt. Limit.Refund makes one that stands for the newest
+// events in use, whoever was charged for them.
 func (t *take) settleBacks(ctx context.Context, store weir.Settler) error {
 	if len(t.backs) == 0 {
 		return nil
@@ -260,6 +311,7 @@ func (t *take) double(i int) *meet {
 	return nil
 }
 
+// addUp adds the cost of a descriptor to the asks that it shares with an earlier one.
 func (t *take) addUp(m *meet, cost int64) {
 	for j, rule := range m.rules {
 		a := &t.asks[m.first+j]
@@ -276,7 +328,8 @@ func costOf(rule *Rule, cost int64) int64 {
 	return weir.AskedCost(cost)
 }
 
-// quotas is how many of the asks are of quota limits.
+// quotas is how many of the asks are of quota limits. Envoy's quota limits deny only when all
+// of them do, which explanations tell.
 func (t *take) quotas() int {
 	n := 0
 	for i := range t.asks {
@@ -296,7 +349,8 @@ func (t *take) collectEvidence() {
 	}
 }
 
-// hasEvidence is whether the store has filled in all of it.
+// hasEvidence is whether the store has filled in all of it. A fallback fills in nothing, and
+// with several servers each knows only its own states.
 func (t *take) hasEvidence() bool {
 	return !slices.ContainsFunc(t.evidence, func(e weir.Evidence) bool { return !e.Told })
 }
@@ -317,6 +371,8 @@ func (t *take) answer(r *Request) *Answer {
 	if a.Decisions = room.one[:0]; n > 1 {
 		a.Decisions = make([]Decision, 0, n)
 	}
+	// An id names a denial in Denials and in logs. It is drawn, so that nobody can guess the id
+	// of another client's denial and have it explained.
 	t.named = rand.Uint64()
 	a.verdict = weir.Judge(t.asks, t.out)
 	a.ID, a.Allowed, a.Decisive = formatID(t.named), a.verdict.Allowed, -1
@@ -340,7 +396,8 @@ func (t *take) answer(r *Request) *Answer {
 	return a
 }
 
-// onePlace is whether the store keeps all counts of the take together.
+// onePlace is whether the store keeps all counts of the take together, by their co-location
+// keys: then it decides them at one moment, even if it is several servers.
 func (t *take) onePlace() bool {
 	for i := range t.asks {
 		if a, o := t.asks[i].State, t.asks[0].State; a.Key != o.Key || a.Placement() != o.Placement() {

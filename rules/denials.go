@@ -26,6 +26,9 @@ const (
 	MaxVersionRules = 1 << 17
 )
 
+// The more shards, the fewer requests meet another one at theirs; the larger they are, the more
+// denials it takes to overwrite those of a quiet rule. A shard is searched from end to end when a
+// denial comes, so its 16 heads lie together in 512 bytes.
 const (
 	shards    = 256
 	shardSize = 16
@@ -39,12 +42,23 @@ const (
 // the oldest denial of the rule that has the most there makes place, so that a flood of keys of one
 // rule leaves those of other rules alone. Nobody waits for a shard: a denial that meets another
 // one there at the same instant is not kept.
+//
+// What is kept of a denial is in three places, each as large as it must be:
+//
+//	versions   the rules that decided, shared by all denials of their time
+//	head       id, instant, version: what a place is chosen and found by
+//	body       the request and the states of its counts, as one text
 type Denials struct {
-	seed   maphash.Seed // secret, so that no client can choose its shard
+	// seed is secret, so that no client can choose its shard and overwrite what is kept there.
+	seed   maphash.Seed
 	shards [shards]shard
-	missed atomic.Int64 // denials that were not kept at all
-	mu     sync.Mutex   // held to change versions; a shard's lock may be taken under it
-	newest uint32       // number of the active rules; 0 before there are any
+	// missed counts denials that were not kept at all.
+	missed atomic.Int64
+	// mu is held to change versions; a shard's lock may be taken under it, and never the other
+	// way round.
+	mu sync.Mutex
+	// newest is the number of the active rules; 0 before there are any.
+	newest uint32
 	// versions are by their number modulo MaxVersions. They are read without mu: a place
 	// may hold an older or a later version than the one looked for, so a reader compares
 	// what it finds.
@@ -94,7 +108,8 @@ func (d *Denials) dropVersions() {
 	}
 }
 
-// of is the last version that set is, or nil when it is too old.
+// of is the last version that set is, or nil when it is too old. The rules that decided may have
+// been replaced since, while the store was asked.
 func (d *Denials) of(set *Set) *version {
 	var last *version
 	for i := range d.versions {
@@ -105,7 +120,12 @@ func (d *Denials) of(set *Set) *version {
 	return last
 }
 
-// keep keeps what r was denied for, if nobody else is at the shard.
+// keep keeps what r was denied for, if nobody else is at the shard. It comes after the answer
+// is made and before the client has it, so it neither waits nor allocates in the usual case: a
+// flood of denials is when it is called most.
+//
+// The count that decided picks the shard, by its rule and its key. So the denials of one key
+// overwrite each other, and not those of other clients.
 func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	v := d.of(set)
 	if v == nil {
@@ -120,7 +140,7 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	rule := maphash.String(d.seed, decisive.Rule.Name)
 	key := maphash.String(d.seed, t.meets[decisive.Descriptor].key)
 	sh := &d.shards[(rule*3+key)%shards]
-	if !sh.mu.TryLock() {
+	if !sh.mu.TryLock() { // a denial less is kept, rather than a request held up
 		d.missed.Add(1)
 		return
 	}
@@ -158,7 +178,8 @@ func (d *Denials) Sweep(now time.Time) {
 	d.dropVersions()
 }
 
-// find is the head and a copy of the body of a denial.
+// find is the head and a copy of the body of a denial. It looks through all shards, for an id
+// does not tell which: operators ask it, and requests never do.
 func (d *Denials) find(id uint64) (head, body, bool) {
 	for i := range d.shards {
 		if h, b, ok := d.shards[i].find(id); ok {

@@ -37,8 +37,43 @@
 //
 // A Limiter is all that a listener talks to. Limiter.Explain takes copies of the states
 // (weir.Looker) and asks them by the same code as Check, so that what it says is what
-// Check would say; trace.go follows a descriptor through the file, explainwords.go finds
-// the words. Denials keeps what denials stood on (weir.Evidence), so that Limiter.Recall
-// explains them afterwards by the same code. candidate.go runs a second set of rules
-// beside that in force, with counts of its own.
+// Check would say. Denials keeps the states that denials were decided on (weir.Evidence), so
+// that Limiter.Recall explains them afterwards by the same code. Limiter.Try runs a second set
+// of rules beside the active ones, with counts of its own.
+//
+// # The files
+//
+// A request goes through these, in this order:
+//
+//	limiter.go     Limiter: the rules, the store, and what is kept beside them
+//	check.go       Limiter.Check, and the take that a request becomes
+//	request.go     what a request is, and its bounds
+//	match.go       Set.Match: from a descriptor to its rules
+//	level.go       the tree of a file, level by level; pattern.go: texts with *
+//	key.go         the key of a count, and its name for people
+//	rule.go        what a rule is, and where its counts are
+//	override.go    limits that requests bring, and how many there may be
+//	candidate.go   the rules that decide beside the active ones
+//	answer.go      what the caller gets
+//
+// A rule file becomes a Set in these:
+//
+//	load.go        from files and folders; export.go: all as one text, and back
+//	yaml.go        from text to nodes, with bounds
+//	value.go       single values of a mapping
+//	parse.go       the file and its descriptors
+//	options.go     the limits of a descriptor, and the options beside them
+//	modes.go       what sharing and partition can't be, and what they let pass
+//	values.go      which words the metrics of a rule tell apart
+//	lint.go        what no request can meet
+//	finding.go     errors and warnings; suggest.go: what their author may have meant
+//	fit.go         what a store can't keep
+//	set.go         the Set; join.go: one of several
+//
+// What was decided is explained in these:
+//
+//	explain.go     Limiter.Explain; explainwords.go: its sentences
+//	trace.go       the way of a descriptor through the file
+//	denials.go     the last denials, in parts (shard.go), each as a text (body.go)
+//	recall.go      Limiter.Recall
 package rules

@@ -14,16 +14,23 @@ import (
 // ErrNoLook is returned by Limiter.Explain for a store that is no weir.Looker.
 var ErrNoLook = errors.New("this store can't be looked into")
 
-// Explanation is what Check would answer, and why.
+// Explanation is what Check would answer, and why. It has three parts: what is said of the whole
+// request, how each descriptor went through the rule file, and what each decision stands on.
 type Explanation struct {
-	ID     string       // of the denial that Recall explains; else empty
-	At     weir.Instant // when it was decided, on the store's clock
+	// ID is of the denial that Recall explains; else empty.
+	ID string
+	// At is when it was decided, on the store's clock. All times of the explanation are told from
+	// it on.
+	At     weir.Instant
 	Domain string
 	// Answer is what Check would have said then. Nothing was charged; Charged
 	// tells what would have been.
-	Answer  *Answer
-	Summary string  // why the request passes or not, in a sentence
-	Passing Passing // when the request would pass, if no other request comes
+	Answer *Answer
+	// Summary tells why the request passes or not, in a sentence.
+	Summary string
+	// Passing is when the request would pass, if no other request comes. It may be later than the
+	// longest retry time of the limits: one that allows now may deny by then.
+	Passing Passing
 	// Together tells that the limits decide and are charged in one step. Else those
 	// of different descriptors are charged one after the other, and given back when
 	// one denies.
@@ -53,15 +60,23 @@ type Passing struct {
 
 // LimitExplanation is what one decision stands on.
 type LimitExplanation struct {
-	Words    string // Limit.Describe
-	Most     int64  // that can pass in any one period by single events; the largest int64 for permits
-	Enforced bool   // it had a say
-	Cost     int64  // of all descriptors that have this count
+	// Words are the limit in a sentence, as Limit.Describe has it.
+	Words string
+	// Most is how many events can pass in any one period, one by one: of 10/s burst 20, 29 in a
+	// second. It is the largest int64 for permits, which have no period.
+	Most int64
+	// Enforced is whether the limit had a say. A shadow limit has none, nor has a quota limit that
+	// denies beside one that allows.
+	Enforced bool
+	// Cost is in events, of all descriptors that have this count. The Cost of the Decision is that
+	// of one of them.
+	Cost int64
 	// Before and After are how the count stands, and would stand after Check.
 	Before, After Standing
 	// Passing is when this limit alone would allow the cost.
 	Passing Passing
-	// Fits is the largest cost up to Cost that this limit would allow now.
+	// Fits is the largest cost up to Cost that this limit would allow now. It is 0 for work that is
+	// done (charge: after), which can't be made smaller.
 	Fits int64
 	// Enough is the least change of the limit that would allow the cost now: a
 	// larger burst, count or queue. Nil when it allows, or when none does.
@@ -71,13 +86,15 @@ type LimitExplanation struct {
 
 // Standing is how a count stands.
 type Standing struct {
-	Used       int64 // events in use, rounded up
-	Remaining  int64
+	Used      int64 // events in use, rounded up; of permits, how many are held
+	Remaining int64 // events that would pass now, one by one
+	// ResetAfter is how long until the count is as never used, if nothing comes.
 	ResetAfter time.Duration
 }
 
 // maxSteps bounds how often Explain asks ahead for the time when all limits of
-// a request allow. Beyond it that is PassesUnknown.
+// a request allow. Beyond it that is PassesUnknown. Each step goes to the next time at which some
+// limit that denies would allow; a few are enough unless limits with windows deny by turns.
 const maxSteps = 100
 
 // Explain tells what Check would say of r now, and why. It charges nothing and
@@ -93,7 +110,7 @@ func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error)
 		return nil, fmt.Errorf("explain %q: %w", r.Domain, ErrNoLook)
 	}
 	request := *r
-	request.Receipt = false
+	request.Receipt = false // a receipt would be of a charge that there is not
 	x := &explainer{set: set, request: &request, store: l.store.Traits()}
 	if err := r.fits(l.store); err != nil {
 		return nil, err
@@ -130,15 +147,20 @@ func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
 	return t.rules, nil
 }
 
-// explainer explains one request.
+// explainer explains one request: Explain of now, and Recall of then. Both bring the states, and
+// decide on copies of them by the code that decides in a store, so that an explanation can't tell
+// another story than the decision.
 type explainer struct {
-	set     *Set
+	set *Set // the rules that decide, or that decided then
+	// request is as the client sent it, but that it wants no receipts.
 	request *Request
-	store   weir.Traits
-	before  *copies
+	store   weir.Traits // for what the store adds to the story, such as its clock
+	// before is the states as they were when the request came.
+	before *copies
 }
 
-// take is the request on its way, up to the store.
+// take is the request on its way, up to the store. Each look ahead needs one of its own, as deciding
+// writes to it.
 func (x *explainer) take(peek bool) *take {
 	request := *x.request
 	request.Peek = request.Peek || peek
@@ -147,6 +169,8 @@ func (x *explainer) take(peek bool) *take {
 	return t
 }
 
+// explain decides on copies of the states, and then looks back and ahead: how each count stood before,
+// how it stands after, and when the request would pass.
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	t, after := x.take(false), x.before.clone()
 	after.take(t)
@@ -169,7 +193,10 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 }
 
 // limit explains the decision d of the k-th ask. pass is what became of the
-// whole request.
+// whole request, and after the states that it would leave behind.
+//
+// The questions beside the decision (when would it pass alone? how much would fit?) are asked as
+// peeks of this one limit, on the state before.
 func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies) LimitExplanation {
 	ask, now := t.asks[k], x.before.now
 	state := x.before.states[ask.State]
@@ -181,6 +208,7 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	if ask.Limit.Algorithm() != weir.Concurrent {
 		e.Most = ask.Limit.Bound(ask.Limit.Spec().Period, 1)
 	}
+	// A cost beyond all limits was cut to MaxCost on its way. What it was says the decision.
 	huge := ask.Cost == weir.MaxCost
 	if huge {
 		e.Cost = d.Cost
@@ -209,6 +237,7 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	return e
 }
 
+// standing is how a count stands by its state.
 func standing(l *weir.Limit, s weir.State, now weir.Instant) Standing {
 	remaining, reset := l.Standing(s, now)
 	used := l.Used(s, now)
@@ -218,7 +247,8 @@ func standing(l *weir.Limit, s weir.State, now weir.Instant) Standing {
 	return Standing{Used: used, Remaining: remaining, ResetAfter: reset}
 }
 
-// later is a Passing of a denial's retry time.
+// later is a Passing of a denial's retry time. A retry time of 0 is no time: a permit must come back,
+// and nobody knows when.
 func later(retry time.Duration) Passing {
 	if retry > 0 {
 		return Passing{When: PassesLater, After: retry}
@@ -229,6 +259,9 @@ func later(retry time.Duration) Passing {
 // passing finds the first time at which all that is enforced allows. The times
 // of the limits alone do not tell it: a limit that allows now may deny then,
 // and of several quota limits one is enough.
+//
+// It asks as a client would that is patient: it waits as long as the limits say, and asks again, on
+// copies whose clock it sets. No request comes in between.
 func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copies) (Passing, error) {
 	if a.Allowed {
 		return Passing{When: PassesNow}, nil
@@ -263,6 +296,9 @@ func (x *explainer) passing(ctx context.Context, a *Answer, t *take, after *copi
 // wait is how long it is at least until the take may pass: every limit that
 // has a say must allow, but of several quota limits only one. A permit among
 // those may come back at any time, so that no time is known.
+//
+// So it is the latest time of the limits that are no quota limits, and of the soonest of those that
+// are: p and quotas.
 func (t *take) wait() Passing {
 	p, quotas := Passing{When: PassesNow}, Passing{When: PassesNow}
 	v := weir.Judge(t.asks, t.out)
@@ -285,7 +321,7 @@ func (t *take) wait() Passing {
 	return p.latest(quotas)
 }
 
-// latest is the later of two, where unknown is later than any time.
+// latest is the later of two, where unknown is later than any time, and never later than unknown.
 func (p Passing) latest(o Passing) Passing {
 	order := []When{PassesNow, PassesLater, PassesUnknown, PassesNever}
 	a, b := slices.Index(order, p.When), slices.Index(order, o.When)
@@ -296,7 +332,12 @@ func (p Passing) latest(o Passing) Passing {
 }
 
 // enough is the limit with the least burst, count or queue that would allow
-// cost at once, or nil.
+// cost at once, or nil. It answers an author who asks "by how much is this limit too small?", so it
+// changes one number and leaves the others.
+//
+// It halves the range between the number there is, which is too small, and the largest that limit
+// text can say: a larger number never allows less. The state is adopted by each limit that is tried,
+// as a store does when a rule changes.
 func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Limit {
 	spec := l.Spec()
 	if spec.Count == 0 || cost == 0 {
@@ -352,9 +393,10 @@ func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Lim
 }
 
 // copies is a store of the states of one moment, to decide on without leaving
-// a trace.
+// a trace. Its clock is a field: it stands still unless somebody sets it.
 type copies struct {
-	now    weir.Instant
+	now weir.Instant // on the clock of the store that the states are from
+	// states is by count; of one that was never used the state is nil.
 	states map[weir.StateKey]weir.State
 }
 

@@ -7,7 +7,13 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// summary says why the request passes or not.
+// summary says why the request passes or not. It names the decisive rule, because that is the one to
+// change, or to wait for.
+//
+//	passes: shop/user allows it
+//	passes: no limit is for it
+//	denied: shop/user decides, because it denies; the request would pass in 1.2s, if no other request comes
+//	can never pass: a cost of 50 is more than shop/user ever lets pass at once
 func (e *Explanation) summary() string {
 	a := e.Answer
 	switch {
@@ -47,6 +53,7 @@ func (e *Explanation) count(o weir.Outcome) int {
 	return n
 }
 
+// words is a sentence about what, such as "the request".
 func (p Passing) words(what string) string {
 	switch p.When {
 	case PassesNow:
@@ -61,7 +68,13 @@ func (p Passing) words(what string) string {
 }
 
 // notes is what to know of the decision d of the k-th ask, and what would have
-// to change.
+// to change. Each is a sentence without a full stop, and is told only where it is true of this
+// decision: those that could change it come first, then what is special about the rule, then what
+// is about the store and the other descriptors.
+//
+//	a cost of at most 3 would pass now
+//	a burst of at least 12 would let this pass now: 10/s burst 12
+//	it is in shadow: decided, not enforced
 func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass bool) []string {
 	var notes []string
 	note := func(yes bool, format string, args ...any) {
@@ -105,7 +118,7 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	return notes
 }
 
-// enlarged names what is larger in a limit of enough.
+// enlarged names what is larger in a limit of enough, by the word that its text has for it.
 func enlarged(l *weir.Limit) string {
 	s := l.Spec()
 	switch s.Algorithm {

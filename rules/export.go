@@ -27,7 +27,11 @@ func (s *Set) Export() []byte {
 }
 
 // exportFile writes the document of t so that each line keeps its number,
-// counted from below the mark with the file's name.
+// counted from below the mark with the file's name. So a finding about a part of an export has the
+// line of the file that it came from.
+//
+// It goes by lines and does not parse: comments, quotes and the order of keys stay as they are. What
+// it has to know of YAML is where a document begins and ends.
 func exportFile(b *bytes.Buffer, t *fileText) {
 	text := normal(t.text)
 	begun, directives := false, hasDirectives(text)
@@ -64,7 +68,8 @@ func exportFile(b *bytes.Buffer, t *fileText) {
 
 // ParseExport reads what Export wrote, or another stream of rule files, each a
 // document. Findings call a document name#FILE, and count its lines from its
-// beginning. The error is an *Error.
+// beginning. The error is an *Error. A document that says nothing is left out, as at the beginning of
+// a stream that starts with ---.
 func ParseExport(name string, text []byte) (*Set, error) {
 	if len(text) > MaxFileSize {
 		return nil, exportError(name, fmt.Sprintf("rules have at most %d bytes, all together", MaxFileSize))
@@ -108,6 +113,7 @@ func ParseExport(name string, text []byte) (*Set, error) {
 	return collect(texts)
 }
 
+// exportError is about an export as a whole.
 func exportError(name, text string) *Error {
 	return &Error{Findings: []Finding{{File: name, Line: 1, Column: 1, Text: text}}}
 }
@@ -130,6 +136,7 @@ func normal(text []byte) []byte {
 	return bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 }
 
+// fromUTF16 is text in UTF-8. Half a character at its end is left out.
 func fromUTF16(text []byte, order binary.ByteOrder) []byte {
 	units := make([]uint16, len(text)/2)
 	for i := range units {
@@ -175,7 +182,8 @@ func hasDirectives(text []byte) bool {
 	return false
 }
 
-// onlyDirectives is whether text has directives and nothing else so far.
+// onlyDirectives is whether text has directives and nothing else so far: then the next mark begins
+// their own document, and not another one.
 func onlyDirectives(text []byte) bool {
 	some := false
 	for line := range bytes.Lines(text) {

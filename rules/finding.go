@@ -32,13 +32,16 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// Finding is one thing to say of a rule file.
+// Finding is one thing to say of a rule file. As a line it is
+//
+//	shop.yaml:4:5: error: unknown key "lmits" in a descriptor; did you mean limits? (rule shop/user)
 type Finding struct {
-	File         string
-	Line, Column int // from 1; a column counts characters
+	File         string // as it was given to Parse or Load
+	Line, Column int    // from 1; a column counts characters
 	Severity     Severity
-	Text         string
-	Rule         string // Rule.Name of what it is about; empty when there is none
+	// Text says what is wrong and what to write instead, on one line.
+	Text string
+	Rule string // Rule.Name of what it is about; empty when there is none
 	// Kind is Text with … in place of the file's own words, for people that may not read the file.
 	// Empty: it has nothing else to say.
 	Kind string
@@ -62,7 +65,8 @@ func (f Finding) String() string {
 }
 
 // Error says why rule files were refused. It is returned by Parse, Load and
-// Set.Complete.
+// Set.Complete. Files are refused as a whole: a domain of which half the rules are missing would limit
+// in a way that nobody has written.
 type Error struct {
 	// Findings are all errors of all files, at most MaxFindings of each, and
 	// the warnings among them, in the order of the files and their lines.
@@ -82,13 +86,19 @@ func (e *Error) Error() string {
 
 // findings collects what is to be said of one file.
 type findings struct {
-	file     string
-	list     []Finding
-	count    [2]int // by severity, those left out too
+	file string
+	// list has at most MaxFindings of each severity, in the order in which they were found: that
+	// is not the order of the file, as lint comes last.
+	list  []Finding
+	count [2]int // by severity, those left out too
+	// overflow is by severity the last one that was left out: its place is where "7 more are not
+	// shown" is told.
 	overflow [2]Finding
 	merges   int // how deep << takes over what << took over
 }
 
+// add tells of something at a node. Words of the file are args of format and not parts of it, so
+// that Kind can leave them out; a word of Weir's among args is an own.
 func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...any) {
 	found := Finding{File: f.file, Line: max(at.Line, 1), Column: max(at.Column, 1), Severity: s}
 	if f.count[s]++; f.count[s] > MaxFindings {
@@ -105,6 +115,9 @@ func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...a
 type own string
 
 // withoutWords is a message without what it quotes: numbers are kept, and own words.
+//
+//	unknown key "lmits" in a descriptor; did you mean limits?
+//	unknown key … in …; …
 func withoutWords(format string, args []any) string {
 	words := false
 	args = slices.Clone(args)

@@ -11,7 +11,11 @@ import (
 )
 
 // Fits fails with an *Error when a store with these traits can't keep a limit of
-// s, or does not have what a rule of s asks for. Ask before the rules come into force, and keep the old ones then.
+// s, or does not have what a rule of s asks for. Ask before the rules become active, and keep the old
+// ones then: the error has a finding for each rule, with its place, as those of Parse.
+//
+// It is asked apart from Parse because a file is right or wrong by itself, whichever store it is used
+// with: weir lint knows none.
 func (s *Set) Fits(store weir.Traits) error {
 	bad := &Error{}
 	of := &findings{}
@@ -53,7 +57,7 @@ func (l *Limiter) Serves(domain string) error {
 	return set.Fits(l.store.Traits())
 }
 
-// Idle warns of rules with words that have no effect with a store, and so may not mean what
+// Idle warns, MaxFindings times at most, of rules with words that have no effect with a store, and so may not mean what
 // they seem to: about the nodes of a cluster where the store is none, and about others where
 // it is one.
 func (s *Set) Idle(cluster bool) []Finding {
@@ -90,7 +94,8 @@ func (r *Rule) idle(cluster bool) string {
 	return ""
 }
 
-// position is a place in a file.
+// position is a place in a file. Rules have one, and not a node, as a node would keep its whole
+// document in memory.
 type position struct{ line, column int }
 
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
@@ -98,7 +103,7 @@ func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 func (p position) node() *yaml.Node { return &yaml.Node{Line: p.line, Column: p.column} }
 
 // fits fails with a *RequestError when r brings a limit that a store with these
-// traits can't keep.
+// traits can't keep. The limits of rules were asked about before they became active, by Set.Fits.
 func (r *Request) fits(store weir.Store) error {
 	for i := range r.Descriptors {
 		l := r.Descriptors[i].Override

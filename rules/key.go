@@ -17,6 +17,7 @@ import (
 // words "/export/a" and "ann".
 type openWords struct{ keys, values uint16 }
 
+// openOf is the words that the places on a way leave open.
 func openOf(way []*place) openWords {
 	var o openWords
 	for i, p := range way {
@@ -56,11 +57,19 @@ func (o openWords) single(entries []Entry) (word string, is bool) {
 	return entries[i].Value, true
 }
 
-// maxKey is how long a key of a count may be before a digest stands for it.
+// maxKey is how many bytes a key of a count may have before a digest stands for it. A store keeps
+// one key for each count, so long words of clients would cost memory; and words that nobody
+// bounds would let a client choose how much.
 const maxKey = 64
 
 // The first bytes of keys that are not written as they are. No text in UTF-8
-// begins with them, and no length of a word within maxKey does.
+// begins with them, and no length of a word within maxKey does. So two different lists of words
+// have two different keys:
+//
+//	ann                 a single word, as it is
+//	\x03ann\x02/a       several words, each behind its length as a varint
+//	\xFE\xFFann         a single word that begins with one of these bytes
+//	\xFF + 32 bytes     SHA-256 of any of these that is longer than maxKey
 const (
 	escapedKey = 0xFE
 	digestKey  = 0xFF
@@ -83,6 +92,7 @@ func (o openWords) key(entries []Entry) string {
 	return short(b)
 }
 
+// singleKey is the key of one word: nearly always the word, without a copy.
 func singleKey(word string) string {
 	if len(word) <= maxKey && (word == "" || word[0] < escapedKey) {
 		return word
@@ -91,6 +101,8 @@ func singleKey(word string) string {
 	return short(append(append(room[:0], escapedKey), word...))
 }
 
+// appendWord appends a word behind its length, so that the end of one word is never the beginning
+// of the next.
 func appendWord(b []byte, word string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(word))), word...)
 }
@@ -129,6 +141,7 @@ func (r *Rule) AppendKeyName(b []byte, entries []Entry) []byte {
 	return b
 }
 
+// appendName appends a word of several, in quotes where it could be taken for two or for none.
 func appendName(b []byte, word string) []byte {
 	if word == "" || strings.ContainsAny(word, " \"") {
 		return strconv.AppendQuote(b, word)

@@ -2,40 +2,65 @@ package rules
 
 import "slices"
 
-// place is a descriptor of a file, as requests meet it.
+// place is a descriptor of a file, as requests meet it. A file is a tree of them: the entries of
+// a request lead from the top level down, one level for each entry.
+//
+//	descriptors:
+//	  - key: path          place path=/api/*, with a level below
+//	    value: /api/*
+//	    descriptors:
+//	      - key: user      place user, with rules and no level below
+//	        limits: [5/s]
 type place struct {
-	order int   // among the descriptors beside it
-	entry Entry // as written
-	line  int
-	share bool // share_threshold: all values that fit have one count
-	// toMetric is value_to_metric: values are counted apart.
+	// order is which of the descriptors beside it this is, from 0. Where several patterns
+	// fit, the first of the file counts.
+	order int
+	// entry is the key and value as written: with *, and without a value where any fits.
+	entry Entry
+	line  int // of the file, from 1
+	// share is share_threshold: all values that fit have one count.
+	share bool
+	// toMetric is value_to_metric: metrics tell the values apart.
 	toMetric bool
-	value    pattern
+	// value is entry.Value. Its key needs no pattern here: families and level.keys have it.
+	value pattern
 	// keepKey and keepValue tell which of a request's words make the key of a
-	// count: those that the place does not settle.
+	// count: those that the place does not settle. With entry path=/api/* that is the value,
+	// with user alone too, and with user=ann neither.
 	keepKey, keepValue bool
 
+	// rules are the limits of the descriptor, in the order of the file. None: it only leads to
+	// those below it.
 	rules []*Rule
 	below *level // nil when there is nothing
 }
 
-// exact is whether p is for one key and value alone.
+// exact is whether p is for one key and value alone. No other place of its level takes a request
+// away from it.
 func (p *place) exact() bool { return p.entry.Value != "" && !p.value.wild() && !p.keepKey }
 
 // level is the descriptors that stand together in a list. Entries of a request are
 // looked up level by level, so the work of a match follows the request's entries, not how
 // many rules there are; only patterns that begin alike are tried one by one.
+//
+// A descriptor is found by its family where its key is written out, and by keys where its key
+// has a *. All are in a family, so that a duplicate is found by the text alone.
 type level struct {
 	families map[string]*family // by key as written, those with a * too
-	keys     patterns           // those with a * in the key
+	keys     patterns           // those with a * in the key, whatever their value
 	size     int                // how many descriptors, for the order of the next
 }
 
 // family is the descriptors of one level with the same key.
 type family struct {
-	exact  map[string]*place // by value as written, those with a * too
-	values patterns          // those with a * in the value alone
-	bare   *place            // without a value, which any value fits; nil: there is none
+	// exact is by value as written, those with a * too. A request whose value is literally
+	// /api/* meets the pattern /api/* here: it fits anyway.
+	exact map[string]*place
+	// values are those with a * in the value alone. Those with a * in the key are in
+	// level.keys, in one order with the other keys that have a *.
+	values patterns
+	// bare is the one without a value, which any value fits; nil: there is none.
+	bare *place
 }
 
 // add puts in p, unless its key and value are there: then it gives that place.
@@ -105,9 +130,16 @@ func (l *level) firstWild(f *family, e Entry) *place {
 // patterns finds the first of many patterns that fits a text. It looks only at
 // those that begin as the text does: one look-up for each length that the
 // beginning of a pattern has.
+//
+// The patterns /api/*, /app/* and /export/*/raw begin with texts of two lengths, 5 and 8.
+// For /export/7 the look-ups are "/expo" and "/export/", and one pattern is tried. Ten thousand
+// prefixes of the same length take one look-up; patterns that begin alike, such as * and *.png,
+// are tried one by one.
 type patterns struct {
-	lengths  []int                // of the beginnings, ascending, each once
-	byPrefix map[string][]indexed // by what stands before the first *; in the order of the file
+	// lengths are of the beginnings in bytes, ascending, each once.
+	lengths []int
+	// byPrefix is by what stands before the first *; each list is in the order of the file.
+	byPrefix map[string][]indexed
 }
 
 // indexed is a place that an entry leads to when its pattern fits.
@@ -129,7 +161,8 @@ func (ps *patterns) add(p pattern, to *place) {
 }
 
 // first is the place earliest in the file, of those whose pattern fits text and
-// that accept value; nil when there is none.
+// that accept value; nil when there is none. For patterns of values both are the value; for
+// patterns of keys text is the key, and the place's own value has to fit beside it.
 func (ps *patterns) first(text, value string) *place {
 	var best *place
 	for _, n := range ps.lengths {
@@ -149,7 +182,7 @@ func (ps *patterns) first(text, value string) *place {
 	return best
 }
 
-// accepts is whether a request's value fits; its key does.
+// accepts is whether a request's value fits, given that its key does.
 func (p *place) accepts(value string) bool {
 	return p.entry.Value == "" || p.value.matches(value)
 }

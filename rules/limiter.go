@@ -18,8 +18,10 @@ var ErrNoRules = errors.New("no rules are loaded")
 // from many goroutines.
 //
 // It takes no lock of its own: what changes is behind an atomic pointer, or has its lock
-// itself.
+// itself. A request loads each pointer once and goes by what it found to its end, so that
+// a reload in between leaves it with one Set, and not with parts of two.
 type Limiter struct {
+	// store keeps the counts of all rules, of candidates too. It decides on its own clock.
 	store weir.Store
 	// set is the active rules; nil before there are any. Check loads it once a request.
 	set atomic.Pointer[Set]
@@ -29,7 +31,9 @@ type Limiter struct {
 	// overrides are the limits in use that requests brought. They stay when the rules
 	// are replaced, as their counts do.
 	overrides Overrides
-	denials   *Denials // nil: none are kept
+	// denials keeps the last denials, for Recall; nil: none are kept. Remember sets it before
+	// the first request.
+	denials *Denials
 	// candidates run beside set; nil: none do.
 	candidates atomic.Pointer[candidates]
 }

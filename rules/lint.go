@@ -14,6 +14,10 @@ const maxCrowd = 1024
 // prober makes a text that fits a pattern and, of the others beside it, only
 // those that fit all that the pattern does: each * becomes a byte that none of
 // them has, so that only a * can take it.
+//
+// Say that /a*/b stands behind /a* on a level. With the byte 0, the text that stands for all of the
+// second is "/a\x00/b". Matching finds /a* first, so no request ever reaches /a*/b: /a* hides it.
+// Beside /x* nothing is hidden, as that does not fit the text.
 type prober struct {
 	level *level
 	byte  string // empty when there is no such byte, or the level is crowded
@@ -40,7 +44,7 @@ func newProber(l *level) prober {
 	return prober{l, ""}
 }
 
-// crowd is how many patterns begin alike.
+// crowd is how many patterns begin alike: as many as a match of one text tries at worst.
 func (ps *patterns) crowd() int {
 	most := 0
 	for _, alike := range ps.byPrefix {
@@ -63,7 +67,8 @@ func (pr prober) hiding(p *place) *place {
 	return first
 }
 
-// lint warns of descriptors that no request can meet, and the like.
+// lint warns of descriptors that no request can meet, and the like. A warning never keeps a file from
+// being used: Envoy's service takes such files, and a rule that never matches limits nobody.
 func (f *file) lint() {
 	probers := map[*level]prober{}
 	for _, p := range f.places {
@@ -85,7 +90,8 @@ func (f *file) lint() {
 	f.lintNames()
 }
 
-// lintNames warns of names that stand for two rules, or for none.
+// lintNames warns of names that stand for two rules, or for none. Counts go by places, so two rules
+// with a name still count apart; but metrics, log lines and answers tell them as one.
 func (f *file) lintNames() {
 	first := map[string]*Rule{}
 	envoy := map[string]bool{}

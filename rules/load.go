@@ -10,12 +10,16 @@ import (
 	"strings"
 )
 
-// maxFiles is how many rule files a folder may have.
+// maxFiles is how many rule files a folder may have, and documents an export. All together they may
+// have MaxFileSize bytes.
 const maxFiles = 10_000
 
 // Load reads a rule file, or the *.yaml and *.yml of a folder: links are
 // followed, folders inside and names with a dot in front are passed over. Two
 // files may not have the same domain.
+//
+// A folder is read as a ConfigMap of Kubernetes lays it out: its files are links into a folder that
+// begins with a dot, and are put in place all at once.
 //
 // It fails with an *Error that has the errors of all files; with an error that
 // is fs.ErrNotExist when there is no such file, or none in the folder; or when

@@ -5,7 +5,8 @@ package rules
 // There are none when the domain is unknown or nothing fits. A rule that is
 // Unlimited is among them. The slice must not be changed.
 //
-// It allocates nothing but the key, where that is made of several words.
+// It allocates nothing but the key, where that is made of several words, and the rule of an
+// override.
 func (s *Set) Match(domain string, d *Descriptor) (rules []*Rule, key string) {
 	dom := s.domains[domain]
 	if dom == nil || len(d.Entries) > MaxEntries {
@@ -19,7 +20,10 @@ func (s *Set) Match(domain string, d *Descriptor) (rules []*Rule, key string) {
 	return rules, rules[0].open.key(d.Entries)
 }
 
-// rules is those of the descriptor that the entries lead to, one level each.
+// rules is those of the descriptor that the entries lead to, one level each. Nothing is tried
+// twice: where an exact value leads to a dead end, a pattern beside it is not tried. So a file
+// says at each level which descriptor an entry is for, and the work of a match is one find an
+// entry. envoyproxy/ratelimit does the same.
 func (l *level) rules(entries []Entry) (rules []*Rule) {
 	for _, e := range entries {
 		if l == nil {
@@ -37,6 +41,10 @@ func (l *level) rules(entries []Entry) (rules []*Rule) {
 // widen puts in place of an entry's value the one that it counts under, if that
 // leads to the same descriptor or to one that is written for it. A descriptor that
 // is written for the value itself comes first.
+//
+// Say that wider gives 2001:db8::/64 for each address of that network. With the rule
+// remote_address alone, all of them count as one client. A rule for remote_address=2001:db8::7
+// still meets this one address, and one for remote_address=2001:db8::/64 meets the others.
 func (s *Set) widen(domain string, d *Descriptor, wider func(Entry) string) {
 	dom := s.domains[domain]
 	if dom == nil || d.Override != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // parted refuses policies for partitions that make no sense; key and at are where the
-// word and its value stand.
+// word and its value stand. A policy says what a node does that can't reach the owner of a key, so it
+// means nothing where keys have no owners.
 func (f *file) parted(key, at *yaml.Node, base *Rule, made []*Rule) {
 	switch {
 	case base.Sharing == weir.SharingDivided:
@@ -29,11 +30,13 @@ func (f *file) parted(key, at *yaml.Node, base *Rule, made []*Rule) {
 }
 
 // messageTime is how long messages between nodes are taken to travel, where it is told
-// how far nodes may be apart.
+// how far nodes may be apart. Nodes of one data centre need less than a millisecond, and those of two
+// that are 1,000 km apart about ten.
 const messageTime = 10 * time.Millisecond
 
 // apart says in words how far the nodes of a cluster may be apart about a count;
-// empty when they are not.
+// empty when they are not. It is a note of an explanation: the count that a node shows may lack what
+// others have let pass since they last told.
 func (r *Rule) apart() string {
 	nodes := max(r.Nodes, 2)
 	switch r.Sharing {
@@ -51,8 +54,8 @@ func (r *Rule) apart() string {
 	return ""
 }
 
-// Together says in words what so many nodes of a cluster let pass together, beyond what the
-// limit lets one pass, and what more while they don't hear each other; nodes is 0 when it
+// Together says in words, for weir lint, what so many nodes of a cluster let pass together, beyond
+// what the limit lets one pass, and what more while they don't hear each other; nodes is 0 when it
 // is not known. exact is whether that is nothing, but for cuts that last until one side has
 // given up the other.
 func (r *Rule) Together(nodes int) (words string, exact bool) {
@@ -104,7 +107,8 @@ func (r *Rule) divided(nodes int) string {
 	return fmt.Sprintf("divided: each of %d nodes passes 1/%d of it; %s adds at most %d", nodes, nodes, when, all/int64(nodes))
 }
 
-// late says what more nodes pass because they hear late of each other.
+// late says what more nodes pass because they hear late of each other: package bounds has the
+// formula, and simulated clusters are held to it.
 func (r *Rule) late(nodes int) string {
 	period, known := r.Limit.Spec().Period, max(nodes, 2)
 	delay := bounds.Delay(r.Sharing, known, messageTime)
@@ -118,7 +122,8 @@ func (r *Rule) late(nodes int) string {
 	return fmt.Sprintf("%s: at most %d more, for each of %d nodes learns of the other nodes' events up to %v late", r.Sharing, more, nodes, delay)
 }
 
-// whileCut says what passes while nodes can't reach each other, where that is more.
+// whileCut says what passes while nodes can't reach each other, where that is more. nodes is 0 when it
+// is not known how many there are.
 func (r *Rule) whileCut(nodes int) string {
 	switch {
 	case r.replicated() && r.Partition == weir.PartitionOpen:

@@ -12,11 +12,15 @@ import (
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
-// MaxLimits is how many limits a descriptor may have.
+// MaxLimits is how many limits a descriptor may have. A request meets all of them, so this and
+// MaxDescriptors bound how many states one request reads and writes.
 const MaxLimits = 16
 
 // rules makes the rules of a descriptor, one for each of its limits; base is
-// what they have in common.
+// what they have in common. A descriptor has its limits in one of two forms, and never in both:
+//
+//	limits: [10/s burst 20, {name: day, limit: 1000/day}]      Weir's
+//	rate_limit: {unit: minute, requests_per_unit: 10}          Envoy's
 func (f *file) rules(m *mapping, base Rule) []*Rule {
 	var made []*Rule
 	name := base.Name
@@ -57,7 +61,8 @@ func (f *file) fit(m *mapping, base *Rule, made []*Rule) {
 }
 
 // options reads what a descriptor, whose key and value are last, says besides
-// them and its limits.
+// them and its limits. What it makes is a Rule without a limit, from which each rule of the descriptor
+// is copied.
 func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	r := Rule{
 		Name: name, Domain: f.domain.name, Path: path,
@@ -80,7 +85,8 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	return r
 }
 
-// policy reads what a descriptor says of its store and of the other nodes.
+// policy reads what a descriptor says of its store and of the other nodes. Whether the store that
+// is used can do it is not known here: Set.Fits asks that.
 func (f *file) policy(m *mapping, name string) weir.Policy {
 	p := weir.Policy{
 		Fallback:  weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
@@ -96,7 +102,8 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 	return p
 }
 
-// idle warns of options that need a limit, where there is none.
+// idle warns of options that need a limit, where there is none. They do not hold for the descriptors
+// below, as their author may believe.
 func (f *file) idle(m *mapping, name string) {
 	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "nodes", "sharing", "partition"} {
 		if m.value(key) != nil {
@@ -105,7 +112,8 @@ func (f *file) idle(m *mapping, name string) {
 	}
 }
 
-// after refuses charge: after where it has no meaning.
+// after refuses charge: after where it has no meaning. A permit says that work goes on, and
+// warm-up and a queue say when work may begin: a report of work that is done is too late for them.
 func (f *file) after(at *yaml.Node, r *Rule) {
 	switch a := r.Limit.Algorithm(); a {
 	case weir.Concurrent, weir.WarmUp, weir.LeakyQueue:
@@ -114,7 +122,8 @@ func (f *file) after(at *yaml.Node, r *Rule) {
 	}
 }
 
-// synced refuses sync for limits that a node can't keep by itself.
+// synced refuses sync for limits that a node can't keep by itself: such as strict ones, which
+// promise that no window ever holds more.
 func (f *file) synced(at *yaml.Node, r *Rule) {
 	switch why := r.Limit.Unsyncable(); {
 	case why != "":
@@ -124,7 +133,11 @@ func (f *file) synced(at *yaml.Node, r *Rule) {
 	}
 }
 
-// limits reads the list of limits in Weir's own words.
+// limits reads the list of limits in Weir's own words. Each is a text, or a mapping with a name.
+//
+// A name is worth having where a limit is to keep its count while its period changes: the place of
+// a count has the name of the limit, and else only its kind and, beside others of the kind, its
+// period.
 func (f *file) limits(m *mapping, base Rule) []*Rule {
 	const should = "limits is a list of limits, as in limits: [10/s, 1000/day fixed-window]"
 	list := f.items(m, "limits", base.Name, should)
@@ -136,7 +149,7 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 		f.add(m.members["limits"].key, SeverityError, base.Name, "no limits; "+should)
 	}
 	var made, unnamed []*Rule
-	type known struct{ name, text string }
+	type known struct{ name, text string } // one without a text: that name is taken
 	seen := map[known]bool{}
 	for i, n := range list {
 		rule := base
@@ -165,7 +178,11 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 }
 
 // tellApart gives the unnamed limits of the descriptor at place theirs, and warns
-// of those that only their order tells apart.
+// of those that only their order tells apart:
+//
+//	limits: [10/s, 1000/day]                    by their periods
+//	limits: [10/s, 10/s fixed-window]           by their kinds
+//	limits: [10/s burst 20, 5/s burst 100]      by their order: swapped, each gets the other's count
 func (f *file) tellApart(place string, unnamed []*Rule) {
 	limits := make([]*weir.Limit, len(unnamed))
 	for i, r := range unnamed {
@@ -184,7 +201,8 @@ func (f *file) tellApart(place string, unnamed []*Rule) {
 }
 
 // limit reads one limit of a descriptor into r: its text, or its name and text. r.Limit
-// stays nil when the limit was refused.
+// stays nil when the limit was refused. descriptor is the name of the descriptor, behind which the
+// limit's own name stands: shop/user#day.
 func (f *file) limit(n *yaml.Node, r *Rule, descriptor string) (name string) {
 	at := n
 	if n.Kind == yaml.MappingNode {
@@ -218,7 +236,8 @@ func (f *file) limit(n *yaml.Node, r *Rule, descriptor string) (name string) {
 	return name
 }
 
-// passes warns of a limit that passes less than it says.
+// passes warns of a limit that passes less than it says. It is no mistake: a count of 0 closes a path
+// for a while, and the rest of the file goes on.
 func (f *file) passes(at *yaml.Node, r *Rule) {
 	if r.Limit.Spec().Count == 0 {
 		f.add(at, SeverityWarning, r.Name, "never passes: a count of 0 denies all")
@@ -228,7 +247,9 @@ func (f *file) passes(at *yaml.Node, r *Rule) {
 	}
 }
 
-// rateLimit reads a limit in Envoy's form.
+// rateLimit reads a limit in Envoy's form. It gives a rule even where the unit or the count was
+// refused, so that the descriptor does not seem to have none; of a file with an error nothing is
+// used.
 func (f *file) rateLimit(n *yaml.Node, base Rule) []*Rule {
 	name := base.Name
 	m, ok := f.mapping(n, name, "write rate_limit: {unit: minute, requests_per_unit: 10}")
@@ -261,7 +282,8 @@ func (f *file) rateLimit(n *yaml.Node, base Rule) []*Rule {
 }
 
 // unit reads the period of a rate_limit. Envoy's days and longer are fixed
-// lengths since 1970, not those of a calendar.
+// lengths since 1970, not those of a calendar: a month is 30 days, and a year 365. Case does not
+// matter; it is folded to upper case first, as envoyproxy/ratelimit does.
 func (f *file) unit(m *mapping, rule string, unlimited bool) (period time.Duration, ok bool) {
 	const day = 24 * time.Hour
 	units := []string{"second", "minute", "hour", "day", "week", "month", "year"}
@@ -285,7 +307,8 @@ func (f *file) unit(m *mapping, rule string, unlimited bool) (period time.Durati
 	return 0, false
 }
 
-// replaced reads the names of the limits that r replaces.
+// replaced reads the names of the limits that r replaces. Whether there are such limits is known
+// when the whole file is read, so lint asks.
 func (f *file) replaced(m *mapping, r *Rule) []string {
 	const should = "write replaces: [{name: NAME}]"
 	var names []string

@@ -31,6 +31,10 @@ var (
 
 // Overrides are the limits that requests bring along, by where their counts are. The
 // zero Overrides are empty. Methods may be called from many goroutines.
+//
+// They are bounded because a request that brings a limit makes a count of its own: by 10/s, 11/s, 12/s
+// and so on a client could pass any limit, and fill the store. A client that stays with a few limits
+// never notices.
 type Overrides struct {
 	// mu is read-locked to find a limit that is known, as nearly all are; it is locked
 	// to bring a new one.
@@ -38,18 +42,21 @@ type Overrides struct {
 	known map[string]*Override // by place, at most MaxOverrides
 	// clients are how many of known each brought, at least 1: the sum is len(known).
 	clients map[string]int
-	looked  weir.Instant // when those as never used were looked for
+	// looked is when makeRoom last looked for limits that are as never used.
+	looked weir.Instant
 }
 
 // Override is a limit in use.
 type Override struct {
-	client string // that brought it first, and has it on its part
+	// client brought it first. It counts for that client's part, also where others use it.
+	client string
 	// used is until when some count of it has something used, in microseconds since
 	// 1970. It only grows. From then on the limit may make place for another.
 	used atomic.Int64
 }
 
-// Use tells that some count of the limit has something used until an instant.
+// Use tells that some count of the limit has something used until an instant. The counts are in the
+// store, which may be elsewhere: so this is all that Overrides knows of them.
 func (o *Override) Use(until weir.Instant) {
 	for {
 		old := o.used.Load()
@@ -60,7 +67,7 @@ func (o *Override) Use(until weir.Instant) {
 }
 
 // lookEvery is how often those that are as never used are looked for, when room is
-// wanted.
+// wanted: a look goes over all 32,768, and a client that is refused may come again at once.
 const lookEvery = weir.Instant(100 * time.Millisecond / time.Microsecond)
 
 // Admit is the limit whose counts are at a place, brought by a client. It fails with
@@ -105,7 +112,8 @@ func (o *Overrides) room(client string) error {
 	return nil
 }
 
-// makeRoom forgets the limits that are as never used.
+// makeRoom forgets the limits that are as never used. A count that is as never used decides alike
+// whether it is known or not, so nobody gains by it.
 func (o *Overrides) makeRoom(now weir.Instant) {
 	if since := now - o.looked; since >= 0 && since < lookEvery {
 		return
@@ -138,7 +146,8 @@ func (o *Overrides) admit(t *take, r *Request) error {
 	return nil
 }
 
-// use tells overrides until when they are in use.
+// use tells overrides until when they are in use: until the count that was just decided has
+// recovered, and a microsecond more, as an Instant is cut to the microsecond.
 func (t *take) use() {
 	for i := range t.meets {
 		m := &t.meets[i]

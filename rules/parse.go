@@ -7,30 +7,38 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// file is a rule file that is being read.
+// file is a rule file that is being read. Reading goes on after a mistake, so that an author
+// sees all mistakes of a file at once; what is made beside a mistake is thrown away with the file.
+//
+// It is read in one pass from the top down: yaml.go makes nodes of the text, value.go reads single
+// values, parse.go goes down the tree of descriptors, and options.go makes the rules of one. lint.go
+// then looks at what only the whole file shows.
 type file struct {
 	findings
 
-	root     *yaml.Node
-	named    *yaml.Node // the domain's name
-	domain   *domain
-	partial  bool // there is no descriptors key
-	places   []placed
-	replaces []mention // of names that other rules should have
+	root   *yaml.Node // its first document; nodes live until the file is read
+	named  *yaml.Node // the domain's name, for a finding about it; root where it is missing
+	domain *domain    // what is made of it
+	// partial is whether there is no descriptors key: the file may be half written.
+	partial bool
+	// places are all descriptors that have their own place, for lint.
+	places []placed
+	// replaces are the names that other rules should have: known when the file is read.
+	replaces []mention
 }
 
 // placed is a place, and where it stands.
 type placed struct {
 	place *place
-	level *level
-	path  []Entry
-	at    *yaml.Node
-	rule  string
+	level *level     // that it is on
+	path  []Entry    // from the top to it
+	at    *yaml.Node // for findings
+	rule  string     // its name, for findings
 }
 
 // mention is a name that a rule speaks of.
 type mention struct {
-	name, rule string
+	name, rule string // the name, and the rule that speaks of it
 	at         *yaml.Node
 }
 
@@ -40,14 +48,16 @@ func Parse(file string, text []byte) (*Set, error) {
 	return collect([]*fileText{{name: file, text: bytes.Clone(text)}})
 }
 
-// fileText is a file as it was read.
+// fileText is a file as it was read. A Set keeps it for Export, so that comments and the order of
+// keys come back as their author wrote them.
 type fileText struct {
-	name  string
+	name  string // what findings call it: its path, or NAME#TITLE of a part of an export
 	text  []byte
 	title string // what exports call it; empty: by its name
 }
 
-// collect makes a set of files, or an *Error of all that is wrong with them.
+// collect makes a set of files, or an *Error of all that is wrong with them. A domain in two files
+// is a mistake of the second: counts go by domains, and whichever file was read last would decide.
 func collect(texts []*fileText) (*Set, error) {
 	s := &Set{domains: map[string]*domain{}, texts: texts}
 	var all []Finding
@@ -71,6 +81,8 @@ func collect(texts []*fileText) (*Set, error) {
 	return s, nil
 }
 
+// readFile reads one file. What is wrong with it is in its findings, and it is never nil: a domain
+// without a name or a place is made all the same, so that the rest is read for its mistakes.
 func readFile(t *fileText) *file {
 	f := &file{findings: findings{file: t.name}, domain: &domain{file: t.name, text: t.text}}
 	f.root = readYAML(t.text, &f.findings)
@@ -119,7 +131,8 @@ func (f *findings) needed(m *mapping, key, rule string) (string, bool) {
 }
 
 // onlyKeys finds keys that have no place in m. It does not refuse keys that Envoy's service takes
-// there without using them.
+// there without using them: a file that works there works here, and the author is warned of what
+// does nothing. what names the mapping in messages, as "a descriptor".
 func (f *findings) onlyKeys(m *mapping, rule, what string, known ...string) {
 	for _, key := range m.order {
 		if slices.Contains(known, key) {
@@ -148,6 +161,8 @@ func (f *file) descriptors(m *mapping, rule string, into *level, path []Entry) {
 	}
 }
 
+// descriptor reads one descriptor and all below it. around is the rule name of the descriptor that
+// it stands in, for findings where it has no name of its own; path leads to it from the top.
 func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry) {
 	m, ok := f.mapping(n, around, "a descriptor is a mapping; write - key: NAME")
 	if !ok {

@@ -2,8 +2,10 @@ package rules
 
 import "strings"
 
-// pattern is a text in which each * stands for any text, also none.
-type pattern []string // what stands between the *s; a single part has none
+// pattern is a text in which each * stands for any text, also none: what stands between the *s,
+// which may be empty. /api/*/raw is "/api/" and "/raw", a single * is two empty parts, and a text
+// without * is one part.
+type pattern []string
 
 func newPattern(text string) pattern { return strings.Split(text, "*") }
 

@@ -29,6 +29,10 @@ func (l *Limiter) Remember(d *Denials) error {
 // Recall explains the denial whose Answer had this id, as Explain would have
 // just before. It fails with a *RequestError when id is none, with ErrNoLook
 // when denials are not kept, and with ErrForgotten.
+//
+// It decides the request once more, by the rules that were active then and on the states that the
+// store gave as evidence. So what it says is what was decided, also if the rules were changed since
+// and the client has come back a hundred times.
 func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	number, ok := parseID(id)
 	if !ok {
@@ -53,7 +57,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recall %s: %w", id, err)
 	}
-	if e.Answer.Allowed {
+	if e.Answer.Allowed { // the states alone don't deny: the store did for another reason
 		return nil, fmt.Errorf("%w: it was denied at %s together with other keys that had no room in the store; how much each had used is not known",
 			ErrForgotten, h.at.Time().Format(time.RFC3339))
 	}
@@ -88,6 +92,7 @@ func (d *Denials) recalled(h *head, now weir.Instant) (*Set, error) {
 	return nil, fmt.Errorf("%w: it was denied at %s, by rules that were replaced %d times since", ErrForgotten, when, d.replaced(h.version))
 }
 
+// replaced is how many times rules were replaced since a version.
 func (d *Denials) replaced(version uint32) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,6 +109,7 @@ func formatID(n uint64) string {
 	return string(id[:])
 }
 
+// parseID is the number that formatID has written.
 func parseID(id string) (uint64, bool) {
 	if len(id) != 16 {
 		return 0, false

@@ -6,11 +6,18 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// The bounds of a request. A cost is at most weir.MaxCount.
+// The bounds of a request. A cost is at most weir.MaxCount. Beyond them Check fails with a
+// *RequestError: a caller has to see that it asks wrongly, and a request that was cut would meet
+// other rules.
 const (
+	// MaxDescriptors is how many descriptors a request may have. Each meets at most MaxLimits
+	// rules.
 	MaxDescriptors = 100
-	MaxEntries     = 16      // of a descriptor
-	MaxWord        = 4 << 10 // bytes of a key, and of a value
+	// MaxEntries is how many entries a descriptor may have, and so how deep a rule may stand in a
+	// file.
+	MaxEntries = 16
+	// MaxWord is how many bytes a key may have, and a value.
+	MaxWord = 4 << 10
 )
 
 // Entry is a key and its value: of a request, or of a rule.
@@ -20,7 +27,8 @@ type Entry struct {
 }
 
 // Descriptor is one thing that a request is, told from the general to the
-// particular: a user, or a user on a path.
+// particular: a user, or a user on a path. The order of the entries matters: path, then user meets
+// the rules of user below path, and no rules of path below user.
 type Descriptor struct {
 	Entries []Entry // 1…MaxEntries
 	// Cost is the events that the request is worth. 0 charges nothing: it only
@@ -35,13 +43,14 @@ type Descriptor struct {
 	Override *weir.Limit
 }
 
-// Request asks the rules of one domain.
+// Request asks the rules of one domain. All its descriptors are decided together, all or nothing.
 type Request struct {
-	Domain      string       // not empty
+	Domain      string       // not empty; a domain that is unknown limits nothing
 	Descriptors []Descriptor // 1…MaxDescriptors
-	// Peek decides without charging.
+	// Peek decides without charging: what it says may be different a moment later.
 	Peek bool
-	// Receipt asks for receipts, for Limiter.Settle.
+	// Receipt asks for receipts, for Limiter.Settle. Without them a charge can't be corrected, and
+	// a permit is free after its ttl only.
 	Receipt bool
 	// AnyCost makes a cost over weir.MaxCount one that can never pass, instead of
 	// an error.
@@ -81,6 +90,7 @@ func (r *Request) check() error {
 	return nil
 }
 
+// fault is where a descriptor is wrong, and what is wrong there; empty: nothing is.
 func (d *Descriptor) fault(anyCost bool) (field, text string) {
 	if n := len(d.Entries); n < 1 || n > MaxEntries {
 		return "entries", fmt.Sprintf("there are %d; there must be 1…%d", n, MaxEntries)

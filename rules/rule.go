@@ -14,13 +14,21 @@ type Rule struct {
 	// the descriptor has several. It has only bytes of A-Za-z0-9._~*/=- with others as
 	// %XX.
 	// The rule of an override is domain#override.
-	Name   string
+	//
+	//	shop/user              the only limit of the descriptor user
+	//	shop/path=/a*/user#2   the second of user below path=/a*
+	//	shop/user#day          the one with the name day
+	//
+	// It may repeat, and may change while the count stays: nothing goes by it but people.
+	Name string
+	// Domain is the domain of the file, or that of the request that brought an override.
 	Domain string
 	// Path is the keys and values of the descriptor and those around it, as
 	// written: * is a pattern, and no value means any. It is nil for an override.
 	Path []Entry
 
-	// Limit is what the descriptor allows; nil when Unlimited.
+	// Limit is what the descriptor allows; nil when Unlimited. A Limit never changes, so it
+	// may be asked by many goroutines.
 	Limit *weir.Limit
 	// Unlimited matches, and gives no decision: it takes a request out of the reach of a
 	// wider rule.
@@ -58,19 +66,22 @@ type Rule struct {
 	File         string // where it stands; empty for an override
 	Line, Column int
 
-	at position // of the limit's text; Line and Column are those of the descriptor
-	// values tells which entries of a request AppendValues takes.
+	// at is where the limit's text stands; Line and Column are those of the descriptor. An
+	// unlimited rule has none.
+	at position
+	// values tells which entries of a request AppendValues takes, by entry; nil: none.
 	values []bool
 	// open tells which words of a request make the key of the count: those that the
 	// descriptor leaves open, as a key without a value does.
 	open openWords
 	// place names the count for the store: the way to the descriptor and the
 	// limit's name, or what weir.StateRules has for those without, so that a limit
-	// that was changed keeps what was used.
+	// that was changed keeps what was used. Unlike Name it is of one rule only.
 	place string
 }
 
-// State is where the count of this rule is kept for a key of Set.Match.
+// State is where the count of this rule is kept for a key of Set.Match. It has nothing of the limit's
+// numbers, so that a rule that is changed goes on with the same count.
 func (r *Rule) State(key string) weir.StateKey {
 	return weir.StateKey{Rule: r.place, Key: key}
 }
@@ -124,7 +135,8 @@ func overrideRule(domain string, d *Descriptor) *Rule {
 }
 
 // escape writes all bytes but letters, digits, . _ ~ * - and those of also as
-// %XX.
+// %XX. Names of rules come from files and go to logs, metrics and header fields: escaped they are
+// safe in each of them.
 func escape(text, also string) string {
 	return string(appendEscaped(make([]byte, 0, len(text)), text, also))
 }

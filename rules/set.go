@@ -23,9 +23,11 @@ type Set struct {
 
 // domain is what one file holds.
 type domain struct {
-	name  string
-	file  string
-	text  []byte  // of the file, as it was read; Same compares it
+	name string
+	file string // as findings call it
+	// text is of the file, as it was read. Same compares it: a reload that changes one domain of
+	// many leaves the candidates and reports of the others alone.
+	text  []byte
 	top   level   // where the entries of a descriptor begin their way
 	rules []*Rule // in the order of the file
 }
@@ -62,7 +64,7 @@ func (s *Set) Complete() error {
 	return &Error{Findings: slices.Clone(s.partial)}
 }
 
-// add puts a file's domain into s, unless its name is taken.
+// add puts a file's domain into s. The caller has seen to it that its name is not taken.
 func (s *Set) add(f *file) {
 	s.domains[f.domain.name] = f.domain
 	s.names = append(s.names, f.domain.name)
@@ -76,4 +78,6 @@ func (s *Set) add(f *file) {
 	}
 }
 
+// halfWritten says why a reload is refused. An editor that saves a file in two steps, or a copy that
+// is under way, leaves such a file for a moment.
 const halfWritten = "there is no descriptors key, as in a file half written; write descriptors: [] for a domain without rules"

@@ -11,7 +11,7 @@ import (
 type kept uint8
 
 const (
-	nothing    kept = iota // the place is free
+	nothing    kept = iota // the place is free; so the zero head is
 	whole                  // all of it
 	tooLarge               // its id; it was larger than MaxDenial
 	expired                // its id; its time is over
@@ -33,23 +33,25 @@ type head struct {
 	same    uint8 // how many of the shard have this rule, this one too: 1…shardSize
 }
 
+// over is whether its time is over. now may be before at, where the store's clock is ahead.
 func (h *head) over(now weir.Instant) bool {
 	return now-h.at > weir.Instant(DenialLife/time.Microsecond) || h.kept == expired
 }
 
-// shard is a part of Denials.
+// shard is a part of Denials. It begins without memory, and keeps what it once needed.
 type shard struct {
 	// mu is only tried by a request, never waited for. Explanations and sweeps wait.
-	mu     sync.Mutex
-	heads  []head // at most shardSize
-	bodies []body // by head
+	mu sync.Mutex
+	// heads are at most shardSize, in no order. bodies are by head; of one that is not whole the
+	// body is empty.
+	heads  []head
+	bodies []body
 	// The counts since the process began: see DenialStats.
-	overwritten, large int64
-	noEvidence         int64
+	overwritten, large, noEvidence int64
 }
 
 // place puts h where there is room: a new place, one whose time is over, or that
-// of the oldest denial of the rule that has the most.
+// of the oldest denial of the rule that has the most. It says where, and the caller writes the body.
 func (s *shard) place(h head) int {
 	i := len(s.heads)
 	if i < shardSize {
@@ -67,7 +69,8 @@ func (s *shard) place(h head) int {
 }
 
 // count keeps the counts right when the i-th place goes to rule, and gives those
-// of rule.
+// of rule. Each head knows how many of the shard have its rule, so that victim finds the largest
+// group in one pass.
 func (s *shard) count(i int, rule uint32) uint8 {
 	gone, same := s.heads[i], uint8(1)
 	for j := range s.heads {
@@ -83,7 +86,9 @@ func (s *shard) count(i int, rule uint32) uint8 {
 	return same
 }
 
-// victim is the denial that makes place in a full shard.
+// victim is the denial that makes place in a full shard: one whose time is over, else the
+// oldest of the rule that has the most. If one rule denies a million keys a second, it soon has
+// most places of each shard, and from then on overwrites its own.
 func (s *shard) victim(now weir.Instant) int {
 	best, b := 0, &s.heads[0]
 	for i := range s.heads {
@@ -98,6 +103,8 @@ func (s *shard) victim(now weir.Instant) int {
 	return best
 }
 
+// find copies what is kept by an id. The body is used again by later denials, so the caller gets
+// memory of its own.
 func (s *shard) find(id uint64) (head, body, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +116,8 @@ func (s *shard) find(id uint64) (head, body, bool) {
 	return head{}, body{}, false
 }
 
-// sweep erases what is kept of the denials whose time is over, but their ids.
+// sweep erases what is kept of the denials whose time is over, but their ids: so Recall can still
+// say that one is too old, and not that it never was.
 func (s *shard) sweep(now weir.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +141,7 @@ func (s *shard) need(versions *[MaxVersions]bool) {
 	}
 }
 
+// stats adds the counts of the shard to all.
 func (s *shard) stats(all *DenialStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,10 @@ import (
 )
 
 // didYouMean tells what to write instead of word: the closest of the known
-// words, or all of them when none is close.
+// words, or all of them when none is close. It ends a message:
+//
+//	fallback "opne": did you mean open?
+//	fallback "never": write one of local, open, closed
 func didYouMean(word string, known []string) string {
 	if near, ok := nearest(word, known); ok {
 		return fmt.Sprintf("did you mean %s?", near)
@@ -26,10 +29,13 @@ func orDidYouMean(word string, known []string) string {
 	return ""
 }
 
-// maxSlip is how many bytes a word may have of which slips are looked for.
+// maxSlip is how many bytes a word may have of which slips are looked for: the work of comparing two
+// words is the product of their lengths, and words of requests come from clients.
 const maxSlip = 256
 
-// nearest is the known word that is closest to word, if one is close.
+// nearest is the known word that is closest to word, if one is close: at most two letters are
+// different, missing or too many, and the known word is longer than that. Else every word of
+// two letters would be close to every other.
 func nearest(word string, known []string) (near string, ok bool) {
 	if len(word) > maxSlip {
 		return "", false
@@ -44,7 +50,8 @@ func nearest(word string, known []string) (near string, ok bool) {
 	return near, near != "" && least < len(near)
 }
 
-// letters leaves out what people write differently: case, and - or _.
+// letters leaves out what people write differently: case, and - or _. So share-threshold is as near to
+// share_threshold as can be.
 func letters(word string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("_- ", r) {

@@ -11,26 +11,41 @@ import (
 )
 
 // maxThere is how many descriptors of a level a trace shows, and how many it
-// names that were passed over. The nearest come first.
+// names that were passed over. The nearest come first. A level may have a hundred thousand, and a
+// person who looks for a typo reads a few.
 const maxThere = 8
 
 // DescriptorTrace is how a descriptor of a request went through the rules.
+//
+// With the rules path=/api/* and, below it, user, the request path=/api/a, team=blue has two
+// levels: the first met path=/api/* ("the pattern fits"), the second met nothing, and shows user as
+// what stands there.
 type DescriptorTrace struct {
+	// Entries and Cost are those of the request.
 	Entries []Entry
 	Cost    int64
-	Rules   []*Rule // that it meets, in the order of the file
-	Summary string  // why these, or why none
-	Levels  []LevelTrace
+	// Rules are those that it meets, in the order of the file. None: no rule is for it, or another
+	// rule of the request replaces them; Summary tells.
+	Rules []*Rule
+	// Summary tells why these, or why none, in a sentence without a full stop.
+	Summary string
+	// Levels are by entry, up to the first that led nowhere. There are none where no file was
+	// looked into: the domain is unknown, or the request brings its own limit.
+	Levels []LevelTrace
 }
 
 // LevelTrace is where one entry led.
 type LevelTrace struct {
-	Entry   Entry
-	Met     *Place  // nil when nothing fits
-	Why     string  // it met that one, or none
-	Passed  []Place // what fits too and was passed over, in the order of the file
-	There   []Place // what stands on this level, the nearest first, when nothing fits
-	Omitted int     // how many more stand there
+	Entry Entry
+	Met   *Place // nil when nothing fits
+	Why   string // it met that one, or none
+	// Passed is what fits too and was passed over, in the order of the file: it is not tried
+	// either where Met leads nowhere.
+	Passed []Place
+	// There is what stands on this level, the nearest first, when nothing fits: what the author of
+	// the request may have meant.
+	There   []Place
+	Omitted int // how many more stand there
 }
 
 // Place is a descriptor of a file.
@@ -48,7 +63,8 @@ func (p Place) where() string { return fmt.Sprintf("%s (%s:%d)", p, p.File, p.Li
 
 const depthRule = "a limit applies only if the request's entry count equals the depth"
 
-// trace follows each descriptor of r.
+// trace follows each descriptor of r. It goes by the same look-ups as Match (level.find), so that it
+// never tells another way than the one that was gone; t is the take that Match has made.
 func (s *Set) trace(r *Request, t *take) []DescriptorTrace {
 	all := make([]DescriptorTrace, len(r.Descriptors))
 	for i := range r.Descriptors {
@@ -77,10 +93,11 @@ func (s *Set) trace(r *Request, t *take) []DescriptorTrace {
 }
 
 // maxReordered is how many entries a descriptor may have for a trace to try them
-// in other orders.
+// in other orders: four have 24.
 const maxReordered = 4
 
-// otherOrder tells of an order of the entries that would meet a rule.
+// otherOrder tells of an order of the entries that would meet a rule: the right entries in a wrong
+// order look right in a log.
 func (s *Set) otherOrder(domain string, x *DescriptorTrace) {
 	if n := len(x.Entries); n < 2 || n > maxReordered {
 		return
@@ -111,6 +128,7 @@ func (s *Set) otherOrder(domain string, x *DescriptorTrace) {
 	}
 }
 
+// noDomain tells of the domains that there are, or of the one that was meant.
 func (s *Set) noDomain(name string) string {
 	names := s.Domains()
 	text := "there is no domain " + quoted(name)
@@ -181,7 +199,8 @@ func (x *DescriptorTrace) untried() {
 
 func (dom *domain) at(p *place) Place { return Place{p.entry, dom.file, p.line} }
 
-// step tells why e led to p on the level l.
+// step tells why e led to p on the level l; p is nil where it led nowhere. The reasons are the rules of
+// level.find in their order: exact key and value, first pattern, key alone.
 func (dom *domain) step(l *level, e Entry, p *place) LevelTrace {
 	x := LevelTrace{Entry: e}
 	all := l.places()
@@ -232,11 +251,13 @@ func (l *level) places() []*place {
 	return all
 }
 
+// fits is whether p would take e if nothing stood before it.
 func (p *place) fits(e Entry) bool {
 	return newPattern(p.entry.Key).matches(e.Key) && p.accepts(e.Value)
 }
 
-// distance is small for places that somebody may have meant by e.
+// distance is small for places that somebody may have meant by e. A key counts for more than a value:
+// a place with the right key and any value is nearer than one with the right value and another key.
 func (p *place) distance(e Entry) int {
 	const far = 3
 	key := far
@@ -275,6 +296,7 @@ func quoted(word string) string {
 	return strconv.Quote(word)
 }
 
+// limitsIn counts limits in words.
 func limitsIn(n int) string {
 	if n == 1 {
 		return "1 limit"

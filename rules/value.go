@@ -14,11 +14,17 @@ import (
 // member is a key of a mapping and its value, with aliases followed.
 type member struct{ key, value *yaml.Node }
 
-// mapping is the members of a mapping by key.
+// mapping is the members of a mapping by key. It is what YAML means, and not what stands there:
+// aliases are followed, keys that came by << are in it, and of a duplicate key the first.
+//
+// The readers of values below share one way of telling: each gives the zero value where there is
+// nothing, so that a key left out and a key with null mean the same; and where something else
+// stands than should, each adds a finding with what to write, and gives the zero value too.
 type mapping struct {
 	node    *yaml.Node
 	members map[string]member
-	order   []string
+	// order is the keys in the order of the file, for findings to be in it.
+	order []string
 }
 
 // mapping reads the keys of n. It gives false when n is no mapping; should says
@@ -65,7 +71,8 @@ func (m *mapping) put(it member) {
 	m.members[name] = it
 }
 
-// over is a mapping that takes over what below has and it has not.
+// over is a mapping that takes over what below has and it has not. It says so by <<, so that reading
+// it is like reading any other mapping.
 func over(below, it *yaml.Node) *yaml.Node {
 	both := *it
 	merge := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!merge", Value: "<<", Line: it.Line, Column: it.Column}
@@ -76,7 +83,13 @@ func over(below, it *yaml.Node) *yaml.Node {
 // merge takes over the keys of the mapping that << names, or of several: of
 // equal keys the first. Keys that are written after it replace them, and it
 // replaces those written before, which readers of YAML do not agree on; this is
-// how envoyproxy/ratelimit's does.
+// how envoyproxy/ratelimit's does:
+//
+//	base: &base {unit: second, requests_per_unit: 5}
+//	rate_limit: {<<: *base, unit: minute}    # 5 a minute
+//	rate_limit: {unit: minute, <<: *base}    # 5 a second, and a warning
+//
+// A mapping may take over one that takes over another. maxMerges bounds how deep.
 func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule string) {
 	const should = "<< takes a mapping, by its alias (*), or a list of them"
 	if f.merges++; f.merges > maxMerges {
@@ -115,6 +128,7 @@ func (m *mapping) value(key string) *yaml.Node {
 // null is whether n says nothing.
 func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
+// kindOf is what messages call that which stands at n.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -138,7 +152,8 @@ func (f *findings) text(m *mapping, key, rule string) string {
 	return f.scalar(n, rule, key+" is a text")
 }
 
-// scalar reads a text. Numbers and the like are texts too, as written.
+// scalar reads a text. Numbers and the like are texts too, as written: the value of the descriptor
+// {key: version, value: 1.10} is 1.10, and not the number 1.1.
 func (f *findings) scalar(n *yaml.Node, rule, should string) string {
 	if n.Kind != yaml.ScalarNode || null(n) {
 		f.add(n, SeverityError, rule, "%s here; %s", kindOf(n), should)
@@ -161,7 +176,8 @@ func plain(n *yaml.Node, tag string) bool {
 	return n.Kind == yaml.ScalarNode && (n.ShortTag() == tag || n.Style&quoted == 0)
 }
 
-// flag reads yes or no.
+// flag reads yes or no; no when there is none. Quoted words are refused: "false" in quotes is a text,
+// and a reader that takes any text for yes would turn it round.
 func (f *findings) flag(m *mapping, key, rule string) bool {
 	n := m.value(key)
 	if n == nil {
@@ -174,7 +190,8 @@ func (f *findings) flag(m *mapping, key, rule string) bool {
 	return yes
 }
 
-// truth is a yes or no, in all the ways of YAML 1.1, which Envoy's files have.
+// truth is a yes or no, in all the ways of YAML 1.1, which Envoy's files have. The reader of YAML is
+// one of 1.2, to which yes and on are texts.
 func truth(n *yaml.Node) (yes, ok bool) {
 	if !plain(n, "!!bool") {
 		return false, false
@@ -184,8 +201,8 @@ func truth(n *yaml.Node) (yes, ok bool) {
 	return yes, yes || no
 }
 
-// number reads a whole number of least…most, as YAML 1.1 writes it; 0 when there
-// is none. It gives false when what stands there was refused.
+// number reads a whole number of least…most, as YAML 1.1 writes it: 1_000, 0x3E8 and 0b11 too; 0
+// when there is none. It gives false when what stands there was refused.
 func (f *findings) number(m *mapping, key, rule string, least, most int64) (int64, bool) {
 	n := m.value(key)
 	if n == nil {
@@ -201,7 +218,7 @@ func (f *findings) number(m *mapping, key, rule string, least, most int64) (int6
 	return 0, false
 }
 
-// oneOf reads one of several words; empty when there is none.
+// oneOf reads one of several words; empty when there is none, which means the default.
 func (f *findings) oneOf(m *mapping, key, rule string, words ...string) string {
 	n := m.value(key)
 	if n == nil {
@@ -215,7 +232,8 @@ func (f *findings) oneOf(m *mapping, key, rule string, words ...string) string {
 	return ""
 }
 
-// items reads the list at a key.
+// items reads the list at a key, with aliases followed; should says what to write instead of anything
+// else.
 func (f *findings) items(m *mapping, key, rule, should string) []*yaml.Node {
 	n := m.value(key)
 	if n == nil {
@@ -232,7 +250,9 @@ func (f *findings) items(m *mapping, key, rule, should string) []*yaml.Node {
 	return list
 }
 
-// duration reads a time such as 500ms or 30s; 0 when there is none.
+// duration reads a time such as 500ms or 30s; 0 when there is none. The units are those of limits,
+// not of Go: min for minutes, and one unit only. A time of 0 is refused, as it would mean the same
+// as no time.
 func (f *findings) duration(m *mapping, key, rule string) time.Duration {
 	n := m.value(key)
 	if n == nil {
@@ -254,7 +274,8 @@ func (f *findings) duration(m *mapping, key, rule string) time.Duration {
 	return 0
 }
 
-// metadata reads free values.
+// metadata reads free values. They go back to Envoy as a protobuf Struct, so they become what that
+// can say: null, flags, numbers, texts, lists and mappings.
 func (f *findings) metadata(n *yaml.Node, rule string) map[string]any {
 	m, ok := f.mapping(n, rule, "metadata is a mapping")
 	if !ok || len(m.order) == 0 {
@@ -267,6 +288,7 @@ func (f *findings) metadata(n *yaml.Node, rule string) map[string]any {
 	return values
 }
 
+// free reads a value of any kind.
 func (f *findings) free(n *yaml.Node, rule string) any {
 	switch n.Kind {
 	case yaml.MappingNode:

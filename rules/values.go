@@ -25,7 +25,8 @@ func (l *level) markValues(way []*place) {
 	}
 }
 
-// openValues is nil when there are none.
+// openValues tells by entry whether metrics tell its values apart; it is nil when they tell none. all is
+// detailed_metric, which means each entry of the way that the file leaves open.
 func openValues(way []*place, all bool) []bool {
 	wanted, any := make([]bool, len(way)), false
 	for i, p := range way {
@@ -45,7 +46,12 @@ func (r *Rule) CountsValues() bool { return r.values != nil }
 
 // AppendValues appends what metrics tell apart of a descriptor that met the
 // rule: key=value, and others after a slash, with bytes outside of
-// A-Za-z0-9._~*- as %XX. It appends nothing unless CountsValues.
+// A-Za-z0-9._~*- as %XX. It appends nothing unless CountsValues. With detailed_metric on user below
+// path=/a*, a request of ann on /ab is told as
+//
+//	path=%2Fab/user=ann
+//
+// The values come from clients, so the metrics that have them are bounded where they are kept.
 func (r *Rule) AppendValues(b []byte, entries []Entry) []byte {
 	first := true
 	for i, wanted := range r.values {

@@ -20,6 +20,10 @@ const (
 
 // readYAML reads the first document of text. It gives nil when there are errors
 // or nothing at all.
+//
+// The rule API reads what anybody with a token sends, so reading has bounds: of the text, of the
+// nodes before they are made, of the depth while they are made, and of what aliases stand for
+// afterwards. Ten lines of aliases of aliases could else stand for billions of nodes.
 func readYAML(text []byte, f *findings) *yaml.Node {
 	top := &yaml.Node{Line: 1, Column: 1}
 	if len(text) > MaxFileSize {
@@ -68,7 +72,9 @@ func (f *findings) rest(text []byte, loader *yaml.Loader) {
 	}
 }
 
-// pieces is about how many nodes YAML makes of text, found without making them.
+// pieces is about how many nodes YAML makes of text, found without making them. A node takes over
+// 150 bytes, so a text of 64 MiB of commas would take 10 GB. It counts too many rather than too few:
+// a comma in a text counts, too.
 func pieces(text []byte) int {
 	n := 0
 	for i, c := range text {
@@ -92,7 +98,8 @@ func empty(doc *yaml.Node) bool {
 // counter bounds what walking over a document can cost.
 type counter struct{ nodes int }
 
-// count gives the node at which there is too much.
+// count gives the node at which there is too much; nil where there is not. An alias counts as what
+// it stands for, each time, as readers of values walk over it each time.
 func (c *counter) count(n *yaml.Node, depth int) (culprit *yaml.Node) {
 	if c.nodes++; c.nodes > maxFileNodes || depth > maxFileDepth {
 		return n
@@ -118,7 +125,8 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// syntax is where the YAML reader failed, and why.
+// syntax is where the YAML reader failed, and why. at is a node without content: findings take their
+// place from nodes.
 func syntax(text []byte, err error) (at *yaml.Node, message string) {
 	at = &yaml.Node{Line: 1, Column: 1}
 	message = err.Error()
