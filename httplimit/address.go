@@ -121,7 +121,7 @@ func From(s Source, networks ...netip.Prefix) (func(*http.Request) bool, error) 
 }
 
 // compile makes s the owner of its prefixes, in the form of the addresses that
-// they are compared with.
+// they are compared with: a caller that changes its slice later changes nothing here.
 func (s *Source) compile() {
 	s.Trusted = slices.Clone(s.Trusted)
 	for i, p := range s.Trusted {
@@ -137,7 +137,8 @@ func unmapped(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// client is the address that s finds; not valid where there is none.
+// client is the address that s finds; not valid where there is none. A header is read only if the
+// connection comes from a proxy that is believed: else anybody could write it.
 func (s *Source) client(r *http.Request) netip.Addr {
 	a, _ := peer(r)
 	if s.Hops == 0 && !s.trusts(a) {
@@ -150,7 +151,9 @@ func (s *Source) client(r *http.Request) netip.Addr {
 }
 
 // walk goes from hop to hop, away from this server, as long as the hop that told of the next one is
-// believed.
+// believed. With Trusted 10.0.0.0/8, a connection from 10.0.0.1 and the hops 10.0.0.2, 203.0.113.7 and
+// 198.51.100.9, the client is 203.0.113.7: it is the first that is no proxy, and what it says of others
+// behind it is its own word.
 func (s *Source) walk(a netip.Addr, hops func(yield func(netip.Addr) bool)) netip.Addr {
 	n := 0
 	for next := range hops {
@@ -165,6 +168,7 @@ func (s *Source) walk(a netip.Addr, hops func(yield func(netip.Addr) bool)) neti
 	return a
 }
 
+// trusts is whether an address is one of the proxies. There are a few, so they are tried one by one.
 func (s *Source) trusts(a netip.Addr) bool {
 	for _, p := range s.Trusted {
 		if p.Contains(a) {
@@ -197,7 +201,11 @@ func peer(r *http.Request) (a netip.Addr, text string) {
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // hop reads an address as proxies write it, with a port or without; not valid
-// when it is none.
+// when it is none:
+//
+//	203.0.113.7   203.0.113.7:4711   2001:db8::7   [2001:db8::7]   [2001:db8::7]:4711
+//
+// Two colons without brackets are an IPv6 address, for one with a port needs brackets.
 func hop(text string) netip.Addr {
 	host, port := strings.Trim(text, " \t"), ""
 	if inside, ok := strings.CutPrefix(host, "["); ok {
@@ -227,7 +235,7 @@ func isPort(text string) bool {
 	return true
 }
 
-// network is the key of an address.
+// network is the key of an address: all addresses of one customer have the same.
 func network(a netip.Addr, bits int) (string, error) {
 	if !a.IsValid() {
 		return "", ErrNoKey

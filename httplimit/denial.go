@@ -32,7 +32,9 @@ type Denial struct {
 	Err error
 }
 
-// answer tells the client that the request does not pass.
+// answer tells the client that the request does not pass, in the form that it prefers: a program gets
+// a problem document, and a person with a browser a page. Options.Answer may write the body, but the
+// fields that keep clients and caches right are set before it.
 func (m *middleware) answer(w http.ResponseWriter, r *http.Request, d *Denial) {
 	m.report(r, d)
 	h := w.Header()
@@ -63,7 +65,8 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, d *Denial) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// detail is the denial in a sentence that says what to do.
+// detail is the denial in a sentence that says what to do. It names no rule: names are for programs,
+// which find them in violated-policies.
 func (d *Denial) detail() string {
 	switch {
 	case d.Status == http.StatusForbidden:
@@ -112,19 +115,21 @@ func (d *Denial) problem() []byte {
 	return append(b, "}\n"...)
 }
 
+// page is the denial as a page of HTML, without script, style or anything to load.
 func (d *Denial) page() []byte {
 	title := http.StatusText(d.Status)
 	return []byte("<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n" +
 		"<title>" + html.EscapeString(title) + "</title>\n<h1>" + html.EscapeString(title) + "</h1>\n<p>" + html.EscapeString(d.sentence()) + "</p>\n</html>\n")
 }
 
+// sentence is detail with a capital and a full stop.
 func (d *Denial) sentence() string {
 	s := d.detail()
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
 // prefers is which of the offers the client prefers by Accept (RFC 9110 §12.5.1);
-// the first where it minds none, or accepts none.
+// the first where it minds none, or accepts none: a denial in the wrong form is better than none.
 func prefers(accept []string, offers ...string) string {
 	best, quality := offers[0], 0
 	for _, offer := range offers {
@@ -136,7 +141,11 @@ func prefers(accept []string, offers ...string) string {
 }
 
 // qualityOf is how much a client likes a type, in thousandths: by the range that
-// names it most exactly.
+// names it most exactly. Of
+//
+//	Accept: text/html, application/json;q=0.9, */*;q=0.1
+//
+// it is 1000 for text/html, 900 for application/problem+json and 100 for text/plain.
 func qualityOf(accept []string, offer string) int {
 	quality, exact := 0, 0
 	kind, _, _ := strings.Cut(offer, "/")

@@ -27,7 +27,11 @@ const (
 	xResetField     = "X-Ratelimit-Reset"
 )
 
-// setFields tells the client how the rules stand.
+// setFields tells the client how the rules stand, in the forms that Options.Fields names. A client that
+// knows needs no denial to slow down.
+//
+// The newest draft can tell of all rules. The other forms have room for one, so they tell of the rule
+// that is closest to its end, in the sense of weir.Decision.Outweighs.
 func (m *middleware) setFields(c *call, h http.Header) {
 	kinds := m.options.Fields
 	if c.TooLarge { // no limit stands in the way: it would be the same with any
@@ -96,7 +100,8 @@ func (m *middleware) setDraft10(c *call, h http.Header) {
 	add(h, standingField, standing)
 }
 
-// stand is whether all rules stand, with their own limits.
+// stand is whether all rules stand, with their own limits and not with those of a Plan: then the policy
+// is the same for each request, and was written when the middleware was made.
 func (m *middleware) stand(c *call) bool {
 	return len(c.Standings) == m.enforced && !slices.ContainsFunc(c.Standings, func(s admission.Standing) bool { return s.Limit != s.Of.Limit })
 }
@@ -136,6 +141,7 @@ func appendQuota(b []byte, s *admission.Standing) []byte {
 	return fields.AppendInteger(b, window)
 }
 
+// appendNamedQuota is a quota as Envoy has it: 10;w=1;name="api".
 func appendNamedQuota(b []byte, s *admission.Standing) []byte {
 	return fields.AppendString(append(appendQuota(b, s), ";name="...), s.Rule)
 }
@@ -163,6 +169,7 @@ func (c *call) setThree(h http.Header, names [3]string, limit string, s *admissi
 	c.set(h, names[2], strconv.FormatInt(reset, 10))
 }
 
+// set sets a field, in place of one that was there.
 func (c *call) set(h http.Header, name, value string) { h[name] = c.line(value) }
 
 // line is a value of a field. Many share a piece of memory.

@@ -6,7 +6,14 @@ import (
 )
 
 // listHops is the addresses of X-Forwarded-For from the last of its last line to
-// the first of its first: the last was written by the nearest proxy.
+// the first of its first: the last was written by the nearest proxy. Of
+//
+//	X-Forwarded-For: 198.51.100.9, 203.0.113.7
+//	X-Forwarded-For: 10.0.0.2
+//
+// it is 10.0.0.2, 203.0.113.7, 198.51.100.9. A client may begin the field as it likes, so the further a
+// hop is to the left, the less it is worth. A caller stops where it believes no more: what is left of
+// there is not even read, however long a client made it.
 func listHops(lines []string) func(yield func(netip.Addr) bool) {
 	return func(yield func(netip.Addr) bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
@@ -71,6 +78,12 @@ func escaped(text string) bool {
 
 // forwardedNode is what an element says by for. It is false when the element is not
 // as RFC 7239 §4 wants it: name=value pairs with ; between them.
+//
+//	for="[2001:db8::7]:4711";proto=https    →  [2001:db8::7]:4711
+//	proto=https                             →  nothing, and true
+//
+// It is strict, because two readers that read a malformed element differently find different clients: a
+// client could then be limited as one and served as another.
 func forwardedNode(element string) (node string, ok bool) {
 	seen := false
 	for {

@@ -98,7 +98,7 @@ func Pattern(route func(*http.Request) string) Key {
 
 // Join is all keys together: each pair of an address and a path has a count of
 // its own. It fails when one of them does. No two lists of parts have the same
-// key, whatever is in them.
+// key, whatever is in them: ann and /a become 3:ann2:/a.
 func Join(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
 		var b []byte

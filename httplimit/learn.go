@@ -10,7 +10,11 @@ import (
 	"github.com/weir-limit/weir/internal/pacing"
 )
 
-// heard is what a response says of the limits of its server.
+// heard is what a response says of the limits of its server. It believes what it can read and leaves
+// out the rest: a server with fields that are no standard is treated as one without.
+//
+// Times in fields are counted from the server's Date where they are instants, so that a client whose
+// clock is wrong waits as long as it should.
 func heard(status int, h http.Header, now time.Time) pacing.Reply {
 	if date := h.Get("Date"); date != "" {
 		if there, err := http.ParseTime(date); err == nil {
@@ -58,6 +62,12 @@ func retryAfter(field string, now time.Time) (time.Duration, bool) {
 // standard reads RateLimit and RateLimit-Policy as in drafts 7 to 10 of
 // draft-ietf-httpapi-ratelimit-headers, and as its authors mean to rename the
 // parameters: r and t to a and w. A field that is malformed is ignored.
+//
+//	RateLimit-Policy: "burst";q=10;w=1, "day";q=1000;w=86400
+//	RateLimit: "burst";r=4, "day";r=0;t=3600
+//
+// These are two quotas: 4 of 10 a second remain, and none of 1000 a day for an hour. The name joins the
+// two fields; a quota without a policy has no Limit and no Window.
 func standard(h http.Header, policies []member) []pacing.Quota {
 	limits, ok := parseMembers(strings.Join(h["Ratelimit"], ","))
 	if !ok || len(limits) == 0 {
@@ -82,7 +92,8 @@ func standard(h http.Header, policies []member) []pacing.Quota {
 	return all
 }
 
-// left is an item of RateLimit.
+// left is an item of RateLimit: what remains of the limit that it names. It is false for an item that
+// has no name or does not say what remains.
 func left(m *member) (pacing.Quota, bool) {
 	r, there, ok := m.integer("r")
 	t, _, well := m.integer("t")
@@ -93,7 +104,8 @@ func left(m *member) (pacing.Quota, bool) {
 	return pacing.Quota{Remaining: r, Reset: seconds(t)}, m.key == "" && m.kind == 't' && there && ok && well
 }
 
-// policy is an item of RateLimit-Policy.
+// policy is an item of RateLimit-Policy: how much in which window. other is whether it counts something
+// else than requests, such as bytes: then what remains of it says little about the next request.
 func policy(m *member) (limit int64, window time.Duration, other bool) {
 	q, _, _ := m.integer("q")
 	w, _, _ := m.integer("w")
@@ -184,6 +196,8 @@ func legacy(h http.Header, policies []member, now time.Time) []pacing.Quota {
 	return all
 }
 
+// A number without a unit is told by its size: 1e9 seconds are 31 years, and too long to wait; as time
+// since 1970 they are the year 2001, which is over. So no number has two meanings that make sense.
 const (
 	epochSeconds = 1e9  // more is no time to wait, but since 1970
 	epochMillis  = 1e12 // more is milliseconds since 1970
@@ -227,12 +241,15 @@ func number(field string) (float64, bool) {
 // count is a number of requests, as far as numbers go that are exact.
 func count(n float64) int64 { return int64(min(n, 1<<53)) }
 
-// longest is 146 years: no number that a server writes is longer.
+// longest is 146 years, half of the largest Duration: adding to it does not overflow. No number that a
+// server means is longer, and a
+// client bounds its waiting by MaxWait anyway.
 const longest = 1 << 62
 
 // wait is a number of nanoseconds to wait, rounded up, from 0 to longest.
 func wait(ns float64) time.Duration { return time.Duration(math.Ceil(min(max(ns, 0), longest))) }
 
+// seconds is n seconds, at most longest.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, longest/int64(time.Second))) * time.Second
 }

@@ -8,7 +8,8 @@ import (
 
 const (
 	// maxLearned is how long a field may be to be read, and maxMembers how many
-	// members it may have. A field with more is ignored.
+	// members it may have. A field with more is ignored: a server that a client talks to is not
+	// always a friendly one, and what is learned only makes the client slower.
 	maxLearned = 16 << 10
 	maxMembers = 64
 )
@@ -16,16 +17,21 @@ const (
 // value is a bare item of a structured field (RFC 9651), as far as limits are told
 // by it: an Integer, a Decimal, or a String or Token; any other value has no kind.
 type value struct {
-	kind   byte // 'i', 'd', 't' or 0
-	number int64
+	kind   byte  // 'i', 'd', 't' or 0
+	number int64 // of an Integer; a Decimal is read to its end, and its number is not wanted
 	text   string
 }
 
-// member is one of a List of Items, or, with a key, of a Dictionary.
+// member is one of a List of Items, or, with a key, of a Dictionary. The three drafts that servers
+// follow differ in which it is:
+//
+//	RateLimit: "user";r=5;t=30                     a List; the text is the name of a policy
+//	RateLimit: limit=10, remaining=5, reset=30     a Dictionary of Integers
+//	RateLimit-Policy: 10;w=60                      a List; the Integer is the limit
 type member struct {
-	key string
+	key string // empty: of a List
 	value
-	params map[string]value
+	params map[string]value // nil: there are none; of two with a name the last counts
 }
 
 // integer is a parameter that must be an Integer and not negative. ok is false
@@ -63,12 +69,14 @@ func parseMembers(field string) ([]member, bool) {
 	return all, true
 }
 
-// parser reads rest from the left.
+// parser reads rest from the left. Each method takes off what it reads; after one that is false, rest
+// means nothing.
 type parser struct{ rest string }
 
 // space skips what may stand around a comma.
 func (p *parser) space() { p.rest = strings.TrimLeft(p.rest, " \t") }
 
+// skip takes off c, if it is next.
 func (p *parser) skip(c byte) bool {
 	if p.rest == "" || p.rest[0] != c {
 		return false
@@ -88,6 +96,8 @@ func (p *parser) take(among func(byte) bool) string {
 	return taken
 }
 
+// member reads an Item with its parameters, and the key before it if there is one. Whether a name is a
+// key or a Token is known behind it: only a key has a = there.
 func (p *parser) member() (m member, ok bool) {
 	before := p.rest
 	if m.key, ok = p.name(); !ok || !p.skip('=') {
@@ -124,6 +134,8 @@ func (p *parser) name() (string, bool) {
 	return p.take(func(c byte) bool { return lower(c) || digit(c) || strings.IndexByte("_-.*", c) >= 0 }), true
 }
 
+// bare reads an Item without its parameters. The types that no field of limits has (bytes, booleans,
+// dates) are read to their end, as other parameters beside those that count may have them.
 func (p *parser) bare() (value, bool) {
 	if p.rest == "" {
 		return value{}, false

@@ -24,18 +24,23 @@ import (
 // It has rules of a program, or describe for rules of a file, and never both.
 type middleware struct {
 	options Options
-	gate    admission.Gate
-	calls   sync.Pool // of *call that are done
+	// gate asks the store or the limiter. What it has to be told of options is set once, in
+	// newMiddleware.
+	gate  admission.Gate
+	calls sync.Pool // of *call that are done
 
 	rules []*rule // of a program
 	// usual is the value of RateLimit-Policy when all rules stand. It is shared by
 	// all answers and never changed. Nil: it is too long to be sent.
-	usual    []string
-	enforced int // how many rules may stand
+	usual []string
+	// enforced is how many rules are not in shadow: as many stand when each is met.
+	enforced int
 
 	describe Describe // for rules of a file; else nil
 
-	warned [2]atomic.Bool // of what is told once
+	// warned is by warnedTwice and warnedSettle whether the log was told. A fault of the program
+	// comes with each request, and once is enough.
+	warned [2]atomic.Bool
 }
 
 func newMiddleware(o Options) *middleware {
@@ -79,6 +84,8 @@ func (m *middleware) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 }
 
+// serve lets a request through to next, or answers it. Nothing of the call is used while the handler
+// runs, so that its memory serves another request meanwhile: a handler may take minutes.
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if m.options.Deny != nil && m.options.Deny(r) {
 		m.answer(w, r, &Denial{Status: http.StatusForbidden})
@@ -129,7 +136,9 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 	return &Charge{m: m, held: held}, true
 }
 
-// failed is what becomes of a request about which nothing was decided.
+// failed is what becomes of a request about which nothing was decided. A request that tells no key or
+// cost is at fault itself and gets 400. For others Options.FailOpen decides; but if the client has left,
+// there is nobody to let through.
 func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) (pass bool) {
 	d := &Denial{Status: http.StatusServiceUnavailable, RetryAfter: m.jitter(time.Second), Err: err}
 	if admission.Malformed(err) {
@@ -158,7 +167,7 @@ func (m *middleware) denial(c *call) *Denial {
 	return d
 }
 
-// jitter is d, or a little more.
+// jitter is d, or a little more: clients that were denied together would else come back together.
 func (m *middleware) jitter(d time.Duration) time.Duration {
 	if m.options.Jitter > 0 {
 		d += rand.N(m.options.Jitter + 1)
@@ -166,6 +175,8 @@ func (m *middleware) jitter(d time.Duration) time.Duration {
 	return d
 }
 
+// reportShadow tells of the rules in shadow that would have denied. The slice is copied, as the call is
+// used again.
 func (m *middleware) reportShadow(c *call, r *http.Request) {
 	if len(c.Shadows) > 0 {
 		m.report(r, &Denial{Status: http.StatusTooManyRequests, Rules: slices.Clone(c.Shadows), Shadow: true, Passed: c.Allowed})
@@ -178,6 +189,7 @@ func (m *middleware) report(r *http.Request, d *Denial) {
 	}
 }
 
+// acquire gives a call that no other request has.
 func (m *middleware) acquire() *call {
 	if c, ok := m.calls.Get().(*call); ok {
 		return c
@@ -185,6 +197,7 @@ func (m *middleware) acquire() *call {
 	return new(call)
 }
 
+// release forgets the request, so that the pool keeps nothing of it alive.
 func (m *middleware) release(c *call) {
 	c.Clear()
 	m.calls.Put(c)

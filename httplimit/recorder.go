@@ -8,7 +8,8 @@ import (
 )
 
 // recorder is a ResponseWriter that remembers the status, and knows when a
-// connection that was taken over is closed.
+// connection that was taken over is closed. There is one only where a charge has to be settled when the
+// request is done: most requests are served with the writer of the server.
 type recorder struct {
 	http.ResponseWriter
 
@@ -28,6 +29,11 @@ func (rec *recorder) code() int {
 
 // shown is the recorder as a handler sees it: with those of the optional
 // interfaces that the writer below has. A handler finds any other one by http.ResponseController.
+//
+// A handler asks by a type assertion whether it can flush, and does without if it can't. So a recorder
+// that had all methods would promise what it can't keep, and one that had none would turn streams into
+// answers that come at once. Go has no type with some methods by chance: hence one type for each set of
+// interfaces that servers and routers are known to have.
 func (rec *recorder) shown() http.ResponseWriter {
 	_, flushes := rec.ResponseWriter.(http.Flusher)
 	_, hijacks := rec.ResponseWriter.(http.Hijacker)
@@ -51,6 +57,7 @@ func (rec *recorder) shown() http.ResponseWriter {
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
+// WriteHeader notes the status that is final, and passes all of them on.
 func (rec *recorder) WriteHeader(status int) {
 	// 1xx but 101 come before the response.
 	if rec.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
@@ -59,6 +66,7 @@ func (rec *recorder) WriteHeader(status int) {
 	rec.ResponseWriter.WriteHeader(status)
 }
 
+// wrote notes that a body began, which is 200 where no status was said before.
 func (rec *recorder) wrote() {
 	if rec.status == 0 {
 		rec.status = http.StatusOK
@@ -75,6 +83,7 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	return io.WriteString(rec.ResponseWriter, s)
 }
 
+// flush flushes by the controller, which finds the method of a writer that is wrapped.
 func (rec *recorder) flush() error {
 	rec.wrote()
 	return http.NewResponseController(rec.ResponseWriter).Flush()
@@ -83,7 +92,8 @@ func (rec *recorder) flush() error {
 // FlushError is for http.ResponseController.
 func (rec *recorder) FlushError() error { return rec.flush() }
 
-// hijack hands the connection over. The charge is settled only when the connection is closed.
+// hijack hands the connection over. The charge is settled only when the connection is closed: a
+// WebSocket goes on long after its handler has returned, and holds its permit for as long.
 func (rec *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(rec.ResponseWriter).Hijack()
 	if err != nil {
@@ -103,6 +113,7 @@ type hijacked struct {
 	charge *Charge
 }
 
+// Close settles the charge, if the handler has returned by then.
 func (h *hijacked) Close() error {
 	err := h.Conn.Close()
 	h.charge.finish(func() { h.charge.open = false })

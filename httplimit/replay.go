@@ -56,7 +56,9 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// drain reads the rest of an answer that nobody wants, and closes it.
+// drain reads the rest of an answer that nobody wants, and closes it. An answer of which all is read
+// gives its connection back, so that the next try need not open one; one that is long or slow costs more
+// than that is worth.
 func drain(body io.ReadCloser) {
 	late := time.AfterFunc(maxDrainTime, func() { _ = body.Close() })
 	defer late.Stop()

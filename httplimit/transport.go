@@ -128,7 +128,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// send sends req until there is an answer that the caller is to see.
+// send sends req until there is an answer that the caller is to see. Each try waits for its turn anew:
+// the server may have told other requests of the same key to wait longer.
+//
+// What Base was given it closes; a copy for another try that is not sent is closed here.
 func (t *Transport) send(call *pacing.Call, req *http.Request) (*http.Response, error) {
 	for try := req; ; {
 		if err := call.Wait(req.Context()); err != nil {
@@ -156,6 +159,8 @@ func (t *Transport) send(call *pacing.Call, req *http.Request) (*http.Response, 
 	}
 }
 
+// try sends a request once. If Base fails or panics, the call is told that nothing was heard: requests
+// that wait behind it go by what was known before.
 func (t *Transport) try(call *pacing.Call, req *http.Request) (resp *http.Response, err error) {
 	defer func() {
 		if resp == nil {
@@ -189,6 +194,7 @@ func ending(body io.ReadCloser, end func()) io.ReadCloser {
 	return b
 }
 
+// endingBody is a body whose end is told of: of all of it, or of what its reader wanted.
 type endingBody struct {
 	io.ReadCloser
 
