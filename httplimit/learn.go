@@ -242,8 +242,7 @@ func number(field string) (float64, bool) {
 func count(n float64) int64 { return int64(min(n, 1<<53)) }
 
 // longest is 146 years, half of the largest Duration: adding to it does not overflow. No number that a
-// server means is longer, and a
-// client bounds its waiting by MaxWait anyway.
+// server means is longer, and a client bounds its waiting by MaxWait anyway.
 const longest = 1 << 62
 
 // wait is a number of nanoseconds to wait, rounded up, from 0 to longest.

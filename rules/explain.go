@@ -34,9 +34,11 @@ type Explanation struct {
 	// Together tells that the limits decide and are charged in one step. Else those
 	// of different descriptors are charged one after the other, and given back when
 	// one denies.
-	Together    bool
-	Descriptors []DescriptorTrace  // of each descriptor of the request
-	Limits      []LimitExplanation // of each of Answer.Decisions
+	Together bool
+	// Descriptors are by descriptor of the request.
+	Descriptors []DescriptorTrace
+	// Limits are by decision: Limits[i] is what Answer.Decisions[i] stands on.
+	Limits []LimitExplanation
 }
 
 // When is whether something passes.
@@ -81,7 +83,8 @@ type LimitExplanation struct {
 	// Enough is the least change of the limit that would allow the cost now: a
 	// larger burst, count or queue. Nil when it allows, or when none does.
 	Enough *weir.Limit
-	Notes  []string // what else to know, and what would have to change
+	// Notes are what else to know, and what would have to change: sentences without a full stop.
+	Notes []string
 }
 
 // Standing is how a count stands.

@@ -9,7 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// Export is the text of all files that s was made of, as one YAML stream:
+// Export is the text of all files that s was made of, as one YAML stream. A daemon hands its rules to
+// others that way, and an operator saves them:
 //
 //	--- # shop.yaml
 //	domain: shop
@@ -34,6 +35,8 @@ func (s *Set) Export() []byte {
 // it has to know of YAML is where a document begins and ends.
 func exportFile(b *bytes.Buffer, t *fileText) {
 	text := normal(t.text)
+	// begun is whether the document has begun, with a mark or without; directives whether the lines
+	// so far may still be directives, which stand before the mark.
 	begun, directives := false, hasDirectives(text)
 	if directives {
 		b.WriteString("...\n") // they may stand only behind the end of a document
@@ -75,7 +78,7 @@ func ParseExport(name string, text []byte) (*Set, error) {
 		return nil, exportError(name, fmt.Sprintf("rules have at most %d bytes, all together", MaxFileSize))
 	}
 	var texts []*fileText
-	var part *fileText
+	var part *fileText // the document that is being read
 	next := func(title string) {
 		if title == "" {
 			title = fmt.Sprint(len(texts) + 1)

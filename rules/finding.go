@@ -111,7 +111,7 @@ func (f *findings) add(at *yaml.Node, s Severity, rule, format string, args ...a
 	f.list = append(f.list, found)
 }
 
-// own is a word of Weir's in a message.
+// own is a word of Weir's in a message, which Kind may tell to people who may not read the file.
 type own string
 
 // withoutWords is a message without what it quotes: numbers are kept, and own words.
@@ -134,7 +134,7 @@ func withoutWords(format string, args []any) string {
 	return "" // it was nothing but quoted
 }
 
-// elided stands for words of a file, whatever they were to be printed as.
+// elided stands for words of a file, whatever they were to be printed as: %q and %v alike.
 type elided struct{}
 
 func (elided) Format(to fmt.State, _ rune) { _, _ = to.Write([]byte("…")) }

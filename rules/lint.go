@@ -38,6 +38,7 @@ func newProber(l *level) prober {
 		}
 		most = max(most, family.values.crowd())
 	}
+	// Nearly always 0 is free: YAML reads no control characters but tabs and line ends.
 	if i := slices.Index(used[:], false); i >= 0 && most <= maxCrowd {
 		return prober{l, string([]byte{byte(i)})}
 	}
@@ -58,7 +59,8 @@ func (pr prober) hiding(p *place) *place {
 	if pr.byte == "" || p.exact() {
 		return nil // an exact key and value comes before all patterns
 	}
-	// No value fits only where any does: patterns of nothing but *.
+	// No value is the empty text here. It fits where any value does, which is right: a key alone takes
+	// each value, so only patterns of nothing but * can hide it.
 	e := Entry{strings.ReplaceAll(p.entry.Key, "*", pr.byte), strings.ReplaceAll(p.entry.Value, "*", pr.byte)}
 	first := pr.level.firstWild(pr.level.families[e.Key], e)
 	if first == p {

@@ -148,10 +148,13 @@ func (f *file) limits(m *mapping, base Rule) []*Rule {
 	case len(list) == 0 && (m.value("limits") == nil || m.value("limits").Kind == yaml.SequenceNode):
 		f.add(m.members["limits"].key, SeverityError, base.Name, "no limits; "+should)
 	}
+	// unnamed are in made, too. Their places depend on each other, so they get them at the end.
 	var made, unnamed []*Rule
 	type known struct{ name, text string } // one without a text: that name is taken
 	seen := map[known]bool{}
 	for i, n := range list {
+		// A limit that is refused leaves a gap in the numbers, so that the names of the others
+		// in findings are those that they will have.
 		rule := base
 		if len(list) > 1 {
 			rule.Name = fmt.Sprintf("%s#%d", base.Name, i+1)

@@ -82,7 +82,7 @@ func (o *Overrides) Admit(place, client string, now weir.Instant) (*Override, er
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if known := o.known[place]; known != nil {
+	if known := o.known[place]; known != nil { // another request has brought it meanwhile
 		return known, nil
 	}
 	if o.room(client) != nil {
@@ -100,7 +100,8 @@ func (o *Overrides) Admit(place, client string, now weir.Instant) (*Override, er
 	return made, nil
 }
 
-// room fails when a client may not bring one more.
+// room fails when a client may not bring one more. Its part shrinks as others take theirs, so no number of
+// clients has to be known: the first may have 512, and the next a 64th of what the first leaves.
 func (o *Overrides) room(client string) error {
 	if len(o.known) >= MaxOverrides {
 		return ErrAllOverrides

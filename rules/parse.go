@@ -71,6 +71,7 @@ func collect(texts []*fileText) (*Set, error) {
 			from[f.domain.name] = f
 		}
 		all = append(all, f.sorted()...)
+		// After a mistake the other files are read for theirs, and no longer kept.
 		if failed = failed || f.failed(); !failed {
 			s.add(f)
 		}
@@ -87,6 +88,7 @@ func readFile(t *fileText) *file {
 	f := &file{findings: findings{file: t.name}, domain: &domain{file: t.name, text: t.text}}
 	f.root = readYAML(t.text, &f.findings)
 	if f.root == nil {
+		// Findings need a place, and a file without content has none.
 		if f.root = (&yaml.Node{Line: 1, Column: 1}); !f.failed() {
 			f.add(f.root, SeverityError, "", "the file is empty; write domain: NAME and descriptors")
 		}
@@ -106,6 +108,7 @@ func readFile(t *fileText) *file {
 	f.partial = !there
 	f.descriptors(&m, "", &f.domain.top, nil)
 	f.domain.top.markValues(nil)
+	// Without a domain's name the names of rules are wrong, and findings would speak of them.
 	if ok {
 		f.lint()
 	}
@@ -194,6 +197,8 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	if ok {
 		f.put(placed{p, into, path, n, rule}, met)
 	}
+	// A list that is empty is as none: a request that has more entries ends here either way, and a
+	// level would cost memory in each of a hundred thousand rules.
 	p.below = &level{}
 	f.descriptors(&m, rule, p.below, path)
 	if p.below.size == 0 {
@@ -201,7 +206,8 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	}
 }
 
-// put adds a place to its level; met is whether requests can meet it, or all but.
+// put adds a place to its level. met is whether requests can meet it, or all but: one level too deep is
+// looked at by lint, which warns of it.
 func (f *file) put(p placed, met bool) {
 	if double := p.level.add(p.place); double != nil {
 		f.add(p.at, SeverityError, p.rule, "duplicate descriptor, also in line %d", double.line)

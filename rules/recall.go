@@ -50,6 +50,8 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The states stand in the order of the asks. So the request is matched once more, by the same
+	// rules, to know which count each belongs to.
 	request, states := b.read()
 	x := &explainer{set: set, request: request, store: l.store.Traits()}
 	x.before = newCopies(h.at, x.take(false).asks, states)

@@ -48,11 +48,11 @@ type LevelTrace struct {
 	Omitted int // how many more stand there
 }
 
-// Place is a descriptor of a file.
+// Place is a descriptor of a file, for people to find it.
 type Place struct {
 	Entry Entry // as written
 	File  string
-	Line  int
+	Line  int // from 1
 }
 
 // String is key=value.
@@ -61,6 +61,8 @@ func (p Place) String() string { return p.Entry.pretty() }
 // where is the place with its file and line.
 func (p Place) where() string { return fmt.Sprintf("%s (%s:%d)", p, p.File, p.Line) }
 
+// depthRule is what people miss most: a limit of user is not for path and user. envoyproxy/ratelimit has
+// the same rule.
 const depthRule = "a limit applies only if the request's entry count equals the depth"
 
 // trace follows each descriptor of r. It goes by the same look-ups as Match (level.find), so that it
@@ -84,6 +86,7 @@ func (s *Set) trace(r *Request, t *take) []DescriptorTrace {
 		if x.Rules == nil {
 			s.otherOrder(r.Domain, x)
 		}
+		// The way led to rules, and the take has none: replace has dropped them.
 		if t.meets[i].rules == nil && x.Rules != nil {
 			x.Summary = fmt.Sprintf("%s, but another rule of the request replaces %s", x.Summary, x.Rules[0].EnvoyName)
 			x.Rules = nil
@@ -146,7 +149,9 @@ func (s *Set) noDomain(name string) string {
 	return text
 }
 
-// walk goes the way of x's entries, as Match does.
+// walk goes the way of x's entries, as Match does, and tells of each step. It ends in one of four ways:
+// below the last level of the file, at an entry that nothing fits, at a descriptor without a limit, or
+// at one with limits.
 func (dom *domain) walk(x *DescriptorTrace) {
 	l := &dom.top
 	var last *place
@@ -187,7 +192,8 @@ func (dom *domain) walk(x *DescriptorTrace) {
 	}
 }
 
-// untried tells of what was passed over on a way that led nowhere.
+// untried tells of what was passed over on a way that led nowhere. An author may expect that a key alone
+// is tried after a value that led nowhere; it is not.
 func (x *DescriptorTrace) untried() {
 	for _, step := range x.Levels {
 		if len(step.Passed) > 0 {
@@ -236,7 +242,8 @@ func (dom *domain) step(l *level, e Entry, p *place) LevelTrace {
 	return x
 }
 
-// places is all of a level, in the order of the file.
+// places is all of a level, in the order of the file. Matching never needs it; a trace does, once a
+// request that somebody asks about.
 func (l *level) places() []*place {
 	var all []*place
 	for _, f := range l.families {
@@ -271,7 +278,8 @@ func (p *place) distance(e Entry) int {
 	return key*(far+1) + value
 }
 
-// miss says why nothing of the level fits e.
+// miss says why nothing of the level fits e: no key fits, or keys do and their values don't. It names the
+// nearest word that would.
 func (l *level) miss(e Entry, all []*place) string {
 	var values, keys []string
 	for _, p := range all {

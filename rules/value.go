@@ -35,7 +35,8 @@ func (f *findings) mapping(n *yaml.Node, rule, should string) (mapping, bool) {
 		return mapping{}, false
 	}
 	m := mapping{node: n, members: map[string]member{}}
-	merged := map[string]bool{} // keys that came by <<, which others replace
+	// merged are keys that came by <<. One that is written too replaces it, and is no duplicate.
+	merged := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		it := member{follow(n.Content[i]), follow(n.Content[i+1])}
 		if it.key.Kind != yaml.ScalarNode {
@@ -101,6 +102,7 @@ func (f *findings) merge(m *mapping, merged map[string]bool, it member, rule str
 	if it.value.Kind == yaml.SequenceNode {
 		from = it.value.Content
 	}
+	// The first of several mappings counts, and put replaces: so the last comes first.
 	for _, n := range slices.Backward(from) {
 		other, ok := f.mapping(follow(n), rule, should)
 		if !ok {

@@ -12,10 +12,16 @@ import (
 
 // The bounds of a rule file. A descriptor inside another is two levels deeper.
 const (
-	MaxFileSize  = 64 << 20  // bytes
-	maxFileNodes = 2_000_000 // keys, values, lists and mappings, with aliases followed; Envoy's form takes 11 a rule, and more
-	maxFileDepth = 10_000    // lists and mappings in each other; envoyproxy/ratelimit reads as many
-	maxMerges    = 64        // mappings that << takes out of each other
+	// MaxFileSize is how many bytes a file may have, and all files of a folder or an export together.
+	MaxFileSize = 64 << 20
+	// maxFileNodes is how many keys, values, lists and mappings a file has, with aliases followed.
+	// Envoy's form takes 11 a rule, and more, so a file has room for 150,000 rules.
+	maxFileNodes = 2_000_000
+	// maxFileDepth is how many lists and mappings may stand in each other; envoyproxy/ratelimit reads
+	// as many.
+	maxFileDepth = 10_000
+	// maxMerges is how many mappings << may take out of each other.
+	maxMerges = 64
 )
 
 // readYAML reads the first document of text. It gives nil when there are errors
@@ -117,7 +123,8 @@ func (c *counter) count(n *yaml.Node, depth int) (culprit *yaml.Node) {
 	return nil
 }
 
-// follow is what an alias stands for.
+// follow is what an alias stands for. All that reads a node follows it first, so no other code knows of
+// aliases.
 func follow(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias
@@ -143,7 +150,8 @@ func syntax(text []byte, err error) (at *yaml.Node, message string) {
 	return at, message
 }
 
-// firstInvalid is where text has the first byte that YAML does not read.
+// firstInvalid is where text has the first byte that YAML does not read: control characters, the two
+// noncharacters at the end of the first plane, and what is no UTF-8.
 func firstInvalid(text []byte) (line, column int) {
 	line, column = 1, 1
 	for len(text) > 0 {
