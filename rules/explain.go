@@ -347,29 +347,15 @@ func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Lim
 		return nil
 	}
 	least, most := spec.Count, int64(weir.MaxWindowCount)
-	with := func(n int64) (*weir.Limit, error) {
-		changed := spec
-		changed.Count = n
-		return changed.Limit()
-	}
+	set := func(s *weir.Spec, n int64) { s.Count = n }
 	switch spec.Algorithm {
 	case weir.GCRA, weir.TokenBucket, weir.LeakyBucket:
-		least = spec.Burst
-		with = func(n int64) (*weir.Limit, error) {
-			changed := spec
-			changed.Burst = n
-			if *spec.Initial == spec.Burst {
-				changed.Initial = nil
-			}
-			return changed.Limit()
+		least, set = spec.Burst, func(s *weir.Spec, n int64) { s.Burst = n }
+		if *spec.Initial == spec.Burst {
+			spec.Initial = nil // it is not said, and follows the burst
 		}
 	case weir.LeakyQueue:
-		least = *spec.Queue
-		with = func(n int64) (*weir.Limit, error) {
-			changed := spec
-			changed.Queue = &n
-			return changed.Limit()
-		}
+		least, set = *spec.Queue, func(s *weir.Spec, n int64) { s.Queue = &n }
 	case weir.WarmUp:
 		return nil // its pace alone decides
 	case weir.FixedWindow, weir.SlidingLog, weir.SlidingWindow, weir.Concurrent:
@@ -377,7 +363,9 @@ func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Lim
 	var found *weir.Limit
 	for least < most { // least is too small; most is not, or can't be
 		n := least + (most-least+1)/2
-		changed, err := with(n)
+		tried := spec
+		set(&tried, n)
+		changed, err := tried.Limit()
 		switch {
 		case err != nil:
 			most = n - 1

@@ -86,7 +86,7 @@ func ParseExport(name string, text []byte) (*Set, error) {
 		part = &fileText{name: name + "#" + title, title: title}
 	}
 	end := func() {
-		if !empties(part.text) {
+		if firstLine(part.text) != nil {
 			texts = append(texts, part)
 		}
 		next("")
@@ -165,25 +165,18 @@ func blank(line []byte) bool {
 	return len(line) == 0 || line[0] == '#'
 }
 
-// empties is whether no line says anything.
-func empties(text []byte) bool {
+// firstLine is the first line that says something; nil when none does.
+func firstLine(text []byte) []byte {
 	for line := range bytes.Lines(text) {
 		if !blank(line) {
-			return false
+			return line
 		}
 	}
-	return true
+	return nil
 }
 
 // hasDirectives is whether text begins with directives, such as %YAML 1.1.
-func hasDirectives(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if !blank(line) {
-			return line[0] == '%'
-		}
-	}
-	return false
-}
+func hasDirectives(text []byte) bool { return bytes.HasPrefix(firstLine(text), []byte("%")) }
 
 // onlyDirectives is whether text has directives and nothing else so far: then the next mark begins
 // their own document, and not another one.

@@ -33,6 +33,9 @@ func orDidYouMean(word string, known []string) string {
 // words is the product of their lengths, and words of requests come from clients.
 const maxSlip = 256
 
+// far is how many slips make two words different ones: more than two are no slip.
+const far = 3
+
 // nearest is the known word that is closest to word, if one is close: at most two letters are
 // different, missing or too many, and the known word is longer than that. Else every word of
 // two letters would be close to every other.
@@ -40,7 +43,7 @@ func nearest(word string, known []string) (near string, ok bool) {
 	if len(word) > maxSlip {
 		return "", false
 	}
-	least := 3 // more than two slips are no slip
+	least := far
 	wrote := letters(word)
 	for _, k := range known {
 		if d := editdistance.Between(wrote, letters(k), least); d < least {

@@ -266,16 +266,15 @@ func (p *place) fits(e Entry) bool {
 // distance is small for places that somebody may have meant by e. A key counts for more than a value:
 // a place with the right key and any value is nearer than one with the right value and another key.
 func (p *place) distance(e Entry) int {
-	const far = 3
-	key := far
-	if len(e.Key) <= maxKey && len(p.entry.Key) <= maxKey {
-		key = editdistance.Between(letters(e.Key), letters(p.entry.Key), far)
+	return slips(e.Key, p.entry.Key)*(far+1) + slips(e.Value, p.entry.Value)
+}
+
+// slips is how far two words are apart, at most far.
+func slips(a, b string) int {
+	if len(a) > maxKey || len(b) > maxKey {
+		return far
 	}
-	value := far
-	if len(e.Value) <= maxKey && len(p.entry.Value) <= maxKey {
-		value = editdistance.Between(letters(e.Value), letters(p.entry.Value), far)
-	}
-	return key*(far+1) + value
+	return editdistance.Between(letters(a), letters(b), far)
 }
 
 // miss says why nothing of the level fits e: no key fits, or keys do and their values don't. It names the
