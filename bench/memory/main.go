@@ -1,5 +1,6 @@
-// Command memory measures memstore beside other limiters and beside the least
-// that any could cost, in one run: make bench.
+// Command memory measures what a program calls, weir.Limiter and rules.Limiter, and
+// memstore alone, beside other limiters and beside the least that any could cost, in one
+// run: make bench.
 package main
 
 import (
@@ -12,7 +13,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 const (
@@ -26,6 +26,7 @@ type report struct {
 	Go      string  `json:"go"`
 	Commit  string  `json:"commit"`
 	Tables  []table `json:"tables"`
+	Twos    []table `json:"twos"` // of two limits
 	Facts   []fact  `json:"facts"`
 }
 
@@ -37,7 +38,7 @@ type table struct {
 func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	short := flag.Bool("short", false, "few rounds, no peers, one million keys at most")
-	only := flag.String("only", "", "only what has this in its name: a row of the table, growth, collection, saving, hot key, algorithms, together, or facts for all but the table")
+	only := flag.String("only", "", "only what has this in its name: a row of a table, two limits, growth, collection, saving, hot key, algorithms, together, or facts for all but the tables")
 	most := flag.Int("most", 10*million, "the most keys of any measurement")
 	rounds := flag.Int("rounds", 21, "measurements of each cell")
 	profile := flag.String("profile", "", "write a processor profile to this file")
@@ -52,24 +53,20 @@ func main() {
 		*rounds, *most = min(*rounds, 9), min(*most, million)
 	}
 	r := report{Machine: machine(), Go: runtime.Version(), Commit: commit()}
-	subjects := slices.Concat([]subject{ours, floor}, fronts, floors)
+	ones, twos := slices.Concat([]subject{ours, floor, front, file}, floors), []subject{front, frontOfTwo, fileOfTwo}
 	if !*short {
-		subjects = append(subjects, peers...)
+		ones, twos = append(ones, peers...), append(twos, twice()...)
 	}
 	// First, while the heap has nothing of the peers.
 	r.Facts = facts(*most, *rounds, *only)
-	for _, keys := range []int{1, tenThousand, million} {
-		if keys > *most {
-			continue
+	for _, s := range scenarios(*most) {
+		if strings.Contains(s.String(), *only) {
+			note("%v", s)
+			r.Tables = append(r.Tables, table{s.String(), s.compare(ones, *rounds)})
 		}
-		for _, deny := range []bool{false, true} {
-			for _, procs := range []int{1, 2} {
-				s := scenario{plan{keys, deny}, procs}
-				if strings.Contains(s.String(), *only) {
-					note("%v", s)
-					r.Tables = append(r.Tables, table{s.String(), s.compare(subjects, *rounds)})
-				}
-			}
+		if name := "two limits, " + s.String(); strings.Contains(name, *only) {
+			note("%v", name)
+			r.Twos = append(r.Twos, table{s.String(), s.compare(twos, *rounds)})
 		}
 	}
 	if *asJSON {
@@ -78,33 +75,22 @@ func main() {
 		must(out.Encode(r))
 		return
 	}
-	r.print()
+	r.print(os.Stdout)
 }
 
-func (r *report) print() {
-	fmt.Printf("%s, %s, commit %s\nNanoseconds of a processor for each take: median, least and most; and the median against memstore's.\n", r.Machine, r.Go, r.Commit)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, t := range r.Tables {
-		fmt.Fprintf(w, "\n%s\t\t\t\t\n", t.Scenario)
-		for _, c := range t.Costs {
-			fmt.Fprintf(w, "  %s\t%.1f\t%.1f–%.1f\t%.2f ×\t\n", c.Name, c.Median, c.Min, c.Max, c.Median/t.Costs[0].Median)
+func scenarios(most int) []scenario {
+	var all []scenario
+	for _, keys := range []int{1, tenThousand, million} {
+		if keys > most {
+			continue
 		}
-		fmt.Fprintf(w, "  target: 1.25 floors + 10 ns\t%.1f\t\t\t%s\n", t.target(), verdict(t.Costs[0].Median <= t.target()))
+		for _, deny := range []bool{false, true} {
+			for _, procs := range []int{1, 2} {
+				all = append(all, scenario{plan{keys, deny}, procs})
+			}
+		}
 	}
-	fmt.Fprintln(w)
-	for _, f := range r.Facts {
-		fmt.Fprintf(w, "%s\t%s\ttarget %s\t\t%s\n", f.What, f.Measured, f.Target, verdict(f.Met))
-	}
-	must(w.Flush())
-}
-
-func (t *table) target() float64 { return 1.25*t.Costs[1].Median + 10 }
-
-func verdict(met bool) string {
-	if met {
-		return "met"
-	}
-	return "not met"
+	return all
 }
 
 func machine() string {

@@ -76,12 +76,15 @@ type scenario struct {
 }
 
 func (s scenario) String() string {
-	what := map[int]string{1: "1 key", tenThousand: "10,000 keys, zipf", million: "1,000,000 keys, uniform"}[s.keys]
-	outcome := "allow"
+	what := map[int]string{1: "1 key", tenThousand: "10,000 keys, zipf", million: "1,000,000 keys"}[s.keys]
+	outcome, workers := "allow", "1 worker"
 	if s.deny {
 		outcome = "deny"
 	}
-	return fmt.Sprintf("%s, %s, %d workers", what, outcome, s.procs)
+	if s.procs > 1 {
+		workers = fmt.Sprint(s.procs, " workers")
+	}
+	return fmt.Sprintf("%s, %s, %s", what, outcome, workers)
 }
 
 // batch is how many takes are measured at a time: some milliseconds.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,6 +107,22 @@ var peers = []subject{
 			return ratelimiter.NewBursty[any](plenty, time.Second)
 		}, func(l ratelimiter.RateLimiter[any]) bool { return l.TryAcquirePermit() })
 	}},
+}
+
+// twice are the peers nearest to a limiter of two limits: of each two, one after the other,
+// the second only if the first lets it pass.
+func twice() []subject {
+	var all []subject
+	for _, peer := range peers {
+		if !slices.Contains([]string{"throttled", "sethvargo/go-limiter", "ulule/limiter"}, peer.name) {
+			continue
+		}
+		all = append(all, subject{name: peer.name + " twice", make: func(p plan) take {
+			first, second := peer.make(p), peer.make(plan{keys: p.keys})
+			return func(key string) bool { return first(key) && second(key) }
+		}})
+	}
+	return all
 }
 
 const (

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/rules"
 )
 
 // plan is what a subject is made for.
@@ -77,28 +79,66 @@ func keep(store *memstore.Store, text string) func() take {
 const allow = "1000000/day burst 1000000000"
 
 // ours is the store with room for all keys.
-var ours = subject{name: "weir memstore", workers: func(p plan) func() take {
-	return keep(memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)}), p.text())
+var ours = subject{name: "memstore", workers: func(p plan) func() take { return keep(p.store(), p.text()) }}
+
+func (p plan) store() *memstore.Store {
+	return memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)})
+}
+
+// front is the call that the README shows.
+var front = subject{name: "`Limiter.Take`", make: func(p plan) take { return ask(weir.NewLimiter(p.store(), "bench", weir.MustParseLimit(p.text()))) }}
+
+// frontOfTwo is that of a limiter of two limits, of which the second always allows.
+var frontOfTwo = subject{name: "`Limiter.Take` of two", make: func(p plan) take {
+	return ask(weir.NewLimiter(p.store(), "bench", weir.MustParseLimit(p.text()), weir.MustParseLimit(allow)))
 }}
 
-// fronts are the call that the README shows, of one limit and of two.
-var fronts = []subject{front("weir Limiter.Take"), front("weir Limiter.Take, two limits", weir.MustParseLimit(allow))}
+func ask(l *weir.Limiter) take {
+	ctx := context.Background()
+	return func(key string) bool {
+		a, err := l.Take(ctx, key, 1)
+		must(err)
+		return a.Outcome == weir.Allowed
+	}
+}
 
-func front(name string, more ...*weir.Limit) subject {
-	return subject{name: name, make: func(p plan) take {
-		store := memstore.New(memstore.Options{MaxKeys: max(p.keys, memstore.DefaultMaxKeys)})
-		l, ctx := weir.NewLimiter(store, "bench", weir.MustParseLimit(p.text()), more...), context.Background()
-		return func(key string) bool {
-			a, err := l.Take(ctx, key, 1)
-			must(err)
-			return a.Outcome == weir.Allowed
+// file is a check by the rules of a file, with a descriptor of the key alone.
+var file = subject{name: "`rules.Limiter.Check`", make: func(p plan) take { return p.check(false) }}
+
+// fileOfTwo has two descriptors, the key alone and the key on a path, of which the second
+// always passes.
+var fileOfTwo = subject{name: "`rules.Limiter.Check` of two", make: func(p plan) take { return p.check(true) }}
+
+// check asks as a server does that makes each request anew.
+func (p plan) check(two bool) take {
+	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, `
+domain: bench
+descriptors:
+  - key: user
+    limits: [%s]
+  - key: path
+    value: /api
+    descriptors:
+      - key: user
+        limits: [%s]
+`, p.text(), allow))
+	must(err)
+	l, ctx := rules.NewLimiter(p.store(), set), context.Background()
+	return func(key string) bool {
+		user := rules.Entry{Key: "user", Value: key}
+		descriptors := []rules.Descriptor{{Entries: []rules.Entry{user}, Cost: 1}}
+		if two {
+			descriptors = append(descriptors, rules.Descriptor{Entries: []rules.Entry{{Key: "path", Value: "/api"}, user}, Cost: 1})
 		}
-	}}
+		a, err := l.Check(ctx, &rules.Request{Domain: "bench", Descriptors: descriptors})
+		must(err)
+		return a.Allowed
+	}
 }
 
 // floor is the least that a limiter with a precise clock can do: read it, hash
 // the key, and change a word in a table of the size of ours.
-var floor = subject{name: "floor: clock, hash, load, CAS", make: func(p plan) take {
+var floor = subject{name: "floor", make: func(p plan) take {
 	const words = 4 // of a key
 	table := make([]atomic.Uint64, max(p.keys, 1)*words)
 	start, seed := time.Now(), maphash.MakeSeed()
