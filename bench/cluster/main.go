@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	b := bench{table: table.New(), rounds: 15, last: 2 * time.Second}
+	b := bench{table: table.New("Weir", "no-op", "ratio"), rounds: 15, last: 2 * time.Second}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	asJSON := flag.Bool("json", false, "print one JSON object")

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	b := bench{table: table.New()}
+	b := bench{table: table.New("Weir", "no-op", "ratio")}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	old := flag.String("old", "", "an older program of the daemon, to measure beside in place of the no-op server")

@@ -23,7 +23,7 @@ func TestSubjects(t *testing.T) {
 					told++
 				}
 			}
-			if w.Code != 200 || (told > 0) == (i == 0 || s.name == "weir: no fields") {
+			if w.Code != 200 || (told > 0) == (i == 0 || s.name == "`httplimit`, no fields") {
 				t.Errorf("%s: %d %v", s.name, w.Code, w.Header())
 			}
 		}

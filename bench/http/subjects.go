@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-chi/httprate"
+	sethvargohttp "github.com/sethvargo/go-limiter/httplimit"
+	sethvargomem "github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	throttledmem "github.com/throttled/throttled/v2/store/memstore"
 	"github.com/ulule/limiter/v3"
@@ -18,7 +20,7 @@ import (
 	"github.com/weir-limit/weir/memstore"
 )
 
-const httprateName = "httprate: LimitByIP"
+const httprateName = "httprate, `LimitByIP`"
 
 // subject is a handler behind middleware. All limit by the client's address, pass
 // all requests, and write header fields.
@@ -57,15 +59,20 @@ func subjects() ([]subject, error) {
 	if err != nil {
 		return nil, err
 	}
+	sethvargo, err := sethvargoBy()
+	if err != nil {
+		return nil, err
+	}
 	ululeBy := ulule.NewMiddleware(limiter.New(ululemem.NewStore(), limiter.Rate{Period: time.Hour, Limit: 1 << 60}))
 	return []subject{
 		{name: "the handler alone", handler: nothing, peer: ipv4},
-		{name: "weir: one rule, IPv4", handler: one(nothing), peer: ipv4, target: true},
-		{name: "weir: one rule, IPv6", handler: one(nothing), peer: ipv6},
-		{name: "weir: two rules", handler: two(nothing), peer: ipv4},
-		{name: "weir: no fields", handler: silent(nothing), peer: ipv4},
-		{name: "weir: counts by status", handler: counts(nothing), peer: ipv4},
+		{name: "`httplimit`, one rule, IPv4", handler: one(nothing), peer: ipv4, target: true},
+		{name: "`httplimit`, one rule, IPv6 by /64", handler: one(nothing), peer: ipv6, target: true},
+		{name: "`httplimit`, two rules, decided together", handler: two(nothing), peer: ipv4},
+		{name: "`httplimit`, no fields", handler: silent(nothing), peer: ipv4},
+		{name: "`httplimit`, counting by the status", handler: counts(nothing), peer: ipv4},
 		{name: httprateName, handler: httprate.LimitByIP(1<<60, time.Hour)(nothing), peer: ipv4},
+		{name: "sethvargo/go-limiter", handler: sethvargo.Handle(nothing), peer: ipv4},
 		{name: "throttled", handler: throttle.RateLimit(nothing), peer: ipv4},
 		{name: "ulule", handler: ululeBy.Handler(nothing), peer: ipv4},
 	}, nil
@@ -89,6 +96,14 @@ func throttledBy() (*throttled.HTTPRateLimiterCtx, error) {
 		return nil, err
 	}
 	return &throttled.HTTPRateLimiterCtx{RateLimiter: l, VaryBy: &throttled.VaryBy{RemoteAddr: true}}, nil
+}
+
+func sethvargoBy() (*sethvargohttp.Middleware, error) {
+	store, err := sethvargomem.New(&sethvargomem.Config{Tokens: 1 << 62, Interval: time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	return sethvargohttp.NewMiddleware(store, sethvargohttp.IPKeyFunc())
 }
 
 // requests are one of each client.

@@ -6,13 +6,13 @@ package main
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
+
+	page "github.com/weir-limit/weir/bench/internal/table"
 )
 
 const (
@@ -52,7 +52,7 @@ func main() {
 	if *short {
 		*rounds, *most = min(*rounds, 9), min(*most, million)
 	}
-	r := report{Machine: machine(), Go: runtime.Version(), Commit: commit()}
+	r := report{Machine: page.Machine(), Go: runtime.Version(), Commit: page.Commit()}
 	ones, twos := slices.Concat([]subject{ours, floor, front, file}, floors), []subject{front, frontOfTwo, fileOfTwo}
 	if !*short {
 		ones, twos = append(ones, peers...), append(twos, twice()...)
@@ -91,24 +91,4 @@ func scenarios(most int) []scenario {
 		}
 	}
 	return all
-}
-
-func machine() string {
-	model := "unknown processor"
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-			}
-		}
-	}
-	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model)
-}
-
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }

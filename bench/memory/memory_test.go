@@ -52,7 +52,7 @@ func TestPrint(t *testing.T) {
 | 1 key | 60 | 150 | 2.5, goal ≤ 2: missed |
 ` + "`Limiter.Take` of two takes 2.5 to 2.5 times as long as `Limiter.Take`." + `
 `, `
-|  | measured | goal |
+| | measured | goal |
 |---|---|---|
 | time | 2 | ≤ 1: missed |
 | size | 39 | ≤ 40 |

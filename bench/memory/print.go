@@ -4,19 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
+
+	page "github.com/weir-limit/weir/bench/internal/table"
 )
-
-const missed = ": missed"
-
-// goalOf is a goal as the tables have it, with whether it was missed.
-func goalOf(goal string, met bool) string {
-	if met {
-		return goal
-	}
-	return goal + missed
-}
 
 // print writes the tables of docs/memory.md, and then what each median lies between.
 func (r *report) print(to io.Writer) {
@@ -30,9 +21,9 @@ func (r *report) print(to io.Writer) {
 	if len(r.Facts) > 0 {
 		var rows [][]string
 		for _, f := range r.Facts {
-			rows = append(rows, []string{f.What, f.Measured, goalOf(f.Target, f.Met)})
+			rows = append(rows, []string{f.What, f.Measured, page.Goal(f.Target, f.Met)})
 		}
-		grid(to, []string{"", "measured", "goal"}, rows)
+		must(page.Grid(to, []string{"", "measured", "goal"}, rows))
 	}
 	r.printSpread(to)
 }
@@ -49,14 +40,14 @@ func (r *report) printOnes(to io.Writer) {
 		row := []string{t.Scenario}
 		for _, name := range head {
 			if name == "goal of memstore" {
-				row = append(row, goalOf(fmt.Sprintf("%.0f", goal), t.median(ours.name) <= goal))
+				row = append(row, page.Goal(fmt.Sprintf("%.0f", goal), t.median(ours.name) <= goal))
 			} else {
 				row = append(row, t.cell(name))
 			}
 		}
 		rows = append(rows, row)
 	}
-	grid(to, append([]string{"a take, ns of a processor"}, head...), rows)
+	must(page.Grid(to, append([]string{"a take, ns of a processor"}, head...), rows))
 	for _, of := range []string{ours.name, front.name, file.name} {
 		between(to, r.Tables, "sethvargo/go-limiter", of)
 	}
@@ -74,14 +65,14 @@ func (r *report) printTwos(to io.Writer) {
 		row := []string{t.Scenario}
 		for _, name := range head {
 			if name == "against one" {
-				row = append(row, fmt.Sprintf("%.1f, goal %s", ratio, goalOf("≤ 2", ratio <= 2)))
+				row = append(row, fmt.Sprintf("%.1f, goal %s", ratio, page.Goal("≤ 2", ratio <= 2)))
 			} else {
 				row = append(row, t.cell(name))
 			}
 		}
 		rows = append(rows, row)
 	}
-	grid(to, append([]string{"a take of two limits, ns of a processor"}, head...), rows)
+	must(page.Grid(to, append([]string{"a take of two limits, ns of a processor"}, head...), rows))
 	between(to, r.Twos, frontOfTwo.name, front.name)
 	for _, of := range []string{frontOfTwo.name, fileOfTwo.name} {
 		between(to, r.Twos, "sethvargo/go-limiter twice", of)
@@ -133,36 +124,4 @@ func between(to io.Writer, tables []table, one, of string) {
 	if len(ratios) > 0 {
 		fmt.Fprintf(to, "%s takes %.1f to %.1f times as long as %s.\n", one, slices.Min(ratios), slices.Max(ratios), of)
 	}
-}
-
-// grid writes rows as a table in Markdown, those with a missed goal first. It leaves out
-// columns that have nothing.
-func grid(to io.Writer, head []string, rows [][]string) {
-	slices.SortStableFunc(rows, func(a, b []string) int { return misses(b) - misses(a) })
-	var of []int
-	for i := range head {
-		if slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
-			of = append(of, i)
-		}
-	}
-	write := func(cells []string) {
-		for _, i := range of {
-			fmt.Fprintf(to, "| %s ", cells[i])
-		}
-		fmt.Fprintln(to, "|")
-	}
-	fmt.Fprintln(to)
-	write(head)
-	fmt.Fprintln(to, strings.Repeat("|---", len(of))+"|")
-	for _, row := range rows {
-		write(row)
-	}
-}
-
-// misses is 1 for a row with a missed goal, else 0.
-func misses(row []string) int {
-	if slices.ContainsFunc(row, func(cell string) bool { return strings.HasSuffix(cell, missed) }) {
-		return 1
-	}
-	return 0
 }

@@ -42,7 +42,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	b := bench{weir: *weir, lines: 3_000_000, rounds: 3, table: table.New()}
+	b := bench{weir: *weir, lines: 3_000_000, rounds: 3, table: table.New("Weir", "beside", "measured")}
 	if *short {
 		b.lines, b.rounds = 300_000, 1
 	}

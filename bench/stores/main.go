@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	b := bench{table: table.New()}
+	b := bench{table: table.New("Weir", "beside", "ratio")}
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take 30 seconds")
 	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out")

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 // Table is the rows of one run.
@@ -19,6 +18,8 @@ type Table struct {
 	Go      string `json:"go"`
 	Commit  string `json:"commit"`
 	Rows    []Row  `json:"rows"`
+
+	heads [3]string
 }
 
 // Row is one line of the table.
@@ -31,8 +32,11 @@ type Row struct {
 	Verdict  string `json:"verdict"`
 }
 
-// New is an empty table that says where it was measured.
-func New() *Table { return &Table{Machine: machine(), Go: runtime.Version(), Commit: commit()} }
+// New is an empty table that says where it was measured. The heads are those of what was
+// measured of Weir, of what stands beside it, and of the two together.
+func New(weir, beside, measured string) *Table {
+	return &Table{Machine: Machine(), Go: runtime.Version(), Commit: Commit(), heads: [3]string{weir, beside, measured}}
+}
 
 // Target is what a ratio must be. Nil asks for nothing.
 type Target struct {
@@ -48,9 +52,9 @@ func AtLeast(bound float64) *Target { return &Target{bound, false} }
 
 func (t *Target) String() string {
 	if t.most {
-		return fmt.Sprintf("≤ %.2f×", t.bound)
+		return fmt.Sprintf("≤ %.2f", t.bound)
 	}
-	return fmt.Sprintf("≥ %.2f×", t.bound)
+	return fmt.Sprintf("≥ %.2f", t.bound)
 }
 
 // Verdict is whether measured meets the target, as the table writes it.
@@ -69,7 +73,7 @@ func (t *Table) Compare(what, unit string, ours, theirs []float64, to *Target) {
 		ratios[i] = ours[i] / theirs[i]
 	}
 	ratio := Median(ratios)
-	r := Row{What: what, Weir: Spread(ours, unit), Beside: Spread(theirs, unit), Measured: fmt.Sprintf("%.2f×", ratio)}
+	r := Row{What: what, Weir: Spread(ours, unit), Beside: Spread(theirs, unit), Measured: fmt.Sprintf("%.2f", ratio)}
 	if to != nil {
 		r.Target, r.Verdict = to.String(), to.Verdict(ratio)
 	}
@@ -92,23 +96,70 @@ func Spread(of []float64, unit string) string {
 	return strings.TrimSpace(fmt.Sprintf(form, Median(of), slices.Min(of), slices.Max(of), unit))
 }
 
-// Print writes the table for people, or as one JSON object.
+// Print writes the table as a page has it, or as one JSON object.
 func (t *Table) Print(to io.Writer, asJSON bool) error {
 	if asJSON {
 		out := json.NewEncoder(to)
 		out.SetIndent("", "  ")
 		return out.Encode(t)
 	}
-	fmt.Fprintf(to, "%s, %s, commit %s\n\n", t.Machine, t.Go, t.Commit)
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "what\tweir\tbeside\tmeasured\ttarget\t")
+	var rows [][]string
 	for _, row := range t.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", row.What, row.Weir, row.Beside, row.Measured, row.Target, row.Verdict)
+		rows = append(rows, []string{row.What, row.Weir, row.Beside, row.Measured, Goal(row.Target, row.Verdict != "MISS")})
 	}
-	return w.Flush()
+	fmt.Fprintf(to, "%s, %s, commit %s\n", t.Machine, t.Go, t.Commit)
+	return Grid(to, append(append([]string{""}, t.heads[:]...), "target"), rows)
 }
 
-func machine() string {
+const missed = ": missed"
+
+// Goal is a goal as tables have it, with whether it was missed.
+func Goal(goal string, met bool) string {
+	if met {
+		return goal
+	}
+	return goal + missed
+}
+
+// Grid writes rows as a table in Markdown, those with a missed goal first. It leaves out
+// columns that have nothing.
+func Grid(to io.Writer, head []string, rows [][]string) error {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b []string) int { return misses(b) - misses(a) })
+	var of []int
+	for i := range head {
+		if slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
+			of = append(of, i)
+		}
+	}
+	var text strings.Builder
+	line := func(cells []string) {
+		text.WriteString("|")
+		for _, i := range of {
+			text.WriteString(strings.TrimRight(" "+cells[i], " ") + " |")
+		}
+		text.WriteString("\n")
+	}
+	text.WriteString("\n")
+	line(head)
+	text.WriteString(strings.Repeat("|---", len(of)) + "|\n")
+	for _, row := range rows {
+		line(row)
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+// misses is 1 for a row with a missed goal, else 0.
+func misses(row []string) int {
+	if slices.ContainsFunc(row, func(cell string) bool { return strings.HasSuffix(cell, missed) }) {
+		return 1
+	}
+	return 0
+}
+
+// Machine is what it was measured on.
+func Machine() string {
 	model := "unknown processor"
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(text)) {
@@ -120,7 +171,8 @@ func machine() string {
 	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model)
 }
 
-func commit() string {
+// Commit is what was measured.
+func Commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
 		return "unknown"

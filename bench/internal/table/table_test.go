@@ -1,6 +1,9 @@
 package table
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
@@ -21,5 +24,30 @@ func TestVerdict(t *testing.T) {
 	}
 	if got := Median([]float64{3, 1, 2, 10}); got != 2.5 {
 		t.Errorf("median: %v", got)
+	}
+}
+
+// TestPrint: misses come first, and what no row has has no column.
+func TestPrint(t *testing.T) {
+	all := New("Weir", "no-op", "ratio")
+	all.Compare("calls", "µs", []float64{2, 2}, []float64{1, 1}, AtMost(3))
+	all.Compare("more calls", "µs", []float64{4, 4}, []float64{1, 1}, AtMost(3))
+	var out strings.Builder
+	if err := all.Print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(out.String(), "\n")
+	if want := `
+| | Weir | no-op | ratio | target |
+|---|---|---|---|---|
+| more calls | 4.0 (4.0…4.0) µs | 1.0 (1.0…1.0) µs | 4.00 | ≤ 3.00: missed |
+| calls | 2.0 (2.0…2.0) µs | 1.0 (1.0…1.0) µs | 2.00 | ≤ 3.00 |
+`; got != want {
+		t.Errorf("%s\nwant%s", got, want)
+	}
+	all.Rows[0].Target, all.Rows[1].Target, all.Rows[1].Verdict = "", "", ""
+	out.Reset()
+	if err := all.Print(&out, false); err != nil || strings.Contains(out.String(), "target") {
+		t.Errorf("no row has a target, error %v:\n%s", err, &out)
 	}
 }
