@@ -153,7 +153,16 @@ bench-store-memory: ## Measure what keys cost in Redis and memcached; 1 minute
 
 .PHONY: bench-client
 bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; needs redis-server
-	$(GO) test ./cmd/weir -run '^$$' -bench Take
+	@$(GO) test ./cmd/weir -run '^$$' -bench '^BenchmarkTake$$' | awk ' \
+		{ print } \
+		$$1 == "FAIL" { failed = 1 } \
+		/^BenchmarkTake/ { split($$1, name, "[/-]"); us[name[3], name[2]] = $$3 / 1000; allocations[name[3], name[2]] = $$7 } \
+		END { \
+			print "\n| | 1 goroutine | 64 goroutines | allocations |\n|---|---|---|---|"; \
+			for (n = split("client redisstore ShouldRateLimit", all, " "); ++i <= n; ) \
+				printf "| `%s` | %.0f | %.1f | %d, %d |\n", all[i], us[all[i], 1], us[all[i], 64], allocations[all[i], 1], allocations[all[i], 64]; \
+			exit failed \
+		}'
 
 bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(ALONE) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)

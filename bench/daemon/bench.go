@@ -198,7 +198,7 @@ func (b *bench) descriptors(one, three [][]byte) error {
 	if err != nil {
 		return err
 	}
-	b.table.Compare("3 descriptors, beside 1: CPU of a call", "µs", all[0][1], all[1][1], table.AtMost(1.5))
+	b.table.Compare("three descriptors beside one: CPU of a call", "µs", all[0][1], all[1][1], table.AtMost(1.5))
 	return nil
 }
 

@@ -43,8 +43,7 @@ func (b *bench) match() error {
 	}
 	slowest := slices.Max(took)
 	b.table.Rows = append(b.table.Rows, table.Row{
-		What: "10,000 rules in a domain: match", Weir: table.Spread(took, "ns"),
-		Measured: fmt.Sprintf("%.0f ns", slowest), Target: "≤ 1 µs", Verdict: table.AtMost(1000).Verdict(slowest),
+		What: "match in 10,000 rules of a domain, the slowest kind", Weir: fmt.Sprintf("%.0f ns", slowest), Target: "≤ 1 µs", Verdict: table.AtMost(1000).Verdict(slowest),
 	})
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -141,7 +140,5 @@ func fill(f take, keys int) {
 		f(keyOf(&block[i], uint64(i)))
 	}
 }
-
-func round1(x float64) float64 { return math.Round(x*10) / 10 }
 
 func note(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

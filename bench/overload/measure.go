@@ -108,8 +108,14 @@ func columns() []struct{ name, form string } {
 	}
 }
 
-// ratio is which of the columns is the result.
-const ratio = 4
+// The columns that the page has.
+const (
+	capacity = 0
+	offered  = 2
+	ratio    = 4
+	p50      = 6
+	p99      = 7
+)
 
 // offer runs an open load.
 func (o *overloading) offer(g group, can can, l load.Open) (sample, error) {
@@ -148,8 +154,45 @@ func (o *overloading) calm() error {
 	return errors.New("the server holds to a limit of HTTP connections after 10 s without any")
 }
 
-// print writes the median of each number.
+// print writes the table of docs/performance.md, and then the median of each number.
 func (o *overloading) print() error {
+	var rows [][]string
+	for _, l := range o.lines {
+		inTime := l.column(ratio)
+		told := fmt.Sprintf("%.0f %% (%.0f…%.0f)", table.Median(inTime), slices.Min(inTime), slices.Max(inTime))
+		// Clients that queue until the deadline are in the table to show what comes of it.
+		met := l.open.Patience > fails || table.Median(inTime) >= goal
+		rows = append(rows, []string{
+			l.group.door, fmt.Sprint(l.open.Connections), fmt.Sprintf("%v, %v", l.open.Patience, l.open.Rest),
+			table.Count(table.Median(l.column(capacity))) + "/s", table.Count(table.Median(l.column(offered))) + "/s",
+			table.Goal(told, met), fmt.Sprintf("%.1f, %.1f ms", table.Median(l.column(p50)), table.Median(l.column(p99))),
+		})
+	}
+	head := []string{"", "connections", "patience, rest", "can do", "offered", "in time", "p50, p99"}
+	if err := table.Grid(o.out, head, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.out)
+	return o.printAll()
+}
+
+// goal is how much of what the server can do is to be in time, in percent, for clients that
+// fail a call that must wait for longer than this to be sent.
+const (
+	goal  = 90
+	fails = 2 * time.Millisecond
+)
+
+// column is a number of all rounds.
+func (l *line) column(i int) []float64 {
+	var of []float64
+	for _, s := range l.of {
+		of = append(of, s[i])
+	}
+	return of
+}
+
+func (o *overloading) printAll() error {
 	out := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(out, "door\tconnections\tpatience\trest\t")
 	for _, c := range columns() {
@@ -158,15 +201,7 @@ func (o *overloading) print() error {
 	for _, l := range o.lines {
 		fmt.Fprintf(out, "\n%s\t%d\t%v\t%v\t", l.group.door, l.open.Connections, l.open.Patience, l.open.Rest)
 		for i, c := range columns() {
-			var of []float64
-			for _, s := range l.of {
-				of = append(of, s[i])
-			}
-			fmt.Fprintf(out, c.form, table.Median(of))
-			if i == ratio {
-				fmt.Fprintf(out, " (%.0f…%.0f)", slices.Min(of), slices.Max(of))
-			}
-			fmt.Fprint(out, "\t")
+			fmt.Fprintf(out, c.form+"\t", table.Median(l.column(i)))
 		}
 	}
 	fmt.Fprintln(out)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -89,11 +90,20 @@ func Median(of []float64) float64 {
 
 // Spread is the median with the least and the most.
 func Spread(of []float64, unit string) string {
-	form := "%.1f (%.1f…%.1f) %s"
+	form := func(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
 	if Median(of) >= 1000 {
-		form = "%.0f (%.0f…%.0f) %s"
+		form = Count
 	}
-	return strings.TrimSpace(fmt.Sprintf(form, Median(of), slices.Min(of), slices.Max(of), unit))
+	return strings.TrimSpace(fmt.Sprintf("%s (%s…%s) %s", form(Median(of)), form(slices.Min(of)), form(slices.Max(of)), unit))
+}
+
+// Count is a whole number, its thousands apart: 12,345.
+func Count(x float64) string {
+	text := strconv.FormatFloat(x, 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 // Print writes the table as a page has it, or as one JSON object.

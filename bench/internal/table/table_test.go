@@ -51,3 +51,17 @@ func TestPrint(t *testing.T) {
 		t.Errorf("no row has a target, error %v:\n%s", err, &out)
 	}
 }
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want string
+	}{
+		{[]float64{1.26, 999.5, 2}, "2.0 (1.3…999.5) ns"},
+		{[]float64{900, 12345.6, 1_234_567}, "12,346 (900…1,234,567) ns"},
+	} {
+		if got := Spread(c.of, "ns"); got != c.want {
+			t.Errorf("%v: %s, want %s", c.of, got, c.want)
+		}
+	}
+}
