@@ -53,7 +53,9 @@ func load(root string) (*program, error) {
 			p.add(one)
 		}
 	}
-	p.packages = slices.SortedFunc(maps.Values(p.of), func(a, b *packages.Package) int { return strings.Compare(a.PkgPath, b.PkgPath) })
+	p.packages = slices.SortedFunc(maps.Values(p.of), func(a, b *packages.Package) int {
+		return strings.Compare(a.PkgPath, b.PkgPath)
+	})
 	return p, err
 }
 

@@ -153,7 +153,8 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 func (k *keys) metrics() (all []prometheus.Metric) {
 	for _, w := range k.watched {
 		all = append(all, telemetry.Flag("weir_credentials_reload_success",
-			"1 when the active credentials are those of their files, 0 when the last reload failed and old ones are active.",
+			"1 when the active credentials are those of their files, 0 when the last reload failed and old ones are "+
+				"active.",
 			w.files.Failed() == "", "credentials", w.name))
 	}
 	if k.tls != nil {

@@ -19,7 +19,9 @@ func Denials(d *rules.Denials) prometheus.Collector {
 		}, By(Counter, "weir_explain_denials_lost_total",
 			"Denials that were decided and cannot be explained by their id: overwritten by newer ones, too large, at "+
 				"the same instant as another (busy), or decided by a fallback.",
-			"reason", map[string]int64{"overwritten": s.Overwritten, "large": s.Large, "busy": s.Missed, "fallback": s.NoEvidence})...)
+			"reason", map[string]int64{
+				"overwritten": s.Overwritten, "large": s.Large, "busy": s.Missed, "fallback": s.NoEvidence,
+			})...)
 	})
 }
 

@@ -101,8 +101,10 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 		Readings(func() []prometheus.Metric {
 			return []prometheus.Metric{
 				Gauge("weir_build_info",
-					"Always 1; the labels are the versions of Weir and of Go.", 1, "version", version, "go", runtime.Version()),
-				Flag("weir_ready", "1 when /readyz says 200: rules are loaded, and the daemon does not drain.", ready()),
+					"Always 1; the labels are the versions of Weir and of Go.",
+					1, "version", version, "go", runtime.Version()),
+				Flag("weir_ready",
+					"1 when /readyz says 200: rules are loaded, and the daemon does not drain.", ready()),
 			}
 		}),
 		collectors.NewGoCollector(),

@@ -40,7 +40,8 @@ func Flag(name, help string, yes bool, labels ...string) prometheus.Metric {
 
 // By is a metric of several counts, which a label tells apart. labels are those that all have.
 func By[N number](
-	one func(string, string, N, ...string) prometheus.Metric, name, help, label string, counts map[string]N, labels ...string,
+	one func(string, string, N, ...string) prometheus.Metric,
+	name, help, label string, counts map[string]N, labels ...string,
 ) (all []prometheus.Metric) {
 	for value, n := range counts {
 		all = append(all, one(name, help, n, append(slices.Clone(labels), label, value)...))
