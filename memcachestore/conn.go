@@ -132,7 +132,7 @@ func (c *conn) next() []*call {
 	defer c.mu.Unlock()
 	calls := c.unsent
 	c.unsent, c.writing = nil, len(calls) > 0
-	if len(c.sent) == 0 && len(calls) > 0 {
+	if len(c.sent) == 0 && len(calls) > 0 { // read waits without a deadline; from now on it has one
 		_ = c.net.SetReadDeadline(time.Now().Add(patience)) // fails only when closed, and then so does Read
 	}
 	c.sent = append(c.sent, calls...)
@@ -143,7 +143,7 @@ func (c *conn) next() []*call {
 // is to be answered, to notice at once when the server goes.
 func (c *conn) read() {
 	for {
-		if c.reader.Buffered() == 0 {
+		if c.reader.Buffered() == 0 { // else the next answer is there already, and no time is needed
 			c.rest()
 		}
 		if _, err := c.reader.Peek(1); err != nil {

@@ -18,7 +18,9 @@ type job struct {
 	// job's answer alone.
 	apply func(now weir.Instant, it *item) error
 
-	// The note by which the job works only once; kind is noNote when it may work again.
+	// The note by which the job works only once; kind is noNote when it may work again. The id is
+	// drawn by the caller, or is that of a receipt: two jobs of one kind and id in one item are the
+	// same job, sent twice.
 	kind  noteKind
 	id    uint64
 	found *note // where that was noted in an item of its own

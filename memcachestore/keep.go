@@ -49,7 +49,10 @@ const (
 	lastSecond = 1<<31 - 1
 )
 
-// ttl is how memcached is told to keep an item, and how long that is at least.
+// ttl is how memcached is told to keep an item, and how long that is at least. Memcached's clock ticks in
+// seconds, and an item may go up to one earlier than its time: life has one less than ttl. A time beyond
+// 30 days is told by the clock of this process; when that is off, the item goes earlier or later by
+// as much. slack is more than clocks may differ by.
 func (s *Store) ttl(keep time.Duration) (ttl int64, life time.Duration) {
 	seconds := int64((keep+time.Second-1)/time.Second) + int64(slack/time.Second) + s.longer
 	life = time.Duration(seconds-1) * time.Second

@@ -77,6 +77,8 @@ func (s *Store) submit(ctx context.Context, name string, j *job) error {
 		return j.err
 	case <-ctx.Done():
 	}
+	// A job that still waits was not decided, so it can't have been charged. One that was claimed
+	// may be on its way in a swap.
 	if s.withdraw(l, j) {
 		return fmt.Errorf("memcachestore: %s does not answer, nothing was decided: %w", l.line.server.addr, ctx.Err())
 	}
@@ -115,7 +117,7 @@ func (s *Store) forget() {
 	if len(s.lanes) < maxLanes {
 		return
 	}
-	looked := 0
+	looked := 0 // to look at all would cost each newcomer too much, and nearly all are idle
 	for name, l := range s.lanes {
 		if !l.running {
 			delete(s.lanes, name)
@@ -157,7 +159,8 @@ func (s *Store) more(l *lane) bool {
 	return l.running
 }
 
-// noted are waiting jobs that work once: their notes have to be looked for.
+// noted are waiting jobs that work once: their notes have to be looked for. They stay waiting
+// meanwhile, so that their callers can take them back while the server is asked.
 func (s *Store) noted(l *lane) []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +204,8 @@ func (s *Store) unclaim(l *lane, jobs []*job) {
 	l.waiting = append(jobs, l.waiting...)
 }
 
-// finish answers jobs, with an error for all of them or each with its own.
+// finish answers jobs, with an error for all of them or each with its own. A job has written all
+// that is for its caller before done is closed, and writes no more.
 func (s *Store) finish(jobs []*job, err error) {
 	for _, j := range jobs {
 		if err != nil {

@@ -56,6 +56,7 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 			return view{}, l.line.server.explain(errNoCAS)
 		}
 	}
+	// A key may be another program's by chance: only a note of the same kind and id counts.
 	for i, j := range noted {
 		j.found = nil
 		if a := k.answers[i+1]; a.outcome == outcomeDone {
@@ -111,7 +112,7 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 			j.err = l.line.server.explain(j.err)
 		}
 	}
-	if !it.changed {
+	if !it.changed { // all were denied, or only looked
 		if !looked {
 			s.unclaim(l, jobs)
 			return false
@@ -138,7 +139,7 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 		return
 	}
 	c := command{verb: verbSwap, key: l.name, value: it.encode(), cas: v.cas}
-	if v.cas == 0 {
+	if v.cas == 0 { // there was none; a plain set would write over one that came meanwhile
 		c.verb = verbAdd
 	}
 	if len(c.value) > maxValue {
@@ -157,6 +158,7 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 		s.finish(jobs, l.line.server.explain(said(a.text)))
 	case a.outcome == outcomeDone:
 		s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
+		// The number of this write is what the next round may swap, without a look.
 		l.known = view{}
 		if a.cas != 0 && len(c.value) <= maxKnown {
 			l.known = view{v.conn, a.cas, c.value, time.Now().Add(life)}

@@ -162,6 +162,7 @@ func (sv *server) dial(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsent, err)
 	}
+	// greet does not know of ctx: when that ends, a deadline in the past ends its reading.
 	stop := context.AfterFunc(ctx, func() { _ = n.SetDeadline(time.Unix(1, 0)) }) // fails only when closed
 	c := newConn(n)
 	err = greet(c)

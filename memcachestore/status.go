@@ -53,6 +53,8 @@ func (s *Store) Ping(ctx context.Context, server int) error {
 	return s.status(ctx, s.servers[server]).Err
 }
 
+// status asks a server, as long as ctx lets it. A connection has a time of its own, which may be
+// longer: so the goroutine that asks goes on until then, and Close waits for it.
 func (s *Store) status(ctx context.Context, sv *server) Status {
 	answer := make(chan Status, 1)
 	s.mu.Lock()

@@ -23,15 +23,18 @@ const (
 // once for a limit, in whole numbers and fractions as Go has them: the script only adds and
 // compares. So both come to the same answers to the microsecond.
 type plan struct {
-	kind byte
-	most int64 // the largest cost that can ever fit
+	kind byte // which functions of take.lua know the limit
+	// most is the largest cost that can ever fit. Asks beyond it are not denied but impossible,
+	// whatever the state: the script is told so by a flag, and need not reckon with such numbers.
+	most int64
 	// text is the limit as take.lua reads it. It is empty for civil windows: their text goes with
 	// the time.
 	text string
 	one  string // the limit and a cost of 1 as pace.lua reads it; empty where it can't
 }
 
-// maxPlans is how many limits are remembered; then all are forgotten.
+// maxPlans is how many limits are remembered; then all are forgotten. Rules have few limits, but
+// requests may bring limits of their own.
 const maxPlans = 1 << 14
 
 // plans remembers what it has worked out of limits.
@@ -182,7 +185,7 @@ func (p *plan) appendAsk(b []byte, a *weir.Ask, first bool, nth int) []byte {
 			need += a.Cost
 		}
 	}
-	flags := byte(0) // bits in the order in which ask of take.lua reads them
+	flags := byte(0) // bits in the order in which ask of take.lua reads them: 1, 2, 4, 8, 16, 32
 	for i, yes := range [...]bool{first, a.Peek, a.Shadow, a.Quota, a.After, never} {
 		if yes {
 			flags |= 1 << i

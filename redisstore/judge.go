@@ -28,6 +28,8 @@ func (e *examiner) judge() {
 	if e.Kind == "cluster" && !slices.ContainsFunc(e.Nodes, func(n Node) bool { return n.Role == "replica" }) && !e.mute {
 		e.warn("", "give each primary a replica", "the cluster has no replicas: when a primary dies, the fallbacks of the rules decide for its keys until it is back")
 	}
+	// Calls have deadlines: where takes need longer, the fallbacks
+	// decide although the server is there.
 	switch p99 := e.Take.P99; {
 	case p99 > mostCall:
 		e.warn("", "go nearer to the server, or give it more to work with", "one take of 100 needs %v, and none is given more than %v: the fallbacks of the rules will decide often", p99.Round(time.Microsecond), mostCall)
@@ -35,6 +37,8 @@ func (e *examiner) judge() {
 		e.warn("", "go nearer to the server, or let Envoy wait longer (its timeout, 20 ms by default)",
 			"one take of 100 needs %v; by way of Envoy none is given more than %v", p99.Round(time.Microsecond), envoyCall)
 	}
+	// All processes decide by the server's clock, so a skew passes nothing too much. But a day
+	// begins by it.
 	if e.Skew.Abs() > muchSkew {
 		e.warn("", "run NTP on both", "the server's clock is %v apart from this machine's; the server's decides, so that windows of a calendar begin by it", e.Skew)
 	}
@@ -61,6 +65,8 @@ func (e *examiner) judgeNode(n *Node) {
 			e.fault(n.Address, "it is Redis "+n.Version, fmt.Sprintf("take Redis %d or later", oldest))
 		}
 	}
+	// A URL of the wrong kind may work for a while: a node of a cluster answers for its own slots,
+	// and a replica until the first write.
 	switch {
 	case n.Mode == "sentinel":
 		e.fault(n.Address, "this is a sentinel", "write redis+sentinel://host:port/master")
@@ -77,10 +83,14 @@ func (e *examiner) judgeNode(n *Node) {
 		}
 		return // the primary decides
 	}
+	// Every key of Weir expires. One that does not was written by another program, under a name
+	// that a count may have.
 	if n.Immortal > 0 {
 		e.fault(n.Address, fmt.Sprintf("%d of %d keys under Weir's prefix never expire; Weir writes none like that", n.Immortal, n.Keys), "find the program that also writes there; give Weir a prefix of its own by ?prefix=")
 	}
 	e.judgeMemory(n)
+	// With a snapshot or a replica a restart loses the last charges only; without both it loses all
+	// of them.
 	if n.AOF == "no" && n.RDB == "no" && n.Replicas == 0 {
 		e.warn(n.Address, "set "+keepCounts+", or run a replica", "it writes nothing to disk and has no replica: a restart forgets all counts, and each key may pass its limit once more")
 	}

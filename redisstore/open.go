@@ -104,6 +104,8 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	option.Username = u.User.Username()
 	option.Password, _ = u.User.Password()
 	path := strings.TrimPrefix(u.Path, "/")
+	// A client for a single server must not ask whether it is a cluster, and follow to other nodes:
+	// then takes of several descriptors would be sent to a node that has not all of their keys.
 	switch scheme {
 	case "redis", "rediss":
 		option.ForceSingleClient = true
@@ -189,6 +191,8 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 	if err != nil {
 		return &URLError{err.Error()}
 	}
+	// The certificate of a single server must have the name in the URL. Nodes of clusters and
+	// primaries that sentinels name are checked by the names that these give.
 	if scheme == "rediss" || scheme == "redis" {
 		host, _, _ := net.SplitHostPort(option.InitAddress[0]) // it was looked at
 		config.ServerName = host

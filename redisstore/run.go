@@ -241,6 +241,8 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			if strings.IndexByte(answer, 0) < 0 { // no limit's text ends there
 				return false, &record.CountError{Err: inKey(c.keys[i], errors.New("it holds no count: is it another program's?"))}
 			}
+			// Another version of the limit kept the count, or it was reset in the future of the
+			// server's clock. The script knows neither: Go works out what stays charged.
 			s.counts.adopted.Add(1)
 			return false, s.takeBySwap(ctx, asks, out)
 		case 'W': // s.skew is right by now
@@ -249,7 +251,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			return true, nil
 		}
 	}
-	var few [2]weir.State
+	var few [2]weir.State // most takes have one or two limits: no memory is asked for
 	states := few[:0]
 	for i := range asks {
 		state, err := stateOf(&asks[i], c.answers[i][1:])
@@ -272,6 +274,8 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			asks[i].Evidence.Tell(c.now, states[i])
 		}
 	}
+	// Commit fills in receipts and what is left. The states that it returns are not kept: the
+	// script has written its own.
 	for i := range asks {
 		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
 	}

@@ -53,12 +53,15 @@ func logOf(text string) (weir.State, error) {
 		return nil, fmt.Errorf("a log of %d bytes", len(text))
 	}
 	n := word(text[1:])
-	if text[0] == 'A' {
+	if text[0] == 'A' { // what follows is the state as Go has it: the number, then the stamps
 		if n == 0 {
 			return nil, nil
 		}
 		return words(text[1:]), nil
 	}
+	// An ask waits until one certain stamp has left the window. So the stamps up to that one may
+	// all be the oldest, and those from it on all be that one, but for the newest, when the log is
+	// as never used.
 	s := make(weir.State, 1+n)
 	s[0] = n
 	oldest, at, waits, newest := word(text[9:]), word(text[17:]), word(text[25:]), word(text[33:])

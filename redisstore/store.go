@@ -94,9 +94,9 @@ type Store struct {
 	// skew is the server's clock less ours, in microseconds, as of the last answer. It
 	// dates what is decided here by home; the server alone dates what it decides.
 	skew atomic.Int64
-	// A call is in one of the lanes, by the script that decides it. The order between takes of two
-	// lanes is that in which Redis runs their scripts: none of the two is decided over a state that
-	// misses the other's charge.
+	// lane and paced carry takes to Redis, as many as meet. A call is in one of the lanes, by the
+	// script that decides it. The order between takes of two lanes is that in which Redis runs
+	// their scripts: none of the two is decided over a state that misses the other's charge.
 	lane  lane.Lane[*call] // of take.lua
 	paced lane.Lane[*call] // of pace.lua
 	// home remembers denied takes for record.DenialLife, and answers those like them. Other
@@ -245,7 +245,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 	if rare(asks) {
 		return s.takeBySwap(ctx, asks, out)
 	}
-	for try := range maxTries {
+	for try := range maxTries { // each charges nothing, or is the last
 		c, l := s.plainCall(asks), &s.paced
 		if c == nil || try > 0 {
 			c, l = s.newCall(asks), &s.lane

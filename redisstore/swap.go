@@ -34,7 +34,7 @@ type change func(now weir.Instant, values []string, next []kept) error
 // a take that asked for Once can be asked again: its note was written with the charge, or neither
 // was.
 func (s *Store) swap(ctx context.Context, keys []string, c change) error {
-	args := []string{s.now, "look"}
+	args := []string{s.now, "look"} // first; then "swap", with what the look or the swap before has brought
 	for range maxTries {
 		answer, err := s.exec(ctx, s.swapper, false, keys, args)
 		if err == nil && len(answer) != len(keys)+2 {
@@ -43,7 +43,7 @@ func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 		if err != nil {
 			return err
 		}
-		if answer[1] == "1" {
+		if answer[1] == "1" { // all was written; what c has filled in for its caller holds
 			return nil
 		}
 		if args[1] == "swap" {
