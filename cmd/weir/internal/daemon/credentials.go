@@ -32,11 +32,23 @@ type keys struct {
 // watched is files that are looked at again.
 type watched struct {
 	name  string
-	files interface {
-		Look(now time.Time, atOnce bool) (news bool, err error)
-		Failed() string
-		Exposed() string
+	files files
+}
+
+type files interface {
+	Look(now time.Time, atOnce bool) (news bool, err error)
+	Failed() string
+	Exposed() string
+}
+
+// use has credentials used and watched that were opened, unless that failed.
+func use[F files](k *keys, name string, to *F, opened F, err error) error {
+	if err != nil {
+		return configError(err)
 	}
+	*to = opened
+	k.watched = append(k.watched, watched{name, opened})
+	return nil
 }
 
 // sayExposed warns of a secret that other users may read.
@@ -55,12 +67,7 @@ func openKeys(c *Config) (keys, error) {
 	case c.TLSCert != "" && c.TLSKey != "":
 		s, err := credentials.OpenServer(now, credentials.File{Flag: "--tls-cert", Path: c.TLSCert},
 			credentials.File{Flag: "--tls-key", Path: c.TLSKey}, credentials.File{Flag: "--tls-client-ca", Path: c.TLSClientCA})
-		if err != nil {
-			errs = append(errs, configError(err))
-			break
-		}
-		k.tls = s
-		k.watched = append(k.watched, watched{"tls", s})
+		errs = append(errs, use(&k, "tls", &k.tls, s, err))
 	case c.TLSCert != "":
 		errs = append(errs, &ConfigError{"--tls-cert", "a certificate is of no use without its key; give --tls-key too"})
 	case c.TLSKey != "":
@@ -68,33 +75,18 @@ func openKeys(c *Config) (keys, error) {
 	case c.TLSClientCA != "":
 		errs = append(errs, &ConfigError{"--tls-client-ca", "clients show certificates in TLS only; give --tls-cert and --tls-key too"})
 	}
-	for _, s := range []struct {
-		name, flag, path string
-		to               **credentials.Secrets
-	}{
-		{"admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens},
-		{"resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords},
-		{"grpc-store-token", "--grpc-store-token-file", c.GRPCStoreTokenFile, &k.lending},
-	} {
-		if s.path == "" {
-			continue
+	secrets := func(name, flag, path string, to **credentials.Secrets) {
+		if path != "" {
+			s, err := credentials.OpenSecrets(now, credentials.File{Flag: flag, Path: path})
+			errs = append(errs, use(&k, name, to, s, err))
 		}
-		secrets, err := credentials.OpenSecrets(now, credentials.File{Flag: s.flag, Path: s.path})
-		if err != nil {
-			errs = append(errs, configError(err))
-			continue
-		}
-		*s.to = secrets
-		k.watched = append(k.watched, watched{s.name, secrets})
 	}
+	secrets("admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens)
+	secrets("resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords)
+	secrets("grpc-store-token", "--grpc-store-token-file", c.GRPCStoreTokenFile, &k.lending)
 	if c.ClusterKeyFile != "" {
 		shared, err := credentials.OpenSharedKeys(now, credentials.File{Flag: "--cluster-key-file", Path: c.ClusterKeyFile})
-		if err != nil {
-			errs = append(errs, configError(err))
-		} else {
-			k.shared = shared
-			k.watched = append(k.watched, watched{"cluster-key", shared})
-		}
+		errs = append(errs, use(&k, "cluster-key", &k.shared, shared, err))
 	}
 	return k, errors.Join(errs...)
 }
