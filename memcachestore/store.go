@@ -41,7 +41,6 @@ package memcachestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -247,25 +246,9 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 	for i := range settlements {
 		defer s.home.Forget(settlements[i].Receipt.State)
 	}
-	done, failed := false, error(nil)
-	for rest := settlements; len(rest) > 0; {
-		var first []weir.Settlement
-		first, rest = record.Cut(rest, record.PlaceOf)
-		err := s.submit(ctx, s.name(first[0].Receipt.State), settleJob(first))
-		switch {
-		case err == nil:
-			done = true
-			record.Settled(settlements, first)
-		case !record.Answers(err):
-			return err
-		case failed == nil || errors.Is(err, weir.ErrExpired):
-			failed = err
-		}
-	}
-	if done {
-		return nil
-	}
-	return failed
+	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
+		return s.submit(ctx, s.name(part[0].Receipt.State), settleJob(part))
+	})
 }
 
 // Reset forgets what was used of the keys. Receipts of them from before then

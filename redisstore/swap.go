@@ -164,25 +164,16 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 }
 
 // Settle settles receipts of one take. On a Cluster those of different descriptors are settled one
-// after the other: when one fails, the others are settled all the same, and the first error is
-// returned.
+// after the other.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	if !s.cluster {
-		if len(settlements) == 0 {
-			return nil
-		}
-		return s.settleTogether(ctx, settlements)
+	together := func(part []weir.Settlement) error { return s.settleTogether(ctx, part) }
+	switch {
+	case s.cluster:
+		return record.SettleApart(settlements, record.PlaceOf, together)
+	case len(settlements) > 0:
+		return together(settlements)
 	}
-	var failed error
-	for rest := settlements; len(rest) > 0; {
-		var together []weir.Settlement
-		together, rest = record.Cut(rest, record.PlaceOf)
-		if err := s.settleTogether(ctx, together); err != nil && failed == nil {
-			failed = err
-		}
-		record.Settled(settlements, together)
-	}
-	return failed
+	return nil
 }
 
 // settleTogether settles receipts whose keys are on one node.

@@ -307,25 +307,8 @@ func (g *Guard) keyOn(s *server) (k weir.StateKey) {
 // Settle settles receipts where they were made. It is done when some of them were
 // settled now, and the others before.
 func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	done, failed := false, error(nil)
-	for rest := settlements; len(rest) > 0; {
-		var part []weir.Settlement
-		part, rest = record.Cut(rest, func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) })
-		err := g.settle(ctx, part)
-		switch {
-		case err == nil:
-			done = true
-			record.Settled(settlements, part)
-		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
-			failed = err
-		default:
-			return err
-		}
-	}
-	if done {
-		return nil
-	}
-	return failed
+	keeper := func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) }
+	return record.SettleApart(settlements, keeper, func(part []weir.Settlement) error { return g.settle(ctx, part) })
 }
 
 // keeper is the server that has a count; nil: this process.

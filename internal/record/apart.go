@@ -62,8 +62,40 @@ func Cut[T any, P comparable](all []T, part func(T) P) (first, rest []T) {
 	return first, rest
 }
 
-// Settled fills in what was charged for a part that Cut took off all.
-func Settled(all, part []weir.Settlement) {
+// PlaceOf is the Place of a settlement's receipt.
+func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
+
+// SettleApart settles receipts of one take part by part, as part tells those apart that settle can settle
+// together. It is done when some of them were settled now, and the others before; else it says why
+// none was. A failure of the store ends it: asked again, it goes on where it was.
+func SettleApart[P comparable](all []weir.Settlement, part func(weir.Settlement) P, settle func([]weir.Settlement) error) error {
+	done, refused := false, error(nil)
+	for rest := all; len(rest) > 0; {
+		var first []weir.Settlement
+		first, rest = Cut(rest, part)
+		switch err := settle(first); {
+		case err == nil:
+			done = true
+			tellCharged(all, first)
+		case !Answers(err):
+			return err
+		case refused == nil || errors.Is(err, weir.ErrExpired):
+			refused = err // an expired permit says more than a limit that has none
+		}
+	}
+	if done {
+		return nil
+	}
+	return refused
+}
+
+// Answers is whether an error answers a settlement, and is no failure of the store.
+func Answers(err error) bool {
+	return errors.Is(err, weir.ErrSettled) || errors.Is(err, weir.ErrExpired) || errors.Is(err, weir.ErrNoPermit)
+}
+
+// tellCharged fills in what was charged for a part that Cut took off all.
+func tellCharged(all, part []weir.Settlement) {
 	for i := range part {
 		for j := range all {
 			if all[j].Receipt == part[i].Receipt {
@@ -72,9 +104,6 @@ func Settled(all, part []weir.Settlement) {
 		}
 	}
 }
-
-// PlaceOf is the Place of a settlement's receipt.
-func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 
 // TakeAll takes asks of several placements so that never more passes than any
 // limit lets: it looks first whether all pass, charges one placement after the

@@ -2,6 +2,8 @@ package record_test
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/weir-limit/weir"
@@ -64,5 +66,43 @@ func TestReportBesideOthers(t *testing.T) {
 	}
 	if out[0].Charged || out[0].Remaining != 10 || !out[1].Charged || out[1].Outcome != weir.Denied {
 		t.Errorf("%+v", out)
+	}
+}
+
+// TestSettleApart: a take is settled when a part of it is; else it says why none was, and a
+// failure of the store ends it.
+func TestSettleApart(t *testing.T) {
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		parts []error // what settling each part comes to
+		want  error
+		calls int
+	}{
+		"all":                  {[]error{nil, nil}, nil, 2},
+		"one now, one before":  {[]error{weir.ErrSettled, nil}, nil, 2},
+		"all before":           {[]error{weir.ErrSettled, weir.ErrSettled}, weir.ErrSettled, 2},
+		"an expired one":       {[]error{weir.ErrNoPermit, weir.ErrExpired, weir.ErrNoPermit}, weir.ErrExpired, 3},
+		"a store that is away": {[]error{nil, away, nil}, away, 2},
+		"no receipts":          {nil, nil, 0},
+	} {
+		var all []weir.Settlement
+		for i := range c.parts {
+			all = append(all, weir.Settlement{Receipt: &weir.Receipt{State: weir.StateKey{Rule: strconv.Itoa(i)}}})
+		}
+		calls := 0
+		err := record.SettleApart(all, record.PlaceOf, func(part []weir.Settlement) error {
+			err := c.parts[calls]
+			part[0].Charged = 7
+			calls++
+			return err
+		})
+		if !errors.Is(err, c.want) || calls != c.calls {
+			t.Errorf("%s: %v after %d calls, want %v after %d", name, err, calls, c.want, c.calls)
+		}
+		for i := range all[:calls] {
+			if want := map[bool]int64{true: 7}[c.parts[i] == nil]; all[i].Charged != want {
+				t.Errorf("%s: part %d has %d charged, want %d", name, i, all[i].Charged, want)
+			}
+		}
 	}
 }

@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -121,9 +120,4 @@ func (s *Swap) End(home *Denials, given *Latest) {
 			s.Asks[i].Evidence.Tell(s.at, state)
 		}
 	}
-}
-
-// Answers is whether an error answers a settlement, and is no failure of the store.
-func Answers(err error) bool {
-	return errors.Is(err, weir.ErrSettled) || errors.Is(err, weir.ErrExpired) || errors.Is(err, weir.ErrNoPermit)
 }

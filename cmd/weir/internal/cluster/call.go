@@ -190,26 +190,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 			return weir.ErrNoRefund
 		}
 	}
-	done, failed := false, error(nil)
-	for rest := settlements; len(rest) > 0; {
-		var part []weir.Settlement
-		part, rest = record.Cut(rest, s.partOf)
-		switch err := s.settlePart(ctx, part); {
-		case err == nil:
-			done = true
-			record.Settled(settlements, part)
-		case errors.Is(err, weir.ErrSettled), errors.Is(err, weir.ErrExpired), errors.Is(err, weir.ErrNoPermit):
-			if failed == nil || errors.Is(err, weir.ErrExpired) {
-				failed = err // an expired permit says more than a limit that has none
-			}
-		default:
-			return err
-		}
-	}
-	if done {
-		return nil
-	}
-	return failed
+	return record.SettleApart(settlements, s.partOf, func(part []weir.Settlement) error { return s.settlePart(ctx, part) })
 }
 
 func (s *Store) settlePart(ctx context.Context, part []weir.Settlement) error {
