@@ -135,5 +135,15 @@ func (m Millionths) String() string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
+// Fixed is the number with so many decimals, rounded.
+func (m Millionths) Fixed(decimals int) string {
+	unit := Millionths(1)
+	for range 6 - decimals {
+		unit *= 10
+	}
+	m = (m + unit/2) / unit * unit
+	return fmt.Sprintf("%d.%0*d", m/1_000_000, decimals, m%1_000_000/unit)
+}
+
 // MarshalJSON is the number as String has it.
 func (m Millionths) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }

@@ -239,7 +239,7 @@ func passedCells(t *sim.Trial) []string {
 	}
 	cells := []string{t.Name, fmt.Sprint(f.Asked), of(f.Passed), of(f.Denied), of(f.WronglyPassed), of(f.WronglyDenied)}
 	if f.Believes {
-		cells = append(cells, rounded(f.MeanError, 2), fmt.Sprint(f.WorstError))
+		cells = append(cells, f.MeanError.Fixed(2), fmt.Sprint(f.WorstError))
 	} else {
 		cells = append(cells, "-", "-")
 	}
@@ -253,19 +253,9 @@ func costCells(t *sim.Trial) []string {
 		bound, bytes = fmt.Sprint(f.Bound), fmt.Sprint(f.StateBytes)
 	}
 	return []string{
-		t.Name, fmt.Sprint(f.WorstPeriod), bound, f.LongestWait.Round(time.Millisecond).String(), fmt.Sprintf("%d in %s", f.PeakLoad, f.LoadStep), rounded(f.MeanLoad, 2),
-		percentOf(f.Starved), rounded(f.Jain, 3), bytes,
+		t.Name, fmt.Sprint(f.WorstPeriod), bound, f.LongestWait.Round(time.Millisecond).String(), fmt.Sprintf("%d in %s", f.PeakLoad, f.LoadStep), f.MeanLoad.Fixed(2),
+		percentOf(f.Starved), f.Jain.Fixed(3), bytes,
 	}
-}
-
-// rounded is m with so many decimals.
-func rounded(m sim.Millionths, decimals int) string {
-	unit := sim.Millionths(1)
-	for range 6 - decimals {
-		unit *= 10
-	}
-	m = (m + unit/2) / unit * unit
-	return fmt.Sprintf("%d.%0*d", m/1_000_000, decimals, m%1_000_000/unit)
 }
 
 // percent is a/b, for a ≤ b, and percentOf is m, in percent.
@@ -275,5 +265,5 @@ func percentOf(m sim.Millionths) string {
 	if m > 0 && m < 500 {
 		return "< 0.1 %"
 	}
-	return rounded(m*100, 1) + " %"
+	return (m * 100).Fixed(1) + " %"
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/plot"
+	"github.com/weir-limit/weir/cmd/weir/internal/report"
 	"github.com/weir-limit/weir/cmd/weir/internal/table"
 	"github.com/weir-limit/weir/sim"
 )
@@ -263,7 +261,7 @@ func (k *clusters) messagesCell(f *sim.ClusterFigures) string {
 	if per == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s, %d B", rounded(sim.Millionths(f.Messages*1_000_000_000/per), 1), f.Bytes*1000/per)
+	return fmt.Sprintf("%s, %d B", sim.Millionths(f.Messages*1_000_000_000/per).Fixed(1), f.Bytes*1000/per)
 }
 
 // draw writes the picture, if it is wanted.
@@ -297,13 +295,7 @@ func (k *clusters) draw(cells []clusterCell) error {
 		Description: "A row for each way to share the limit and a column for each number of nodes: how much more or less passed than on one node, over a bar of the most that was ever beyond the limit. A bar is full where that is the count of the limit, or more.",
 		Drawing:     m,
 	}
-	if err := os.MkdirAll(k.svg, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("write the picture: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(k.svg, "cluster.svg"), p.SVG(), 0o644); err != nil {
-		return fmt.Errorf("write the picture: %w", err)
-	}
-	return nil
+	return report.Save(k.svg, p)
 }
 
 func printClusterJSON(to io.Writer, cells []clusterCell) error {

@@ -184,7 +184,7 @@ func wrongly(f *sim.Figures) string {
 
 // share is a/b in percent with so many decimals, and 0 when b is 0.
 func share(a, b int64, decimals int) string {
-	return rounded(sim.Millionths(a*1_000_000/max(b, 1))*100, decimals) + " %"
+	return (sim.Millionths(a*1_000_000/max(b, 1)) * 100).Fixed(decimals) + " %"
 }
 
 // gridJSON is the line of a limit in a workload.

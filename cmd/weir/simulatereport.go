@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +46,11 @@ func (s *showing) show(cmd *cobra.Command, result *sim.Result) error {
 		return err
 	}
 	if s.svg != "" {
-		names, err := r.SaveSVG(s.svg)
-		if err != nil {
+		pictures := slices.Concat(r.Pictures(), r.Lessons())
+		if err := report.Save(s.svg, pictures...); err != nil {
 			return err
 		}
-		cmd.PrintErrf("%d pictures are in %s\n", len(names), s.svg)
+		cmd.PrintErrf("%d pictures are in %s\n", len(pictures), s.svg)
 	}
 	if s.html == "" && !s.open {
 		return nil

@@ -76,7 +76,7 @@ func manner() Table {
 		},
 		{
 			"Fairness", "Jain's index between clients: 1 when all got the same, 1/n when one of n got all",
-			func(f sim.Figures) string { return thousandths(f.Jain) },
+			func(f sim.Figures) string { return f.Jain.Fixed(3) },
 		},
 		{
 			"Bytes a key", "the largest state of a key, without what the store needs around it; – where it is not known",

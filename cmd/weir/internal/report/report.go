@@ -23,21 +23,18 @@ type Report struct {
 	Attacks []*sim.Attack // the worst traffic found for its limits; may be empty
 }
 
-// SaveSVG writes all pictures and lessons into a folder, which it makes if there is none, and
-// gives their names.
-func (r Report) SaveSVG(folder string) ([]string, error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("save pictures: %w", err)
-	}
-	var names []string
-	for _, p := range slices.Concat(r.Pictures(), r.Lessons()) {
-		name := filepath.Join(folder, p.Name+".svg")
-		if err := os.WriteFile(name, p.SVG(), 0o644); err != nil {
-			return names, fmt.Errorf("save a picture: %w", err)
+// Save writes pictures as SVG into a folder, which it makes if there is none.
+func Save(folder string, pictures ...plot.Picture) error {
+	err := os.MkdirAll(folder, 0o755)
+	for _, p := range pictures {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, p.Name+".svg"), p.SVG(), 0o644)
 		}
-		names = append(names, name)
 	}
-	return names, nil
+	if err != nil {
+		return fmt.Errorf("save pictures: %w", err)
+	}
+	return nil
 }
 
 // attack is the worst traffic found for a trial's limit, or nil.

@@ -28,12 +28,6 @@ func tenths(m sim.Millionths) string {
 	return number(int64(t/10)) + "." + strconv.FormatInt(int64(t%10), 10)
 }
 
-// thousandths is m with three decimals.
-func thousandths(m sim.Millionths) string {
-	t := (m + 500) / 1000
-	return fmt.Sprintf("%d.%03d", t/1000, t%1000)
-}
-
 // percent is a/b in percent, with as many decimals as tell it from none.
 func percent(a, b int64) string {
 	switch {

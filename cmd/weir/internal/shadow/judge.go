@@ -3,6 +3,7 @@ package shadow
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,16 +20,7 @@ const UsualShare Share = 10_000
 const Enough = 100
 
 // String is s as a percentage.
-func (s Share) String() string {
-	text := fmt.Sprintf("%d.%04d", s/10_000, s%10_000)
-	for text[len(text)-1] == '0' {
-		text = text[:len(text)-1]
-	}
-	if text[len(text)-1] == '.' {
-		text = text[:len(text)-1]
-	}
-	return text + " %"
-}
+func (s Share) String() string { return strconv.FormatFloat(float64(s)/10_000, 'f', -1, 64) + " %" }
 
 // Verdict is whether a candidate may come into force.
 type Verdict struct {
