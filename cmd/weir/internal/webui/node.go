@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -46,46 +45,13 @@ type Sharer struct {
 	Behind        bool   // that is not the last revision there is
 }
 
-// Words are what is said of its state.
-func (s Sharer) Words() string {
-	return Member{State: s.State, Silent: s.Silent}.Words()
-}
-
-// Words are what is said of a member's state.
-func (m Member) Words() string {
-	switch {
-	case m.State != "silent":
-		return map[string]string{"self": "this node", "heard": "heard"}[m.State]
-	case m.GivenUp > 0:
-		return fmt.Sprintf("silent for %.0f s, given up in %.0f s", m.Silent.Seconds(), m.GivenUp.Seconds())
-	}
-	return fmt.Sprintf("silent for %.0f s", m.Silent.Seconds())
-}
-
-// Summary says how many members there are, and whether all is well.
-func (n Node) Summary() string {
+// SilentMembers is how many members say nothing.
+func (n Node) SilentMembers() int {
 	silent := 0
 	for _, m := range n.Members {
 		if m.State == "silent" {
 			silent++
 		}
 	}
-	said := fmt.Sprintf("%d nodes, and all reach each other.", len(n.Members))
-	switch {
-	case silent > 0:
-		said = fmt.Sprintf("%d nodes, of which %d %s silent: each rule's partition decides.", len(n.Members), silent, areOrIs(silent))
-	case len(n.Members) == 1:
-		said = "This node alone. Other nodes join it with --join."
-	}
-	if !n.Settled {
-		said += " Members have changed, and not all counts are with their owners yet."
-	}
-	return said
-}
-
-func areOrIs(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
+	return silent
 }
