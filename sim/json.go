@@ -35,17 +35,7 @@ type trialJSON struct {
 	Starved       Millionths  `json:"starved"`
 	Jain          Millionths  `json:"jain"`
 	StateBytes    *int64      `json:"state_bytes"` // null where it is not known
-	Series        *seriesJSON `json:"series,omitempty"`
-}
-
-type seriesJSON struct {
-	Asked    []int64 `json:"asked"`
-	Passed   []int64 `json:"passed"`
-	Denied   []int64 `json:"denied"`
-	Gone     []int64 `json:"gone"`
-	True     []int64 `json:"true"`
-	Believed []int64 `json:"believed"` // null where nothing is believed
-	Within   []int64 `json:"within"`
+	Series        *Series     `json:"series,omitempty"`
 }
 
 // resultJSON is the last line.
@@ -94,8 +84,8 @@ func (t *Trial) json(series bool) *trialJSON {
 	if t.Naive == "" {
 		j.Bound, j.StateBytes = &f.Bound, &f.StateBytes
 	}
-	if s := &t.Series; series {
-		j.Series = &seriesJSON{s.Asked, s.Passed, s.Denied, s.Gone, s.True, s.Believed, s.Within}
+	if series {
+		j.Series = &t.Series
 	}
 	return j
 }

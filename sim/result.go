@@ -112,8 +112,13 @@ type Figures struct {
 // for in the last period, Believed how many the contender believes that to be, and
 // Within how many of them it let go.
 type Series struct {
-	Asked, Passed, Denied, Gone []int64
-	True, Believed, Within      []int64
+	Asked    []int64 `json:"asked"`
+	Passed   []int64 `json:"passed"`
+	Denied   []int64 `json:"denied"`
+	Gone     []int64 `json:"gone"`
+	True     []int64 `json:"true"`
+	Believed []int64 `json:"believed"` // null where nothing is believed
+	Within   []int64 `json:"within"`
 }
 
 // Millionths is a number in millionths.

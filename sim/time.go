@@ -52,12 +52,19 @@ func parseUnits(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is no time; write one such as 500ms, 30s, 10min or 24h", text)
 }
 
-// timeText is d, which is positive, in the largest unit of which it is a whole number.
-func timeText(d time.Duration) string {
+// Units is d in the largest unit of which it is a whole number: so many, and the
+// unit as limits write it.
+func Units(d time.Duration) (n int64, unit string) {
 	for _, u := range units {
 		if d%u.length == 0 {
-			return strconv.FormatInt(int64(d/u.length), 10) + u.name
+			return int64(d / u.length), u.name
 		}
 	}
-	return d.String()
+	return d.Nanoseconds(), "ns"
+}
+
+// timeText is d as limits write it.
+func timeText(d time.Duration) string {
+	n, unit := Units(d)
+	return strconv.FormatInt(n, 10) + unit
 }

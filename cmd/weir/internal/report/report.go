@@ -87,26 +87,15 @@ func (r Report) period() string {
 
 // stretch is d as what follows "any": "minute", or "15 minutes".
 func stretch(d time.Duration) string {
-	for _, u := range []struct {
-		name string
-		unit time.Duration
-	}{
-		{"week", 7 * 24 * time.Hour},
-		{"day", 24 * time.Hour},
-		{"hour", time.Hour},
-		{"minute", time.Minute},
-		{"second", time.Second},
-		{"millisecond", time.Millisecond},
-		{"microsecond", time.Microsecond},
-	} {
-		switch {
-		case d == u.unit:
-			return u.name
-		case d > u.unit && d%u.unit == 0:
-			return fmt.Sprintf("%d %ss", d/u.unit, u.name)
-		}
+	n, unit := sim.Units(d)
+	unit = map[string]string{"day": "day", "h": "hour", "min": "minute", "s": "second", "ms": "millisecond", "us": "microsecond"}[unit]
+	if unit == "day" && n%7 == 0 {
+		n, unit = n/7, "week"
 	}
-	return d.String() // no whole microseconds: no limit has such a period
+	if n == 1 {
+		return unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
 }
 
 // spell is d as "1 minute" or "15 minutes", or as about so many seconds where that

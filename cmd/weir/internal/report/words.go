@@ -50,15 +50,8 @@ func percent(a, b int64) string {
 
 // short is d in its largest whole unit.
 func short(d time.Duration) string {
-	for _, u := range []struct {
-		name string
-		unit time.Duration
-	}{{"day", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}} {
-		if d >= u.unit && d%u.unit == 0 {
-			return fmt.Sprintf("%d %s", d/u.unit, u.name)
-		}
-	}
-	return fmt.Sprintf("%d µs", d.Microseconds())
+	n, unit := sim.Units(d)
+	return fmt.Sprintf("%d %s", n, strings.Replace(unit, "us", "µs", 1))
 }
 
 // wait is d to three digits or so.
