@@ -119,22 +119,15 @@ func isHostName(v []byte) bool {
 // withoutPort is the address of "192.0.2.1:80", "[2001:db8::1]:80" or
 // "[2001:db8::1]", nil for anything else.
 func withoutPort(v []byte) []byte {
-	if len(v) > 1 && v[0] == '[' && v[len(v)-1] == ']' {
-		a, err := netip.ParseAddr(string(v[1 : len(v)-1]))
-		if err != nil || !a.Is6() {
-			return nil
-		}
-		return v[1 : len(v)-1]
+	if _, err := netip.ParseAddrPort(string(v)); err == nil {
+		v = v[:bytes.LastIndexByte(v, ':')]
 	}
-	p, err := netip.ParseAddrPort(string(v))
-	switch {
-	case err != nil:
+	inside, open := bytes.CutPrefix(v, []byte("["))
+	inside, closed := bytes.CutSuffix(inside, []byte("]"))
+	if a, err := netip.ParseAddr(string(inside)); err != nil || open != closed || open && !a.Is6() {
 		return nil
-	case p.Addr().Is4():
-		return v[:bytes.LastIndexByte(v, ':')]
-	default:
-		return v[1:bytes.LastIndexByte(v, ']')]
 	}
+	return inside
 }
 
 // setStatus keeps a status of up to three digits: Envoy and nginx write 0 or
