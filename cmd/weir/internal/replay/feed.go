@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// batchLines is how many lines are read at a time. They share a piece of
-	// memory, which is kept as long as one of them waits for its turn.
+	// batchLines is how many lines are read at a time.
 	batchLines = 512
 	// maxBatches is how many of these are read ahead.
 	maxBatches = 4
@@ -39,10 +38,8 @@ type feed struct {
 	batches chan []entry
 	err     error // why it ended; good when batches is closed
 
-	text    []byte // to be used again
-	ends    []int  // likewise: where the values of a batch end in text
-	refused int64  // lines without a cost
-	tooLong int64  // lines with a value that is too long
+	refused int64 // lines without a cost
+	tooLong int64 // lines with a value that is too long
 }
 
 // run reads to the end of the log, or until ctx is done.
@@ -70,54 +67,41 @@ func (f *feed) run(ctx context.Context) {
 // read is the next lines. With the last of them is the error that ended the log.
 func (f *feed) read() ([]entry, error) {
 	batch := make([]entry, 0, batchLines)
-	f.text, f.ends = f.text[:0], f.ends[:0]
-	var line *accesslog.Line
-	var err error
-	for len(batch) < batchLines && len(f.text) < accesslog.MaxLine {
-		if line, err = f.log.Next(); err != nil {
-			break
+	for size := 0; len(batch) < batchLines && size < accesslog.MaxLine; {
+		line, err := f.log.Next()
+		if err != nil {
+			return batch, err
 		}
-		cost := int64(1)
+		cost, ok := int64(1), true
 		if f.costs {
-			var ok bool
-			if cost, ok = line.Cost(); !ok {
-				f.refused++
-				continue
-			}
+			cost, ok = line.Cost()
 		}
-		before := len(f.text)
-		f.keep(line)
-		batch = append(batch, entry{at: line.Time, size: len(f.text) - before, request: request{cost: cost}})
+		if !ok {
+			f.refused++
+			continue
+		}
+		values, length := f.keep(line)
+		size += length
+		batch = append(batch, entry{at: line.Time, size: length, request: request{values, cost}})
 	}
-	f.share(batch)
-	return batch, err
+	return batch, nil
 }
 
 // keep copies the values of a line, but for those that a listener would refuse for
-// their length.
-func (f *feed) keep(line *accesslog.Line) {
+// their length, and says how long they are together.
+func (f *feed) keep(line *accesslog.Line) (values []string, length int) {
 	long := false
-	for _, field := range f.fields {
+	values = make([]string, len(f.fields))
+	for i, field := range f.fields {
 		v := line.Value(field)
 		if len(v) > rules.MaxWord {
 			v, long = nil, true
 		}
-		f.text = append(f.text, v...)
-		f.ends = append(f.ends, len(f.text))
+		values[i] = string(v)
+		length += len(v)
 	}
 	if long {
 		f.tooLong++
 	}
-}
-
-// share gives the lines of a batch their values.
-func (f *feed) share(batch []entry) {
-	text, from, n := string(f.text), 0, len(f.fields)
-	values := make([]string, len(f.ends))
-	for i, end := range f.ends {
-		values[i], from = text[from:end], end
-	}
-	for i := range batch {
-		batch[i].request.values = values[i*n : (i+1)*n : (i+1)*n]
-	}
+	return values, length
 }
