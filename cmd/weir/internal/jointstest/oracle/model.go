@@ -281,12 +281,15 @@ func (m *Model) Check(q *Request, at Span, a *Answer) (receipt *Receipt, faults 
 	m.receipts++
 	receipt = &Receipt{descriptors: len(q.Descriptors), number: m.receipts, at: at}
 	for _, k := range asks {
-		if e := m.charge(q, at, k, a); e != nil {
-			of := slices.DeleteFunc(slices.Clone(k.of), func(i int) bool { return q.Descriptors[i].Cost == 0 })
-			l := k.count.limit()
-			one := charged{key: k.key, count: k.count, entry: e, of: of, permit: l.Algorithm == permit, ttl: l.TTL}
-			receipt.charges = append(receipt.charges, one)
+		e := m.charge(q, at, k, a)
+		// What a fallback denies the store may have charged all the same, but no receipt is of it.
+		if e == nil || k.degraded() && e.local == nil {
+			continue
 		}
+		of := slices.DeleteFunc(slices.Clone(k.of), func(i int) bool { return q.Descriptors[i].Cost == 0 })
+		l := k.count.limit()
+		one := charged{key: k.key, count: k.count, entry: e, of: of, permit: l.Algorithm == permit, ttl: l.TTL}
+		receipt.charges = append(receipt.charges, one)
 	}
 	if m.promises.Exact && !a.Lost {
 		for _, k := range asks {
