@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
@@ -25,6 +26,8 @@ type daemons struct {
 
 	mu    sync.Mutex
 	unfit map[string]string // by limit, why it can't be kept
+	// unheard is when a daemon was last asked about a limit, and did not answer.
+	unheard time.Time
 }
 
 func newDaemons(all []*daemon, told func(string, error)) *daemons {
@@ -173,10 +176,12 @@ func (s *daemons) Traits() weir.Traits {
 }
 
 // unfits asks a daemon why it can't keep a limit. While it is away, it is not known;
-// takes are then refused when it is back.
+// takes are then refused when it is back. The limits of many rules wait for such a daemon
+// once, and not each by itself.
 func (s *daemons) unfits(l *weir.Limit) string {
 	s.mu.Lock()
 	why, known := s.unfit[l.String()]
+	known = known || time.Since(s.unheard) < firstContact
 	s.mu.Unlock()
 	if known {
 		return why
@@ -184,11 +189,12 @@ func (s *daemons) unfits(l *weir.Limit) string {
 	ctx, cancel := context.WithTimeout(context.Background(), firstContact)
 	defer cancel()
 	answer, err := s.of(weir.StateKey{}).describe(ctx, l.String())
-	if err != nil {
-		return ""
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.unheard = time.Now()
+		return ""
+	}
 	if s.unfit == nil || len(s.unfit) >= maxUnfit {
 		s.unfit = map[string]string{}
 	}

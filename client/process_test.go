@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -292,6 +293,26 @@ func TestTLS(t *testing.T) {
 	takeBy(t, open(t, "grpcs://"+w.grpc+"?ca="+authority+"&cert="+cert+"&key="+key), "")
 	for _, url := range []string{"grpc://" + w.grpc, "grpcs://" + w.grpc, "grpcs://" + w.grpc + "?ca=" + authority} {
 		takeBy(t, open(t, url), weir.FallbackLocal)
+	}
+}
+
+// TestUnfitUnheard: a daemon that stands still is waited for once, however many limits are
+// asked about.
+func TestUnfitUnheard(t *testing.T) {
+	w := serve(t, "--grpc-store")
+	store := open(t, "grpc://"+w.grpc)
+	if err := w.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Process.Signal(syscall.SIGCONT) }() // so that it ends
+	traits, began := store.Traits(), time.Now()
+	for n := range 20 {
+		if why := weir.MustParseLimit(fmt.Sprintf("%d/s", n+1)).Unfit(traits); why != "" {
+			t.Error(why)
+		}
+	}
+	if took := time.Since(began); took > 3*firstContact {
+		t.Errorf("20 limits have waited for %v; one waits for %v", took, firstContact)
 	}
 }
 
