@@ -70,7 +70,8 @@ func NewLimiter(store Store, name string, limit *Limit, more ...*Limit) *Limiter
 }
 
 // With is a limiter of the same limits and counts with a policy, as a rule has one. It
-// fails when the store does not have what the policy asks for, or a limit can't follow it.
+// fails when the store does not have what the policy asks for, or can't keep a limit, or when
+// a limit can't follow the policy.
 func (l *Limiter) With(p Policy) (*Limiter, error) {
 	switch unfit := p.Unfit(l.store.Traits()); {
 	case unfit != "":
@@ -85,6 +86,9 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 		return nil, fmt.Errorf("fallback: %q is none; take local, open or closed", p.Fallback)
 	}
 	for _, limit := range l.limits {
+		if why := limit.Unfit(l.store.Traits()); why != "" {
+			return nil, fmt.Errorf("the store can't keep %q: %s", limit, why)
+		}
 		if why := limit.Unsyncable(); p.Sync > 0 && why != "" {
 			return nil, fmt.Errorf("sync is impossible for %s", why)
 		}

@@ -18,7 +18,14 @@ type listening struct {
 	told []weir.Policy
 }
 
-func (s *listening) Traits() weir.Traits { return weir.Traits{Shared: true, Bare: s.bare} }
+func (s *listening) Traits() weir.Traits {
+	return weir.Traits{Shared: true, Bare: s.bare, Unfit: func(l *weir.Limit) string {
+		if l.Algorithm() == weir.WarmUp {
+			return "take gcra"
+		}
+		return ""
+	}}
+}
 
 func (s *listening) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
@@ -68,6 +75,7 @@ func TestPolicyIsRefused(t *testing.T) {
 		{"1/s", "nodes: 2 has no effect", true, weir.Policy{Nodes: 2}},
 		{"1/s", "sync: 1s has no effect", true, weir.Policy{Sync: time.Second}},
 		{"1/s", "", false, weir.Policy{Sync: time.Second}},
+		{"5/s warm-up 1s", `the store can't keep "5/s warm-up 1s": take gcra`, false, weir.Policy{}},
 		{"5/s sliding-log", "sync is impossible for sliding-log", false, weir.Policy{Sync: time.Second}},
 		{"5 concurrent", "sync is impossible for concurrent", false, weir.Policy{Sync: time.Second}},
 		{"1/s", "below 0", false, weir.Policy{Nodes: -1}},
