@@ -161,7 +161,7 @@ func (b *reader) request() *Request {
 	return r
 }
 
-// states is those of all asks; nil is never used.
+// states is those of all asks; nil is an unused one.
 func (b *reader) states() []weir.State {
 	var all []weir.State
 	for len(*b) > 0 {

@@ -44,7 +44,7 @@ type candidates struct {
 // decided by both, each with its own counts: what the candidate says denies
 // nobody and charges none of the active counts. told gets both answers, on the
 // goroutine of the request, and must not keep the Trial. Counts of a candidate
-// begin as never used, and stay when Try is called again with the same limits.
+// begin unused, and stay when Try is called again with the same limits.
 //
 // Receipts of the active rules settle what the candidate has charged, too.
 func (l *Limiter) Try(set *Set, told func(Trial)) {

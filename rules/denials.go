@@ -39,7 +39,7 @@ const (
 //
 // They lie in 256 shards of 16. The key of the count that denied picks the shard, so that a
 // client that is denied all the time overwrites its own denials, and few others. In a full shard
-// the oldest denial of the rule that has the most there makes place, so that a flood of keys of one
+// the oldest denial of the rule that has the most there is overwritten, so that a flood of keys of one
 // rule leaves those of other rules alone. Nobody waits for a shard: a denial that meets another
 // one there at the same instant is not kept.
 //

@@ -91,7 +91,7 @@ type LimitExplanation struct {
 type Standing struct {
 	Used      int64 // events in use, rounded up; of permits, how many are held
 	Remaining int64 // events that would pass now, one by one
-	// ResetAfter is how long until the count is as never used, if nothing comes.
+	// ResetAfter is how long until the count has recovered, if nothing comes.
 	ResetAfter time.Duration
 }
 
@@ -387,7 +387,7 @@ func enough(l *weir.Limit, s weir.State, now weir.Instant, cost int64) *weir.Lim
 // a trace. Its clock is a field: it stands still unless somebody sets it.
 type copies struct {
 	now weir.Instant // on the clock of the store that the states are from
-	// states is by count; of one that was never used the state is nil.
+	// states is by count; of one that is unused the state is nil.
 	states map[weir.StateKey]weir.State
 }
 

@@ -43,7 +43,7 @@ func (s *Set) Fits(store weir.Traits) error {
 	return nil
 }
 
-// Serves fails when the rules in force can't decide requests of a domain: they have no such
+// Serves fails when the active rules can't decide requests of a domain: they have no such
 // domain, or the store can't keep one of their limits, which Fits tells. Before there are
 // rules it is nil. A program asks once, before the requests of that domain come.
 func (l *Limiter) Serves(domain string) error {

@@ -13,7 +13,7 @@ import (
 // MaxOverrides is how many different limits that came with requests may have
 // something in use at a time; each has counts of its own. A client may have one 64th of
 // those that others leave, and one at least as long as there is any: the first 512. So
-// it takes 496 clients to fill them all. More are refused until one is as never used.
+// it takes 496 clients to fill them all. More are refused until one has recovered.
 const MaxOverrides = 1 << 15
 
 // overrideShare is the part of what others leave that a client may have.
@@ -42,7 +42,7 @@ type Overrides struct {
 	known map[string]*Override // by place, at most MaxOverrides
 	// clients are how many of known each brought, at least 1: the sum is len(known).
 	clients map[string]int
-	// looked is when makeRoom last looked for limits that are as never used.
+	// looked is when makeRoom last looked for limits that have recovered.
 	looked weir.Instant
 }
 
@@ -51,7 +51,7 @@ type Override struct {
 	// client brought it first. It counts for that client's part, also where others use it.
 	client string
 	// used is until when some count of it has something used, in microseconds since
-	// 1970. It only grows. From then on the limit may make place for another.
+	// 1970. It only grows. From then on the limit may be forgotten, and another come.
 	used atomic.Int64
 }
 
@@ -66,13 +66,13 @@ func (o *Override) Use(until weir.Instant) {
 	}
 }
 
-// lookEvery is how often those that are as never used are looked for, when room is
+// lookEvery is how often those that have recovered are looked for, when room is
 // wanted: a look goes over all 32,768, and a client that is refused may come again at once.
 const lookEvery = weir.Instant(100 * time.Millisecond / time.Microsecond)
 
 // Admit is the limit whose counts are at a place, brought by a client. It fails with
-// ErrClientOverrides or ErrAllOverrides where that is one too many. A limit may make place while a
-// request holds it, which may use it once more.
+// ErrClientOverrides or ErrAllOverrides where that is one too many. A limit may be forgotten while a
+// request has it, which may use it once more.
 func (o *Overrides) Admit(place, client string, now weir.Instant) (*Override, error) {
 	o.mu.RLock()
 	known := o.known[place]
@@ -113,7 +113,7 @@ func (o *Overrides) room(client string) error {
 	return nil
 }
 
-// makeRoom forgets the limits that are as never used. A count that is as never used decides alike
+// makeRoom forgets the limits that have recovered. A count that has recovered decides alike
 // whether it is known or not, so nobody gains by it.
 func (o *Overrides) makeRoom(now weir.Instant) {
 	if since := now - o.looked; since >= 0 && since < lookEvery {

@@ -86,7 +86,7 @@ func (s *shard) count(i int, rule uint32) uint8 {
 	return same
 }
 
-// victim is the denial that makes place in a full shard: one whose time is over, else the
+// victim is the denial that is overwritten in a full shard: one whose time is over, else the
 // oldest of the rule that has the most. If one rule denies a million keys a second, it soon has
 // most places of each shard, and from then on overwrites its own.
 func (s *shard) victim(now weir.Instant) int {

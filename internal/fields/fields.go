@@ -26,7 +26,7 @@ func Seconds(d time.Duration) int64 {
 func RetryAfter(d time.Duration) int64 { return max(Seconds(d), 1) }
 
 // Reset is in how many seconds d turns better for its caller, at least 1: when
-// what it denies passes, or else when its limit is as never used.
+// what it denies passes, or else when its limit has recovered.
 func Reset(d *weir.Decision) int64 {
 	if d.Outcome == weir.Denied {
 		return RetryAfter(d.RetryAfter)
