@@ -13,9 +13,12 @@ import (
 // rule is a Rule with what is worked out once. It never changes, and is shared by all
 // requests.
 type rule struct {
-	Rule // checked; its Key is not nil
+	// Rule was checked, and its Key is not nil.
+	Rule
 
-	of *admission.Rule // its names in the store and in header fields
+	// of has its names in the store and in header fields. A Standing points to it, to tell whether the
+	// limit of a decision is the rule's own or one of a Plan.
+	of *admission.Rule
 }
 
 // call is a request on its way through the rules. It is used again by later
@@ -33,6 +36,9 @@ type call struct {
 var errNoCost = errors.New("httplimit: the cost of the request is missing")
 
 // decide asks the rules about a request. Without an error, c has the verdict.
+//
+// Rules of a program are asked one by one what they want of the request, and the store then about all of
+// them at once. Rules of a file are found by the descriptors that Describe makes.
 func (m *middleware) decide(c *call, r *http.Request) error {
 	if m.describe != nil {
 		return m.gate.Check(r.Context(), &c.Call, m.describe(r, nil))
@@ -45,7 +51,8 @@ func (m *middleware) decide(c *call, r *http.Request) error {
 	return m.gate.Decide(r.Context(), &c.Call)
 }
 
-// ask adds what the rule asks of a request, if it meets it.
+// ask adds what the rule asks of a request, if it meets it. An optional rule is left out where the request
+// has no key, and only there: a key that is there twice is an attack or a mistake, and no reason to pass.
 func (r *rule) ask(c *call, request *http.Request) error {
 	key, err := r.Key(request)
 	if err != nil {

@@ -99,7 +99,8 @@ func (c *Charge) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 }
 
 // finish notes that the handler has returned, or the connection that it took
-// over is closed, and settles with whichever comes last.
+// over is closed, and settles with whichever comes last. It settles without the lock, as the
+// store may take two seconds.
 func (c *Charge) finish(note func()) {
 	c.mu.Lock()
 	note()
@@ -110,7 +111,8 @@ func (c *Charge) finish(note func()) {
 	}
 }
 
-// end settles, once.
+// end settles, once. Options.Counts tells by the status whether the request counts at all: a server may not
+// charge clients for its own faults.
 func (c *Charge) end(status int) {
 	c.held.End(c.m.options.Counts == nil || c.m.options.Counts(status))
 }

@@ -31,10 +31,19 @@ const (
 // knows needs no denial to slow down.
 //
 // The newest draft can tell of all rules. The other forms have room for one, so they tell of the rule
-// that is closest to its end, in the sense of weir.Decision.Outweighs.
+// that is closest to its end, in the sense of weir.Decision.Outweighs. Of 2/12s
+// with one event left:
+//
+//	Draft10      RateLimit-Policy: "api";q=2;w=12      RateLimit: "api";r=1
+//	Draft7       RateLimit-Policy: 2;w=12              RateLimit: limit=2, remaining=1, reset=6
+//	Draft6       RateLimit-Limit: 2                    RateLimit-Remaining: 1, RateLimit-Reset: 6
+//	Envoy03      X-RateLimit-Limit: 2, 2;w=12;name="api", and two more as in draft 6
+//	XRateLimit   X-RateLimit-Limit: 2                  X-RateLimit-Reset: 1771286406, since 1970
 func (m *middleware) setFields(c *call, h http.Header) {
 	kinds := m.options.Fields
-	if c.TooLarge { // no limit stands in the way: it would be the same with any
+	// The cost is more than any limit can have. The fields would tell that something remains, and a client
+	// would try again.
+	if c.TooLarge {
 		return
 	}
 	if len(c.Standings) > 0 && (kinds == 0 || kinds&Draft10 != 0) { // a List must not be empty
@@ -120,7 +129,8 @@ func (c *call) listAll() {
 	}
 }
 
-// policies is a list of all that stand, after what is there already.
+// policies is a list of all that stand, after what is there already: of Envoy's form, the limit that is
+// closest. Items that would make it too long are left out.
 func (c *call) policies(b []byte, one func([]byte, *admission.Standing) []byte) string {
 	for i := range c.Standings {
 		before := len(b)
@@ -146,7 +156,8 @@ func appendNamedQuota(b []byte, s *admission.Standing) []byte {
 	return fields.AppendString(append(appendQuota(b, s), ";name="...), s.Rule)
 }
 
-// closest is the standing that decides, for fields that tell of one only.
+// closest is the standing that decides, for fields that tell of one only. It is called where there is one
+// at least.
 func (c *call) closest() *admission.Standing {
 	best := &c.Standings[0]
 	for i := range c.Standings {

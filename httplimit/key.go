@@ -115,7 +115,8 @@ func Join(keys ...Key) Key {
 }
 
 // First is the first key that a request tells: a user, else an address. Equal
-// values of different keys are different counts.
+// values of different keys are different counts: a user who is called 10.0.0.1 has the key 0:10.0.0.1,
+// and the address has 1:10.0.0.1.
 func First(keys ...Key) Key {
 	return func(r *http.Request) (string, error) {
 		for i, key := range keys {

@@ -173,7 +173,8 @@ var families = []struct {
 	{"Anthropic-Ratelimit-Output-Tokens-Limit", "Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset", true},
 }
 
-// legacy reads the families. Without what remains there is nothing to learn.
+// legacy reads the families. Without what remains there is nothing to learn. A server may send several
+// families, as for requests and for tokens: each is a quota of its own.
 func legacy(h http.Header, policies []member, now time.Time) []pacing.Quota {
 	var all []pacing.Quota
 	for _, f := range families {

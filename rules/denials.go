@@ -67,16 +67,19 @@ type Denials struct {
 
 // version is rules that are active, or were. It never changes.
 type version struct {
-	number uint32 // from 1 on, one more for each Limiter.Replace with other rules
+	// number is from 1 on, one more for each Limiter.Replace with other rules. A denial has it, and
+	// not a pointer to the rules, so that it keeps no rules alive.
+	number uint32
 	set    *Set
-	since  time.Time // when they became active
+	// since is when they became active, so until when those before were: Sweep goes by it.
+	since time.Time
 }
 
 // NewDenials makes an empty Denials. It takes memory as denials come: at most
 // about MaxDenials × MaxDenial, 32 MiB.
 func NewDenials() *Denials { return &Denials{seed: maphash.MakeSeed()} }
 
-// use makes room for the denials of set, which comes into force.
+// use makes room for the denials of set, which becomes active. The same set again is no new version.
 func (d *Denials) use(set *Set, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,11 +194,17 @@ func (d *Denials) find(id uint64) (head, body, bool) {
 
 // DenialStats are counts of a Denials since it was made.
 type DenialStats struct {
-	Kept        int   // at the moment, but for the large
-	Overwritten int64 // before their time was over
-	Large       int64 // larger than MaxDenial
-	NoEvidence  int64 // decided by a fallback, or by several servers: by them only the id is known
-	Missed      int64 // met another one at the shard, or were decided by rules long gone
+	// Kept is how many can be explained at the moment, with those that Sweep will soon forget.
+	Kept int
+	// Overwritten were kept whole, and gave their place to others before their time was over.
+	Overwritten int64
+	// Large were larger than MaxDenial: of them the id is known, and no more.
+	Large int64
+	// NoEvidence were decided by a fallback, or by several servers: of them the id is known, too.
+	NoEvidence int64
+	// Missed met another one at the shard, or were decided by rules long gone. Nothing is known of
+	// them.
+	Missed int64
 }
 
 // Stats adds up the counts of all shards.

@@ -122,7 +122,7 @@ func exportError(name, text string) *Error {
 }
 
 // normal is text as UTF-8 without a byte order mark, its lines ended by \n. To
-// YAML it is the same.
+// YAML it is the same; a stream of several files can have one encoding only.
 func normal(text []byte) []byte {
 	switch {
 	case bytes.HasPrefix(text, []byte("\uFEFF")):

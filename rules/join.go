@@ -5,6 +5,10 @@ import "fmt"
 // Join makes one set of several, whose domains stand in their order. It costs
 // little, however large they are. Two may not have the same domain: it fails
 // with an *Error then.
+//
+// A daemon has rules of files and of a database, and each domain of the database by itself. When one
+// changes, only that one is parsed, and all are joined anew: domains are shared with the old set, as
+// nothing changes them.
 func Join(sets ...*Set) (*Set, error) {
 	s := &Set{domains: map[string]*domain{}}
 	var double []Finding

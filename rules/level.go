@@ -63,7 +63,8 @@ type family struct {
 	bare *place
 }
 
-// add puts in p, unless its key and value are there: then it gives that place.
+// add puts in p, unless its key and value are there: then it gives that place. Places are added in the
+// order of the file, so an order is found by counting.
 func (l *level) add(p *place) (double *place) {
 	key := newPattern(p.entry.Key)
 	p.order, p.value = l.size, newPattern(p.entry.Value)
@@ -98,7 +99,8 @@ func (l *level) add(p *place) (double *place) {
 }
 
 // find is where an entry leads: the exact key and value, else the first
-// pattern, else the key alone, else nil.
+// pattern, else the key alone, else nil. Beside each other, path=/a, path=/a*, path=/ab* and path take
+// the entries path=/a, path=/ab (the first pattern that fits, not the longest), none, and path=/b.
 func (l *level) find(e Entry) *place {
 	f := l.families[e.Key]
 	if f != nil {
@@ -115,7 +117,8 @@ func (l *level) find(e Entry) *place {
 	return nil
 }
 
-// firstWild is the place earliest in the file whose pattern fits e.
+// firstWild is the place earliest in the file whose pattern fits e; nil when none does. f is the family of
+// e's key, or nil.
 func (l *level) firstWild(f *family, e Entry) *place {
 	var best *place
 	if f != nil {

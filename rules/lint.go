@@ -54,7 +54,8 @@ func (ps *patterns) crowd() int {
 	return most
 }
 
-// hiding is the place that takes all that p is for, or nil.
+// hiding is the place that takes all that p is for, or nil: the place that a match of p's probe finds
+// before it finds p. Where the level is crowded it finds nothing, and a warning is missing.
 func (pr prober) hiding(p *place) *place {
 	if pr.byte == "" || p.exact() {
 		return nil // an exact key and value comes before all patterns

@@ -5,6 +5,12 @@ package rules
 // There are none when the domain is unknown or nothing fits. A rule that is
 // Unlimited is among them. The slice must not be changed.
 //
+//	descriptor of the file          of the request            words of the key
+//	user                            user=ann                  ann
+//	user=ann                        user=ann                  none: it is for her alone
+//	path=/api/*, below it user      path=/api/a, user=ann     /api/a and ann
+//	user, with a limit only below   user=ann                  no rules
+//
 // It allocates nothing but the key, where that is made of several words, and the rule of an
 // override.
 func (s *Set) Match(domain string, d *Descriptor) (rules []*Rule, key string) {

@@ -14,7 +14,8 @@ import (
 var ErrForgotten = errors.New("no denial is kept by this id")
 
 // Remember makes l keep its denials in d from now on, for Recall. Call it before
-// others use l. It fails with ErrNoLook when the store gives no evidence.
+// others use l. It fails with ErrNoLook when the store gives no evidence: a denial without it could be
+// explained by the states of now only, which may be others by the time that somebody asks.
 func (l *Limiter) Remember(d *Denials) error {
 	if !l.store.Traits().Evidence {
 		return fmt.Errorf("remember denials: %w", ErrNoLook)

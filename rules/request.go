@@ -65,7 +65,9 @@ type Request struct {
 }
 
 // RequestError says that a request is none. Limiter.Check and Limiter.Settle
-// return it.
+// return it. It is the fault of the caller, and the same request fails again:
+//
+//	descriptors[2].entries[0].key: is empty
 type RequestError struct {
 	Field string // where, as descriptors[2].entries[0].key
 	Text  string // what is wrong there

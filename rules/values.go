@@ -4,6 +4,9 @@ package rules
 // key, and which entries its metrics count apart: those that ask for it and that
 // the file leaves open.
 // With share_threshold a pattern's values are one, so it leaves nothing open.
+//
+// It is done once, when a file was read, for it needs the whole way to a rule, which the place that has
+// the rule does not know. way is that to l.
 func (l *level) markValues(way []*place) {
 	if l == nil || len(way) == MaxEntries {
 		return
