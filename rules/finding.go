@@ -34,7 +34,7 @@ func (s Severity) String() string {
 
 // Finding is one thing to say of a rule file. As a line it is
 //
-//	shop.yaml:4:5: error: unknown key "lmits" in a descriptor; did you mean limits? (rule shop/user)
+//	shop.yaml:4:5: error: unknown key "shadow-mode" in a descriptor; did you mean shadow_mode? (rule shop/user)
 type Finding struct {
 	File         string // as it was given to Parse or Load
 	Line, Column int    // from 1; a column counts characters
@@ -116,7 +116,7 @@ type own string
 
 // withoutWords is a message without what it quotes: numbers are kept, and own words.
 //
-//	unknown key "lmits" in a descriptor; did you mean limits?
+//	unknown key "shadow-mode" in a descriptor; did you mean shadow_mode?
 //	unknown key … in …; …
 func withoutWords(format string, args []any) string {
 	words := false

@@ -14,10 +14,10 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-func remaining(t *testing.T, store weir.Store, r *Rule, key string) int64 {
+func remaining(t *testing.T, store weir.Store, r *Rule) int64 {
 	t.Helper()
 	out := make([]weir.Decision, 1)
-	if err := store.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: r.state, Key: key}, Limit: r.Limit}}, out); err != nil {
+	if err := store.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: r.state, Key: "k"}, Limit: r.Limit}}, out); err != nil {
 		t.Fatal(err)
 	}
 	return out[0].Remaining
@@ -41,7 +41,7 @@ func TestCharge(t *testing.T) {
 		return g.Charge(t.Context(), &c)
 	}
 	left := func() [3]int64 {
-		return [3]int64{remaining(t, g.Store, slots, "k"), remaining(t, g.Store, tokens, "k"), remaining(t, g.Store, calls, "k")}
+		return [3]int64{remaining(t, g.Store, slots), remaining(t, g.Store, tokens), remaining(t, g.Store, calls)}
 	}
 	done := admit()
 	if !done.Use("tokens", 20) || done.Use("tokens", 20) || !done.Use("others", 1) {
@@ -117,10 +117,10 @@ func TestRenewInOutage(t *testing.T) {
 		}
 		charge, all := g.Charge(t.Context(), &c), true
 		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(ttl / 100) {
-			all = all && remaining(t, store, r, "k") == 0
+			all = all && remaining(t, store, r) == 0
 		}
 		charge.End(true)
-		if left := remaining(t, store, r, "k"); left != 1 {
+		if left := remaining(t, store, r); left != 1 {
 			t.Errorf("%d left after the request", left)
 		}
 		failed := store.failed
