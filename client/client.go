@@ -6,11 +6,11 @@
 // asked here, and counts of programs never mix with those of its rules. Programs
 // that ask for the same StateKey share its count.
 //
-// A guard stands before the daemon: calls have a deadline, a daemon that does not
-// answer is not asked for a while, and meanwhile the Fallback of each ask decides,
-// which Decision.Degraded then names. Takes with Sync are decided in the program, and the
-// daemon is told within that time. Only with a daemon of a cluster Sync has no effect: its
-// store decides all.
+// The edge stands before the daemon, as before any store that is elsewhere (package edge): calls
+// have a deadline, a daemon that does not answer is not asked for a while, and meanwhile the
+// Fallback of each ask decides, which Decision.Degraded then names. Takes with Sync are decided in
+// the program, and the daemon is told within that time. Only with a daemon of a cluster Sync has
+// no effect: its store decides all.
 //
 // A denial is remembered for up to a second, so that asking again does not ask the
 // daemon: what others reset, give back or raise meanwhile is seen after that, or two
@@ -24,7 +24,7 @@
 //
 // In the code, daemon.go is a connection, lane.go says what travels together, daemons.go
 // picks the daemon that has a count, standin.go another where they share a store, watch.go
-// follows them and their names, and a guard stands around all. Package storewire is what
+// follows them and their names, and puts the edge around them. Package storewire is what
 // both sides say; the daemon answers it in cmd/weir/internal/rls/store.go, in a key space of its
 // own.
 package client
@@ -35,12 +35,10 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/limittext"
-	"github.com/weir-limit/weir/internal/synced"
 )
 
 // RefusedError says that a daemon does not answer this program, and what to do.
@@ -65,7 +63,7 @@ type Options struct {
 // Store is a weir.Store of daemons. It must be made by Open. Its methods may be
 // called from many goroutines.
 type Store struct {
-	current atomic.Pointer[guarded]
+	current atomic.Pointer[arrangement]
 	place   *place // whose addresses are the daemons; nil: they are in the URL
 	names   lookUps
 	changed func(daemon string, away error)
@@ -74,23 +72,16 @@ type Store struct {
 
 	stop     context.CancelFunc
 	watching sync.WaitGroup
-	gone     []*daemon // which no name stands for any more; of the watching goroutine
+	leaving  sync.WaitGroup // the arrangements before, while they tell their daemons the rest
+	gone     []*daemon      // which no name stands for any more; of the watching goroutine
 }
 
-// guarded is daemons, the guard that stands before them, and before that what decides by
-// sync. It is the edge as package edge has it, of daemons that other daemons can stand in for.
-type guarded struct {
-	*synced.Store
+// arrangement is the daemons of a time, with the edge around them. The edge has servers that stay,
+// so daemons that are others get a new one.
+type arrangement struct {
+	*edge.Store
 
-	guard   *guard.Guard
 	daemons *daemons
-}
-
-// leave tells the daemons what they have not heard, and ends all but the calls on their way.
-func (g *guarded) leave(within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	return errors.Join(g.Store.Close(ctx), g.guard.Close(ctx))
 }
 
 // counts are those of Stats.
@@ -136,14 +127,16 @@ func openBy(names lookUps, address string, o Options) (*Store, error) {
 			places = found
 		}
 	}
+	first, cancel := context.WithTimeout(context.Background(), firstContact)
+	defer cancel()
 	all, err := s.dial(places, nil)
 	if err == nil {
-		err = meet(all)
+		err = meet(first, all)
 	}
 	if err != nil {
 		return nil, errors.Join(err, closeAll(all))
 	}
-	s.arrange(all)
+	s.arrange(first, all)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.watching.Go(func() { s.watch(ctx) })
@@ -158,7 +151,9 @@ func (s *Store) Close() error {
 	s.stop()
 	s.watching.Wait()
 	is := s.current.Load()
-	return errors.Join(is.leave(maxClose), closeAll(append(s.gone, is.daemons.all...)))
+	err := is.Close()
+	s.leaving.Wait()
+	return errors.Join(err, closeAll(append(s.gone, is.daemons.all...)))
 }
 
 // Take decides the asks by the daemon, by their Sync, or by their fallbacks. It fails only when ctx
@@ -197,13 +192,12 @@ type Stats struct {
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	is := s.current.Load()
-	g := is.guard.Stats()
-	away := g.Away
+	of := is.Stats()
 	if is.daemons.shared {
-		away = is.daemons.away()
+		of.Away = is.daemons.away()
 	}
 	return Stats{
 		Takes: s.counts.takes.Load(), Messages: s.counts.messages.Load(), Home: s.counts.home.Load() + is.daemons.home.Answered(),
-		Away: away, Missed: g.Missed, Fallbacks: g.Local + g.Open + g.Closed, Local: is.Store.Stats().Home,
+		Away: of.Away, Missed: of.Missed, Fallbacks: of.Fallbacks, Local: of.Local,
 	}
 }

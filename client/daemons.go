@@ -15,7 +15,7 @@ import (
 // asked about anew.
 const maxUnfit = 1 << 12
 
-// daemons is the store without a guard: it fails when a daemon can't be asked.
+// daemons is the store without the edge: it fails when a daemon can't be asked.
 type daemons struct {
 	all    []*daemon
 	shared bool      // they share a store: any of them decides
@@ -38,7 +38,7 @@ func newDaemons(all []*daemon, told func(string, error)) *daemons {
 	return s
 }
 
-// Servers are the daemons, for the guard. To it, those that share a store are one.
+// Servers are the daemons, for the edge. To it, those that share a store are one.
 func (s *daemons) Servers() []string {
 	if s.shared {
 		return []string{""}
@@ -202,8 +202,8 @@ func (s *daemons) unfits(l *weir.Limit) string {
 	return answer[0]
 }
 
-// ping asks a daemon whether it is there, and what it promises.
-func (s *daemons) ping(ctx context.Context, server int) error {
+// Ping asks a daemon whether it is there, and what it promises.
+func (s *daemons) Ping(ctx context.Context, server int) error {
 	d := s.all[server]
 	if s.shared {
 		d = s.chosen()
@@ -211,3 +211,6 @@ func (s *daemons) ping(ctx context.Context, server int) error {
 	_, err := d.describe(ctx)
 	return s.heard(d, err)
 }
+
+// Close leaves the connections to the Store: of daemons that are others now, some may be the same.
+func (s *daemons) Close() error { return nil }

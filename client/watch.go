@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-limit/weir/internal/guard"
-	"github.com/weir-limit/weir/internal/synced"
+	"github.com/weir-limit/weir/edge"
 )
 
 const (
@@ -26,10 +25,6 @@ const (
 	// firstContact is how long daemons that are new may take to say what they promise,
 	// and one to say whether it can keep a limit.
 	firstContact = time.Second
-	// leaveTime is how long daemons that change are told what they have not heard, and
-	// maxClose those of a store that is closed.
-	leaveTime = time.Second
-	maxClose  = 5 * time.Second
 )
 
 // lookUps say how names are looked up, and every how many contacts.
@@ -49,26 +44,17 @@ func (s *Store) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s.contact(ctx)
 		is := s.current.Load().daemons
+		is.contact(ctx)
 		all := is.all
 		if s.place != nil && n%s.names.every == 0 {
 			all = s.follow(ctx, all)
 		}
 		if is.shared != oneStore(all) || !slices.Equal(is.all, all) {
-			s.arrange(all)
+			first, cancel := context.WithTimeout(ctx, firstContact)
+			s.arrange(first, all)
+			cancel()
 		}
-	}
-}
-
-// contact asks those that are away whether they are back.
-func (s *Store) contact(ctx context.Context) {
-	is := s.current.Load()
-	if is.daemons.shared {
-		is.daemons.contact(ctx)
-	}
-	if is.guard.Stats().Away > 0 {
-		is.guard.Contact(ctx, is.daemons.ping)
 	}
 }
 
@@ -91,7 +77,9 @@ func (s *Store) follow(ctx context.Context, all []*daemon) []*daemon {
 		return all
 	}
 	s.gone = gone
-	_ = meet(fresh) // one that refuses is away
+	first, cancel := context.WithTimeout(ctx, firstContact)
+	defer cancel()
+	_ = meet(first, fresh) // one that refuses is away
 	return now
 }
 
@@ -149,16 +137,15 @@ func (s *Store) dial(places []*place, known []*daemon) (all []*daemon, err error
 	return all, nil
 }
 
-// arrange makes the daemons the ones to ask. It tells the daemons before them what they have not
-// heard, as far as they are there.
-func (s *Store) arrange(all []*daemon) {
+// arrange makes the daemons the ones to ask, and waits until one of them answers, or ctx ends. The
+// daemons before them are told meanwhile what they have not heard, as far as they are there.
+func (s *Store) arrange(ctx context.Context, all []*daemon) {
 	is := newDaemons(all, s.changed)
-	g := &guarded{guard: guard.New(is, guard.Options{Changed: s.changed}), daemons: is}
-	g.Store = synced.New(g.guard)
-	g.guard.Contact(context.Background(), is.ping)
-	if before := s.current.Swap(g); before != nil {
+	now := &arrangement{edge.New(is, edge.Options{Changed: s.changed}), is}
+	now.Meet(ctx)
+	if before := s.current.Swap(now); before != nil {
 		s.counts.home.Add(before.daemons.home.Answered())
-		_ = before.leave(leaveTime) // what is away will not hear
+		s.leaving.Go(func() { _ = before.Close() }) // what is away will not hear
 	}
 }
 
@@ -185,9 +172,7 @@ func inAnyOrder(all []*daemon) []*daemon {
 }
 
 // meet asks daemons what they promise. It fails when one refuses.
-func meet(all []*daemon) error {
-	ctx, cancel := context.WithTimeout(context.Background(), firstContact)
-	defer cancel()
+func meet(ctx context.Context, all []*daemon) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, d := range all {

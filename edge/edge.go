@@ -5,7 +5,7 @@
 // meanwhile. It tells the store afterwards what the fallbacks let pass. Limits with sync
 // are decided locally, and the store is told within that time.
 //
-// The Open functions of packages redisstore and memcachestore, and the daemon, put this edge
+// The Open functions of packages redisstore, memcachestore and client, and the daemon, put this edge
 // around their stores. An author of another store writes a Remote, and calls New.
 //
 // In the code, internal/guard has deadlines, breakers and fallbacks, and internal/synced has
