@@ -85,7 +85,7 @@ type arrangement struct {
 }
 
 // counts are those of Stats.
-type counts struct{ takes, messages, home atomic.Int64 }
+type counts struct{ takes, messages, remembered atomic.Int64 }
 
 // Open makes a store of a URL, which is one of
 //
@@ -180,13 +180,13 @@ func (s *Store) Traits() weir.Traits { return s.current.Load().Traits() }
 // Stats are counts of a store since it was opened; Missed, Fallbacks and
 // Local since its daemons were last others.
 type Stats struct {
-	Takes     int64 // takes that were sent
-	Messages  int64 // messages that carried them
-	Home      int64 // takes denied by what was remembered, without a daemon
-	Away      int   // daemons that are away
-	Missed    int64 // calls that paid for the whole deadline
-	Fallbacks int64 // limits that fallbacks decided
-	Local     int64 // takes with sync that were decided without a daemon
+	Takes      int64 // takes that were sent
+	Messages   int64 // messages that carried them
+	Remembered int64 // takes denied by what was remembered, without a daemon
+	Away       int   // daemons that are away
+	Missed     int64 // calls that paid for the whole deadline
+	Fallbacks  int64 // limits that fallbacks decided
+	Local      int64 // takes with sync that were decided without a daemon
 }
 
 // Stats are the store's counts.
@@ -197,7 +197,7 @@ func (s *Store) Stats() Stats {
 		of.Away = is.daemons.away()
 	}
 	return Stats{
-		Takes: s.counts.takes.Load(), Messages: s.counts.messages.Load(), Home: s.counts.home.Load() + is.daemons.home.Answered(),
+		Takes: s.counts.takes.Load(), Messages: s.counts.messages.Load(), Remembered: s.counts.remembered.Load() + is.daemons.denials.Answered(),
 		Away: of.Away, Missed: of.Missed, Fallbacks: of.Fallbacks, Local: of.Local,
 	}
 }

@@ -17,12 +17,12 @@ const maxUnfit = 1 << 12
 
 // daemons is the store without the edge: it fails when a daemon can't be asked.
 type daemons struct {
-	all    []*daemon
-	shared bool      // they share a store: any of them decides
-	order  []*daemon // then those asked first come first
-	home   *record.Denials
-	told   func(daemon string, away error) // where they share a store
-	now    func(*daemon) weir.Instant      // tests have a time of their own
+	all     []*daemon
+	shared  bool      // they share a store: any of them decides
+	order   []*daemon // then those asked first come first
+	denials *record.Denials
+	told    func(daemon string, away error) // where they share a store
+	now     func(*daemon) weir.Instant      // tests have a time of their own
 
 	mu    sync.Mutex
 	unfit map[string]string // by limit, why it can't be kept
@@ -31,7 +31,7 @@ type daemons struct {
 }
 
 func newDaemons(all []*daemon, told func(string, error)) *daemons {
-	s := &daemons{all: all, shared: oneStore(all), home: record.NewDenials(), told: told, now: (*daemon).now}
+	s := &daemons{all: all, shared: oneStore(all), denials: record.NewDenials(), told: told, now: (*daemon).now}
 	if s.shared {
 		s.order = inAnyOrder(all)
 	}
@@ -82,7 +82,7 @@ func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision
 	if err := record.Check("client", fits, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out) {
+	if s.TakeLocally(asks, out) {
 		return nil
 	}
 	d := s.of(asks[0].State)
@@ -94,9 +94,9 @@ func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision
 	return nil
 }
 
-// TakeAtHome decides asks that a remembered denial denies, as Take would, and says no
+// TakeLocally decides asks that a remembered denial denies, as Take would, and says no
 // to all others.
-func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
+func (s *daemons) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
 	if len(asks) == 0 || len(asks) != len(out) {
 		return false
 	}
@@ -106,7 +106,7 @@ func (s *daemons) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 			return false // each has a clock of its own
 		}
 	}
-	return s.home.Answer(s.now(d), asks, out)
+	return s.denials.Answer(s.now(d), asks, out)
 }
 
 // learn remembers a denial, forgets what was remembered of all else, and hands on what the
@@ -121,11 +121,11 @@ func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
 		for i := range asks {
 			asks[i].Evidence.Tell(seen.now, seen.states[i])
 		}
-		s.home.Learn(seen.now, asks, seen.states, out)
+		s.denials.Learn(seen.now, asks, seen.states, out)
 		return
 	}
 	for i := range asks {
-		s.home.Forget(asks[i].State)
+		s.denials.Forget(asks[i].State)
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *daemons) Settle(ctx context.Context, settlements []weir.Settlement) err
 		return err
 	}
 	for i := range settlements {
-		defer s.home.Forget(settlements[i].Receipt.State)
+		defer s.denials.Forget(settlements[i].Receipt.State)
 	}
 	d := s.of(settlements[0].Receipt.State)
 	r := storewire.SettleResponse{Settlements: settlements}
@@ -149,7 +149,7 @@ func (s *daemons) Reset(ctx context.Context, keys []weir.StateKey) error {
 		return err
 	}
 	for _, k := range keys {
-		defer s.home.Forget(k)
+		defer s.denials.Forget(k)
 	}
 	d := s.of(keys[0])
 	return s.heard(d, d.do(ctx, storewire.Reset, &storewire.ResetRequest{Keys: keys}))

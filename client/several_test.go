@@ -39,9 +39,9 @@ func take(t *testing.T, s *Store, asks []weir.Ask) weir.Decision {
 	return out[0]
 }
 
-// TestDenialsAtHome: who was denied is denied without a call, until something has
+// TestRememberedDenials: who was denied is denied without a call, until something has
 // changed: here at once, and elsewhere within the life of a denial.
-func TestDenialsAtHome(t *testing.T) {
+func TestRememberedDenials(t *testing.T) {
 	for name, args := range stores {
 		t.Run(name, func(t *testing.T) {
 			w := serve(t, append(args(t), "--grpc-store")...)
@@ -49,7 +49,7 @@ func TestDenialsAtHome(t *testing.T) {
 			asks := ask("home", "k", "1/day fixed-window anchored")
 			until(t, "a denial", func() bool { return take(t, s, asks).Outcome == weir.Denied })
 			sent, retry := s.Stats().Takes, 25*time.Hour
-			until(t, "a hundred denials at home", func() bool {
+			until(t, "a hundred local denials", func() bool {
 				d := take(t, s, asks)
 				if d.Degraded != "" {
 					return false // on a busy machine the daemon is late, and a local limit denies by its own window
@@ -58,7 +58,7 @@ func TestDenialsAtHome(t *testing.T) {
 					t.Fatalf("%+v after %s", d, retry)
 				}
 				retry = d.RetryAfter
-				return s.Stats().Home >= 100
+				return s.Stats().Remembered >= 100
 			})
 			if more := s.Stats().Takes - sent; more > 50 {
 				t.Errorf("%d of 100 denials asked the daemon", more)

@@ -144,7 +144,7 @@ func (s *Store) arrange(ctx context.Context, all []*daemon) {
 	now := &arrangement{edge.New(is, edge.Options{Changed: s.changed}), is}
 	now.Meet(ctx)
 	if before := s.current.Swap(now); before != nil {
-		s.counts.home.Add(before.daemons.home.Answered())
+		s.counts.remembered.Add(before.daemons.denials.Answered())
 		s.leaving.Go(func() { _ = before.Close() }) // what is away will not hear
 	}
 }

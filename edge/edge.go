@@ -175,7 +175,7 @@ type Stats struct {
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	g := s.guard.Stats()
-	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.decides.Stats().Home, g.Unreported}
+	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.decides.Stats().Local, g.Unreported}
 }
 
 // Guard is the part of the edge with the fallbacks, and Synced the one around it that

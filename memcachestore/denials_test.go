@@ -41,8 +41,8 @@ func TestDenialsAreForgotten(t *testing.T) {
 			t.Errorf("after a reset %+v", out[0])
 		}
 	}
-	if here.Stats().Home == 0 {
-		t.Error("nothing was answered at home")
+	if here.Stats().Remembered == 0 {
+		t.Error("nothing was answered locally")
 	}
 }
 

@@ -502,7 +502,7 @@ func TestForgottenOfMany(t *testing.T) {
 	if answer := server.Ask(t, "flush_all"); answer != "OK\r\n" {
 		t.Fatal(answer)
 	}
-	s.home = record.NewDenials()
+	s.denials = record.NewDenials()
 	use()
 	if n := s.Stats().Forgotten; n != keys {
 		t.Errorf("%d items were forgotten, want %d", n, keys)

@@ -44,7 +44,7 @@ func Dial(url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memcachestore: %w", err)
 	}
-	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, home: record.NewDenials(), opened: time.Now()}
+	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, denials: record.NewDenials(), opened: time.Now()}
 	s.seen.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

@@ -81,14 +81,14 @@ type Store struct {
 	closed bool
 	lanes  map[string]*lane // by the name of their item, about maxLanes at most
 
-	// home remembers denied takes for record.DenialLife, and answers those like them without a
+	// denials remember denied takes for record.DenialLife, and answer those like them without a
 	// server. Others can only have used more meanwhile, unless something was given back or reset:
 	// this is seen when a second is over.
-	home   *record.Denials
-	given  record.Latest // when this process gave its last receipt
-	opened time.Time
-	seen   sightings // of items, to tell one that was evicted from one that never was
-	counts counts
+	denials *record.Denials
+	given   record.Latest // when this process gave its last receipt
+	opened  time.Time
+	seen    sightings // of items, to tell one that was evicted from one that never was
+	counts  counts
 }
 
 // counts are what Stats tells. No decision depends on them.
@@ -145,19 +145,19 @@ func unfit(l *weir.Limit) string {
 
 // Stats are counts of a store since it was made.
 type Stats struct {
-	Takes     int64 // takes that servers were asked
-	Home      int64 // takes denied by what was remembered of earlier denials, without a server
-	Trips     int64 // round trips to servers
-	Lost      int64 // writes that came too late, for another process had written
-	Busy      int64 // jobs given up with weir.ErrBusy
-	Spilled   int64 // notes of receipts and first answers that went to items of their own
-	Forgotten int64 // items that this process saw, and that a server was to keep and did not: evicted, flushed, restarted
+	Takes      int64 // takes that servers were asked
+	Remembered int64 // takes denied by what was remembered of earlier denials, without a server
+	Trips      int64 // round trips to servers
+	Lost       int64 // writes that came too late, for another process had written
+	Busy       int64 // jobs given up with weir.ErrBusy
+	Spilled    int64 // notes of receipts and first answers that went to items of their own
+	Forgotten  int64 // items that this process saw, and that a server was to keep and did not: evicted, flushed, restarted
 }
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	c := &s.counts
-	return Stats{c.takes.Load(), s.home.Answered(), c.trips.Load(), c.lost.Load(), c.busy.Load(), c.spilled.Load(), c.forgotten.Load()}
+	return Stats{c.takes.Load(), s.denials.Answered(), c.trips.Load(), c.lost.Load(), c.busy.Load(), c.spilled.Load(), c.forgotten.Load()}
 }
 
 // Close ends what the store does, and waits for it. Takes on their way fail. After closed is set no
@@ -192,7 +192,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := check(asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out) {
+	if s.TakeLocally(asks, out) {
 		return nil
 	}
 	s.counts.takes.Add(1)
@@ -206,10 +206,10 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return apart.TakeAll(ctx, asks, out)
 }
 
-// TakeAtHome decides asks that a remembered denial denies, as Take would, and
+// TakeLocally decides asks that a remembered denial denies, as Take would, and
 // says no to all others.
-func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
-	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.now(), asks, out)
+func (s *Store) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.denials.Answer(s.now(), asks, out)
 }
 
 // maxLabel is how long the part of a rule after its last # may be. Labels are kept in items as they
@@ -233,7 +233,7 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 		return err
 	}
 	copy(out, t.Out)
-	t.End(s.home, &s.given)
+	t.End(s.denials, &s.given)
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 		return err
 	}
 	for i := range settlements {
-		defer s.home.Forget(settlements[i].Receipt.State)
+		defer s.denials.Forget(settlements[i].Receipt.State)
 	}
 	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
 		return s.submit(ctx, s.name(part[0].Receipt.State), settleJob(part))
@@ -258,7 +258,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 		return err
 	}
 	for _, k := range keys {
-		defer s.home.Forget(k)
+		defer s.denials.Forget(k)
 	}
 	for len(keys) > 0 {
 		var first []weir.StateKey

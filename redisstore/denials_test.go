@@ -17,13 +17,13 @@ import (
 type forgetful struct{ timed }
 
 func (s forgetful) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
-	s.home = record.NewDenials()
+	s.denials = record.NewDenials()
 	return s.timed.TakeAt(now, asks, out)
 }
 
-// TestDenialsAtHome: what is answered from the memory of denials is what Redis
+// TestRememberedDenials: what is answered from the memory of denials is what Redis
 // would have answered, to the microsecond.
-func TestDenialsAtHome(t *testing.T) {
+func TestRememberedDenials(t *testing.T) {
 	client := connect(t, redistest.Start(t).Addr)
 	texts := []string{
 		"3/10us burst 2", "5/10us debt 3", "2/7us leaky-queue queue 1", "3/10us fixed-window", "4/15us sliding-log",
@@ -60,12 +60,12 @@ func TestDenialsAtHome(t *testing.T) {
 				}
 			}
 		}
-		answered += with.Stats().Home
+		answered += with.Stats().Remembered
 	})
 	if answered == 0 {
-		t.Error("nothing was answered at home")
+		t.Error("nothing was answered locally")
 	}
-	t.Logf("%d takes were answered at home", answered)
+	t.Logf("%d takes were answered locally", answered)
 }
 
 // TestPermitsRunOutAtHome: a denial that permits stand beside is not remembered,

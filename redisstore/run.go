@@ -280,6 +280,6 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
 	}
 	s.given.Note(out)
-	s.home.Learn(c.now, asks, states, out)
+	s.denials.Learn(c.now, asks, states, out)
 	return false, nil
 }

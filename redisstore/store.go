@@ -92,16 +92,16 @@ type Store struct {
 
 	plans plans
 	// skew is the server's clock less ours, in microseconds, as of the last answer. It
-	// dates what is decided here by home; the server alone dates what it decides.
+	// dates what is decided here by denials; the server alone dates what it decides.
 	skew atomic.Int64
 	// lane and paced carry takes to Redis, as many as meet. A call is in one of the lanes, by the
 	// script that decides it. The order between takes of two lanes is that in which Redis runs
 	// their scripts: none of the two is decided over a state that misses the other's charge.
 	lane  lane.Lane[*call] // of take.lua
 	paced lane.Lane[*call] // of pace.lua
-	// home remembers denied takes for record.DenialLife, and answers those like them. Other
+	// denials remember denied takes for record.DenialLife, and answer those like them. Other
 	// processes can only have used more meanwhile, so this never lets pass what Redis would deny.
-	home *record.Denials
+	denials *record.Denials
 	// receipts are those that this process has settled: how many they are bounds how
 	// many keys they take. That each works once is for Redis to see to, by a key of its own.
 	receipts record.Receipts
@@ -122,8 +122,8 @@ func New(client rueidis.Client, o Options) *Store {
 	}
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
-		home:  record.NewDenials(),
-		pacer: newScript(paceScript), swapper: newScript(swapScript),
+		denials: record.NewDenials(),
+		pacer:   newScript(paceScript), swapper: newScript(swapScript),
 	}
 	begin(&s.lane, s.run)
 	begin(&s.paced, s.runPaced)
@@ -159,15 +159,15 @@ func (s *Store) Ping(ctx context.Context, _ int) error {
 
 // Stats are counts of a store since it was made.
 type Stats struct {
-	Takes     int64 // takes that were sent
-	Calls     int64 // script calls that carried them
-	Disagreed int64 // decisions that the script and package weir saw differently: each is a bug
-	Adopted   int64 // counts that changed their limit
-	Tries     int64 // swaps that found the count changed by others
-	Busy      int64 // takes given up with weir.ErrBusy
-	Home      int64 // takes denied by what was remembered, without Redis
-	Settled   int   // receipts that were settled here and have not expired
-	Refused   int64 // takes that were refused a receipt, since too many of a rule were settled
+	Takes      int64 // takes that were sent
+	Calls      int64 // script calls that carried them
+	Disagreed  int64 // decisions that the script and package weir saw differently: each is a bug
+	Adopted    int64 // counts that changed their limit
+	Tries      int64 // swaps that found the count changed by others
+	Busy       int64 // takes given up with weir.ErrBusy
+	Remembered int64 // takes denied by what was remembered, without Redis
+	Settled    int   // receipts that were settled here and have not expired
+	Refused    int64 // takes that were refused a receipt, since too many of a rule were settled
 }
 
 // Stats are the store's counts.
@@ -175,7 +175,7 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	settled, refused := s.receipts.Count()
 	return Stats{
-		c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.home.Answered(),
+		c.takes.Load(), c.calls.Load(), c.disagreed.Load(), c.adopted.Load(), c.tries.Load(), c.busy.Load(), s.denials.Answered(),
 		settled, refused,
 	}
 }
@@ -208,7 +208,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := record.Check("redisstore", unfit, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
-	if s.TakeAtHome(asks, out) {
+	if s.TakeLocally(asks, out) {
 		return nil
 	}
 	if err := s.receipts.Room(s.serverNow(), asks); err != nil {
@@ -225,10 +225,10 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.takeTogether(ctx, asks, out)
 }
 
-// TakeAtHome decides asks that a remembered denial denies, as Take would, and
+// TakeLocally decides asks that a remembered denial denies, as Take would, and
 // says no to all others.
-func (s *Store) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
-	return len(asks) == len(out) && len(asks) > 0 && s.home.Answer(s.serverNow(), asks, out)
+func (s *Store) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
+	return len(asks) == len(out) && len(asks) > 0 && s.denials.Answer(s.serverNow(), asks, out)
 }
 
 // maxTries is how often a take is tried again because another limit kept the

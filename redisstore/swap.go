@@ -155,11 +155,11 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	})
 	if err != nil {
 		for i := range asks {
-			s.home.Forget(asks[i].State)
+			s.denials.Forget(asks[i].State)
 		}
 		return err
 	}
-	t.End(s.home, &s.given)
+	t.End(s.denials, &s.given)
 	return nil
 }
 
@@ -189,7 +189,7 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 	var until weir.Instant // while it has to be known that all but permits are settled
 	for i := range all {
 		r := all[i].Receipt
-		defer s.home.Forget(r.State)
+		defer s.denials.Forget(r.State)
 		keys, limits = append(keys, s.key(r.State)), append(limits, r.Limit)
 		if r.Limit.Algorithm() != weir.Concurrent {
 			until = max(until, r.Expires)
@@ -227,7 +227,7 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 // Keys are reset one after the other; when one fails, those before it were reset.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for _, k := range keys {
-		defer s.home.Forget(k)
+		defer s.denials.Forget(k)
 		names := []string{s.key(k)}
 		err := s.swap(ctx, names, func(now weir.Instant, values []string, next []kept) error {
 			all, err := records(names, values, []*weir.Limit{nil})

@@ -33,7 +33,7 @@ type breaker struct {
 	sought  time.Time     // when it was last looked for while away
 	oldest  *ticket       // calls on their way, in the order in which they began
 	newest  *ticket
-	since   time.Time     // when those on their way began to be owed an answer
+	since   time.Time     // when those on their way began to wait for an answer
 	quiet   time.Duration // for how long calls before them were
 	suspect time.Time     // when the silence was first too long; zero: it is not
 }
@@ -80,8 +80,8 @@ func (b *breaker) seeking() <-chan struct{} {
 	return b.seeker
 }
 
-// owes is for how long the server has answered none of those who listened. mu is held.
-func (b *breaker) owes(now time.Time) time.Duration {
+// silence is for how long the server has answered none of those who listened. mu is held.
+func (b *breaker) silence(now time.Time) time.Duration {
 	if b.oldest == nil {
 		return b.quiet
 	}
@@ -166,7 +166,7 @@ func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) 
 		return nil, same
 	case b.away || b.silent:
 		return nil, b.hush()
-	case b.owes(now) < deadline:
+	case b.silence(now) < deadline:
 	case b.suspect.IsZero():
 		b.suspect = now
 	case now.Sub(b.suspect) >= confirm:
@@ -185,7 +185,7 @@ func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) 
 func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Duration) change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	owes := b.owes(now)
+	silence := b.silence(now)
 	if t.older == nil {
 		b.oldest = t.next
 	} else {
@@ -197,7 +197,7 @@ func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Dura
 		t.next.older = t.older
 	}
 	if b.oldest == nil {
-		b.quiet = owes
+		b.quiet = silence
 	}
 	switch {
 	case end == answered:
@@ -208,9 +208,9 @@ func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Dura
 		if b.failed++; b.failed >= Enough {
 			return b.open(now)
 		}
-	case end == late && owes >= deadline && now.Sub(t.began) < deadline+confirm:
+	case end == late && silence >= deadline && now.Sub(t.began) < deadline+confirm:
 		return b.hush()
-	case end == late && owes >= deadline && b.suspect.IsZero():
+	case end == late && silence >= deadline && b.suspect.IsZero():
 		b.suspect = now // this process stood still itself
 	}
 	return same

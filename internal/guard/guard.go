@@ -23,10 +23,10 @@ import (
 	"github.com/weir-limit/weir/memstore"
 )
 
-// homely is a store that answers some takes by itself: they tell nothing of
+// remembering is a store that answers some takes by itself: they tell nothing of
 // whether it is away.
-type homely interface {
-	TakeAtHome(asks []weir.Ask, out []weir.Decision) bool
+type remembering interface {
+	TakeLocally(asks []weir.Ask, out []weir.Decision) bool
 }
 
 // spread is a store of several servers, each of which may be away by itself. Their
@@ -61,19 +61,19 @@ type Options struct {
 // store, or, when that is away, by the fallback of each limit, which the decision
 // then names. It must be made by New.
 type Guard struct {
-	store   weir.Store
-	near    bool
-	nodes   func() int
-	home    homely // the same store; nil when it always has to ask
-	spread  spread // the same store; nil when it is one
-	servers []*server
-	local   *memstore.Store
-	seekers seekers
-	shares  shares
-	said    said
-	passed  unreported.Table[*passed] // by fallbacks
-	unkept  atomic.Int64              // takes by fallbacks of keys that found no room there
-	counts  [3]atomic.Int64           // takes decided by fallbacks, by fallbackIndex
+	store     weir.Store
+	near      bool
+	nodes     func() int
+	remembers remembering // the same store; nil when it always has to ask
+	spread    spread      // the same store; nil when it is one
+	servers   []*server
+	local     *memstore.Store
+	seekers   seekers
+	shares    shares
+	said      said
+	passed    unreported.Table[*passed] // by fallbacks
+	unkept    atomic.Int64              // takes by fallbacks of keys that found no room there
+	counts    [3]atomic.Int64           // takes decided by fallbacks, by fallbackIndex
 
 	nobodys     *weir.Limit // of the counts that probes charge
 	uncountable func(err error)
@@ -94,7 +94,7 @@ func New(store weir.Store, o Options) *Guard {
 	g := &Guard{store: store, near: o.Near, nodes: o.Nodes, local: memstore.New(memstore.Options{MaxKeys: maxLocalKeys}), uncountable: o.Uncountable, nobodys: weir.MustParseLimit("1000000/s")}
 	g.said.init()
 	g.initPassed()
-	g.home, _ = store.(homely)
+	g.remembers, _ = store.(remembering)
 	names := []string{""}
 	if several, ok := store.(spread); ok && len(several.Servers()) > 1 {
 		g.spread, names = several, several.Servers()
@@ -185,7 +185,7 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	if g.home != nil && g.home.TakeAtHome(asks, out) {
+	if g.remembers != nil && g.remembers.TakeLocally(asks, out) {
 		return nil
 	}
 	if !g.several(asks) {
@@ -199,7 +199,7 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 // their own.
 func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	switch {
-	case g.home != nil && g.home.TakeAtHome(asks, out):
+	case g.remembers != nil && g.remembers.TakeLocally(asks, out):
 		return nil
 	case g.several(asks):
 		return g.apart(ctx, asks, out, g.try)

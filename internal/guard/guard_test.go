@@ -496,10 +496,10 @@ func TestReceiptsOfFallbacks(t *testing.T) {
 	}
 }
 
-// homely is a remote store that has one key's denial at home.
-type homely struct{ *remote }
+// remembering is a remote store that has one key's denial by itself.
+type remembering struct{ *remote }
 
-func (homely) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
+func (remembering) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
 	if asks[0].State.Key != "denied" {
 		return false
 	}
@@ -507,10 +507,10 @@ func (homely) TakeAtHome(asks []weir.Ask, out []weir.Decision) bool {
 	return true
 }
 
-// TestDenialsAtHomeTellNothing: what the store answers by itself does not make it
+// TestRememberedDenialsTellNothing: what the store answers by itself does not make it
 // look as if it were there, and needs none that is.
-func TestDenialsAtHomeTellNothing(t *testing.T) {
-	store := homely{newRemote()}
+func TestRememberedDenialsTellNothing(t *testing.T) {
+	store := remembering{newRemote()}
 	store.broken.Store(&errRefused)
 	g := guard.New(store, guard.Options{})
 	denied := ask("5/h", weir.FallbackOpen)

@@ -25,8 +25,8 @@ type server struct {
 	missed  atomic.Int64 // calls that paid for the whole deadline
 }
 
-// errOwes is why a server is away that stands still.
-var errOwes = errors.New("it has not answered for too long")
+// errSilent is why a server is away that stands still.
+var errSilent = errors.New("it has not answered for too long")
 
 // enter lets a call pass that wants k, or gives no ticket.
 func (s *server) enter(k weir.StateKey) *ticket {
@@ -70,7 +70,7 @@ func (s *server) seek(k weir.StateKey) {
 		}
 		over := end == failed || s.seekers.ctx.Err() != nil || limit >= maxDeadline || now.Sub(began) >= maxDeadline
 		if end == late {
-			err = errOwes
+			err = errSilent
 		}
 		if what := s.breaker.found(now, end == answered, over); s.seekers.ctx.Err() == nil {
 			s.tell(what, err, k)

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// TestRules: a rule with sync is decided at home; what is explained counts what is
-// unreported, but for one report on its way; and a denial at home can be explained afterwards.
+// TestRules: a rule with sync is decided locally; what is explained counts what is
+// unreported, but for one report on its way; and such a denial can be explained afterwards.
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := open(t, 1)
@@ -47,7 +47,7 @@ func TestRules(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if st := nodes[0].Stats(); passed != 20 || st.Home < 90 {
+		if st := nodes[0].Stats(); passed != 20 || st.Local < 90 {
 			t.Errorf("%d passed, want 20; %+v", passed, st)
 		}
 		e, err := l.Recall(t.Context(), denial.ID)

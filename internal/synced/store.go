@@ -1,12 +1,12 @@
 // Package synced decides locally what a shared store would decide, for asks with
 // Sync: by what it last knew of the store and what it has let pass since. It tells
-// the store in the background, within that time or as soon as much is untold, so
+// the store in the background, within that time or as soon as much is unreported, so
 // that a hot key costs the store some calls a second however often it is asked
 // for. By that, each node may let weir.Limit.Unsynced events pass beyond the limit, and no more.
 //
 // A take is decided locally when all its asks can be; else the store decides the
 // whole of it. That holds for asks without Sync, or that cost more than may be
-// untold, that want a receipt, to wait, to take what fits or to charge once, and
+// unreported, that want a receipt, to wait, to take what fits or to charge once, and
 // for work that is reported. So do the first ask of a key, and denials that the
 // node has not confirmed for twice the time of Sync.
 //
@@ -43,13 +43,13 @@ type Store struct {
 }
 
 type counts struct {
-	home, store, calls, events, noRoom atomic.Int64
+	local, store, calls, events, noRoom atomic.Int64
 }
 
 // Stats are counts of a store since it was made.
 type Stats struct {
 	Keys   int   // kept locally now
-	Home   int64 // takes with Sync that were decided locally
+	Local  int64 // takes with Sync that were decided locally
 	Store  int64 // takes with Sync that the store was asked about
 	Calls  int64 // calls that told the store, or looked
 	Events int64 // events that it was told of
@@ -69,7 +69,7 @@ func New(g *guard.Guard) *Store {
 	return s
 }
 
-// Close tells the store what is untold, as far as it can be reached in the time of ctx, and
+// Close reports to the store what it does not know, as far as it can be reached in the time of ctx, and
 // ends. Takes that come later are the store's to decide.
 func (s *Store) Close(ctx context.Context) error {
 	if !s.closed.CompareAndSwap(false, true) {
@@ -86,7 +86,7 @@ func (s *Store) Traits() weir.Traits { return s.guard.Traits() }
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
 	c := &s.counts
-	return Stats{s.table.Len(), c.home.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
+	return Stats{s.table.Len(), c.local.Load(), c.store.Load(), c.calls.Load(), c.events.Load(), c.noRoom.Load()}
 }
 
 // maxRounds is how often a take waits until the store was told, before it asks the
@@ -105,7 +105,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	for range maxRounds {
 		decided, told := s.decide(asks, out)
 		if decided {
-			s.counts.home.Add(1)
+			s.counts.local.Add(1)
 			return nil
 		}
 		if told == nil || !s.wait(ctx, told) {
@@ -132,18 +132,18 @@ func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 	}
 }
 
-// atHome is whether a node may answer a by itself.
-func atHome(a *weir.Ask) bool {
+// mayDecide is whether a node may answer a by itself.
+func mayDecide(a *weir.Ask) bool {
 	return a.Limit != nil && a.Policy.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
 }
 
-// decide decides a take at home. When it can't, told may be closed once the store
+// decide decides a take locally. When it can't, told may be closed once the store
 // was told: then it is worth another try.
 func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told <-chan struct{}) {
 	var few [4]*entry
 	found := few[:0]
 	for i := range asks {
-		if !atHome(&asks[i]) {
+		if !mayDecide(&asks[i]) {
 			return false, nil
 		}
 		e, ok := s.table.Get(asks[i].State)
@@ -239,7 +239,7 @@ func witnessed(asks []weir.Ask) []weir.Ask {
 	return own
 }
 
-// learn keeps a key at home, with what a take has shown of it.
+// learn keeps a key, with what a take has shown of it.
 func (s *Store) learn(a *weir.Ask, d *weir.Decision, began, heard time.Time) {
 	e, ok := s.table.Add(a.State)
 	if !ok {

@@ -157,18 +157,18 @@ func TestAway(t *testing.T) {
 		a.Policy.Sync = time.Second // 10 unreported
 		take(t, nodes[0], a)
 		store.away.Store(true)
-		home := 0
+		local := 0
 		for range 1000 {
 			time.Sleep(time.Millisecond)
 			d := take(t, nodes[0], a)[0]
 			if d.Outcome == weir.Allowed {
-				home++
+				local++
 			} else if d.Degraded != weir.FallbackClosed {
-				t.Fatalf("after %d at home: %+v", home, d)
+				t.Fatalf("after %d locally: %+v", local, d)
 			}
 		}
-		if home != 10 {
-			t.Errorf("%d passed at home, want the 10 that may be unreported", home)
+		if local != 10 {
+			t.Errorf("%d passed locally, want the 10 that may be unreported", local)
 		}
 		store.away.Store(false)
 		time.Sleep(3 * time.Second)
@@ -214,7 +214,7 @@ func TestChangedLimit(t *testing.T) {
 		_, nodes := open(t, 1)
 		s, a := nodes[0], ask("100/s", "k")
 		take(t, s, a)
-		a.Limit = weir.MustParseLimit("100/s sliding-log") // which is never kept at home
+		a.Limit = weir.MustParseLimit("100/s sliding-log") // which is never kept locally
 		for range 20 {
 			time.Sleep(50 * time.Millisecond)
 			take(t, s, a)
@@ -253,7 +253,7 @@ func TestOldDenial(t *testing.T) {
 }
 
 // TestTogether: limits of one request are charged all or none, whether they are
-// kept at home or not.
+// kept locally or not.
 func TestTogether(t *testing.T) {
 	for _, second := range []time.Duration{100 * time.Millisecond, 0} {
 		synctest.Test(t, func(t *testing.T) {

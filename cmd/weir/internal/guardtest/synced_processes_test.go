@@ -87,7 +87,7 @@ func beNode(url string) error {
 	}
 	g.Wait()
 	st := s.Stats()
-	fmt.Fprintln(out, "stats", st.Home+st.Store, r.Stats().Calls)
+	fmt.Fprintln(out, "stats", st.Local+st.Store, r.Stats().Calls)
 	return cmp.Or(s.Close(context.Background()), r.Close(), out.Flush())
 }
 

@@ -81,7 +81,7 @@ func Sync(store *synced.Store) prometheus.Collector {
 				"Takes of rules with sync that the store decided because the local table of keys was full.", s.NoRoom),
 		}, By(Counter, "weir_sync_takes_total",
 			"Takes of rules with sync, by whether this process (local) or the store decided them.",
-			"by", map[string]int64{"local": s.Home, "store": s.Store})...)
+			"by", map[string]int64{"local": s.Local, "store": s.Store})...)
 	})
 }
 
@@ -95,7 +95,7 @@ func Redis(store *redisstore.Store) prometheus.Collector {
 				"Script calls that carried takes to Redis, each with one take or several.", s.Calls),
 			Counter("weir_redis_local_denials_total",
 				"Takes that were denied locally, without Redis, because their key has been denied until later.",
-				s.Home),
+				s.Remembered),
 			Counter("weir_redis_decision_mismatches_total",
 				"Decisions on which the script in Redis and this program differ; each is a bug to report.",
 				s.Disagreed),
@@ -124,7 +124,7 @@ func Memcached(store *memcachestore.Store) prometheus.Collector {
 			Counter("weir_memcached_round_trips_total", "Round trips to memcached servers.", s.Trips),
 			Counter("weir_memcached_local_denials_total",
 				"Takes that were denied locally, without memcached, because their key has been denied until "+
-					"later.", s.Home),
+					"later.", s.Remembered),
 			Counter("weir_memcached_write_conflicts_total",
 				"Writes to memcached that were tried again because another process had changed the same item.", s.Lost),
 			Counter("weir_memcached_abandoned_takes_total",
