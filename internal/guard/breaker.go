@@ -19,26 +19,42 @@ const (
 	confirm = 2 * time.Millisecond
 )
 
-// breaker says whether a server is worth asking. It is silent once it has answered
-// nobody for as long as a call may take: callers that wait are let go, no other caller asks, and it
-// is looked for until it answers. One late answer costs no more than that. It is away when it is
-// not found in the time that any distance takes, or when some calls in a row fail. The first answer
-// brings it back.
+// breaker says whether a server is worth asking.
+//
+//	it is    calls         until
+//	there    pass          it answers no call for as long as one may take: silent;
+//	                       or Enough calls in a row fail: away
+//	silent   fail at once  it answers the one goroutine that looks for it: there;
+//	                       or that gives up: away
+//	away     fail at once  it answers that goroutine, which a call starts every probeEvery: there
+//
+// Silence is measured over all calls, not over each. A server that answers some of them is there,
+// and its late answer to another costs that caller its deadline, and no one else. When it answers
+// none, all callers wait for nothing: they are let go together, so that an outage costs one deadline
+// and not one for each call. A server that no caller asks is not silent, however long that lasts.
+//
+// Failures count by number, because they come at once: a port that refuses connections says more in
+// a millisecond than silence does.
 type breaker struct {
-	mu      sync.Mutex
-	silent  bool          // it has stopped answering; not asked
-	away    bool          // it is known not to be there; not asked either
-	failed  int           // in a row
-	seeker  chan struct{} // closed when nobody looks for it any more; nil: nobody does
-	sought  time.Time     // when it was last looked for while away
-	oldest  *ticket       // calls on their way, in the order in which they began
-	newest  *ticket
-	since   time.Time     // when those on their way began to wait for an answer
-	quiet   time.Duration // for how long calls before them were
-	suspect time.Time     // when the silence was first too long; zero: it is not
+	mu     sync.Mutex
+	silent bool          // it has stopped answering; not asked
+	away   bool          // it is known not to be there; not asked either
+	failed int           // in a row
+	seeker chan struct{} // closed when nobody looks for it any more; nil: nobody does
+	sought time.Time     // when it was last looked for while away
+	oldest *ticket       // calls on their way, in the order in which they began
+	newest *ticket
+	since  time.Time     // when those on their way began to wait for an answer
+	quiet  time.Duration // for how long calls before them were
+	// suspect is when the silence was first found too long; zero: it is not. It may be this
+	// process that stood still, in a debugger or without a processor, and the answers are in its
+	// sockets. So the first caller that finds the silence only notes it, and the server is silent when
+	// it still is after confirm.
+	suspect time.Time
 }
 
-// ticket is a call on its way.
+// ticket is a call on its way. The tickets of a server are a list, so that one that ends leaves it
+// without a search.
 type ticket struct {
 	began       time.Time
 	key         weir.StateKey      // a key that the server has
@@ -88,7 +104,8 @@ func (b *breaker) silence(now time.Time) time.Duration {
 	return b.quiet + now.Sub(b.since)
 }
 
-// stop lets everybody go. mu is held.
+// stop lets all callers go that wait. Their calls will fail, which says nothing more of the
+// server. mu is held.
 func (b *breaker) stop() {
 	for t := b.oldest; t != nil; t = t.next {
 		t.gone = true
@@ -98,7 +115,8 @@ func (b *breaker) stop() {
 	}
 }
 
-// hush has the server looked for. mu is held.
+// hush has the server looked for. The caller that gets hushed starts the goroutine; all others get
+// same. mu is held.
 func (b *breaker) hush() change {
 	b.silent = true
 	b.stop()
@@ -136,7 +154,7 @@ func (b *breaker) open(now time.Time) change {
 	return opened
 }
 
-// hear takes note of an answer. mu is held.
+// hear takes note of an answer: it ends any silence, and the count of failures. mu is held.
 func (b *breaker) hear(now time.Time) change {
 	b.failed, b.quiet, b.since, b.suspect = 0, 0, now, time.Time{}
 	was := b.away
@@ -181,7 +199,8 @@ func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) 
 	return t, same
 }
 
-// leave takes note of how a call has ended.
+// leave takes note of how a call has ended. A call that ended late is a sign of silence only if
+// its own timer was on time: else this process stood still, and the server may have answered.
 func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Duration) change {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,7 +38,13 @@ func localKey(k weir.StateKey) weir.StateKey {
 }
 
 // fallBack decides the asks without the store. An ask that is open allows, one that is closed
-// denies, and a count in this process decides any other; charged is what passes together, as ever.
+// denies, and a count in this process decides any other. A take may have all three: then it passes
+// if all that is enforced allows, as ever, and only local counts are charged. An ask that is closed
+// and enforced makes the take fail, so the local ones only look.
+//
+// The local count is one of 1/n of the limit where n nodes share it, and goes on from what the store
+// said last. What it lets pass is kept for the store (unreported.go). Permits are not: the
+// store could not free them.
 func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	var local []weir.Ask
 	var at []int
@@ -91,7 +97,8 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 // maxShares is how many parts of limits are remembered; then all are forgotten.
 const maxShares = 1 << 13
 
-// shares remembers the parts of limits.
+// shares remembers the parts of limits: a limit is parsed text, and a part of it is worked out anew
+// only once, not for each take of an outage.
 type shares struct {
 	mu    sync.Mutex
 	parts map[part]*weir.Limit

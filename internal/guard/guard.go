@@ -30,7 +30,8 @@ type remembering interface {
 }
 
 // spread is a store of several servers, each of which may be away by itself. Their
-// number and names stay.
+// number and names stay: each has its own breaker, pace and keys. A take of keys on several servers is
+// decided by each for its part, and given back where another denies (record.Apart).
 type spread interface {
 	Servers() []string
 	ServerOf(k weir.StateKey) int // which of them has the count
@@ -114,19 +115,34 @@ func New(store weir.Store, o Options) *Guard {
 // back as soon as a server does not answer them.
 func (g *Guard) Close(ctx context.Context) error {
 	var err error
-	if all := g.passedOn(nil); len(all) > 0 {
-		g.Seek(ctx)
-		err = g.passed.ReportAll(ctx, all)
+	if len(g.passedOn(nil)) > 0 {
+		err = g.ReportLast(ctx, func() error { return g.passed.ReportAll(ctx, g.passedOn(nil)) })
 	}
 	g.seekers.end()
 	return err
 }
 
-// seekFor is how long Seek goes on to look: longer than clients pause between two tries to connect.
+// ReportLast has a process that ends report what its servers have not heard, after it has looked
+// for those that are away. A report that fails is made again when servers that were only late have
+// been found: then they get more time.
+func (g *Guard) ReportLast(ctx context.Context, report func() error) error {
+	g.seek(ctx)
+	err := report()
+	for _, s := range g.servers {
+		if err != nil && !s.breaker.isOpen() {
+			s.sought(ctx)
+			err = report()
+		}
+	}
+	return err
+}
+
+// seekFor is how long seek goes on to look: longer than clients pause between two tries to connect.
 const seekFor = time.Second
 
-// Seek looks for servers that are away until they are back, for a second or until ctx ends.
-func (g *Guard) Seek(ctx context.Context) {
+// seek looks for servers that are away until they are back, for a second or until ctx ends. It is
+// for a process that ends, and would lose what these servers have not heard.
+func (g *Guard) seek(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, s := range g.servers {
 		all.Go(func() {
@@ -207,7 +223,8 @@ func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	return g.try(ctx, asks, out)
 }
 
-// apart has take decide asks of several servers.
+// apart has take decide asks of several servers, each on its own. When one of them falls back, the
+// others still decide by the store.
 func (g *Guard) apart(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
 	parts := record.Apart{
 		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out) },
@@ -267,7 +284,9 @@ func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 	return g.ask(ctx, asks, out)
 }
 
-// ask is weir.Store.Take of one server, within the time that it gets.
+// ask is weir.Store.Take of one server, within the time that it gets: that of its pace, or the
+// caller's where the store has deadlines of its own (near). Reports of unreported usage come this way,
+// too, so the breaker counts them as any call.
 func (g *Guard) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if g.near || len(asks) == 0 {
 		return g.store.Take(ctx, asks, out)
@@ -293,7 +312,8 @@ func (g *Guard) probe(ctx context.Context, k weir.StateKey) error {
 	return g.store.Take(ctx, []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}, make([]weir.Decision, 1))
 }
 
-// keyOn is a key that the server has, if one of a thousand is there.
+// keyOn is a key that the server has, if one of a thousand is there. A server of several has to be
+// asked for a key of its own: the store would ask another one.
 func (g *Guard) keyOn(s *server) (k weir.StateKey) {
 	k.Rule = "probe"
 	for n := range 1000 {
@@ -311,7 +331,8 @@ func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error
 	return record.SettleApart(settlements, keeper, func(part []weir.Settlement) error { return g.settle(ctx, part) })
 }
 
-// keeper is the server that has a count; nil: this process.
+// keeper is the server that has a count; nil: this process. A fallback marks the receipts that it
+// makes (localMark), so they are settled here, also after the store is back.
 func (g *Guard) keeper(k weir.StateKey) *server {
 	if Local(k) {
 		return nil

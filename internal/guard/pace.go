@@ -18,11 +18,14 @@ const (
 	remembered = 16
 )
 
-// pace learns how far a server is: what all but one of 16 calls took at most that were
-// made one after the other, so that one late answer changes nothing, nor a moment in which
-// many wait. A call that got no answer in its time counts as one that took all of it: so
-// the time grows until answers come within it, however far the server is. The zero value
-// knows nothing.
+// pace learns how far a server is: the second longest of 16 calls that were made one after the
+// other. The longest does not count, so that one late answer changes nothing. Calls that were under
+// way together count once: else a moment in which many wait would fill the memory with itself. A mean
+// would be below what half of the calls take, and a deadline by it would cut these off.
+//
+// A call that got no answer in its time counts as one that took all of it. So the time doubles until
+// answers come within it, however far the server is, and nothing has to be configured for a store on
+// another continent. The zero value knows nothing.
 type pace struct {
 	mu   sync.Mutex
 	took [remembered]time.Duration
@@ -60,7 +63,8 @@ func (p *pace) note(began, ended time.Time) {
 // distance is how long calls take; 0 where nothing is known.
 func (p *pace) distance() time.Duration { return time.Duration(p.far.Load()) }
 
-// deadline is how long one may take: twice that, for calls that ask twice, and 10 ms.
+// deadline is how long one may take: twice that, for calls that ask twice (a script that Redis does
+// not know, a swap in memcached), and 10 ms for a scheduler that is late.
 func (p *pace) deadline() time.Duration {
 	far := p.distance()
 	if far == 0 {

@@ -98,6 +98,31 @@ func TestCloseReports(t *testing.T) {
 	}
 }
 
+// TestCloseWaitsForLateStores: a store that needs more time than a call gets, and was not known to,
+// hears all the same before a process ends.
+func TestCloseWaitsForLateStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		g := guard.New(store, guard.Options{})
+		asks := ask("100/h fixed-window", weir.FallbackLocal)
+		for range 20 {
+			take(t, g, []weir.Ask{of("other", "1000000/s", weir.FallbackOpen)}) // it is near
+		}
+		store.broken.Store(&errRefused)
+		for range 30 {
+			take(t, g, asks)
+		}
+		store.broken.Store(nil)
+		time.AfterFunc(time.Second, func() { store.delay.Store(int64(60 * time.Millisecond)) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		closes(t, g, false, false)
+		if used := used(t, store, asks); used != 30 {
+			t.Errorf("the store knows of %d events, want 30", used)
+		}
+	})
+}
+
 func refuse(r *remote) { r.broken.Store(&errRefused) }
 func freeze(r *remote) { r.delay.Store(-1) }
 

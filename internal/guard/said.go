@@ -23,7 +23,14 @@ const (
 )
 
 // said is how counts stood when the store last spoke of them, so that local counts go on
-// from there. The zero value is not ready; see init.
+// from there: a client that has used up its limit gets no second one because the store goes away.
+//
+// It remembers decisions and not states. Each answer has Remaining and ResetAfter anyway, while a
+// state would have to be asked for with each take (weir.Evidence), and paid for on the wire in good
+// times. A decision says less: by which limit so many events are left, but nothing to another
+// limit. So what limits said before stays until the last one says as much (standing.tells).
+//
+// The zero value is not ready; see init.
 type said struct {
 	seed    maphash.Seed
 	shards  [saidShards]saidShard
@@ -97,7 +104,8 @@ func (e *standing) fold(now weir.Instant) {
 }
 
 // stands is how a count stands now of which so many events were left at a moment before,
-// and that more have passed of since.
+// and that more have passed of since. It charges an unused state with what was used, so that the
+// limit itself says how that recovers.
 func stands(l *weir.Limit, left int64, at weir.Instant, more int64, now weir.Instant) (leftNow int64, reset time.Duration) {
 	fresh, _ := l.Standing(nil, at)
 	state := l.Charge(nil, at, fresh-left)
@@ -171,7 +179,8 @@ func (e *standing) over() weir.Instant {
 	return until
 }
 
-// drop makes place. mu is held.
+// drop makes place: of some keys, the one that is as never used first, for least is lost with it. To
+// look at all would take as long as the table is large. mu is held.
 func (sh *saidShard) drop() {
 	var first weir.StateKey
 	until, looked := weir.Instant(0), 0
@@ -194,7 +203,8 @@ func (s *said) forget(k weir.StateKey) {
 	delete(sh.keys, k)
 }
 
-// goOn has a local count go on from what the store last said of it: it has no more left
+// goOn has a local count go on from what the store last said of it, when a fallback decides its key
+// for the first time since: it has no more left
 // than one of so many nodes has of that, less what the store has yet to hear of. The limit that
 // said it charges the used events, so that the limits after it take them over as they do in any
 // store.

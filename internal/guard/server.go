@@ -53,6 +53,11 @@ func (s *server) tell(what change, err error, k weir.StateKey) {
 // seek asks a server that has fallen silent again and again, each time for twice as
 // long, until it answers or has been silent for as long as any call may take. It asks a server that
 // is unavailable already only once. No caller waits for it.
+//
+// A server that has moved farther away, by a failover to another site, answers late at first. The
+// doubling finds it, and the pace learns the new distance on the way, so that calls have enough time
+// when they pass again. When the server is found, the store is told what fallbacks let pass
+// (back).
 func (s *server) seek(k weir.StateKey) {
 	began, limit := time.Now(), min(2*s.pace.deadline(), maxDeadline)
 	if s.breaker.isOpen() || s.pace.distance() == 0 {
@@ -114,7 +119,7 @@ func (s *seekers) end() {
 	s.running.Wait()
 }
 
-// sought waits until nobody looks for the server any more.
+// sought waits until no goroutine looks for the server any more, or ctx ends.
 func (s *server) sought(ctx context.Context) {
 	if over := s.breaker.seeking(); over != nil {
 		select {
@@ -124,7 +129,9 @@ func (s *server) sought(ctx context.Context) {
 	}
 }
 
-// wait asks the server within the time that there is.
+// wait asks the server within the time that there is: the deadline, or three quarters of its
+// caller's time if that is less. The rest is for the fallback and the way back to the caller. A caller
+// that gives less than a call takes says nothing of the server when its time is over.
 func (s *server) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
 	deadline := s.pace.deadline()
 	limit := deadline

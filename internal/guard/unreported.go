@@ -48,7 +48,8 @@ func (g *Guard) keep(k weir.StateKey, limit, part *weir.Limit, events int64, ove
 	e.limit, e.part, e.Pending = limit, part, min(e.Pending+events, weir.MaxCost)
 }
 
-// sweep makes place for k where some keys are as never used by now.
+// sweep makes place for k where some keys are as never used by now: of these there is nothing to
+// tell any more.
 func (g *Guard) sweep(k weir.StateKey) {
 	for _, e := range g.passed.Near(k, maxSwept) {
 		e.Lock()
@@ -108,7 +109,9 @@ func (g *Guard) end(e *passed, a unreported.Answer) {
 }
 
 // inUse is how much of what is sent is still in use here: the rest was given back, or has
-// recovered. What was forgotten here counts as in use.
+// recovered. It asks the local count, which recovers as the one in the store would have: so the
+// store is not told of an hour's events of a limit by the second. What was forgotten here counts as
+// in use.
 func (g *Guard) inUse(e *passed) int64 {
 	now, states, err := g.local.Look(context.Background(), []weir.Ask{{State: localKey(e.Key), Limit: e.part}})
 	if err != nil || states[0] == nil {
@@ -117,7 +120,9 @@ func (g *Guard) inUse(e *passed) int64 {
 	return min(e.Sent, e.part.Used(states[0], now))
 }
 
-// reportOf tells the store what fallbacks let pass of the keys of asks.
+// reportOf tells the store what fallbacks let pass of the keys of asks. It comes before the take of
+// these keys, which would else be decided by a count that knows too little. A report that fails
+// makes the take fail, and its fallback goes on counting.
 func (g *Guard) reportOf(ctx context.Context, asks []weir.Ask) error {
 	for i := 0; g.passed.Len() > 0 && i < len(asks); i++ {
 		if e, ok := g.passed.Get(asks[i].State); ok {

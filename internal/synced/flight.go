@@ -29,7 +29,9 @@ func (s *Store) initTable() {
 	s.table.Init()
 }
 
-// run brings what is due on its way, until the store is closed.
+// run brings what is due on its way, until the store is closed. It takes entries out of the queue
+// only when there is room for one more report: so under load more keys become due meanwhile, and
+// travel together, and the store gets fewer and larger calls.
 func (s *Store) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -61,7 +63,8 @@ func (s *Store) run() {
 	}
 }
 
-// hurry makes e, which is locked, due. If it is on its way, end sees to it.
+// hurry makes e, which is locked, due. If its report is under way, it is due again as soon as that
+// ends, for the events of this moment are not in it.
 func (s *Store) hurry(e *entry) {
 	if !e.hurried {
 		e.hurried, e.again = true, !s.queue.hasten(e)
@@ -86,7 +89,8 @@ func (s *Store) begin(e *entry, now time.Time) (weir.Ask, bool) {
 	return a, true
 }
 
-// end takes note of the store's answer about e, and puts e back into the queue.
+// end takes note of the store's answer about e, and puts e back into the queue: for the time of
+// sync, or longer after a failure, so that a store that comes back is not met by all keys at once.
 func (s *Store) end(e *entry, a unreported.Answer) {
 	if e.failed = a.Err != nil; e.failed {
 		e.ledger.unanswered()
@@ -123,19 +127,21 @@ func (s *Store) hear(e *entry, a *unreported.Answer) {
 	e.again = e.again || e.second
 }
 
-// reportLast reports what the store has room for, after the last take. It looks for servers that
-// are away first.
+// reportLast reports what the store has room for, after the last take.
 func (s *Store) reportLast(ctx context.Context) error {
+	if len(s.left()) == 0 {
+		return nil
+	}
+	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, s.left()) })
+}
+
+// left is the entries with usage that the store has room for, as far as is known.
+func (s *Store) left() []*entry {
 	now := time.Now()
-	left := s.table.All(func(e *entry) bool {
+	return s.table.All(func(e *entry) bool {
 		e.Lock()
 		defer e.Unlock()
 		e.ledger.unsure = false // there is no time to look first
 		return e.ledger.room(e.now(now)) > 0
 	})
-	if len(left) == 0 {
-		return nil
-	}
-	s.guard.Seek(ctx)
-	return s.table.ReportAll(ctx, left)
 }

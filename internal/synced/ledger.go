@@ -14,8 +14,14 @@ import (
 //
 // A node lets pass what fits in both, as long as no more than most is unreported.
 // However many nodes do so, what passes is never more than they have unreported
-// together beyond the limit: of what has passed, the node that heard last knew
-// all but that. docs/decisions has the argument.
+// together beyond the limit. Look at an event that passes, and at the newest answer of the store
+// that any node had by then. The event fits in the limit together with all that this answer knew
+// of. What it did not know, nodes have let pass since their last report: at most most each.
+//
+// So a report must not go beyond the limit. Events that the store has no room for stay unreported,
+// and use up what the node may let pass: they are passed once too early, not once in each
+// period. That is why a report is charged only if there is room, and a node alone never passes more
+// than the limit. docs/decisions/0010 has the whole argument.
 type ledger struct {
 	unreported.Usage
 
@@ -56,7 +62,10 @@ const (
 	byStore         // the node can't
 )
 
-// decide is what the ledger says to a; commit completes it.
+// decide is what the ledger says to a; commit completes it. A node decides as long as its knowledge
+// serves: not more than may be unreported, and no denial by what it heard long ago, for other nodes
+// may have reset the count or given back. A report renews the knowledge in both cases, so the caller
+// waits for one (tell) before it asks the store itself.
 func (l *ledger) decide(now weir.Instant, a *weir.Ask, d *weir.Decision) verdict {
 	if !l.known || a.Cost > l.most {
 		return byStore
@@ -83,7 +92,8 @@ func (l *ledger) look(now weir.Instant) {
 }
 
 // forgive forgets what was used in a fixed window that is over: the store has
-// forgotten that window, too, and would count it to the next one.
+// forgotten that window, too, and would count it to the next one. It keeps what may belong to the
+// next window by the store's clock, of which the node knows only that it is up to lag later.
 func (l *ledger) forgive(now weir.Instant) {
 	if l.until > 0 && now >= l.until && !l.late {
 		l.Pending = 0
@@ -108,7 +118,8 @@ func (l *ledger) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
 func (l *ledger) full() bool { return 4*l.Pending >= 3*l.most }
 
 // report begins a report of as many events as the store has room for, as far as is known. The
-// rest waits, and leaves the node less. 0 only looks.
+// rest waits, and leaves the node less. 0 only looks: where there is nothing to tell or no room, and
+// after a report without an answer. The store may have charged that one, and the look shows it.
 func (l *ledger) report(now weir.Instant) int64 {
 	l.forgive(now)
 	if l.unsure {
@@ -130,7 +141,8 @@ func (l *ledger) room(now weir.Instant) int64 {
 }
 
 // learn takes note of how the count stood in the store at now, and of what was
-// charged right then. Not when it knows better: a later answer was faster.
+// charged right then. Not when it knows better: a later answer was faster. It replaces what was
+// known as a whole; what is unreported is beside it, and stays.
 func (l *ledger) learn(now, lag weir.Instant, s weir.State, charged int64) bool {
 	if l.known && now < l.at {
 		return false

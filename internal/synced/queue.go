@@ -58,7 +58,8 @@ func (q *queue) hasten(e *entry) bool {
 // roomEvery is how often room is made at most.
 const roomEvery = 10 * time.Millisecond
 
-// makeRoom makes those due that are next.
+// makeRoom makes those due that are next. Their reports drop the ones that callers have hardly asked
+// for, which makes room for keys that are asked for now.
 func (q *queue) makeRoom(now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -94,7 +94,8 @@ func (s *Store) Stats() Stats {
 const maxRounds = 4
 
 // Take decides locally, or asks the store. The evidence of a take decided locally is what
-// the node knew.
+// the node knew. A take that needs a report first waits for it, and is tried again: on a hot key
+// thousands of callers wait for one report, and not each of them asks the store.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if len(asks) != len(out) {
 		return errors.New("synced: as many decisions as asks are needed")
@@ -183,7 +184,8 @@ func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told
 	return true, nil
 }
 
-// commit carries out what all ledgers have decided.
+// commit carries out what all ledgers have decided, while they are locked. A key is reported early
+// when three quarters of what may be unreported are, so that callers seldom have to wait.
 func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []weir.Decision) {
 	pass := weir.Resolve(asks, out)
 	if weir.WantsEvidence(asks, pass) {
@@ -229,7 +231,8 @@ func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 	return nil
 }
 
-// witnessed is asks with evidence of their own, also of a take that passes.
+// witnessed is asks with evidence of their own, also of a take that passes: from it the node learns
+// how the counts stand, without a call of its own.
 func witnessed(asks []weir.Ask) []weir.Ask {
 	own, seen := slices.Clone(asks), make([]weir.Evidence, len(asks))
 	for i := range own {

@@ -29,7 +29,8 @@ type entry struct {
 	index int  // −1: not in the queue
 }
 
-// now is the store's time at a time of this node's, or a little earlier.
+// now is the store's time at a time of this node's, or a little earlier: the answer has needed
+// time to come here. The clocks of node and store are never compared, so they need not agree.
 func (e *entry) now(local time.Time) weir.Instant {
 	return e.ledger.at + micros(local.Sub(e.heard))
 }

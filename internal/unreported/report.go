@@ -33,20 +33,20 @@ type Answer struct {
 	Err error
 }
 
-// Report tells the store of entries in one call, and fails as that does. It also waits for reports
-// of these entries that are under way, whatever becomes of them: so the caller's own question comes
-// to the store after them.
+// Report tells the store of entries in one call, and fails as that does. Entries whose reports are
+// under way it waits for, and fails as these do. So when it does not fail, the store has heard of all
+// that the entries had when it began.
 func (t *Table[E]) Report(ctx context.Context, entries []E) error {
 	began := time.Now()
 	asks, of := make([]weir.Ask, 0, len(entries)), make([]E, 0, len(entries))
-	var others []<-chan struct{}
+	others := map[*Entry]<-chan struct{}{}
 	for _, e := range entries {
 		a, ok, other := t.begin(e, began)
 		switch {
 		case ok:
 			asks, of = append(asks, a), append(of, e)
 		case other != nil:
-			others = append(others, other)
+			others[e.Base()] = other
 		}
 	}
 	if len(asks) > 0 {
@@ -60,11 +60,14 @@ func (t *Table[E]) Report(ctx context.Context, entries []E) error {
 			return err
 		}
 	}
-	for _, other := range others {
+	for e, other := range others {
 		select {
 		case <-other:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if err := e.outcome(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -92,7 +95,7 @@ func (t *Table[E]) end(e E, a Answer) {
 	is := e.Base()
 	is.Lock()
 	defer is.Unlock()
-	is.underway = false
+	is.underway, is.err = false, a.Err
 	if is.answer != nil {
 		close(is.answer)
 		is.answer = nil

@@ -29,6 +29,7 @@ type Entry struct {
 	dropped  bool          // no longer in the table
 	underway bool          // a report of it is
 	answer   chan struct{} // closed when that report, or the next one, has ended; nil: nobody waits
+	err      error         // why the last report failed
 }
 
 // Base is the Entry that another type embeds.
@@ -46,6 +47,13 @@ func (e *Entry) Answer() <-chan struct{} {
 		e.answer = make(chan struct{})
 	}
 	return e.answer
+}
+
+// outcome is how the last report has ended.
+func (e *Entry) outcome() error {
+	e.Lock()
+	defer e.Unlock()
+	return e.err
 }
 
 // Table is the keys with usage that may be unreported. Its exported fields are set before its
@@ -112,7 +120,8 @@ func (t *Table[E]) Find(k weir.StateKey) (E, bool) {
 }
 
 // Add is the entry of a key, locked, and made when there is none. It says no when there is no
-// room for one more.
+// room for one more. Between Get and its lock an entry may be dropped, by a report that found nothing
+// to tell; then the key gets a new one.
 func (t *Table[E]) Add(k weir.StateKey) (E, bool) {
 	for {
 		e, ok := t.Find(k)
@@ -158,7 +167,8 @@ func (t *Table[E]) Drop(e E) {
 	t.keys.Add(-1)
 }
 
-// All is the entries of this moment that are wanted. It calls wanted without a lock.
+// All is the entries of this moment that are wanted. It calls wanted without a lock, so that may
+// lock the entry that it is asked about.
 func (t *Table[E]) All(wanted func(E) bool) (all []E) {
 	for i := range t.shards {
 		for _, e := range t.shards[i].some(MaxKeys) {

@@ -136,10 +136,17 @@ func TestReportsOfOneKey(t *testing.T) {
 			t.Errorf("%d events are unreported, want 4", n)
 		}
 		all[0].Unlock()
+		s.err = errors.New("connection refused")
+		go func() { _ = s.table.Report(context.Background(), all) }() // fails
+		synctest.Wait()
+		if err := s.table.Report(t.Context(), all); !errors.Is(err, s.err) {
+			t.Errorf("it waited for a report that failed: %v", err)
+		}
+		s.err = nil
 		if err := s.table.Report(t.Context(), all); err != nil {
 			t.Error(err)
 		}
-		s.wants(t, "a 3 ", "a 4 ")
+		s.wants(t, "a 3 ", "a 4 ", "a 4 ")
 	})
 }
 
