@@ -60,7 +60,11 @@ type Options struct {
 
 // Guard is a weir.Store around another one. Its Take always decides: by the
 // store, or, when that is away, by the fallback of each limit, which the decision
-// then names. It must be made by New.
+// then names. Settle, Reset and Look have no fallback, and fail with weir.ErrAway. It must be made
+// by New.
+//
+// It keeps no goroutine while the store answers. One looks for each server that has fallen silent,
+// until Close.
 type Guard struct {
 	store     weir.Store
 	near      bool
@@ -201,31 +205,28 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	if g.remembers != nil && g.remembers.TakeLocally(asks, out) {
-		return nil
-	}
-	if !g.several(asks) {
-		return g.take(ctx, asks, out)
-	}
-	return g.apart(ctx, asks, out, g.take)
+	return g.decide(ctx, asks, out, g.take)
 }
 
 // TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
 // what was asked may then have been charged. It is for callers with fallbacks of
 // their own.
 func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	switch {
-	case g.remembers != nil && g.remembers.TakeLocally(asks, out):
-		return nil
-	case g.several(asks):
-		return g.apart(ctx, asks, out, g.try)
-	}
-	return g.try(ctx, asks, out)
+	return g.decide(ctx, asks, out, g.try)
 }
 
-// apart has take decide asks of several servers, each on its own. When one of them falls back, the
-// others still decide by the store.
-func (g *Guard) apart(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
+// taking is weir.Store.Take.
+type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
+
+// decide has take decide what the store does not answer by itself: asks of several servers each on
+// its own. When one of them falls back, the others still decide by the store.
+func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
+	if g.remembers != nil && g.remembers.TakeLocally(asks, out) {
+		return nil
+	}
+	if !g.several(asks) {
+		return take(ctx, asks, out)
+	}
 	parts := record.Apart{
 		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out) },
 		Settle: g.Settle,
@@ -233,10 +234,9 @@ func (g *Guard) apart(ctx context.Context, asks []weir.Ask, out []weir.Decision,
 	return parts.TakeAll(ctx, asks, out)
 }
 
-// taking is weir.Store.Take.
-type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
-
-// take takes asks of one server.
+// take takes asks of one server. It falls back unless no store would decide the asks, or the caller
+// has left. A take whose answer did not come in time may have been charged, and the fallback counts
+// it once more: rather an event counts twice than that a client waits.
 func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	err := g.Try(ctx, asks, out)
 	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
@@ -325,7 +325,7 @@ func (g *Guard) keyOn(s *server) (k weir.StateKey) {
 }
 
 // Settle settles receipts where they were made. It is done when some of them were
-// settled now, and the others before.
+// settled now, and the others before: so a caller whose Settle failed half-way may call it again.
 func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	keeper := func(s weir.Settlement) *server { return g.keeper(s.Receipt.State) }
 	return record.SettleApart(settlements, keeper, func(part []weir.Settlement) error { return g.settle(ctx, part) })
@@ -387,7 +387,8 @@ func (g *Guard) reach(ctx context.Context, k weir.StateKey, do func(context.Cont
 }
 
 // Contact asks each server whether it is there until that is known, by ping, or where it
-// has not answered yet, by a charge to a count that is nobody's. It counts as any call does.
+// has not answered yet, by a charge to a count that is nobody's. It counts as any call does. So the
+// first caller after a quiet hour need not pay a deadline to find out that the server is away.
 func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, server int) error) {
 	var all sync.WaitGroup
 	for i, s := range g.servers {
@@ -408,7 +409,8 @@ func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, serv
 	all.Wait()
 }
 
-// Look is the states of asks in the store. With several servers, now is the time of the last.
+// Look is the states of asks in the store. With several servers, now is the time of the last: they
+// are asked one after the other, and are of different moments.
 func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	looker, ok := g.store.(weir.Looker)
 	if !ok {
