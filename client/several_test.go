@@ -226,6 +226,41 @@ func TestNames(t *testing.T) {
 	exactly(t, openAgain(t, s, port))
 }
 
+// TestOtherDaemons: when a name stands for other daemons, those before hear at once what was decided
+// by sync, and not only when its time is over.
+func TestOtherDaemons(t *testing.T) {
+	a := serve(t, "--grpc-store", "--grpc", "127.0.0.2:0")
+	_, port, err := net.SplitHostPort(a.grpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--grpc-store", "--grpc", "127.0.0.3:"+port)
+	var names zone
+	names.set("127.0.0.2")
+	s, err := openBy(lookUps{names.resolver(t), 1}, "grpc+dns://weirs.example:"+port, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks, began := ask("r", "k", "100000/day fixed-window"), time.Now()
+	asks[0].Policy.Sync = weir.MaxSync
+	for s.Stats().Local < 2 {
+		take(t, s, asks)
+	}
+	names.set("127.0.0.3")
+	direct := open(t, "grpc://"+a.grpc)
+	asks[0].Peek, asks[0].Policy.Sync = true, 0
+	until(t, "all events at the daemon that the name has left", func() bool {
+		d := take(t, direct, asks)
+		return d.Degraded == "" && d.Remaining <= 100000-3
+	})
+	if took := time.Since(began); took >= weir.MaxSync {
+		t.Errorf("it has heard after %v", took)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // openAgain opens what s asks, by its addresses.
 func openAgain(t *testing.T, s *Store, port string) *Store {
 	t.Helper()
