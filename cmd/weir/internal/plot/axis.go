@@ -242,9 +242,14 @@ func count(v int64) string {
 	case size >= 10*thousand && v%thousand == 0:
 		return strconv.FormatInt(v/thousand, 10) + "k"
 	}
+	return Grouped(v, ",")
+}
+
+// Grouped is v with a mark between its thousands.
+func Grouped(v int64, mark string) string {
 	text := strconv.FormatInt(v, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
+		text = text[:i] + mark + text[i:]
 	}
 	return text
 }

@@ -7,17 +7,12 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/plot"
 	"github.com/weir-limit/weir/sim"
 )
 
 // number is n with commas for thousands.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func number(n int64) string { return plot.Grouped(n, ",") }
 
 // tenths is m with one decimal, rounded; less only where that would hide it.
 func tenths(m sim.Millionths) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/plot"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 )
@@ -82,13 +83,7 @@ type clients struct {
 func titled(title string, rows []shadow.Client) clients { return clients{title, rows} }
 
 // digits is n in groups of three.
-func digits(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "\u202f" + text[i:]
-	}
-	return text
-}
+func digits(n int64) string { return plot.Grouped(n, "\u202f") }
 
 // when is an instant as people read it.
 func when(t time.Time) string {
