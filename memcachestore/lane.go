@@ -182,10 +182,7 @@ func (s *Store) claim(l *lane, noted []*job) []*job {
 	defer s.mu.Unlock()
 	var jobs, rest []*job
 	for _, j := range l.waiting {
-		fits := j.kind == noNote
-		for _, n := range noted {
-			fits = fits || n == j
-		}
+		fits := j.kind == noNote || slices.Contains(noted, j)
 		if fits && len(jobs) < maxTogether {
 			jobs = append(jobs, j)
 		} else {

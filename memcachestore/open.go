@@ -1,6 +1,7 @@
 package memcachestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ func Open(url string, o Options) (*edge.Store, error) {
 // yet: while a server is away, what needs it fails at once.
 func Dial(url string, o Options) (*Store, error) {
 	servers, err := parseURL(url)
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	if len(o.Prefix) > 64 || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '|' }) {
 		err = errors.Join(err, fmt.Errorf("the prefix is %.70q; it may be up to 64 visible ASCII characters, without |", o.Prefix))
 	}

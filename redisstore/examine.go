@@ -74,6 +74,8 @@ type examiner struct {
 	store  *Store
 	secret bool // there is a password
 	mute   bool // a node does not tell of itself
+
+	faults, warnings []Finding // so far
 }
 
 // Examine connects to the servers of a URL, as Open takes it, and says how they are
@@ -256,9 +258,9 @@ func nearby(address string) bool {
 }
 
 func (e *examiner) fault(node, text, remedy string) {
-	e.Findings = append(e.Findings, Finding{Fault: true, Node: node, Text: text, Remedy: remedy})
+	e.faults = append(e.faults, Finding{Fault: true, Node: node, Text: text, Remedy: remedy})
 }
 
 func (e *examiner) warn(node, remedy, format string, args ...any) {
-	e.Findings = append(e.Findings, Finding{Node: node, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+	e.warnings = append(e.warnings, Finding{Node: node, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 }

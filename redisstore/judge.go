@@ -48,15 +48,7 @@ func (e *examiner) judge() {
 	if e.mute {
 		e.warn("", "allow the user +info for this command; weir serve does not need it", "the server does not tell this user about itself, so that not all was looked at")
 	}
-	slices.SortStableFunc(e.Findings, func(a, b Finding) int {
-		switch {
-		case a.Fault == b.Fault:
-			return 0
-		case a.Fault:
-			return -1
-		}
-		return 1
-	})
+	e.Findings = slices.Concat(e.faults, e.warnings)
 }
 
 func (e *examiner) judgeNode(n *Node) {

@@ -30,6 +30,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -117,9 +118,7 @@ type counts struct {
 // New makes a store of a client, which stays the caller's to close. The client
 // must not retry by itself: an answer that was lost may have been a charge.
 func New(client rueidis.Client, o Options) *Store {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
 		denials: record.NewDenials(),

@@ -36,12 +36,7 @@ type group struct {
 
 // Groups says whether asks are of more than one placement or key.
 func Groups(asks []weir.Ask) bool {
-	for i := range asks {
-		if !together(asks[0].State, asks[i].State) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(asks, func(a weir.Ask) bool { return !together(asks[0].State, a.State) })
 }
 
 func together(a, b weir.StateKey) bool { return Place(a) == Place(b) }

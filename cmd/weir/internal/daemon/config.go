@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -108,42 +109,19 @@ type ConfigError struct {
 func (e *ConfigError) Error() string { return e.Flag + ": " + e.Text }
 
 func (c *Config) fill() {
-	for _, f := range []struct {
-		field   *string
-		missing string
-	}{
-		{&c.Store, DefaultStore},
-		{&c.HTTP, DefaultHTTP},
-		{&c.GRPC, DefaultGRPC},
-		{&c.Admin, DefaultAdmin},
-		{&c.RESP, DefaultRESP},
-		{&c.Cluster, DefaultCluster},
-	} {
-		if *f.field == "" {
-			*f.field = f.missing
-		}
-	}
-	if c.LameDuck == 0 {
-		c.LameDuck = DefaultLameDuck
-	}
-	if c.Drain == 0 {
-		c.Drain = DefaultDrain
-	}
-	if c.lookEvery == 0 {
-		c.lookEvery = lookEvery
-	}
-	if c.goVersion == "" {
-		c.goVersion = runtime.Version()
-	}
-	if c.saveEvery == 0 {
-		c.saveEvery = SnapshotEvery
-	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Store = cmp.Or(c.Store, DefaultStore)
+	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
+	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
+	c.Admin = cmp.Or(c.Admin, DefaultAdmin)
+	c.RESP = cmp.Or(c.RESP, DefaultRESP)
+	c.Cluster = cmp.Or(c.Cluster, DefaultCluster)
+	c.LameDuck = cmp.Or(c.LameDuck, DefaultLameDuck)
+	c.Drain = cmp.Or(c.Drain, DefaultDrain)
+	c.lookEvery = cmp.Or(c.lookEvery, lookEvery)
+	c.saveEvery = cmp.Or(c.saveEvery, SnapshotEvery)
+	c.goVersion = cmp.Or(c.goVersion, runtime.Version())
+	c.Stdout = cmp.Or(c.Stdout, io.Discard)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 
 // check finds what can't be meant. All faults are told at once.

@@ -12,6 +12,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -226,9 +227,7 @@ func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 	if g.changed == nil {
 		g.changed = func([]Member) {}
 	}
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
-	}
+	g.log = cmp.Or(g.log, slog.New(slog.DiscardHandler))
 	g.table = newTable(process{identity: g.me, address: port.advertise, incarnation: o.Incarnation, tcp: o.TCP, meta: o.Meta})
 	g.round.Store(1)
 	g.publish()

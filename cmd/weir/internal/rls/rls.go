@@ -3,6 +3,7 @@
 package rls
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -101,18 +102,12 @@ type Server struct {
 
 // New makes the listener to limiter. Its health is NOT_SERVING until SetServing.
 func New(limiter envoy.Limiter, o Options) *Server {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Gate == nil {
-		o.Gate = new(overload.Gate)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Gate = cmp.Or(o.Gate, new(overload.Gate))
 	if o.Refused == nil {
 		o.Refused = func(string) {}
 	}
-	if o.Budget == nil {
-		o.Budget = new(overload.Budget)
-	}
+	o.Budget = cmp.Or(o.Budget, new(overload.Budget))
 	if o.Observe == nil {
 		o.Observe = func(codes.Code, time.Duration) {}
 	}
