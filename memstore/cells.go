@@ -63,7 +63,9 @@ func (c *cells) second(f uint64) uint32 {
 	return uint32(f>>32*uint64(c.buckets)>>32) * c.stride
 }
 
-// other is the bucket of f that is not the given one.
+// other is the bucket of f that is not the given one; where both are one, that one. A key
+// that moves from its first to its second bucket is found there, for the first stays full:
+// the newcomer takes the slot at once.
 func (c *cells) other(f uint64, bucket uint32) uint32 {
 	if first := c.first(f); first != bucket {
 		return first
@@ -132,7 +134,8 @@ func (c *cells) pair(bucket uint32, f uint64) int {
 }
 
 // empty finds an empty slot that f may have, if need be by moving another key
-// to its other bucket; −1 when there is none. It must be taken.
+// to its other bucket; −1 when there is none. It must be taken: a move leaves a gap in a full
+// bucket, and a gap in its last slot would hide keys that are in their second one.
 func (c *cells) empty(f uint64) int {
 	first := c.first(f)
 	if at := c.within(first, 0); at >= 0 {
@@ -176,7 +179,8 @@ func (c *cells) room(f uint64) bool {
 	return a >= 0 || b >= 0
 }
 
-// all yields the slots that hold a fingerprint.
+// all yields the slots that hold a fingerprint. Those of states that are as never used are
+// among them. The caller must not lay out anew or move slots while it goes over them.
 func (c *cells) all(yield func(slot int) bool) {
 	for b := uint32(0); b < c.buckets*c.stride; b += c.stride {
 		for i := range c.each {

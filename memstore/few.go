@@ -5,7 +5,12 @@ import "github.com/weir-limit/weir"
 // maxFew is how many asks the fast way of several takes.
 const maxFew = 4
 
-// part is an ask of a take of a few plain asks, on its fast way.
+// part is an ask of a take of a few plain asks, on its fast way. All parts are on the stack
+// of the take: nothing here may keep a pointer to one.
+//
+// The steps are those of every take. orderFew puts the parts in the order of locks, lockFew
+// locks, findFew looks whether all is as almost always, and chargeFew decides and charges.
+// Before that, copyFew, sameFew and peekFew try to deny without a lock.
 type part struct {
 	ask      int // its index in the take
 	limit    *weir.Limit
@@ -56,6 +61,8 @@ func (s *Store) takeKey(now weir.Instant, key string, rules []string, limits []*
 	return s.partsOf(few[:len(limits)], key, rules, limits, cost) && decideFew(few[:len(limits)], now, out)
 }
 
+// partsOf fills in parts for takeKey. All tables of a store hash alike, so the key has one
+// fingerprint in all of them.
 func (s *Store) partsOf(parts []part, key string, rules []string, limits []*weir.Limit, cost int64) bool {
 	f := s.hash.print(key)
 	for i := range parts {
@@ -79,6 +86,9 @@ func (s *Store) takeAsks(now weir.Instant, key string, rules []string, limits []
 	return s.takeSlow(now, asks, out)
 }
 
+// decideFew decides parts whose tables and fingerprints are known. The segments are looked
+// for once, for the copies and for the locks: one that is split in between says so under
+// its lock, and then the slow way looks again.
 func decideFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	if !orderFew(parts) {
 		return false
@@ -137,6 +147,7 @@ func lockFew(parts []part) bool {
 	return true
 }
 
+// unlockFew splits nothing, as unlock does: this way gives no key a slot.
 func unlockFew(parts []part) {
 	for i := range parts {
 		if sg := parts[i].segment; i == 0 || sg != parts[i-1].segment {
@@ -145,8 +156,12 @@ func unlockFew(parts []part) {
 	}
 }
 
-// findFew finds the states of parts that are locked. It fails where this way does not know
-// how to go on.
+// findFew finds the states of parts that are locked. It fails for a rule whose limit has
+// changed, for states of another length, and for a key that has no slot: the slow way knows
+// them all. Nothing is changed by then but what keep does.
+//
+// It goes over all parts before a state is read, so that a processor waits for the memory of
+// all slots at the same time.
 func findFew(parts []part) bool {
 	for i := range parts {
 		p := &parts[i]
@@ -162,7 +177,8 @@ func findFew(parts []part) bool {
 	return true
 }
 
-// chargeFew charges one after the other, and takes all back when one does not allow.
+// chargeFew charges one after the other, and takes all back when one does not allow. All
+// asks are decided even then, for each has an answer.
 //
 // Taking back is copying two words back. A copy of a denied key that is read meanwhile
 // without the lock holds the words from before, which are right if all is taken back; if

@@ -139,7 +139,7 @@ func (sg *segment) lay(from *cells, buckets int, bit uint64) bool {
 	return true
 }
 
-// large is whether the segment is better split.
+// large is whether the segment is better split. One that is gone was split already.
 func (sg *segment) large() bool {
 	return sg.used > sg.ripe && sg.depth < sg.table.bound.depth && !sg.gone && !sg.table.crowded()
 }

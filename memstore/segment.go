@@ -118,7 +118,8 @@ func (sg *segment) put(i int, state weir.State) {
 	clear(s[copy(s, state):])
 }
 
-// set keeps a state that came from slot i, where it may have been changed.
+// set keeps a state that came from slot i, where it may have been changed. A state of fixed
+// length was changed in the slot itself; one that grows may have become longer, and move.
 func (sg *segment) set(i int, state weir.State) {
 	if sg.cells.slot == 2 {
 		sg.put(i, state)
@@ -266,6 +267,8 @@ func (sg *segment) settle(f uint64, now weir.Instant, st *weir.Settlement) error
 	return err
 }
 
+// reset makes f's state as never used. Its slot stays f's until another key needs it. A key
+// that uses the overflow state is not reset: it is not known how much of that is the key's.
 func (sg *segment) reset(f uint64, now weir.Instant) {
 	if i := sg.cells.find(f); i >= 0 {
 		sg.put(i, nil)
@@ -372,6 +375,7 @@ func (sg *segment) freshest(f uint64, now weir.Instant) int {
 	return slot
 }
 
+// idle is whether nothing of the segment is in use, the overflow state included.
 func (sg *segment) idle(now weir.Instant) bool {
 	for i := range sg.cells.all {
 		if !sg.limit.Fresh(sg.state(i), now) {

@@ -53,7 +53,8 @@ func classOf(words int) int { return bits.Len(uint(max(words-2, 0)) >> 2) }
 // of them have fewer than chunkWords words, unless one has more.
 func chunkBits(class int) int { return max(10-class, 0) }
 
-// chunk is where a place is.
+// chunk is where a place is. The first chunks have 1, 2, 4 places and so on, up to the largest
+// size, so that a table of one key does not pay for many.
 func chunk(class int, place uint64) (chunk int, at uint64) {
 	k := chunkBits(class)
 	if small := uint64(1)<<k - 1; place >= small {
@@ -73,6 +74,8 @@ func (s *slabs) state(h handle) weir.State {
 	return s.words(class, h&(1<<placeBits-1)-1)[:n]
 }
 
+// words are all words of a place. It reads the list of chunks without mu: whoever has a handle
+// got it after its chunk was stored.
 func (s *slabs) words(class int, place uint64) weir.State {
 	i, at := chunk(class, place)
 	w := uint64(slabWords(class))
@@ -137,6 +140,8 @@ func (s *slabs) place(class int) uint64 {
 	return place
 }
 
+// drop gives a place back. Its first word becomes the link to the place given back before,
+// so the list of free places needs no memory of its own.
 func (s *slabs) drop(h handle) {
 	if h == 0 {
 		return

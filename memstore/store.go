@@ -21,7 +21,8 @@
 // The store reads the wall clock. When that steps back, what is used stays used
 // until it has caught up.
 //
-// In the code, table.go is the way from a fingerprint to its segment, segment.go what a
+// In the code, tables.go is the way from a rule to its table, table.go that from a
+// fingerprint to its segment, segment.go what a
 // segment does under its lock, cells.go how slots lie in buckets of cache lines, grow.go
 // how a segment grows and splits, slab.go where states lie that grow, brought.go the room
 // that limits share that come with requests, change.go the tables of a rule whose limit
@@ -162,57 +163,6 @@ func (s *Store) TakeAll(ctx context.Context, key string, rules []string, limits 
 }
 
 var _ weir.Plain = (*Store)(nil)
-
-// add makes the table of a rule that has none. It looks again under the lock, since
-// another take may have been faster.
-func (s *Store) add(rule string) (*table, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tables[rule]; t != nil {
-		return t, nil
-	}
-	if len(s.tables) >= MaxRules {
-		if now := time.Now(); now.Sub(s.dropped) > time.Second { // it looks at every state
-			s.dropUnused(func(string) bool { return true })
-			s.dropped = now
-		}
-		if len(s.tables) >= MaxRules {
-			return nil, ErrTooManyRules
-		}
-	}
-	s.made++
-	t := newTable(rule, s.made, &s.hash, s.bound)
-	if isBrought(rule) {
-		if s.dropBrought(); s.brought.tables.Load() >= maxBrought {
-			return nil, ErrTooManyRules
-		}
-		t.brought = &s.brought
-		s.brought.tables.Add(1)
-	}
-	s.tables[rule] = t
-	return t, nil
-}
-
-// dropUnused forgets those tables whose states are all as never used. A take that
-// has found its table already holds on to it and may charge a state that is
-// then forgotten: one take of a rule that nobody had used for its whole period.
-func (s *Store) dropUnused(of func(rule string) bool) {
-	now := s.clock.now()
-	s.recent.clear()
-	for rule, t := range s.tables {
-		all := t.family()
-		if !of(rule) || slices.ContainsFunc(all, func(t *table) bool { return !t.idle(now) }) {
-			continue
-		}
-		delete(s.tables, rule)
-		for _, t := range all {
-			t.leave()
-			if len(all) > 1 {
-				t.versions.Store(&versions{})
-			}
-		}
-	}
-}
 
 // Settle settles receipts at the time of the wall clock.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {

@@ -22,8 +22,10 @@ type table struct {
 	// to a segment that says that it is gone.
 	dir atomic.Pointer[directory]
 
-	order int // in which tables are locked; no two tables of a store have the same
-	bound bound
+	// order is in which tables are locked; no two tables of a store have the same. A
+	// table that comes later has a larger one, so the order never changes.
+	order int
+	bound bound // never changes
 	// since, in microseconds, only grows: receipts from before it give nothing back, as
 	// a key of the table was forgotten, and its charge may be gone.
 	since atomic.Int64
@@ -111,7 +113,12 @@ func (t *table) lock(f uint64) *segment {
 	}
 }
 
-// replace puts the parts of a segment that was split in its place.
+// replace puts the parts of a segment that was split in its place. The caller has the lock
+// of the segment, so nobody else replaces that one; mu keeps splits of two segments apart.
+//
+// Readers go by the old directory or the new one. The entries of the parts are stored one by
+// one, and a reader who still finds the segment that was split waits for its lock, and then
+// sees that it is gone.
 func (t *table) replace(sg *segment, parts [2]*segment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,6 +173,8 @@ func (t *table) give(d *weir.Decision) {
 	t.given.See(d.Receipt.Taken)
 }
 
+// idle is whether all states are as never used. It locks one segment at a time, so a take may
+// use a state that it has passed: dropUnused says what that costs.
 func (t *table) idle(now weir.Instant) bool {
 	for sg := range t.each {
 		if !sg.idle(now) {

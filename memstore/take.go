@@ -4,72 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
-	"sync/atomic"
 
 	"github.com/weir-limit/weir"
 )
-
-// recentTables is how many tables are found without the lock of all tables.
-const recentTables = 256
-
-// recent is a cache of tables by some bytes of their rules. Rules that share
-// them put each other out; then they are looked up like others.
-type recent struct {
-	tables [recentTables]atomic.Pointer[table]
-}
-
-func (r *recent) of(rule string) *atomic.Pointer[table] {
-	n := len(rule)
-	h := uint64(n)
-	if n >= 8 {
-		m := (n - 8) / 2
-		first, middle, last := rule[:8], rule[m:m+8], rule[n-8:]
-		h ^= word(first) ^ bits.RotateLeft64(word(middle), 21) ^ bits.RotateLeft64(word(last), 42)
-	} else {
-		for i := range n {
-			h = h<<8 ^ uint64(rule[i])
-		}
-	}
-	return &r.tables[h*0x9e3779b97f4a7c15>>56]
-}
-
-// word is the first eight bytes of s.
-func word(s string) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
-
-func (r *recent) clear() {
-	for i := range r.tables {
-		r.tables[i].Store(nil)
-	}
-}
-
-// table is the table of a rule.
-func (s *Store) table(rule string) (*table, error) {
-	r := s.recent.of(rule)
-	if t := r.Load(); t != nil && t.rule == rule {
-		return t, nil
-	}
-	return s.tableSlow(rule, r)
-}
-
-// tableSlow finds the table under the lock, or makes it.
-func (s *Store) tableSlow(rule string, r *atomic.Pointer[table]) (*table, error) {
-	s.mu.RLock()
-	t := s.tables[rule]
-	if t != nil {
-		r.Store(t) // with the lock, so that no table is kept that is being dropped
-	}
-	s.mu.RUnlock()
-	if t != nil {
-		return t, nil
-	}
-	return s.add(rule)
-}
 
 // plain is whether an ask is about its cost and nothing else. Alone, a take of
 // shadow or quota is like any other. Nothing that can panic is plain, for the
@@ -122,7 +60,8 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 	return nil
 }
 
-// takeChanged is such a take of a rule whose limit has changed.
+// takeChanged is such a take of a rule whose limit has changed. The caller has let go of
+// the segment, for this way may need a segment of a table that comes before it in the order.
 func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) error {
 	asks, out := [...]weir.Ask{*a}, [1]weir.Decision{}
 	err := s.takeSlow(now, asks[:], out[:])
@@ -130,7 +69,8 @@ func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) err
 	return err
 }
 
-// admit decides about a key that has no slot.
+// admit decides about a key that has no slot. Its caller has the lock of the segment. Where
+// even the largest segment has no slot for the key, the overflow state decides.
 func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
 	if sg.overflows(f, now) || !sg.admitNew(f, now, a, d) {
 		alone, at := sg.decide(f, now, a, false)
@@ -206,7 +146,7 @@ func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision)
 }
 
 // maxRounds is how often a take looks where its states are. Only tables that other takes replaced
-// meanwhile make it look again.
+// meanwhile make it look again: each round that fails, another take has got on.
 const maxRounds = 100
 
 // lockAll finds where the states of the asks are, or would be, and locks them. It says
