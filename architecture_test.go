@@ -26,7 +26,7 @@ const module = "github.com/weir-limit/weir"
 
 // leaves are small packages that stand on the standard library alone, or, as bounds, on the
 // root besides: to import one brings nothing else along.
-const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/sleep -weir/internal/sharing/bounds"
+const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/packing -weir/internal/sleep -weir/internal/sharing/bounds"
 
 // forbidden is which packages may not import what, themselves or through other
 // packages of the product, tests aside. Patterns are separated by spaces: "x/..."
@@ -70,10 +70,10 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/lane", "third-party net/... log/... weir/... -weir", "calls travel together, whatever carries them"},
 	{"weir/internal/limittext", "third-party net/... log/... weir/... -weir", "a text means a limit, whoever sent it"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
-	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/sharing/bounds -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
-	{"weir/cmd/weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/cmd/weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
+	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/packing -weir/internal/sharing/bounds -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
+	{"weir/cmd/weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/internal/packing -weir/cmd/weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
 	{"weir/... -weir/cmd/weir/internal/gossip -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/telemetry -weir/cmd/weir/internal/daemon -weir/cmd/weir", "github.com/hashicorp/...", "a dependency lives in one package"},
-	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/limittext -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/limittext -weir/internal/packing -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/admission -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
 	{"weir/internal/admission", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields" + leaves, "whether a request may go does not depend on what its client speaks"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir" + leaves, "whose turn it is does not depend on what a client speaks"},
@@ -83,7 +83,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/cmd/weir/internal/listen", "third-party -github.com/prometheus/... weir/... -weir/cmd/weir/internal/overload", "connections are opened and bounded, whatever is said on them"},
 	{"weir/cmd/weir/internal/overload", "net/... log/... third-party weir/... -weir/cmd/weir/internal/overload", "how much to take is for any listener; what to answer is the listener's"},
 	{"weir/internal/sharing/bounds", "third-party weir/... -weir", "who loads rules brings no machines along that share limits"},
-	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
+	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/packing weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/cmd/weir/internal/accesslog", "third-party -github.com/klauspost/compress/... -github.com/go-json-experiment/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/cmd/weir/internal/replay weir/cmd/weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/... -github.com/go-json-experiment/...", "a replay is computed from a log alone"},
 	{"weir/cmd/weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 )
 
 // The bounds of handing over.
@@ -369,21 +370,21 @@ func (n *Node) taken(now weir.Instant, from string, m *Message) {
 func versions(earlier []weir.Version) string {
 	var b []byte
 	for _, v := range earlier {
-		b = append(binary.AppendUvarint(b, uint64(len(v.Limit.String()))), v.Limit.String()...)
+		b = packing.AppendText(b, v.Limit.String())
 		b = binary.AppendUvarint(b, uint64(max(v.Until, 0)))
 		state := text(v.State)
-		b = append(binary.AppendUvarint(b, uint64(len(state))), state...)
+		b = packing.AppendText(b, state)
 	}
 	return string(b)
 }
 
 // earlier is what a message carries. ok is false for what no node would send.
 func (n *Node) earlier(s string) (all []weir.Version, ok bool) {
-	r := reader{rest: []byte(s)}
-	for len(r.rest) > 0 {
-		limit, until := n.limit(r.text(MaxText)), weir.Instant(r.below(1<<62))
-		v := weir.Version{Limit: limit, State: words(r.text(maxState)), Until: until}
-		if r.bad || limit == nil || !holds(limit, v.State) || len(all) == weir.MaxVersions-1 {
+	r := packing.Reader{Rest: []byte(s)}
+	for len(r.Rest) > 0 {
+		limit, until := n.limit(r.Text(MaxText)), weir.Instant(r.Below(1<<62))
+		v := weir.Version{Limit: limit, State: words(r.Text(maxState)), Until: until}
+		if r.Bad || limit == nil || !holds(limit, v.State) || len(all) == weir.MaxVersions-1 {
 			return nil, false
 		}
 		all = append(all, v)

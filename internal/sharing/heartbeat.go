@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 )
 
 // Heartbeat is what a process tells each other member again and again: that it lives, whom
@@ -81,13 +82,13 @@ func (b *Heartbeat) Append(bytes []byte) []byte {
 	}
 	body = binary.AppendUvarint(body, uint64(len(b.Losses)))
 	for _, l := range b.Losses {
-		body = append(binary.AppendUvarint(body, uint64(len(l.Member))), l.Member...)
+		body = packing.AppendText(body, l.Member)
 		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone)), uint64(l.Of)} {
 			body = binary.AppendUvarint(body, n)
 		}
 	}
 	body = binary.AppendUvarint(body, b.Lasting)
-	return append(binary.AppendUvarint(bytes, uint64(len(body))), body...)
+	return packing.AppendText(bytes, body)
 }
 
 // IsHeartbeat is whether b begins with a heartbeat, and not with a Message.
@@ -106,30 +107,30 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 		return Heartbeat{}, rest, ErrUnknown
 	}
 	b.Active, b.Leaving, b.Clean, b.Blank = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0, body[2]&8 != 0
-	r := reader{rest: body[3:]}
-	b.Incarnation, b.Members, b.Voters = r.number(), r.number(), r.number()
+	r := packing.Reader{Rest: body[3:]}
+	b.Incarnation, b.Members, b.Voters = r.Number(), r.Number(), r.Number()
 	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {
-		*at = weir.Instant(r.below(1 << 62))
+		*at = weir.Instant(r.Below(1 << 62))
 	}
-	b.Life = time.Duration(r.below(1 << 62))
-	b.Run, b.Age = r.number(), time.Duration(r.below(1<<62))
-	others := r.below(MaxMembers + 1)
-	for i := uint64(0); i < others && len(r.rest) >= 9; i++ {
-		o := Other{Member: binary.LittleEndian.Uint64(r.rest), Stand: min(Stand(r.rest[8]), Out)}
-		r.rest = r.rest[9:]
-		o.Order = r.number()
+	b.Life = time.Duration(r.Below(1 << 62))
+	b.Run, b.Age = r.Number(), time.Duration(r.Below(1<<62))
+	others := r.Below(MaxMembers + 1)
+	for i := uint64(0); i < others && len(r.Rest) >= 9; i++ {
+		o := Other{Member: binary.LittleEndian.Uint64(r.Rest), Stand: min(Stand(r.Rest[8]), Out)}
+		r.Rest = r.Rest[9:]
+		o.Order = r.Number()
 		b.Others = append(b.Others, o)
 	}
-	losses := r.below(MaxLosses + 1)
-	for i := uint64(0); i < losses && !r.bad; i++ {
+	losses := r.Below(MaxLosses + 1)
+	for i := uint64(0); i < losses && !r.Bad; i++ {
 		b.Losses = append(b.Losses, Loss{
-			r.text(MaxText), r.number(), time.Duration(r.below(1 << 62)), r.below(2) == 1, int64(r.below(MaxMembers + 1)),
+			r.Text(MaxText), r.Number(), time.Duration(r.Below(1 << 62)), r.Below(2) == 1, int64(r.Below(MaxMembers + 1)),
 		})
 	}
-	if len(r.rest) > 0 { // the first version had no more
-		b.Lasting = r.number()
+	if len(r.Rest) > 0 { // the first version had no more
+		b.Lasting = r.Number()
 	}
-	if r.bad || uint64(len(b.Others)) < others {
+	if r.Bad || uint64(len(b.Others)) < others {
 		return Heartbeat{}, nil, ErrMessage
 	}
 	return b, rest, nil

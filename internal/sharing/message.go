@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 )
 
 // Kind is what a message is for.
@@ -134,7 +135,7 @@ func (m *Message) Append(b []byte) []byte {
 	b = append(b, 0, version, byte(m.Kind))
 	texts, all := m.texts()
 	for _, text := range texts[:all] {
-		b = append(binary.AppendUvarint(b, uint64(len(*text))), *text...)
+		b = packing.AppendText(b, *text)
 	}
 	for _, n := range [...]uint64{m.Incarnation, m.Epoch, m.ID, m.Lease} {
 		b = binary.AppendUvarint(b, n)
@@ -144,7 +145,7 @@ func (m *Message) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
 	if m.Kind == Grant {
-		b = append(binary.AppendUvarint(b, uint64(len(m.Words))), m.Words...)
+		b = packing.AppendText(b, m.Words)
 		b = binary.AppendUvarint(b, uint64(m.At))
 		b = binary.AppendUvarint(b, m.Lasts)
 	} else {
@@ -156,7 +157,7 @@ func (m *Message) Append(b []byte) []byte {
 	if m.Kind == Handoff {
 		b = append(binary.AppendUvarint(b, m.Known), flag(m.Resets))
 		b = binary.AppendUvarint(b, m.Shard)
-		b = append(binary.AppendUvarint(b, uint64(len(m.Earlier))), m.Earlier...)
+		b = packing.AppendText(b, m.Earlier)
 	}
 	return measured(b, start)
 }
@@ -224,42 +225,42 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 		return Message{}, rest, ErrUnknown
 	}
 	m.Kind = Kind(body[1])
-	r := reader{rest: body[2:]}
+	r := packing.Reader{Rest: body[2:]}
 	texts, all := m.texts()
 	for _, text := range texts[:all] {
-		*text = r.text(MaxMessage)
+		*text = r.Text(MaxMessage)
 	}
 	for _, n := range [...]*uint64{&m.Incarnation, &m.Epoch, &m.ID, &m.Lease} {
-		*n = r.number()
+		*n = r.Number()
 	}
 	numbers, all := m.numbers()
 	for i, n := range numbers[:all] {
-		if m.Kind == Grant && i >= granted && len(r.rest) == 0 {
+		if m.Kind == Grant && i >= granted && len(r.Rest) == 0 {
 			break
 		}
-		*n = int64(r.below(1 << 62))
+		*n = int64(r.Below(1 << 62))
 	}
 	if m.Kind == Grant {
-		if seen := (reader{rest: r.rest}); len(seen.rest) > 0 {
-			m.Words, m.At = seen.text(8*maxSight), weir.Instant(seen.below(1<<62))
-			if len(seen.rest) > 0 {
-				m.Lasts = seen.number()
+		if seen := (packing.Reader{Rest: r.Rest}); len(seen.Rest) > 0 {
+			m.Words, m.At = seen.Text(8*maxSight), weir.Instant(seen.Below(1<<62))
+			if len(seen.Rest) > 0 {
+				m.Lasts = seen.Number()
 			}
-			if seen.bad {
+			if seen.Bad {
 				m.Words, m.At, m.Lasts = "", 0, 0 // another version's
 			}
 		}
 	} else {
-		flags := r.below(2 * uint64(policies))
+		flags := r.Below(2 * uint64(policies))
 		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
-		if m.Kind == Ask && len(r.rest) > 0 { // the first version had no more
-			m.Ahead = int64(r.below(1 << 62))
+		if m.Kind == Ask && len(r.Rest) > 0 { // the first version had no more
+			m.Ahead = int64(r.Below(1 << 62))
 		}
-		if m.Kind == Handoff && len(r.rest) > 0 {
-			m.Known, m.Resets, m.Shard, m.Earlier = r.number(), r.below(2) == 1, r.below(MaxShards), r.text(maxState)
+		if m.Kind == Handoff && len(r.Rest) > 0 {
+			m.Known, m.Resets, m.Shard, m.Earlier = r.Number(), r.Below(2) == 1, r.Below(MaxShards), r.Text(maxState)
 		}
 	}
-	if r.bad {
+	if r.Bad {
 		return Message{}, nil, ErrMessage
 	}
 	return m, rest, nil
@@ -267,46 +268,9 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 
 // frame is the first message of b, which begins with its length, and what follows it.
 func frame(b []byte) (body, rest []byte, err error) {
-	r := reader{rest: b}
-	size := r.below(MaxMessage + 1)
-	if r.bad || size > uint64(len(r.rest)) {
+	r := packing.Reader{Rest: b}
+	if body = r.Bytes(); r.Bad || len(body) > MaxMessage {
 		return nil, nil, ErrMessage
 	}
-	return r.rest[:size], r.rest[size:], nil
-}
-
-// reader takes a message apart. After something bad it reads zeros.
-type reader struct {
-	rest []byte
-	bad  bool
-}
-
-func (r *reader) number() uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || size > 1 && r.rest[size-1] == 0 { // each number has one form
-		r.bad, r.rest = true, nil
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
-}
-
-func (r *reader) below(limit uint64) uint64 {
-	n := r.number()
-	if n >= limit {
-		r.bad = true
-		return 0
-	}
-	return n
-}
-
-func (r *reader) text(most uint64) string {
-	n := r.below(most + 1)
-	if n > uint64(len(r.rest)) {
-		r.bad = true
-		return ""
-	}
-	text := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return text
+	return body, r.Rest, nil
 }

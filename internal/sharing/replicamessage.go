@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 )
 
 // The messages of replicas have kinds beyond those of nodes.
@@ -67,7 +68,7 @@ func (k *packer) add(now weir.Instant, peers []neighbor, r *tally, i int, pick f
 	first, some := k.here(), false
 	k.text(r.key.Rule)
 	k.text(r.form.limit.String())
-	k.b = append(binary.AppendUvarint(k.b, uint64(len(r.key.Key))), r.key.Key...)
+	k.b = packing.AppendText(k.b, r.key.Key)
 	for ; i < len(r.lines); i++ {
 		l := &r.lines[i]
 		if !pick(l) {
@@ -118,7 +119,7 @@ func (k *packer) text(text string) {
 	}
 	k.b = binary.AppendUvarint(k.b, uint64(n))
 	if !known {
-		k.b = append(binary.AppendUvarint(k.b, uint64(len(text))), text...)
+		k.b = packing.AppendText(k.b, text)
 	}
 }
 
@@ -129,7 +130,7 @@ func (k *packer) line(now weir.Instant, of source, l *line) {
 	}
 	k.b = binary.AppendUvarint(k.b, uint64(n)+1)
 	if !known {
-		k.b = append(binary.AppendUvarint(k.b, uint64(len(of.node))), of.node...)
+		k.b = packing.AppendText(k.b, of.node)
 		k.b = binary.AppendUvarint(k.b, of.incarnation)
 		k.processes[of] = n
 	}
@@ -148,7 +149,7 @@ type told struct {
 
 // unpacker reads a message of charges.
 type unpacker struct {
-	reader
+	packing.Reader
 
 	now       weir.Instant
 	texts     []string
@@ -161,50 +162,50 @@ const oldest = uint64(weir.MaxDrain/time.Microsecond) / uint64(tick)
 // tally reads a tally: of which key, its limit, and its lines. It is false at the
 // end, and after something bad.
 func (u *unpacker) tally(lines []told) (key weir.StateKey, limit string, _ []told, ok bool) {
-	if u.bad || len(u.rest) == 0 {
+	if u.Bad || len(u.Rest) == 0 {
 		return key, "", nil, false
 	}
 	key.Rule, limit = u.ref(), u.ref()
-	key.Key = u.text(MaxText)
-	for !u.bad {
-		n := u.number()
+	key.Key = u.Text(MaxText)
+	for !u.Bad {
+		n := u.Number()
 		if n == 0 {
 			break
 		}
 		lines = append(lines, u.line(n-1))
 	}
-	if u.bad || len(lines) == 0 {
-		u.bad = true
+	if u.Bad || len(lines) == 0 {
+		u.Bad = true
 		return key, "", nil, false
 	}
 	return key, limit, lines, true
 }
 
 func (u *unpacker) ref() string {
-	switch n := u.below(uint64(len(u.texts)) + 1); {
-	case u.bad:
+	switch n := u.Below(uint64(len(u.texts)) + 1); {
+	case u.Bad:
 		return ""
 	case n < uint64(len(u.texts)):
 		return u.texts[n]
 	}
-	u.texts = append(u.texts, u.text(MaxText))
+	u.texts = append(u.texts, u.Text(MaxText))
 	return u.texts[len(u.texts)-1]
 }
 
 func (u *unpacker) line(n uint64) (t told) {
 	switch known := uint64(len(u.processes)); {
 	case n > known:
-		u.bad = true
+		u.Bad = true
 		return told{}
 	case n == known:
-		u.processes = append(u.processes, source{u.text(MaxText), u.number()})
+		u.processes = append(u.processes, source{u.Text(MaxText), u.Number()})
 	}
 	of := u.processes[n]
-	t = told{node: of.node, incarnation: of.incarnation, slot: u.number(), count: int64(u.below(1 << 62))}
-	t.opened = u.now - weir.Instant(u.below(oldest))*tick
-	t.changed = u.now - weir.Instant(u.below(oldest))*tick
+	t = told{node: of.node, incarnation: of.incarnation, slot: u.Number(), count: int64(u.Below(1 << 62))}
+	t.opened = u.now - weir.Instant(u.Below(oldest))*tick
+	t.changed = u.now - weir.Instant(u.Below(oldest))*tick
 	if t.node == "" || t.slot == 0 || t.count == 0 {
-		u.bad = true
+		u.Bad = true
 	}
 	return t
 }

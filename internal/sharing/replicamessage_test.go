@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"pgregory.net/rapid"
 )
 
@@ -80,7 +81,7 @@ func TestPosts(t *testing.T) {
 		}
 		u := unpacker{now: now}
 		for _, post := range posts {
-			u = unpacker{reader: reader{rest: post.Message[5:]}, now: now}
+			u = unpacker{Reader: packing.Reader{Rest: post.Message[5:]}, now: now}
 			for key, _, _, ok := u.tally(nil); ok; key, _, _, ok = u.tally(nil) {
 				told[key.Key]++
 			}

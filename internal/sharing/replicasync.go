@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -183,14 +184,14 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 		return ErrMessage
 	}
 	p.view.to(now)
-	u := unpacker{reader: reader{rest: message[3:]}, now: now}
+	u := unpacker{Reader: packing.Reader{Rest: message[3:]}, now: now}
 	switch message[1] {
 	case charges:
 		return p.hearAll(now, from, &u, posts)
 	case ask:
-		end := u.below(pullStart + 1)
+		end := u.Below(pullStart + 1)
 		to, known := p.ids[from]
-		if u.bad || len(u.rest) > 0 || end == 0 {
+		if u.Bad || len(u.Rest) > 0 || end == 0 {
 			return ErrMessage
 		}
 		if known {
@@ -205,7 +206,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 
 // hearAll hears of what nodes have let pass. The news before something bad is heard.
 func (p *Replica) hearAll(now weir.Instant, from string, u *unpacker, posts *[]Post) error {
-	asked, next := u.below(pullStart+1), u.below(pullStart+1)
+	asked, next := u.Below(pullStart+1), u.Below(pullStart+1)
 	var lines []told
 	for {
 		key, limit, some, ok := u.tally(lines[:0])
@@ -219,7 +220,7 @@ func (p *Replica) hearAll(now weir.Instant, from string, u *unpacker, posts *[]P
 			}
 		}
 	}
-	if u.bad {
+	if u.Bad {
 		return ErrMessage
 	}
 	if id, known := p.ids[from]; known && asked > 0 {

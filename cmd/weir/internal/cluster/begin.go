@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -88,8 +89,9 @@ func (s *Store) sayAge(to string) {
 
 // hearAge hears how long a member has been there. The first answer counts.
 func (s *Store) hearAge(from string, b []byte) {
-	age, _, ok := readUvarint(b)
-	if !ok || age > 1<<62 {
+	r := packing.Reader{Rest: b}
+	age := r.Below(1 << 62)
+	if r.Bad {
 		return
 	}
 	s.ages.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
 )
@@ -54,8 +55,9 @@ func (c *calls) len() int64 {
 
 // hear hands an answer to the goroutine that waits for it.
 func (c *calls) hear(b []byte) {
-	id, rest, ok := readUvarint(b)
-	if !ok || len(rest) == 0 {
+	r := packing.Reader{Rest: b}
+	id := r.Number()
+	if len(r.Rest) == 0 {
 		return
 	}
 	c.mu.Lock()
@@ -64,7 +66,7 @@ func (c *calls) hear(b []byte) {
 	if !waits || len(answer) > 0 {
 		return
 	}
-	answer <- reply{status(rest[0]), append([]byte(nil), rest[1:]...)}
+	answer <- reply{status(r.Rest[0]), append([]byte(nil), r.Rest[1:]...)}
 }
 
 // errSilent is why a question was not answered.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -21,10 +22,11 @@ func (o *others) ping(to string) {
 
 // hearPong hears an answer. The shards are told when it makes a difference.
 func (o *others) hearPong(from string, b []byte) {
-	at, _, ok := readUvarint(b)
+	r := packing.Reader{Rest: b}
+	at := r.Number()
 	now := o.store.now()
 	trip := now - weir.Instant(at)
-	if !ok || trip < 0 || trip > weir.Instant(sharing.MaxDistance/time.Microsecond) {
+	if r.Bad || trip < 0 || trip > weir.Instant(sharing.MaxDistance/time.Microsecond) {
 		return
 	}
 	o.mu.Lock()

@@ -155,11 +155,3 @@ func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
 func (s *Store) receiptID(id uint64, k weir.StateKey) receiptID {
 	return receiptID{id, maphash.Comparable(s.seed, record.Place(k))}
 }
-
-func readUvarint(b []byte) (n uint64, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 {
-		return 0, nil, false
-	}
-	return n, b[size:], true
-}

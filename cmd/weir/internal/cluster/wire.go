@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
 )
@@ -84,12 +85,12 @@ func (q *question) appendCall(b []byte, id uint64) []byte {
 
 // parseCall reads what follows the first byte of a call.
 func parseCall(b []byte, limits storewire.Limits) (id uint64, q *question, err error) {
-	id, n := binary.Uvarint(b)
-	if n <= 0 || len(b) == n {
+	r := packing.Reader{Rest: b}
+	id, first := r.Number(), r.Take(1)
+	if r.Bad {
 		return 0, nil, errMalformed
 	}
-	q = &question{verb: verb(b[n])}
-	b = b[n+1:]
+	q, b = &question{verb: verb(first[0])}, r.Rest
 	switch q.verb {
 	case take, look:
 		r := storewire.TakeRequest{Limits: limits}
@@ -210,21 +211,15 @@ func (q *question) parseReply(b []byte, limits storewire.Limits) error {
 }
 
 func (q *question) parseStates(b []byte) error {
-	now, n := binary.Uvarint(b)
-	if n <= 0 {
-		return errMalformed
-	}
-	b, q.now, q.states = b[n:], weir.Instant(now), make([]weir.State, len(q.asks))
+	r := packing.Reader{Rest: b}
+	q.now, q.states = weir.Instant(r.Number()), make([]weir.State, len(q.asks))
 	for i := range q.states {
-		words, n := binary.Uvarint(b)
-		if n <= 0 || words > uint64(len(b)-n)/8 {
-			return errMalformed
+		for words := r.Take(8 * r.Length()); len(words) > 0; words = words[8:] {
+			q.states[i] = append(q.states[i], binary.LittleEndian.Uint64(words))
 		}
-		b = b[n:]
-		for range words {
-			q.states[i] = append(q.states[i], binary.LittleEndian.Uint64(b))
-			b = b[8:]
-		}
+	}
+	if r.Bad {
+		return errMalformed
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/weir-limit/weir/internal/packing"
 )
 
 // maxEntries is how many entries a message has at most.
@@ -23,7 +25,7 @@ func formatEntries(now time.Duration, entries []entry) []byte {
 		b = append(b, byte(e.standing), flag(e.lost))
 		b = binary.AppendUvarint(b, uint64(max(now-e.since, 0)/time.Millisecond))
 		for _, text := range [][]byte{[]byte(e.name), []byte(e.address.String()), e.appendMeta(nil)} {
-			b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+			b = packing.AppendText(b, text)
 		}
 	}
 	return b
@@ -35,52 +37,38 @@ func parseEntries(b []byte) ([]entry, error) {
 	if len(b) == 0 || b[0] != version {
 		return nil, errEntries
 	}
-	n, size := binary.Uvarint(b[1:])
-	if size <= 0 || n > maxEntries || n > uint64(len(b)) {
-		return nil, errEntries
-	}
-	b = b[1+size:]
-	entries := make([]entry, 0, n)
+	r := packing.Reader{Rest: b[1:]}
+	n := r.Below(maxEntries + 1)
+	entries := make([]entry, 0, min(n, uint64(len(r.Rest))))
 	for range n {
-		e, rest, err := parseEntry(b)
+		e, err := readEntry(&r)
 		if err != nil {
 			return nil, err
 		}
-		entries, b = append(entries, e), rest
+		entries = append(entries, e)
 	}
-	if len(b) > 0 {
+	if r.Bad || len(r.Rest) > 0 {
 		return nil, errEntries
 	}
 	return entries, nil
 }
 
-func parseEntry(b []byte) (e entry, rest []byte, err error) {
-	if len(b) < 2 || b[0] > byte(gone) || b[1] > 1 {
-		return e, nil, errEntries
+func readEntry(r *packing.Reader) (e entry, err error) {
+	begin, age := r.Take(2), r.Below(uint64(24*time.Hour/time.Millisecond)+1)
+	texts := [3][]byte{r.Bytes(), r.Bytes(), r.Bytes()}
+	if r.Bad || begin[0] > byte(gone) || begin[1] > 1 {
+		return e, errEntries
 	}
-	e.standing, e.lost = standing(b[0]), b[1] == 1
-	age, size := binary.Uvarint(b[2:])
-	if size <= 0 || age > uint64(24*time.Hour/time.Millisecond) {
-		return e, nil, errEntries
-	}
+	e.standing, e.lost = standing(begin[0]), begin[1] == 1
 	e.since = -time.Duration(age) * time.Millisecond
-	b = b[2+size:]
-	var texts [3][]byte
-	for i := range texts {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) {
-			return e, nil, errEntries
-		}
-		texts[i], b = b[size:size+int(n)], b[size+int(n):]
-	}
 	address, err := netip.ParseAddrPort(string(texts[1]))
 	if err != nil {
-		return e, nil, errEntries
+		return e, errEntries
 	}
 	n := memberlist.Node{Addr: address.Addr().AsSlice(), Port: address.Port(), Meta: texts[2]}
 	if len(texts[2]) >= 18 {
 		n.Name = fmt.Sprintf("%s#%x", texts[0], texts[2][2:10])
 	}
 	e.process, err = parseNode(&n)
-	return e, b, err
+	return e, err
 }

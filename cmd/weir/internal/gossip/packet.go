@@ -1,6 +1,10 @@
 package gossip
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/weir-limit/weir/internal/packing"
+)
 
 // A packet of the data plane is a header of 24 bytes and what messages there are,
 // each with its length before it. The header is read before anything is known of
@@ -77,16 +81,14 @@ func parseHeader(b []byte, kind uint8, most int) (header, Reason) {
 
 // appendMessage adds a message as it stands in a packet.
 func appendMessage(b, message []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(message))), message...)
+	return packing.AppendText(b, message)
 }
 
 // cut is the first message of b, and what follows it. ok is false where none begins.
 func cut(b []byte) (message, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n == 0 || n > MaxMessage || n > uint64(len(b)-size) {
-		return nil, nil, false
-	}
-	return b[size : size+int(n)], b[size+int(n):], true
+	r := packing.Reader{Rest: b}
+	message = r.Bytes()
+	return message, r.Rest, !r.Bad && len(message) > 0 && len(message) <= MaxMessage
 }
 
 // whole is whether b is messages and nothing else.

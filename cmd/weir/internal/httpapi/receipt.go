@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -207,18 +208,14 @@ func appendCharges(b []byte, charges []charge, descriptors int) []byte {
 			b = binary.AppendUvarint(b, uint64(i))
 		}
 		r := c.receipt
-		b = appendBytes(b, r.State.Rule)
-		b = appendBytes(b, r.State.Key)
-		b = appendBytes(b, r.Limit.String())
+		b = packing.AppendText(b, r.State.Rule)
+		b = packing.AppendText(b, r.State.Key)
+		b = packing.AppendText(b, r.Limit.String())
 		for _, n := range [...]uint64{uint64(r.Cost), uint64(r.Taken), uint64(r.Expires), r.Mark[0], r.Mark[1]} {
 			b = binary.AppendUvarint(b, n)
 		}
 	}
 	return b
-}
-
-func appendBytes(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // readCharges is what appendCharges wrote.
@@ -227,73 +224,33 @@ func readCharges(b []byte) (charges []charge, descriptors int, err error) {
 		return nil, 0, errCharges
 	}
 	id := binary.BigEndian.Uint64(b)
-	w := wire{b: b[8:]}
-	descriptors = int(w.upTo(rules.MaxDescriptors))
-	for n := w.upTo(int64(len(b))); n > 0 && w.err == nil; n-- {
-		charges = append(charges, w.charge(id, descriptors))
+	r := packing.Reader{Rest: b[8:]}
+	descriptors = int(r.Below(rules.MaxDescriptors + 1))
+	for n := r.Length(); n > 0 && !r.Bad; n-- {
+		charges = append(charges, readCharge(&r, id, descriptors))
 	}
-	if w.err == nil && (len(w.b) > 0 || len(charges) == 0) {
-		w.err = errCharges
+	if r.Bad || len(r.Rest) > 0 || len(charges) == 0 {
+		return nil, 0, errCharges
 	}
-	return charges, descriptors, w.err
+	return charges, descriptors, nil
 }
 
 var errCharges = errors.New("it does not hold charges")
 
-// wire takes bytes apart. Once it failed, it fails for ever.
-type wire struct {
-	b   []byte
-	err error
-}
-
-func (w *wire) fail() { w.b, w.err = nil, errCharges }
-
-func (w *wire) uint() uint64 {
-	n, size := binary.Uvarint(w.b)
-	if size <= 0 {
-		w.fail()
-		return 0
-	}
-	w.b = w.b[size:]
-	return n
-}
-
-// upTo is a number from 0 to most.
-func (w *wire) upTo(most int64) int64 {
-	n := w.uint()
-	if n > uint64(most) {
-		w.fail()
-		return 0
-	}
-	return int64(n)
-}
-
-func (w *wire) string() string {
-	n := w.uint()
-	if n > uint64(len(w.b)) {
-		w.fail()
-		return ""
-	}
-	s := string(w.b[:n])
-	w.b = w.b[n:]
-	return s
-}
-
-func (w *wire) charge(id uint64, descriptors int) charge {
+func readCharge(r *packing.Reader, id uint64, descriptors int) charge {
 	var c charge
-	for n := w.upTo(int64(descriptors)); n > 0; n-- {
-		c.descriptors = append(c.descriptors, int(w.upTo(int64(descriptors)-1)))
+	for n := r.Below(uint64(descriptors) + 1); n > 0; n-- {
+		c.descriptors = append(c.descriptors, int(r.Below(uint64(descriptors))))
 	}
-	r := &weir.Receipt{ID: id, State: weir.StateKey{Rule: w.string(), Key: w.string()}}
-	limit, err := weir.ParseLimit(w.string())
+	of := &weir.Receipt{ID: id, State: weir.StateKey{Rule: r.Text(maxReceipt), Key: r.Text(maxReceipt)}}
+	limit, err := weir.ParseLimit(r.Text(maxReceipt))
 	if err != nil {
-		w.fail()
+		r.Bad = true
 	}
-	r.Limit = limit
-	r.Cost = w.upTo(weir.MaxWindowCount)
-	r.Taken = weir.Instant(w.uint())
-	r.Expires = weir.Instant(w.uint())
-	r.Mark = [2]uint64{w.uint(), w.uint()}
-	c.receipt = r
+	of.Limit = limit
+	of.Cost = int64(r.Below(weir.MaxWindowCount + 1))
+	of.Taken, of.Expires = weir.Instant(r.Number()), weir.Instant(r.Number())
+	of.Mark = [2]uint64{r.Number(), r.Number()}
+	c.receipt = of
 	return c
 }
