@@ -25,10 +25,8 @@ func Translate(env map[string]string) (*Plan, error) {
 	known := make(map[string]int, len(table))
 	var errs []error
 	for i, v := range table {
-		known[v.name] = i
-		if err := v.check(t.env[v.name]); err != nil {
-			errs = append(errs, err)
-		}
+		known[v.name] = i - len(table) // strangers come last
+		errs = append(errs, v.check(t.env[v.name]))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -45,14 +43,8 @@ func Translate(env map[string]string) (*Plan, error) {
 		}
 	}
 	t.strangers(known)
-	place := func(name string) int {
-		if i, ok := known[name]; ok {
-			return i
-		}
-		return len(known)
-	}
 	notes := slices.SortedFunc(maps.Values(t.told), func(a, b Note) int {
-		return cmp.Or(cmp.Compare(place(a.Name), place(b.Name)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(known[a.Name], known[b.Name]), cmp.Compare(a.Name, b.Name))
 	})
 	return &Plan{t.args, notes, truth(t.get("RUNTIME_WATCH_ROOT", "true"))}, nil
 }

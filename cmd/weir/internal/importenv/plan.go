@@ -2,6 +2,7 @@ package importenv
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -42,16 +43,12 @@ type Arg struct {
 // Rules is the folder of the rule files.
 func (p *Plan) Rules() string { return p.value("--rules") }
 
-// Store is the URL of the store. A secret in it stands as ${NAME} of a variable.
-func (p *Plan) Store() string { return p.value("--store") }
-
 func (p *Plan) value(flag string) string {
-	for _, a := range p.Args {
-		if a.Flag == flag {
-			return a.Value
-		}
+	i := slices.IndexFunc(p.Args, func(a Arg) bool { return a.Flag == flag })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return p.Args[i].Value
 }
 
 // String is the command for a shell.

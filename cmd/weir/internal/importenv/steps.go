@@ -13,11 +13,7 @@ func (t *translation) rules() error {
 	case "GRPC_XDS_SOTW":
 		t.flag("--rules", "rules/")
 		for _, prefix := range []string{"CONFIG_GRPC_XDS_", "XDS_CLIENT_", "RUNTIME_"} {
-			for _, name := range group(prefix) {
-				if _, set := t.env[name]; set {
-					t.note(name, NotNeeded, "see CONFIG_TYPE")
-				}
-			}
+			t.idle("see CONFIG_TYPE", group(prefix)...)
 		}
 		return nil
 	default:
@@ -38,11 +34,7 @@ func (t *translation) doors() error {
 	t.became("--http", net.JoinHostPort(t.get("HOST", everywhere), t.get("PORT", "8080")), "HOST", "PORT")
 	if _, set := t.env["GRPC_UDS"]; set {
 		t.flag("--grpc", net.JoinHostPort("127.0.0.1", "8081"))
-		for _, name := range []string{"GRPC_HOST", "GRPC_PORT"} {
-			if _, set := t.env[name]; set {
-				t.note(name, NotNeeded, "ratelimit listens on GRPC_UDS instead")
-			}
-		}
+		t.idle("ratelimit listens on GRPC_UDS instead", "GRPC_HOST", "GRPC_PORT")
 	} else {
 		t.became("--grpc", net.JoinHostPort(t.get("GRPC_HOST", everywhere), t.get("GRPC_PORT", "8081")), "GRPC_HOST", "GRPC_PORT")
 	}

@@ -16,11 +16,7 @@ func (t *translation) store() error {
 }
 
 func (t *translation) memcached() {
-	for _, name := range group("REDIS_") {
-		if _, set := t.env[name]; set {
-			t.note(name, NotNeeded, "BACKEND_TYPE is memcache")
-		}
-	}
+	t.idle("BACKEND_TYPE is memcache", group("REDIS_")...)
 	servers := strings.ReplaceAll(t.env["MEMCACHE_HOST_PORT"], " ", "")
 	if servers == "" {
 		servers = "HOST:PORT" // MEMCACHE_SRV says what to do
@@ -32,17 +28,9 @@ func (t *translation) memcached() {
 }
 
 func (t *translation) redis() error {
-	for _, name := range group("MEMCACHE_") {
-		if _, set := t.env[name]; set {
-			t.note(name, NotNeeded, "BACKEND_TYPE is redis")
-		}
-	}
+	t.idle("BACKEND_TYPE is redis", group("MEMCACHE_")...)
 	if t.yes("REDIS_PERSECOND") {
-		for _, name := range group("REDIS_PERSECOND_") {
-			if _, set := t.env[name]; set {
-				t.note(name, NotNeeded, "see REDIS_PERSECOND")
-			}
-		}
+		t.idle("see REDIS_PERSECOND", group("REDIS_PERSECOND_")...)
 	}
 	store, err := t.redisURL()
 	if err != nil {

@@ -26,6 +26,15 @@ func (t *translation) note(name string, fate Fate, text string) {
 	}
 }
 
+// idle notes variables, where they are set, that nothing is lost without.
+func (t *translation) idle(why string, names ...string) {
+	for _, name := range names {
+		if _, set := t.env[name]; set {
+			t.note(name, NotNeeded, why)
+		}
+	}
+}
+
 // became notes the variables that make a flag together. When none of them is set, ratelimit's
 // default makes the flag, and became notes the first.
 func (t *translation) became(flag, value string, names ...string) {

@@ -215,9 +215,6 @@ func variables() []variable {
 	}
 }
 
-// Names are all variables that are known.
-func Names() []string { return group("") }
-
 // group is the variables with a prefix.
 func group(prefix string) []string {
 	var names []string
