@@ -55,25 +55,40 @@ func readSecrets(texts [][]byte, _ time.Time) ([]digest, error) {
 // secretLines is the secrets of a file. A comment would be one too, so it is
 // refused for its spaces.
 func secretLines(text []byte, file int) (secrets [][]byte, err error) {
+	err = eachLine(text, file, maxSecrets, "write one secret a line, as from: openssl rand -hex 32", func(line []byte) string {
+		secrets = append(secrets, line)
+		switch {
+		case bytes.ContainsFunc(line, func(r rune) bool { return r < '!' || r > '~' }):
+			return "has a space or a character that is not ASCII; write one secret a line and nothing else, no comments"
+		case len(line) < minSecret:
+			return fmt.Sprintf("has %d characters and can be guessed; take %d at least, as from: openssl rand -hex 32", len(line), minSecret)
+		case len(line) > maxSecret:
+			return fmt.Sprintf("has %d characters; there may be %d", len(line), maxSecret)
+		}
+		return ""
+	})
+	return secrets, err
+}
+
+// eachLine reads a file that has one thing a line, and most at most. read says what is
+// wrong with a line, and should how to write one.
+func eachLine(text []byte, file, most int, should string, read func(line []byte) string) error {
+	found := 0
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
-		bad := func(what string) error { return &fault{file, fmt.Sprintf("line %d %s", i+1, what)} }
-		switch {
-		case len(line) == 0:
+		if len(line) == 0 {
 			continue
-		case bytes.ContainsFunc(line, func(r rune) bool { return r < '!' || r > '~' }):
-			return nil, bad("has a space or a character that is not ASCII; write one secret a line and nothing else, no comments")
-		case len(line) < minSecret:
-			return nil, bad(fmt.Sprintf("has %d characters and can be guessed; take %d at least, as from: openssl rand -hex 32", len(line), minSecret))
-		case len(line) > maxSecret:
-			return nil, bad(fmt.Sprintf("has %d characters; there may be %d", len(line), maxSecret))
 		}
-		if secrets = append(secrets, line); len(secrets) > maxSecrets {
-			return nil, bad(fmt.Sprintf("is one too many; keep the %d that are in use", maxSecrets))
+		bad := read(line)
+		if found++; bad == "" && found > most {
+			bad = fmt.Sprintf("is one too many; keep the %d that are in use", most)
+		}
+		if bad != "" {
+			return &fault{file, fmt.Sprintf("line %d %s", i+1, bad)}
 		}
 	}
-	if len(secrets) == 0 {
-		return nil, &fault{file, "there is nothing in it; write one secret a line, as from: openssl rand -hex 32"}
+	if found == 0 {
+		return &fault{file, "there is nothing in it; " + should}
 	}
-	return secrets, nil
+	return nil
 }

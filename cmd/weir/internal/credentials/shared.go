@@ -1,9 +1,7 @@
 package credentials
 
 import (
-	"bytes"
 	"encoding/hex"
-	"fmt"
 	"time"
 )
 
@@ -30,23 +28,13 @@ func (s *SharedKeys) Exposed() string { return exposed(s.files[0]) }
 
 func readSharedKeys(texts [][]byte, _ time.Time) (keys [][]byte, err error) {
 	const should = "write 32, 48 or 64 hexadecimal digits, as from: weir cluster keygen"
-	for i, line := range bytes.Split(texts[0], []byte("\n")) {
-		line = bytes.TrimSuffix(line, []byte("\r"))
-		if len(line) == 0 {
-			continue
-		}
-		key := make([]byte, hex.DecodedLen(len(line)))
-		_, err := hex.Decode(key, line)
-		switch {
-		case err != nil || len(key) != 16 && len(key) != 24 && len(key) != 32:
-			return nil, &fault{0, fmt.Sprintf("line %d is no key; %s", i+1, should)}
-		case len(keys) == maxShared:
-			return nil, &fault{0, fmt.Sprintf("line %d is one too many; keep the %d that are in use", i+1, maxShared)}
+	err = eachLine(texts[0], 0, maxShared, should, func(line []byte) string {
+		key, err := hex.DecodeString(string(line))
+		if err != nil || len(key) != 16 && len(key) != 24 && len(key) != 32 {
+			return "is no key; " + should
 		}
 		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return nil, &fault{0, "there is nothing in it; " + should}
-	}
-	return keys, nil
+		return ""
+	})
+	return keys, err
 }
