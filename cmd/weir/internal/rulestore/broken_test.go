@@ -71,7 +71,11 @@ func TestOlderSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(run(ctx, tx, all.String()), run(ctx, tx, s.types.Replace(migrations()[0])), run(ctx, tx, `
+		run := func(script string) error {
+			_, err := tx.ExecContext(ctx, script)
+			return err
+		}
+		if err := errors.Join(run(all.String()), run(s.types.Replace(migrations()[0])), run(`
 INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ('abcdefghij', '`+hash("secret")+`', 'ann', 'propose', 'shop', 1, 0, 0, 'root');
 UPDATE weir_schema SET version = 1;
 `), tx.Commit()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 )
 
 // migrations make a schema of each version out of the one before. A released one is never changed:
@@ -136,7 +135,7 @@ func migrate(ctx context.Context, db *sql.DB, d dialect) error {
 			return err
 		}
 		for i, step := range migrations()[version:] {
-			if err := run(ctx, tx, d.types.Replace(step)); err != nil {
+			if _, err := tx.ExecContext(ctx, d.types.Replace(step)); err != nil {
 				return fmt.Errorf("make schema %d: %w", version+i+1, err)
 			}
 		}
@@ -157,19 +156,6 @@ func schemaOf(ctx context.Context, q queryer) (version int, err error) {
 func tooNew(version int) error {
 	if known := len(migrations()); version > known {
 		return &Error{Kind: Unavailable, Text: fmt.Sprintf("the rule database has schema %d, of a newer Weir; this one knows up to %d: run the newer one, or restore a backup from before", version, known)}
-	}
-	return nil
-}
-
-// run runs statements that each end a line.
-func run(ctx context.Context, tx *sql.Tx, script string) error {
-	for statement := range strings.SplitSeq(script, ";\n") {
-		if strings.TrimSpace(statement) == "" {
-			continue
-		}
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return err
-		}
 	}
 	return nil
 }
