@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -129,7 +130,7 @@ func (t *text) object(names []string, member func(i int) error) (seen uint, err 
 		if err != nil {
 			return seen, err
 		}
-		i := index(names, name)
+		i := slices.Index(names, name)
 		switch {
 		case i < 0:
 			return seen, faultf("unknown member %s; the members are %s", quote(name), strings.Join(names, ", "))
@@ -149,15 +150,6 @@ func (t *text) object(names []string, member func(i int) error) (seen uint, err 
 			return seen, t.wanted("a comma or }")
 		}
 	}
-}
-
-func index(names []string, name string) int {
-	for i := range names {
-		if names[i] == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // quote is s between quotation marks, shortened to what a person reads.

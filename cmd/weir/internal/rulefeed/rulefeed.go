@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -185,11 +186,7 @@ func (f *Feed) forgetOthers(documents []rulestore.Document) {
 	for _, d := range documents {
 		still[d.Name] = true
 	}
-	for name := range f.domains {
-		if !still[name] {
-			delete(f.domains, name)
-		}
-	}
+	maps.DeleteFunc(f.domains, func(name string, _ *domain) bool { return !still[name] })
 }
 
 // take puts a domain in force as it is at now, if it can be.
@@ -256,11 +253,4 @@ func (f *Feed) news(changed []string) News {
 	return n
 }
 
-func (f *Feed) names() []string {
-	names := make([]string, 0, len(f.domains))
-	for name := range f.domains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (f *Feed) names() []string { return slices.Sorted(maps.Keys(f.domains)) }

@@ -16,7 +16,7 @@ import (
 func (f *Feed) Watch(ctx context.Context, tell func(News)) {
 	told := f.news(nil) // by Load
 	for ctx.Err() == nil {
-		before := f.sets()
+		before := maps.Clone(f.domains)
 		err := f.next(ctx)
 		if ctx.Err() != nil {
 			break
@@ -100,9 +100,6 @@ func (f *Feed) keepCopy(end bool) {
 		f.dirty = false
 	}
 }
-
-// sets is the domains as they are now.
-func (f *Feed) sets() map[string]*domain { return maps.Clone(f.domains) }
 
 // changedSince is the names of domains that are others now, sorted.
 func (f *Feed) changedSince(before map[string]*domain) (names []string) {
