@@ -53,12 +53,16 @@ func (a *API) recall(e Explainer, w http.ResponseWriter, r *http.Request) int {
 	return sendAnswer(w, AppendExplanation(nil, x))
 }
 
-func sendAnswer(w http.ResponseWriter, answer []byte) int {
+func sendAnswer(w http.ResponseWriter, answer []byte) int { return sendAs(w, http.StatusOK, answer) }
+
+// sendAs sends an answer with a status.
+func sendAs(w http.ResponseWriter, status int, answer []byte) int {
 	h := w.Header()
 	h["Content-Type"] = answerType
 	h["Cache-Control"] = noStore
+	w.WriteHeader(status)
 	_, _ = w.Write(append(answer, '\n')) // the client may be gone
-	return http.StatusOK
+	return status
 }
 
 // answering reads the body of /v1/check and sends what answer makes of it.

@@ -72,14 +72,9 @@ func (a *API) check(w http.ResponseWriter, r *http.Request) int {
 			return a.fail(w, r, err)
 		}
 	}
-	s.out = append(AppendAnswer(s.out[:0], answer, receipt), '\n')
-	h := w.Header()
-	h["Content-Type"] = answerType
-	describe(h, answer)
-	status := statusOf(answer)
-	w.WriteHeader(status)
-	_, _ = w.Write(s.out) // the client may be gone
-	return status
+	s.out = AppendAnswer(s.out[:0], answer, receipt)
+	describe(w.Header(), answer)
+	return sendAs(w, statusOf(answer), s.out)
 }
 
 // statusOf is the status of an answer of the rules.

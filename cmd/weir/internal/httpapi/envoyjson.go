@@ -62,15 +62,8 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 	if err := json.Compact(&out, pretty); err != nil {
 		return a.fail(w, r, err)
 	}
-	out.WriteByte('\n')
-	status := statusOf(limiter.answer)
-	h := w.Header()
-	h["Content-Type"] = answerType
-	h["Cache-Control"] = noStore
 	for _, add := range response.ResponseHeadersToAdd {
-		h[add.Key] = []string{add.Value}
+		w.Header()[add.Key] = []string{add.Value}
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the client may be gone
-	return status
+	return sendAs(w, statusOf(limiter.answer), out.Bytes())
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/weir-limit/weir"
 )
@@ -39,11 +38,7 @@ func (a *API) settle(w http.ResponseWriter, r *http.Request) int {
 	if err != nil {
 		return a.fail(w, r, err)
 	}
-	h := w.Header()
-	h["Content-Type"] = answerType
-	h["Cache-Control"] = noStore
-	_, _ = w.Write(in.answer(charges, charged, descriptors)) // the client may be gone
-	return http.StatusOK
+	return sendAnswer(w, in.answer(charges, charged, descriptors))
 }
 
 // answer is what stays charged, in the form in which used was given: for each descriptor, or for
@@ -56,17 +51,10 @@ func (s *settlement) answer(charges []charge, charged []int64, descriptors int) 
 			each[descriptor], most = max(each[descriptor], n), max(most, n)
 		})
 	}
-	if !s.each {
-		return fmt.Appendf(nil, "{\"charged\":%d}\n", most)
+	if s.each {
+		return appendJSON(nil, map[string][]int64{"charged": each})
 	}
-	b := []byte(`{"charged":[`)
-	for i, n := range each {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return append(b, "]}\n"...)
+	return appendJSON(nil, map[string]int64{"charged": most})
 }
 
 // by is what the descriptor really cost.
