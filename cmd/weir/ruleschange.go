@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // ruleStep is what commands that change one rule are told.
@@ -280,7 +281,7 @@ func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode string) error 
 
 func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) error {
 	var domain struct {
-		Overrides []ruleapi.Override
+		Overrides []rulestore.Override
 	}
 	if err := answer.into(&domain); err != nil {
 		return err
@@ -291,7 +292,7 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 		switch {
 		case held.Rule == t.rule:
 			text = overrideWords(&held)
-		case held.Rule == "" && !slices.ContainsFunc(domain.Overrides, func(o ruleapi.Override) bool { return o.Rule == t.rule }):
+		case held.Rule == "" && !slices.ContainsFunc(domain.Overrides, func(o rulestore.Override) bool { return o.Rule == t.rule }):
 			text = overrideWords(&held) + ", as the whole domain is; weir rules end of the domain ends that"
 		case t.rule == "":
 			others = append(others, "rule "+held.Rule+", "+overrideWords(&held))
@@ -305,7 +306,7 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 }
 
 // overrideWords says what holds, and how long.
-func overrideWords(o *ruleapi.Override) string {
+func overrideWords(o *rulestore.Override) string {
 	what := "open"
 	if o.Percent > 0 {
 		what = fmt.Sprintf("tightened to %d %%", o.Percent)

@@ -21,23 +21,14 @@ type domainJSON struct {
 	Rules    int64  `json:"rules"`
 	Revision int64  `json:"revision,omitempty"`
 
-	Trials    []trialJSON `json:"trials,omitempty"`
-	Overrides []Override  `json:"overrides,omitempty"`
+	Trials    []trialJSON          `json:"trials,omitempty"`
+	Overrides []rulestore.Override `json:"overrides,omitempty"`
 }
 
 // trialJSON is a version in shadow.
 type trialJSON struct {
 	Rule    string `json:"rule"`
 	Version int64  `json:"version"`
-}
-
-// Override is what holds for a time. No rule: it is for the whole domain.
-type Override struct {
-	Rule    string    `json:"rule,omitempty"`
-	Percent int64     `json:"percent"`
-	Until   time.Time `json:"until"`
-	Author  string    `json:"author"`
-	Reason  string    `json:"reason"`
 }
 
 func domainOf(d rulestore.Domain) domainJSON {
@@ -51,7 +42,7 @@ func whole(d rulestore.Document) domainJSON {
 	}
 	for _, o := range d.Overrides {
 		if o.Until.After(time.Now()) {
-			out.Overrides = append(out.Overrides, Override{o.Rule, o.Percent, o.Until, o.Author, o.Reason})
+			out.Overrides = append(out.Overrides, o)
 		}
 	}
 	return out

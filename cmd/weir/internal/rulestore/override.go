@@ -8,16 +8,17 @@ import (
 )
 
 // Override is what holds in an incident for a stated time, in place of the
-// limits of a rule or of a whole domain. It ends by itself, on every node.
+// limits of a rule or of a whole domain. It ends by itself, on every node. The API gives it as it
+// is, in its domain.
 type Override struct {
-	Domain string
-	Rule   string // empty: all rules of Domain
+	Domain string `json:"-"`
+	Rule   string `json:"rule,omitempty"` // empty: all rules of Domain
 	// Percent is how much of each limit passes, 1…99: they are tightened. 0: they
 	// are open, decided and reported but not enforced.
-	Percent int64
-	Until   time.Time
-	Author  string
-	Reason  string
+	Percent int64     `json:"percent"`
+	Until   time.Time `json:"until"`
+	Author  string    `json:"author"`
+	Reason  string    `json:"reason"`
 }
 
 // MaxOverride is the longest time that an override may hold.

@@ -100,6 +100,16 @@ func (t *tx) stillOpen(ctx context.Context, d *Domain, r *Rule, version int64) e
 	return err
 }
 
+// unpropose takes a version out of those that are proposed.
+func (r *Rule) unpropose(version int64) {
+	if r.Draft == version {
+		r.Draft = 0
+	}
+	if r.Shadow == version {
+		r.Shadow = 0
+	}
+}
+
 func (t *tx) shadow(ctx context.Context, d *Domain, r *Rule, version int64) error {
 	if r.ID == Frame {
 		return invalid("to", "the text before the rules has no shadow; enforce it")
@@ -112,9 +122,8 @@ func (t *tx) shadow(ctx context.Context, d *Domain, r *Rule, version int64) erro
 			return err
 		}
 	}
-	if r.Shadow = version; r.Draft == version {
-		r.Draft = 0
-	}
+	r.unpropose(version)
+	r.Shadow = version
 	return t.mark(ctx, r, version, Shadow)
 }
 
@@ -122,12 +131,7 @@ func (t *tx) withdraw(ctx context.Context, d *Domain, r *Rule, version int64) er
 	if err := t.stillOpen(ctx, d, r, version); err != nil {
 		return err
 	}
-	if r.Draft == version {
-		r.Draft = 0
-	}
-	if r.Shadow == version {
-		r.Shadow = 0
-	}
+	r.unpropose(version)
 	if err := t.mark(ctx, r, version, Withdrawn); err != nil {
 		return err
 	}
@@ -213,12 +217,7 @@ func (t *tx) enforce(ctx context.Context, d *Domain, r *Rule, version int64) err
 		}
 	}
 	r.Enforced, r.Disabled, r.Team = version, false, v.Team
-	if r.Shadow == version {
-		r.Shadow = 0
-	}
-	if r.Draft == version {
-		r.Draft = 0
-	}
+	r.unpropose(version)
 	if err := t.mark(ctx, r, version, Enforced); err != nil {
 		return err
 	}
