@@ -115,8 +115,9 @@ func (t Text) MarshalJSON() ([]byte, error) { return appendString(nil, string(t)
 func AppendExplanation(b []byte, e *rules.Explanation) []byte {
 	a := e.Answer
 	out := Explanation{
-		ID: e.ID, At: timeText(e.At), Domain: Text(e.Domain), Allowed: a.Allowed, Summary: Text(e.Summary), ExplainedPassing: passingOf(e.At, e.Passing),
-		Together: e.Together, Descriptors: each(e.Descriptors, descriptorOf), Limits: make([]ExplainedLimit, len(a.Decisions)),
+		ID: e.ID, At: timeText(e.At), Domain: Text(e.Domain), Allowed: a.Allowed, Summary: Text(e.Summary),
+		ExplainedPassing: passingOf(e.At, e.Passing), Together: e.Together,
+		Descriptors: each(e.Descriptors, descriptorOf), Limits: make([]ExplainedLimit, len(a.Decisions)),
 	}
 	if a.Decisive >= 0 {
 		out.Decisive = &a.Decisive
@@ -188,8 +189,9 @@ func placeOf(p rules.Place) ExplainedPlace {
 func limitOf(at weir.Instant, d *rules.Decision, x *rules.LimitExplanation) ExplainedLimit {
 	out := ExplainedLimit{
 		Descriptor: d.Descriptor, Rule: Text(d.Rule.Name), ExplainedFile: ExplainedFile{Text(d.Rule.File), d.Rule.Line},
-		Limit: d.Rule.Limit.String(), Words: Text(x.Words), Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow,
-		Cost: x.Cost, Charged: d.Charged, Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
+		Limit: d.Rule.Limit.String(), Words: Text(x.Words),
+		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Cost: x.Cost, Charged: d.Charged,
+		Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
 		Fits: x.Fits, Notes: each(x.Notes, func(n string) Text { return Text(n) }),
 	}
 	if x.Most != math.MaxInt64 {

@@ -199,5 +199,6 @@ func seriesOf(b *offenders.Book, q trafficQuery) trafficSeries {
 	history := func(h offenders.Series) trafficHistory {
 		return trafficHistory{trafficRuleOf(h.ID, h.Limit), h.From.UTC(), each(h.Points, point)}
 	}
-	return trafficSeries{At: time.Now().UTC(), Step: int64(offenders.Step / time.Second), Series: each(histories, history), Omitted: more}
+	step := int64(offenders.Step / time.Second)
+	return trafficSeries{At: time.Now().UTC(), Step: step, Series: each(histories, history), Omitted: more}
 }

@@ -81,7 +81,9 @@ func revokeToken(c *call) (answer, error) {
 // newest first under before. format=jsonl is for programs that keep it elsewhere.
 func audit(c *call) (answer, error) {
 	var err error
-	a := rulestore.Audited{Domain: c.query["domain"], Rule: c.query["rule"], Changes: c.query["changes"] == "true", Limit: c.limit}
+	a := rulestore.Audited{
+		Domain: c.query["domain"], Rule: c.query["rule"], Changes: c.query["changes"] == "true", Limit: c.limit,
+	}
 	if a.Behind, err = c.number("after"); err != nil {
 		return answer{}, err
 	}
@@ -90,7 +92,8 @@ func audit(c *call) (answer, error) {
 	}
 	events, err := c.store.Audit(c.r.Context(), a)
 	if err != nil || c.query["format"] != "jsonl" {
-		return answer{body: paged(c, "events", events, func(e *rulestore.Event) string { return strconv.FormatInt(e.Seq, 10) })}, err
+		next := func(e *rulestore.Event) string { return strconv.FormatInt(e.Seq, 10) }
+		return answer{body: paged(c, "events", events, next)}, err
 	}
 	var lines bytes.Buffer
 	encode := json.NewEncoder(&lines)

@@ -62,7 +62,8 @@ func listRules(c *call) (answer, error) {
 	for _, r := range found {
 		list = append(list, ruleOf(r))
 	}
-	return answer{body: paged(c, "rules", list, func(r *Rule) string { return url.PathEscape(r.Domain) + "/" + url.PathEscape(r.ID) })}, nil
+	next := func(r *Rule) string { return url.PathEscape(r.Domain) + "/" + url.PathEscape(r.ID) }
+	return answer{body: paged(c, "rules", list, next)}, nil
 }
 
 // there refuses a domain that is not in the database, so that nobody takes a wrong

@@ -30,7 +30,9 @@ func each(ctx context.Context, q queryer, read func(row) error, query string, ar
 }
 
 // find is all that a query finds, each row as scan reads it.
-func find[T any](ctx context.Context, q queryer, scan func(row) (T, error), query string, args ...any) (found []T, err error) {
+func find[T any](
+	ctx context.Context, q queryer, scan func(row) (T, error), query string, args ...any,
+) (found []T, err error) {
 	err = each(ctx, q, func(r row) error {
 		one, err := scan(r)
 		found = append(found, one)

@@ -73,7 +73,8 @@ func (r *Rule) fields() []any {
 // rule is a rule's row, or a rule that is to come.
 func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
 	var r Rule
-	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(r.fields()...)
+	err := t.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`,
+		printable(domain, MaxName+1), printable(id, MaxID+1)).Scan(r.fields()...)
 	if isNone(err) {
 		return Rule{Domain: domain, ID: id, Gone: true}, nil
 	}
