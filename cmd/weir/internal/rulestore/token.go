@@ -25,7 +25,7 @@ type Token struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: it was not
 	Author  string    `json:"author"`           // who made it
-	// Text is there for who is told of a token that was just made, and never again.
+	// Text is there when the token was just made, and never again.
 	Text string `json:"token,omitempty"`
 	// Certificate is the URI in the certificate that stands for it, as
 	// spiffe://example.org/ci; empty: it has a text.
