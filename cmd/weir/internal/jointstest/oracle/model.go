@@ -591,7 +591,8 @@ func (m *Model) Settled(r *Receipt, used []int64, at Span, status int) (faults [
 		return nil
 	}
 	switch {
-	case status == 200 && r.done && !r.Void: // another owner does not know what was settled
+	// Neither another owner nor a store that was lost since knows what was settled.
+	case status == 200 && r.done && !r.Void && r.number > m.lost:
 		return []string{"a receipt was settled twice"}
 	case status == 409 && r.settled, status == 400 && r.Void:
 		return nil
