@@ -156,3 +156,11 @@ func (f *findings) sorted() []Finding {
 	})
 	return list
 }
+
+// position is a place in a file. Rules have one, and not a node, as a node would keep its whole
+// document in memory.
+type position struct{ line, column int }
+
+func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
+
+func (p position) node() *yaml.Node { return &yaml.Node{Line: p.line, Column: p.column} }

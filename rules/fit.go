@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/weir-limit/weir"
 )
 
@@ -93,14 +91,6 @@ func (r *Rule) idle(cluster bool) string {
 	}
 	return ""
 }
-
-// position is a place in a file. Rules have one, and not a node, as a node would keep its whole
-// document in memory.
-type position struct{ line, column int }
-
-func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
-
-func (p position) node() *yaml.Node { return &yaml.Node{Line: p.line, Column: p.column} }
 
 // fits fails with a *RequestError when r brings a limit that a store with these
 // traits can't keep. The limits of rules were asked about before they became active, by Set.Fits.
