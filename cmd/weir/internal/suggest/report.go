@@ -11,6 +11,9 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/replay"
 )
 
+// chosen is which of the marks has the limit that goes into the rule: p99.
+const chosen = 2
+
 // Report is the limits that a log suggests.
 type Report struct {
 	By          []accesslog.Field
@@ -104,4 +107,21 @@ func (r *Report) WriteText(to io.Writer) error {
 		return fmt.Errorf("write suggestions: %w", err)
 	}
 	return nil
+}
+
+// ruleText is a rule file with limits for clients, in shadow.
+func ruleText(by []accesslog.Field, limits string) string {
+	var b strings.Builder
+	b.WriteString("domain: suggested\ndescriptors:\n")
+	indent := "  "
+	for i, f := range by {
+		fmt.Fprintf(&b, "%s- key: %v\n", indent, f)
+		if i < len(by)-1 {
+			fmt.Fprintf(&b, "%s  descriptors:\n", indent)
+			indent += "    "
+		}
+	}
+	fmt.Fprintf(&b, "%s  shadow_mode: true # decided and reported, not enforced: take it out when the reports are right\n", indent)
+	fmt.Fprintf(&b, "%s  limits: %s\n", indent, limits)
+	return b.String()
 }

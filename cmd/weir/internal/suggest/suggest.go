@@ -55,9 +55,6 @@ var marks = [...]struct {
 	percent int64
 }{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"max", 100}}
 
-// chosen is the mark whose limit goes into the rule.
-const chosen = 2
-
 // Run reads the log and suggests limits. The error is a *accesslog.InputError when
 // the log is at fault, or nothing in it can be told by.
 func Run(ctx context.Context, o Options) (*Report, error) {
@@ -170,21 +167,4 @@ func roomy(n int64) int64 {
 		digit *= 10
 	}
 	return min((n+digit-1)/digit*digit, weir.MaxCount)
-}
-
-// ruleText is a rule file with limits for clients, in shadow.
-func ruleText(by []accesslog.Field, limits string) string {
-	var b strings.Builder
-	b.WriteString("domain: suggested\ndescriptors:\n")
-	indent := "  "
-	for i, f := range by {
-		fmt.Fprintf(&b, "%s- key: %v\n", indent, f)
-		if i < len(by)-1 {
-			fmt.Fprintf(&b, "%s  descriptors:\n", indent)
-			indent += "    "
-		}
-	}
-	fmt.Fprintf(&b, "%s  shadow_mode: true # decided and reported, not enforced: take it out when the reports are right\n", indent)
-	fmt.Fprintf(&b, "%s  limits: %s\n", indent, limits)
-	return b.String()
 }
