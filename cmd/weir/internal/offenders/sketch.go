@@ -1,8 +1,10 @@
 package offenders
 
 import (
+	"bytes"
 	"cmp"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -22,10 +24,13 @@ const cells = 512
 type Sketch struct {
 	room   int
 	total  int64
-	names  []string
-	counts []int64 // of them; alone, for they are searched
+	names  [][]byte // whose memory is used again
+	hashes []uint64 // of them
+	counts []int64  // alone, for they are searched
 	errors []int64
-	index  map[string]int // where names are in the slices
+	// index finds names: behind the place of a hash, up to the first 0, are those
+	// that have it, as 1 and where they are in the slices. Half of it is empty.
+	index []int32
 	// smallest is the smallest count when it was last looked for, and none before
 	// at has it any more.
 	smallest int64
@@ -45,35 +50,81 @@ type Count struct {
 
 // NewSketch makes an empty sketch with room for so many names, 1 or more.
 func NewSketch(room int) *Sketch {
-	return &Sketch{room: room, index: map[string]int{}, seed: maphash.MakeSeed()}
+	return &Sketch{room: room, index: make([]int32, 1<<bits.Len(uint(2*room))), seed: maphash.MakeSeed()}
 }
 
 // Add records events of a name. It keeps nothing of it.
 func (s *Sketch) Add(name []byte, events int64) {
 	s.total += events
-	if i, ok := s.index[string(name)]; ok {
+	hash := s.hash(name)
+	if i, ok := s.find(hash, name); ok {
 		s.counts[i] += events
 		return
 	}
 	if len(s.names) < s.room {
-		s.keep(string(name), events, 0)
+		s.keep(name, events, 0)
 		return
 	}
-	before := &s.others[maphash.Bytes(s.seed, name)%cells]
+	before := &s.others[cellOf(hash)]
 	if *before+events <= s.least() {
 		*before += events
 		return
 	}
 	i, uncertain := s.at, *before
-	s.others[maphash.String(s.seed, s.names[i])%cells] = s.counts[i]
-	delete(s.index, s.names[i])
-	s.names[i], s.counts[i], s.errors[i] = string(name), uncertain+events, uncertain
-	s.index[s.names[i]] = i
+	s.others[cellOf(s.hashes[i])] = s.counts[i]
+	s.unlink(i)
+	s.names[i], s.hashes[i] = append(s.names[i][:0], name...), hash
+	s.counts[i], s.errors[i] = uncertain+events, uncertain
+	s.link(i)
 }
 
-func (s *Sketch) keep(name string, n, uncertain int64) {
-	s.index[name] = len(s.names)
-	s.names, s.counts, s.errors = append(s.names, name), append(s.counts, n), append(s.errors, uncertain)
+func (s *Sketch) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
+
+// cellOf is by other bits of a hash than the index.
+func cellOf(hash uint64) uint64 { return hash >> 32 % cells }
+
+func (s *Sketch) keep(name []byte, n, uncertain int64) {
+	s.names, s.hashes = append(s.names, bytes.Clone(name)), append(s.hashes, s.hash(name))
+	s.counts, s.errors = append(s.counts, n), append(s.errors, uncertain)
+	s.link(len(s.names) - 1)
+}
+
+// place is a place of the index, whose length is a power of two.
+func (s *Sketch) place(n uint64) uint64 { return n & uint64(len(s.index)-1) }
+
+// find is where a name is in the slices.
+func (s *Sketch) find(hash uint64, name []byte) (i int, ok bool) {
+	for at := s.place(hash); s.index[at] != 0; at = s.place(at + 1) {
+		if i = int(s.index[at]) - 1; s.hashes[i] == hash && bytes.Equal(s.names[i], name) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// link puts the i-th name into the index.
+func (s *Sketch) link(i int) {
+	at := s.place(s.hashes[i])
+	for s.index[at] != 0 {
+		at = s.place(at + 1)
+	}
+	s.index[at] = int32(i + 1)
+}
+
+// unlink takes the i-th name out of the index, and moves those behind it up that
+// would not be found behind an empty place.
+func (s *Sketch) unlink(i int) {
+	gap := s.place(s.hashes[i])
+	for s.index[gap] != int32(i+1) {
+		gap = s.place(gap + 1)
+	}
+	for at := s.place(gap + 1); s.index[at] != 0; at = s.place(at + 1) {
+		home := s.hashes[s.index[at]-1]
+		if s.place(at-home) >= s.place(at-gap) {
+			s.index[gap], gap = s.index[at], at
+		}
+	}
+	s.index[gap] = 0
 }
 
 // least is the smallest count, and sets at to where it is. Counts only grow, so
@@ -111,7 +162,7 @@ func (s *Sketch) Least() int64 {
 func (s *Sketch) Top(n int) []Count {
 	all := make([]Count, len(s.names))
 	for i, name := range s.names {
-		all[i] = Count{name, s.counts[i], s.errors[i]}
+		all[i] = Count{string(name), s.counts[i], s.errors[i]}
 	}
 	slices.SortFunc(all, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Name, b.Name))
@@ -127,19 +178,19 @@ func (s *Sketch) Merge(o *Sketch) *Sketch {
 	both := NewSketch(len(s.names) + len(o.names))
 	for i, name := range s.names {
 		n, uncertain := o.Least(), o.Least()
-		if j, ok := o.index[name]; ok {
+		if j, ok := o.find(o.hash(name), name); ok {
 			n, uncertain = o.counts[j], o.errors[j]
 		}
 		both.keep(name, s.counts[i]+n, s.errors[i]+uncertain)
 	}
 	for j, name := range o.names {
-		if _, ok := s.index[name]; !ok {
+		if _, ok := s.find(s.hash(name), name); !ok {
 			both.keep(name, o.counts[j]+s.Least(), o.errors[j]+s.Least())
 		}
 	}
 	merged := NewSketch(s.room)
 	for _, c := range both.Top(s.room) {
-		merged.keep(c.Name, c.N, c.Error)
+		merged.keep([]byte(c.Name), c.N, c.Error)
 	}
 	merged.total = s.total + o.total
 	least := merged.Least()
