@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -77,19 +78,19 @@ func decodeItem(b []byte, now weir.Instant) (*item, error) {
 	if len(b) == 0 {
 		return it, nil
 	}
-	d := decoder{b: b}
-	if string(d.take(len(itemSign))) != itemSign {
+	d := decode(b)
+	if string(d.Take(len(itemSign))) != itemSign {
 		return nil, errForeign
 	}
 	it.born = d.instant()
-	for range d.length() {
-		c := count{label: string(d.bytes()), until: d.instant(), raw: d.bytes()}
+	for range d.Length() {
+		c := count{label: string(d.Bytes()), until: d.instant(), raw: d.Bytes()}
 		it.counts = append(it.counts, c)
 	}
-	for range d.length() {
+	for range d.Length() {
 		it.notes = append(it.notes, d.note())
 	}
-	if d.bad || len(d.b) > 0 {
+	if d.Bad || len(d.Rest) > 0 {
 		return nil, errForeign
 	}
 	return it, nil
@@ -97,32 +98,21 @@ func decodeItem(b []byte, now weir.Instant) (*item, error) {
 
 // bornOf is when an item was made; 0 of what is none.
 func bornOf(b []byte) weir.Instant {
-	d := decoder{b: b}
-	if string(d.take(len(itemSign))) != itemSign {
+	d := decode(b)
+	if string(d.Take(len(itemSign))) != itemSign {
 		return 0
 	}
 	return d.instant()
 }
 
-// decoder reads parts off the front of b. A part that is not there is zero, and sets bad: so its
-// user reads all parts and looks at bad once. Another program may have written anything there.
-type decoder struct {
-	b   []byte
-	bad bool
-}
+// decoder reads the parts of an item. Its user reads all of them and looks at Bad once. Another
+// program may have written anything there.
+type decoder struct{ packing.Reader }
 
-func (d *decoder) take(n int) []byte {
-	if n < 0 || n > len(d.b) {
-		d.bad, d.b = true, nil
-		return nil
-	}
-	part := d.b[:n:n]
-	d.b = d.b[n:]
-	return part
-}
+func decode(b []byte) decoder { return decoder{packing.Reader{Rest: b}} }
 
 func (d *decoder) word() uint64 {
-	b := d.take(8)
+	b := d.Take(8)
 	if b == nil {
 		return 0
 	}
@@ -131,25 +121,12 @@ func (d *decoder) word() uint64 {
 
 func (d *decoder) instant() weir.Instant { return weir.Instant(d.word()) }
 
-// length is a number of bytes or parts. There can't be more parts than bytes.
-func (d *decoder) length() int {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 || n > uint64(len(d.b)) {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[size:]
-	return int(n)
-}
-
-func (d *decoder) bytes() []byte { return d.take(d.length()) }
-
 func (d *decoder) note() note {
 	n := note{}
-	if kind := d.take(1); kind != nil {
+	if kind := d.Take(1); kind != nil {
 		n.kind = noteKind(kind[0])
 	}
-	n.id, n.until, n.data = d.word(), d.instant(), d.bytes()
+	n.id, n.until, n.data = d.word(), d.instant(), d.Bytes()
 	return n
 }
 
@@ -162,9 +139,9 @@ func (it *item) encode() []byte {
 	b = binary.AppendUvarint(b, uint64(len(it.counts)))
 	for i := range it.counts {
 		c := &it.counts[i]
-		b = appendBytes(b, c.label)
+		b = packing.AppendText(b, c.label)
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.until))
-		b = appendBytes(b, string(c.raw))
+		b = packing.AppendText(b, c.raw)
 	}
 	b = binary.AppendUvarint(b, uint64(len(it.notes)))
 	for i := range it.notes {
@@ -177,12 +154,7 @@ func (n *note) append(b []byte) []byte {
 	b = append(b, byte(n.kind))
 	b = binary.LittleEndian.AppendUint64(b, n.id)
 	b = binary.LittleEndian.AppendUint64(b, uint64(n.until))
-	return appendBytes(b, string(n.data))
-}
-
-func appendBytes(b []byte, part string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(part)))
-	return append(b, part...)
+	return packing.AppendText(b, n.data)
 }
 
 // record is the count of a label, to decide on. limit, which may be nil, saves

@@ -60,8 +60,8 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 	for i, j := range noted {
 		j.found = nil
 		if a := k.answers[i+1]; a.outcome == outcomeDone {
-			d := decoder{b: a.value}
-			if n := d.note(); !d.bad && n.kind == j.kind && n.id == j.id {
+			d := decode(a.value)
+			if n := d.note(); !d.Bad && n.kind == j.kind && n.id == j.id {
 				j.found = &n
 			}
 		}
