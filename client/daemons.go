@@ -202,14 +202,19 @@ func (s *daemons) unfits(l *weir.Limit) string {
 	return answer[0]
 }
 
-// Ping asks a daemon whether it is there, and what it promises.
+// Ping asks a daemon whether it is there, and what it promises. It takes note of one that can't be
+// reached. That one is late, or is back, only takes say: a daemon whose store is away answers this,
+// too.
 func (s *daemons) Ping(ctx context.Context, server int) error {
 	d := s.all[server]
 	if s.shared {
 		d = s.chosen()
 	}
 	_, err := d.describe(ctx)
-	return s.heard(d, err)
+	if errors.Is(err, weir.ErrAway) {
+		return s.heard(d, err)
+	}
+	return err
 }
 
 // Close leaves the connections to the Store: of daemons that are others now, some may be the same.
