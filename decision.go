@@ -56,7 +56,11 @@ type Decision struct {
 }
 
 // Decisive is the index of the decision that explains the answer to a take: Verdict.Decisive.
-func Decisive(asks []Ask, out []Decision) int { return verdictOf(asks, out).Decisive }
+func Decisive(asks []Ask, out []Decision) int {
+	var v Verdict
+	v.judge(asks, out)
+	return v.Decisive
+}
 
 // rank orders outcomes by their weight in an answer.
 func (o Outcome) rank() int { return [...]int{Denied: 1, Allowed: 0, Impossible: 2}[o] }

@@ -123,10 +123,9 @@ func (c *Call) Clear() {
 	clear(c.out)
 	clear(c.Standings)
 	clear(c.Denials)
-	*c = Call{
-		Standings: c.Standings[:0], Denials: c.Denials[:0], Shadows: c.Shadows[:0],
-		asks: c.asks[:0], out: c.out[:0], of: c.of[:0],
-	}
+	c.Verdict, c.TooLarge, c.answer = weir.Verdict{}, false, nil
+	c.Standings, c.Denials, c.Shadows = c.Standings[:0], c.Denials[:0], c.Shadows[:0]
+	c.asks, c.out, c.of = c.asks[:0], c.out[:0], c.of[:0]
 }
 
 // UnknownError says that a request does not tell whose it is, or what it costs.

@@ -26,10 +26,11 @@ const (
 // from many goroutines, and on a nil *Charge, which is of nothing.
 type Charge struct {
 	gate *Gate
-	ctx  context.Context // of the request, without its end
+	ctx  context.Context // of the request, which may end before the charge
 
 	mu    sync.Mutex
 	items []item
+	one   [1]item // memory of items, which mostly has one
 	ended bool
 	renew *time.Timer // of permits; nil when there are none
 	kept  time.Time   // when permits were last sure to have their whole ttl
@@ -49,33 +50,38 @@ type item struct {
 // It renews the permits from now on until it ends, so that a request that is held or takes
 // longer than their ttl still counts. So the caller has to end it.
 func (g *Gate) Charge(ctx context.Context, c *Call) *Charge {
-	var items []item
+	var charge *Charge
+	add := func(rule string, r *weir.Receipt) {
+		if charge == nil {
+			charge = &Charge{gate: g, ctx: ctx}
+			charge.items = charge.one[:0]
+		}
+		charge.items = append(charge.items, item{rule: rule, receipt: r})
+	}
 	if c.answer != nil {
-		items = g.itemsOf(c)
+		g.each(c, add)
 	}
 	for i := range c.of {
 		if r := c.out[i].Receipt; r != nil {
-			items = append(items, item{rule: c.of[i].Name, receipt: r})
+			add(c.of[i].Name, r)
 		}
 	}
-	if len(items) == 0 {
-		return nil
+	if charge != nil {
+		charge.keep()
 	}
-	charge := &Charge{gate: g, ctx: context.WithoutCancel(ctx), items: items}
-	charge.keep()
 	return charge
 }
 
-func (g *Gate) itemsOf(c *Call) (items []item) {
+// each is each receipt of the rules of a file about which something may have to be done.
+func (g *Gate) each(c *Call, add func(rule string, r *weir.Receipt)) {
 	seen := map[*weir.Receipt]bool{}
 	for i := range c.answer.Decisions {
 		d := &c.answer.Decisions[i]
 		if d.Receipt != nil && !seen[d.Receipt] && (g.Settles || c.Hold > 0 || d.Receipt.Permit()) {
 			seen[d.Receipt] = true
-			items = append(items, item{rule: d.Rule.Name, receipt: d.Receipt})
+			add(d.Rule.Name, d.Receipt)
 		}
 	}
-	return items
 }
 
 // is whether an item belongs to a rule: by its name, or without the #1, #2 … or
@@ -146,7 +152,7 @@ func (c *Charge) renewPermits(permits weir.Charge, ttl time.Duration) {
 		return
 	}
 	tried, pause := time.Now(), ttl/3
-	ctx, cancel := context.WithTimeout(c.ctx, min(pause, patience))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(pause, patience))
 	defer cancel()
 	switch err := permits.Renew(ctx); {
 	case errors.Is(err, weir.ErrExpired): // it is not taken again, for another may have it
@@ -191,7 +197,7 @@ func (c *Charge) End(counts bool) {
 	if len(receipts) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), patience)
 	defer cancel()
 	_, err := c.gate.charge(receipts).Settle(ctx, used)
 	if err != nil && !errors.Is(err, weir.ErrExpired) && !errors.Is(err, weir.ErrSettled) {
