@@ -90,17 +90,18 @@ func resetOf(d *weir.Decision) int64 {
 // setDraft10 sets RateLimit-Policy and RateLimit, or adds to those of middleware
 // around this one: both are Lists.
 func (m *middleware) setDraft10(c *call, h http.Header) {
-	policy := m.usual
-	c.lists.Policy, c.lists.Standing = c.lists.Policy[:0], c.lists.Standing[:0]
-	if policy == nil || !m.stand(c) {
-		c.listAll()
-		policy = c.line(string(c.lists.Policy))
-	} else {
+	policy, list := m.usual, c.lists.Standing[:0]
+	if policy != nil && m.stand(c) {
 		for i := range c.Standings {
-			c.lists.Standing = fields.AppendStanding(c.lists.Standing, c.Standings[i].Rule, c.Standings[i].Decision)
+			list = fields.AppendStanding(list, c.Standings[i].Rule, c.Standings[i].Decision)
 		}
+		c.lists.Standing = list
+	} else {
+		c.lists.Policy, c.lists.Standing = c.lists.Policy[:0], list
+		c.listAll()
+		policy, list = c.line(string(c.lists.Policy)), c.lists.Standing
 	}
-	standing := string(c.lists.Standing)
+	standing := string(list)
 	if h[policyField] == nil {
 		h[policyField], h[standingField] = policy, c.line(standing)
 		return
@@ -112,7 +113,12 @@ func (m *middleware) setDraft10(c *call, h http.Header) {
 // stand is whether all rules stand, with their own limits and not with those of a Plan: then the policy
 // is the same for each request, and was written when the middleware was made.
 func (m *middleware) stand(c *call) bool {
-	return len(c.Standings) == m.enforced && !slices.ContainsFunc(c.Standings, func(s admission.Standing) bool { return s.Limit != s.Of.Limit })
+	for i := range c.Standings {
+		if s := &c.Standings[i]; s.Limit != s.Of.Limit {
+			return false
+		}
+	}
+	return len(c.Standings) == m.enforced
 }
 
 // listAll makes the items of the rules that stand, as far as there is room in both fields.

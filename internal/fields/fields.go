@@ -113,17 +113,21 @@ func appendItem(b []byte, name string) []byte {
 func AppendString(b []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')
+	from := 0 // the bytes before it are appended: all at once, for few texts have any to escape
 	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
+		c := text[i]
+		escape := c == '"' || c == '\\'
+		if !escape && c >= ' ' && c <= '~' { // a String is printable ASCII
+			continue
+		}
+		b = append(b, text[from:i]...)
+		if from = i + 1; escape {
 			b = append(b, '\\', c)
-		case c < ' ' || c > '~': // a String is printable ASCII
+		} else {
 			b = append(b, '%', hex[c>>4], hex[c&15])
-		default:
-			b = append(b, c)
 		}
 	}
-	return append(b, '"')
+	return append(append(b, text[from:]...), '"')
 }
 
 // AppendInteger appends an Integer of a structured field, from 0 to the largest
