@@ -199,6 +199,39 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestCopyOverrides: a start from the copy has the overrides that have not ended, and they end there.
+func TestCopyOverrides(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rules.copy")
+	w := watch(t, dir, Options{Copy: file})
+	for _, o := range []rulestore.Override{
+		{Domain: "open", Until: time.Now().Add(time.Hour), Reason: "an incident"},
+		{Domain: "tight", Rule: "user", Percent: 20, Until: time.Now().Add(time.Hour), Reason: "an attack"},
+	} {
+		enforce(t, w.Feed, o.Domain, "10/s")
+		if err := w.Store().Override(t.Context(), root(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const held = "open/user 10/s shadow=true\ntight/user 2/s shadow=false\n"
+	w.until(t, held)
+	w.end()
+	database := filepath.Join(dir, rulestore.File)
+	if err := errors.Join(os.RemoveAll(database), os.Mkdir(database, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f := Open(dir, Options{Copy: file})
+	n, err := f.Load(t.Context())
+	if err != nil || n.Revision != Unread || !strings.HasPrefix(brief(n), held+"the rule database:") {
+		t.Errorf("%v %q", err, brief(n))
+	}
+	for name, d := range f.domains {
+		if left := time.Until(d.until); left < 59*time.Minute || left > time.Hour {
+			t.Errorf("that of %s ends in %v", name, left)
+		}
+	}
+}
+
 // TestCopySize: a copy is hardly longer than what it is of, whatever stands there, so
 // that it can be read back.
 func TestCopySize(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 )
 
 // Override is what holds in an incident for a stated time, in place of the
-// limits of a rule or of a whole domain. It ends by itself, on every node. The API gives it as it
-// is, in its domain.
+// limits of a rule or of a whole domain. It ends by itself, on every node. As JSON it stands in its
+// domain, and so without Domain: in an answer of the API, and in the copy of the rules that a node
+// keeps on disk, as part of a Document. There Document.Name is the domain, and Domain is empty.
 type Override struct {
 	Domain string `json:"-"`
 	Rule   string `json:"rule,omitempty"` // empty: all rules of Domain
