@@ -87,6 +87,9 @@ func TestFiles(t *testing.T) {
 	if len(lines) != len(list) || len(list) < 5 {
 		t.Errorf("%d lines of %d", len(lines), len(list))
 	}
+	if !strings.HasPrefix(lines[0], `{"seq":1,`) || strings.Contains(text, `"refused":""`) {
+		t.Error("the lines are not those of /v1/audit:", lines[0])
+	}
 	for _, line := range lines {
 		var e rulestore.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Seq == 0 {
