@@ -310,6 +310,40 @@ func TestParted(t *testing.T) {
 	}
 }
 
+// TestUnclean holds a process to count each unclean departure that it notices itself, also those that
+// it remembers no more, and none that it has only been told of.
+func TestUnclean(t *testing.T) {
+	p := newPair(t, "100/s")
+	p.owner.peers.Found()
+	p.until(5 * second)
+	holder := p.holder.peers
+	if n := holder.Unclean(); n != 0 {
+		t.Errorf("%d at a clean start", n)
+	}
+	var fx Effects
+	const restarts = MaxLosses + 2
+	for i := range uint64(restarts) { // the owner is killed, and comes again at once
+		p.now += second
+		holder.Agree(p.now, []Member{{ownerName, 2 + i}, {holderName, 1}}, &fx)
+		if n := holder.Unclean(); n != int64(i+1) {
+			t.Fatalf("%d after restart %d", n, i+1)
+		}
+	}
+	for range 100 { // it is given up
+		holder.Agree(p.now, named(holderName), &fx)
+		holder.Tick(p.now, false, &fx)
+		p.now += micros(Pulse)
+	}
+	if n := holder.Unclean(); n != restarts+1 || len(holder.Lost(p.now)) >= MaxLosses {
+		t.Errorf("%d after the owner was given up; lost are %+v", n, holder.Lost(p.now))
+	}
+	late := NewPeers(p.now, "late", 1)
+	late.hear(p.now, holder.tell(p.now))
+	if n := late.Unclean(); n != 0 || len(late.Lost(p.now)) == 0 {
+		t.Errorf("%d at a process that has only been told; lost are %+v", n, late.Lost(p.now))
+	}
+}
+
 // TestHoldsLogBeyondItsCount: a log that counts events which found no room can be handed over.
 func TestHoldsLogBeyondItsCount(t *testing.T) {
 	log := weir.MustParseLimit("5/day sliding-log")

@@ -114,9 +114,19 @@ func (p *Peers) forget(now weir.Instant, x *peer) {
 		x.gone, x.of = true, p.count
 	}
 	if x.gone && !x.handed() {
-		p.remember(loss{x.name, x.incarnation, now, p.suspected(x.name), max(x.of, 1)})
+		p.lose(loss{x.name, x.incarnation, now, p.suspected(x.name), max(x.of, 1)})
 	}
 }
+
+// lose remembers an unclean departure that this process has noticed itself, and counts it.
+func (p *Peers) lose(l loss) {
+	p.unclean++
+	p.remember(l)
+}
+
+// Unclean is how many unclean departures this process has noticed itself. It only grows: those that
+// others have told of are not in it, and those that are remembered no more still are.
+func (p *Peers) Unclean() int64 { return p.unclean }
 
 // settled forgets who was suspected, and who was given up and is back with its ledgers: all is
 // well.

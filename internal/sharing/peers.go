@@ -49,6 +49,7 @@ type Peers struct {
 	clean         bool         // nodes have no ledgers that are another's, as of the last heartbeat
 	last          uint64       // the version then
 	losses        []loss       // who went with their ledgers, the first first
+	unclean       int64        // how many of these this process has noticed itself, ever
 	lastConverged converged    // the last time that all was well
 	blank         weir.Instant // until then anybody may have, as long as nobody has told; 0: somebody has
 	known         bool         // all was well once
@@ -157,7 +158,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		return
 	}
 	if !before.handed() {
-		p.remember(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
+		p.lose(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
 	}
 	if before.since != 0 {
 		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)

@@ -15,8 +15,9 @@ type others struct {
 	store *Store
 
 	mu         sync.Mutex
-	peers      *sharing.Peers
-	view       *sharing.View // that the shards have
+	peers      *sharing.Peers // nil before Join
+	unclean    int64          // unclean departures that peers before these have noticed
+	view       *sharing.View  // that the shards have
 	fx         sharing.Effects
 	packet     []byte
 	agreed     bool // it has been told who the members are
@@ -28,6 +29,9 @@ type others struct {
 func (o *others) init(s *Store, name string, incarnation uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.peers != nil {
+		o.unclean += o.peers.Unclean()
+	}
 	o.far, o.told = map[string]sharing.Distance{}, nil
 	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
 }
@@ -88,6 +92,16 @@ func (o *others) lost() []sharing.Loss {
 		return nil
 	}
 	return o.peers.Lost(o.store.now())
+}
+
+// departed is how many unclean departures the node has noticed since it was made.
+func (o *others) departed() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.peers == nil {
+		return 0
+	}
+	return o.unclean + o.peers.Unclean()
 }
 
 func (o *others) minority() bool {

@@ -46,6 +46,31 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+// TestUnclean holds a node to count a member that was killed, also when it begins anew itself.
+func TestUnclean(t *testing.T) {
+	if n := New(Options{}).Stats().Unclean; n != 0 {
+		t.Errorf("%d before it takes part", n)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 3)
+		n.found()
+		time.Sleep(time.Second)
+		n.away.Store(n.names[2])
+		for _, s := range n.nodes[:2] {
+			s.View(n.members()[:2])
+		}
+		time.Sleep(5 * time.Second)
+		if err := n.nodes[0].Rejoin(100); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range n.nodes[:2] {
+			if got := s.Stats().Unclean; got != 1 {
+				t.Errorf("%d at node %d", got, i)
+			}
+		}
+	})
+}
+
 // TestLeave holds a node that leaves to hand over what it owns, so that a limit of long
 // period goes on where it was.
 func TestLeave(t *testing.T) {

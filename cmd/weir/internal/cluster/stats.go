@@ -10,6 +10,7 @@ type Stats struct {
 	Served     int64 // questions of others answered as owner
 	Unknown    int64 // messages that this version does not understand
 	Waiting    int64 // takes that wait for owners, now
+	Unclean    int64 // unclean departures that this node has noticed itself
 }
 
 // Stats are the node's counts.
@@ -18,6 +19,7 @@ func (s *Store) Stats() Stats {
 	return Stats{
 		Whole: c.whole.Load(), Unanswered: c.unanswered.Load(), Asked: c.asked.Load(), Served: c.served.Load(),
 		Unknown: c.unknown.Load(), Waiting: s.waiting.Load() + s.calls.len(),
+		Unclean: s.others.departed(),
 	}
 }
 

@@ -37,8 +37,10 @@ func Node(n *membership.Node) prometheus.Collector {
 				"1 when this node has had no heartbeat of most members for 25 seconds, so that rules with "+
 					"partition: closed deny.", n.Store.Minority()),
 			Gauge("weir_cluster_unclean_departures",
-				"Nodes that went away without handing over their keys; unused keys that such a node may have "+
-					"owned started as fully used.", len(n.Store.Lost())),
+				"Nodes that went away without handing over their keys, as far as they are remembered (8 at most); "+
+					"unused keys that such a node may have owned started as fully used.", len(n.Store.Lost())),
+			Counter("weir_cluster_lost_members_total",
+				"Members that this node itself has seen go away without handing over their keys.", s.Unclean),
 			Gauge("weir_cluster_streams", "TCP streams that other nodes have open to this node.", net.Streams),
 		}, By(Gauge, "weir_cluster_keys",
 			"Keys that this node decides about (requested), has a lease on (leased), and keeps the counts of "+
