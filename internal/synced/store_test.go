@@ -413,6 +413,26 @@ func TestCloseSeeks(t *testing.T) {
 	}
 }
 
+// TestNewKeys: while one take learns of a key, others of the same key are decided, and its state is
+// looked at.
+func TestNewKeys(t *testing.T) {
+	s := synced.New(guard.New(memstore.New(memstore.Options{}), guard.Options{}))
+	for n := range 5000 {
+		var g sync.WaitGroup
+		a := ask("1000/s", fmt.Sprint(n))
+		for range 3 {
+			g.Go(func() { take(t, s, a) })
+		}
+		g.Go(func() {
+			if _, _, err := s.Look(t.Context(), []weir.Ask{a}); err != nil {
+				t.Error(err)
+			}
+		})
+		g.Wait()
+	}
+	end(t, []*synced.Store{s})
+}
+
 // TestRaces: many goroutines, several keys and limits at once, for the race
 // detector and for deadlocks.
 func TestRaces(t *testing.T) {

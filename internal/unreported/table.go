@@ -119,38 +119,41 @@ func (t *Table[E]) Find(k weir.StateKey) (E, bool) {
 	return e, true
 }
 
-// Add is the entry of a key, locked, and made when there is none. It says no when there is no
-// room for one more. Between Get and its lock an entry may be dropped, by a report that found nothing
-// to tell; then the key gets a new one.
+// Add is the entry of a key, locked, and made when there is none: then nobody else has seen it, and
+// its owner fills it in before it unlocks it. Add says no when there is no room for one more.
+// Between Get and its lock an entry may be dropped, by a report that found nothing to tell; then the
+// key gets a new one.
 func (t *Table[E]) Add(k weir.StateKey) (E, bool) {
 	for {
 		e, ok := t.Find(k)
 		if ok {
 			return e, true
 		}
-		if !t.insert(k) {
-			return e, false
+		if e, made, room := t.insert(k); made || !room {
+			return e, made
 		}
 	}
 }
 
-// insert sees to it that a key has an entry. It says no when there is no room.
-func (t *Table[E]) insert(k weir.StateKey) bool {
+// insert makes an entry for a key that has none, if there is room for it. The entry is locked before
+// anybody can find it.
+func (t *Table[E]) insert(k weir.StateKey) (e E, made, room bool) {
 	sh := t.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if _, ok := sh.entries[k]; ok {
-		return true
+		return e, false, true
 	}
 	if t.keys.Add(1) > MaxKeys {
 		t.keys.Add(-1)
-		return false
+		return e, false, false
 	}
 	k.Key = strings.Clone(k.Key) // it may be a piece of a request
-	e := t.New()
+	e = t.New()
 	e.Base().Key = k
+	e.Base().Lock()
 	sh.entries[k] = e
-	return true
+	return e, true, true
 }
 
 // Drop takes an entry, which is locked, out of the table.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,28 @@ func TestReportsOfOneKey(t *testing.T) {
 		}
 		s.wants(t, "a 3 ", "a 4 ", "a 4 ")
 	})
+}
+
+// TestNewEntries: an entry that was just made is seen by others only when its maker has filled it in.
+func TestNewEntries(t *testing.T) {
+	s := newStore()
+	for n := range 20_000 {
+		k := weir.StateKey{Key: fmt.Sprint(n)}
+		var g sync.WaitGroup
+		g.Go(func() {
+			for {
+				if c, ok := s.table.Find(k); ok {
+					if c.Pending == 0 {
+						t.Errorf("%s is seen empty", k.Key)
+					}
+					c.Unlock()
+					return
+				}
+			}
+		})
+		s.use(t, 1, k.Key)
+		g.Wait()
+	}
 }
 
 // TestMaxKeys: a full table has no room for another key, until one is dropped.
