@@ -245,7 +245,16 @@ func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if g.near && ctx.Err() != nil {
 		return err // nobody waits any more, and the store may still decide
 	}
+	if wrong := check(asks, out); wrong != nil {
+		return wrong
+	}
 	return g.fallBack(ctx, asks, out)
+}
+
+// check says what is wrong with asks that no store decides: no fallback decides them either. Whether
+// the store can keep their limits is not asked: it may have to be reached to tell.
+func check(asks []weir.Ask, out []weir.Decision) error {
+	return record.Check("the store", func(*weir.Limit) string { return "" }, asks, out)
 }
 
 // several is whether asks are of more than one server.

@@ -217,3 +217,25 @@ func TestBadAsks(t *testing.T) {
 		t.Error("what was asked wrong has sent the store away")
 	}
 }
+
+// TestBadAsksWhileAway: what no store decides is refused while the store is away, whatever the fallback.
+func TestBadAsksWhileAway(t *testing.T) {
+	store := newRemote()
+	store.broken.Store(&errRefused)
+	g := guard.New(store, guard.Options{Nodes: func() int { return 3 }})
+	for _, f := range []weir.Fallback{"", weir.FallbackLocal, weir.FallbackOpen, weir.FallbackClosed} {
+		for name, bad := range map[string]weir.Ask{
+			"no limit":   {Cost: 1},
+			"too costly": {Cost: weir.MaxCost + 1, Limit: weir.MustParseLimit("9/h")},
+			"negative":   {Cost: -1, Limit: weir.MustParseLimit("9/h")},
+		} {
+			bad.Policy.Fallback = f
+			out := make([]weir.Decision, 1)
+			err := g.Take(t.Context(), []weir.Ask{bad}, out)
+			if _, wrong := errors.AsType[*record.AskError](err); !wrong {
+				t.Errorf("%s, fallback %q: %+v, %v", name, f, out[0], err)
+			}
+		}
+		take(t, g, ask("9/h", f))
+	}
+}
