@@ -107,7 +107,7 @@ func New(store weir.Store, o Options) *Guard {
 	g.seekers.begin()
 	for _, name := range names {
 		s := &server{name: name, changed: o.Changed, probe: g.probe, seekers: &g.seekers}
-		s.back = func() { _ = g.passed.ReportAll(g.seekers.ctx, g.passedOn(s)) } // else later
+		s.back = func() { _ = g.reportOn(g.seekers.ctx, s) } // else later
 		g.servers = append(g.servers, s)
 	}
 	return g
@@ -120,7 +120,7 @@ func New(store weir.Store, o Options) *Guard {
 func (g *Guard) Close(ctx context.Context) error {
 	var err error
 	if len(g.passedOn(nil)) > 0 {
-		err = g.ReportLast(ctx, func() error { return g.passed.ReportAll(ctx, g.passedOn(nil)) })
+		err = g.ReportLast(ctx, func() error { return g.reportOn(ctx, nil) })
 	}
 	g.seekers.end()
 	return err

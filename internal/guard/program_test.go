@@ -123,6 +123,33 @@ func TestCloseWaitsForLateStores(t *testing.T) {
 	})
 }
 
+// TestCloseDuringReport: while the store hears of a key, a take of it falls back, for its caller can't
+// wait. Close then waits for that report, and tells the rest.
+func TestCloseDuringReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRemote()
+		g := guard.New(store, guard.Options{})
+		asks := ask("100/h fixed-window", weir.FallbackLocal)
+		refuse(store)
+		take(t, g, asks)
+		store.broken.Store(nil)
+		store.delay.Store(int64(100 * time.Millisecond))
+		go func() { _ = g.Take(t.Context(), asks, make([]weir.Decision, 1)) }() // tells the store of the first one
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		hurried := make([]weir.Decision, 1)
+		if err := g.Take(ctx, asks, hurried); err != nil || hurried[0].Degraded != weir.FallbackLocal {
+			t.Fatalf("a take that can't wait: %+v, %v", hurried[0], err)
+		}
+		closes(t, g, false, false)
+		synctest.Wait()
+		if used := used(t, store, asks); used != 3 {
+			t.Errorf("the store knows of %d events, want 3", used)
+		}
+	})
+}
+
 func refuse(r *remote) { r.broken.Store(&errRefused) }
 func freeze(r *remote) { r.delay.Store(-1) }
 

@@ -134,6 +134,11 @@ func (g *Guard) reportOf(ctx context.Context, asks []weir.Ask) error {
 	return nil
 }
 
+// reportOn tells a server, or each server where s is nil, what fallbacks let pass.
+func (g *Guard) reportOn(ctx context.Context, s *server) error {
+	return g.passed.ReportAll(ctx, func() []*passed { return g.passedOn(s) })
+}
+
 // passedOn is what fallbacks let pass and a server has not heard of; of all servers where s is nil.
 func (g *Guard) passedOn(s *server) []*passed {
 	return g.passed.All(func(e *passed) bool {

@@ -132,7 +132,7 @@ func (s *Store) reportLast(ctx context.Context) error {
 	if len(s.left()) == 0 {
 		return nil
 	}
-	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, s.left()) })
+	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, s.left) })
 }
 
 // left is the entries with usage that the store has room for, as far as is known.

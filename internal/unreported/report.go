@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // maxBatch is of how many keys the store is told in one call.
@@ -33,61 +34,94 @@ type Answer struct {
 	Err error
 }
 
-// Report tells the store of entries in one call, and fails as that does. Entries whose reports are
-// under way it waits for, and fails as these do. So when it does not fail, the store has heard of all
-// that the entries had when it began.
+// maxRounds is how often a Report tells the store of a key at most. The second time is for what the
+// report that it waited for has left.
+const maxRounds = 2
+
+// Report tells the store of entries in one call, and fails as that does. An entry whose report is
+// under way it waits for, and then tells what that has left: usage of that moment is in no report, and
+// the other report may have failed only because its caller has left. If one more caller was faster,
+// that one tells all that is left, and Report fails as it does. So when it does not fail, the store
+// has heard of all that the entries had when it began.
 func (t *Table[E]) Report(ctx context.Context, entries []E) error {
-	began := time.Now()
-	asks, of := make([]weir.Ask, 0, len(entries)), make([]E, 0, len(entries))
-	others := map[*Entry]<-chan struct{}{}
-	for _, e := range entries {
-		a, ok, other := t.begin(e, began)
-		switch {
-		case ok:
-			asks, of = append(asks, a), append(of, e)
-		case other != nil:
-			others[e.Base()] = other
-		}
-	}
-	if len(asks) > 0 {
-		out := make([]weir.Decision, len(asks))
-		err := t.Take(ctx, asks, out)
-		heard := time.Now()
-		for i, e := range of {
-			t.end(e, Answer{asks[i], out[i], began, heard, err})
-		}
-		if err != nil {
+	for range maxRounds {
+		var err error
+		if entries, err = t.reportIdle(ctx, entries); err != nil {
 			return err
 		}
-	}
-	for e, other := range others {
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return ctx.Err()
+		for _, e := range entries {
+			if err := e.Base().wait(ctx); err != nil {
+				return err
+			}
 		}
-		if err := e.outcome(); err != nil {
+	}
+	for _, e := range entries {
+		if err := e.Base().outcome(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// begin begins a report of e. other is closed when one is over that was under way.
-func (t *Table[E]) begin(e E, now time.Time) (a weir.Ask, ok bool, other <-chan struct{}) {
+// reportIdle tells the store of those entries of which no report is under way. The others are busy.
+func (t *Table[E]) reportIdle(ctx context.Context, entries []E) (busy []E, err error) {
+	began := time.Now()
+	asks, of := make([]weir.Ask, 0, len(entries)), make([]E, 0, len(entries))
+	for _, e := range entries {
+		a, ok, other := t.begin(e, began)
+		switch {
+		case ok:
+			asks, of = append(asks, a), append(of, e)
+		case other:
+			busy = append(busy, e)
+		}
+	}
+	if len(asks) > 0 {
+		err = t.tell(ctx, of, asks)
+	}
+	return busy, err
+}
+
+// begin begins a report of e, unless another one is under way.
+func (t *Table[E]) begin(e E, now time.Time) (a weir.Ask, ok, other bool) {
 	is := e.Base()
 	is.Lock()
 	defer is.Unlock()
-	switch {
-	case is.dropped:
-		return a, false, nil
-	case is.underway:
-		return a, false, is.Answer()
+	if is.dropped || is.underway {
+		return a, false, is.underway
 	}
 	if a, is.underway = t.Begin(e, now); !is.underway {
 		t.Drop(e)
 	}
-	return a, is.underway, nil
+	return a, is.underway, false
+}
+
+// tell asks the store what Begin said of entries, in one call. An error may be about one of them:
+// then each has a call of its own, so that one that the store refuses fails no other.
+func (t *Table[E]) tell(ctx context.Context, entries []E, asks []weir.Ask) error {
+	began, out := time.Now(), make([]weir.Decision, len(asks))
+	err := t.Take(ctx, asks, out)
+	if len(asks) > 1 && ofOne(err) {
+		err = nil
+		for i := range asks {
+			if failed := t.tell(ctx, entries[i:i+1], asks[i:i+1]); failed != nil {
+				err = failed
+			}
+		}
+		return err
+	}
+	heard := time.Now()
+	for i, e := range entries {
+		t.end(e, Answer{asks[i], out[i], began, heard, err})
+	}
+	return err
+}
+
+// ofOne is whether an error may be about one ask of several: the store answers the others.
+func ofOne(err error) bool {
+	_, count := errors.AsType[*record.CountError](err)
+	_, ask := errors.AsType[*record.AskError](err)
+	return count || ask
 }
 
 // end ends the report of e, and lets those go on who wait for it.
@@ -103,16 +137,17 @@ func (t *Table[E]) end(e E, a Answer) {
 	t.End(e, a)
 }
 
-// ReportAll tells the store of entries in batches. After a batch that failed it goes on, for other
-// servers may be there. It then fails with weir.ErrAway, and says of how many keys the store has
-// not heard: that usage is lost if the process ends.
-func (t *Table[E]) ReportAll(ctx context.Context, entries []E) error {
-	lost, why := 0, error(nil)
-	for batch := range slices.Chunk(entries, t.Batch()) {
+// ReportAll tells the store of the entries that are left, in batches. After a batch that failed it
+// goes on, for other servers may be there. When some are left then, it fails with weir.ErrAway, and
+// says of how many keys the store has not heard: that usage is lost if the process ends.
+func (t *Table[E]) ReportAll(ctx context.Context, left func() []E) error {
+	why := weir.ErrAway
+	for batch := range slices.Chunk(left(), t.Batch()) {
 		if err := t.Report(ctx, batch); err != nil {
-			lost, why = lost+len(batch), err
+			why = err
 		}
 	}
+	lost := len(left())
 	if lost == 0 {
 		return nil
 	}

@@ -49,6 +49,23 @@ func (e *Entry) Answer() <-chan struct{} {
 	return e.answer
 }
 
+// wait waits for the report that is under way, if one is, until ctx ends.
+func (e *Entry) wait(ctx context.Context) error {
+	e.Lock()
+	if !e.underway {
+		e.Unlock()
+		return nil
+	}
+	over := e.Answer()
+	e.Unlock()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // outcome is how the last report has ended.
 func (e *Entry) outcome() error {
 	e.Lock()

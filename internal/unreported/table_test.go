@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/unreported"
 )
 
@@ -26,6 +28,8 @@ type store struct {
 	heard []string      // reports, each as its keys and costs
 	slow  time.Duration // for so long it does not answer
 	err   error
+	bad   string // a key that it refuses
+	why   error
 }
 
 func newStore() *store {
@@ -50,14 +54,21 @@ func newStore() *store {
 	return s
 }
 
-func (s *store) take(_ context.Context, asks []weir.Ask, _ []weir.Decision) error {
-	text := ""
+func (s *store) take(ctx context.Context, asks []weir.Ask, _ []weir.Decision) error {
+	text, err := "", s.err
 	for _, a := range asks {
 		text += fmt.Sprintf("%s %d ", a.State.Key, a.Cost)
+		if a.State.Key == s.bad {
+			err = s.why
+		}
 	}
 	s.heard = append(s.heard, text)
-	time.Sleep(s.slow)
-	return s.err
+	select {
+	case <-time.After(s.slow):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // use lets events of keys pass.
@@ -107,9 +118,16 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestReportsOfOneKey: a key is in one report at a time. Another that wants it waits for that, as
-// long as its caller does, and so does whoever waits for the answer. What passes meanwhile is in
-// the next report.
+// background reports entries, in a goroutine.
+func (s *store) background(ctx context.Context, entries []*count) (ended chan error) {
+	ended = make(chan error, 1)
+	go func() { ended <- s.table.Report(ctx, entries) }()
+	synctest.Wait()
+	return ended
+}
+
+// TestReportsOfOneKey: a key is in one report at a time. Another report waits for that, as long as
+// its caller does, and so does whoever waits for the answer. It then tells what passed meanwhile.
 func TestReportsOfOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -118,8 +136,7 @@ func TestReportsOfOneKey(t *testing.T) {
 		all[0].Lock()
 		answer := all[0].Answer()
 		all[0].Unlock()
-		go func() { _ = s.table.Report(context.Background(), all) }() // it is the one that is under way
-		synctest.Wait()
+		s.background(t.Context(), all)
 		s.use(t, 4, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -127,28 +144,127 @@ func TestReportsOfOneKey(t *testing.T) {
 			t.Errorf("a caller that does not wait: %v", err)
 		}
 		began := time.Now()
-		if err := s.table.Report(t.Context(), all); err != nil || time.Since(began) != s.slow-time.Millisecond {
+		if err := s.table.Report(t.Context(), all); err != nil || time.Since(began) != 2*s.slow-time.Millisecond {
 			t.Errorf("it waited for %v; %v", time.Since(began), err)
 		}
 		<-answer
-		s.wants(t, "a 3 ")
+		s.wants(t, "a 3 ", "a 4 ")
 		all[0].Lock()
-		if n := all[0].Events(); n != 4 || all[0].Awaited() {
-			t.Errorf("%d events are unreported, want 4", n)
+		if n := all[0].Events(); n != 0 || all[0].Awaited() {
+			t.Errorf("%d events are unreported", n)
 		}
 		all[0].Unlock()
-		s.err = errors.New("connection refused")
-		go func() { _ = s.table.Report(context.Background(), all) }() // fails
-		synctest.Wait()
-		if err := s.table.Report(t.Context(), all); !errors.Is(err, s.err) {
-			t.Errorf("it waited for a report that failed: %v", err)
-		}
-		s.err = nil
-		if err := s.table.Report(t.Context(), all); err != nil {
-			t.Error(err)
-		}
-		s.wants(t, "a 3 ", "a 4 ", "a 4 ")
 	})
+}
+
+// TestReportsThatWait: of many callers that wait for a report of a key, one tells what that has left,
+// or could not tell. The others end as that one does.
+func TestReportsThatWait(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		first, then error
+		heard       []string
+	}{
+		"heard":      {nil, nil, []string{"a 3 ", "a 4 "}},
+		"failed":     {refused, nil, []string{"a 3 ", "a 7 "}},
+		"both fail":  {refused, refused, []string{"a 3 ", "a 7 "}},
+		"later only": {nil, refused, []string{"a 3 ", "a 4 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.slow, s.err = time.Second, c.first
+				all := s.use(t, 3, "a")
+				first := s.background(t.Context(), all)
+				s.use(t, 4, "a")
+				s.err = c.then
+				var others []chan error
+				for range 5 {
+					others = append(others, s.background(t.Context(), all))
+				}
+				if err := <-first; !errors.Is(err, c.first) {
+					t.Errorf("the first ended with %v", err)
+				}
+				for _, other := range others {
+					if err := <-other; !errors.Is(err, c.then) {
+						t.Errorf("one that waited ended with %v, want %v", err, c.then)
+					}
+				}
+				s.wants(t, c.heard...)
+			})
+		})
+	}
+}
+
+// TestCallersLeave: a report whose caller leaves fails none that waits for it.
+func TestCallersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.slow = time.Second
+		all := s.use(t, 3, "a")
+		ctx, leave := context.WithCancel(t.Context())
+		first := s.background(ctx, all)
+		other := s.background(t.Context(), all)
+		leave()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that left: %v", err)
+		}
+		if err := <-other; err != nil {
+			t.Errorf("the caller that stayed: %v", err)
+		}
+		s.wants(t, "a 3 ", "a 3 ")
+	})
+}
+
+// TestBadKey: a key that the store refuses fails no other in its report, and is the only one that is
+// lost.
+func TestBadKey(t *testing.T) {
+	for _, why := range []error{
+		&record.CountError{Err: errors.New("it holds no count")},
+		&record.AskError{Err: errors.New("it keeps no such limit")},
+	} {
+		s := newStore()
+		s.bad, s.why = "b", why
+		all := s.use(t, 3, "a", "b", "c")
+		if err := s.table.Report(t.Context(), all); !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
+		s.wants(t, "a 3 b 3 c 3 ", "a 3 ", "b 3 ", "c 3 ")
+		if err := s.table.ReportAll(t.Context(), s.left); !lost(err, 1) || !errors.Is(err, why) {
+			t.Errorf("%v, want one lost key", err)
+		}
+	}
+}
+
+// left is the entries with usage.
+func (s *store) left() []*count {
+	return s.table.All(func(c *count) bool {
+		c.Lock()
+		defer c.Unlock()
+		return c.Events() > 0
+	})
+}
+
+// lost is whether err says that the usage of so many keys is lost.
+func lost(err error, keys int) bool {
+	return errors.Is(err, weir.ErrAway) && strings.Contains(err.Error(), fmt.Sprintf("is lost (keys: %d)", keys))
+}
+
+// TestUsageWhileReporting: what passes while a process reports the last time is lost, and it says so.
+func TestUsageWhileReporting(t *testing.T) {
+	s := newStore()
+	s.use(t, 3, "a", "b")
+	s.table.Take = func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+		s.use(t, 1, "b")
+		return s.take(ctx, asks, out)
+	}
+	if err := s.table.ReportAll(t.Context(), s.left); !lost(err, 1) {
+		t.Errorf("%v, want one lost key", err)
+	}
+	s.table.Take = s.take
+	if err := s.table.ReportAll(t.Context(), s.left); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNewEntries: an entry that was just made is seen by others only when its maker has filled it in.
