@@ -10,9 +10,11 @@ import (
 
 // The breaker's numbers.
 const (
-	// Enough is how many calls in a row fail before the store counts as away.
+	// Enough is how many calls in a row fail before the store counts as away. Package client asks
+	// another daemon after fewer (takeOverAfter), which may answer in time.
 	Enough = 3
-	// probeEvery is how often a store that is away is asked all the same.
+	// probeEvery is how often a store that is away is asked all the same. It counts from the end of
+	// the probe before, so a server that lets probes time out is asked less often.
 	probeEvery = 120 * time.Millisecond
 	// confirm is for how long silence is listened to again: when it was this process
 	// that stood still, the answer is there by then.
@@ -35,17 +37,37 @@ const (
 //
 // Failures count by number, because they come at once: a port that refuses connections says more in
 // a millisecond than silence does.
+//
+// Any answer makes the server there, whichever call brings it: a probe, a caller, or a caller that
+// was let go and whose answer came all the same. It ends the silence and the count of failures. So
+// neither silent nor away outlives an answer. A search that is under way goes on, and finds that out.
+//
+// The zero value is a server that is there and has not been asked.
 type breaker struct {
-	mu     sync.Mutex
-	silent bool          // it has stopped answering; not asked
-	away   bool          // it is known not to be there; not asked either
-	failed int           // in a row
-	seeker chan struct{} // closed when nobody looks for it any more; nil: nobody does
-	sought time.Time     // when it was last looked for while away
-	oldest *ticket       // calls on their way, in the order in which they began
+	mu sync.Mutex // of all below, and of the tickets; never held while the server is asked
+	// silent and away both keep callers out. silent is the doubt, and lasts no longer than the
+	// search. away is the result: it lasts until an answer, and is what operators see. Both are
+	// set while a server that is away is probed.
+	silent bool
+	away   bool
+	// failed is how many calls failed since the last answer. A call that was late or let go
+	// neither counts nor ends the row.
+	failed int
+	// seeker is nil when nobody looks for the server. Else one goroutine does, and found closes it
+	// at the end. The caller that gets hushed must start that goroutine: as long as seeker is
+	// there, nobody else is told to.
+	seeker chan struct{}
+	sought time.Time // when the server was last found not to be there; of away only
+	// oldest and newest are the ends of the list of calls on their way, in the order in which they
+	// began. Both are nil when there is none. A call that was let go stays in the list until it
+	// returns.
+	oldest *ticket
 	newest *ticket
-	since  time.Time     // when those on their way began to wait for an answer
-	quiet  time.Duration // for how long calls before them were
+	// since and quiet measure the silence: the time since the last answer in which at least one
+	// call waited. since is when the present wait began, and means nothing without a ticket.
+	// quiet is what the waits before it add up to. Time in which nobody waited is in neither.
+	since time.Time
+	quiet time.Duration
 	// suspect is when the silence was first found too long; zero: it is not. It may be this
 	// process that stood still, in a debugger or without a processor, and the answers are in its
 	// sockets. So the first caller that finds the silence only notes it, and the server is silent when
@@ -55,11 +77,15 @@ type breaker struct {
 
 // ticket is a call on its way. The tickets of a server are a list, so that one that ends leaves it
 // without a search.
+//
+// The breaker's lock covers letGo, gone and the links. A ticket is in the list from enter to leave.
 type ticket struct {
-	began       time.Time
-	key         weir.StateKey      // a key that the server has
-	letGo       context.CancelFunc // of those who wait for it; nil before they do
-	gone        bool               // it was let go, so that its failure says nothing
+	began time.Time
+	key   weir.StateKey // a key that the server has: a probe needs one
+	// letGo ends the wait of the caller; nil until waits. A ticket may be let go between enter and
+	// waits: then gone is set already, and waits ends the call before it has begun.
+	letGo       context.CancelFunc
+	gone        bool // it was let go, so that its failure says nothing
 	older, next *ticket
 }
 
@@ -137,7 +163,8 @@ func (b *breaker) begin() change {
 	return b.hush()
 }
 
-// again has a server looked for that is away, however short ago it was looked for before.
+// again has a server looked for that is away, however short ago it was looked for before. It gives
+// same where the server is back, or where somebody looks for it already.
 func (b *breaker) again() change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +174,8 @@ func (b *breaker) again() change {
 	return b.hush()
 }
 
-// open declares the server away. mu is held.
+// open declares the server away. Callers that still wait are let go. sought is now, so that the
+// first probe is probeEvery later. mu is held.
 func (b *breaker) open(now time.Time) change {
 	b.away, b.sought = true, now
 	b.stop()
@@ -176,6 +204,10 @@ func (b *breaker) waits(t *ticket, letGo context.CancelFunc) {
 
 // enter lets a call pass that wants k, or gives no ticket. A call may take so long as
 // deadline.
+//
+// It notices silence without a timer: a new caller looks at how long those before it have waited.
+// The other place is leave, for the call whose deadline ends. So a server that nobody asks costs
+// nothing, and one with many callers is found silent before each of them has paid a deadline.
 func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) (*ticket, change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +232,11 @@ func (b *breaker) enter(now time.Time, k weir.StateKey, deadline time.Duration) 
 }
 
 // leave takes note of how a call has ended. A call that ended late is a sign of silence only if
-// its own timer was on time: else this process stood still, and the server may have answered.
+// its own timer was on time: else this process stood still, and the server may have answered. Then
+// it only suspects the server, as enter does, and a later caller decides.
+//
+// The silence is read before the ticket leaves the list, so that the wait of this call is in it. When
+// the list is empty then, quiet keeps what was measured until the next call comes.
 func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Duration) change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,6 +273,11 @@ func (b *breaker) leave(t *ticket, now time.Time, end ending, deadline time.Dura
 
 // found takes note of an answer to the goroutine that seeks the server, or that there was none;
 // then over says that it need not be sought any more for now.
+//
+// Only that goroutine calls it, or tell in its place, so b.seeker is there. Without an answer, a
+// server that was silent is away from now on, and one that was away stays so until the next probe. It
+// may also be there by now, because a caller that was let go had its answer all the same: then
+// nothing has changed.
 func (b *breaker) found(now time.Time, answered, over bool) (what change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

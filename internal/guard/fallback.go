@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// fallbackIndex is where a fallback is counted.
+// fallbackIndex is where a fallback is counted. The zero Fallback is local, too.
 func fallbackIndex(f weir.Fallback) int {
 	switch f {
 	case weir.FallbackOpen:
@@ -22,7 +22,8 @@ func fallbackIndex(f weir.Fallback) int {
 }
 
 // localMark tells the local counts, and receipts of them, from those of the
-// store.
+// store. It is part of the key, so a receipt says itself where it was made, and no table has to
+// remember that for as long as receipts live.
 const localMark = "local\x00"
 
 // Local is whether the count of a receipt is this process's own, for the store was away.
@@ -45,6 +46,10 @@ func localKey(k weir.StateKey) weir.StateKey {
 // The local count is one of 1/n of the limit where n nodes share it, and goes on from what the store
 // said last. What it lets pass is kept for the store (unreported.go). Permits are not: the
 // store could not free them.
+//
+// A caller that leaves does not stop the local decision, which is made in memory: so whatever it
+// charges is kept for the store, too. Only events that were charged are kept, so an ask that peeks or is
+// denied leaves nothing to tell.
 func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	var local []weir.Ask
 	var at []int
@@ -94,7 +99,8 @@ func (g *Guard) fallBack(ctx context.Context, asks []weir.Ask, out []weir.Decisi
 	return nil
 }
 
-// maxShares is how many parts of limits are remembered; then all are forgotten.
+// maxShares is how many parts of limits are remembered; then all are forgotten, and worked out anew as
+// they are needed. Limits that come with requests may be any number.
 const maxShares = 1 << 13
 
 // shares remembers the parts of limits: a limit is parsed text, and a part of it is worked out anew
@@ -104,6 +110,8 @@ type shares struct {
 	parts map[part]*weir.Limit
 }
 
+// part is a limit, by its address, and the number of nodes that share it. Two limits of equal text are
+// two parts: that costs memory, and no more.
 type part struct {
 	limit *weir.Limit
 	nodes int
@@ -128,6 +136,10 @@ func (s *shares) of(l *weir.Limit, nodes int) *weir.Limit {
 // Share is the part of a limit that one of so many nodes may pass by itself: the
 // count by the number of nodes, rounded down, but not nothing. So together they
 // pass no more than the limit, or one event each.
+//
+// Burst, debt, first burst and queue are divided likewise. That may give a limit which its algorithm
+// refuses, for it would take too long to recover from a burst. Then the burst is at most the count,
+// and debts are not allowed. Every algorithm accepts that, and it passes less than the part would.
 func Share(l *weir.Limit, nodes int) *weir.Limit {
 	s := l.Spec()
 	if s.Count == 0 || nodes <= 1 {

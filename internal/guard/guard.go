@@ -65,24 +65,39 @@ type Options struct {
 //
 // It keeps no goroutine while the store answers. One looks for each server that has fallen silent,
 // until Close.
+//
+// An event that FallbackLocal let pass is in two places. The local count has it, for the fallbacks
+// that follow. passed has it until the store was told. The local count keeps it even then, until the
+// store decides a take of the key: the next fallback begins with that decision (goOn), which has the
+// event in it.
 type Guard struct {
-	store     weir.Store
-	near      bool
+	store weir.Store
+	// near tells that the store has deadlines of its own. Then calls ask neither breaker nor pace,
+	// and the guard does not remember what the store said: local counts begin unused.
+	near bool
+	// nodes is asked by each fallback whose ask does not say how many nodes share the limit. So
+	// the part of this process follows a cluster that grows or shrinks.
 	nodes     func() int
 	remembers remembering // the same store; nil when it always has to ask
 	spread    spread      // the same store; nil when it is one
-	servers   []*server
-	local     *memstore.Store
-	seekers   seekers
-	shares    shares
-	said      said
-	passed    unreported.Table[*passed] // by fallbacks
-	unkept    atomic.Int64              // takes by fallbacks of keys that found no room there
-	counts    [3]atomic.Int64           // takes decided by fallbacks, by fallbackIndex
+	// servers has one for each of spread.Servers, in that order, or one without a name. It never
+	// changes, so it needs no lock.
+	servers []*server
+	// local has the counts of fallbacks, under keys with localMark. They stay when the store is
+	// back, for their receipts may still be settled.
+	local   *memstore.Store
+	seekers seekers
+	shares  shares
+	said    said
+	// passed is what fallbacks of FallbackLocal let pass, until the store has heard of it. The two
+	// other fallbacks count nothing, so the store never hears of what they let pass.
+	passed unreported.Table[*passed]
+	unkept atomic.Int64    // asks that FallbackLocal charged and that found no room in passed
+	counts [3]atomic.Int64 // asks that fallbacks decided, by fallbackIndex
 
 	nobodys     *weir.Limit // of the counts that probes charge
 	uncountable func(err error)
-	uncounted   atomic.Int64 // takes of keys that the store can't count
+	uncounted   atomic.Int64 // calls that asked for a key that the store can't count
 }
 
 // New puts a guard around a store.
@@ -117,6 +132,9 @@ func New(store weir.Store, o Options) *Guard {
 // search for servers that are away. It looks for these once more where something is unreported, and
 // fails with weir.ErrAway where a server did not hear all. Calls may still come, and fail or fall
 // back as soon as a server does not answer them.
+//
+// A guard with nothing to tell waits for no server. After Close no goroutine of the guard runs:
+// a server that falls silent then counts as unavailable at once, and stays so for its callers.
 func (g *Guard) Close(ctx context.Context) error {
 	var err error
 	if len(g.passedOn(nil)) > 0 {
@@ -129,6 +147,11 @@ func (g *Guard) Close(ctx context.Context) error {
 // ReportLast has a process that ends report what its servers have not heard, after it has looked
 // for those that are away. A report that fails is made again when servers that were only late have
 // been found: then they get more time.
+//
+// A late report makes a server silent when nobody else has had an answer from it. The search that
+// follows teaches the pace how far the server is. sought waits for the end of that search, so the
+// second report has time enough. A server that counts as unavailable already is no reason for another
+// report. There is at most one more for each server, so the loop ends however the servers behave.
 func (g *Guard) ReportLast(ctx context.Context, report func() error) error {
 	g.seek(ctx)
 	err := report()
@@ -145,7 +168,8 @@ func (g *Guard) ReportLast(ctx context.Context, report func() error) error {
 const seekFor = time.Second
 
 // seek looks for servers that are away until they are back, for a second or until ctx ends. It is
-// for a process that ends, and would lose what these servers have not heard.
+// for a process that ends, and would lose what these servers have not heard. So its first probe does
+// not wait until probeEvery has gone by since the one before (breaker.again).
 func (g *Guard) seek(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, s := range g.servers {
@@ -162,7 +186,8 @@ func (g *Guard) seek(ctx context.Context) {
 	all.Wait()
 }
 
-// maxLocalKeys is how many keys of a rule the local fallback has room for.
+// maxLocalKeys is how many keys of a rule the local fallback has room for. When there is one more,
+// the store in memory evicts as it always does: never a key that is denied.
 const maxLocalKeys = 1 << 17
 
 // Traits are those of the store.
@@ -174,7 +199,7 @@ type Stats struct {
 	Away                int           // those that are not asked, but for a probe now and then
 	Distance            time.Duration // what calls take, of the server that is farthest; 0: nothing is known
 	Deadline            time.Duration // what a call is given, of that server
-	Missed              int64         // calls that paid for the whole deadline
+	Missed              int64         // calls that paid for the whole deadline; not those let go with them
 	Local, Open, Closed int64         // limits decided by each fallback
 	Unreported          int           // keys whose use by fallbacks the store has not heard of
 	Unkept              int64         // takes by fallbacks that found no room among those: the store will never hear of them
@@ -201,6 +226,9 @@ func (g *Guard) Stats() Stats {
 
 // Take decides the asks by the store, or by their fallbacks. It fails only when
 // ctx was cancelled, or when the asks are not meant. A fallback gives no evidence.
+//
+// A ctx whose deadline is over is no reason to fail: its caller still wants a decision, and a
+// fallback needs no time. Only near fails then.
 func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
@@ -210,7 +238,8 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 
 // TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
 // what was asked may then have been charged. It is for callers with fallbacks of
-// their own.
+// their own. These count for themselves, so the guard does not remember what the store said to
+// them (Try does).
 func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	return g.decide(ctx, asks, out, g.try)
 }
@@ -220,6 +249,9 @@ type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision) erro
 
 // decide has take decide what the store does not answer by itself: asks of several servers each on
 // its own. When one of them falls back, the others still decide by the store.
+//
+// A denial that the store remembers comes before the breaker. So it stays a denial by the store
+// while the server is away, and a client that is denied again and again costs no call.
 func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
 	if g.remembers != nil && g.remembers.TakeLocally(asks, out) {
 		return nil
@@ -236,7 +268,9 @@ func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision
 
 // take takes asks of one server. It falls back unless no store would decide the asks, or the caller
 // has left. A take whose answer did not come in time may have been charged, and the fallback counts
-// it once more: rather an event counts twice than that a client waits.
+// it once more: rather an event counts twice than that a client waits. The store then hears of the
+// fallback's charge, too, and has the event twice until it recovers. That can only deny a client too
+// early; the other error would let it pass beyond its limit.
 func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	err := g.Try(ctx, asks, out)
 	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
@@ -285,7 +319,8 @@ func (g *Guard) Try(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 }
 
 // try is Try for callers with fallbacks of their own. It tells the store first what fallbacks
-// let pass of these keys.
+// let pass of these keys. When that report fails, the take is not tried: the store would decide by a
+// count that lacks events.
 func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := g.reportOf(ctx, asks); err != nil {
 		return err
@@ -296,6 +331,10 @@ func (g *Guard) try(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 // ask is weir.Store.Take of one server, within the time that it gets: that of its pace, or the
 // caller's where the store has deadlines of its own (near). Reports of unreported usage come this way,
 // too, so the breaker counts them as any call.
+//
+// All asks are of one server: the breaker and the pace of the first one's are those of all. A server
+// that is not worth asking costs nothing here, not even a timer. A key that the store can't count
+// fails the take, and so its fallback decides, though the server has answered.
 func (g *Guard) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if g.near || len(asks) == 0 {
 		return g.store.Take(ctx, asks, out)
@@ -317,12 +356,13 @@ func (g *Guard) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 // and is nobody's. To read would not do: a server without memory, or one that has
 // become a replica, still answers that.
 func (g *Guard) probe(ctx context.Context, k weir.StateKey) error {
-	k.Rule = k.Placement() + "#probe of weir"
+	k.Rule = k.Placement() + "#probe of weir" // the same Placement and Key: so the same server has it
 	return g.store.Take(ctx, []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}, make([]weir.Decision, 1))
 }
 
 // keyOn is a key that the server has, if one of a thousand is there. A server of several has to be
-// asked for a key of its own: the store would ask another one.
+// asked for a key of its own: the store would ask another one. Where none of a thousand is there,
+// the probe does ask another server. With 64 servers that is rarer than one in a million.
 func (g *Guard) keyOn(s *server) (k weir.StateKey) {
 	k.Rule = "probe"
 	for n := range 1000 {
@@ -341,7 +381,8 @@ func (g *Guard) Settle(ctx context.Context, settlements []weir.Settlement) error
 }
 
 // keeper is the server that has a count; nil: this process. A fallback marks the receipts that it
-// makes (localMark), so they are settled here, also after the store is back.
+// makes (localMark), so they are settled here, also after the store is back. The store never saw
+// them, and would not know their ids.
 func (g *Guard) keeper(k weir.StateKey) *server {
 	if Local(k) {
 		return nil
@@ -349,6 +390,9 @@ func (g *Guard) keeper(k weir.StateKey) *server {
 	return g.serverOf(k)
 }
 
+// settle settles receipts of one server, or of this process. A settlement here changes two things:
+// the local count, and what the store is still to hear of the charge. Permits have no part in the
+// second: nothing was kept of them. A receipt that is renewed keeps its charge as it is.
 func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
 	if g.keeper(part[0].Receipt.State) != nil {
 		return g.reach(ctx, part[0].Receipt.State, func(ctx context.Context) error { return g.store.Settle(ctx, part) })
@@ -366,6 +410,11 @@ func (g *Guard) settle(ctx context.Context, part []weir.Settlement) error {
 
 // Reset forgets what was used of the keys, in the store and here. When it fails, it
 // has forgotten none of those that one server has, and may be asked again.
+//
+// The store comes first. If it fails, this process still counts what it let pass, and will report
+// it. If it succeeds, nothing may be left here that a later report or fallback would bring back: so
+// the pending events go, what the store said before, and the local count. A report that is under
+// way can't be called back, and the store may charge it after the reset.
 func (g *Guard) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var part []weir.StateKey
@@ -398,6 +447,10 @@ func (g *Guard) reach(ctx context.Context, k weir.StateKey, do func(context.Cont
 // Contact asks each server whether it is there until that is known, by ping, or where it
 // has not answered yet, by a charge to a count that is nobody's. It counts as any call does. So the
 // first caller after a quiet hour need not pay a deadline to find out that the server is away.
+//
+// It asks at most Enough times, for so many failures in a row settle the question: a server that
+// refuses them all counts as unavailable then. An answer settles it at once, and so does a search
+// that ended without one.
 func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, server int) error) {
 	var all sync.WaitGroup
 	for i, s := range g.servers {
@@ -419,7 +472,8 @@ func (g *Guard) Contact(ctx context.Context, ping func(ctx context.Context, serv
 }
 
 // Look is the states of asks in the store. With several servers, now is the time of the last: they
-// are asked one after the other, and are of different moments.
+// are asked one after the other, and are of different moments. Events that fallbacks let pass are in
+// them only once the store has heard of these.
 func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	looker, ok := g.store.(weir.Looker)
 	if !ok {
@@ -441,7 +495,7 @@ func (g *Guard) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 	return now, states, nil
 }
 
-// look looks at asks of one server.
+// look looks at asks of one server. Without asks it only reads the store's clock.
 func (g *Guard) look(ctx context.Context, looker weir.Looker, asks []weir.Ask) (now weir.Instant, states []weir.State, err error) {
 	k := weir.StateKey{Rule: "probe"}
 	if len(asks) > 0 {

@@ -15,10 +15,11 @@ import (
 
 const (
 	// maxSaid is of how many keys it is remembered what the store last said. Beyond it,
-	// of a few keys that of which the use is over first makes place: a fallback begins
-	// with it as never used.
+	// of a few keys the one that recovers first is evicted: a fallback begins with it
+	// unused, and may let its part of the limit pass once more.
 	maxSaid = 1 << 16
-	// saidShards have a lock each.
+	// saidShards have a lock each, and room for the same number of keys. So a shard may be full
+	// a little before the table is.
 	saidShards = 64
 )
 
@@ -37,22 +38,36 @@ type said struct {
 	dropped atomic.Int64 // keys that made place
 }
 
+// saidShard is a part of the keys. Its lock covers the standings, too, and goOn keeps it while it
+// sets the local count: so of several fallbacks of a key at once, the first sets it and the others
+// find it set. A lock of passed may be taken inside of it, never around it.
 type saidShard struct {
 	mu   sync.Mutex
-	keys map[weir.StateKey]*standing
+	keys map[weir.StateKey]*standing // at most maxSaid/saidShards
 }
 
 // standing is how a count stood by a limit, in events that are left by it: by another one
 // as many would say something else. An answer that nothing is left does not tell how much
 // is used, so what was said by the limits before stays with it.
+//
+// All instants are of this process's clock, at the time when the answer came. The store decided a
+// little earlier, so what was used recovers that much later here. Windows that begin at fixed times
+// begin by the clock that counts: here by this process's, there by the store's. left is of the whole
+// limit, not of the part of this process; use divides it.
 type standing struct {
-	limit   *weir.Limit
-	left    int64 // events that would have passed
-	at      weir.Instant
-	until   weir.Instant // when it is as never used
-	earlier []standing   // by other limits, oldest first, each without its own; at most weir.MaxVersions − 1
-	more    int64        // events that passed since, here or by the limits after it
-	here    bool         // the local count goes on from it
+	limit *weir.Limit
+	left  int64        // events that would have passed at that moment
+	at    weir.Instant // the moment
+	until weir.Instant // when it is as never used, if nothing more passes
+	// earlier are by other limits, oldest first, each without its own; at most
+	// weir.MaxVersions − 1, as many as a store keeps beside a state.
+	earlier []standing
+	// more is events that passed after at, and that left does not know: those that fallbacks let
+	// pass, and for an earlier one also those that the store charged by a later limit.
+	more int64
+	// here tells that the local count has this standing in it. An answer of the store puts a new
+	// one in its place, which is not here; so the next fallback sets the local count anew.
+	here bool
 }
 
 func (s *said) init() {
@@ -66,7 +81,8 @@ func (s *said) of(k weir.StateKey) *saidShard {
 	return &s.shards[maphash.Comparable(s.seed, k)%saidShards]
 }
 
-// hear takes note of what the store has said of asks.
+// hear takes note of what the store has said of asks. It remembers nothing of permits: a local count
+// of them begins unused.
 func (s *said) hear(asks []weir.Ask, out []weir.Decision) {
 	now := weir.InstantOf(time.Now())
 	for i := range asks {
@@ -84,7 +100,8 @@ func (s *said) hear(asks []weir.Ask, out []weir.Decision) {
 	}
 }
 
-// foldEvery is how often a standing takes in what passed since.
+// foldEvery is how often a standing takes in what passed since, in microseconds: one second. To fold
+// works out two states and rounds to whole events, so it is not done for each event.
 const foldEvery weir.Instant = 1_000_000
 
 // pass notes events that passed and that the limit of e counts, too.
@@ -105,14 +122,17 @@ func (e *standing) fold(now weir.Instant) {
 
 // stands is how a count stands now of which so many events were left at a moment before,
 // and that more have passed of since. It charges an unused state with what was used, so that the
-// limit itself says how that recovers.
+// limit itself says how that recovers. The used events count as of one moment, at: in a sliding
+// window that is later than they were, so that they recover too late rather than too soon.
 func stands(l *weir.Limit, left int64, at weir.Instant, more int64, now weir.Instant) (leftNow int64, reset time.Duration) {
 	fresh, _ := l.Standing(nil, at)
 	state := l.Charge(nil, at, fresh-left)
 	return l.Standing(l.Charge(state, now, min(more, weir.MaxCost)), now)
 }
 
-// pass notes events of k that passed here.
+// pass notes events of k that passed here. The newest standing takes them only when the local count
+// has it. Else an answer of the store came in between, and goOn takes off what the store has yet to
+// hear of. The earlier ones take them in any case: their limits count these events, too.
 func (s *said) pass(k weir.StateKey, events int64) {
 	sh := s.of(k)
 	sh.mu.Lock()
@@ -129,6 +149,8 @@ func (s *said) pass(k weir.StateKey, events int64) {
 	}
 }
 
+// put makes is the standing of k. passed is how many events the take of that answer has charged: is
+// has them in it already, those by earlier limits don't.
 func (s *said) put(k weir.StateKey, is standing, passed int64) {
 	sh := s.of(k)
 	sh.mu.Lock()
@@ -147,7 +169,8 @@ func (s *said) put(k weir.StateKey, is standing, passed int64) {
 }
 
 // before is what stays of e and of those before it when the store has said is, by which so
-// many events passed.
+// many events passed. At the bound, the standing that recovers first is dropped. The common case is a
+// limit that never changed: it keeps nothing, and allocates nothing.
 func (e *standing) before(is *standing, passed int64) []standing {
 	if len(e.earlier) == 0 && (e.limit == is.limit || is.tells(e)) {
 		return nil
@@ -165,7 +188,9 @@ func (e *standing) before(is *standing, passed int64) []standing {
 	return all
 }
 
-// tells is whether is, which was said after o, leaves nothing that only o tells.
+// tells is whether is, which was said after o, leaves nothing that only o tells. There are three
+// cases: o has recovered by then and nothing passed since; both are by the same limit; or both keep
+// the same states, and some events are left, so that the number used follows.
 func (is *standing) tells(o *standing) bool {
 	return o.until <= is.at && o.more == 0 || o.limit.String() == is.limit.String() || is.left > 0 && o.limit.Alike(is.limit)
 }
@@ -208,6 +233,9 @@ func (s *said) forget(k weir.StateKey) {
 // than one of so many nodes has of that, less what the store has yet to hear of. The limit that
 // said it charges the used events, so that the limits after it take them over as they do in any
 // store.
+//
+// The local count begins anew for that, and loses what fallbacks charged before. The store was told of
+// that before it decided, or has yet to hear of it; only usage that found no room to be kept is lost.
 func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 	sh := g.said.of(k)
 	sh.mu.Lock()
@@ -231,7 +259,7 @@ func (g *Guard) goOn(k weir.StateKey, nodes int) error {
 
 // use has the local count of k stand no better than e says, after what the store has not heard of.
 // The used events count as of when the store spoke, or as of now where a state tells more than how
-// many.
+// many. Each node takes an equal part of what is left, rounded down, as it does of the limit.
 func (g *Guard) use(k weir.StateKey, e *standing, nodes int, unheard int64) error {
 	l, now := g.shares.of(e.limit, nodes), weir.InstantOf(time.Now())
 	left, _ := stands(l, e.left/int64(max(nodes, 1)), e.at, unheard, now)

@@ -14,11 +14,21 @@ import (
 
 // server is one of a store that may be away by itself: whether it is worth asking,
 // and for how long.
+//
+// A call takes three steps. enter asks the breaker for a ticket. wait gives the call the time of the
+// pace, and has the pace note how long it took. breaker.leave takes the ticket back, and notes how the
+// call ended. Takes, reports, settlements, looks and the pings of Contact go this way, so what one of
+// them finds out serves all. Probes go around the breaker: they ask a server that callers may not ask.
 type server struct {
-	name    string // empty where the store is one
+	name string // empty where the store is one
+	// changed is called without a lock, by the goroutine that noticed. Two goroutines that notice
+	// one change each, in quick succession, may call it in either order.
 	changed func(server string, away error)
 	probe   func(ctx context.Context, k weir.StateKey) error // whether it writes, where k is
-	back    func()                                           // it was found
+	// back is called each time that a probe was answered, also when the server was silent for a
+	// moment only: fallbacks may have decided meanwhile. It reports what they let pass. If it
+	// fails, the usage stays pending, and each key is reported before its next take.
+	back    func()
 	seekers *seekers
 	breaker breaker
 	pace    pace
@@ -28,14 +38,17 @@ type server struct {
 // errSilent is why a server is away that stands still.
 var errSilent = errors.New("it has not answered for too long")
 
-// enter lets a call pass that wants k, or gives no ticket.
+// enter lets a call pass that wants k, or gives no ticket. With a ticket the caller must call wait,
+// which returns it; a ticket that stays out would look like a call without an answer.
 func (s *server) enter(k weir.StateKey) *ticket {
 	t, what := s.breaker.enter(time.Now(), k, s.pace.deadline())
 	s.tell(what, nil, k)
 	return t
 }
 
-// tell tells of a change, and looks for a server that has fallen silent.
+// tell tells of a change, and looks for a server that has fallen silent. A caller that gets hushed
+// from the breaker has to bring it here: the breaker already says that somebody looks, and asks
+// nobody else to.
 func (s *server) tell(what change, err error, k weir.StateKey) {
 	switch what {
 	case opened:
@@ -58,6 +71,14 @@ func (s *server) tell(what change, err error, k weir.StateKey) {
 // doubling finds it, and the pace learns the new distance on the way, so that calls have enough time
 // when they pass again. When the server is found, the store is told what fallbacks let pass
 // (back).
+//
+// The first probe gets twice the deadline, none more than maxDeadline, and none begins when
+// maxDeadline has gone by. So a search takes at most twice maxDeadline. A probe that fails sooner ends
+// it at once: that server is not slow. A server that is known to be unavailable, or that never
+// answered, gets one probe of firstDeadline, which is long enough to connect.
+//
+// A probe that came late is noted as a call that took all its time. So after an outage in which the
+// server was silent, calls may get up to maxDeadline, until all but one of the last 16 were quick.
 func (s *server) seek(k weir.StateKey) {
 	began, limit := time.Now(), min(2*s.pace.deadline(), maxDeadline)
 	if s.breaker.isOpen() || s.pace.distance() == 0 {
@@ -90,11 +111,15 @@ func (s *server) seek(k weir.StateKey) {
 	}
 }
 
-// seekers are the goroutines that look for servers, until the guard is closed.
+// seekers are the goroutines that look for servers, until the guard is closed. There is at most one
+// for each server (breaker.seeker). No caller waits for them, so they have a context of their own,
+// which only end cancels.
 type seekers struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	mu      sync.Mutex // no seeker starts when ctx has ended
+	ctx    context.Context
+	cancel context.CancelFunc
+	// mu makes "ctx has not ended, so start one" one step. Else a goroutine could start while end
+	// already waits for the others, and outlive the guard.
+	mu      sync.Mutex
 	running sync.WaitGroup
 }
 
@@ -111,7 +136,8 @@ func (s *seekers) run(seek func()) bool {
 	return true
 }
 
-// end ends them, and waits for them.
+// end ends them, and waits for them. Their probes are cancelled. A server that was silent then counts
+// as unavailable, but nobody is told: that is no finding.
 func (s *seekers) end() {
 	s.mu.Lock()
 	s.cancel()
@@ -132,6 +158,9 @@ func (s *server) sought(ctx context.Context) {
 // wait asks the server within the time that there is: the deadline, or three quarters of its
 // caller's time if that is less. The rest is for the fallback and the way back to the caller. A caller
 // that gives less than a call takes says nothing of the server when its time is over.
+//
+// A failed call is not noted by the pace: a connection that is refused in a millisecond would make
+// the server look near. Nor is a call that was cancelled, by its caller or by the breaker.
 func (s *server) wait(ctx context.Context, t *ticket, do func(context.Context) error) error {
 	deadline := s.pace.deadline()
 	limit := deadline
@@ -159,7 +188,8 @@ func (s *server) wait(ctx context.Context, t *ticket, do func(context.Context) e
 	return err
 }
 
-// ask is for what has no fallback: it fails with weir.ErrAway.
+// ask is for what has no fallback: it fails with weir.ErrAway. Errors that are answers, such as
+// weir.ErrSettled, and a caller's own cancellation keep their text and kind.
 func (s *server) ask(ctx context.Context, k weir.StateKey, do func(context.Context) error) error {
 	t := s.enter(k)
 	if t == nil {
@@ -175,6 +205,11 @@ func (s *server) ask(ctx context.Context, k weir.StateKey, do func(context.Conte
 // endOf is how a call of ctx has ended that had the time of within. That many want one
 // key, that it can't be counted, or that a receipt was used before, is an answer; that
 // the caller left, or asked what no store decides, says nothing of the store.
+//
+// A call is late when its own time ran out, and failed when the store gave up sooner: the breaker
+// measures the one as silence, and counts the other. A store that watches the same deadline may
+// return a moment before the timer here fires. Its error of a deadline is late, too, when less than
+// confirm was left.
 func endOf(ctx, within context.Context, err error) ending {
 	for _, fine := range []error{nil, weir.ErrBusy, weir.ErrSettled, weir.ErrExpired, weir.ErrNoPermit, weir.ErrFull} {
 		if errors.Is(err, fine) {
