@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-// maxBatch is of how many keys the store is told in one call.
+// maxBatch is of how many keys the store is told in one call. Further keys go in the next call.
 const maxBatch = 64
 
 // Batch is of how many keys the store is told in one call. One that is not atomic decides each key
@@ -124,7 +124,8 @@ func ofOne(err error) bool {
 	return count || ask
 }
 
-// end ends the report of e, and lets those go on who wait for it.
+// end ends the report of e, and lets those go on who wait for it. They need the lock of e for its outcome
+// or for their next try, so they see what End has made of it.
 func (t *Table[E]) end(e E, a Answer) {
 	is := e.Base()
 	is.Lock()

@@ -21,15 +21,24 @@ const (
 
 // Entry is what a Table knows of one key. The owner's type embeds it, and adds the Usage and all
 // else that it needs to report it. An entry is locked to be read or changed, and before its shard.
+//
+// Its lock is not held while a report is under way: takes of the key go on, and what they let pass is
+// pending for the next report.
 type Entry struct {
 	sync.Mutex
 
-	Key weir.StateKey
+	Key weir.StateKey // never changes, so it may be read without the lock
 
-	dropped  bool          // no longer in the table
-	underway bool          // a report of it is
-	answer   chan struct{} // closed when that report, or the next one, has ended; nil: nobody waits
-	err      error         // why the last report failed
+	// dropped tells that the entry has left the table for good. A goroutine that got it before and
+	// locks it now must not use it: what it wrote there, no report would find.
+	dropped bool
+	// underway is set from Begin to End of a report. A second report of the key waits for the
+	// first instead, so no event is in two. Owners don't drop the entry before End.
+	underway bool
+	// answer is closed when the report under way, or the next one, has ended; nil: nobody waits.
+	// The end of a report sets it to nil, so those who come later wait for the next report.
+	answer chan struct{}
+	err    error // why the last report failed; nil: it did not, or there was none
 }
 
 // Base is the Entry that another type embeds.
@@ -75,6 +84,13 @@ func (e *Entry) outcome() error {
 
 // Table is the keys with usage that may be unreported. Its exported fields are set before its
 // first use, and so is Init called. Its methods may be called from many goroutines.
+//
+// A goroutine that holds the lock of an entry may take that of a shard, but never the other way round.
+// So whatever goes through a shard copies the entries, and locks each of them afterwards. Such a copy may
+// have entries that are dropped by then.
+//
+// Begin and End are called under the lock of their entry, and Take under no lock. Each Begin that says
+// yes is followed by one End.
 type Table[E interface{ Base() *Entry }] struct {
 	// New makes an entry for a key that has none.
 	New func() E
@@ -88,9 +104,11 @@ type Table[E interface{ Base() *Entry }] struct {
 	// End takes note of how the report of an entry, which is locked, has ended.
 	End func(e E, a Answer)
 
-	seed   maphash.Seed
+	seed   maphash.Seed // secret, so that no client can choose a shard
 	shards [shards]shard[E]
-	keys   atomic.Int64
+	// keys is how many entries all shards have, and for a moment one more for each goroutine that
+	// is about to find no room. So the bound holds for the table, and a shard has none of its own.
+	keys atomic.Int64
 }
 
 type shard[E any] struct {
@@ -173,7 +191,8 @@ func (t *Table[E]) insert(k weir.StateKey) (e E, made, room bool) {
 	return e, true, true
 }
 
-// Drop takes an entry, which is locked, out of the table.
+// Drop takes an entry, which is locked, out of the table. It is marked first: a goroutine that waits for
+// its lock then sees that it has to look for another one. Usage that it still has is lost.
 func (t *Table[E]) Drop(e E) {
 	is := e.Base()
 	if is.dropped {

@@ -15,6 +15,10 @@ package unreported
 // Usage is the events of one key that the store does not know. An event is pending until a
 // report takes it along, and then sent until that report has ended. So it is in at most one
 // report at a time, and whoever counts locally counts it all the while. The zero value is no usage.
+//
+// Neither number is ever negative. Sent is above 0 only while a report is under way, and does not change
+// until that ends: the owner may change what is pending, say after a refund, but not what the store may
+// have read already.
 type Usage struct {
 	Pending int64 // in no report
 	Sent    int64 // in the report that is under way
@@ -23,7 +27,8 @@ type Usage struct {
 // Events are all that the store does not know.
 func (u *Usage) Events() int64 { return u.Pending + u.Sent }
 
-// Send begins a report of so many pending events.
+// Send begins a report of so many pending events, 0…Pending. No report may be under way: what it has sent
+// would be forgotten. Table.Report sees to that.
 func (u *Usage) Send(events int64) int64 {
 	u.Pending, u.Sent = u.Pending-events, events
 	return events
