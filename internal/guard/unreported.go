@@ -46,7 +46,7 @@ func (g *Guard) initPassed() {
 // a time. Where there is no room, it is counted and never told: the local count still has it, so this
 // process does not pass it twice, but the other ones may.
 //
-// What is pending stays within MaxCost, the most that one ask of the store may cost.
+// Pending stays within MaxCost, the most that one ask of the store may cost.
 func (g *Guard) keep(k weir.StateKey, limit, part *weir.Limit, events int64, over time.Duration) {
 	if g.passed.Len() >= unreported.MaxKeys {
 		g.sweep(k)

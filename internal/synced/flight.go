@@ -14,11 +14,12 @@ const (
 	maxFlights = 4
 	maxSingle  = 64
 	// retryAfter is when a key is reported again at the earliest of which the store has
-	// not heard.
+	// not heard. Takes of the key go to the guard meanwhile, so the wait costs no caller anything.
 	retryAfter = 500 * time.Millisecond
 )
 
-// initTable has the table report through the guard, which gives each call its time.
+// initTable has the table report through the guard, which gives each call its time. It takes Try, which
+// has no fallback: a fallback would charge the events here once more, though they have passed already.
 func (s *Store) initTable() {
 	s.table.New = func() *entry { return &entry{index: -1} }
 	s.table.Take = func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
@@ -32,6 +33,10 @@ func (s *Store) initTable() {
 // run brings what is due on its way, until the store is closed. It takes entries out of the queue
 // only when there is room for one more report: so under load more keys become due meanwhile, and
 // travel together, and the store gets fewer and larger calls.
+//
+// It has no deadline of its own for a report: the guard ends each call in time. So the wait for room ends,
+// and so does Close, which waits for the reports under way. A wake that comes while run is busy stays in
+// the channel, so run never sleeps longer than until the first entry is due.
 func (s *Store) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -64,7 +69,8 @@ func (s *Store) run() {
 }
 
 // hurry makes e, which is locked, due. If its report is under way, it is due again as soon as that
-// ends, for the events of this moment are not in it.
+// ends, for the events of this moment are not in it. It does so once for each report, however many
+// takes of a hot key come before that begins.
 func (s *Store) hurry(e *entry) {
 	if !e.hurried {
 		e.hurried, e.again = true, !s.queue.hasten(e)
@@ -74,6 +80,9 @@ func (s *Store) hurry(e *entry) {
 // begin is what the store is told of e, or asked where there is nothing to tell, so that the node
 // hears how the count stands there. Not of an entry that no caller has asked for since the last
 // report, or one caller where its place is wanted.
+//
+// The ask is in shadow, so that the keys of a batch don't decide about each other, and it is charged
+// only when the store has room for all of it. A look is a peek: the node wants its evidence alone.
 func (s *Store) begin(e *entry, now time.Time) (weir.Ask, bool) {
 	if (e.asked == 0 || e.room && e.asked == 1) && !e.Awaited() && e.ledger.idle() {
 		return weir.Ask{}, false
@@ -90,7 +99,8 @@ func (s *Store) begin(e *entry, now time.Time) (weir.Ask, bool) {
 }
 
 // end takes note of the store's answer about e, and puts e back into the queue: for the time of
-// sync, or longer after a failure, so that a store that comes back is not met by all keys at once.
+// sync, or longer after a failure, so that a store that comes back is not met by all keys at once. An
+// entry that has to go again at once does not do so after a failure: again is forgotten then.
 func (s *Store) end(e *entry, a unreported.Answer) {
 	if e.failed = a.Err != nil; e.failed {
 		e.ledger.unanswered()
@@ -108,7 +118,9 @@ func (s *Store) end(e *entry, a unreported.Answer) {
 	s.queue.again(e, due)
 }
 
-// hear takes note of the store's answer.
+// hear takes note of the store's answer. An answer that was decided by another limit, for the rule has
+// changed meanwhile, still ends the report: the events are charged or not. But its state is none of the
+// ledger's limit, so the next take goes to the store and learns anew.
 func (s *Store) hear(e *entry, a *unreported.Answer) {
 	charged := int64(0)
 	if a.Decision.Charged {
@@ -127,7 +139,8 @@ func (s *Store) hear(e *entry, a *unreported.Answer) {
 	e.again = e.again || e.second
 }
 
-// reportLast reports what the store has room for, after the last take.
+// reportLast reports what the store has room for, after the last take. The rest can't be charged: the
+// limit is used up. It is not among the keys that count as lost, for the store denies without it as well.
 func (s *Store) reportLast(ctx context.Context) error {
 	if len(s.left()) == 0 {
 		return nil
@@ -135,7 +148,8 @@ func (s *Store) reportLast(ctx context.Context) error {
 	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, s.left) })
 }
 
-// left is the entries with usage that the store has room for, as far as is known.
+// left is the entries with usage that the store has room for, as far as is known. An event whose report
+// got no answer is told again here without a look, and may then count twice.
 func (s *Store) left() []*entry {
 	now := time.Now()
 	return s.table.All(func(e *entry) bool {

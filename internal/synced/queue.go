@@ -8,15 +8,23 @@ import (
 
 // queue is the entries in the order in which the store is to hear of them. Its
 // lock is taken last.
+//
+// As long as run takes from it, an entry is in it at most once, and knows its place in the heap (index).
+// It leaves by take, and comes back by again when its report has ended. An entry that the table has
+// dropped is never in it, for only the report of an entry that was taken out drops it. So the queue has
+// no more entries than the table has keys, and needs no bound of its own.
 type queue struct {
 	mu   sync.Mutex
 	heap byDue
 	room bool      // somebody wants room: the next ones are due now
 	made time.Time // when room was made last
+	// wake has room for one. It tells run that the first entry is another, or due sooner; two such
+	// changes before run looks are one to it.
 	wake chan struct{}
 }
 
-// add puts e into the queue, unless it is there or on its way.
+// add puts e into the queue, unless it is there or on its way. Only a new entry has no due time yet; one
+// that is on its way is put back by the end of its report.
 func (q *queue) add(e *entry, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +63,8 @@ func (q *queue) hasten(e *entry) bool {
 	return true
 }
 
-// roomEvery is how often room is made at most.
+// roomEvery is how often room is made at most. Each time costs a report of some keys before their time,
+// so an attack with many keys can't have the store told all the time.
 const roomEvery = 10 * time.Millisecond
 
 // makeRoom makes those due that are next. Their reports drop the ones that callers have hardly asked
@@ -77,7 +86,8 @@ func (q *queue) ring() {
 }
 
 // take takes up to n entries that are due out of the queue. next is when the one after them is
-// due, and zero for never.
+// due, and zero for never. It is also zero when n were taken; the caller then comes again at once. Where
+// somebody wants room, one call takes the next n whether they are due or not.
 func (q *queue) take(now time.Time, n int) (due []*entry, next time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

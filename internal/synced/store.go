@@ -29,17 +29,25 @@ import (
 )
 
 // Store is a weir.Store that decides locally what it can. It must be made by New
-// and closed.
+// and closed. Its methods may be called from many goroutines.
+//
+// Locks are taken in this order: entries, by their keys (lock); then a shard of the table; then the
+// queue. None is held while the store is asked. The first take of a key always goes to the guard, and
+// brings the key into the table: so a key that is dropped and comes again passes nothing for free.
 type Store struct {
 	guard *guard.Guard
 	table unreported.Table[*entry]
 	queue queue
 
+	// closed is set before done is closed. A take that has locked its entries and finds it unset is
+	// charged before Close looks for what is left, for Close locks them, too.
 	closed  atomic.Bool
-	done    chan struct{} // closed by Close
-	running sync.WaitGroup
-	flying  chan struct{} // room for calls on their way
-	counts  counts
+	done    chan struct{}  // closed by Close
+	running sync.WaitGroup // run, and the reports that it has begun
+	// flying has an element for each report of run that is under way; run adds it before it looks
+	// for due entries. Its capacity is maxFlights or maxSingle.
+	flying chan struct{}
+	counts counts
 }
 
 type counts struct {
@@ -70,7 +78,9 @@ func New(g *guard.Guard) *Store {
 }
 
 // Close reports to the store what it does not know, as far as it can be reached in the time of ctx, and
-// ends. Takes that come later are the store's to decide.
+// ends. Takes that come later are the store's to decide. It first waits for reports that are under way,
+// whatever ctx says: these have the time of a call each. When usage is lost, it fails with weir.ErrAway,
+// and says of how many keys. A second Close does nothing, and does not wait for the first.
 func (s *Store) Close(ctx context.Context) error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return nil
@@ -90,7 +100,7 @@ func (s *Store) Stats() Stats {
 }
 
 // maxRounds is how often a take waits until the store was told, before it asks the
-// store itself.
+// store itself. One report may not do: a hot key may be full again, by other callers who waited for it.
 const maxRounds = 4
 
 // Take decides locally, or asks the store. The evidence of a take decided locally is what
@@ -116,7 +126,8 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.ask(ctx, asks, out)
 }
 
-// wait waits for what is told, at most half of the caller's time.
+// wait waits for what is told, at most half of the caller's time, so that the other half is there for the
+// store. A caller without a deadline waits until the report has ended, which the guard sees to.
 func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -133,13 +144,19 @@ func (s *Store) wait(ctx context.Context, told <-chan struct{}) bool {
 	}
 }
 
-// mayDecide is whether a node may answer a by itself.
+// mayDecide is whether a node may answer a by itself. Receipts and Once need the store's memory, and a
+// wait needs a slot that no other node's client gets. Reported work (After) is charged beyond the limit,
+// where no ledger may go.
 func mayDecide(a *weir.Ask) bool {
 	return a.Limit != nil && a.Policy.Sync > 0 && a.Receipt == 0 && !a.Once && a.MaxHold == 0 && a.AtLeast == 0 && !a.After
 }
 
 // decide decides a take locally. When it can't, told may be closed once the store
 // was told: then it is worth another try.
+//
+// All ledgers say what they would do before the first is charged, under the locks of all: so the take
+// is charged whole or not at all, as in a store. Where one of them can't, nothing is charged, and out has
+// no meaning yet.
 func (s *Store) decide(asks []weir.Ask, out []weir.Decision) (decided bool, told <-chan struct{}) {
 	var few [4]*entry
 	found := few[:0]
@@ -201,7 +218,9 @@ func (s *Store) commit(found []*entry, now time.Time, asks []weir.Ask, out []wei
 	}
 }
 
-// ask asks the store, and learns how the counts stand.
+// ask asks the store, and learns how the counts stand. A fallback may have decided instead: then there is
+// no evidence, and the ledger learns nothing. The store decides without what this node has yet to tell;
+// that is the node's own part of the bound in docs/decisions/0010.
 func (s *Store) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if s.closed.Load() || !slices.ContainsFunc(asks, func(a weir.Ask) bool { return a.Policy.Sync > 0 }) {
 		return s.guard.Take(ctx, asks, out)
@@ -242,7 +261,8 @@ func witnessed(asks []weir.Ask) []weir.Ask {
 	return own
 }
 
-// learn keeps a key, with what a take has shown of it.
+// learn keeps a key, with what a take has shown of it. In a full table the key stays the store's, and keys
+// that are hardly asked for are reported early, to be dropped. A ledger of another limit begins anew.
 func (s *Store) learn(a *weir.Ask, d *weir.Decision, began, heard time.Time) {
 	e, ok := s.table.Add(a.State)
 	if !ok {
@@ -284,7 +304,8 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return nil
 }
 
-// Look is the states of asks in the store, with what this node has yet to tell.
+// Look is the states of asks in the store, with what this node has yet to tell. Events of a report under
+// way are left out: the state may have them already. So it may show a little less than was used.
 func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
 	now, states, err := s.guard.Look(ctx, asks)
 	if err != nil {
