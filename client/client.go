@@ -62,29 +62,42 @@ type Options struct {
 
 // Store is a weir.Store of daemons. It must be made by Open. Its methods may be
 // called from many goroutines.
+//
+// One goroutine (watch) follows the daemons from Open to Close. It alone puts another arrangement in
+// place. A call takes the arrangement once, at its beginning, and stays with it. A connection may live
+// longer than that: one to a daemon that stays is handed on, with what was heard over it.
 type Store struct {
-	current atomic.Pointer[arrangement]
-	place   *place // whose addresses are the daemons; nil: they are in the URL
+	current atomic.Pointer[arrangement] // never nil after Open
+	place   *place                      // whose addresses are the daemons; nil: they are in the URL
 	names   lookUps
-	changed func(daemon string, away error)
-	limits  limittext.Cache
-	counts  counts
+	changed func(daemon string, away error) // never nil
+	// limits and counts are those of all arrangements, former ones too.
+	limits limittext.Cache
+	counts counts
 
 	stop     context.CancelFunc
-	watching sync.WaitGroup
+	watching sync.WaitGroup // the goroutine of watch
 	leaving  sync.WaitGroup // the arrangements before, while they tell their daemons the rest
-	gone     []*daemon      // which no name stands for any more; of the watching goroutine
+	// gone is daemons which no name stands for any more. Their connections stay open until the name
+	// has been looked up again, for the arrangement that had them still tells them the rest. The
+	// watching goroutine alone touches them, and Close when that has ended.
+	gone []*daemon
 }
 
 // arrangement is the daemons of a time, with the edge around them. The edge has servers that stay,
 // so daemons that are others get a new one.
+//
+// A new edge knows nothing: denials, local counts and what sync has learned begin anew. The old one closes,
+// and reports what it has let pass to the daemons that are there. A fallback right after the change begins
+// with unused counts.
 type arrangement struct {
 	*edge.Store
 
 	daemons *daemons
 }
 
-// counts are those of Stats.
+// counts are those of Stats. remembered has the denials of former arrangements only: each of these adds
+// its own when it is replaced.
 type counts struct{ takes, messages, remembered atomic.Int64 }
 
 // Open makes a store of a URL, which is one of
@@ -111,7 +124,9 @@ func Open(address string, o Options) (*Store, error) {
 	return openBy(lookUps{net.DefaultResolver, lookUpEvery}, address, o)
 }
 
-// openBy is Open with look-ups of the caller's.
+// openBy is Open with look-ups of the caller's. A name that can't be looked up yet is no fault: the place
+// of the URL itself then stands for one daemon, which gRPC finds by its own resolver, until a look-up
+// succeeds. Where Open fails, no connection stays.
 func openBy(names lookUps, address string, o Options) (*Store, error) {
 	places, err := parse(address)
 	if err != nil {
@@ -147,6 +162,11 @@ func openBy(names lookUps, address string, o Options) (*Store, error) {
 // within 5 s. For that it looks once more for daemons that are away. Usage that a daemon did not
 // hear of then is lost: Close says of how many keys, and fails with weir.ErrAway. It waits for calls
 // on their way, and closes the connections.
+//
+// The order matters. The watcher ends first, so that the arrangement is the last one. Then this and those
+// before it tell their daemons the rest, and only then the connections close, which they all need for
+// that. Takes that come later fall back, and other calls fail. A second Close fails, for the connections
+// are closed.
 func (s *Store) Close() error {
 	s.stop()
 	s.watching.Wait()
@@ -162,17 +182,20 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.current.Load().Take(ctx, asks, out)
 }
 
-// Settle settles receipts of one take where they were made.
+// Settle settles receipts of one take where they were made. It has no fallback: while the daemon that made
+// one is away, it fails with weir.ErrAway, and may be called again.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	return s.current.Load().Settle(ctx, settlements)
 }
 
-// Reset forgets what was used of the keys, at the daemon and here.
+// Reset forgets what was used of the keys, at the daemon and here. Other programs see that when the denials
+// that they remember are over. Like Settle, it has no fallback.
 func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return s.current.Load().Reset(ctx, keys)
 }
 
-// Traits are those of the daemon's store, but that its counts are shared. All asks
+// Traits are those of the daemon's store, but that its counts are shared. They may change while the store is
+// open, as daemons are heard for the first time or others take their place. All asks
 // of a take are decided at one moment only where there is one daemon, or one store
 // behind all.
 func (s *Store) Traits() weir.Traits { return s.current.Load().Traits() }
@@ -182,7 +205,7 @@ func (s *Store) Traits() weir.Traits { return s.current.Load().Traits() }
 type Stats struct {
 	Takes      int64 // takes that were sent
 	Messages   int64 // messages that carried them
-	Remembered int64 // takes denied by what was remembered, without a daemon
+	Remembered int64 // takes denied by what was remembered, without a daemon; not among Takes
 	Away       int   // daemons that are away
 	Missed     int64 // calls that paid for the whole deadline
 	Fallbacks  int64 // limits that fallbacks decided

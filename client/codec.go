@@ -10,7 +10,7 @@ import (
 )
 
 // codec is gRPC's codec for the messages. It calls itself proto, for that is what is
-// written.
+// written. A value that is no message is a mistake in this package, never one of a daemon.
 type codec struct{}
 
 // Name is "proto".

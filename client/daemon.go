@@ -26,26 +26,39 @@ const (
 	// that is away.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
-	// dialTimeout is how long one may take.
+	// dialTimeout is how long one may take. The caller does not wait that long: its call has the
+	// deadline of the edge, and the connection goes on being made.
 	dialTimeout = time.Second
-	// pingEvery and lostAfter find a daemon that is gone without a word. The listener
+	// pingEvery and lostAfter find a daemon that is gone without a word, while calls are on
+	// their way: gRPC then closes the connection 15 s after the last byte came. The listener
 	// allows no more pings.
 	pingEvery = 10 * time.Second
 	lostAfter = 5 * time.Second
 )
 
 // daemon is one that is asked.
+//
+// It is a connection and what was heard over it. Whether the daemon is worth asking, the edge knows, but
+// for daemons that share a store: to the edge these are one server, so late and away tell them apart here.
+// All fields but the atomic ones stay as dial has set them.
 type daemon struct {
-	name   string
+	name   string // as the URL names it, or an address of the URL's name; no two have the same
 	token  string // empty: none
 	conn   *grpc.ClientConn
 	lane   lane.Lane[*call]
-	limits *limittext.Cache
-	counts *counts
-	traits atomic.Pointer[weir.Traits] // nil before it was asked
-	skew   atomic.Int64                // its store's clock less ours, microseconds
-	late   atomic.Int32                // calls in a row that were not answered in time
-	away   atomic.Bool                 // another is asked, of the same store
+	limits *limittext.Cache // of the Store
+	counts *counts          // of the Store
+	// traits are what it promised last; nil until it has answered once. A daemon that restarts with
+	// another store changes them, and watch then arranges the daemons anew if need be.
+	traits atomic.Pointer[weir.Traits]
+	// skew is its store's clock less ours, in microseconds, by the last answer that told a state.
+	// That answer took its time to come, so the clock is thought to show that much less than it
+	// does. A remembered denial lasts longer by that, and not shorter.
+	skew atomic.Int64
+	// late is how many calls in a row were not answered in time, and away that another daemon of
+	// the same store is asked. Both stay at zero where daemons don't share a store.
+	late atomic.Int32
+	away atomic.Bool
 }
 
 // now is what the clock of its store is thought to show.
@@ -60,7 +73,9 @@ type sight struct {
 	states []weir.State
 }
 
-// dial makes the connection, which connects by itself as soon as it is used.
+// dial makes the connection, which connects by itself as soon as it is used. So a daemon that is away is no
+// error here: the first call finds out. gRPC sends a call again only where the daemon has surely not begun
+// with it; what becomes of all others that fail, the edge decides.
 func dial(p *place, limits *limittext.Cache, counts *counts) (*daemon, error) {
 	d := &daemon{name: p.name, token: p.token, limits: limits, counts: counts}
 	conn, err := grpc.NewClient(
@@ -103,12 +118,20 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // way.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// call sends a message and reads the answer.
+// call sends a message and reads the answer. A call to a daemon that is not connected fails at once when
+// the last try to connect has failed, and waits for the try under way, within its own deadline.
 func (d *daemon) call(ctx context.Context, method string, q storewire.Written, r storewire.Read) error {
 	return d.explain(ctx, d.conn.Invoke(ctx, method, q, r))
 }
 
-// explain is an error of a call as callers and the guard know it.
+// explain is an error of a call as callers and the guard know it. There are four kinds:
+//
+//   - what was asked is refused: record.AskError, which says nothing of the daemon
+//   - the daemon does not answer this program: RefusedError, which counts as away and says what to do
+//   - the time of the call is over: an error that wraps that of ctx, and the charge may have been made
+//   - all else is a daemon that can't be reached: weir.ErrAway
+//
+// The codes of the daemon come before the time, for an answer that came is an answer.
 func (d *daemon) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -127,7 +150,9 @@ func (d *daemon) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("client: daemon %s: %s: %w", d.name, said.Message(), weir.ErrAway)
 }
 
-// run asks the daemon what calls want.
+// run asks the daemon what calls want, in one message. A lone call has the time of its caller; calls that
+// travel together have patience, however many of their callers have left. It touches no caller's asks or
+// decisions, which a caller that has left may use again. An error is that of all calls of the message.
 func (d *daemon) run(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -149,7 +174,9 @@ func (d *daemon) run(ctx context.Context, calls []*call) {
 	}
 }
 
-// take decides asks, and tells what a denial stood on.
+// take decides asks, and tells what a denial stood on. It fails before anything is sent when the take does
+// not fit in a message. A receipt gets the caller's own Limit, where its text is the same, so that nobody
+// keeps two of them. Each answer with states sets the clock anew (skew).
 func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) (sight, error) {
 	c := &call{take: storewire.AppendTake(nil, asks), parts: 1 + len(asks)}
 	if len(c.take) > storewire.MaxMessage || c.parts > storewire.MaxParts {
@@ -178,7 +205,8 @@ func (d *daemon) take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 	return sight{c.answer.Now, c.answer.States}, nil
 }
 
-// describe asks what the daemon promises, and why it can't keep limits.
+// describe asks what the daemon promises, and why it can't keep limits. It goes beside the lane, so it
+// answers though takes wait, and it reaches the daemon only: its store may be away.
 func (d *daemon) describe(ctx context.Context, limits ...string) ([]string, error) {
 	var r storewire.DescribeResponse
 	if err := d.call(ctx, storewire.Describe, &storewire.DescribeRequest{Limits: limits}, &r); err != nil {

@@ -12,20 +12,28 @@ import (
 )
 
 // maxUnfit is of how many limits is remembered why they can't be kept; then all are
-// asked about anew.
+// asked about anew. A program has a limit for each rule, so few come near it.
 const maxUnfit = 1 << 12
 
 // daemons is the store without the edge: it fails when a daemon can't be asked.
+//
+// Its daemons, and whether they share a store, never change: watch makes another one when they do. So the
+// daemon of a key is a pure function where the counts are in memories, and all programs with the same
+// daemons come to the same one. The edge passes asks of one server at a time.
 type daemons struct {
-	all     []*daemon
-	shared  bool      // they share a store: any of them decides
-	order   []*daemon // then those asked first come first
+	all    []*daemon
+	shared bool // they share a store: any of them decides
+	// order is all in an order of this program's own, where they share a store: the first that is
+	// not away is asked. Else it is nil, and the key alone says which daemon is asked.
+	order []*daemon
+	// denials are remembered by the store's clock (now). A settlement or a reset by this program
+	// makes it forget the key, also one that failed: it may have been done all the same.
 	denials *record.Denials
 	told    func(daemon string, away error) // where they share a store
 	now     func(*daemon) weir.Instant      // tests have a time of their own
 
-	mu    sync.Mutex
-	unfit map[string]string // by limit, why it can't be kept
+	mu    sync.Mutex        // of unfit and unheard; not held while a daemon is asked
+	unfit map[string]string // by limit, why it can't be kept; empty: it can
 	// unheard is when a daemon was last asked about a limit, and did not answer.
 	unheard time.Time
 }
@@ -51,7 +59,8 @@ func (s *daemons) Servers() []string {
 }
 
 // ServerOf is the daemon that has a count, by rendezvous hashing: of all, the one with
-// the highest record.Score.
+// the highest record.Score. So when a daemon comes or goes, only keys move that are its own. Scores are by
+// name: programs that name a daemon differently count at different ones.
 func (s *daemons) ServerOf(k weir.StateKey) int {
 	best, most := 0, uint64(0)
 	for i, d := range s.all {
@@ -73,7 +82,8 @@ func (s *daemons) of(k weir.StateKey) *daemon {
 	return s.all[s.ServerOf(k)]
 }
 
-// Take decides asks of one daemon.
+// Take decides asks of one daemon. A remembered denial answers at once, and no daemon hears of it. Nothing
+// is tried at another daemon: the call may have been a charge, and the edge falls back.
 func (s *daemons) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,7 +120,8 @@ func (s *daemons) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
 }
 
 // learn remembers a denial, forgets what was remembered of all else, and hands on what the
-// daemon has told of the counts.
+// daemon has told of the counts. A state of the wrong length comes from a daemon that reads the limit
+// differently: nothing is learned from such an answer, not even of the other asks.
 func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
 	told := len(seen.states) == len(asks)
 	for i := 0; told && i < len(asks); i++ {
@@ -129,7 +140,8 @@ func (s *daemons) learn(asks []weir.Ask, out []weir.Decision, seen sight) {
 	}
 }
 
-// Settle settles receipts of one daemon.
+// Settle settles receipts of one daemon. The denials of their keys are forgotten when the answer has come
+// or failed to, for it may give events back; sooner would let a take in between remember one again.
 func (s *daemons) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if err := ctx.Err(); err != nil || len(settlements) == 0 {
 		return err
@@ -178,6 +190,9 @@ func (s *daemons) Traits() weir.Traits {
 // unfits asks a daemon why it can't keep a limit. While it is away, it is not known;
 // takes are then refused when it is back. The limits of many rules wait for such a daemon
 // once, and not each by itself.
+//
+// All daemons of a URL are taken to keep the same limits, so it asks one. The caller is a constructor, so
+// it may wait firstContact, but no longer.
 func (s *daemons) unfits(l *weir.Limit) string {
 	s.mu.Lock()
 	why, known := s.unfit[l.String()]
@@ -204,7 +219,7 @@ func (s *daemons) unfits(l *weir.Limit) string {
 
 // Ping asks a daemon whether it is there, and what it promises. It takes note of one that can't be
 // reached. That one is late, or is back, only takes say: a daemon whose store is away answers this,
-// too.
+// too. Each answer brings the daemon's traits up to date.
 func (s *daemons) Ping(ctx context.Context, server int) error {
 	d := s.all[server]
 	if s.shared {

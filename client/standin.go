@@ -13,7 +13,8 @@ import (
 const takeOverAfter = 2
 
 // chosen is the daemon to ask of those that share a store: the first that is not
-// away. When all are, it is the first.
+// away. When all are, it is the first. Then its failures reach the edge, whose breaker finds the store
+// away, and fallbacks decide. A daemon that is back is asked again as soon as it is before the others.
 func (s *daemons) chosen() *daemon {
 	for _, d := range s.order {
 		if !d.away.Load() {
@@ -34,7 +35,11 @@ func (s *daemons) away() (n int) {
 }
 
 // heard takes note of how a call to a daemon has ended, where other daemons can take its place: one
-// that can't be reached, or whose store can't, is away at once.
+// that can't be reached, or whose store can't, is away at once. A late answer may be a pause, so it takes
+// takeOverAfter of them in a row. Any answer ends both, also one that refuses what was asked: the daemon is
+// there.
+//
+// The call that failed is not sent to another daemon, for it may have been a charge. The next call is.
 func (s *daemons) heard(d *daemon, err error) error {
 	switch {
 	case !s.shared || errors.Is(err, context.Canceled): // the caller has left
@@ -51,7 +56,8 @@ func (s *daemons) heard(d *daemon, err error) error {
 	return err
 }
 
-// mark tells when a daemon goes away (err is why), or is back.
+// mark tells when a daemon goes away (err is why), or is back. When many calls fail at once, one tells:
+// the one that swaps away. The plain read before it spares all others the write.
 func (s *daemons) mark(d *daemon, err error) {
 	if d.away.Load() != (err != nil) && d.away.CompareAndSwap(err == nil, err != nil) {
 		s.told(d.name, err)
@@ -61,6 +67,10 @@ func (s *daemons) mark(d *daemon, err error) {
 // contact asks those that are away, of those that share a store, whether they are
 // back, by a charge to a count that is nobody's. To read would not do: a daemon whose
 // store is away answers that, too.
+//
+// It asks one after the other, each for contactTime at most, and only those that are away. No caller waits
+// for it. A daemon that needs longer than contactTime to answer stays away until all are, and callers ask it
+// because it is the first (chosen).
 func (s *daemons) contact(ctx context.Context) {
 	probe := []weir.Ask{{State: weir.StateKey{Rule: "probe#probe of weir"}, Limit: weir.MustParseLimit("1000000/s"), Cost: 1}}
 	for _, d := range s.order {

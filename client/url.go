@@ -24,15 +24,21 @@ type URLError struct{ Text string }
 
 func (e *URLError) Error() string { return "client: " + e.Text }
 
-// place is where a daemon is, and how it is spoken to.
+// place is where a daemon is, and how it is spoken to. All that files of the URL say is in it already: a
+// certificate or token that changes on disk is not read again.
 type place struct {
+	// name is as the URL or the look-up has it, and tells daemons apart. target is for gRPC: the
+	// name with the scheme of a resolver. token is empty where there is none.
 	name, target, token string
 	authority           string // what its certificate is for; empty: the target's
 	each                bool   // a daemon is at each address of the name
-	safe                credentials.TransportCredentials
+	// safe is a copy of this place's own, for a list or a look-up makes one connection of each.
+	safe credentials.TransportCredentials
 }
 
-// parse reads a URL.
+// parse reads a URL. It gives at least one place, and up to maxDaemons of a list, where no name is twice:
+// daemons are told apart by their names. With +dns it gives the one name, which is to be looked up. All
+// that it fails with is a *URLError.
 func parse(address string) ([]*place, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok || !slices.Contains([]string{"grpc", "grpcs", "grpc+dns", "grpcs+dns", "grpc+unix"}, scheme) {
@@ -84,7 +90,8 @@ func checkHost(host, scheme, token string) error {
 	return nil
 }
 
-// parseQuery reads the options behind the question mark.
+// parseQuery reads the options behind the question mark, and the files that they name. An option that has
+// no effect with the scheme is refused, so that nobody thinks a connection safe that is not.
 func parseQuery(scheme, query string) (safe credentials.TransportCredentials, token string, err error) {
 	files, err := storeurl.Options(query, "ca", "cert", "key", "token-file")
 	if err != nil {
@@ -110,6 +117,8 @@ func parseQuery(scheme, query string) (safe credentials.TransportCredentials, to
 	return credentials.NewTLS(config), token, err
 }
 
+// tlsConfig is TLS 1.2 or later, for daemons that ca has signed; without ca, those that this machine trusts.
+// cert and key are shown to daemons that ask for a certificate.
 func tlsConfig(ca, cert, key string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
