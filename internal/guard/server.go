@@ -112,7 +112,7 @@ func (s *server) seek(k weir.StateKey) {
 }
 
 // seekers are the goroutines that look for servers, until the guard is closed. There is at most one
-// for each server (breaker.seeker). No caller waits for them, so they have a context of their own,
+// for each server (breaker.seeker). No take waits for them, so they have a context of their own,
 // which only end cancels.
 type seekers struct {
 	ctx    context.Context
