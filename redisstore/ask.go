@@ -11,6 +11,8 @@ import (
 
 // The kinds of limits that take.lua knows, by their first byte.
 const (
+	// take.lua has the same numbers: as the first byte of a limit's text, as the indexes of its
+	// table of kinds, and in the marks "-- kind" by which scriptOf cuts it.
 	kindNothing = iota // a count of 0, of which nothing is kept
 	kindPace
 	kindFixed
@@ -22,6 +24,10 @@ const (
 // plan is what take.lua has to know of a limit. All of it that takes divisions is worked out here,
 // once for a limit, in whole numbers and fractions as Go has them: the script only adds and
 // compares. So both come to the same answers to the microsecond.
+//
+// A plan never changes once it is made, and many goroutines read it without a lock. It holds no
+// time and no key, so it is good for every take of its limit; only civil windows have to be
+// written down anew for each call.
 type plan struct {
 	kind byte // which functions of take.lua know the limit
 	// most is the largest cost that can ever fit. Asks beyond it are not denied but impossible,
@@ -29,6 +35,10 @@ type plan struct {
 	most int64
 	// text is the limit as take.lua reads it. It is empty for civil windows: their text goes with
 	// the time.
+	//
+	// A key holds the limit's own text first, and the script compares the two byte by byte. A
+	// count that another limit kept is so told from one of this limit, and Go works it out (see
+	// settle).
 	text string
 	one  string // the limit and a cost of 1 as pace.lua reads it; empty where it can't
 }
@@ -38,6 +48,11 @@ type plan struct {
 const maxPlans = 1 << 14
 
 // plans remembers what it has worked out of limits.
+//
+// The key is the pointer and not the limit's text: a pointer is compared quickly, and limits never
+// change. The same text under two pointers is worked out twice and decides alike. The map keeps
+// its limits alive, so maxPlans also bounds what requests with limits of their own can make it
+// hold.
 type plans struct {
 	mu  sync.RWMutex
 	all map[*weir.Limit]*plan
@@ -50,6 +65,8 @@ func (p *plans) of(l *weir.Limit) *plan {
 	if found != nil {
 		return found
 	}
+	// The lock is not held meanwhile. Two goroutines may work out one limit at a time: they come
+	// to the same plan, and either may stay.
 	found = newPlan(l)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,6 +96,9 @@ func flag(yes bool) int64 {
 	return 0
 }
 
+// newPlan writes a limit down in the order in which the function limit of its kind in take.lua
+// reads it. All times are microseconds, and a fraction of one is a whole number over a denominator
+// that the limit has for all of its spans.
 func newPlan(l *weir.Limit) *plan {
 	s := l.Spec()
 	p := &plan{most: s.Count}
@@ -92,6 +112,8 @@ func newPlan(l *weir.Limit) *plan {
 		p.kind = kindPace
 		b = bucket(l, &s)
 	case weir.LeakyQueue:
+		// A leaky-queue is a bucket whose burst is its queue and the one event that leaves it. It
+		// has no debt, and a key never seen has used nothing.
 		if p.most = *s.Queue + 1; s.Count == 0 {
 			p.kind, p.most = kindNothing, 0
 			break
@@ -101,6 +123,8 @@ func newPlan(l *weir.Limit) *plan {
 		b = floats(nil, int64(den), us, int64(f), us, int64(f), 0, 0, 0, 1, -1, 0, p.most)
 	case weir.FixedWindow:
 		p.kind = kindFixed
+		// Civil windows begin where a time zone says: text stays empty, and window writes it for
+		// each call.
 		if s.Calendar != weir.NoCalendar && !s.Anchored {
 			return p
 		}
@@ -118,6 +142,8 @@ func newPlan(l *weir.Limit) *plan {
 	case weir.WarmUp: // Unfit
 	}
 	p.text = string(p.kind) + string(b) + l.String()
+	// pace.lua knows buckets that begin full and never go below empty. With a debt or a later
+	// start take.lua has to decide.
 	if p.kind == kindPace && s.Debt == 0 && (s.Initial == nil || *s.Initial == s.Burst) {
 		p.one = p.pair(l, 1)
 	}
@@ -137,6 +163,9 @@ func (p *plan) pair(l *weir.Limit, cost int64) string {
 		life = full/1000 + 1
 	}
 	b := floats(nil, int64(den), full, int64(fullPart), span, int64(spanPart), life)
+	// The limit's text, the zero byte that ends it and 8 zero bytes for Since are the head of a
+	// record as it stands in Redis. So pace.lua compares one text, and leaves alone a count that
+	// was reset.
 	return string(b) + l.String() + string(make([]byte, 9))
 }
 
@@ -166,6 +195,8 @@ func bucket(l *weir.Limit, s *weir.Spec) []byte {
 // wrong window.
 func window(l *weir.Limit, now weir.Instant) string {
 	s := l.Spec()
+	// The limit works out the window itself, so that the calendar's rules are in one place. The
+	// state that it returns begins with the first instant of the window.
 	// A charge says where its window begins and when it ends, whatever the count.
 	d := weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: 1}
 	state := l.Commit(nil, now, &weir.Ask{Limit: l, Cost: 1}, &d)
@@ -196,6 +227,9 @@ func (p *plan) appendAsk(b []byte, a *weir.Ask, first bool, nth int) []byte {
 	b = floats(b, a.Cost, need)
 	switch p.kind {
 	case kindPace:
+		// Spans are known for costs up to a little over most only. A test of one event beyond most
+		// denies as surely as the true need would, and a charge beyond it fills the bucket to its
+		// end and no further.
 		test, testPart, _ := a.Limit.Span(min(need, p.most+1))
 		span, spanPart, _ := a.Limit.Span(min(a.Cost, p.most))
 		b = floats(b, test, int64(testPart), span, int64(spanPart))

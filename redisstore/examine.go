@@ -32,6 +32,9 @@ type Latency struct{ Median, P99 time.Duration }
 
 // Node is what a server tells of itself; what it does not tell, or not to this
 // user, is empty.
+//
+// The names of its fields are those of Redis, but for the roles: master is primary here, and slave
+// is replica.
 type Node struct {
 	Address string
 	Version string
@@ -93,6 +96,8 @@ func Examine(ctx context.Context, address string) (*Examination, error) {
 	if err != nil {
 		return nil, explain((&link{option: option}).said(err))
 	}
+	// The store shares the examiner's client, so what is measured goes over connections set up as
+	// those of weir serve are.
 	e := &examiner{client: client, store: New(client, o), secret: option.Password != "" || option.AuthCredentialsFn != nil}
 	e.TLS = option.TLSConfig != nil
 	if e.Ping, err = e.measure(ctx, func(ctx context.Context, _ int) error {
@@ -143,6 +148,9 @@ func (e *examiner) measure(ctx context.Context, call func(ctx context.Context, i
 // takes measures takes of keys that nobody else has. It leaves out the lanes and the memory of
 // denials: the limit allows all. Both scripts are run, as a user may be allowed one command and not
 // the other; weir serve needs them all.
+//
+// The 20 keys have a random name, so two examinations at a time do not meet. They expire within
+// seconds, as the limit recovers within one.
 func (e *examiner) takes(ctx context.Context) {
 	limit, err := weir.ParseLimit("1000000/s")
 	if err != nil {
@@ -167,6 +175,8 @@ func (e *examiner) takes(ctx context.Context) {
 // time between question and answer: half of the quickest trip is the most that the result can be
 // wrong by.
 func (e *examiner) clock(ctx context.Context) {
+	// Look asks for no key, so the script does nothing but read the time, and the trip is as short
+	// as it can be. Skew stays 0 where no try is answered.
 	quickest := examinePatience
 	for range examineTries {
 		start := time.Now()
@@ -187,6 +197,8 @@ func (e *examiner) ask(ctx context.Context, c rueidis.Client, words ...string) r
 
 func (e *examiner) node(ctx context.Context, at string, c rueidis.Client) Node {
 	n := Node{Address: at}
+	// A managed Redis may hide INFO or CONFIG from its users. Then fields stay empty, and judge
+	// leaves out what depends on them.
 	text, err := e.ask(ctx, c, "INFO").ToString()
 	if err != nil {
 		e.mute = true
@@ -219,6 +231,9 @@ func (e *examiner) node(ctx context.Context, at string, c rueidis.Client) Node {
 
 // sample looks at some keys of Weir, whether they expire.
 func (e *examiner) sample(ctx context.Context, c rueidis.Client) (keys, immortal int) {
+	// SCAN answers in steps of about 1000 keys and may find few of them under the prefix. scans
+	// bounds the steps, so that a server full of other programs' keys is not searched to its end;
+	// the sample is then small, and a finding still true.
 	cursor := uint64(0)
 	for range scans {
 		found, err := e.ask(ctx, c, "SCAN", strconv.FormatUint(cursor, 10), "MATCH", glob(e.store.prefix)+"*", "COUNT", "1000").AsScanEntry()
@@ -246,6 +261,8 @@ func (e *examiner) sample(ctx context.Context, c rueidis.Client) (keys, immortal
 }
 
 // glob is a text as SCAN matches it and nothing else.
+//
+// The prefix is the operator's: one with a star in it must not match the keys of others.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
 }

@@ -12,6 +12,10 @@ const rights = "let the user run HELLO, AUTH, PING, EVALSHA, EVAL, GET, SET and 
 const wrongType = "WRONGTYPE" // of a key: the server is there
 
 // remedies say what to do about the errors of a server, by what they say.
+//
+// The first that matches counts, so what is particular stands before what is general. The texts
+// are those of Redis and of the network; where a new version words an error anew, only the remedy
+// is lost.
 var remedies = [...]struct{ says, remedy string }{
 	{wrongType, "another program writes there; give Weir a prefix or a database of its own"},
 	{"connection refused", "is Redis running there?"},
@@ -38,6 +42,9 @@ var remedies = [...]struct{ says, remedy string }{
 
 // explain adds to an error of the server what to do about it. An error about one key is a
 // CountError: the server is there, and a breaker must not open for it.
+//
+// The edge tells by the type of an error whether the server is away. A CountError is of one
+// descriptor only, and all else may be of the server: its breaker counts that.
 func explain(err error) error {
 	text := err.Error()
 	for _, r := range remedies {

@@ -10,6 +10,8 @@ import (
 
 // The numbers beyond which a server is unwise.
 const (
+	// A script that calls TIME is not repeatable. Since version 5 the server sends its replicas what
+	// a script has written, and not the script, so that they write the same.
 	oldest     = 5                     // the first version whose scripts may ask for the time and write
 	muchSkew   = time.Second           // between the clocks
 	mostCall   = 50 * time.Millisecond // no call is given more

@@ -12,6 +12,9 @@ import (
 
 // maxName is how long the name of a count may be in a key of Redis; longer ones
 // are hashed. Clients choose keys, and Redis would keep each of them at full length.
+//
+// A hashed name has 33 characters, so clients can make a key no longer than maxName and what the
+// rule adds.
 const maxName = 200
 
 // key is where a count is kept: prefix, in braces the placement and whose count it is, then which
@@ -25,6 +28,11 @@ func (s *Store) key(k weir.StateKey) string {
 }
 
 // tag is the part of a key that says on which node it is.
+//
+// Two counts have two names: neither clean part has a colon or a brace in it, so the first colon
+// ends the placement. The length of the raw texts is looked at first, so that a key of a megabyte
+// is not escaped in vain; escaping makes texts longer, so the name is looked at again. The hash is
+// over the length of the placement, too, so that no byte can move from one part to the other.
 func (s *Store) tag(k weir.StateKey) string {
 	place := k.Placement()
 	name := ""

@@ -24,6 +24,9 @@ import (
 const (
 	dialTimeout = time.Second
 	// lostAfter is how long a connection may owe an answer before it is given up.
+	//
+	// It is longer than patience: a call gives up first, by itself, and only a connection that is
+	// silent for this long takes all of its calls with it.
 	lostAfter = 5 * time.Second
 	// connBuffer is what a connection reads and writes at a time.
 	connBuffer = 64 << 10
@@ -80,11 +83,17 @@ func CheckURL(address string) error {
 }
 
 // parse reads a store's URL.
+//
+// It opens no connection. It reads the files that the URL names, so that a wrong path shows at the
+// start.
 func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
 		return option, o, &URLError{"this is no URL; write redis://host:port"}
 	}
+	// An unescaped / or ? in a password ends the host's part too early, and the @ then stands
+	// behind it. Without this look a part of the password would be taken for a host, and be told
+	// in errors.
 	hosts, rest := cutHosts(rest)
 	if scheme != "redis+unix" && strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
 		return option, o, &URLError{"there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40"}
@@ -129,6 +138,8 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 			return option, o, &URLError{fmt.Sprintf("a Redis Cluster has no databases; leave out %q", u.Path)}
 		}
 	case "redis+sentinel":
+		// The user and password of the URL open the sentinels, too. rueidis asks the sentinels
+		// again for the primary when connections fail, so a failover needs no new client.
 		option.Sentinel = rueidis.SentinelOption{MasterSet: path, Dialer: option.Dialer, Username: option.Username, Password: option.Password, ClientName: "weir"}
 		if path == "" {
 			return option, o, &URLError{"name the master: redis+sentinel://host:port/master"}
@@ -264,6 +275,8 @@ func (l *link) connect() {
 		if closed && client != nil {
 			client.Close()
 		}
+		// The goroutine ends with the first client that works, and with Close. It never gives up
+		// by itself: a daemon that starts before its Redis has to find it later.
 		if err == nil || closed {
 			return
 		}

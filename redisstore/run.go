@@ -31,6 +31,9 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // newCall writes asks down as take.lua reads them. It is done by the goroutine of the caller,
 // beside others: the one that sends a script call has only to put texts together.
+//
+// A take begins with the first of its asks, whose flag says so. By these flags the script knows
+// the takes in a call apart, and decides each by itself.
 func (s *Store) newCall(asks []weir.Ask) *call {
 	c := &call{
 		keys: make([]string, len(asks)), asks: make([]askText, len(asks)),
@@ -40,10 +43,14 @@ func (s *Store) newCall(asks []weir.Ask) *call {
 		a := &asks[i]
 		p := s.plans.of(a.Limit)
 		c.keys[i] = s.key(a.State)
+		// Several asks of a take may have one limit; its text goes once. A limit is told by its
+		// pointer: the same text twice in one call costs bytes and nothing else.
 		of := c.limit(a.Limit)
 		if of == len(c.limits) {
 			text := p.text
 			if text == "" {
+				// Here alone a call depends on what this process takes for the time. The script
+				// looks at its own clock and answers W where the window is not the right one.
 				text = window(a.Limit, s.serverNow())
 			}
 			c.limits = append(c.limits, limitText{a.Limit, text})
@@ -62,6 +69,8 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 		return nil
 	}
 	p := s.plans.of(a.Limit)
+	// A cost that never fits is left to take.lua, which is told so by a flag. MaxHold, AtLeast and
+	// Once do not come here: takeTogether has sent those to takeBySwap.
 	if p.one == "" || a.Cost > p.most {
 		return nil
 	}
@@ -84,6 +93,9 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	args[0] = s.now
 	which := make([]byte, len(calls))
 	for i, c := range calls {
+		// Limits are compared by their text here, not by their pointer, as the text has the cost
+		// in it, too. A call has up to maxAsks of them, and mostly one or two: to search a few is
+		// quicker than a map.
 		keys[i] = c.keys[0]
 		n := slices.Index(args[2:], c.pair) + 1
 		if n == 0 {
@@ -103,6 +115,7 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 	}
 	for i, c := range calls {
 		if c.Err = err; err == nil {
+			// The letter and the state are as take.lua answers them, so settle reads both alike.
 			c.now, c.answers = now, []string{answer[2][17*i : 17*i+17]}
 		}
 	}
@@ -111,6 +124,9 @@ func (s *Store) runPaced(ctx context.Context, calls []*call) {
 // tell remembers how far the server's time is from ours. The answer may have been on its way for
 // long, so that the skew comes out too small; then what is remembered here ends a little late, by
 // that time at most, and nothing that the server decides depends on it.
+//
+// Calls that end at a time write skew in any order. Each value was true when it was measured, so
+// any of them may stay.
 func (s *Store) tell(now weir.Instant) weir.Instant {
 	s.skew.Store(int64(now - weir.InstantOf(time.Now())))
 	return now
@@ -127,6 +143,9 @@ func (c *call) limit(l *weir.Limit) int {
 }
 
 // run sends calls in one script call, and hands out what comes back.
+//
+// An error is that of all calls: where the answer was lost, each of them may have been a charge. A
+// fault of one key comes as the answer of its take, and is no error here.
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.counts.calls.Add(1)
 	ctx, cancel := patient(ctx)
@@ -167,6 +186,7 @@ func join(now string, calls []*call) (keys, args []string) {
 	}
 	keys, args = make([]string, 0, n), make([]string, 2, 2*n+4)
 	args[0] = now
+	// The script counts limits from 1, so 0 is a limit that is not in the call yet.
 	nth := map[*weir.Limit]int{}
 	for _, c := range calls {
 		for _, l := range c.limits {
@@ -181,6 +201,8 @@ func join(now string, calls []*call) (keys, args []string) {
 		keys = append(keys, c.keys...)
 		for _, a := range c.asks {
 			of := nth[c.limits[a.of].limit]
+			// The text is the call's own, and the call travels once: nobody else reads these
+			// bytes.
 			a.text[1], a.text[2] = byte(of), byte(of>>8)
 			args = append(args, string(a.text))
 		}
@@ -194,6 +216,7 @@ func join(now string, calls []*call) (keys, args []string) {
 // There are 64 of these scripts, and a process needs few of them. Two goroutines that make the same
 // one at a time make the same text: either may stay.
 func (s *Store) taker(calls []*call) *script {
+	// The first byte of a limit's text is its kind.
 	kinds := 0
 	for _, c := range calls {
 		for _, l := range c.limits {
@@ -210,6 +233,8 @@ func (s *Store) taker(calls []*call) *script {
 
 // scriptOf is take.lua without the kinds that are not wanted.
 func scriptOf(kinds int) string {
+	// The parts of take.lua stand in the order of the marks. What is before the first belongs to
+	// all, and so does the part "any".
 	const mark = "-- kind "
 	head, rest, _ := strings.Cut(takeScript, mark)
 	var text strings.Builder
@@ -232,6 +257,12 @@ func scriptOf(kinds int) string {
 // work out what a decision tells beside: what remains, and when to come back. They also say whether
 // the limit allows. When that is not what the script said, the script's word holds, as it is what
 // was written, and Disagreed counts it.
+//
+// Each caller does this on its own goroutine, so that the lane can carry the next calls meanwhile.
+// A caller that has left does not: its charge stays, and nobody learns from the answer.
+//
+// One letter settles the whole take where it is E, C, W or X. The asks beside it have S, which
+// says nothing by itself: the loop goes on to the one that has the reason.
 func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir.Decision) (again bool, err error) {
 	for i, answer := range c.answers {
 		switch answer[0] {
@@ -243,6 +274,8 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 			}
 			// Another version of the limit kept the count, or it was reset in the future of the
 			// server's clock. The script knows neither: Go works out what stays charged.
+			//
+			// A swap is safe beside scripts: it writes only over the values that it has seen.
 			s.counts.adopted.Add(1)
 			return false, s.takeBySwap(ctx, asks, out)
 		case 'W': // s.skew is right by now
@@ -280,6 +313,8 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		asks[i].Limit.Commit(states[i], c.now, &asks[i], &out[i])
 	}
 	s.given.Note(out)
+	// The denial is dated by the script, and the state is the one from before the take: a denied
+	// take leaves it as it was, or is not remembered.
 	s.denials.Learn(c.now, asks, states, out)
 	return false, nil
 }

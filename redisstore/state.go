@@ -19,6 +19,8 @@ func words(text string) weir.State {
 	return s
 }
 
+// word is the number in the first 8 bytes, little-endian. A text shorter than a word reads as if
+// zeros followed. Callers have looked at the length where that matters.
 func word(text string) uint64 {
 	var b [8]byte
 	copy(b[:], text)
@@ -29,6 +31,9 @@ func word(text string) uint64 {
 // left out what does not matter.
 func stateOf(a *weir.Ask, text string) (weir.State, error) {
 	switch a.Limit.Algorithm() {
+	// take.lua tells long logs and permits in a shorter form: a log may have 10,000 stamps, and
+	// each of them would travel with each answer. All other states are a few words, and come as
+	// they are.
 	case weir.SlidingLog:
 		return logOf(text)
 	case weir.Concurrent:
@@ -49,6 +54,8 @@ func stateOf(a *weir.Ask, text string) (weir.State, error) {
 // logOf is a log of all stamps ('A'), or ('F') of how many there are, the oldest,
 // the index and the value of one between, and the newest.
 func logOf(text string) (weir.State, error) {
+	// take.lua counts stamps in 14 bits, so the state that is made here is at most 128 kB,
+	// whatever stands in the key.
 	if len(text) < 9 || text[0] == 'F' && len(text) != 41 {
 		return nil, fmt.Errorf("a log of %d bytes", len(text))
 	}
@@ -82,6 +89,8 @@ func permitsOf(text string) (weir.State, error) {
 	if len(text) != 24 {
 		return nil, fmt.Errorf("permits of %d bytes", len(text))
 	}
+	// At the bound each of them has a place of its own in the state, for then package weir counts
+	// places.
 	held, holders, last := word(text), word(text[8:]), word(text[16:])
 	if holders == 0 {
 		return nil, nil

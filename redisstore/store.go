@@ -72,6 +72,14 @@ type Options struct {
 //
 // Nothing in it is a count of a limit: those are in Redis, and a process that starts
 // anew has lost none.
+//
+// Goroutines: a Store of New has none of its own while nobody calls. A Store of Dial has one,
+// which connects (link). Beside them each lane has up to two while calls are on their way. Close
+// waits for all of these. Callers work on their own goroutines before and after a call: they write
+// asks down, and make decisions of answers, beside each other and without a lock.
+//
+// All fields are set before the first call and never change, or are safe for many goroutines by
+// themselves: they are atomics, or have a lock of their own. No lock is held while Redis is asked.
 type Store struct {
 	// Either client or link is set, and does not change. With a link there may be no connection
 	// yet: exec asks it for the client of the moment.
@@ -83,6 +91,8 @@ type Store struct {
 	cluster bool
 	// takers are take.lua with only the parts for the limits of a call, by the kinds of
 	// limits that it knows, a bit each; nil: not made yet.
+	//
+	// The first call that needs one fills it in: see taker.
 	takers  [1 << (kindPermits + 1)]atomic.Pointer[script]
 	pacer   *script // pace.lua
 	swapper *script // swap.lua
@@ -98,16 +108,28 @@ type Store struct {
 	// lane and paced carry takes to Redis, as many as meet. A call is in one of the lanes, by the
 	// script that decides it. The order between takes of two lanes is that in which Redis runs
 	// their scripts: none of the two is decided over a state that misses the other's charge.
+	//
+	// On a Cluster only Run of a lane is used: each call goes by itself to the node of its keys,
+	// and rueidis puts calls to one node into one pipeline.
 	lane  lane.Lane[*call] // of take.lua
 	paced lane.Lane[*call] // of pace.lua
 	// denials remember denied takes for record.DenialLife, and answer those like them. Other
 	// processes can only have used more meanwhile, so this never lets pass what Redis would deny.
+	//
+	// A denial is dated by the server's clock, as serverNow guesses it. Where the guess is behind
+	// the date of a denial, or DenialLife past it, the server is asked. A wrong guess so costs a
+	// trip, or keeps a denial longer by as much as the guess is wrong.
 	denials *record.Denials
 	// receipts are those that this process has settled: how many they are bounds how
 	// many keys they take. That each works once is for Redis to see to, by a key of its own.
+	//
+	// They are counted here, and Room refuses takes that want one more receipt of a rule with too
+	// many.
 	receipts record.Receipts
-	given    record.Latest // when this process got its last receipt, on the server's clock
-	counts   counts
+	// given is for Reset alone. A failover may bring a server whose clock is behind; a reset by
+	// that clock must still end the receipts that this process got before.
+	given  record.Latest // when this process got its last receipt, on the server's clock
+	counts counts
 }
 
 // counts are what Stats tells. They say nothing that a decision depends on.
@@ -119,6 +141,8 @@ type counts struct {
 // must not retry by itself: an answer that was lost may have been a charge.
 func New(client rueidis.Client, o Options) *Store {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	// The scripts are hashed once here. Nothing is sent: a server that is away is noticed by the
+	// first call.
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
 		denials: record.NewDenials(),
@@ -140,6 +164,7 @@ func (s *Store) Traits() weir.Traits {
 // all; all asks of a take at one moment, but on a Cluster only those of a
 // descriptor.
 func TraitsOf(cluster bool) weir.Traits {
+	// Forgets is not among them: a server that evicts is set up wrongly, and weir doctor says so.
 	return weir.Traits{Shared: true, Atomic: !cluster, OwnClock: true, Evidence: true, Unfit: unfit}
 }
 
@@ -188,6 +213,9 @@ func (s *Store) exec(ctx context.Context, script *script, apart bool, keys, args
 			return nil, explain(err)
 		}
 	}
+	// The context's end is told apart from the server's errors: by then the command was sent, or
+	// stood in the queue of a connection, and nobody knows which. So the error says that it may
+	// have been a charge.
 	answer, err := script.exec(ctx, client, apart, keys, args).AsStrSlice()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -207,6 +235,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := record.Check("redisstore", unfit, asks, out); err != nil || len(asks) == 0 {
 		return err
 	}
+	// Denials are asked before the room for receipts: a take that is denied gets no receipt.
 	if s.TakeLocally(asks, out) {
 		return nil
 	}
@@ -215,6 +244,9 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	}
 	s.counts.takes.Add(1)
 	if s.cluster && record.Groups(asks) {
+		// The counts of a placement and key are on one node, and no script reaches two nodes.
+		// Apart looks at all parts first, charges one after the other, and settles what it has
+		// charged to nothing where a later part denies.
 		apart := record.Apart{
 			Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
 			Settle: s.Settle,
@@ -232,6 +264,10 @@ func (s *Store) TakeLocally(asks []weir.Ask, out []weir.Decision) bool {
 
 // maxTries is how often a take is tried again because another limit kept the
 // count, or other processes changed it between look and swap.
+//
+// A try fails only where another take or settlement was written in the time of one round trip, so
+// somebody got on with each failed try. A take that loses this often meets a count that very many
+// write at once; the fallback of its rule serves it better than a longer wait.
 const maxTries = 64
 
 // takeTogether takes asks whose counts can be reached by one script.
@@ -241,6 +277,8 @@ const maxTries = 64
 // window has ended on the way was not charged either, and comes back with the window of the
 // server's time.
 func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+	// The first try may be pace.lua's. Each later one is take.lua's, so X can be answered once in
+	// a take. W can be answered again, as the window may end again on the way.
 	if rare(asks) {
 		return s.takeBySwap(ctx, asks, out)
 	}

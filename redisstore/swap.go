@@ -13,6 +13,8 @@ import (
 // kept is what a key is to hold, and for how long; nothing where it stays as it
 // was. A key lives until its count says no more than its absence would, so that Redis needs no
 // cleaning.
+//
+// Times are rounded so that a key never ends before its count: see swapArgs.
 type kept struct {
 	value []byte // a record of a count, or a note of what works once
 	life  time.Duration
@@ -20,6 +22,9 @@ type kept struct {
 
 // change says what keys are to hold, given what they hold at now. It may be
 // called several times, and must forget the time before.
+//
+// It runs on the caller's goroutine. What it fills in for the caller, such as decisions, is meant
+// only once swap has returned without an error.
 type change func(now weir.Instant, values []string, next []kept) error
 
 // swap changes keys as one: it looks, works out what they shall hold, and writes
@@ -34,6 +39,9 @@ type change func(now weir.Instant, values []string, next []kept) error
 // a take that asked for Once can be asked again: its note was written with the charge, or neither
 // was.
 func (s *Store) swap(ctx context.Context, keys []string, c change) error {
+	// The time of a try is the time that came with the values. A write is then dated a round trip
+	// before it happens, which is sound: had anything happened to the keys in between, the values
+	// would differ and nothing would be written.
 	args := []string{s.now, "look"} // first; then "swap", with what the look or the swap before has brought
 	for range maxTries {
 		answer, err := s.exec(ctx, s.swapper, false, keys, args)
@@ -49,6 +57,7 @@ func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 		if args[1] == "swap" {
 			s.counts.tries.Add(1)
 		}
+		// The script has compared and not written, so what it brings is a look like the first one.
 		values, next := answer[2:], make([]kept, len(keys))
 		if err := c(parseInstant(answer[0]), values, next); err != nil {
 			return err
@@ -64,6 +73,9 @@ func (s *Store) swap(ctx context.Context, keys []string, c change) error {
 // swapArgs is nil when there is nothing to write. Keys that stay as they were are compared, too:
 // what was decided depends on them. A key lives 2 ms longer than its count: parts of a millisecond
 // are left out, and the clock goes on between the script's time and its write.
+//
+// Nothing to write needs no second trip: what was decided was true at the moment of the look, and
+// that is as good as a moment later.
 func swapArgs(now string, values []string, next []kept) []string {
 	args := []string{now, "swap"}
 	some, longer := false, int64(2)
@@ -85,6 +97,8 @@ func swapArgs(now string, values []string, next []kept) []string {
 
 // records reads what keys hold; the last ones, beyond limits, are no records. It fails with a
 // CountError for what another program wrote: a count must not begin anew because of that.
+//
+// A limit of nil has the record's own limit read from its text.
 func records(keys, values []string, limits []*weir.Limit) ([]record.Record, error) {
 	all := make([]record.Record, len(limits))
 	for i := range all {
@@ -132,6 +146,10 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	keys, limits := s.places(asks)
 	n := len(keys)
 	t := record.NewSwap(asks, out)
+	// A take with Once has one key more, for its first answer. It is under the tag of the counts,
+	// so one script on one node compares and writes them all: the answer is noted with the charge,
+	// or neither is. A take that comes again finds the note, decides nothing, and makes the first
+	// answer again of what was noted.
 	once := t.Once() != 0
 	if once {
 		keys = append(keys, s.tag(asks[0].State)+":once:"+strconv.FormatUint(t.Once(), 16))
@@ -155,10 +173,12 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 	})
 	if err != nil {
 		for i := range asks {
+			// The take may have been written, and what was remembered of its keys may be old.
 			s.denials.Forget(asks[i].State)
 		}
 		return err
 	}
+	// The decisions hold from here on: End notes receipts and denials only of what was written.
 	t.End(s.denials, &s.given)
 	return nil
 }
@@ -189,6 +209,9 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 	var until weir.Instant // while it has to be known that all but permits are settled
 	for i := range all {
 		r := all[i].Receipt
+		// It is forgotten after the write. Were it forgotten before, a take on another goroutine
+		// could learn anew a denial that the giving back ends. A take whose answer is on its way
+		// can still do so; its denial lives for a second.
 		defer s.denials.Forget(r.State)
 		keys, limits = append(keys, s.key(r.State)), append(limits, r.Limit)
 		if r.Limit.Algorithm() != weir.Concurrent {
@@ -211,6 +234,7 @@ func (s *Store) settleTogether(ctx context.Context, all []weir.Settlement) error
 		if settled = record.Settle(now, all, counts); settled == nil {
 			write(now, values, counts, next)
 		}
+		// Where the receipt has just expired, the key still lives for a second.
 		if until > 0 && !all[0].Renew {
 			next[n] = kept{[]byte{1}, max((until - now).Duration(), time.Second)}
 		}
@@ -251,6 +275,8 @@ var _ weir.Looker = (*Store)(nil)
 // different descriptors are of different moments.
 func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir.State, error) {
 	var at weir.Instant
+	// A look goes by swap, whose change fills in nothing to write: so it is one round trip, and
+	// leaves no trace.
 	states := make([]weir.State, len(asks))
 	look := func(asks []weir.Ask, to []weir.State) error {
 		keys, limits := s.places(asks)
