@@ -19,6 +19,9 @@ import (
 //
 // The older commands do not tell the number of the new write. With it a process that writes an item
 // again need not look before.
+//
+// No command is sent twice. A swap that was done is refused the second time, and its answer would
+// say that another process had written.
 type verb uint8
 
 const (
@@ -36,10 +39,14 @@ type command struct {
 	key   string // of the form that name makes: without spaces, 250 bytes at most
 	value []byte // of add, swap and set
 	cas   uint64 // of swap: the write that it stands on; never 0, which is no write
-	ttl   int64  // as memcached reads it: seconds, or when they are more than 30 days, Unix time
+	// ttl is made by Store.ttl, which knows how memcached counts time.
+	ttl int64 // as memcached reads it: seconds, or when they are more than 30 days, Unix time
 }
 
 // append appends the command as it goes over the wire.
+//
+// T is set anew by each write, so an item that is used lives on. The last c asks for the number of
+// the write.
 func (c *command) append(b []byte) []byte {
 	switch c.verb {
 	case verbGet:
@@ -72,6 +79,9 @@ func (c *command) append(b []byte) []byte {
 }
 
 // outcome is what a server says to a command.
+//
+// An outcome is the server's word on one command. It is not an error: the connection is sound, and
+// the next answer is where it should be.
 type outcome uint8
 
 const (
@@ -82,6 +92,9 @@ const (
 )
 
 // answer is a server's answer to one command.
+//
+// The zero answer is one of a write that was done and not numbered. So answers mean something only
+// for a call that did not fail.
 type answer struct {
 	outcome outcome
 	value   []byte // of get, version and stats; the receiver may keep it
@@ -91,6 +104,8 @@ type answer struct {
 
 // The bounds of an answer.
 const (
+	// maxLine is also the size of the connection's read buffer: a line is read in place, and one
+	// that does not fit is no answer of memcached.
 	maxLine  = 16 << 10 // of a line; more breaks the connection
 	maxSkip  = 8 << 20  // of a value too large to be a count, read and thrown away; more breaks the connection
 	maxStats = 1 << 10  // lines of statistics; more breaks the connection
@@ -99,7 +114,12 @@ const (
 // readAnswer reads the answer to c. An error means that the connection is of no more use, for
 // nobody knows where in its stream the next answer begins. A server's own error (SERVER_ERROR) is
 // an answer, in its place, and the connection goes on.
+//
+// ERROR and CLIENT_ERROR are errors in this sense. They say that the server did not understand us.
+// It may then read a value as commands, and what it answers next would be answers to these.
 func readAnswer(r *bufio.Reader, c *command) (answer, error) {
+	// The line is a piece of the reader's buffer. The parts that are kept are copied, or parsed
+	// before anything else is read.
 	line, err := readLine(r)
 	if err != nil {
 		return answer{}, err
@@ -149,6 +169,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return text, nil
 }
 
+// readStored reads the answer to a write. NS is said to an add where there is an item, EX to a
+// swap of another number, NF to a swap of an item that is gone. All three mean to the lane that it
+// has to look again.
 func readStored(line []byte) (answer, error) {
 	code, rest, _ := bytes.Cut(line, []byte(" "))
 	a := answer{}
@@ -167,6 +190,8 @@ func readStored(line []byte) (answer, error) {
 	return a, nil
 }
 
+// readValue reads the answer to a get. A value too large to be a count is skipped, so that another
+// program's item costs its own descriptor and not all that share the connection.
 func readValue(r *bufio.Reader, line []byte) (answer, error) {
 	if string(line) == "EN" {
 		return answer{outcome: outcomeNone}, nil

@@ -15,6 +15,10 @@ import (
 const (
 	// patience is how long a server may leave commands unanswered, or unread,
 	// before its connection is given up. Callers bring their own, shorter one.
+	//
+	// A server that is frozen so costs all of its calls this time once. After that the connection
+	// is gone: calls wait for a new one, or fail at once with the error of the last try (see
+	// line).
 	patience = 2 * time.Second
 	// maxPending is how many calls of one connection may wait for answers; more
 	// fail with weir.ErrBusy.
@@ -23,6 +27,9 @@ const (
 
 var (
 	// errUnsent marks calls of which the server has heard nothing.
+	//
+	// The difference to errLost is what a caller may do next: an unsent call has certainly decided
+	// nothing, and a lost one may have been a charge.
 	errUnsent = errors.New("nothing was sent")
 	// errLost marks calls that were sent, and nobody knows what became of them.
 	errLost = errors.New("the answer was lost")
@@ -31,6 +38,10 @@ var (
 )
 
 // call is commands that go to a server in one go, and are answered in order.
+//
+// Its maker leaves it alone from send until done is closed. Meanwhile the goroutine that writes
+// reads the commands, and the goroutine that reads fills in answers. Where err is set, answers may
+// be half filled in, and mean nothing.
 type call struct {
 	commands []command
 	answers  []answer
@@ -50,15 +61,21 @@ func newCall(commands ...command) *call {
 // calls that are in either. Whoever takes a call out of the two under mu closes its done, so that
 // is closed once.
 type conn struct {
+	// It may be closed by any goroutine, through fail, once: that is what ends a read or a write
+	// under way.
 	net    net.Conn
 	reader *bufio.Reader // of the goroutine that reads
 
+	// mu guards the fields up to err, and is held for moments, never while the network is waited
+	// for.
 	mu      sync.Mutex
 	writing bool    // a goroutine writes, or is about to: no other may
 	unsent  []*call // in the order in which they came
 	sent    []*call // in the order of their answers, which memcached gives in the order of commands
 	err     error   // why the connection has failed; then both are empty
 
+	// writing hands out from one goroutine that writes to the next, so it needs no lock. It is
+	// kept for the next write unless one large item has made it large.
 	out []byte // of the goroutine that writes
 }
 
@@ -67,6 +84,9 @@ func newConn(c net.Conn) *conn {
 }
 
 // do has a call answered. It takes at most about twice patience.
+//
+// The goroutine of a lane calls it, or that of a status. A caller's context has no say here: the
+// caller leaves by itself, while the call goes on to its end and the lane learns from it.
 func (c *conn) do(k *call) error {
 	if err := c.send(k); err != nil {
 		return err
@@ -75,6 +95,8 @@ func (c *conn) do(k *call) error {
 	return k.err
 }
 
+// send hands a call to the connection. An error of it is errUnsent or weir.ErrBusy, so nothing was
+// decided.
 func (c *conn) send(k *call) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -91,6 +113,8 @@ func (c *conn) send(k *call) error {
 	c.mu.Unlock()
 	if write {
 		if busy {
+			// Where nothing is on its way the call leaves at once: a lone caller waits for no
+			// other.
 			runtime.Gosched() // others are about to send, too; one write costs more than many calls
 		}
 		c.write()
@@ -130,6 +154,8 @@ func (c *conn) write() {
 func (c *conn) next() []*call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Calls are in sent before a byte of them is written. So an answer always finds its call, and
+	// a write that fails half-way makes its calls lost, not unsent.
 	calls := c.unsent
 	c.unsent, c.writing = nil, len(calls) > 0
 	if len(c.sent) == 0 && len(calls) > 0 { // read waits without a deadline; from now on it has one
@@ -150,6 +176,8 @@ func (c *conn) read() {
 			c.fail(err)
 			return
 		}
+		// The call stays in sent while it is answered, so that fail finds it there when the
+		// connection breaks in the middle.
 		k := c.first()
 		if k == nil {
 			line, err := readLine(c.reader)
@@ -173,6 +201,13 @@ func (c *conn) read() {
 }
 
 // rest sets the time by which the next answer has to come.
+//
+// rest and next both set the deadline under mu, and both look at sent there: whichever comes last
+// has seen the calls of the other. So no call waits on a reader without a deadline, and an idle
+// connection has none.
+//
+// The deadline moves with each answer that the reader has to wait for. A server that answers
+// slowly but steadily keeps its connection; the callers' own deadlines judge it.
 func (c *conn) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

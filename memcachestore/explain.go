@@ -12,11 +12,15 @@ import (
 )
 
 var (
+	// errNoCAS is a failure of the server: no count can be kept there. errLarge is of one
+	// descriptor, so it is a CountError, for which no breaker opens.
 	errNoCAS = errors.New("it numbers no writes")
 	errLarge = &record.CountError{Err: fmt.Errorf("the counts of one descriptor and key would take more than %d bytes", maxValue)}
 )
 
 // remedies say what to do about failures, by what a server says.
+//
+// The first that matches counts, so what is particular stands before what is general.
 var remedies = [...]struct{ says, remedy string }{
 	{"Too many open connections", "raise memcached's -c"},
 	{"out of memory", "raise memcached's -m, and start it without -M: without eviction it drops the counts that it can't write"},
@@ -48,6 +52,9 @@ func remedy(err error) string {
 }
 
 // said is what a server says of an item.
+//
+// A CountError speaks of one item, and the server is well. All else is a failure of the server,
+// which the edge counts.
 func said(text string) error {
 	if strings.Contains(text, "too large") || strings.Contains(text, "no count") {
 		return &record.CountError{Err: errors.New(text)}

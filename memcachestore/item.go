@@ -15,6 +15,9 @@ const (
 	// maxValue is how large an item may grow; a take that would make it larger
 	// fails. It must stay below the server's own bound (memcached -I), for a
 	// server that refuses a write drops what it has.
+	//
+	// Memcached's own bound is 1 MB unless it was set. Few items come near it: only very many
+	// limits, or many notes with long first answers.
 	maxValue = 256 << 10
 	// itemSign begins every item. A change of the form changes its last byte.
 	itemSign = "weir\x01"
@@ -23,6 +26,8 @@ const (
 // slack is how much longer than its own clock says a process keeps what may be dropped: 2 s for
 // processes whose clocks are behind, and one because memcached counts in whole seconds. Without it
 // a process with a fast clock would drop a count that one with a slow clock still has to deny by.
+//
+// The package promises nothing for clocks that are further apart than these 2 s.
 const slack = 3 * time.Second
 
 // item is what memcached keeps of one placement and key: the counts of all its limits, and notes of
@@ -31,9 +36,19 @@ const slack = 3 * time.Second
 //
 // An item is decoded for each round, changed by one job after the other, and encoded once. It is
 // for one goroutine.
+//
+// An item is never changed in place on the server. Each write is a whole item that stands on the
+// whole item which was read, so whatever one round sees of it is one moment of it.
+//
+// The limits of an item don't know of each other. Each count has its own until, and goes when that
+// is over; the item goes with the last.
 type item struct {
 	// born is when the item was made, by the earliest clock that wrote it.
 	// Receipts from before give nothing back, for what they charged is gone.
+	//
+	// A receipt carries when it was taken, so comparing the two needs no list of what was evicted.
+	// With a clock that is behind, a receipt of the last moments before born may still give back;
+	// none is refused whose charge the item holds.
 	born    weir.Instant
 	counts  []count // no two of one label
 	notes   []note  // the oldest first
@@ -46,14 +61,19 @@ type item struct {
 type count struct {
 	label string // of the limit: the rest of its rule after the placement
 	until weir.Instant
-	raw   []byte         // as kept; always what own would be written as
-	own   *record.Record // as it shall be, when it was read; never handed out, only copies of it
+	// raw is a piece of the value that was read, or bytes of its own; neither is ever written
+	// into. The value may be known to the lane for the next round, which decodes it again.
+	raw []byte         // as kept; always what own would be written as
+	own *record.Record // as it shall be, when it was read; never handed out, only copies of it
 }
 
 // note says that a take that asked for Once was charged, or a receipt settled. It is written with
 // the charge or the giving back that it speaks of. A note may leave its item for one of its own,
 // when there are many: so a job that works once looks at both, its item first. A note moves before
 // it is taken out, so at any moment at least one of the two has it.
+//
+// A note lives for weir.OnceLife, or until its receipt has expired. After that nobody can ask for
+// it: a late take counts as a new one, and a late settlement gives nothing back.
 type note struct {
 	kind  noteKind
 	id    uint64
@@ -73,6 +93,10 @@ const (
 var errForeign = &record.CountError{Err: errors.New("it holds no count: is it another program's?")}
 
 // decodeItem reads what encode wrote; nothing is an item never written.
+//
+// It reads no record: only labels, times and where each record lies. It fails as a whole for bytes
+// that encode has not written, since a count must not begin anew because another program wrote
+// over it.
 func decodeItem(b []byte, now weir.Instant) (*item, error) {
 	it := &item{born: now}
 	if len(b) == 0 {
@@ -97,6 +121,8 @@ func decodeItem(b []byte, now weir.Instant) (*item, error) {
 }
 
 // bornOf is when an item was made; 0 of what is none.
+//
+// It serves sightings, which need nothing else of an item.
 func bornOf(b []byte) weir.Instant {
 	d := decode(b)
 	if string(d.Take(len(itemSign))) != itemSign {
@@ -159,6 +185,9 @@ func (n *note) append(b []byte) []byte {
 
 // record is the count of a label, to decide on. limit, which may be nil, saves
 // reading its text again.
+//
+// The copy is the job's: one that fails half-way has changed nothing that the next job in the
+// round could see.
 func (it *item) record(label string, limit *weir.Limit) (record.Record, error) {
 	i := it.find(label)
 	if i < 0 {
@@ -199,6 +228,9 @@ func (it *item) put(label string, r record.Record, now weir.Instant) {
 }
 
 // noted is the note of this kind and id, if it is there.
+//
+// A note that is over says nothing, though it may still stand there: prune leaves it for slack,
+// for processes whose clocks are behind.
 func (it *item) noted(kind noteKind, id uint64, now weir.Instant) *note {
 	for i := range it.notes {
 		if n := &it.notes[i]; n.kind == kind && n.id == id && now < n.until {
@@ -215,6 +247,9 @@ func (it *item) note(n note, now weir.Instant) {
 }
 
 // prune drops what is over, by any clock. A count that is over says no more than its absence would.
+//
+// It runs only where the item is written anyway. Until then a count that is over costs bytes, and
+// nothing else.
 func (it *item) prune(now weir.Instant) {
 	before := now - instants(slack)
 	it.counts = slices.DeleteFunc(it.counts, func(c count) bool { return c.until < before })

@@ -12,6 +12,10 @@ import (
 //
 // A job is waiting, or claimed by the goroutine that works for its lane, or done. Only a waiting
 // one can be taken back: a caller that leaves later hears that it may have been charged.
+//
+// The goroutine of the caller makes a job and hands it over under mu of the store. From then on
+// the goroutine of the lane has it, until it closes done; then the caller reads err and what apply
+// has filled in. A caller that has left reads nothing of it any more.
 type job struct {
 	// apply changes the item, or not. It may be called several times, each on an
 	// item as it was read, and must forget the time before. Its error is this
@@ -25,6 +29,8 @@ type job struct {
 	id    uint64
 	found *note // where that was noted in an item of its own
 
+	// tries counts refused swaps that stood on a look, up to maxTries. A swap by what was known
+	// from before is no try: the process had not asked whether it still holds.
 	tries int
 	err   error
 	done  chan struct{} // closed with err
@@ -45,6 +51,10 @@ func (j *job) noted(now weir.Instant, it *item) *note {
 }
 
 // takeJob decides the asks of t, which are all of one item.
+//
+// A take with Once leaves its first answer as a note, with the charge and in the same write. It
+// finds the note when it comes again, also where the answer to the write was lost: it then makes
+// that answer again, and charges nothing.
 func takeJob(t *record.Swap) *job {
 	j := &job{done: make(chan struct{})}
 	if j.id = t.Once(); j.id != 0 {
@@ -58,6 +68,8 @@ func takeJob(t *record.Swap) *job {
 		if err != nil {
 			return err
 		}
+		// Each job decides over the counts as the jobs before it left them: that is as if their
+		// takes had come one after the other at this moment.
 		write, first := t.Decide(now, all)
 		for i := range all {
 			if write {
@@ -89,6 +101,9 @@ func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
 // must give nothing back, or the count would get back what it never held. Since says the same of a
 // count that was reset. While settling the later of the two holds; only Since is kept, for the item
 // tells the other by itself.
+//
+// A receipt that is renewed leaves no note, as it is settled again later. A refund of events
+// without a receipt leaves none either: it stands for no take that could be settled twice.
 func settleJob(all []weir.Settlement) *job {
 	j := &job{done: make(chan struct{}), kind: noteSettled, id: all[0].Receipt.ID}
 	j.apply = func(now weir.Instant, it *item) error {
@@ -97,6 +112,7 @@ func settleJob(all []weir.Settlement) *job {
 		}
 		records := make([]record.Record, len(all))
 		since := make([]weir.Instant, len(all))
+		// It is a second at least, in microseconds.
 		until := now + 1_000_000
 		for i := range all {
 			r := all[i].Receipt
@@ -125,6 +141,8 @@ func settleJob(all []weir.Settlement) *job {
 // resetJob forgets what was used of keys of one item. The count stays, with the time of the reset:
 // receipts from before it must give nothing back. That is the time of this process's last receipt,
 // where its clock has stepped back behind it.
+//
+// A key without a count has nothing to forget, and gets none.
 func resetJob(keys []weir.StateKey, given *record.Latest) *job {
 	return &job{done: make(chan struct{}), apply: func(now weir.Instant, it *item) error {
 		for _, k := range keys {

@@ -13,6 +13,10 @@ import (
 // of this one. If that write is refused, they are in both places, which says the same twice.
 // Memcached may evict such an item before its time; then its receipt would work twice, as if it
 // were lost with the server.
+//
+// All kept notes go at once, so that not every round spills. A note has its own end there, and
+// slack: the item that it left may go before it. An error leaves the item as it was read: the jobs
+// fail, and nothing was decided.
 func (s *Store) spill(l *lane, c *conn, it *item, now weir.Instant) error {
 	if len(it.notes) <= maxNotes {
 		return nil
@@ -53,6 +57,8 @@ const (
 // seconds, and an item may go up to one earlier than its time: life has one less than ttl. A time beyond
 // 30 days is told by the clock of this process; when that is off, the item goes earlier or later by
 // as much. slack is more than clocks may differ by.
+//
+// Beyond lastSecond an item would go too early: unfit refuses limits that need so long.
 func (s *Store) ttl(keep time.Duration) (ttl int64, life time.Duration) {
 	seconds := int64((keep+time.Second-1)/time.Second) + int64(slack/time.Second) + s.longer
 	life = time.Duration(seconds-1) * time.Second

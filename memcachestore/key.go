@@ -13,6 +13,8 @@ const (
 	// maxKey is how long a key of memcached may be.
 	maxKey = 250
 	// noteRoom is what the name of a note has more than that of its item.
+	//
+	// They are the bar and the kind, and 64 bits in hexadecimal digits.
 	noteRoom = 2 + 16
 )
 
@@ -21,6 +23,9 @@ const (
 // have one name, and no item has the name of a note: parts have no colon and no bar that was not
 // escaped, and the hash of long ones is over the length of the placement, too, so that no byte can
 // move from one part to the other.
+//
+// All limits of a placement and key have one name, so pick puts them on one server and one
+// connection: that is what lets a take of them be one swap.
 func (s *Store) name(k weir.StateKey) string {
 	place, most := k.Placement(), maxKey-noteRoom-len(s.prefix)
 	if len(place)+len(k.Key) < most {
@@ -38,6 +43,9 @@ func label(k weir.StateKey) string { return k.Rule[len(k.Placement()):] }
 // noteName is the key of a note that has an item of its own. It is asked for in the same round trip
 // as the item; where several servers share the items, it is on the item's, not on that of its own
 // name.
+//
+// Both go over the connection of the lane, whose answers come in the order of its commands: so the
+// item is always read before the note.
 func noteName(name string, kind noteKind, id uint64) string {
 	return name + "|" + string(rune(kind)) + strconv.FormatUint(id, 16)
 }

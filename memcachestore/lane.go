@@ -13,11 +13,19 @@ import (
 const (
 	// maxWaiting is how many jobs of a store wait or are worked on; more fail with
 	// weir.ErrBusy.
+	//
+	// It bounds the memory of takes while a server is slow. A caller beyond it hears at once that
+	// nothing was decided, which serves it better than an answer that comes too late.
 	maxWaiting = 1 << 14
 	// maxTogether is how many jobs are decided over one state. The rest waits for
 	// the next.
+	//
+	// It bounds how long the first of them waits for the last to be decided. Nothing is lost for
+	// throughput: so many share one round trip.
 	maxTogether = 256
 	// maxNoted is how many of them may work once, and so leave a note.
+	//
+	// Each costs a get beside that of the item, and up to a note more in it.
 	maxNoted = 32
 	// maxNotes is how many notes an item keeps itself. Older ones then go to items
 	// of their own.
@@ -38,7 +46,16 @@ const (
 //
 // A lane has at most one goroutine, from the first job that waits until none does. A lane that
 // nobody works for can be forgotten: all that is lost with it is that it knew what the item held.
+//
+// A job of a lane is in waiting, or in the hands of the goroutine that works, or done. mu of the
+// store guards the first; the second needs no lock.
+//
+// Since all jobs of one process go through one lane, the order of charges in the process is the
+// order of its rounds, and two takes of one process never see the same state. Between processes
+// the server's cas sees to that.
 type lane struct {
+	// name and line never change: the name decides the server and which of its connections is
+	// used. A connection that fails is made anew in the same line.
 	name    string
 	line    *line
 	running bool   // a goroutine works; mu of the store guards it
@@ -46,6 +63,10 @@ type lane struct {
 
 	// Only the goroutine that works uses these, without a lock: running hands them from
 	// one to the next.
+	//
+	// known is what the item held after this process's last write or look, or the zero view. A
+	// zero view costs a look. It is taken only while alone: where others write, too, a swap
+	// without a look would mostly be refused.
 	known view
 	alone bool // nobody else wrote when we last looked
 }
@@ -54,15 +75,23 @@ type lane struct {
 // a server that was restarted begins to number its writes anew.
 //
 // It may be old: then the swap fails by its cas, and the item is read anew.
+//
+// conn is compared by its pointer, and a connection that failed is never used again. So a number
+// from before a restart can't match one that the new server gives to another write.
 type view struct {
-	conn  *conn
-	cas   uint64 // the server's number of the write; 0: there was no item
+	conn *conn
+	cas  uint64 // the server's number of the write; 0: there was no item
+	// value is shared by rounds, and never changed.
 	value []byte
 	until time.Time // the server keeps it so long, unless it has to evict
 }
 
 // submit has a job done, and waits for it as long as ctx lets it. An error says whether the job may
 // have been done: when it could be taken back, it was not.
+//
+// The caller's goroutine waits here and does nothing else: the lane's goroutine decides and
+// writes. So a caller that leaves takes nothing with it, and others in its round are decided all
+// the same.
 func (s *Store) submit(ctx context.Context, name string, j *job) error {
 	defer s.counts.waiting.Add(-1)
 	if s.counts.waiting.Add(1) > maxWaiting {
@@ -103,6 +132,8 @@ func (s *Store) join(name string, j *job) (*lane, error) {
 		l = &lane{name: name, line: pick(s.servers, name), alone: true}
 		s.lanes[name] = l
 	}
+	// A job joins and a goroutine begins under one lock, and more ends one under the same lock. So
+	// no job waits in a lane that nobody works for.
 	l.waiting = append(l.waiting, j)
 	if !l.running {
 		l.running = true
@@ -113,6 +144,9 @@ func (s *Store) join(name string, j *job) (*lane, error) {
 
 // forget makes room for a lane: one of the first idle ones that a map happens to
 // show goes. mu is held.
+//
+// A lane that runs can't go: its goroutine would write beside that of a new lane of the same item.
+// They would only refuse each other's swaps, but a process should not lose against itself.
 func (s *Store) forget() {
 	if len(s.lanes) < maxLanes {
 		return
@@ -130,6 +164,9 @@ func (s *Store) forget() {
 }
 
 // withdraw takes back a job that is not being decided.
+//
+// A job that a round could not write waits again, and can be taken back again: its swap was
+// refused, so it charged nothing.
 func (s *Store) withdraw(l *lane, j *job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,6 +186,8 @@ func (s *Store) work(l *lane) {
 	}
 }
 
+// more is whether jobs still wait; where none do, the goroutine has no more turns. The next one
+// begins under the same lock, in join, and so sees known and alone as this one has left them.
 func (s *Store) more(l *lane) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,6 +237,7 @@ func (s *Store) claim(l *lane, noted []*job) []*job {
 func (s *Store) unclaim(l *lane, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// They came first, and are decided first.
 	l.waiting = append(jobs, l.waiting...)
 }
 

@@ -15,6 +15,8 @@ import (
 )
 
 // maxServers is how many servers a URL may name.
+//
+// pick asks all of them for each new lane, so their number is a time that each unknown item costs.
 const maxServers = 256
 
 // Open is Dial, with the edge around the store: calls have a deadline, the fallback of each
@@ -43,6 +45,8 @@ func Dial(url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memcachestore: %w", err)
 	}
+	// Its context is Close's, not that of a caller: connections and rounds serve many callers, and
+	// outlive each of them.
 	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, denials: record.NewDenials(), opened: time.Now()}
 	s.seen.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -80,6 +84,8 @@ func parseURL(url string) ([]*server, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Two addresses of one server are not noticed, and do no harm: each item is always asked
+		// for under the same one.
 		if seen[addr] {
 			return nil, fmt.Errorf("%s is named twice", addr)
 		}

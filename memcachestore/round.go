@@ -17,6 +17,9 @@ import (
 // over the connection that the item was written by, and for as long as the server has to keep it.
 // If it was wrong, the server refuses the swap, and the jobs wait for another round, which looks.
 // So an old view costs a trip, and never a charge.
+//
+// A round is of one item at one moment: all of its jobs get the same now, and one write. It ends
+// with each claimed job answered, or waiting again.
 func (s *Store) round(l *lane) {
 	noted := s.noted(l)
 	if len(noted) == 0 && l.alone && l.known.conn != nil && l.known.conn.alive() && time.Now().Before(l.known.until) {
@@ -36,6 +39,8 @@ func (s *Store) round(l *lane) {
 // look reads the item, and after it notes that may have left it: one that leaves
 // meanwhile is seen in the item, or in its own.
 func (s *Store) look(l *lane, noted []*job) (view, error) {
+	// Jobs are not claimed before the answer is there. While a server is slow, callers can take
+	// them back, and know that nothing was charged.
 	conn, err := l.line.open(s.ctx, &s.own)
 	if err != nil {
 		return view{}, l.line.server.explain(err)
@@ -73,6 +78,10 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 
 // compare notes whether other processes have written since, and whether the server has forgotten
 // what it was to keep. It is for the next rounds and for Stats; what was read decides in any case.
+//
+// alone becomes false by a refused swap, or by a look that finds another number than the last. It
+// becomes true again by a look that finds the same number as this process's last write or look:
+// nobody has written in between.
 func (s *Store) compare(l *lane, v view) {
 	if s.seen.gone(l.name, time.Since(s.opened), v.cas != 0, bornOf(v.value)) {
 		s.counts.forgotten.Add(1)
@@ -97,10 +106,13 @@ func (s *Store) do(c *conn, k *call) error {
 // fails by itself, such as a receipt that was settled before, leaves the item alone and the others
 // to go on.
 func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
+	// There are none where all callers have left while the server was asked.
 	jobs := s.claim(l, noted)
 	if len(jobs) == 0 {
 		return true
 	}
+	// The clock is read after the look, and once: jobs of a round are decided at one moment, and
+	// none at a time before it came.
 	now := s.now()
 	it, err := decodeItem(v.value, now)
 	if err != nil {
@@ -108,6 +120,8 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 		return true
 	}
 	for _, j := range jobs {
+		// A job's error is its own answer. An answer such as weir.ErrSettled goes to the caller as
+		// it is; anything else is said with the server it is about.
 		if j.err = j.apply(now, it); j.err != nil && !record.Answers(j.err) {
 			j.err = l.line.server.explain(j.err)
 		}
@@ -132,6 +146,10 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 // refuses both when another process has written meanwhile. Where the answer is lost, the jobs fail,
 // and known is left as it was: the number in it is old if the write came through, so the next round
 // finds out.
+//
+// There is no step between the server's write and the answer in which a crash could do harm. If
+// this process dies before the write, nothing was charged, and nobody has heard that it was. If it
+// dies after, the charge stays, for events that did not pass: that is the safe side.
 func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
 	it.prune(now)
 	if err := s.spill(l, v.conn, it, now); err != nil {
@@ -160,6 +178,7 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 		s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
 		// The number of this write is what the next round may swap, without a look.
 		l.known = view{}
+		// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
 		if a.cas != 0 && len(c.value) <= maxKnown {
 			l.known = view{v.conn, a.cas, c.value, time.Now().Add(life)}
 		}
@@ -189,6 +208,8 @@ func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
 // processes that write the same item get out of step. All that wait go together in the next round,
 // so of a process at most one swap is on its way for an item, and with each refused swap another
 // process got on: never do all fail.
+//
+// Callers that have left are not told apart: their jobs go on, up to maxTries like all.
 func (s *Store) again(l *lane, jobs []*job, looked bool) {
 	l.known, l.alone = view{}, false
 	s.counts.lost.Add(1)

@@ -19,16 +19,23 @@ import (
 const (
 	// lines is how many connections a server is asked over. Memcached serves each
 	// by one of its threads.
+	//
+	// An item is always asked for over the same one: see pick.
 	lines = 2
 	// dialTime is how long a server may take to accept a connection.
 	dialTime = time.Second
 	// The time before a server that could not be reached is tried again doubles
 	// from shortest to longest.
+	//
+	// Half of each wait is fixed, and half drawn. It begins at shortest again once a connection
+	// was made.
 	shortest = 5 * time.Millisecond
 	longest  = 500 * time.Millisecond
 )
 
 // server is one memcached.
+//
+// All but the fields of its lines never change.
 type server struct {
 	index   int    // of all
 	network string // tcp or unix
@@ -63,6 +70,13 @@ func newServer(index int, network, addr string) *server {
 // the highest number for this name. A server more takes only its own share from
 // the others. One that is away is not passed over, for another would begin to
 // count anew.
+//
+// The address as the URL has it is hashed, and not what it resolves to: every process that names
+// the same servers picks the same one, in whatever order it names them, and a server keeps its
+// items when its machine gets another IP address. A list with one server less moves that server's
+// items to all others; they begin to count anew there.
+//
+// Two lines of one server are chosen by the lowest bit of the same sum.
 func pick(servers []*server, name string) *line {
 	var best *server
 	var most, low uint64
@@ -81,6 +95,10 @@ func pick(servers []*server, name string) *line {
 
 // open is a connection that works. Where there is none it makes one; a call that comes meanwhile
 // waits for that.
+//
+// ctx is the store's and ends with Close. The goroutine of a lane waits here for about dialTime at
+// most, for its own try or that of another; callers that will not wait so long leave by
+// themselves.
 func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
 	for {
 		l.mu.Lock()

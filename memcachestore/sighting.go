@@ -17,6 +17,10 @@ const maxSightings = 1 << 18
 // that was evicted from one that was never there, for Stats: without them an operator would not
 // notice that memcached forgets, since a forgotten item looks like a new one. Two names may have
 // one hash; then one eviction in many is counted too often or not at all.
+//
+// Times are counted since the store was opened, by the monotonic clock, so a wall clock that is
+// set does not make items look evicted. A name is hashed with a secret seed: clients can't choose
+// names that meet.
 type sightings struct {
 	seed maphash.Seed
 	mu   sync.Mutex
@@ -32,6 +36,9 @@ type sighting struct {
 func (s *sightings) init() { s.seed, s.all = maphash.MakeSeed(), map[uint64]sighting{} }
 
 // see takes note of an item that a server has to keep.
+//
+// It is called after each write, and after a look that changed nothing. The later word counts:
+// life is from now.
 func (s *sightings) see(name string, is sighting) {
 	k := maphash.String(s.seed, name)
 	s.mu.Lock()
@@ -59,6 +66,9 @@ func (s *sightings) drop() {
 
 // gone is whether an item was dropped that a server had to keep until now: it is not
 // there, or there is one that was made anew. It says so once.
+//
+// An item that another process has swapped keeps its born, or has an earlier one. A later born
+// means that somebody found no item and added one.
 func (s *sightings) gone(name string, now time.Duration, there bool, born weir.Instant) bool {
 	k := maphash.String(s.seed, name)
 	s.mu.Lock()

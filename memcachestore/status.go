@@ -55,6 +55,9 @@ func (s *Store) Ping(ctx context.Context, server int) error {
 
 // status asks a server, as long as ctx lets it. A connection has a time of its own, which may be
 // longer: so the goroutine that asks goes on until then, and Close waits for it.
+//
+// A status of a closed store must not begin a goroutine: Close waits for own, and Go must not be
+// called beside Wait.
 func (s *Store) status(ctx context.Context, sv *server) Status {
 	answer := make(chan Status, 1)
 	s.mu.Lock()
@@ -76,6 +79,8 @@ func (s *Store) status(ctx context.Context, sv *server) Status {
 
 func (s *Store) askStatus(sv *server) Status {
 	st := Status{Addr: sv.addr}
+	// It goes over the first connection, beside takes. A server that is too busy to answer takes
+	// so shows here, too; where it can't be connected to, the line's last error is told.
 	c, err := sv.lines[0].open(s.ctx, &s.own)
 	k := newCall(command{verb: verbStats})
 	begin := time.Now()
@@ -92,6 +97,8 @@ func (s *Store) askStatus(sv *server) Status {
 	}
 	for line := range strings.Lines(string(k.answers[0].value)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		// Memcached tells its clock in whole seconds, so Skew is right to about a second. It is
+		// for operators: no decision depends on it.
 		n, _ := strconv.ParseInt(value, 10, 64) // what is no number is not asked for
 		switch name {
 		case "version":

@@ -64,6 +64,13 @@ type Options struct {
 
 // Store is a weir.Store in memcached. It must be made by Dial and closed. Its
 // methods may be called from many goroutines.
+//
+// Goroutines: each lane with jobs has one, each connection has one that reads, and a status has
+// one while it asks. All are in own, and Close waits for them. Callers wait on their own
+// goroutines and touch nothing of a lane but running and waiting, under mu.
+//
+// Processes act on each other through the items alone. A process that crashes takes with it what
+// it knew of items, denials and sightings; none of it is a count.
 type Store struct {
 	// These never change. The order of servers is that of the URL; which of them has an item
 	// depends on their addresses alone.
@@ -84,15 +91,21 @@ type Store struct {
 	// denials remember denied takes for record.DenialLife, and answer those like them without a
 	// server. Others can only have used more meanwhile, unless something was given back or reset:
 	// this is seen when a second is over.
+	//
+	// They are dated by this process's clock, and so are the decisions: no other clock has a say
+	// in how long a denial is remembered.
 	denials *record.Denials
-	given   record.Latest // when this process gave its last receipt
-	opened  time.Time
-	seen    sightings // of items, to tell one that was evicted from one that never was
-	counts  counts
+	// given is for Reset. A receipt that another process gave by a clock ahead of ours may still
+	// give back what it charged just before a reset.
+	given  record.Latest // when this process gave its last receipt
+	opened time.Time
+	seen   sightings // of items, to tell one that was evicted from one that never was
+	counts counts
 }
 
 // counts are what Stats tells. No decision depends on them.
 type counts struct {
+	// waiting is the exception: by it submit refuses what is more than maxWaiting.
 	waiting, takes, trips, lost, busy, spilled, forgotten atomic.Int64
 }
 
@@ -112,6 +125,9 @@ func TraitsOf() weir.Traits {
 
 // maxKeep is how long a count may have to be kept. Memcached's expiry ends in
 // January 2038: an item that needed more would be dropped too early, and pass its limit again.
+//
+// Beyond 30 days a time is told to memcached as an end, not as a length, so what is kept longer
+// depends on two clocks.
 const maxKeep = 5 * 365 * 24 * time.Hour
 
 // unfit says of limits that memcached can't keep why, and what to take instead. A limit that
@@ -162,6 +178,9 @@ func (s *Store) Stats() Stats {
 
 // Close ends what the store does, and waits for it. Takes on their way fail. After closed is set no
 // job joins a lane, so no goroutine begins that own would not wait for.
+//
+// Connections fail first, so rounds that wait for answers end at once, and lanes answer their jobs
+// with errors. A call that was sent may have been a charge, and its callers are told so.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -176,6 +195,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// now is the only clock by which this process decides. It may step back: a count then seems to
+// begin later than now, and denies for longer by the step, but passes nothing more.
 func (s *Store) now() weir.Instant {
 	if s.clock != nil {
 		return s.clock()
@@ -199,6 +220,10 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if !record.Groups(asks) {
 		return s.takeTogether(ctx, asks, out)
 	}
+	// Items of several descriptors may be on several servers, and no swap reaches two items. So
+	// Apart looks at all of them at once, charges one after the other, and gives back what it has
+	// charged when a later one denies or its server fails. In between others may be denied, and
+	// none passes too much.
 	apart := record.Apart{
 		Take:   func(asks []weir.Ask, out []weir.Decision) error { return s.takeTogether(ctx, asks, out) },
 		Settle: s.Settle,
@@ -232,6 +257,8 @@ func (s *Store) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.De
 	if err := s.submit(ctx, s.name(asks[0].State), takeJob(t)); err != nil {
 		return err
 	}
+	// The caller's decisions are written only now, by its own goroutine: a caller that left finds
+	// them as they were.
 	copy(out, t.Out)
 	t.End(s.denials, &s.given)
 	return nil
@@ -244,6 +271,8 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 		return err
 	}
 	for i := range settlements {
+		// It is forgotten when all was written. Were it forgotten before, a take meanwhile could
+		// learn anew a denial that the giving back ends.
 		defer s.denials.Forget(settlements[i].Receipt.State)
 	}
 	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
@@ -280,6 +309,8 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 	}
 	states, at := make([]weir.State, len(asks)), s.now()
 	for i := range asks {
+		// Each look goes through the lane of its item and waits behind its takes, one after the
+		// other: it is for explanations, and need not be quick.
 		j, seen := lookJob(asks[i])
 		if err := s.submit(ctx, s.name(asks[i].State), j); err != nil {
 			return 0, nil, err
