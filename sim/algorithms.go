@@ -21,6 +21,9 @@ func Algorithms(l *weir.Limit) ([]*weir.Limit, error) {
 	sub := func(n int64, mode weir.Mode) weir.Spec {
 		return weir.Spec{Algorithm: weir.SlidingWindow, SubWindows: n, Mode: mode}
 	}
+	// One of each algorithm, and those settings of it that pass or deny differently at the same
+	// count and period. A setting that means the same as one before it has the same text, and is
+	// left out.
 	all := []weir.Spec{
 		{},
 		{Burst: (count + 9) / 10},
@@ -37,6 +40,7 @@ func Algorithms(l *weir.Limit) ([]*weir.Limit, error) {
 	for _, s := range all {
 		s.Count, s.Period = count, period
 		l, err := s.Limit()
+		// An error is a bound of that algorithm, and no fault of the input.
 		if err == nil && !slices.ContainsFunc(limits, func(had *weir.Limit) bool { return had.String() == l.String() }) {
 			limits = append(limits, l)
 		}

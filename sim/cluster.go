@@ -17,6 +17,9 @@ const (
 	// MaxNodes is how many nodes a cluster may have.
 	MaxNodes = 200
 	// MaxClusterKeys is how many clients times nodes there may be.
+	//
+	// Each node keeps the state of each key that it is asked for, so memory grows with the
+	// product.
 	MaxClusterKeys = 1_000_000
 	// MaxDelay is how long a message may take.
 	MaxDelay = 10 * time.Second
@@ -67,11 +70,21 @@ type ClusterFigures struct {
 }
 
 // cluster is one run.
+//
+// Three parties see each request. The nodes decide it by their own code, with what they know by
+// then. ideal is one node that gets them all. truth decides nothing, and is told at once of all
+// that any node lets pass. Over comes from truth alone; ideal is there to tell how much the
+// sharing denies that one node would not.
 type cluster struct {
-	nodes   *virtual.Cluster
-	limit   *weir.Limit
-	owing   *weir.Limit
-	most    int64
+	nodes *virtual.Cluster
+	limit *weir.Limit
+	// owing is the limit with as much debt as there can be: truth must count what passed beyond
+	// the burst, and a bucket without debt would forget it.
+	owing *weir.Limit
+	// most is what a key never used lets pass at once. Used of truth beyond it is events that the
+	// limit would have denied.
+	most int64
+	// A name is the number of the client, in 4 bytes.
 	names   []string     // of keys
 	ideal   []weir.State // by key
 	truth   []weir.State // by key: all that has passed
@@ -79,10 +92,16 @@ type cluster struct {
 }
 
 // warming is how long nodes run before the first request.
+//
+// In this time they find each other. Their messages do not count yet: figures are of a cluster
+// that has been up for a while.
 const warming = 3 * time.Second
 
 // RunCluster sends the requests of a workload to the nodes of a cluster that share l, and
 // runs the code of those nodes. It fails when something is beyond its bound, or when ctx ends.
+//
+// All nodes run in this goroutine, on the virtual time and network of package virtual; a message
+// is an event at a later moment. So a run of many nodes is as repeatable as one of a single limit.
 func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOptions) (*ClusterFigures, error) {
 	if o.Duration == 0 {
 		o.Duration = w.Duration()
@@ -116,6 +135,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	if err != nil {
 		return nil, err
 	}
+	// The bound depends on the largest cost, so it is computed when that is known.
 	if o.Loss == 0 && o.Cut == 0 {
 		c.figures.Ahead = new(bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest))
 	}
@@ -156,6 +176,7 @@ func (o *ClusterOptions) Unfit(l *weir.Limit) string {
 
 // run sends all requests, and returns the largest cost.
 func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, end weir.Instant) (largest int64, err error) {
+	// The node of a request has a stream of its own: other numbers of nodes get the same requests.
 	chance := newDraw(o.Seed, 'n')
 	for n := 0; ; n++ {
 		r, more := requests()
@@ -176,15 +197,21 @@ func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, e
 		if o.Skewed {
 			to = min(to, chance.below(uint64(o.Nodes)))
 		}
+		// First the nodes do all that is due up to this moment.
 		c.nodes.Until(r.At)
 		c.request(&r, int(to), o)
 	}
+	// Messages are counted up to the end of the requests. Events that pass within a second after
+	// it still count, as they were asked for in time.
 	c.nodes.Until(end)
 	c.figures.Messages, c.figures.Bytes, c.figures.Heartbeats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Heartbeats
 	c.nodes.Until(end + weir.Instant(time.Second.Microseconds())) // for answers on their way
 	return largest, nil
 }
 
+// request has one node decide a request, and ideal, too. A node that has to ask another answers
+// later, at now of the callback: the events pass then, and not when they were asked for. A request
+// without an answer has passed nothing.
 func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 	c.figures.Asked++
 	var d weir.Decision
@@ -202,6 +229,9 @@ func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 }
 
 // passes charges what a node has let pass to the state of one who knows of all.
+//
+// Over can only grow at a charge, so it is looked at here and nowhere else. Between charges what
+// is in use does not grow.
 func (c *cluster) passes(now weir.Instant, client int32, cost int64) {
 	c.figures.Passed++
 	if cost == 0 {

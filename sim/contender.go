@@ -20,6 +20,7 @@ type Contender struct {
 	// Says tells in a sentence what is wrong with a naive form.
 	Says string
 
+	// A model keeps one key, so a run makes one for each client that asks.
 	model func() textbook.Model // of one key; nil for the product's own
 }
 
@@ -37,6 +38,8 @@ func unfit(l *weir.Limit) error {
 }
 
 // verdict is what a contender says to one request.
+//
+// hold is 0 where a request goes at once. Then it is in the logs at the moment of its decision.
 type verdict struct {
 	passes bool
 	hold   int64 // microseconds until it goes, when it passes
@@ -44,6 +47,9 @@ type verdict struct {
 }
 
 // decider is a contender at work.
+//
+// A decider is asked in the order of time, and never for a moment before the last. It keeps the
+// states of its keys in slices: clients are numbers, and a run has no names.
 type decider interface {
 	decide(now weir.Instant, key int32, cost int64) verdict
 	// bytes is how large the state of a key is, where states grow.
@@ -51,6 +57,8 @@ type decider interface {
 }
 
 // decider begins a run with so many keys.
+//
+// It begins with no state, so no trial depends on those before it.
 func (c *Contender) decider(keys int) decider {
 	if c.model != nil {
 		return &modelled{make: c.model, models: make([]textbook.Model, keys)}
@@ -74,6 +82,7 @@ func (l *limited) decide(now weir.Instant, key int32, cost int64) verdict {
 }
 
 func (l *limited) bytes(key int32) int64 {
+	// A state of fixed size is known without a look: tally.sum adds it.
 	if l.limit.Words() > 0 {
 		return 0
 	}
@@ -102,6 +111,7 @@ type naive struct {
 }
 
 func naives() []naive {
+	// It is rounded down: the forms that use it count whole events a second.
 	perSecond := func(l weir.Spec) int64 { return l.Count * int64(time.Second) / int64(l.Period) }
 	return []naive{
 		{"refill-whole", "refills all at once when the period is over, and so passes twice its count around that moment", func(l weir.Spec) textbook.Model {
@@ -154,6 +164,8 @@ func Naive(name string, l *weir.Limit) (Contender, error) {
 		if n.model(s) == nil {
 			return Contender{}, inputf("%s needs a limit of at least one a second, such as 10/s; %s is less", name, l)
 		}
+		// It is held to the plain limit: a form that knows no burst or mode is not to be judged by
+		// them.
 		plain, err := weir.Spec{Count: s.Count, Period: s.Period}.Limit()
 		if err != nil {
 			return Contender{}, inputf("%s for %s: %w", name, l, err)

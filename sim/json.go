@@ -12,6 +12,8 @@ func seconds(d time.Duration) Millionths { return Millionths(d.Microseconds()) }
 
 // trialJSON is the line of a trial. Times are in seconds; numbers with decimals are
 // exact to the millionth.
+//
+// null and 0 are different answers: a bucket has no mean error, and a log has one of 0.
 type trialJSON struct {
 	Limit         string      `json:"limit"`
 	Naive         string      `json:"naive,omitempty"`

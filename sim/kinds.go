@@ -8,11 +8,16 @@ import (
 )
 
 // kind is a kind of workload.
+//
+// A kind never changes. words is the list of what ParseWorkload takes for it; all that it does not
+// name keeps the value of defaults and suit.
 type kind struct {
 	name  string
 	says  string
-	words []string                              // of its settings, in the order in which they print
-	suit  func(s *settings)                     // makes the defaults its own; nil: they are
+	words []string          // of its settings, in the order in which they print
+	suit  func(s *settings) // makes the defaults its own; nil: they are
+	// begin is called once for each trial. Sources of the same settings and seed give the same
+	// requests, which is what makes trials comparable.
 	begin func(s *settings, seed uint64) source // without end
 }
 

@@ -22,6 +22,8 @@ type Result struct {
 }
 
 // Trial is what one contender made of the workload.
+//
+// It is the figures of the whole run, and how they came about, step by step.
 type Trial struct {
 	Name, Naive, Says string      // the contender's
 	Limit             *weir.Limit // the contender's
@@ -32,6 +34,9 @@ type Trial struct {
 // Figures sum a run up. "The last period" of an instant t is (t − period, t], with
 // the period of the contender's limit (30 and 365 days for civil months and years),
 // and speaks of one key: a client, or all of them when they share a count.
+//
+// Requests and events are different: a request has a cost of 0, 1 or more events. Limits count
+// events. Each field says which it counts.
 type Figures struct {
 	// Asked, Passed and Denied are requests. Requests that no waiting could ever let pass are
 	// denied, too. Requests that a client made again count again.
@@ -83,6 +88,8 @@ type Figures struct {
 	// a sixtieth of the period, and MeanLoad how many did on average, until nobody
 	// asks any more and the last has gone.
 	LoadStep time.Duration
+	// The peak is what a server behind the limit has to bear at a time, which WorstPeriod does not
+	// tell: a period's events may come at once.
 	PeakLoad int64
 	MeanLoad Millionths
 
@@ -99,6 +106,8 @@ type Figures struct {
 	// StateBytes is the size of the largest state of a key, without what the store
 	// needs around it: 8 bytes for the key, 8 more where states grow, and a quarter
 	// of empty places. 0 when it is not known.
+	//
+	// It is counted from the words of a state, and not measured from memory.
 	StateBytes int64
 }
 
@@ -111,6 +120,10 @@ type Figures struct {
 // a count), at the very beginning of the step: True is how many events were asked
 // for in the last period, Believed how many the contender believes that to be, and
 // Within how many of them it let go.
+//
+// A step begins at Start + i × Step, and has what came in [begin, begin + Step). Requests come in
+// the duration only, but what waits in a queue may go after it: Gone leaves that out, and Figures
+// count it.
 type Series struct {
 	Asked    []int64 `json:"asked"`
 	Passed   []int64 `json:"passed"`
@@ -122,6 +135,9 @@ type Series struct {
 }
 
 // Millionths is a number in millionths.
+//
+// Means and shares are whole millionths, rounded down, so that results are the same to the byte
+// everywhere.
 type Millionths int64
 
 // share is a/b in millionths, rounded down, for a and b that are not negative; 0

@@ -15,12 +15,16 @@ const (
 	MaxContenders = 100
 	// MaxRequests is how many requests a contender may be asked about. Where a rate
 	// changes, the moments count at which one could have come at its highest.
+	//
+	// It bounds the time that a run takes.
 	MaxRequests = 100_000_000
 	// MaxSteps is how many steps a series may have.
 	MaxSteps = 100_000
 )
 
 // Options of a run.
+//
+// All but Seed, Duration and Shared change only how a run is told, and none of its figures.
 type Options struct {
 	// Seed is what all chance comes from. 0 is a seed like any other.
 	Seed uint64
@@ -30,6 +34,9 @@ type Options struct {
 	// where they would be shorter than a microsecond, more beyond a year.
 	Step time.Duration
 	// Shared makes all clients share one count, instead of one for each.
+	//
+	// A shared count has one key for all clients. LongestWait and Jain are still by client: they
+	// tell how clients fare that share it.
 	Shared bool
 	// Progress, if not nil, is told now and then how much of the simulated time of
 	// all contenders is over.
@@ -62,6 +69,7 @@ func Run(ctx context.Context, w *Workload, contenders []Contender, o Options) (*
 		Clients: w.Clients(), Shared: o.Shared,
 	}
 	for i := range contenders {
+		// Trials are made one after the other: a run takes memory for one of them at a time.
 		r := newRunner(w, &contenders[i], &o)
 		trial, err := r.run(ctx, func(done time.Duration) {
 			if o.Progress != nil {
@@ -97,14 +105,24 @@ func roundStep(d time.Duration) time.Duration {
 const checkEvery = 1 << 13
 
 // runner is one run.
+//
+// It is the loop of virtual time. Its present is the time of the turn at hand, and never moves
+// back. Three queues feed it: requests, in the order of their times, again and line. line is
+// emptied up to the present before a request is decided, so a request that goes at the moment at
+// which another is asked has gone before.
 type runner struct {
 	contender *Contender
-	requests  source
-	tries     int64
-	retry     int64 // microseconds; 0: as told
-	shared    bool
-	start     weir.Instant
-	end       weir.Instant
+	// requests is begun anew for each trial, from the same seed. It does not know what is decided,
+	// so it is the same for all contenders.
+	requests source
+	tries    int64
+	retry    int64 // microseconds; 0: as told
+	// shared has all clients ask for key 0.
+	shared bool
+	start  weir.Instant
+	// Requests come in [start, end). line goes on after it until it is empty: events that passed
+	// do go, and have to be counted.
+	end weir.Instant
 
 	decider decider
 	again   later // requests that will be made again
@@ -126,6 +144,9 @@ func newRunner(w *Workload, c *Contender, o *Options) *runner {
 	}
 }
 
+// run takes one turn after the other, in the order of time. At one moment fresh requests come
+// before those made again. The loop ends: each turn takes a request from the source, which ends,
+// or one from again, which a request enters fewer than tries times.
 func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*Trial, error) {
 	fresh, more := r.requests()
 	for n := 0; ; n++ {
@@ -152,6 +173,8 @@ func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*T
 		if n%checkEvery == 0 {
 			progress((next.at - r.start).Duration())
 		}
+		// It counts as a turn all the same: a source that is nearly always silent must not run for
+		// ever.
 		if next.client == nobody {
 			continue
 		}
@@ -162,6 +185,11 @@ func (r *runner) run(ctx context.Context, progress func(done time.Duration)) (*T
 }
 
 // ask makes one request.
+//
+// The order of its steps is what the figures mean. First goes whatever was due by now. Then the
+// logs forget what has left the period. The request is counted among the asked before it is
+// decided, and the belief is compared with what was true before it. Only then the contender
+// decides, and its verdict is judged.
 func (r *runner) ask(q turn) error {
 	if !r.shared {
 		q.key = q.client
@@ -193,6 +221,8 @@ func (r *runner) ask(q turn) error {
 // in line, it gives up, and so does who was not told when to come back.
 func (r *runner) askAgain(q turn, told int64) {
 	wait := told
+	// The wait doubles with each try, up to twenty times. It can't overflow: the tries before it
+	// have taken nearly as long as the wait, and all of them lie within MaxDuration.
 	if r.retry > 0 {
 		wait = min(r.retry<<min(q.tries-1, 20), MaxDuration.Microseconds())
 	}
@@ -205,6 +235,9 @@ func (r *runner) askAgain(q turn, told int64) {
 }
 
 // release lets those go whose turn has come by now.
+//
+// Each goes at its own moment, and the logs are moved there first: so that a request is judged by
+// the period that ends when it goes.
 func (r *runner) release(now weir.Instant) error {
 	for {
 		q, ok := r.line.first()
@@ -221,6 +254,9 @@ func (r *runner) release(now weir.Instant) error {
 }
 
 // goes lets a request go now.
+//
+// The state of a key is measured when its last period holds more than any before: that is when a
+// log is longest.
 func (r *runner) goes(q *turn) error {
 	most, err := r.tally.goes(q)
 	if most {
@@ -229,6 +265,8 @@ func (r *runner) goes(q *turn) error {
 	return err
 }
 
+// finish empties the line first. Then the series is filled in up to its last step, with the logs
+// as they are.
 func (r *runner) finish() (*Trial, error) {
 	if err := r.release(math.MaxInt64); err != nil {
 		return nil, err

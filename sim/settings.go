@@ -10,6 +10,9 @@ import (
 )
 
 // settings are what the words of a workload say. Each kind has some of them.
+//
+// Times are whole microseconds and rates whole numbers of requests in a time: nothing is a
+// fraction, so text gives back what set has read.
 type settings struct {
 	rate, low   pace
 	clients     int32
@@ -20,6 +23,7 @@ type settings struct {
 	tries       int64
 	retry       time.Duration // 0: when the denial says
 
+	// Among the sources ramp alone looks at it: it is at rate when the run ends.
 	duration time.Duration // has no word: it is the command's
 }
 
@@ -30,6 +34,9 @@ type pace struct {
 }
 
 // defaults suit l: one client sends at random as much as l lets pass.
+//
+// As much comes as passes, so that a limit denies some and lets some pass: traffic far above or
+// below a limit shows nothing of it. A limit faster than MaxRate gets MaxRate.
 func defaults(l *weir.Limit) settings {
 	spec := l.Spec()
 	rate := pace{max(spec.Count, 1), spec.Period}

@@ -11,12 +11,20 @@ import (
 )
 
 // one is the share of everything, as a fixed-point number.
+//
+// A share is a number from 0 to one. It is 2^63 and not 2^64, so that one itself can be written.
 const one = 1 << 63
 
 // ticks are 2^16 a microsecond: gaps between requests are rounded to them.
+//
+// At the highest rate requests are a microsecond apart on average: gaps in whole microseconds
+// would make the rate wrong by their rounding. The sum of gaps is kept in ticks, and only the
+// moment of a request is rounded, down.
 const ticks = 1 << 16
 
 // asker draws who asks, and at what cost.
+//
+// It draws nothing for a moment that is not kept.
 type asker struct {
 	draw        *draw
 	who         *ranks
@@ -29,6 +37,7 @@ func newAsker(s *settings, seed uint64) *asker {
 
 func (a *asker) asks(at weir.Instant) Request {
 	r := Request{At: at, Client: int32(a.who.pick(a.draw)), Cost: int64(a.least)}
+	// A cost that is always the same needs no draw.
 	if a.span > 1 {
 		r.Cost += int64(a.draw.below(a.span))
 	}
@@ -43,6 +52,7 @@ func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Insta
 	if p.count == 0 {
 		return func() (weir.Instant, bool, bool) { return 0, false, false }
 	}
+	// A period is at most 2^45 microseconds, so the product stays below 2^61.
 	mean := uint64(p.period.Microseconds()) * ticks / uint64(p.count)
 	var now uint64
 	return func() (at weir.Instant, kept, ok bool) {
@@ -59,6 +69,9 @@ func moments(p pace, d *draw, share func(us int64) uint64) func() (at weir.Insta
 }
 
 // at makes requests of moments.
+//
+// A moment that is not kept becomes a request of nobody, instead of being skipped here: where a
+// share is 0 for long, the caller must be able to stop.
 func (a *asker) at(moments func() (at weir.Instant, kept, ok bool)) source {
 	return func() (Request, bool) {
 		at, kept, ok := moments()
@@ -75,6 +88,9 @@ func poisson(s *settings, seed uint64) source {
 
 // between draws moments at a pace that goes up and down between low and rate:
 // curve is how far up it is at a moment, 0…one.
+//
+// Moments come at the higher pace of the two, and each is kept by a share of it. So the draw of
+// the moments is the same for every curve, and a rate that changes within a gap is met exactly.
 func between(s *settings, seed uint64, curve func(us int64) uint64) source {
 	high, low := s.rate, s.low
 	top, floor := uint64(one), ratio(low, high)
@@ -89,6 +105,9 @@ func between(s *settings, seed uint64, curve func(us int64) uint64) source {
 }
 
 // ratio is a/b of two paces as a share of one, at most one + 1.
+//
+// More than one tells only that a is the faster, by whatever factor: the caller then turns the two
+// round.
 func ratio(a, b pace) uint64 {
 	if a.count == 0 {
 		return 0
@@ -111,6 +130,9 @@ func mul(a, b uint64) uint64 {
 }
 
 // along is how far us is in a stretch of so many, as a share of one.
+//
+// Shifted left by 63 bits, the number takes two words. The upper one is below stretch, as Div64
+// wants it.
 func along(us, stretch int64) uint64 {
 	q, _ := bits.Div64(uint64(us%stretch)>>1, uint64(us%stretch)<<63, uint64(stretch))
 	return q
@@ -119,6 +141,7 @@ func along(us, stretch int64) uint64 {
 func square(s *settings, seed uint64) source {
 	every := s.every.Microseconds()
 	return between(s, seed, func(us int64) uint64 {
+		// Where every is odd, the first half has a microsecond more.
 		if us%every < (every+1)/2 {
 			return one
 		}
@@ -137,6 +160,8 @@ func ramp(s *settings, seed uint64) source {
 }
 
 // daily rises and falls like a sine, made of two parabolas.
+//
+// Parabolas need no floats. They are nowhere more than 3 % of the height away from the sine.
 func daily(s *settings, seed uint64) source {
 	every := s.every.Microseconds()
 	return between(s, seed, func(us int64) uint64 {
@@ -161,6 +186,7 @@ func greedy(s *settings, seed uint64) source {
 	}
 	others := *s
 	others.rate, others.clients = s.low, s.clients-1
+	// Its streams would be those of the first client, so it gets another seed.
 	rest := poisson(&others, seed+1)
 	return merged(first, func() (Request, bool) {
 		r, ok := rest()
@@ -170,6 +196,9 @@ func greedy(s *settings, seed uint64) source {
 }
 
 // merged is two sources in the order of their times.
+//
+// It holds one request of each, taken ahead. At one moment that of a comes first, so the order is
+// the same each time.
 func merged(a, b source) source {
 	ra, oka := a()
 	rb, okb := b()
@@ -189,6 +218,9 @@ func merged(a, b source) source {
 
 // stretches makes requests of one stretch of time after the other: batch gives
 // those that begin in the stretch, in the order of their times.
+//
+// A batch is asked for when the last one is used up, so its maker may use one slice again and
+// again. No batch reaches into the next stretch, so the whole is in the order of times.
 func stretches(every time.Duration, batch func(begin weir.Instant) []Request) source {
 	begin := Start
 	var ready []Request
@@ -203,6 +235,8 @@ func stretches(every time.Duration, batch func(begin weir.Instant) []Request) so
 	}
 }
 
+// The moment is drawn for each stretch, so that bursts meet windows of the same length at any
+// place, and not at one edge for ever.
 func bursts(s *settings, seed uint64) source {
 	asker, when := newAsker(s, seed), newDraw(seed, 'm')
 	batch := make([]Request, s.size)
@@ -215,6 +249,8 @@ func bursts(s *settings, seed uint64) source {
 	})
 }
 
+// It is the traffic that fixed windows promise least for: a full count just before an edge, and
+// another at the edge. Pairs are two stretches apart, so each finds the last period empty.
 func edge(s *settings, seed uint64) source {
 	asker := newAsker(s, seed)
 	batch := make([]Request, 2*s.size)
@@ -232,6 +268,8 @@ func edge(s *settings, seed uint64) source {
 	})
 }
 
+// Clients take turns in the batch before it is sorted by time, so each asks exactly size times.
+// The sort is stable: requests of one moment keep that order.
 func herd(s *settings, seed uint64) source {
 	asker, when := newAsker(s, seed), newDraw(seed, 'm')
 	batch := make([]Request, s.size*int64(s.clients))

@@ -9,8 +9,12 @@ import (
 )
 
 // tally counts what Figures and Series say of a run.
+//
+// It is told of each thing that happens, in the order of time, and decides nothing. to(now) comes
+// before every other call for now: then each log holds exactly the period that ends now.
 type tally struct {
-	limit    *weir.Limit
+	limit *weir.Limit
+	// All times are microseconds. count is in events.
 	count    int64 // of the limit
 	period   weir.Instant
 	start    weir.Instant
@@ -18,20 +22,39 @@ type tally struct {
 	loadStep weir.Instant
 	end      weir.Instant
 
-	figures  Figures
-	series   Series
+	// figures and series are filled in as the run goes. Means and shares are computed at the end,
+	// from the sums below.
+	figures Figures
+	series  Series
+	// Steps before step0 have their samples. A step is sampled when time first reaches or passes
+	// its beginning, with the logs moved there; so a silence of many steps is filled in at once,
+	// and exactly.
 	step0    int // the steps that were sampled
 	believer *believer
-	seen     *period // what was asked
-	gone     *period // what went
-	missed   *period // what was denied and should have passed
-	waiting  []int64 // events in line, by key
+	// seen holds what was asked for, whether it passed or not. It is the truth that a belief is
+	// compared with.
+	seen *period // what was asked
+	// gone holds what the contender let go, when it went. It is the log by which decisions are
+	// judged.
+	gone *period // what went
+	// missed holds what was denied wrongly, as if it had gone. Without it a single place left
+	// empty would make every denial of the next period wrong; it is to count once.
+	missed *period // what was denied and should have passed
+	// They have passed and not gone. They are not in gone yet, and a denial is judged as if they
+	// were: their places are taken.
+	waiting []int64 // events in line, by key
 
-	errors  uint64         // sum of all that Figures.MeanError is the mean of
-	truths  uint64         // and of the true counts
-	since   []weir.Instant // of those who wait, by client: from when on, and 1
-	went    []int64        // events, by client; −1 for those who never asked
-	halves  [2]half
+	// errors and truths are sums over all requests, of events.
+	errors uint64 // sum of all that Figures.MeanError is the mean of
+	truths uint64 // and of the true counts
+	// 1 is added so that 0 can mean that the client does not wait.
+	since []weir.Instant // of those who wait, by client: from when on, and 1
+	went  []int64        // events, by client; −1 for those who never asked
+	// Periods are those of the clock, counted from 1970, as fixed windows have them: who comes
+	// late in a window is who may find it empty.
+	halves [2]half
+	// The steps of load are of all clients together, and begin at start. Events go in the order of
+	// time, so one counter is enough.
 	load    int64 // events gone in the load step
 	loadAt  int64 // which one it is
 	largest int64 // cost
@@ -53,6 +76,7 @@ func newTally(c *Contender, start weir.Instant, o *Options, clients, keys int) *
 	for i := range t.went {
 		t.went[i] = -1
 	}
+	// The last step may be shorter than the others.
 	n := int((o.Duration-1)/o.Step) + 1
 	for _, s := range []*[]int64{&t.series.Asked, &t.series.Passed, &t.series.Denied, &t.series.Gone, &t.series.True, &t.series.Within} {
 		*s = make([]int64, n)
@@ -85,6 +109,8 @@ func (t *tally) to(now weir.Instant) {
 }
 
 // asked counts a request before it is decided.
+//
+// The true count is that before the request, as a limiter has to decide before it counts.
 func (t *tally) asked(q *turn) error {
 	t.figures.Asked++
 	t.series.Asked[t.at(q.at)]++
@@ -100,6 +126,8 @@ func (t *tally) asked(q *turn) error {
 }
 
 // compare compares what is believed of the last period with what is true.
+//
+// A log can't believe more than its largest count, so an error beyond that is not held against it.
 func (t *tally) compare(believed, truth, cost int64) {
 	switch over := believed+cost > t.count; {
 	case over && truth+cost <= t.count:
@@ -125,6 +153,9 @@ func (t *tally) half(now weir.Instant) *half {
 	return &t.halves[1]
 }
 
+// denied counts a denial. It was wrong where the events would have fitted beside all that has a
+// place in the last period: what went, what waits to go, and what was missed before. A cost above
+// the count never fits, so it is never denied wrongly.
 func (t *tally) denied(q *turn) error {
 	t.figures.Denied++
 	t.series.Denied[t.at(q.at)]++
@@ -146,6 +177,9 @@ func (t *tally) waited(us weir.Instant) {
 }
 
 // passed counts a request that goes after hold microseconds.
+//
+// A client that was denied and asks again waits from its first denial on. One that passes at once
+// has waited for nothing.
 func (t *tally) passed(q *turn, hold int64) {
 	t.figures.Passed++
 	t.series.Passed[t.at(q.at)]++
@@ -163,6 +197,10 @@ func (t *tally) passed(q *turn, hold int64) {
 
 // goes counts a request that goes now, and says whether no period of a key held
 // more before.
+//
+// It passed wrongly where the last period, with it, holds more than the count. That is judged for
+// each request at its own moment, so the request that came too much is blamed, and not those
+// before it. WorstPeriod needs no other look: a sum only grows where something is added.
 func (t *tally) goes(q *turn) (most bool, err error) {
 	t.went[q.client] += q.cost
 	if n := int64((q.at - t.start) / t.loadStep); n != t.loadAt {
@@ -191,6 +229,8 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	f.Believes = t.believer != nil
 	f.MeanError = Millionths(muldiv(t.errors, 1_000_000, uint64(f.Asked)))
 	f.MeanTrue = Millionths(muldiv(t.truths, 1_000_000, uint64(f.Asked)))
+	// Bound depends on the largest cost that came. A naive form promises nothing, and its state is
+	// not measured.
 	f.Excess = max(f.WorstPeriod-t.count, 0)
 	if !naive {
 		f.Bound = t.limit.Bound(t.period.Duration(), t.largest)
@@ -200,6 +240,7 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	for _, x := range t.went {
 		gone += max(x, 0)
 	}
+	// The mean is over all steps, also those in which nothing went.
 	steps := max(int64((t.end-t.start-1)/t.loadStep), t.loadAt) + 1 // what is in line goes when nobody asks any more
 	f.MeanLoad = share(gone, steps)
 	f.Starved = t.starved()
@@ -207,6 +248,8 @@ func (t *tally) sum(naive bool) (Figures, Series) {
 	return f, t.series
 }
 
+// starved is Figures.Starved. The two shares are of requests. Where nobody of the first half
+// passed, there is nothing to fare worse than.
 func (t *tally) starved() Millionths {
 	early, late := share(t.halves[0].passed, t.halves[0].asked), share(t.halves[1].passed, t.halves[1].asked)
 	if early == 0 || t.halves[1].asked == 0 {
@@ -216,6 +259,8 @@ func (t *tally) starved() Millionths {
 }
 
 // jain is Jain's index of those that are not negative.
+//
+// Squares of events over a million clients may pass 64 bits, so big integers hold them.
 func jain(xs []int64) Millionths {
 	sum, squares, n := new(big.Int), new(big.Int), int64(0)
 	var x big.Int
@@ -236,10 +281,13 @@ func jain(xs []int64) Millionths {
 }
 
 // muldiv is a × b / c, rounded down, at most the largest int64; 0 when c is 0.
+//
+// A result too large for an int64 is the largest one, so no figure turns negative.
 func muldiv(a, b, c uint64) int64 {
 	if c == 0 {
 		return 0
 	}
+	// Div64 needs hi below c, or the quotient has more than 64 bits.
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {
 		return math.MaxInt64

@@ -23,6 +23,9 @@ var units = []struct {
 
 // ParseTime reads a time as limits write it, such as 10min or 1day, or as Go
 // does, such as 1h30m: 1us…407day in whole microseconds.
+//
+// A time has to be a whole number of microseconds, since instants are: half of one would be lost
+// without a word.
 func ParseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {

@@ -19,6 +19,9 @@ const (
 	// MaxTries is how often a client may ask for the same thing.
 	MaxTries = 1000
 	// MaxDuration is the longest time that is simulated.
+	//
+	// It is the longest period of a limit, weir.MaxPeriod. Sums of times within it stay far below
+	// 2^63 microseconds.
 	MaxDuration = 407 * 24 * time.Hour
 )
 
@@ -35,6 +38,8 @@ type Request struct {
 
 // Workload says which requests come, and when. It is made by ParseWorkload or
 // Recorded and never changes; for one seed it always gives the same requests.
+//
+// It holds no place in its traffic. Each call of requests begins it anew, so trials can share it.
 type Workload struct {
 	kind     *kind // nil for what was recorded
 	settings settings
@@ -53,6 +58,8 @@ const nobody = -1
 // ParseWorkload reads a workload such as "poisson rate=100/min clients=20": its
 // kind, then the words that differ from their defaults. Defaults suit the limit l:
 // as much comes as it lets pass. Kinds lists all kinds and their words.
+//
+// l gives the defaults, and nothing else: the workload may be run against any limit.
 func ParseWorkload(text string, l *weir.Limit) (*Workload, error) {
 	if err := unfit(l); err != nil {
 		return nil, err
@@ -83,6 +90,8 @@ func ParseWorkload(text string, l *weir.Limit) (*Workload, error) {
 			return nil, inputf("workload %s: %s: %w", w.kind.name, word, err)
 		}
 	}
+	// herd alone makes size requests for each client; for all other kinds the bound of size is
+	// enough.
 	if s := &w.settings; w.kind.name == "herd" && s.size*int64(s.clients) > MaxAtOnce {
 		return nil, inputf("workload herd: %d clients of %d requests are more than %d at once; take fewer", s.clients, s.size, MaxAtOnce)
 	}
@@ -108,8 +117,11 @@ func Recorded(name string, requests []Request) (*Workload, error) {
 		}
 		last = r.At
 	}
+	// A request of a log was made when it was made, denied or not: the log has its tries, and none
+	// are added.
 	w := &Workload{name: name, recorded: requests, settings: settings{tries: 1}}
 	for _, r := range requests {
+		// Clients are numbered from 0, so the highest number tells how many states to keep.
 		w.settings.clients = max(w.settings.clients, r.Client+1)
 	}
 	if w.Duration() > MaxDuration {
@@ -155,6 +167,8 @@ func (w *Workload) start() weir.Instant {
 }
 
 // requests begins the workload.
+//
+// seed means nothing to recorded requests.
 func (w *Workload) requests(seed uint64, duration time.Duration) source {
 	if w.kind == nil {
 		return replayed(w.recorded, w.start()+weir.Instant(duration.Microseconds()))
@@ -165,6 +179,8 @@ func (w *Workload) requests(seed uint64, duration time.Duration) source {
 }
 
 // until ends a source at an instant.
+//
+// Its user asks no more once it has ended.
 func until(from source, end weir.Instant) source {
 	return func() (Request, bool) {
 		r, ok := from()
