@@ -25,7 +25,9 @@ const (
 // places of keys as never used, then of those nearest to that, and never of one that
 // is denied.
 type brought struct {
-	most int64 // slots, as many as one rule may have
+	// most is how many slots they may have together, as many as one rule. Only restore
+	// changes it, before anybody else has the store.
+	most int64
 	// slots and tables are counted without a lock of their own, so several segments that
 	// grow at once may pass most by what each of them gets.
 	slots  atomic.Int64
@@ -35,7 +37,8 @@ type brought struct {
 
 func isBrought(rule string) bool { return strings.HasPrefix(rule, weir.Brought) }
 
-// crowded is whether t may not have more slots.
+// crowded is whether t may not have more slots. It asks without a lock and may be a little late:
+// then a segment has grown once more than it should. Segments of other rules are never crowded.
 func (t *table) crowded() bool {
 	b := t.brought
 	if b == nil || b.slots.Load() < b.most {
@@ -45,7 +48,8 @@ func (t *table) crowded() bool {
 	return n >= leastBrought && n*lateBrought*b.tables.Load() >= b.most
 }
 
-// sized counts the slots of a segment that was laid out anew.
+// sized counts the slots of a segment that was laid out anew. Each change of cells calls it, also a
+// split, so slots is the sum of all segments whenever none is being laid out.
 func (t *table) sized(before, after int) {
 	if t.brought != nil {
 		t.slots.Add(int64(after - before))
@@ -53,7 +57,9 @@ func (t *table) sized(before, after int) {
 	}
 }
 
-// leave gives up the room of a table that is dropped.
+// leave gives up the room of a table that is dropped. A take that still has the table may grow it
+// for the last time afterwards. These slots stay counted, though the table is gone: see
+// dropUnused for how rare that is.
 func (t *table) leave() {
 	if t.brought != nil {
 		t.brought.slots.Add(-t.slots.Load())

@@ -9,17 +9,23 @@ import (
 
 // versions are the tables of a rule whose limit has changed: each limit that does not understand
 // the states of the other limits has its own, until it would have recovered. A key is in those that
-// it was asked for by. Versions are never changed, but replaced in all tables at once; they are
-// empty in a table that is dropped.
+// it was asked for by. Versions are never changed, but replaced in all tables under Store.mu; they
+// are empty in a table that is dropped.
+//
+// A take of such a rule locks the key's segment in all of its tables, retired ones too. So it
+// sees all that is in use of the key, and two takes of one key never pass each other by.
 type versions struct {
-	// live are at most weir.MaxVersions; an ask by the limit of one is decided by it.
+	// live are at most weir.MaxVersions; an ask by the limit of one is decided by it. No two
+	// understand the same limit. When there are so many, an ask by a further limit passes
+	// only if one of them allows it, too.
 	live []*table
 	// retired are at most weir.MaxVersions. No ask is decided by their limits, but what
 	// their keys still owe counts in a decision by a live one.
 	retired []*table
 }
 
-// dropped is whether the table with v is not its rule's any more.
+// dropped is whether the table with v is not its rule's any more. A rule that has tables always
+// has a live one: tidy never retires the one that was asked last.
 func (v *versions) dropped() bool { return len(v.live) == 0 }
 
 func (v *versions) all() []*table { return slices.Concat(v.live, v.retired) }
@@ -47,7 +53,8 @@ func (v *versions) understand(limit *weir.Limit) bool {
 	return v != nil && (len(v.live) == weir.MaxVersions || slices.ContainsFunc(v.live, understands))
 }
 
-// last has t kept as long as what is used of it now takes to recover.
+// last has t kept as long as what is used of it now takes to recover. Several takes may do this at
+// once, each with the lock of another segment; the latest time stays.
 func (t *table) last(until weir.Instant) {
 	for {
 		old := t.until.Load()
@@ -57,7 +64,8 @@ func (t *table) last(until weir.Instant) {
 	}
 }
 
-// used notes that a table among others was asked for a key whose state is now s.
+// used notes that a table among others was asked for a key whose state is now s. From the state
+// follows how long it matters, so a table of a limit that is seldom used up goes early.
 func (t *table) used(now weir.Instant, limit *weir.Limit, s weir.State) {
 	t.asked.Store(int64(now))
 	t.last(now + weir.Instant(limit.FreshAfter(s, now).Microseconds()) + 1)
@@ -65,6 +73,10 @@ func (t *table) used(now weir.Instant, limit *weir.Limit, s weir.State) {
 
 // branch gives the rule of t a table for limit, unless one understands it or there are
 // too many. Takes that wait for a segment look again.
+//
+// While a table was alone, nobody noted how much its keys have in use. So all that are there are
+// kept for as long as their limits take to recover from all of it, which is the most there can be
+// but for work that was charged beyond a limit; tidy looks at the states before it drops one.
 func (s *Store) branch(rule string, limit *weir.Limit, now weir.Instant) *table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +114,8 @@ func (s *Store) branch(rule string, limit *weir.Limit, now weir.Instant) *table 
 }
 
 // branchRetired gives the rule of t, whose limits all have tables, one that is retired, for
-// what its keys owed before a restart. It is nil if there are too many.
+// what its keys had in use before a restart. It is nil if there are too many. Only restore needs
+// it: it keeps the table until now, and insert for longer, by each state that it puts there.
 func (s *Store) branchRetired(rule string, limit *weir.Limit, now weir.Instant) *table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +129,8 @@ func (s *Store) branchRetired(rule string, limit *weir.Limit, now weir.Instant) 
 	return next
 }
 
-// sibling makes another table of t's rule. The lock of all tables is held.
+// sibling makes another table of t's rule. The lock of all tables is held. It has its limit before
+// anybody finds it, so that no take with another limit can come first.
 func (s *Store) sibling(t *table, limit *weir.Limit) *table {
 	s.made++
 	next := newTable(t.rule, s.made, t.hash, t.bound)
@@ -144,7 +158,11 @@ func (s *Store) install(rule string, v *versions) {
 const tidyEvery weir.Instant = 1_000_000
 
 // tidy retires the tables whose limits would have recovered, but for the one that was
-// asked last, and drops those whose states have.
+// asked last, and drops those whose states have. One that is over and has a state in use all the
+// same, by work charged beyond its limit or a clock that went back, stays for another tidyEvery.
+//
+// A take that has looked at the versions just before may charge a table that is dropped then: one
+// take of a limit that nobody had used for as long as it takes to recover, as in dropUnused.
 func (s *Store) tidy(rule string, now weir.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +186,7 @@ func (s *Store) tidy(rule string, now weir.Instant) {
 			next.retired = append(next.retired, t)
 		}
 	}
+	// Beyond the bound some are dropped with what is in use by them.
 	next.retired = next.retired[max(len(next.retired)-weir.MaxVersions, 0):]
 	if len(next.all()) == len(v.all()) && len(next.live) == len(v.live) {
 		return
@@ -196,12 +215,15 @@ func (v *versions) last() *table {
 }
 
 // over is whether the limit of t would have recovered, also by a clock that has stepped
-// back a little.
+// back a little: by up to tidyEvery.
 func (t *table) over(now weir.Instant) bool { return t.until.Load()+int64(tidyEvery) <= int64(now) }
 
 // version is what an ask is decided on that meets several tables: the states of its key
 // in all of them, put together as one weir.Kept, as a store outside of this process
-// keeps it in one record. After the decision write takes it apart again.
+// keeps it in one record. After the decision write takes it apart again. All states in it are
+// copies, for what is decided on them may come to nothing.
+//
+// So the rule of changed limits is in package weir alone, and here is only where its states lie.
 type version struct {
 	places []*place // one in each table, all locked
 	own    *place   // whose table understands the ask's limit; nil where none does
@@ -223,6 +245,9 @@ func gather(places []place, now weir.Instant, asks []weir.Ask) []version {
 	return all
 }
 
+// gather puts together what the places have. The state by the ask's own limit decides if there is
+// one. Else the one of the last table does, and the ask's limit follows from it: Kept.Become says
+// how. A retired table counts only while something of it is in use.
 func (v *version) gather(now weir.Instant, limit *weir.Limit) {
 	k := &v.kept
 	for _, p := range v.places {
@@ -255,7 +280,7 @@ func (v *version) gather(now weir.Instant, limit *weir.Limit) {
 }
 
 // has is the state in p's slot. One of zeros is none: the key has moved on, or was never
-// used.
+// used. It counts as long as its table is there, so it lasts until after now.
 func (p *place) has(now weir.Instant) (v weir.Version, ok bool) {
 	sg := p.segment
 	slot := sg.cells.find(p.print)
@@ -275,6 +300,9 @@ func (p *place) has(now weir.Instant) (v weir.Version, ok bool) {
 // decideVersions decides asks some of which meet several tables. It is the steps of
 // decide, with a weir.Kept in place of a state; asks of which no table has anything are
 // decided as there.
+//
+// The plain ones are committed first, since they were promised slots without regard to those
+// that write may claim for the others. The others go by copies, so slots may move before that.
 func decideVersions(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	all := gather(slices.Clone(places), now, asks) // a copy, for theirs may be on a stack
 	for i := range all {
@@ -336,6 +364,10 @@ func (v *version) view(limit *weir.Limit, now weir.Instant) weir.State {
 
 // write puts what is kept into the tables again, and forgets what is there else: a state
 // that stayed behind in a table would count again when it is gathered next.
+//
+// Each place is in a table of its own, so a slot that claim finds in one moves none in another.
+// Only into may claim one: in the others the key has its slot, or nothing to keep. A peek, or an
+// ask for nothing, has changed no state, and writes none.
 func (v *version) write(now weir.Instant, a *weir.Ask, d weir.Decision) {
 	if !a.Charges() {
 		return
@@ -364,7 +396,7 @@ func (v *version) write(now weir.Instant, a *weir.Ask, d weir.Decision) {
 	}
 }
 
-// state is what is kept by a limit, if anything is.
+// state is what is kept by a limit, if anything is; nil makes its slot as never used.
 func (v *version) state(limit *weir.Limit) weir.State {
 	k := &v.kept
 	if k.Limit.Alike(limit) {
@@ -378,7 +410,9 @@ func (v *version) state(limit *weir.Limit) weir.State {
 	return nil
 }
 
-// settleVersions settles the receipt of one ask that several tables may know.
+// settleVersions settles the receipt of one ask that several tables may know. Kept.Settle finds
+// the state by the limit that gave the receipt, else it goes by the one that decides. Where no
+// table has a state of the key, it is as if there were one table.
 func settleVersions(places []place, ask int, now weir.Instant, st *weir.Settlement) error {
 	limit := st.Receipt.Limit
 	v := version{}

@@ -17,7 +17,7 @@ import (
 type clock struct {
 	start  time.Time    // with its monotonic reading, from which time is measured
 	offset atomic.Int64 // microseconds from since start to since 1970
-	looked atomic.Int64 // since start, when offset was looked at
+	looked atomic.Int64 // nanoseconds since start, when offset was looked at
 }
 
 const relook = time.Second
@@ -28,6 +28,9 @@ func newClock() *clock {
 	return c
 }
 
+// now is the time of the wall clock, in microseconds. It steps back when the
+// wall clock does, within relook: a take may so be decided for an instant before that of the
+// take before it. What is used stays used until the clock has caught up.
 func (c *clock) now() weir.Instant {
 	since := time.Since(c.start)
 	if past := since - time.Duration(c.looked.Load()); past > relook || past < -relook {

@@ -7,7 +7,8 @@ import (
 )
 
 // deniedKeys is how many keys of a segment are denied without its lock at a time. A key
-// puts out the one before it in its place.
+// puts out the one before it in its place. Which place a key has follows from its fingerprint, so
+// a reader looks at one copy. Two keys of one place that are denied by turns take the lock.
 const deniedKeys = 4
 
 // denied are copies of states that deny, which takes read without the lock of their
@@ -27,6 +28,9 @@ type denied struct {
 // the number odd before it changes anything, and a new even one afterwards. So a reader
 // that has seen the same even number twice has read nothing of a change in between.
 // The reader never waits: where it can't be sure it takes the lock, as for any key.
+//
+// A number only grows, and no even one comes twice. So a copy that was dropped and made again
+// between two looks, even with the same words, does not look the same.
 type denial struct {
 	number atomic.Uint64
 	print  atomic.Uint64
@@ -57,7 +61,9 @@ func (d *denied) deny(f uint64, now weir.Instant, limit *weir.Limit, cost int64,
 }
 
 // note keeps a copy of f's state from the second denied take in a row on: most keys that
-// are denied once are allowed next.
+// are denied once are allowed next. "In a row" is among the takes of the segment: a denial of
+// another key in between begins the row anew. Its caller has the lock, and the state is in a slot
+// of two words that a denial by limit does not change.
 func (sg *segment) note(f uint64, state pair) {
 	if sg.refused != f {
 		sg.refused = f
@@ -82,7 +88,9 @@ func (sg *segment) note(f uint64, state pair) {
 }
 
 // changed drops the copy of f, whose state is not what it was. The goroutine with the lock
-// calls it whenever a state is written or leaves its slot.
+// calls it whenever a state is written or leaves its slot. It may come after the write, as long
+// as the lock is still held: a reader in between sees the state from before, and so its take is
+// one that came before.
 func (sg *segment) changed(f uint64) {
 	if sg.refused == f {
 		sg.refused = 0
@@ -98,7 +106,8 @@ func (c *denial) drop(f uint64) {
 	}
 }
 
-// changedAll drops all copies.
+// changedAll drops all copies. A segment that was split needs it: its parts have the states now, and
+// know nothing of these copies.
 func (sg *segment) changedAll() {
 	sg.refused = 0
 	if all := sg.denied.Load(); all != nil {

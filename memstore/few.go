@@ -11,18 +11,23 @@ const maxFew = 4
 // The steps are those of every take. orderFew puts the parts in the order of locks, lockFew
 // locks, findFew looks whether all is as almost always, and chargeFew decides and charges.
 // Before that, copyFew, sameFew and peekFew try to deny without a lock.
+//
+// Every step may say no, and has then changed nothing that counts: the slow way begins anew. So
+// this way needs to know only the common case, and a case that it forgets costs time and no more.
 type part struct {
-	ask      int // its index in the take
-	limit    *weir.Limit
+	ask      int         // its index in the take; parts are in another order
+	limit    *weir.Limit // the ask's, which the segment has, too, once findFew has said so
 	cost     int64
 	evidence *weir.Evidence // nil: none is wanted
 
 	table   *table
 	print   uint64
 	segment *segment
-	slot    int  // of the key; nothing is laid out anew, so it stays where it is
+	slot    int  // where the state's words begin; nothing is laid out anew, so it stays there
 	state   pair // as it is before the take
-	// copy and number are of the copy that state was read from, without a lock.
+	// copy and number are of the copy that state was read from, without a lock. The copy
+	// belongs to the segment, not to the key: by now it may be of another one, and then its
+	// number is another, too.
 	copy   *denial
 	number uint64
 }
@@ -88,7 +93,8 @@ func (s *Store) takeAsks(now weir.Instant, key string, rules []string, limits []
 
 // decideFew decides parts whose tables and fingerprints are known. The segments are looked
 // for once, for the copies and for the locks: one that is split in between says so under
-// its lock, and then the slow way looks again.
+// its lock, and then the slow way looks again. The order of locks is right all the
+// same, for it goes by tables and fingerprints: see order.
 func decideFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	if !orderFew(parts) {
 		return false
@@ -183,6 +189,13 @@ func findFew(parts []part) bool {
 // Taking back is copying two words back. A copy of a denied key that is read meanwhile
 // without the lock holds the words from before, which are right if all is taken back; if
 // not, it is dropped under the lock.
+//
+// All copies are dropped before the first lock is released. A take without locks that has read
+// one state from before this take then finds the copies of the others dropped, too, or reads
+// them as they were: sameFew tells.
+//
+// A denial that would leave a trace, such as with count-denied, is taken back like any other.
+// peekFew then says no, and the slow way decides with the trace.
 func chargeFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	pass := true
 	for i := range parts {
@@ -212,7 +225,8 @@ func chargeFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	return true
 }
 
-// copyFew reads the copies of all states. It fails where one says nothing.
+// copyFew reads the copies of all states. It fails where one says nothing. The words may be
+// torn by a writer until sameFew has said that it is not.
 func copyFew(parts []part) bool {
 	for i := range parts {
 		p := &parts[i]

@@ -7,7 +7,9 @@ import (
 )
 
 // How many keys a segment may have before it is split. All takes of its keys wait
-// while it is laid out anew, so it must stay small: 3,072 keys take some 100 µs.
+// while it is laid out anew, so it must stay small: 3,072 keys take some 100 µs. Long states are
+// bounded by splitWords, the words of all slots together: a slot of more than 21 words has fewer
+// than splitKeys of them.
 const (
 	splitKeys  = 1536
 	splitWords = 1 << 15
@@ -18,7 +20,9 @@ const (
 )
 
 // ripeAt is how many keys the segment is split at: from half of what it may have
-// to all, so that not all segments are split at the same time.
+// to all, so that not all segments are split at the same time. Keys spread evenly, so without that
+// all segments of a table would reach the same number within a short time, and their memory would
+// double at once.
 func (sg *segment) ripeAt() int {
 	most := splitKeys
 	if 1<<sg.depth < earlySegments {
@@ -45,6 +49,12 @@ func (sg *segment) room(keys int) int {
 
 // grow gives up the slots of what is as never used and makes room, as far as the
 // segment may have it. Try is how often it was asked to already.
+//
+// The first try may leave the size as it is: where enough is as never used, the newcomer then
+// finds a slot. Each later one adds an eighth or more. At the bound it fails at once, without a
+// look at the states, for vacant has looked at those that the newcomer could replace.
+//
+// Copies of denied keys stay good: they go by fingerprints, and no state in use changes.
 func (sg *segment) grow(now weir.Instant, try int) bool {
 	have, most := int(sg.cells.buckets), sg.most()/int(sg.cells.each)
 	last := most < unbounded/int(sg.cells.each)
@@ -70,7 +80,8 @@ func (sg *segment) grow(now weir.Instant, try int) bool {
 // unbounded is more slots than any segment has.
 const unbounded = 1 << 40
 
-// most is how many slots the segment may have. One that may be split has no bound.
+// most is how many slots the segment may have. One that may be split has no bound: ripe keeps it
+// small. Where the tables of limits that came with requests are crowded it may keep what it has.
 func (sg *segment) most() int {
 	switch {
 	case sg.table.crowded():
@@ -83,7 +94,8 @@ func (sg *segment) most() int {
 
 // clean lays out anew a segment that is about to be split, when so many of its
 // states are as never used that it need not be. A table whose keys come and go so keeps
-// the size that the keys in use need, without a sweeper.
+// the size that the keys in use need, without a sweeper. With more than 3/4 of ripe in use it
+// leaves all as it is: it would be full again soon, and the work would be done for little.
 func (sg *segment) clean(now weir.Instant) {
 	live := 0
 	for i := range sg.cells.all {
@@ -117,7 +129,10 @@ func (sg *segment) sweep(now weir.Instant) {
 }
 
 // lay lays out in so many buckets, for sg, the slots of from whose fingerprints
-// have the given bit as sg's do; all for 0. It says whether all found room.
+// have the given bit as sg's do; all for 0. It says whether all found room. If not, sg has only
+// some of them, and the caller begins again with more buckets. It changes no words of from, and
+// sg shares none of them. The handle of a state that grows is copied, and the state stays where
+// it is in the slabs.
 func (sg *segment) lay(from *cells, buckets int, bit uint64) bool {
 	sg.cells, sg.used = newCells(sg.limit, buckets), 0
 	to, width := &sg.cells, from.slot
@@ -139,7 +154,8 @@ func (sg *segment) lay(from *cells, buckets int, bit uint64) bool {
 	return true
 }
 
-// large is whether the segment is better split. One that is gone was split already.
+// large is whether the segment is better split. One that is gone was split already. A crowded one
+// stays whole, for its parts may have more slots together than it has.
 func (sg *segment) large() bool {
 	return sg.used > sg.ripe && sg.depth < sg.table.bound.depth && !sg.gone && !sg.table.crowded()
 }
@@ -147,6 +163,13 @@ func (sg *segment) large() bool {
 // split makes two segments of one, by the first bit that its fingerprints do not share.
 // Its lock is held. It puts both into the directory before the caller releases the lock,
 // so that takes that wait for it find it gone, look again, and find one of the two.
+//
+// It comes last in a take: when all is decided and kept, and nobody has the index of a slot. The
+// goroutine waits for no segment from then on, so a take that waits for this one never waits in
+// a circle. From replace on others may use the parts, so no state is touched after that.
+//
+// Both parts get a copy of the overflow state, and all of spilled. A key that has used that state
+// belongs to one part, and finds there at least what it has used.
 func (sg *segment) split() {
 	bit := uint64(1) << (63 - sg.depth)
 	var keys [2]int

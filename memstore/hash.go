@@ -12,17 +12,21 @@ import (
 //
 // One fingerprint serves for everything: its first bits lead to the segment, its lower
 // half to the first bucket, all of it by a product to the second, and it stands in the
-// slot in place of the key.
+// slot in place of the key. A segment has 19 bits at most, so they never meet the lower half:
+// keys of one segment spread over its buckets as evenly as keys of different ones. spilled goes
+// by the upper 12 bits of the lower half, and denied by the lowest two.
 type hasher struct {
 	// seed is of maphash, which uses the processor's instructions and is the faster one.
 	seed maphash.Seed
 	// Where fingerprints outlive the process, they need a hash that does, too: keyed
-	// takes SipHash-1-3 by key, which is in the snapshot.
+	// takes SipHash-1-3 by key, which is in the snapshot. A store with a file so has
+	// fingerprints of keyed from its first take on: the file has no keys to hash anew.
 	keyed bool
 	key   [2]uint64
 }
 
-// print is the fingerprint of key. Zero is an empty slot.
+// print is the fingerprint of key. Zero is an empty slot, so a key that hashes to it gets 1: two
+// of 2^64 hashes have one fingerprint, which is no more likely than any other collision.
 func (h *hasher) print(key string) uint64 {
 	var f uint64
 	if h.keyed {

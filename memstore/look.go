@@ -19,7 +19,8 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 	return now, states, err
 }
 
-// LookAt is Look at a time of the caller's.
+// LookAt is Look at a time of the caller's. All states are of one moment, as those of a take, and
+// copies. An ask of a rule without a table has none, and makes no table.
 func (s *Store) LookAt(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
 	var known []weir.Ask
 	var at []int

@@ -17,7 +17,13 @@ import (
 var errDamaged = errors.New("it is damaged or cut short")
 
 // restore reads the file of s, which is empty. It reads it twice: nothing is
-// believed before the sum is right.
+// believed before the sum is right. Nobody else has s yet; the locks are taken since the code
+// that keeps states wants them. An error leaves s with a part of the counts, and Open drops it.
+//
+// The file says nothing of when it was written, and needn't: states go by instants since 1970.
+// What has recovered since then is as never used by the clock of now, and is left out. A clock
+// that is behind finds more in use, and for longer. Then keys are denied for longer than need
+// be, and none is let through for it.
 func (s *Store) restore() error {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -46,7 +52,8 @@ func (s *Store) restore() error {
 	}
 }
 
-// check reads all of f and says how many bytes come before the sum.
+// check reads all of f and says how many bytes come before the sum. It looks at the format first,
+// since a file of another one may have its sum elsewhere, and the operator is told of the format.
 func check(f *os.File) (int64, error) {
 	var head [len(magic) + 8]byte
 	if _, err := io.ReadFull(f, head[:]); err != nil || string(head[:len(magic)]) != magic {
@@ -81,13 +88,14 @@ func check(f *os.File) (int64, error) {
 	return size, nil
 }
 
-// reader remembers its first error. It has checked what it reads, so an error
-// means that the writer was at fault; still no length is believed.
+// reader remembers its first error, and reads zeros from then on. The sum of what it reads was
+// right, so an error means that the writer was at fault; still no length is believed: each is
+// compared with left before memory is had for it.
 type reader struct {
 	from *bufio.Reader
-	left int64
+	left int64 // bytes until the sum
 	err  error
-	few  [8]byte
+	few  [8]byte // of a number, so that none is allocated for each
 }
 
 func (r *reader) number() uint64 {
@@ -115,6 +123,13 @@ func (r *reader) bytes(n int) []byte {
 func (r *reader) text() string { return string(r.bytes(int(min(r.number(), longestText+1)))) }
 
 // section reads one section, and says whether it was not the end.
+//
+// A section whose limit the rule's table does not understand goes to a table of its own, as if it
+// were asked by that limit now: a live one while there is room, then one that is retired.
+//
+// Receipts from before now give nothing back, since the file may be older than their charges. That
+// goes by the clock alone, as given knows of none of them: one from a clock that was ahead of now
+// counts as newer.
 func (s *Store) section(r *reader) (more bool, err error) {
 	rule := r.text()
 	if rule == "" && r.left == 0 {
@@ -168,6 +183,9 @@ func (s *Store) section(r *reader) (more bool, err error) {
 
 // insert gives f a state that was read, unless it has one: a table that is retired comes
 // after the one of the same limit that has heard of all that is in it.
+//
+// A table that may have fewer keys than before fills up. Then the key nearest to never used makes
+// room, and a state for which all of its slots are of denied keys is left out.
 func (t *table) insert(f uint64, limit *weir.Limit, state weir.State, now weir.Instant) {
 	if limit.Fresh(state, now) {
 		return

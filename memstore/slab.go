@@ -10,7 +10,11 @@ import (
 
 // slabs hold the states of one table that grow with use, without a pointer for
 // each: a slot holds the handle of its state. The state that a handle leads to belongs to the
-// holder of the lock of its slot's segment. Memory once used is kept for states to come.
+// goroutine with the lock of its slot's segment. Memory once used is kept for states to come.
+//
+// A handle that is not 0 is in one slot, and its place is in no list of free ones. A split or a
+// new layout copies the handle and leaves the slot it came from to the garbage collector, so
+// that stays true, and a state never moves for it. All segments of a table share the slabs.
 type slabs struct {
 	// mu is held to hand out a place and to take one back, not to read or write a
 	// state: that is safe under the lock of its segment, as no two handles lead to one
@@ -25,7 +29,7 @@ type slab struct {
 	// state stays where it is while other segments grow; only the list of them is
 	// replaced, and readers load it without mu.
 	chunks atomic.Pointer[[][]uint64]
-	made   uint64 // places handed out so far
+	made   uint64 // places handed out so far, those in free too: the next new one
 	// free is the first place that was given back, +1; its first word tells the next.
 	free uint64
 }
@@ -33,7 +37,7 @@ type slab struct {
 const (
 	// A slab of class c is for states of up to 4 × 2^c + 1 words: logs of that
 	// many stamps. The largest state there is, of weir.MaxHolders permits, has
-	// 196,609 words.
+	// 196,609 words. The largest class has room for 262,145.
 	slabClasses = 17
 	chunkWords  = 1 << 13
 	lengthBits  = 20
@@ -42,7 +46,9 @@ const (
 
 // handle is class, length and place + 1 of a state; 0 is none. From the top: 5 bits, 20
 // bits (lengthBits) and 39 bits (placeBits). It fits into the word of a slot where a state
-// of fixed length would be.
+// of fixed length would be. The length is that of the state; the place has the room of its class.
+// No place is cleared: the words after the length are of states from before, and nobody reads
+// them.
 type handle = uint64
 
 func slabWords(class int) int { return 4<<class + 1 }
@@ -82,7 +88,10 @@ func (s *slabs) words(class int, place uint64) weir.State {
 	return (*s.classes[class].chunks.Load())[i][at*w : (at+1)*w : (at+1)*w]
 }
 
-// keep makes state what h leads to, and returns the handle that now does.
+// keep makes state what h leads to, and returns the handle that now does. A state moves when it
+// outgrows its class, which is twice as large as the one before: so a log is copied once for each
+// doubling. It moves back only to a class two below or less. A log that grows and shrinks
+// around the end of a class so stays where it is.
 func (s *slabs) keep(h handle, state weir.State) handle {
 	n := len(state)
 	if n == 0 {
@@ -105,7 +114,7 @@ func (s *slabs) keep(h handle, state weir.State) handle {
 }
 
 // empty makes h lead to no words, but keeps a place of the smallest class for what
-// is about to come.
+// is about to come. A larger one goes back: most keys never need it.
 func (s *slabs) empty(h handle) handle {
 	if h>>(lengthBits+placeBits) > 0 {
 		s.drop(h)
@@ -114,7 +123,8 @@ func (s *slabs) empty(h handle) handle {
 	return h & (1<<placeBits - 1)
 }
 
-// place hands out a place of a class.
+// place hands out a place of a class: the one that came back last, else a new one. A new chunk is
+// stored in the list before the lock is released, so a handle never comes before its chunk.
 func (s *slabs) place(class int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

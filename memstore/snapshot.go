@@ -24,6 +24,11 @@ import (
 // A section is the rule, the text of the limit, the words of a state or 0 where
 // they grow, how many counts follow, and of each the fingerprint and the state;
 // one that grows has its length before it. Texts have their length before them.
+//
+// A number has 8 bytes, so a key with a state of two words takes 24. The fingerprints stand in
+// the file, and so does the key of their hash: the next process finds the states by them.
+// The keys are not in it. But somebody who can read it can try whether a key that they think of
+// is in use, and choose keys that collide.
 const (
 	magic  = "weir-mem"
 	format = 1
@@ -98,7 +103,9 @@ func (s *Store) newKey() error {
 // the same time.
 //
 // The file is not of one moment: each segment is as it was when it was copied. So of a
-// take of several keys it may have one count with the charge and another without.
+// take of several keys it may have one count with the charge and another without. The tables
+// are those of its beginning: a rule that is asked for the first time meanwhile is in the next
+// file.
 func (s *Store) Save() error {
 	if s.file == "" {
 		return errors.New("memstore: only a store that was made by Open can be saved")
@@ -129,7 +136,7 @@ func (s *Store) write(to io.Writer) error {
 	return err
 }
 
-// all are the tables of now, of each rule those that are retired last.
+// all are the tables of now, of each rule those that are retired last: insert relies on that order.
 func (s *Store) all() []*table {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -174,14 +181,19 @@ func (w *writer) flush() error {
 	return w.err
 }
 
-// section is what is copied at a time, without being written yet.
+// section is what is copied at a time, without being written yet. It is the states of one segment,
+// or for states that grow a part of them: first their fingerprints only, then, with their
+// lengths, the states. A slow disk so makes no take wait, for it is written without a lock.
 type section struct {
-	limit *weir.Limit
-	width int      // words of a state; 0: they grow
-	count int      // of states
-	words []uint64 // as in the file
+	limit *weir.Limit // nil: the segment was never asked
+	width int         // words of a state; 0: they grow
+	count int         // of states
+	words []uint64    // as in the file; their memory is used again for the next segment
 }
 
+// write writes the states of all segments, by their start. It goes on with the fingerprint after
+// the last of the segment before. A split in between changes nothing of that: its parts cover what
+// the segment did. So each key that has a slot all the time is in the file once.
 func (t *table) write(w *writer) error {
 	var s section
 	for start := uint64(0); ; {
@@ -214,7 +226,9 @@ func (s *section) write(w *writer, rule string) {
 }
 
 // copy copies the segment of start while its takes wait: the fingerprints, and
-// the states if they have a fixed length. It returns where the next one starts.
+// the states if they have a fixed length. It returns where the next one starts; after the last
+// that is 2^64, which is 0. Those that grow come later, a few at a time, for one segment may have
+// far more words of them than may be copied while takes wait.
 func (t *table) copy(start uint64, s *section) (next uint64) {
 	sg := t.lock(start)
 	defer sg.mu.Unlock()
@@ -234,11 +248,14 @@ func (t *table) copy(start uint64, s *section) (next uint64) {
 	return next
 }
 
-// copyWords is how many words of growing states are copied while takes wait.
+// copyWords is how many words of growing states are copied while takes wait. The state that passes
+// it is still copied whole.
 const copyWords = 1 << 16
 
 // writeGrowing writes the states of some fingerprints, a few at a time. States that have gone
-// meanwhile were unused, or forgotten.
+// meanwhile were unused, or forgotten. The fingerprints were of one segment, which may have been
+// split since then: each round looks for the segment of the next one, and takes those that follow
+// as long as they are of the same.
 func (t *table) writeGrowing(w *writer, prints []uint64) error {
 	for len(prints) > 0 && w.err == nil {
 		sg := t.lock(prints[0])

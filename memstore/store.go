@@ -21,6 +21,13 @@
 // The store reads the wall clock. When that steps back, what is used stays used
 // until it has caught up.
 //
+// A take of one key finds the table by its rule, in a cache of 256 or under a lock for reading;
+// hashes the key; finds the segment by the first bits of the fingerprint; locks it; finds the
+// slot in one of two buckets; and has the limit decide on the state there, and change it in its
+// place. The table and the segment are found without the segment's lock, so the take looks again
+// under it whether both still hold. Everything else is what happens when the key has no slot,
+// the limit has changed, or a take has several asks.
+//
 // In the code, tables.go is the way from a rule to its table, table.go that from a
 // fingerprint to its segment, segment.go what a
 // segment does under its lock, cells.go how slots lie in buckets of cache lines, grow.go
@@ -77,12 +84,19 @@ type Options struct {
 //
 // Three things are read without a lock: recent, a table's directory, and the copies
 // of denied keys. Each says how its reader finds out that it has read something old.
+//
+// Every instant is in whole microseconds since 1970. A call whose name ends in At gets its
+// instant from the caller, any other reads clock. No decision reads a clock in between: all asks
+// of a take are decided for one instant.
 type Store struct {
 	clock *clock
-	hash  hasher
+	// hash makes the fingerprints of all tables, so that a key has the same one in each. Only
+	// Open changes it, before anybody else has the store.
+	hash hasher
 	// bound is how large the table of each rule may become. It never changes.
 	bound bound
-	file  string // where Save keeps the counts; empty: nowhere
+	// file is where Save keeps the counts; empty: nowhere.
+	file string
 
 	// recent are tables asked for lately, read without mu. They are put in under mu, and
 	// dropUnused takes all out under mu, so that no table stays in that it drops. One
@@ -90,7 +104,8 @@ type Store struct {
 	recent recent
 
 	mu sync.RWMutex
-	// tables are by rule; of a rule with several, any one of them, which knows all.
+	// tables are by rule, at most MaxRules; of a rule with several, any one of them, which
+	// knows all.
 	tables  map[string]*table
 	made    int       // tables made so far, for their order: no two have the same
 	dropped time.Time // when unused tables were dropped last
@@ -99,8 +114,10 @@ type Store struct {
 	// those that want a receipt, and settlements ask it.
 	receipts record.Receipts
 	busy     atomic.Int64 // given up with weir.ErrBusy
-	once     once
-	brought  brought
+	// once has the answers to takes that are to charge once, though they come several times.
+	once once
+	// brought bounds the tables of limits that came with requests, all together.
+	brought brought
 }
 
 // New makes an empty store.
@@ -122,7 +139,8 @@ func (s *Store) Traits() weir.Traits {
 	return weir.Traits{Atomic: true, OwnClock: true, Evidence: true}
 }
 
-// Take decides the asks at the time of the wall clock.
+// Take decides the asks at the time of the wall clock. A take that fails has charged nothing:
+// all that can fail comes before the first state is changed.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -156,6 +174,7 @@ func (s *Store) TakeAll(ctx context.Context, key string, rules []string, limits 
 		return err
 	}
 	now := s.clock.now()
+	// The fast way says no before it has changed anything, so the whole way may begin anew.
 	if len(limits) <= maxFew && s.takeKey(now, key, rules, limits, cost, out) {
 		return nil
 	}
@@ -173,6 +192,10 @@ func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error
 }
 
 // SettleAt is Settle at a time of the caller's.
+//
+// The segments are locked before it is asked whether a receipt was settled already, and stay
+// locked until the states are changed. So the same settlement, come again, waits for the first
+// and then learns that it is done.
 func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error {
 	if len(settlements) == 0 {
 		return nil
@@ -182,6 +205,7 @@ func (s *Store) SettleAt(now weir.Instant, settlements []weir.Settlement) error 
 	asks := some[:0]
 	for i := range settlements {
 		r := settlements[i].Receipt
+		// A peek: the limit of a receipt that no table understands gets none for it.
 		asks = append(asks, weir.Ask{State: r.State, Limit: r.Limit, Peek: true})
 	}
 	places, changed, err := s.lockAll(asks, few[:0], now)
@@ -225,7 +249,8 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 	return s.ResetAt(s.clock.now(), keys)
 }
 
-// ResetAt is Reset at a time of the caller's.
+// ResetAt is Reset at a time of the caller's. Each key is reset at one moment, in all tables of
+// its rule, but not all keys at the same: a take of two of them may come in between.
 func (s *Store) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 	for _, k := range keys {
 		places, _, err := s.lockAll([]weir.Ask{{State: k, Peek: true}}, nil, now)
@@ -251,7 +276,8 @@ type Stats struct {
 	Busy     int64 // takes, settlements and resets given up with weir.ErrBusy
 }
 
-// Stats adds up the counts of all tables.
+// Stats adds up the counts of all tables. It locks one segment at a time, so takes go on, and the
+// sums are not of one moment.
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -17,6 +17,9 @@ const recentTables = 256
 // table was this rule's when it read. One that tidy drops afterwards says so by its
 // versions, which a take looks at again under the lock of its segment. One that dropUnused
 // drops was as never used.
+//
+// Two rules of one entry that are asked by turns cost a lock for reading and a look into a map
+// each time, and nothing else.
 type recent struct {
 	tables [recentTables]atomic.Pointer[table]
 }
@@ -51,7 +54,8 @@ func (r *recent) clear() {
 	}
 }
 
-// table is the table of a rule.
+// table is the table of a rule; of a rule with several, any one of them. It makes the table if need
+// be. The error is ErrTooManyRules.
 func (s *Store) table(rule string) (*table, error) {
 	r := s.recent.of(rule)
 	if t := r.Load(); t != nil && t.rule == rule {
@@ -76,7 +80,8 @@ func (s *Store) tableSlow(rule string, r *atomic.Pointer[table]) (*table, error)
 }
 
 // add makes the table of a rule that has none. It looks again under the lock, since
-// another take may have been faster.
+// another take may have been faster. A rule beyond the bound first has unused tables dropped, at
+// most once a second, since all other rules that are not in recent wait for that.
 func (s *Store) add(rule string) (*table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,6 +113,10 @@ func (s *Store) add(rule string) (*table, error) {
 // dropUnused forgets those tables whose states are all as never used. A take that
 // has found its table already holds on to it and may charge a state that is
 // then forgotten: one take of a rule that nobody had used for its whole period.
+//
+// Its caller has Store.mu, so no take adds a table or puts one in recent meanwhile. Where a rule
+// has several tables, they get empty versions: a take that has found one sees under the locks of
+// its segments that they are not the rule's any more, and looks again.
 func (s *Store) dropUnused(of func(rule string) bool) {
 	now := s.clock.now()
 	s.recent.clear()

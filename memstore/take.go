@@ -25,6 +25,12 @@ func lone(asks []weir.Ask, out []weir.Decision) bool {
 // without a lock, then locks that one segment, and looks under the lock whether both still
 // hold: a segment that was split, or a limit that has changed, sends it on. A key that
 // is denied again and again does not even lock: see denied.
+//
+// One look at versions under the lock is enough. If the limit changes just after it, this take
+// came first: those that go by the change lock the segment here, too, and find what was charged.
+//
+// A state of two words is changed where it lies, and so is a longer one of fixed length. Only one
+// that grows may come back as another, which set puts into the slabs.
 func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit, cost int64, d *weir.Decision) error {
 	t, err := s.table(key.Rule)
 	if err != nil {
@@ -82,7 +88,8 @@ func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decisi
 }
 
 // admitNew decides about a key that was never used. It fails when there is no
-// slot for it, even in the largest segment. It decides first and looks for a slot
+// slot for it, even in the largest segment; then the caller decides again, by the overflow state,
+// and nothing has been kept of this decision. It decides first and looks for a slot
 // afterwards: a key that is denied at once has nothing to remember, and moves no other.
 func (sg *segment) admitNew(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) bool {
 	state := sg.limit.Take(sg.unused(), now, a.Cost, d)
@@ -113,6 +120,9 @@ func (s *Store) takeSeveral(now weir.Instant, asks []weir.Ask, out []weir.Decisi
 
 // takeSlow is every other take: it locks the segments of all asks at once. Everything that can fail
 // comes before any decision. Decisions are made and carried out under the same locks.
+//
+// A take that is to charge once asks for its first answer, and leaves its own, under these locks:
+// the same take, come again, has the same states, so one of the two sees what the other did.
 func (s *Store) takeSlow(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {
 	for i := range asks {
 		if err := asks[i].Check(); err != nil {
@@ -152,6 +162,10 @@ const maxRounds = 100
 // lockAll finds where the states of the asks are, or would be, and locks them. It says
 // whether a limit has changed, so that there are several places of an ask, or none that
 // understands it. After maxRounds it fails with weir.ErrBusy.
+//
+// It finds without locks, then locks in order, and then looks whether what it found still holds.
+// So it never waits for Store.mu while it has a segment: tidy and dropUnused, which have
+// Store.mu, may wait for segments. A round that fails lets go of all.
 func (s *Store) lockAll(asks []weir.Ask, few []place, now weir.Instant) (places []place, changed bool, err error) {
 	for range maxRounds {
 		places = few
@@ -180,6 +194,10 @@ func (s *Store) lockAll(asks []weir.Ask, few []place, now weir.Instant) (places 
 // ready is whether the places are still those of their rules. It says whether any limit
 // has changed, and which ask needs a table for its limit, or −1. It looks under the locks
 // of all segments at what find has seen without them.
+//
+// Versions are made anew for each change, and compared by their pointers. The same pointer means
+// that nothing has changed in between. nil twice may hide that the table had others for a while;
+// now it is the only one again, so its states are all there are.
 func ready(places []place, asks []weir.Ask) (changed bool, homeless int, ok bool) {
 	homeless = -1
 	for i := range places {
@@ -199,7 +217,8 @@ func ready(places []place, asks []weir.Ask) (changed bool, homeless int, ok bool
 	return changed, homeless, true
 }
 
-// find appends the places of one ask, at least one, given that before it.
+// find appends the places of one ask, at least one, given that before it. A rule whose tables can
+// be tidied is tidied first, by the take that notices: there is no goroutine for that.
 func (s *Store) find(places []place, ask int, k, before weir.StateKey, now weir.Instant) ([]place, error) {
 	t, err := s.table(k.Rule)
 	if err != nil {
@@ -233,7 +252,9 @@ func (s *Store) find(places []place, ask int, k, before weir.StateKey, now weir.
 }
 
 // decide decides the asks, whose places are locked, in the three steps of every store:
-// what each limit says alone, what becomes of them together, and what is kept.
+// what each limit says alone, what becomes of them together, and what is kept. The first two
+// change no state, so evidence is told between the second and the third: it is what the take
+// stood on.
 func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	for i := range places {
 		p := &places[i]
@@ -246,6 +267,7 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 			asks[p.ask].Evidence.Tell(now, p.segment.at(p.print, p.home))
 		}
 	}
+	// The forecasts of this take end here; the next one to lock a segment begins without.
 	for i := range places {
 		places[i].segment.tentative, places[i].segment.newcomers = nil, 0
 	}
@@ -262,10 +284,11 @@ func decide(places []place, now weir.Instant, asks []weir.Ask, out []weir.Decisi
 }
 
 // place is where the state of an ask lives. An ask has one, or one in each table of a
-// rule whose limit has changed.
+// rule whose limit has changed. It names the state by table and fingerprint, which stay the same
+// whatever happens to segments and slots.
 type place struct {
 	table   *table
-	segment *segment // set when it is locked; places of one segment follow each other
+	segment *segment // nil until lock; places of one segment follow each other
 	print   uint64   // the fingerprint of the ask's key
 	ask     int      // its index in the take
 
@@ -284,6 +307,10 @@ func (p *place) before(o *place) bool {
 
 // order brings places in an order that is the same for all takes. It fails for two of one
 // state. It is fast for the few places that most takes have.
+//
+// The order goes by what never changes, the number of a table and the fingerprint. Segments of
+// a table lie in the order of their fingerprints, so it is an order of segments as well, before
+// and after any split.
 func order(places []place) error {
 	if len(places) > 16 {
 		slices.SortFunc(places, func(a, b place) int {
@@ -319,7 +346,8 @@ func lock(places []place) {
 	}
 }
 
-// unlock splits what has become large, now that nobody looks for its place in it.
+// unlock splits what has become large, now that nobody looks for its place in it. It compares
+// segments by their pointers and not by the directory, which leads elsewhere after a split.
 func unlock(places []place) {
 	for i := range places {
 		if sg := places[i].segment; i == 0 || places[i-1].segment != sg {
