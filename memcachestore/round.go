@@ -167,14 +167,14 @@ func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, 
 	var life time.Duration
 	c.ttl, life = s.ttl(it.keep(now))
 	k := newCall(c)
-	err := s.do(v.conn, k)
-	a := k.answers[0]
-	switch {
-	case err != nil:
+	if err := s.do(v.conn, k); err != nil {
 		s.finish(jobs, l.line.server.explainWrite(err))
-	case a.outcome == outcomeFailed:
+		return
+	}
+	switch a := k.answers[0]; a.outcome {
+	case outcomeFailed:
 		s.finish(jobs, l.line.server.explain(said(a.text)))
-	case a.outcome == outcomeDone:
+	case outcomeDone:
 		s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
 		// The number of this write is what the next round may swap, without a look.
 		l.known = view{}

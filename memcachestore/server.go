@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/weir-limit/weir/internal/record"
 )
 
 const (
@@ -85,12 +83,22 @@ func pick(servers []*server, name string) *line {
 		_, _ = io.WriteString(h, sv.addr) // a hash takes all
 		_, _ = h.Write([]byte{0})
 		_, _ = io.WriteString(h, name)
-		sum := record.Mix(h.Sum64())
+		sum := mix(h.Sum64())
 		if best == nil || sum > most {
 			best, most, low = sv, sum, sum
 		}
 	}
 	return &best.lines[low%lines]
+}
+
+// mix spreads what the last bytes of a name change over all bits (splitmix64). It is no other
+// function's twin: another one would move the items of running servers.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // open is a connection that works. Where there is none it makes one; a call that comes meanwhile

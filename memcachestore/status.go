@@ -88,8 +88,9 @@ func (s *Store) askStatus(sv *server) Status {
 		err = s.do(c, k)
 	}
 	st.Latency = time.Since(begin)
-	if a := k.answers[0]; err == nil && a.outcome == outcomeFailed {
-		err = errors.New(a.text)
+	// Without an answer, the reader of the connection may still be writing one.
+	if err == nil && k.answers[0].outcome == outcomeFailed {
+		err = errors.New(k.answers[0].text)
 	}
 	if err != nil {
 		st.Err = sv.explain(err)

@@ -175,7 +175,7 @@ func (s *Store) tidy(rule string, now weir.Instant) {
 		return
 	}
 	next, last := &versions{}, v.last()
-	for _, t := range v.all() {
+	for _, t := range slices.Concat(v.retired, v.live) { // those that are retired now come last
 		switch over := t.over(now); {
 		case t == last || !over && slices.Contains(v.live, t):
 			next.live = append(next.live, t)

@@ -263,8 +263,11 @@ func peekFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 		}
 		denied = denied || d.Outcome != weir.Allowed
 	}
+	if !denied {
+		return false
+	}
 	for i := range parts {
 		parts[i].evidence.Tell(now, parts[i].state[:])
 	}
-	return denied
+	return true
 }

@@ -99,6 +99,33 @@ func TestCopiesOfOneMoment(t *testing.T) {
 	}
 }
 
+// TestFewTellsNothingUnasked: a take that passes, of keys that were denied until now, tells nothing of
+// the states that it has read before it took the lock.
+func TestFewTellsNothingUnasked(t *testing.T) {
+	s, limit := New(Options{}), weir.MustParseLimit("2/h")
+	var seen [2]weir.Evidence
+	asks := []weir.Ask{
+		{State: weir.StateKey{Rule: "a", Key: "k"}, Limit: limit, Cost: 1, Evidence: &seen[0]},
+		{State: weir.StateKey{Rule: "b", Key: "k"}, Limit: limit, Cost: 1, Evidence: &seen[1]},
+	}
+	out := make([]weir.Decision, 2)
+	for range 5 {
+		if err := s.TakeAt(hour, asks, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !seen[0].Told || !seen[1].Told || out[0].Outcome != weir.Denied {
+		t.Fatalf("%+v and %+v of a denial", out, seen)
+	}
+	seen = [2]weir.Evidence{}
+	if err := s.TakeAt(2*hour, asks, out); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Outcome != weir.Allowed || seen[0].Told || seen[1].Told {
+		t.Errorf("%+v, and unasked %+v", out, seen)
+	}
+}
+
 // TestFewRefused: the fast way of several asks leaves to the slow one what only that can
 // say: that two asks name one state, and what is used of a limit that has changed.
 func TestFewRefused(t *testing.T) {
