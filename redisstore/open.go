@@ -112,6 +112,18 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	}
 	option.Username = u.User.Username()
 	option.Password, _ = u.User.Password()
+	if err := arrange(scheme, u, &option, &o); err != nil {
+		return option, o, err
+	}
+	if err := options(u.RawQuery, scheme, &option, &o); err != nil {
+		return option, o, err
+	}
+	return option, o, nil
+}
+
+// arrange has the client find its servers as the scheme says: one, those of a cluster, or those that
+// sentinels name.
+func arrange(scheme string, u *url.URL, option *rueidis.ClientOption, o *Options) error {
 	path := strings.TrimPrefix(u.Path, "/")
 	// A client for a single server must not ask whether it is a cluster, and follow to other nodes:
 	// then takes of several descriptors would be sent to a node that has not all of their keys.
@@ -119,46 +131,43 @@ func parse(address string) (option rueidis.ClientOption, o Options, err error) {
 	case "redis", "rediss":
 		option.ForceSingleClient = true
 		if path != "" {
-			if option.SelectDB, err = strconv.Atoi(path); err != nil || option.SelectDB < 0 {
-				return option, o, &URLError{fmt.Sprintf("%q is no number of a database; write redis://host:port/0", path)}
+			n, err := strconv.Atoi(path)
+			if err != nil || n < 0 {
+				return &URLError{fmt.Sprintf("%q is no number of a database; write redis://host:port/0", path)}
 			}
+			option.SelectDB = n
 		}
 	case "redis+unix":
-		if err := storeurl.Socket(hosts[0] + u.Path); err != nil {
-			return option, o, &URLError{err.Error()}
+		if err := storeurl.Socket(option.InitAddress[0] + u.Path); err != nil {
+			return &URLError{err.Error()}
 		}
 		option.ForceSingleClient = true
 		option.InitAddress = []string{u.Path}
 		option.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", path)
 		}
+		return nil
 	case "redis+cluster":
 		o.Cluster = true
 		if path != "" {
-			return option, o, &URLError{fmt.Sprintf("a Redis Cluster has no databases; leave out %q", u.Path)}
+			return &URLError{fmt.Sprintf("a Redis Cluster has no databases; leave out %q", u.Path)}
 		}
 	case "redis+sentinel":
 		// The user and password of the URL open the sentinels, too. rueidis asks the sentinels
 		// again for the primary when connections fail, so a failover needs no new client.
 		option.Sentinel = rueidis.SentinelOption{MasterSet: path, Dialer: option.Dialer, Username: option.Username, Password: option.Password, ClientName: "weir"}
 		if path == "" {
-			return option, o, &URLError{"name the master: redis+sentinel://host:port/master"}
+			return &URLError{"name the master: redis+sentinel://host:port/master"}
 		}
 	default:
-		return option, o, &URLError{fmt.Sprintf("%q is no scheme of Redis; write redis, rediss, redis+unix, redis+cluster or redis+sentinel", scheme)}
+		return &URLError{fmt.Sprintf("%q is no scheme of Redis; write redis, rediss, redis+unix, redis+cluster or redis+sentinel", scheme)}
 	}
 	for _, host := range option.InitAddress {
-		if scheme == "redis+unix" {
-			continue
-		}
 		if _, _, err := storeurl.HostPort(host); err != nil {
-			return option, o, &URLError{err.Error()}
+			return &URLError{err.Error()}
 		}
 	}
-	if err := options(u.RawQuery, scheme, &option, &o); err != nil {
-		return option, o, err
-	}
-	return option, o, nil
+	return nil
 }
 
 // cutHosts takes the hosts, which may be several, out of a URL without scheme. Package net/url
