@@ -187,21 +187,28 @@ func (z *zone) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// TestNames: each address of a name is a daemon, and those that come and go are
-// followed.
-func TestNames(t *testing.T) {
-	a := serve(t, "--grpc-store", "--grpc", "127.0.0.2:0")
-	_, port, err := net.SplitHostPort(a.grpc)
+// byName starts daemons at one port of 127.0.0.2, which is first, and of 127.0.0.3. It opens a store
+// by a name that stands for these addresses.
+func byName(t *testing.T, addresses ...string) (first *weird, port string, names *zone, s *Store) {
+	t.Helper()
+	first = serve(t, "--grpc-store", "--grpc", "127.0.0.2:0")
+	_, port, err := net.SplitHostPort(first.grpc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serve(t, "--grpc-store", "--grpc", "127.0.0.3:"+port)
-	var names zone
-	names.set("127.0.0.3", "127.0.0.2", "127.0.0.3")
-	s, err := openBy(lookUps{names.resolver(t), 1}, "grpc+dns://weirs.example:"+port, Options{})
-	if err != nil {
+	names = new(zone)
+	names.set(addresses...)
+	if s, err = openBy(lookUps{names.resolver(t), 1}, "grpc+dns://weirs.example:"+port, Options{}); err != nil {
 		t.Fatal(err)
 	}
+	return first, port, names, s
+}
+
+// TestNames: each address of a name is a daemon, and those that come and go are
+// followed.
+func TestNames(t *testing.T) {
+	a, port, names, s := byName(t, "127.0.0.3", "127.0.0.2", "127.0.0.3")
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -229,18 +236,7 @@ func TestNames(t *testing.T) {
 // TestOtherDaemons: when a name stands for other daemons, those before hear at once what was decided
 // by sync, and not only when its time is over.
 func TestOtherDaemons(t *testing.T) {
-	a := serve(t, "--grpc-store", "--grpc", "127.0.0.2:0")
-	_, port, err := net.SplitHostPort(a.grpc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, "--grpc-store", "--grpc", "127.0.0.3:"+port)
-	var names zone
-	names.set("127.0.0.2")
-	s, err := openBy(lookUps{names.resolver(t), 1}, "grpc+dns://weirs.example:"+port, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, _, names, s := byName(t, "127.0.0.2")
 	asks, began := ask("r", "k", "100000/day fixed-window"), time.Now()
 	asks[0].Policy.Sync = weir.MaxSync
 	for s.Stats().Local < 2 {
