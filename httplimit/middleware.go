@@ -24,8 +24,8 @@ import (
 // It has rules of a program, or describe for rules of a file, and never both.
 type middleware struct {
 	options Options
-	// gate asks the store or the limiter. What it has to be told of options is set once, in
-	// newMiddleware.
+	// gate asks the store or the limiter. newMiddleware sets once the
+	// options that it needs.
 	gate  admission.Gate
 	calls sync.Pool // of *call that are done
 

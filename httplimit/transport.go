@@ -131,7 +131,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // send sends req until there is an answer that the caller is to see. Each try waits for its turn anew:
 // the server may have told other requests of the same key to wait longer.
 //
-// What Base was given it closes; a copy for another try that is not sent is closed here.
+// Base closes the bodies that it was given. A copy for another try that is not sent is closed here.
 func (t *Transport) send(call *pacing.Call, req *http.Request) (*http.Response, error) {
 	for try := req; ; {
 		if err := call.Wait(req.Context()); err != nil {

@@ -21,7 +21,7 @@ var errDamaged = errors.New("it is damaged or cut short")
 // that keeps states wants them. An error leaves s with a part of the counts, and Open drops it.
 //
 // The file says nothing of when it was written, and needn't: states go by instants since 1970.
-// What has recovered since then is as never used by the clock of now, and is left out. A clock
+// A state that has recovered since then is as never used by the clock of now, and is left out. A clock
 // that is behind finds more in use, and for longer. Then keys are denied for longer than need
 // be, and none is let through for it.
 func (s *Store) restore() error {

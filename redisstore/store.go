@@ -15,7 +15,7 @@
 // what it has decided. So no other process can write between the look at a count and its charge.
 // Where Go decides instead, swap.lua writes only if all keys still hold what Go has looked at.
 //
-// What is lost when Redis is: a server without a disk or a replica forgets all counts at a restart.
+// Redis can lose counts: a server without a disk or a replica forgets all counts at a restart.
 // A primary answers before its replicas have the write, so a failover loses the charges of the last
 // moments; and a key whose write was lost may pass as much again, once. Receipts fare alike: one
 // whose note was lost could give back twice what it charged, but never more than the count holds.

@@ -31,8 +31,8 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	if err := l.overrides.admit(t, r); err != nil {
 		return nil, err
 	}
-	// What the request gives back is there before its other descriptors are decided, also
-	// if these are denied then.
+	// The request gives back before its other descriptors are decided, also if these are
+	// denied then.
 	if err := t.settleBacks(ctx, l.store); err != nil {
 		return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
 	}

@@ -43,7 +43,7 @@ const (
 // rule leaves those of other rules alone. Nobody waits for a shard: a denial that meets another
 // one there at the same instant is not kept.
 //
-// What is kept of a denial is in three places, each as large as it must be:
+// A limiter keeps a denial in three places, each as large as it must be:
 //
 //	versions   the rules that decided, shared by all denials of their time
 //	head       id, instant, version: what a place is chosen and found by

@@ -70,7 +70,7 @@
 //	fit.go         what a store can't keep
 //	set.go         the Set; join.go: one of several
 //
-// What was decided is explained in these:
+// These files explain what was decided:
 //
 //	explain.go     Limiter.Explain; explainwords.go: its sentences
 //	trace.go       the way of a descriptor through the file

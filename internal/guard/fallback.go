@@ -44,7 +44,7 @@ func localKey(k weir.StateKey) weir.StateKey {
 // and enforced makes the take fail, so the local ones only look.
 //
 // The local count is one of 1/n of the limit where n nodes share it, and goes on from what the store
-// said last. What it lets pass is kept for the store (unreported.go). Permits are not: the
+// said last. The guard keeps the events that it lets pass, and reports them (unreported.go). Permits are not: the
 // store could not free them.
 //
 // A caller that leaves does not stop the local decision, which is made in memory: so whatever it

@@ -132,8 +132,8 @@ func (g *Guard) end(e *passed, a unreported.Answer) {
 
 // inUse is how much of what is sent is still in use here: the rest was given back, or has
 // recovered. It asks the local count, which recovers as the one in the store would have: so the
-// store is not told of an hour's events of a limit by the second. What was forgotten here counts as
-// in use.
+// store is not told of an hour's events of a limit by the second. Usage that the local store has
+// forgotten counts as in use.
 //
 // The local count also has what the store said was used before the outage. Those events recover first,
 // here and there. So what is in use beyond Sent is theirs, and the store knows them.

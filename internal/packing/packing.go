@@ -9,8 +9,8 @@ func AppendText[Text string | []byte](b []byte, text Text) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// Reader takes bytes apart from the front. What is not there is zero or empty, and sets
-// Bad, behind which all else is.
+// Reader takes bytes apart from the front. A value that is missing is zero
+// or empty, and sets Bad; so are all values after it.
 type Reader struct {
 	Rest []byte
 	Bad  bool

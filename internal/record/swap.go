@@ -9,8 +9,8 @@ import (
 )
 
 // Swap is a take of a store that reads counts, has them decided here, and writes them back if no
-// other process has written meanwhile. What is decided counts only once it was written: until then
-// it may be decided again, over counts that were read anew.
+// other process has written meanwhile. A decision counts only once it was written: until then the
+// store may decide again, over counts that it has read anew.
 type Swap struct {
 	Asks []weir.Ask
 	Out  []weir.Decision

@@ -16,7 +16,7 @@ import (
 // However many nodes do so, what passes is never more than they have unreported
 // together beyond the limit. Look at an event that passes, and at the newest answer of the store
 // that any node had by then. The event fits in the limit together with all that this answer knew
-// of. What it did not know, nodes have let pass since their last report: at most most each.
+// of. It did not know the events that nodes have let pass since their last report: at most most each.
 //
 // So a report must not go beyond the limit. Events that the store has no room for stay unreported,
 // and use up what the node may let pass: they are passed once too early, not once in each

@@ -65,8 +65,8 @@ func (d *draft) gather(b []byte, meanings map[string]meaning) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// take takes up one member. Of an array it is the first element, for Caddy writes
-// each header as an array.
+// take takes up one member. It takes the first element of an array, for Caddy
+// writes each header as an array.
 func (d *draft) take(name []byte, v jsontext.Value, meanings map[string]meaning) {
 	if v.Kind() == '[' {
 		var in scanner

@@ -282,7 +282,7 @@ func (m *Model) Check(q *Request, at Span, a *Answer) (receipt *Receipt, faults 
 	receipt = &Receipt{descriptors: len(q.Descriptors), number: m.receipts, at: at}
 	for _, k := range asks {
 		e := m.charge(q, at, k, a)
-		// What a fallback denies the store may have charged all the same, but no receipt is of it.
+		// The store may have charged all the same what a fallback denies, but no receipt is of it.
 		if e == nil || k.degraded() && e.local == nil {
 			continue
 		}
