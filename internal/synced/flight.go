@@ -141,17 +141,21 @@ func (s *Store) hear(e *entry, a *unreported.Answer) {
 
 // reportLast reports what the store has room for, after the last take. The rest can't be charged: the
 // limit is used up. It is not among the keys that count as lost, for the store denies without it as well.
+//
+// Room is that of the moment when the node closes. A limit recovers while the reports are under way, so
+// by a later time a key that was used up would always have a little room again, and count as lost.
 func (s *Store) reportLast(ctx context.Context) error {
-	if len(s.left()) == 0 {
+	closed := time.Now()
+	left := func() []*entry { return s.left(closed) }
+	if len(left()) == 0 {
 		return nil
 	}
-	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, s.left) })
+	return s.guard.ReportLast(ctx, func() error { return s.table.ReportAll(ctx, left) })
 }
 
-// left is the entries with usage that the store has room for, as far as is known. An event whose report
-// got no answer is told again here without a look, and may then count twice.
-func (s *Store) left() []*entry {
-	now := time.Now()
+// left is the entries with usage that the store has room for at now, as far as is known. An event whose
+// report got no answer is told again here without a look, and may then count twice.
+func (s *Store) left(now time.Time) []*entry {
 	return s.table.All(func(e *entry) bool {
 		e.Lock()
 		defer e.Unlock()

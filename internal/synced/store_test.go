@@ -413,6 +413,47 @@ func TestCloseSeeks(t *testing.T) {
 	}
 }
 
+// TestCloseFull: another node has used up limits that recover while the last reports are under way. That
+// loses no key: the store was told all that it had room for when the node closed. Where it has room for a
+// part, it is told that part.
+func TestCloseFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, nodes := open(t, 1)
+		var asks []weir.Ask
+		for i := range 150 { // three calls, a moment each
+			asks = append(asks, ask("10000/s", fmt.Sprint(i)))
+		}
+		asks = append(asks, ask("10000/h burst 1000", "part"))
+		for i := range asks {
+			asks[i].Policy.Sync = weir.MaxSync
+			unreported := 20 // more than recovers in these calls
+			if asks[i].State.Key == "part" {
+				unreported = 2
+			}
+			for range 1 + unreported { // the first is the store's
+				take(t, nodes[0], asks[i])
+			}
+		}
+		for _, a := range asks {
+			a.AtLeast, a.Cost = 1, 20000
+			if a.State.Key == "part" {
+				a.Cost = 998
+			}
+			if err := store.Store.Take(t.Context(), []weir.Ask{a}, make([]weir.Decision, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nodes[0].Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		a, out := asks[len(asks)-1], make([]weir.Decision, 1)
+		a.Peek = true
+		if err := store.Store.Take(t.Context(), []weir.Ask{a}, out); err != nil || out[0].Remaining != 0 {
+			t.Errorf("%d remain, want none; %v", out[0].Remaining, err)
+		}
+	})
+}
+
 // TestNewKeys: while one take learns of a key, others of the same key are decided, and its state is
 // looked at.
 func TestNewKeys(t *testing.T) {
