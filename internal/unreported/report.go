@@ -139,28 +139,21 @@ func (t *Table[E]) end(e E, a Answer) {
 }
 
 // ReportAll tells the store of the entries that are left, in batches. After a batch that failed it
-// goes on, for other servers may be there. A store that has room for a part only charges nothing of that
-// entry, so what is left when all calls were answered is told once more. When some are left then, it
-// fails with weir.ErrAway, and says of how many keys the store has not heard: that usage is lost if the
-// process ends.
+// goes on, for other servers may be there. When some are left then, it fails with weir.ErrAway, and
+// says of how many keys the store has not heard: that usage is lost if the process ends.
 func (t *Table[E]) ReportAll(ctx context.Context, left func() []E) error {
-	why, answered := weir.ErrAway, true
-	entries := left()
-	for range maxRounds {
-		for batch := range slices.Chunk(entries, t.Batch()) {
-			if err := t.Report(ctx, batch); err != nil {
-				why, answered = err, false
-			}
+	why := weir.ErrAway
+	for batch := range slices.Chunk(left(), t.Batch()) {
+		if err := t.Report(ctx, batch); err != nil {
+			why = err
 		}
-		if entries = left(); len(entries) == 0 {
-			return nil
-		}
-		if !answered {
-			break
-		}
+	}
+	lost := len(left())
+	if lost == 0 {
+		return nil
 	}
 	if !errors.Is(why, weir.ErrAway) {
 		why = fmt.Errorf("%w: %w", weir.ErrAway, why)
 	}
-	return fmt.Errorf("usage that the store has not heard of is lost (keys: %d): %w", len(entries), why)
+	return fmt.Errorf("usage that the store has not heard of is lost (keys: %d): %w", lost, why)
 }
