@@ -23,8 +23,10 @@ type part struct {
 	table   *table
 	print   uint64
 	segment *segment
-	slot    int  // where the state's words begin; nothing is laid out anew, so it stays there
-	state   pair // as it is before the take
+	// slot is where the state's words begin; −1 for a newcomer, until the take has passed. Only
+	// newcomers make a segment lay out anew, and each is the only part of its segment: so it stays there.
+	slot  int
+	state pair // as it is before the take; zeros for a newcomer
 	// copy and number are of the copy that state was read from, without a lock. The copy
 	// belongs to the segment, not to the key: by now it may be of another one, and then its
 	// number is another, too.
@@ -33,8 +35,8 @@ type part struct {
 }
 
 // takeFew is the fast way of a take of a few plain asks, for keys and limits as almost
-// all are: every key has a slot with a state of two words, and no limit has changed. It
-// says whether it has decided; if not, it has changed nothing.
+// all are: every state has two words, and no limit has changed. It says whether it has
+// decided; if not, it has changed nothing.
 func (s *Store) takeFew(now weir.Instant, asks []weir.Ask, out []weir.Decision) bool {
 	var few [maxFew]part
 	for i := range asks {
@@ -115,7 +117,7 @@ func decideFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	if !lockFew(parts) {
 		return false
 	}
-	decided := findFew(parts) && chargeFew(parts, now, out)
+	decided := findFew(parts, now) && chargeFew(parts, now, out)
 	unlockFew(parts)
 	return decided
 }
@@ -153,32 +155,37 @@ func lockFew(parts []part) bool {
 	return true
 }
 
-// unlockFew splits nothing, as unlock does: this way gives no key a slot.
+// unlockFew splits what has become large, as unlock does.
 func unlockFew(parts []part) {
 	for i := range parts {
 		if sg := parts[i].segment; i == 0 || sg != parts[i-1].segment {
-			sg.mu.Unlock()
+			sg.unlock()
 		}
 	}
 }
 
 // findFew finds the states of parts that are locked. It fails for a rule whose limit has
-// changed, for states of another length, and for a key that has no slot: the slow way knows
-// them all. Nothing is changed by then but what keep does.
+// changed, for states of another length, and for a newcomer that shares the overflow state, or
+// its segment with another part: the slow way knows them all. Nothing is changed by then but what
+// keep does.
 //
 // It goes over all parts before a state is read, so that a processor waits for the memory of
 // all slots at the same time.
-func findFew(parts []part) bool {
+func findFew(parts []part, now weir.Instant) bool {
 	for i := range parts {
 		p := &parts[i]
 		sg := p.segment
 		if p.table.versions.Load() != nil || sg.limit != p.limit && !sg.keep(p.limit) || sg.cells.slot != pairSlot {
 			return false
 		}
-		if p.slot = sg.cells.find(p.print); p.slot < 0 {
+		if at := sg.cells.find(p.print); at >= 0 {
+			p.slot = at + 1
+			continue
+		}
+		if i > 0 && sg == parts[i-1].segment || i+1 < len(parts) && sg == parts[i+1].segment || sg.overflows(p.print, now) {
 			return false
 		}
-		p.slot++
+		p.slot = -1
 	}
 	return true
 }
@@ -200,27 +207,58 @@ func chargeFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	pass := true
 	for i := range parts {
 		p := &parts[i]
-		state := weir.State(p.segment.cells.words[p.slot : p.slot+2 : p.slot+2])
+		state := p.words()
 		p.state = pair(state)
 		d := &out[p.ask]
 		p.limit.Take(state, now, p.cost, d)
 		pass = pass && d.Outcome == weir.Allowed
 	}
-	if pass {
-		for i := range parts {
-			parts[i].segment.changed(parts[i].print)
-		}
+	if pass && admitFew(parts, now) {
 		return true
 	}
 	for i := range parts {
-		p := &parts[i]
-		copy(p.segment.cells.words[p.slot:], p.state[:])
+		if p := &parts[i]; p.slot >= 0 {
+			copy(p.segment.cells.words[p.slot:], p.state[:])
+		}
 	}
-	if !peekFew(parts, now, out) {
+	if pass || !peekFew(parts, now, out) {
 		return false
 	}
 	for i := range parts {
-		parts[i].segment.note(parts[i].print, parts[i].state)
+		if p := &parts[i]; p.slot >= 0 {
+			p.segment.note(p.print, p.state)
+		}
+	}
+	return true
+}
+
+// words is the state of a part that findFew has found: it lies in its slot, or in scratch.
+func (p *part) words() weir.State {
+	if p.slot < 0 {
+		return p.segment.unused()
+	}
+	return p.segment.cells.words[p.slot : p.slot+2 : p.slot+2]
+}
+
+// admitFew gives newcomers of a take that passes their slots, and drops copies of what has
+// changed. It fails where one finds no slot. What it has done by then is as good as nothing: a
+// newcomer that has a slot is to be as never used there, and a copy that is dropped is missed by
+// nobody.
+func admitFew(parts []part, now weir.Instant) bool {
+	for i := range parts {
+		p := &parts[i]
+		sg := p.segment
+		if p.slot >= 0 {
+			sg.changed(p.print)
+			continue
+		}
+		charged := pair(sg.scratch[:2])
+		at := sg.claim(p.print, now)
+		if at < 0 {
+			return false
+		}
+		sg.put(at, charged[:])
+		p.slot = at + 1
 	}
 	return true
 }
@@ -267,7 +305,12 @@ func peekFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 		return false
 	}
 	for i := range parts {
-		parts[i].evidence.Tell(now, parts[i].state[:])
+		p := &parts[i]
+		if p.slot < 0 {
+			p.evidence.Tell(now, nil)
+		} else {
+			p.evidence.Tell(now, p.state[:])
+		}
 	}
 	return true
 }

@@ -227,6 +227,47 @@ func alike(a, b weir.State) bool {
 	return slices.Equal(append(slices.Clone(a), make(weir.State, n-len(a))...), append(slices.Clone(b), make(weir.State, n-len(b))...))
 }
 
+// TestFewNewcomer: a take of a known key and of a newcomer that finds no slot after all charges neither,
+// on its fast way; and one whose newcomer finds one charges both.
+func TestFewNewcomer(t *testing.T) {
+	s := New(Options{MaxKeys: 1})
+	s.bound.slots = 5 // one bucket
+	rules, limits := []string{"known", "new"}, []*weir.Limit{weir.MustParseLimit("9/h"), weir.MustParseLimit("1/h")}
+	take := func(rule int, key string) weir.Decision {
+		asks := []weir.Ask{{State: weir.StateKey{Rule: rules[rule], Key: key}, Limit: limits[rule], Cost: 1}}
+		out := make([]weir.Decision, 1)
+		if err := s.TakeAt(hour, asks, out); err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	take(0, "k")
+	for i := range 6 { // each is denied from now on
+		out := make([]weir.Decision, 2)
+		parts := make([]part, 2)
+		if !s.partsOf(parts, "k", rules, limits, 1) || !orderFew(parts) {
+			t.Fatal("no parts")
+		}
+		for j := range parts {
+			parts[j].segment = parts[j].table.segment(parts[j].print)
+			parts[j].segment.mu.Lock()
+		}
+		parts[1].print += uint64(i) << 3 // another newcomer each time
+		found := findFew(parts, hour)
+		if !found { // no room is foreseen; go on as if it were
+			parts[0].slot, parts[1].slot = parts[0].segment.cells.find(parts[0].print)+1, -1
+		}
+		charged := chargeFew(parts, hour, out)
+		unlockFew(parts)
+		if room := i < 5; found != room || charged != room {
+			t.Fatalf("newcomer %d was found: %v, and charged: %v", i, found, charged)
+		}
+	}
+	if left := take(0, "k").Remaining; left != 9-7 {
+		t.Errorf("%d remain of 9 after 7 takes", left)
+	}
+}
+
 // TestTakeAll: a limiter answers the same whether its store takes asks or none.
 func TestTakeAll(t *testing.T) {
 	for _, texts := range [][]string{
