@@ -168,7 +168,11 @@ func (s *Server) admit(ctx context.Context, method string, message any, which fu
 		trailer(s.pushback(c))
 		return nil, s.status(c).Err()
 	}
-	held := s.gate.Charge(ctx, c)
+	var held *admission.Charge
+	if s.gate.Charges(c) {
+		held = new(admission.Charge)
+		s.gate.Charge(ctx, c, held)
+	}
 	if c.Hold > 0 && sleep.For(ctx, c.Hold) != nil {
 		held.GiveBack()
 		return nil, status.FromContextError(ctx.Err()).Err()

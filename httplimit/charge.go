@@ -19,13 +19,15 @@ type Charge struct {
 	// around is of the middleware outside of this one; nil: there is none. Use and Cost
 	// go through all of them, as a handler sees only the innermost in its context.
 	around *Charge
-	held   *admission.Charge // nil: of nothing
+	held   admission.Charge
 
 	// mu guards the two below. A charge is settled when the handler has returned and no
 	// connection is open, whichever comes last.
 	mu     sync.Mutex
 	open   bool // a connection that was taken over is
 	status int  // of the response; 0 until the handler has returned
+
+	rec recorder // of the handler's response; here for its memory
 }
 
 type chargeKey struct{}
@@ -82,11 +84,12 @@ func (c *Charge) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.around = ChargeOf(r.Context())
 		r = r.WithContext(context.WithValue(r.Context(), chargeKey{}, c))
 	}
-	if c.held == nil {
+	if c.held.Empty() {
 		next.ServeHTTP(w, r)
 		return
 	}
-	rec := &recorder{ResponseWriter: w, charge: c}
+	rec := &c.rec
+	rec.ResponseWriter, rec.charge = w, c
 	returned := false
 	defer func() {
 		if !returned { // it panicked

@@ -124,16 +124,18 @@ func (m *middleware) admit(c *call, w http.ResponseWriter, r *http.Request) (cha
 		m.answer(w, r, denial)
 		return nil, false
 	}
-	held := m.gate.Charge(r.Context(), &c.Call)
+	if m.gate.Charges(&c.Call) || m.marks() {
+		charge = &Charge{m: m}
+		m.gate.Charge(r.Context(), &c.Call, &charge.held)
+	}
 	if c.Hold > 0 && sleep.For(r.Context(), c.Hold) != nil {
-		held.GiveBack()
+		if charge != nil {
+			charge.held.GiveBack()
+		}
 		w.WriteHeader(http.StatusServiceUnavailable) // for logs: its client has left
 		return nil, false
 	}
-	if held == nil && !m.marks() {
-		return nil, true
-	}
-	return &Charge{m: m, held: held}, true
+	return charge, true
 }
 
 // failed is what becomes of a request about which nothing was decided. A request that tells no key or

@@ -23,6 +23,17 @@ func remaining(t *testing.T, store weir.Store, r *Rule) int64 {
 	return out[0].Remaining
 }
 
+// charge is what c was charged, about which something has to be done.
+func charge(t *testing.T, g *Gate, c *Call) *Charge {
+	t.Helper()
+	if !g.Charges(c) {
+		t.Fatal("nothing is to be done about the charge")
+	}
+	charge := new(Charge)
+	g.Charge(t.Context(), c, charge)
+	return charge
+}
+
 // TestCharge: of a request that is done, permits are freed, what was told is what it
 // cost, and all else stays charged; of one that does not count, all goes back.
 func TestCharge(t *testing.T) {
@@ -38,7 +49,7 @@ func TestCharge(t *testing.T) {
 		if err := g.Decide(t.Context(), &c); err != nil || !c.Allowed {
 			t.Fatal(c.Verdict, err)
 		}
-		return g.Charge(t.Context(), &c)
+		return charge(t, g, &c)
 	}
 	left := func() [3]int64 {
 		return [3]int64{remaining(t, g.Store, slots), remaining(t, g.Store, tokens), remaining(t, g.Store, calls)}
@@ -81,7 +92,7 @@ func TestUnsettled(t *testing.T) {
 	if err := g.Decide(t.Context(), &c); err != nil {
 		t.Fatal(err)
 	}
-	g.Charge(t.Context(), &c).End(true)
+	charge(t, g, &c).End(true)
 	if !errors.Is(heard, weir.ErrAway) {
 		t.Errorf("heard of %v", heard)
 	}
@@ -115,7 +126,7 @@ func TestRenewInOutage(t *testing.T) {
 		if err := g.Decide(t.Context(), &c); err != nil || !c.Allowed {
 			t.Fatal(c.Verdict, err)
 		}
-		charge, all := g.Charge(t.Context(), &c), true
+		charge, all := charge(t, g, &c), true
 		for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(ttl / 100) {
 			all = all && remaining(t, store, r) == 0
 		}

@@ -3,11 +3,13 @@ package admission
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/rules"
 )
 
 // patience is how long a store may take to settle a charge. The client may be gone, but
@@ -23,7 +25,7 @@ const (
 
 // Charge is what a request was charged, until it is done: work may tell meanwhile what it
 // uses, and permits are renewed. End or GiveBack settles it. Its methods may be called
-// from many goroutines, and on a nil *Charge, which is of nothing.
+// from many goroutines. The zero Charge and a nil *Charge are of nothing.
 type Charge struct {
 	gate *Gate
 	ctx  context.Context // of the request, which may end before the charge
@@ -32,8 +34,15 @@ type Charge struct {
 	items []item
 	one   [1]item // memory of items, which mostly has one
 	ended bool
-	renew *time.Timer // of permits; nil when there are none
-	kept  time.Time   // when permits were last sure to have their whole ttl
+	renew *renewal // of permits; nil when there are none
+}
+
+// renewal keeps the permits of a charge. The lock of the charge guards it.
+type renewal struct {
+	timer   *time.Timer
+	permits []*weir.Receipt
+	ttl     time.Duration // the shortest of the permits
+	kept    time.Time     // when they were last sure to have it whole
 }
 
 // item is one receipt of a charge.
@@ -44,45 +53,51 @@ type item struct {
 	told    bool
 }
 
-// Charge is what c was charged, as far as something may have to be done about it: else
-// receipts are no more than paper. It is nil when there is nothing.
+// Charges is whether something may have to be done about what c was charged: else receipts are
+// no more than paper.
+func (g *Gate) Charges(c *Call) bool {
+	if c.answer != nil {
+		return slices.ContainsFunc(c.answer.Decisions, func(d rules.Decision) bool { return g.settles(c, d.Receipt) })
+	}
+	return slices.ContainsFunc(c.out, func(d weir.Decision) bool { return d.Receipt != nil })
+}
+
+// settles is whether something may have to be done about a receipt of the rules of a file.
+func (g *Gate) settles(c *Call, r *weir.Receipt) bool {
+	return r != nil && (g.Settles || c.Hold > 0 || r.Permit())
+}
+
+// Charge puts into charge, which is of nothing yet, what c was charged.
 //
 // It renews the permits from now on until it ends, so that a request that is held or takes
 // longer than their ttl still counts. So the caller has to end it.
-func (g *Gate) Charge(ctx context.Context, c *Call) *Charge {
-	var charge *Charge
-	add := func(rule string, r *weir.Receipt) {
-		if charge == nil {
-			charge = &Charge{gate: g, ctx: ctx}
-			charge.items = charge.one[:0]
-		}
-		charge.items = append(charge.items, item{rule: rule, receipt: r})
-	}
+func (g *Gate) Charge(ctx context.Context, c *Call, charge *Charge) {
+	charge.gate, charge.ctx, charge.items = g, ctx, charge.one[:0]
 	if c.answer != nil {
-		g.each(c, add)
+		charge.addAnswer(c)
 	}
 	for i := range c.of {
 		if r := c.out[i].Receipt; r != nil {
-			add(c.of[i].Name, r)
+			charge.items = append(charge.items, item{rule: c.of[i].Name, receipt: r})
 		}
 	}
-	if charge != nil {
-		charge.keep()
-	}
-	return charge
+	charge.keep()
 }
 
-// each is each receipt of the rules of a file about which something may have to be done.
-func (g *Gate) each(c *Call, add func(rule string, r *weir.Receipt)) {
+// addAnswer adds each receipt of the rules of a file about which something may have to be done. One
+// receipt may stand in several decisions.
+func (c *Charge) addAnswer(call *Call) {
 	seen := map[*weir.Receipt]bool{}
-	for i := range c.answer.Decisions {
-		d := &c.answer.Decisions[i]
-		if d.Receipt != nil && !seen[d.Receipt] && (g.Settles || c.Hold > 0 || d.Receipt.Permit()) {
+	for i := range call.answer.Decisions {
+		if d := &call.answer.Decisions[i]; c.gate.settles(call, d.Receipt) && !seen[d.Receipt] {
 			seen[d.Receipt] = true
-			add(d.Rule.Name, d.Receipt)
+			c.items = append(c.items, item{rule: d.Rule.Name, receipt: d.Receipt})
 		}
 	}
 }
+
+// Empty is whether nothing was charged that may have to be settled.
+func (c *Charge) Empty() bool { return len(c.items) == 0 }
 
 // is whether an item belongs to a rule: by its name, or without the #1, #2 … or
 // #NAME of the limits of one descriptor.
@@ -141,29 +156,30 @@ func (c *Charge) keep() {
 	}
 	c.mu.Lock() // the timer may be faster than its being noted
 	defer c.mu.Unlock()
-	c.kept = time.Now()
-	c.renew = time.AfterFunc(ttl/3, func() { c.renewPermits(c.gate.charge(permits), ttl) })
+	c.renew = &renewal{permits: permits, ttl: ttl, kept: time.Now()}
+	c.renew.timer = time.AfterFunc(ttl/3, c.renewPermits)
 }
 
-func (c *Charge) renewPermits(permits weir.Charge, ttl time.Duration) {
+func (c *Charge) renewPermits() {
 	c.mu.Lock() // so that none is renewed after it was freed
 	defer c.mu.Unlock()
 	if c.ended {
 		return
 	}
-	tried, pause := time.Now(), ttl/3
+	r, tried := c.renew, time.Now()
+	pause := r.ttl / 3
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), min(pause, patience))
 	defer cancel()
-	switch err := permits.Renew(ctx); {
+	switch err := c.gate.charge(r.permits).Renew(ctx); {
 	case errors.Is(err, weir.ErrExpired): // it is not taken again, for another may have it
 		return
 	case err == nil:
-		c.kept = tried
-	case !errors.Is(err, weir.ErrSettled) && time.Since(c.kept) < ttl:
+		r.kept = tried
+	case !errors.Is(err, weir.ErrSettled) && time.Since(r.kept) < r.ttl:
 		// The store may be back before the time of the permits is over.
-		pause = min(pause, max(ttl/retryPart, leastRetry))
+		pause = min(pause, max(r.ttl/retryPart, leastRetry))
 	}
-	c.renew.Reset(pause)
+	r.timer.Reset(pause)
 }
 
 // End settles the charge of a request that is done, once. It cost as much as Use has told, permits
@@ -179,7 +195,7 @@ func (c *Charge) End(counts bool) {
 	}
 	c.ended = true
 	if c.renew != nil {
-		c.renew.Stop()
+		c.renew.timer.Stop()
 	}
 	var receipts []*weir.Receipt
 	var used []int64
