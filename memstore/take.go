@@ -79,12 +79,22 @@ func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) err
 // even the largest segment has no slot for the key, the overflow state decides.
 func (sg *segment) admit(f uint64, now weir.Instant, a *weir.Ask, d *weir.Decision) {
 	if sg.overflows(f, now) || !sg.admitNew(f, now, a, d) {
-		alone, at := sg.decide(f, now, a, false)
-		asks, out := [...]weir.Ask{*a}, [...]weir.Decision{alone}
-		weir.Resolve(asks[:], out[:])
-		sg.commit(f, at, now, a, &out[0])
+		asks, out := [...]weir.Ask{*a}, [1]weir.Decision{}
+		sg.take(f, now, asks[:], out[:])
 		*d = out[0]
 	}
+}
+
+// take is what decide does with the only ask of a take.
+func (sg *segment) take(f uint64, now weir.Instant, asks []weir.Ask, out []weir.Decision) {
+	a, d := &asks[0], &out[0]
+	var at home
+	*d, at = sg.decide(f, now, a, false)
+	if pass := weir.Resolve(asks, out); weir.WantsEvidence(asks, pass) {
+		a.Evidence.Tell(now, sg.at(f, at))
+	}
+	sg.commit(f, at, now, a, d)
+	sg.table.give(d)
 }
 
 // admitNew decides about a key that was never used. It fails when there is no
@@ -112,10 +122,42 @@ func (s *Store) takeSeveral(now weir.Instant, asks []weir.Ask, out []weir.Decisi
 	if len(asks) != len(out) {
 		return fmt.Errorf("memstore: %d asks and room for %d decisions", len(asks), len(out))
 	}
-	if len(asks) <= maxFew && s.takeFew(now, asks, out) {
+	if len(asks) == 1 && !plain(&asks[0]) {
+		if done, err := s.takeOne(now, asks, out); done {
+			return err
+		}
+	} else if len(asks) <= maxFew && s.takeFew(now, asks, out) {
 		return nil
 	}
 	return s.takeSlow(now, asks, out)
+}
+
+// takeOne is a take of one ask that is not plain, such as one that wants a receipt: takeSlow without
+// its places. It is not done, and has changed nothing, where the ask charges once, or the limit of
+// its rule has changed.
+func (s *Store) takeOne(now weir.Instant, asks []weir.Ask, out []weir.Decision) (done bool, err error) {
+	a := &asks[0]
+	if a.Once {
+		return false, nil
+	}
+	if err := a.Check(); err != nil {
+		return true, fmt.Errorf("memstore: %w", err)
+	}
+	if err := s.receipts.Room(now, asks); err != nil {
+		return true, fmt.Errorf("memstore: %w", err)
+	}
+	t, err := s.table(a.State.Rule)
+	if err != nil {
+		return true, err
+	}
+	f := t.hash.print(a.State.Key)
+	sg := t.lock(f)
+	defer sg.unlock()
+	if t.versions.Load() != nil || sg.limit != a.Limit && !sg.keep(a.Limit) {
+		return false, nil
+	}
+	sg.take(f, now, asks, out)
+	return true, nil
 }
 
 // takeSlow is every other take: it locks the segments of all asks at once. Everything that can fail

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-limit/weir"
 )
@@ -33,10 +34,12 @@ type Receipts struct {
 	// what has expired goes by the page, and one rule can't push out another's.
 	pages   map[weir.Instant]map[string]page
 	rules   map[string]*book // of rules with something remembered
-	settled int              // in all pages
 	refused int64            // takes that Room refused, since the process began
-	seen    weir.Instant     // the minute of the last look
 	swept   weir.Instant     // pages up to this minute are forgotten
+
+	// These two are written with mu, and read without it by plenty.
+	settled atomic.Int64 // in all pages
+	seen    atomic.Int64 // the minute of the last look
 
 	// PerRule and InAll are the bounds. 0: MaxRuleReceipts and MaxReceipts.
 	PerRule, InAll int
@@ -68,6 +71,9 @@ func (r *Receipts) Room(now weir.Instant, asks []weir.Ask) error {
 }
 
 func (r *Receipts) room(now weir.Instant, rule string) error {
+	if r.plenty(now) {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
@@ -78,17 +84,28 @@ func (r *Receipts) room(now weir.Instant, rule string) error {
 	return nil
 }
 
+// plenty is whether no rule can be full, and nothing is to be swept. It takes no lock, since every
+// take with a receipt asks.
+func (r *Receipts) plenty(now weir.Instant) bool {
+	ofRule, all := r.bounds()
+	return weir.Instant(r.seen.Load()) == now/minute && int(r.settled.Load()) < min(ofRule, all)
+}
+
+func (r *Receipts) bounds() (ofRule, all int) {
+	if r.InAll == 0 {
+		return MaxRuleReceipts, MaxReceipts
+	}
+	return r.PerRule, r.InAll
+}
+
 // full is whether a rule has so many times what is allowed.
 func (r *Receipts) full(rule string, times int) bool {
 	b := r.rules[rule]
 	if b == nil {
 		return false
 	}
-	ofRule, all := r.PerRule, r.InAll
-	if all == 0 {
-		ofRule, all = MaxRuleReceipts, MaxReceipts
-	}
-	return b.settled >= times*ofRule || r.settled >= times*all && b.settled*len(r.rules) >= times*all
+	ofRule, all := r.bounds()
+	return b.settled >= times*ofRule || int(r.settled.Load()) >= times*all && b.settled*len(r.rules) >= times*all
 }
 
 // Check fails with weir.ErrSettled where a receipt was settled before, and with
@@ -165,7 +182,7 @@ func (r *Receipts) add(receipt *weir.Receipt) {
 	}
 	p[r.hash(receipt)] = struct{}{}
 	b.settled++
-	r.settled++
+	r.settled.Add(1)
 }
 
 // cut forgets those of a rule that end first.
@@ -183,7 +200,7 @@ func (r *Receipts) cut(rule string, b *book) {
 // forget forgets a page.
 func (r *Receipts) forget(end weir.Instant, rule string) {
 	n := len(r.pages[end][rule])
-	r.settled -= n
+	r.settled.Add(-int64(n))
 	r.rules[rule].settled -= n
 	delete(r.pages[end], rule)
 }
@@ -192,11 +209,12 @@ func (r *Receipts) forget(end weir.Instant, rule string) {
 // different minutes say so, since a clock may be ahead for a moment.
 func (r *Receipts) sweep(now weir.Instant) {
 	this := now / minute
-	if this == r.seen {
+	seen := weir.Instant(r.seen.Load())
+	if this == seen {
 		return
 	}
-	over := min(this, r.seen)
-	r.seen = this
+	over := min(this, seen)
+	r.seen.Store(int64(this))
 	if over <= r.swept {
 		return
 	}
@@ -232,5 +250,5 @@ func (r *Receipts) hash(receipt *weir.Receipt) uint64 {
 func (r *Receipts) Count() (settled int, refused int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.settled, r.refused
+	return int(r.settled.Load()), r.refused
 }
