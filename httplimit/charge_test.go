@@ -231,17 +231,17 @@ func TestB16LongRequests(t *testing.T) {
 // permit when it goes.
 func TestB16Held(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		serving := 0
+		var serving atomic.Int64
 		h := middlewareOf(t, []Rule{
 			{Name: "slots", Limit: weir.MustParseLimit("2 concurrent ttl 1s")},
 			{Name: "pace", Limit: weir.MustParseLimit("1/10s leaky-queue queue 9")},
-		}, Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { serving++; time.Sleep(time.Minute) }))
+		}, Options{})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { serving.Add(1); time.Sleep(time.Minute) }))
 		for range 2 {
 			go get(h)
 		}
 		time.Sleep(9 * time.Second)
-		if code := get(h).Code; serving != 1 || code != http.StatusTooManyRequests {
-			t.Errorf("%d requests served; a third is answered by %d", serving, code)
+		if code := get(h).Code; serving.Load() != 1 || code != http.StatusTooManyRequests {
+			t.Errorf("%d requests served; a third is answered by %d", serving.Load(), code)
 		}
 		time.Sleep(2 * time.Minute)
 	})
