@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkTake is one take of one of 10,000 keys, by so many goroutines: of a daemon's
-// store, of a Redis, and by Envoy's call of the same daemon, which has no rule for it.
+// store, of a Redis with and without the edge that Open puts around it, and by Envoy's call of the same daemon, which has no rule for it.
 func BenchmarkTake(b *testing.B) {
 	w := serve(b, build(b), "--grpc-store")
 	far, err := client.Open("grpc://"+w.grpc, client.Options{})
@@ -25,11 +25,17 @@ func BenchmarkTake(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = far.Close() }) // nothing is open
-	redis, err := redisstore.Open("redis://" + redistest.Start(b).Addr)
+	url := "redis://" + redistest.Start(b).Addr
+	redis, err := redisstore.Open(url)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = redis.Close() }) // its server is gone
+	bare, err := redisstore.Dial(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = bare.Close() }) // likewise
 	conn, err := grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
@@ -45,7 +51,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	for _, goroutines := range []int{1, 64} {
 		for name, ask := range map[string]func(key string) error{
-			"client": take(far), "redisstore": take(redis),
+			"client": take(far), "redisstore": take(redis), "redisstore-without-edge": take(bare),
 			"ShouldRateLimit": func(key string) error {
 				_, err := envoy.ShouldRateLimit(b.Context(), &rls.RateLimitRequest{Domain: "none", Descriptors: []*ratelimit.RateLimitDescriptor{
 					{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "k", Value: key}}},

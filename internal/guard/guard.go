@@ -233,7 +233,7 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}
-	return g.decide(ctx, asks, out, g.take)
+	return g.decide(ctx, asks, out, true)
 }
 
 // TakeOrFail is Take without fallbacks: it fails when the store can't be asked, and
@@ -241,26 +241,27 @@ func (g *Guard) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 // their own. These count for themselves, so the guard does not remember what the store said to
 // them (Try does).
 func (g *Guard) TakeOrFail(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	return g.decide(ctx, asks, out, g.try)
+	return g.decide(ctx, asks, out, false)
 }
 
-// taking is weir.Store.Take.
-type taking func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error
-
-// decide has take decide what the store does not answer by itself: asks of several servers each on
-// its own. When one of them falls back, the others still decide by the store.
+// decide decides asks of several servers each on its own. When one of them falls back, the others
+// still decide by the store.
 //
 // A denial that the store remembers comes before the breaker. So it stays a denial by the store
 // while the server is away, and a client that is denied again and again costs no call.
-func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision, take taking) error {
+func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision, fallbacks bool) error {
 	if g.remembers != nil && g.remembers.TakeLocally(asks, out) {
 		return nil
 	}
+	take := (*Guard).try
+	if fallbacks {
+		take = (*Guard).take
+	}
 	if !g.several(asks) {
-		return take(ctx, asks, out)
+		return take(g, ctx, asks, out)
 	}
 	parts := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(ctx, asks, out) },
+		Take:   func(asks []weir.Ask, out []weir.Decision) error { return take(g, ctx, asks, out) },
 		Settle: g.Settle,
 	}
 	return parts.TakeAll(ctx, asks, out)

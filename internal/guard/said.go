@@ -165,7 +165,8 @@ func (s *said) put(k weir.StateKey, is standing, passed int64) {
 		sh.drop()
 	}
 	k.Key = strings.Clone(k.Key) // it may be a piece of a request
-	sh.keys[k] = &is
+	added := is // here, so that only a new key takes memory
+	sh.keys[k] = &added
 }
 
 // before is what stays of e and of those before it when the store has said is, by which so
