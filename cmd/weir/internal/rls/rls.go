@@ -123,7 +123,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		safe = credentials.NewTLS(o.TLS)
 	}
 	s.grpc = grpc.NewServer(append(
-		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused, o.HandshakeFailed}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
+		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused, o.HandshakeFailed, o.Client}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
 	)...)
 	s.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
@@ -275,12 +275,13 @@ func (s *Server) panicked(route string, p any) error {
 }
 
 // clientOf is what Options.Client says of the address that a call comes from.
-func (s *Server) clientOf(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok || s.options.Client == nil {
-		return ""
+func clientOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		if from, ok := p.Addr.(caller); ok {
+			return from.client
+		}
 	}
-	return s.options.Client(p.Addr.String())
+	return ""
 }
 
 // from is the limiter of a call: it is told who asks.
@@ -297,7 +298,7 @@ func (f from) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error
 
 // ShouldRateLimit answers one call.
 func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	response, err := envoy.ShouldRateLimit(ctx, from{s, s.clientOf(ctx)}, q, s.options.Echo)
+	response, err := envoy.ShouldRateLimit(ctx, from{s, clientOf(ctx)}, q, s.options.Echo)
 	if err == nil {
 		return response, nil
 	}

@@ -71,6 +71,32 @@ func request() *rls.RateLimitRequest {
 	}}}
 }
 
+// heard is a limiter that remembers whose request it was asked about.
+type heard struct {
+	*rules.Limiter
+
+	clients chan string
+}
+
+func (h heard) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+	h.clients <- r.Client
+	return h.Limiter.Check(ctx, r)
+}
+
+// TestClient: calls are those of the client whose connection they come by.
+func TestClient(t *testing.T) {
+	h := heard{newLimiter(t), make(chan string, 2)}
+	_, conn := open(t, h, Options{Client: func(address string) string { return "at " + address[:strings.LastIndex(address, ":")] }})
+	for range 2 {
+		if _, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request()); err != nil {
+			t.Fatal(err)
+		}
+		if who := <-h.clients; who != "at 127.0.0.1" {
+			t.Errorf("the client is %q", who)
+		}
+	}
+}
+
 // TestStockClient: many callers at once get no more than the limit.
 func TestStockClient(t *testing.T) {
 	var calls atomic.Int64

@@ -23,7 +23,8 @@ type watching struct {
 	gate    *overload.Gate
 	budget  *overload.Budget
 	refused func(reason string)
-	failed  func() // a handshake of TLS
+	failed  func()                      // a handshake of TLS
+	client  func(address string) string // Options.Client; nil: all are one
 }
 
 // ServerHandshake makes a connection safe.
@@ -41,10 +42,17 @@ func (w *watching) watch(raw, safe net.Conn) *conn {
 	// A close of TLS would wait for a client that does not read.
 	cut := func() { _ = raw.Close() }
 	return &conn{
-		Conn: safe, gate: w.gate, refused: w.refused, told: maxStreams,
+		Conn: safe, from: w.caller(safe.RemoteAddr()), gate: w.gate, refused: w.refused, told: maxStreams,
 		reads: frames{left: len(clientPreface)}, talk: talk{left: talkMost},
 		calls: calls{budget: w.budget, cut: cut, open: map[uint32]call{}},
 	}
+}
+
+func (w *watching) caller(address net.Addr) caller {
+	if w.client == nil || address == nil {
+		return caller{Addr: address}
+	}
+	return caller{address, w.client(address.String())}
 }
 
 // Clone is gRPC's; the gate and the budget stay the same.
@@ -54,11 +62,19 @@ func (w *watching) Clone() credentials.TransportCredentials {
 	return &clone
 }
 
+// caller is the address that calls of a connection come from, and what Options.Client says of it.
+type caller struct {
+	net.Addr
+
+	client string
+}
+
 // conn is a connection that adds frames of its own to what is written, and follows
 // those that are read.
 type conn struct {
 	net.Conn
 
+	from    caller
 	gate    *overload.Gate
 	seat    overload.Seat
 	refused func(reason string)
@@ -74,6 +90,9 @@ type conn struct {
 	calls   calls // guarded by mu
 	talk    talk  // likewise
 }
+
+// RemoteAddr is a caller: it comes back with each call, as the address of its peer.
+func (c *conn) RemoteAddr() net.Addr { return c.from }
 
 // Read reads what is asked. It fails when a call does not arrive in time.
 func (c *conn) Read(p []byte) (int, error) {

@@ -58,6 +58,8 @@ type sink struct {
 
 func (s *sink) Read([]byte) (int, error) { return 0, nil }
 
+func (s *sink) RemoteAddr() net.Addr { return nil }
+
 func (s *sink) Write(p []byte) (int, error) { return s.wrote.Write(p) }
 
 // TestShares: connections that are in use get equal shares of the limit, told
