@@ -7,6 +7,9 @@ import "time"
 // window's first day, so that windows tile time without gap or overlap, also
 // where midnight is skipped or comes twice.
 func civilWindow(now Instant, c Calendar, zone *time.Location) (begin, end Instant, used int64) {
+	if begin, end, ok := utcWindow(now, c, zone); ok {
+		return begin, end, 0
+	}
 	y, m, d := now.Time().In(zone).Date()
 	y, m, d = firstDay(y, m, d, c)
 	begin, end = dayBegins(y, m, d, zone), nextWindow(y, m, d, c, zone)
@@ -17,6 +20,24 @@ func civilWindow(now Instant, c Calendar, zone *time.Location) (begin, end Insta
 		begin, end = end, nextWindow(y, m, d, c, zone)
 	}
 	return begin, end, 0
+}
+
+// utcWindow is civilWindow for days and weeks of UTC, whose clock is never set: most limits have
+// these, and each take needs the end of a window.
+func utcWindow(now Instant, c Calendar, zone *time.Location) (begin, end Instant, ok bool) {
+	const day = Instant(24 * time.Hour / time.Microsecond)
+	length, since := day, Instant(0)
+	switch {
+	case zone != time.UTC || c != Day && c != Week:
+		return 0, 0, false
+	case c == Week:
+		length, since = 7*day, 4*day // 5 January 1970 was a Monday
+	}
+	into := (now - since) % length
+	if into < 0 {
+		into += length
+	}
+	return now - into, now - into + length, true
 }
 
 // firstDay is the first day of the civil window that holds the date.
