@@ -368,6 +368,16 @@ func (c *Count) comesBack(e *entry, at Span, back int64) int64 {
 	return max(min(back, e.cost-l.refill(max(at.Hi-e.at.Lo, 0))-1), 0)
 }
 
+// rewind is that the clock steps back from then.
+func (c *Count) rewind(then int64) {
+	for _, e := range c.entries {
+		recovers := func(l Limit) bool { return l.recovers(e.at.Lo, then, e.least) }
+		if slices.ContainsFunc(c.eras[e.era:], recovers) {
+			e.least = 0
+		}
+	}
+}
+
 // lose is that the store has lost what it had; what fallbacks keep may still be told.
 func (c *Count) lose() {
 	for _, e := range c.entries {

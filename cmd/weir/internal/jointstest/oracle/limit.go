@@ -268,6 +268,17 @@ func (l *Limit) holds(from, to int64) bool {
 	return true
 }
 
+// recovers is whether events at from may be as never used at to.
+func (l *Limit) recovers(from, to, events int64) bool {
+	switch {
+	case to <= from || l.Algorithm == permit:
+		return false
+	case l.Algorithm == bucket || l.Algorithm == queue:
+		return l.refill(to-from) >= events
+	}
+	return !l.holds(from, to)
+}
+
 // scaled is n·by/per, rounded down, or the largest number.
 func scaled(n, by, per int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(by))

@@ -93,6 +93,7 @@ type Model struct {
 	keys     map[string]map[string]bool // of each rule, in use at some time
 	hazy     map[string]bool            // rules that had more keys than there is room for
 	top      int64                      // the latest that the clock has shown
+	last     int64                      // what it has shown last
 	loaded   int64                      // the same, when the rules changed
 	turned   map[string]int64           // and when a rule was asked first since then
 	reset    map[string]Span            // when a key of a rule was reset last
@@ -219,6 +220,17 @@ func override(d *Descriptor) *Rule {
 	return &Rule{Key: "override " + d.Key + " " + d.Override, Limits: []Limit{l}}
 }
 
+// sees is that the clock shows at. When it steps back, a store may have forgotten what was as never
+// used by then, though it is in use by the clock as it shows now: other keys got its place.
+func (m *Model) sees(at Span) {
+	if at.Hi < m.last {
+		for _, c := range m.counts {
+			c.rewind(m.last)
+		}
+	}
+	m.last, m.top = at.Hi, max(m.top, at.Hi)
+}
+
 func (m *Model) askOf(asks *[]*ask, r *Rule, j int, d *Descriptor, at Span) *ask {
 	id := countOf{r.Key, d.Value, placeOf(r, j)}
 	c := m.counts[id]
@@ -227,7 +239,7 @@ func (m *Model) askOf(asks *[]*ask, r *Rule, j int, d *Descriptor, at Span) *ask
 		m.counts[id] = c
 	}
 	c.load(r.Limits[j])
-	m.top = max(m.top, at.Hi)
+	m.sees(at)
 	c.top = m.top
 	if _, ok := m.turned[r.Key]; !ok {
 		m.turned[r.Key] = m.top
