@@ -191,7 +191,7 @@ func (c *Count) estimateOver(at Span, cost int64) string {
 
 // due is whether cost must pass.
 func (c *Count) due(at Span, cost int64) bool {
-	if len(c.eras) > 1 && (c.stepped || at.Hi < c.latest.Lo) {
+	if len(c.eras) > 1 && (c.stepped || c.behind || at.Hi < c.latest.Lo) {
 		return false // to a clock that stepped back more was used, and that is what another limit takes over
 	}
 	return !c.hazy && c.dueBy(c.limit(), at, cost)
