@@ -228,7 +228,7 @@ func (c *Count) dueBy(l *Limit, at Span, cost int64) bool {
 			return false // who waits goes when it was told
 		case !alike:
 		case l.Algorithm == bucket || l.Algorithm == queue:
-			back = c.slowest(e.era, since)
+			back = c.slowest(since)
 		case l.Algorithm == fixed && !l.Anchored:
 			if _, end := l.window(e.at.Hi); end <= at.Lo {
 				continue
@@ -245,10 +245,11 @@ func (c *Count) dueBy(l *Limit, at Span, cost int64) bool {
 	return true
 }
 
-// slowest is what comes back by the slowest limit since an era.
-func (c *Count) slowest(era int, since int64) int64 {
+// slowest is what comes back by the slowest limit so far. Earlier limits hear of the events, too: when
+// the state by the active limit has recovered and its place is given away, theirs tell what is used.
+func (c *Count) slowest(since int64) int64 {
 	least := c.limit().refill(since)
-	for _, l := range c.eras[era:] {
+	for _, l := range c.eras {
 		least = min(least, l.refill(since))
 	}
 	return least
