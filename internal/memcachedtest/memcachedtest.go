@@ -73,20 +73,21 @@ func start(t testing.TB, addr string, args []string) *Server {
 }
 
 // Restart starts the server, or starts a killed one again, empty, at its old
-// address.
+// address. It goes on to try for ten seconds: another process may have got the port for a moment.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.command = exec.CommandContext(t.Context(), s.path, s.args...)
-	s.command.Stdout, s.command.Stderr = &s.log, &s.log
-	if err := s.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if answer, err := s.ask(t, "version\r\n", 64); err == nil && strings.HasPrefix(answer, "VERSION") {
-			return
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); s.Kill() {
+		s.command = exec.CommandContext(t.Context(), s.path, s.args...)
+		s.command.Stdout, s.command.Stderr = &s.log, &s.log
+		if err := s.command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for tried := time.Now(); time.Since(tried) < 2*time.Second; time.Sleep(2 * time.Millisecond) {
+			if answer, err := s.ask(t, "version\r\n", 64); err == nil && strings.HasPrefix(answer, "VERSION") {
+				return
+			}
 		}
 	}
-	s.Kill()
 	t.Fatalf("memcached does not answer: %s", s.log.String())
 }
 
