@@ -159,7 +159,7 @@ bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; 
 		/^BenchmarkTake/ { split($$1, name, "[/-]"); us[name[3], name[2]] = $$3 / 1000; allocations[name[3], name[2]] = $$7 } \
 		END { \
 			print "\n| | 1 goroutine | 64 goroutines | allocations |\n|---|---|---|---|"; \
-			for (n = split("client redisstore ShouldRateLimit", all, " "); ++i <= n; ) \
+			for (n = split("client redisstore redisstore.Dial ShouldRateLimit", all, " "); ++i <= n; ) \
 				printf "| `%s` | %.0f | %.1f | %d, %d |\n", all[i], us[all[i], 1], us[all[i], 64], allocations[all[i], 1], allocations[all[i], 64]; \
 			exit failed \
 		}'

@@ -51,7 +51,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	for _, goroutines := range []int{1, 64} {
 		for name, ask := range map[string]func(key string) error{
-			"client": take(far), "redisstore": take(redis), "redisstore-without-edge": take(bare),
+			"client": take(far), "redisstore": take(redis), "redisstore.Dial": take(bare),
 			"ShouldRateLimit": func(key string) error {
 				_, err := envoy.ShouldRateLimit(b.Context(), &rls.RateLimitRequest{Domain: "none", Descriptors: []*ratelimit.RateLimitDescriptor{
 					{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "k", Value: key}}},
