@@ -213,7 +213,7 @@ func chargeFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 		p.limit.Take(state, now, p.cost, d)
 		pass = pass && d.Outcome == weir.Allowed
 	}
-	if pass && admitFew(parts, now) {
+	if pass && admitFew(parts, now, out) {
 		return true
 	}
 	for i := range parts {
@@ -240,16 +240,19 @@ func (p *part) words() weir.State {
 	return p.segment.cells.words[p.slot : p.slot+2 : p.slot+2]
 }
 
-// admitFew gives newcomers of a take that passes their slots, and drops copies of what has
-// changed. It fails where one finds no slot. What it has done by then is as good as nothing: a
+// admitFew gives newcomers of a take that passes their slots, where there is something to remember,
+// and drops copies of what has changed. It fails where one finds no slot. What it has done by then is as good as nothing: a
 // newcomer that has a slot is to be as never used there, and a copy that is dropped is missed by
 // nobody.
-func admitFew(parts []part, now weir.Instant) bool {
+func admitFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	for i := range parts {
 		p := &parts[i]
 		sg := p.segment
 		if p.slot >= 0 {
 			sg.changed(p.print)
+			continue
+		}
+		if !out[p.ask].Charged { // it cost nothing
 			continue
 		}
 		charged := pair(sg.scratch[:2])

@@ -268,6 +268,38 @@ func TestFewNewcomer(t *testing.T) {
 	}
 }
 
+// TestFewForNothing: takes of several limits that cost nothing push no key out of a full table, and make
+// no receipt expire.
+func TestFewForNothing(t *testing.T) {
+	s := New(Options{MaxKeys: 1})
+	limit := weir.MustParseLimit("9/h")
+	take := func(key string, cost int64) []weir.Decision {
+		var asks []weir.Ask
+		for _, rule := range []string{"a", "b"} {
+			asks = append(asks, weir.Ask{State: weir.StateKey{Rule: rule, Key: key}, Limit: limit, Cost: cost})
+		}
+		out := make([]weir.Decision, len(asks))
+		if err := s.TakeAt(hour, asks, out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for i := range 15 {
+		take(fmt.Sprint("used", i), 5)
+	}
+	before := s.Stats().Evicted
+	for i := range 1000 {
+		take(fmt.Sprint("free", i), 0)
+	}
+	if after := s.Stats().Evicted; after != before {
+		t.Errorf("%d keys were pushed out", after-before)
+	}
+	out := make([]weir.Decision, 2)
+	if err := s.TakeAll(t.Context(), "new", []string{"a", "b"}, []*weir.Limit{limit, limit}, -1, out); err == nil {
+		t.Error("a cost of -1 was decided")
+	}
+}
+
 // TestTakeAll: a limiter answers the same whether its store takes asks or none.
 func TestTakeAll(t *testing.T) {
 	for _, texts := range [][]string{

@@ -174,8 +174,9 @@ func (s *Store) TakeAll(ctx context.Context, key string, rules []string, limits 
 		return err
 	}
 	now := s.clock.now()
-	// The fast way says no before it has changed anything, so the whole way may begin anew.
-	if len(limits) <= maxFew && s.takeKey(now, key, rules, limits, cost, out) {
+	// The fast way says no before it has changed anything, so the whole way may begin anew. That
+	// refuses a cost that no limit can decide about.
+	if len(limits) <= maxFew && uint64(cost) <= weir.MaxCost && s.takeKey(now, key, rules, limits, cost, out) {
 		return nil
 	}
 	return s.takeAsks(now, key, rules, limits, cost, out)

@@ -48,9 +48,9 @@ func (w *watching) watch(raw, safe net.Conn) *conn {
 	}
 }
 
-func (w *watching) caller(address net.Addr) caller {
+func (w *watching) caller(address net.Addr) net.Addr {
 	if w.client == nil || address == nil {
-		return caller{Addr: address}
+		return address
 	}
 	return caller{address, w.client(address.String())}
 }
@@ -74,7 +74,7 @@ type caller struct {
 type conn struct {
 	net.Conn
 
-	from    caller
+	from    net.Addr // a caller, where there is an Options.Client
 	gate    *overload.Gate
 	seat    overload.Seat
 	refused func(reason string)
@@ -91,7 +91,7 @@ type conn struct {
 	talk    talk  // likewise
 }
 
-// RemoteAddr is a caller: it comes back with each call, as the address of its peer.
+// RemoteAddr comes back with each call, as the address of its peer.
 func (c *conn) RemoteAddr() net.Addr { return c.from }
 
 // Read reads what is asked. It fails when a call does not arrive in time.
