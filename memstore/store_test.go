@@ -253,3 +253,37 @@ func BenchmarkTake(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLimiter is the call of the README, of one key and of one limit or two: what it costs, and,
+// with -cpuprofile, where.
+func BenchmarkLimiter(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		limits []string
+	}{
+		{"one-allows", []string{"1000000000/s"}}, {"one-denies", []string{"1/day"}},
+		{"two-allow", []string{"1000000000/s", "1000000000/h"}}, {"one-of-two-denies", []string{"1/day", "1000000/h"}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var limits []*weir.Limit
+			for _, text := range c.limits {
+				limits = append(limits, weir.MustParseLimit(text))
+			}
+			l, ctx := weir.NewLimiter(memstore.New(memstore.Options{}), "r", limits[0], limits[1:]...), context.Background()
+			take := func() {
+				if _, err := l.Take(ctx, "k", 1); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range 4 { // a denied key is remembered from its second denial on
+				take()
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					take()
+				}
+			})
+		})
+	}
+}
