@@ -91,7 +91,7 @@ func (tr *trace) take() {
 		}
 		changed = changed || tr.turned[rule] // a key takes over the other limit when it is asked for next
 		a := weir.Ask{
-			State: weir.StateKey{Rule: rule, Key: key}, Limit: tr.inForce[rule], Cost: rapid.Int64Range(0, 4).Draw(tr.t, "cost"),
+			State: weir.StateKey{Rule: rule, Key: key}, Limit: tr.inForce[rule], Cost: rapid.Int64Range(tr.least(rule), 4).Draw(tr.t, "cost"),
 			Peek: tr.rarely("peek") && !tr.views(rule), Shadow: tr.rarely("shadow"), Quota: tr.rarely("quota"), After: tr.rarely("after"),
 		}
 		if a.Cost > 0 && tr.rarely("up to") {
@@ -115,9 +115,17 @@ func (tr *trace) take() {
 	tr.compare(asks, got, want)
 }
 
-// views is whether a peek sees what another limit of the rule has left. A shared store may
-// remember that for as long as it remembers a denial, and the model does not.
+// views is whether an ask that charges nothing sees what another limit of the rule has left. A shared
+// store may remember that for as long as it remembers a denial, and take it over later than the model.
 func (tr *trace) views(rule string) bool { return tr.store.Traits().Shared && tr.turned[rule] }
+
+// least is the least that an ask of a rule costs.
+func (tr *trace) least(rule string) int64 {
+	if tr.views(rule) {
+		return 1
+	}
+	return 0
+}
 
 func (tr *trace) rarely(what string) bool { return rapid.IntRange(0, 5).Draw(tr.t, what) == 5 }
 
