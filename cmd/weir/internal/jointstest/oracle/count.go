@@ -323,7 +323,9 @@ func (c *Count) settle(e *entry, at Span, used int64, sure bool) {
 	if more := used - e.cost; more > 0 {
 		c.charged, c.forced = true, true
 		extra := c.addLate(at, more)
-		if sure && e.era == len(c.eras)-1 { // else it is charged by a limit that may have recovered
+		// Else it is charged by a limit that may have recovered; or to what a fallback let pass, of which
+		// the store may have been told already: then only the count of the process has it.
+		if sure && e.era == len(c.eras)-1 && e.local == nil {
 			extra.least = c.owed(more)
 		}
 		return
