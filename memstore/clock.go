@@ -30,7 +30,7 @@ func newClock() *clock {
 
 // now is the time of the wall clock, in microseconds. It steps back when the
 // wall clock does, within relook: a take may so be decided for an instant before that of the
-// take before it. What is used stays used until the clock has caught up.
+// take before it. Used events stay used until the clock has caught up.
 func (c *clock) now() weir.Instant {
 	since := time.Since(c.start)
 	if past := since - time.Duration(c.looked.Load()); past > relook || past < -relook {

@@ -241,9 +241,8 @@ func (p *part) words() weir.State {
 }
 
 // admitFew gives newcomers of a take that passes their slots, where there is something to remember,
-// and drops copies of what has changed. It fails where one finds no slot. What it has done by then is as good as nothing: a
-// newcomer that has a slot is to be as never used there, and a copy that is dropped is missed by
-// nobody.
+// and drops copies of what has changed. It fails where one finds no slot. The caller then makes the
+// slots of the newcomers before it as never used. A copy that is dropped too early costs a lock.
 func admitFew(parts []part, now weir.Instant, out []weir.Decision) bool {
 	for i := range parts {
 		p := &parts[i]

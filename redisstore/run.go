@@ -233,7 +233,7 @@ func (s *Store) taker(calls []*call) *script {
 
 // scriptOf is take.lua without the kinds that are not wanted.
 func scriptOf(kinds int) string {
-	// The parts of take.lua stand in the order of the marks. What is before the first belongs to
+	// The parts of take.lua stand in the order of the marks. Text before the first mark belongs to
 	// all, and so does the part "any".
 	const mark = "-- kind "
 	head, rest, _ := strings.Cut(takeScript, mark)

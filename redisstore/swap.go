@@ -23,8 +23,8 @@ type kept struct {
 // change says what keys are to hold, given what they hold at now. It may be
 // called several times, and must forget the time before.
 //
-// It runs on the caller's goroutine. What it fills in for the caller, such as decisions, is meant
-// only once swap has returned without an error.
+// It runs on the caller's goroutine. The values that it fills in for the caller, such as
+// decisions, are meant only once swap has returned without an error.
 type change func(now weir.Instant, values []string, next []kept) error
 
 // swap changes keys as one: it looks, works out what they shall hold, and writes

@@ -165,7 +165,7 @@ func (s *said) put(k weir.StateKey, is standing, passed int64) {
 		sh.drop()
 	}
 	k.Key = strings.Clone(k.Key) // it may be a piece of a request
-	added := is // here, so that only a new key takes memory
+	added := is                  // here, so that only a new key takes memory
 	sh.keys[k] = &added
 }
 
