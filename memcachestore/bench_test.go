@@ -103,7 +103,7 @@ func BenchmarkTrip(b *testing.B) {
 				for pb.Next() {
 					x = record.Mix(x + 1)
 					name := s.name(weir.StateKey{Rule: "bench", Key: fmt.Sprint(x % c.keys)})
-					conn, err := pick(s.servers, name).open(b.Context(), &s.own)
+					conn, err := pick(s.cells.servers, name).open(s.cells)
 					if err == nil {
 						err = conn.do(newCall(command{verb: verbGet, key: name}))
 					}

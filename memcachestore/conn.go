@@ -33,8 +33,6 @@ var (
 	errUnsent = errors.New("nothing was sent")
 	// errLost marks calls that were sent, and nobody knows what became of them.
 	errLost = errors.New("the answer was lost")
-	// errClosed is the end of connections that were closed on purpose.
-	errClosed = errors.New("the store was closed")
 )
 
 // call is commands that go to a server in one go, and are answered in order.
@@ -64,6 +62,7 @@ type conn struct {
 	// It may be closed by any goroutine, through fail, once: that is what ends a read or a write
 	// under way.
 	net    net.Conn
+	epoch  uint64        // its number among those that were made; set before it is used
 	reader *bufio.Reader // of the goroutine that reads
 
 	// mu guards the fields up to err, and is held for moments, never while the network is waited

@@ -2,6 +2,7 @@ package memcachestore
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
@@ -15,7 +16,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 	here, there := open(t, server, t.Name()), open(t, server, t.Name())
 	now := weir.Instant(1_800_000_000_000_000)
 	for _, s := range []*Store{here, there} {
-		s.clock = func() weir.Instant { return now }
+		s.At(func() weir.Instant { return now }, 0)
 	}
 	ask := []weir.Ask{{State: weir.StateKey{Rule: "r#1", Key: "k"}, Limit: weir.MustParseLimit("1/day"), Cost: 1}}
 	out := make([]weir.Decision, 1)
@@ -31,7 +32,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if by == there {
-			now += instants(record.DenialLife) - 1
+			now += weir.Instant(record.DenialLife/time.Microsecond) - 1
 			if allowed() {
 				t.Error("the denial was forgotten too early to be one that was remembered")
 			}

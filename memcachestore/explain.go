@@ -11,12 +11,8 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-var (
-	// errNoCAS is a failure of the server: no count can be kept there. errLarge is of one
-	// descriptor, so it is a CountError, for which no breaker opens.
-	errNoCAS = errors.New("it numbers no writes")
-	errLarge = &record.CountError{Err: fmt.Errorf("the counts of one descriptor and key would take more than %d bytes", maxValue)}
-)
+// errNoCAS is a failure of the server: no count can be kept there.
+var errNoCAS = errors.New("it numbers no writes")
 
 // remedies say what to do about failures, by what a server says.
 //

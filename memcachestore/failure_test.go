@@ -132,7 +132,7 @@ func TestClose(t *testing.T) {
 			}
 		})
 	}
-	for s.counts.waiting.Load() < 20 {
+	for s.Stats().Waiting < 20 {
 		runtime.Gosched()
 	}
 	_ = s.Close()
@@ -254,7 +254,7 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for _, value := range []string{"5", "", "weir\x01", itemSign + strings.Repeat("\xff", 40), strings.Repeat("x", 1_000_000)} {
+	for _, value := range []string{"5", "", "weir\x01", "weir\x01" + strings.Repeat("\xff", 40), strings.Repeat("x", 1_000_000)} {
 		name := s.name(weir.StateKey{Rule: "r", Key: fmt.Sprint(len(value))})
 		if _, err := fmt.Fprintf(c, "set %s 0 60 %d\r\n%s\r\n", name, len(value), value); err != nil {
 			t.Fatal(err)
@@ -284,14 +284,14 @@ func TestTooLarge(t *testing.T) {
 	want(t, err, "give the limit a shorter name")
 	var last error
 	passed := 0
-	for n := range 2 * maxValue / maxLabel {
-		if _, last = take(t.Context(), s, "10/day", fmt.Sprintf("r#%d%s", n, strings.Repeat("x", maxLabel-10)), "k"); last != nil {
+	for n := range 2 * maxValue / 1024 {
+		if _, last = take(t.Context(), s, "10/day", fmt.Sprintf("r#%d%s", n, strings.Repeat("x", 1014)), "k"); last != nil {
 			break
 		}
 		passed++
 	}
 	want(t, last, "nothing was decided", "fewer limits")
-	if n := remaining(t, s, "10/day", "r#0"+strings.Repeat("x", maxLabel-10), "k"); n != 9 {
+	if n := remaining(t, s, "10/day", "r#0"+strings.Repeat("x", 1014), "k"); n != 9 {
 		t.Errorf("after %d limits and a failure, %d remain, want 9", passed, n)
 	}
 }
@@ -389,7 +389,7 @@ func TestServers(t *testing.T) {
 		if _, err := take(t.Context(), s, "2/day", "r", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
 		}
-		on[pick(s.servers, s.name(weir.StateKey{Rule: "r", Key: fmt.Sprint(n)})).server.addr]++
+		on[pick(s.cells.servers, s.name(weir.StateKey{Rule: "r", Key: fmt.Sprint(n)})).server.addr]++
 	}
 	if on[a.Addr] < 25 || on[b.Addr] < 25 {
 		t.Errorf("items are on %v", on)
@@ -402,7 +402,7 @@ func TestServers(t *testing.T) {
 	b.Kill()
 	for n := range 100 {
 		d, err := take(t.Context(), s, "2/day", "r", fmt.Sprint(n))
-		if away := pick(s.servers, s.name(weir.StateKey{Rule: "r", Key: fmt.Sprint(n)})).server.addr == b.Addr; away != (err != nil) {
+		if away := pick(s.cells.servers, s.name(weir.StateKey{Rule: "r", Key: fmt.Sprint(n)})).server.addr == b.Addr; away != (err != nil) {
 			t.Errorf("key %d: %+v, %v; its server is away: %t", n, d, err, away)
 		} else if err == nil && d.Remaining != 0 {
 			t.Errorf("key %d: %+v", n, d)
@@ -483,7 +483,7 @@ func TestForgottenByWhomever(t *testing.T) {
 func TestForgottenOfMany(t *testing.T) {
 	server := memcachedtest.Start(t, "-m", "64")
 	s := open(t, server, t.Name())
-	const keys = maxLanes + 3000
+	const keys = 1<<15 + 3000 // more than lanes
 	use := func() {
 		var wg sync.WaitGroup
 		for worker := range 64 {
@@ -502,7 +502,7 @@ func TestForgottenOfMany(t *testing.T) {
 	if answer := server.Ask(t, "flush_all"); answer != "OK\r\n" {
 		t.Fatal(answer)
 	}
-	s.denials = record.NewDenials()
+	time.Sleep(record.DenialLife)
 	use()
 	if n := s.Stats().Forgotten; n != keys {
 		t.Errorf("%d items were forgotten, want %d", n, keys)

@@ -6,16 +6,15 @@ import (
 	"strconv"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cas"
 	"github.com/weir-limit/weir/internal/record"
 )
 
 const (
 	// maxKey is how long a key of memcached may be.
 	maxKey = 250
-	// noteRoom is what the name of a note has more than that of its item.
-	//
-	// They are the bar and the kind, and 64 bits in hexadecimal digits.
-	noteRoom = 2 + 16
+	// noteMark is between the key of an item and the rest of a note's.
+	noteMark = "|"
 )
 
 // name is the key of the item that keeps a count: prefix, placement, whose count it is, as in
@@ -27,7 +26,7 @@ const (
 // All limits of a placement and key have one name, so pick puts them on one server and one
 // connection: that is what lets a take of them be one swap.
 func (s *Store) name(k weir.StateKey) string {
-	place, most := k.Placement(), maxKey-noteRoom-len(s.prefix)
+	place, most := k.Placement(), maxKey-len(noteMark)-cas.NoteRoom-len(s.prefix)
 	if len(place)+len(k.Key) < most {
 		if name := clean(place) + ":" + clean(k.Key); len(name) <= most {
 			return s.prefix + name
@@ -37,18 +36,5 @@ func (s *Store) name(k weir.StateKey) string {
 	return s.prefix + "#" + base64.RawURLEncoding.EncodeToString(sum[:]) // no other has a # and no colon
 }
 
-// label is what tells the counts of an item apart.
-func label(k weir.StateKey) string { return k.Rule[len(k.Placement()):] }
-
-// noteName is the key of a note that has an item of its own. It is asked for in the same round trip
-// as the item; where several servers share the items, it is on the item's, not on that of its own
-// name.
-//
-// Both go over the connection of the lane, whose answers come in the order of its commands: so the
-// item is always read before the note.
-func noteName(name string, kind noteKind, id uint64) string {
-	return name + "|" + string(rune(kind)) + strconv.FormatUint(id, 16)
-}
-
 // clean is text without what memcached takes in no key, or what ends a name.
-func clean(text string) string { return record.Escape(text, "|") }
+func clean(text string) string { return record.Escape(text, noteMark) }

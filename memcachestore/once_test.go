@@ -156,7 +156,7 @@ func holdSkew(t *rapid.T, server *memcachedtest.Server, name string, limit *weir
 			t.Fatal(err)
 		}
 		defer func() { _ = s.Close() }()
-		s.clock = func() weir.Instant { return weir.Instant(now + i*skew) }
+		s.At(func() weir.Instant { return weir.Instant(now + i*skew) }, 0)
 		stores = append(stores, s)
 	}
 	var passed []int64
@@ -199,7 +199,7 @@ func TestCutAfterSpill(t *testing.T) {
 	})
 	s := open(t, &memcachedtest.Server{Addr: addr}, t.Name())
 	limit, cuts := weir.MustParseLimit("1000/day fixed-window"), 0
-	for n := range 2 * maxNotes {
+	for n := range 128 {
 		asks := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 1, Receipt: uint64(n + 1)}}
 		out := make([]weir.Decision, 1)
 		if err := s.Take(t.Context(), asks, out); err != nil {

@@ -2,15 +2,13 @@ package memcachestore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/weir-limit/weir/edge"
-	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/cas"
 	"github.com/weir-limit/weir/internal/storeurl"
 )
 
@@ -45,11 +43,12 @@ func Dial(url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memcachestore: %w", err)
 	}
-	// Its context is Close's, not that of a caller: connections and rounds serve many callers, and
-	// outlive each of them.
-	s := &Store{prefix: o.Prefix, servers: servers, lanes: map[string]*lane{}, denials: record.NewDenials(), opened: time.Now()}
-	s.seen.init()
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &Store{prefix: o.Prefix, cells: newCells(servers)}
+	traits := TraitsOf()
+	traits.Bare = true
+	s.decides = cas.New(cas.Config{
+		Package: "memcachestore", Cells: s.cells, MaxValue: maxValue, Traits: traits, Name: s.name, NoteMark: noteMark,
+	})
 	return s, nil
 }
 

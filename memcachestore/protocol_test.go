@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cas"
 )
 
 func parse(text string, v verb) (answer, error) {
@@ -99,25 +100,6 @@ func FuzzReadAnswer(f *testing.F) {
 	})
 }
 
-// FuzzItem: no bytes under our key make the decoder panic, and what it reads it
-// writes alike.
-func FuzzItem(f *testing.F) {
-	it := &item{born: 5, counts: []count{{label: "#a", until: 7, raw: []byte("x")}}, notes: []note{{kind: noteOnce, id: 3, until: 9, data: []byte("y")}}}
-	f.Add(it.encode())
-	f.Add([]byte(itemSign))
-	f.Add([]byte("5"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		it, err := decodeItem(b, 0)
-		if err != nil || len(b) == 0 {
-			return
-		}
-		again, err := decodeItem(it.encode(), 0)
-		if err != nil || !bytes.Equal(again.encode(), it.encode()) {
-			t.Errorf("%q becomes %q, %v", b, again.encode(), err)
-		}
-	})
-}
-
 // TestNames: two items have one name only when they are one, no item has the
 // name of a note, and memcached takes all of them.
 func TestNames(t *testing.T) {
@@ -132,7 +114,7 @@ func TestNames(t *testing.T) {
 			t.Fatalf("%q is the name of %q and %q", name, was, p)
 		}
 		of[name] = p
-		note := noteName(name, noteSettled, 1<<64-1)
+		note := name + noteMark + strings.Repeat("f", cas.NoteRoom)
 		if _, ok := of[note]; ok || len(note) > maxKey || strings.ContainsFunc(note, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			t.Fatalf("a note of %q has the name %q", k, note)
 		}
@@ -166,7 +148,7 @@ func TestOpen(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		} else {
-			for _, sv := range s.servers {
+			for _, sv := range s.cells.servers {
 				got += " " + sv.addr
 			}
 			got = got[1:]

@@ -104,10 +104,10 @@ func mix(x uint64) uint64 {
 // open is a connection that works. Where there is none it makes one; a call that comes meanwhile
 // waits for that.
 //
-// ctx is the store's and ends with Close. The goroutine of a lane waits here for about dialTime at
+// It waits for no caller's context, but for Close. The goroutine of a lane waits here for about dialTime at
 // most, for its own try or that of another; callers that will not wait so long leave by
 // themselves.
-func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
+func (l *line) open(all *cells) (*conn, error) {
 	for {
 		l.mu.Lock()
 		switch {
@@ -128,7 +128,7 @@ func (l *line) open(ctx context.Context, own *sync.WaitGroup) (*conn, error) {
 		}
 		l.making = make(chan struct{})
 		l.mu.Unlock()
-		if l.connect(ctx, own) {
+		if l.connect(all) {
 			l.server.retry()
 		}
 	}
@@ -147,14 +147,14 @@ func (sv *server) retry() {
 
 // connect makes the connection, or notes why it could not. Only the goroutine that has set
 // making calls it.
-func (l *line) connect(ctx context.Context, own *sync.WaitGroup) (made bool) {
-	c, err := l.server.dial(ctx)
+func (l *line) connect(all *cells) (made bool) {
+	c, err := l.server.dial(all.ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.making)
 	l.making, l.err = nil, err
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && all.ctx.Err() != nil:
 		l.err = errClosed
 	case err != nil:
 		l.wait = min(max(2*l.wait, shortest), longest)
@@ -163,7 +163,8 @@ func (l *line) connect(ctx context.Context, own *sync.WaitGroup) (made bool) {
 		c.fail(errClosed)
 	default:
 		l.conn, l.wait = c, 0
-		own.Go(c.read)
+		c.epoch = all.epochs.Add(1)
+		all.own.Go(c.read)
 		return true
 	}
 	return false

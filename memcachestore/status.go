@@ -27,10 +27,11 @@ type Status struct {
 
 // Status asks each server.
 func (s *Store) Status(ctx context.Context) []Status {
-	all := make([]Status, len(s.servers))
+	servers := s.cells.servers
+	all := make([]Status, len(servers))
 	var asked sync.WaitGroup
-	for i, sv := range s.servers {
-		asked.Go(func() { all[i] = s.status(ctx, sv) })
+	for i, sv := range servers {
+		asked.Go(func() { all[i] = s.cells.status(ctx, sv) })
 	}
 	asked.Wait()
 	return all
@@ -38,19 +39,19 @@ func (s *Store) Status(ctx context.Context) []Status {
 
 // Servers are the addresses of the servers, as the URL has them.
 func (s *Store) Servers() []string {
-	names := make([]string, len(s.servers))
-	for i, sv := range s.servers {
+	names := make([]string, len(s.cells.servers))
+	for i, sv := range s.cells.servers {
 		names[i] = sv.addr
 	}
 	return names
 }
 
 // ServerOf is which of Servers has a count.
-func (s *Store) ServerOf(k weir.StateKey) int { return pick(s.servers, s.name(k)).server.index }
+func (s *Store) ServerOf(k weir.StateKey) int { return pick(s.cells.servers, s.name(k)).server.index }
 
 // Ping asks one of Servers whether it is there.
 func (s *Store) Ping(ctx context.Context, server int) error {
-	return s.status(ctx, s.servers[server]).Err
+	return s.cells.status(ctx, s.cells.servers[server]).Err
 }
 
 // status asks a server, as long as ctx lets it. A connection has a time of its own, which may be
@@ -58,14 +59,14 @@ func (s *Store) Ping(ctx context.Context, server int) error {
 //
 // A status of a closed store must not begin a goroutine: Close waits for own, and Go must not be
 // called beside Wait.
-func (s *Store) status(ctx context.Context, sv *server) Status {
+func (c *cells) status(ctx context.Context, sv *server) Status {
 	answer := make(chan Status, 1)
-	s.mu.Lock()
-	closed := s.closed
+	c.mu.Lock()
+	closed := c.closed
 	if !closed {
-		s.own.Go(func() { answer <- s.askStatus(sv) })
+		c.own.Go(func() { answer <- c.askStatus(sv) })
 	}
-	s.mu.Unlock()
+	c.mu.Unlock()
 	if closed {
 		return Status{Addr: sv.addr, Err: fmt.Errorf("memcachestore: %w", errClosed)}
 	}
@@ -77,15 +78,15 @@ func (s *Store) status(ctx context.Context, sv *server) Status {
 	}
 }
 
-func (s *Store) askStatus(sv *server) Status {
+func (c *cells) askStatus(sv *server) Status {
 	st := Status{Addr: sv.addr}
 	// It goes over the first connection, beside takes. A server that is too busy to answer takes
 	// so shows here, too; where it can't be connected to, the line's last error is told.
-	c, err := sv.lines[0].open(s.ctx, &s.own)
+	conn, err := sv.lines[0].open(c)
 	k := newCall(command{verb: verbStats})
 	begin := time.Now()
 	if err == nil {
-		err = s.do(c, k)
+		err = conn.do(k)
 	}
 	st.Latency = time.Since(begin)
 	// Without an answer, the reader of the connection may still be writing one.

@@ -23,7 +23,7 @@ type timed struct {
 
 func (s timed) at(now weir.Instant) {
 	s.now.Store(int64(now))
-	s.clock, s.longer = func() weir.Instant { return weir.Instant(s.now.Load()) }, 3600
+	s.At(func() weir.Instant { return weir.Instant(s.now.Load()) }, time.Hour)
 }
 
 func (s timed) TakeAt(now weir.Instant, asks []weir.Ask, out []weir.Decision) error {

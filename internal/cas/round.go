@@ -1,4 +1,4 @@
-package memcachestore
+package cas
 
 import (
 	"fmt"
@@ -20,59 +20,42 @@ import (
 //
 // A round is of one item at one moment: all of its jobs get the same now, and one write. It ends
 // with each claimed job answered, or waiting again.
-func (s *Store) round(l *lane) {
-	noted := s.noted(l)
-	if len(noted) == 0 && l.alone && l.known.conn != nil && l.known.conn.alive() && time.Now().Before(l.known.until) {
-		if s.decide(l, l.known, nil, false) {
+func (e *Engine) round(l *lane) {
+	noted := e.noted(l)
+	if len(noted) == 0 && l.alone && l.known.Version.Number != 0 && time.Now().Before(l.known.until) {
+		if e.decide(l, l.known, nil, false) {
 			return
 		}
 		// A denial is no write that would tell whether what we know still holds.
 	}
-	v, err := s.look(l, noted)
+	v, err := e.look(l, noted)
 	if err != nil {
-		s.finish(s.claim(l, noted), err)
+		e.finish(e.claim(l, noted), err)
 		return
 	}
-	s.decide(l, v, noted, true)
+	e.decide(l, v, noted, true)
 }
 
 // look reads the item, and after it notes that may have left it: one that leaves
 // meanwhile is seen in the item, or in its own.
-func (s *Store) look(l *lane, noted []*job) (view, error) {
+func (e *Engine) look(l *lane, noted []*job) (view, error) {
 	// Jobs are not claimed before the answer is there. While a server is slow, callers can take
 	// them back, and know that nothing was charged.
-	conn, err := l.line.open(s.ctx, &s.own)
-	if err != nil {
-		return view{}, l.line.server.explain(err)
-	}
-	k := newCall(command{verb: verbGet, key: l.name})
+	names := make([]string, 1, 1+len(noted))
+	names[0] = l.name
 	for _, j := range noted {
-		k.commands = append(k.commands, command{verb: verbGet, key: noteName(l.name, j.kind, j.id)})
+		names = append(names, e.noteName(l.name, j.kind, j.id))
 	}
-	k.answers = make([]answer, len(k.commands))
-	if err := s.do(conn, k); err != nil {
-		return view{}, l.line.server.explain(err)
+	cells := make([]Cell, len(names))
+	e.counts.trips.Add(1)
+	if err := e.Cells.Look(e.ctx, l.name, names, cells); err != nil {
+		return view{}, err
 	}
-	for _, a := range k.answers {
-		if a.outcome == outcomeFailed {
-			return view{}, l.line.server.explain(said(a.text))
-		}
-		if a.outcome == outcomeDone && a.cas == 0 {
-			return view{}, l.line.server.explain(errNoCAS)
-		}
-	}
-	// A key may be another program's by chance: only a note of the same kind and id counts.
 	for i, j := range noted {
-		j.found = nil
-		if a := k.answers[i+1]; a.outcome == outcomeDone {
-			d := decode(a.value)
-			if n := d.note(); !d.Bad && n.kind == j.kind && n.id == j.id {
-				j.found = &n
-			}
-		}
+		j.find(cells[i+1])
 	}
-	v := view{conn: conn, cas: k.answers[0].cas, value: k.answers[0].value}
-	s.compare(l, v)
+	v := view{Cell: cells[0]}
+	e.compare(l, v)
 	return v, nil
 }
 
@@ -82,20 +65,15 @@ func (s *Store) look(l *lane, noted []*job) (view, error) {
 // alone becomes false by a refused swap, or by a look that finds another number than the last. It
 // becomes true again by a look that finds the same number as this process's last write or look:
 // nobody has written in between.
-func (s *Store) compare(l *lane, v view) {
-	if s.seen.gone(l.name, time.Since(s.opened), v.cas != 0, bornOf(v.value)) {
-		s.counts.forgotten.Add(1)
+func (e *Engine) compare(l *lane, v view) {
+	if e.seen.gone(l.name, time.Since(e.opened), v.Version.Number != 0, bornOf(v.Value)) {
+		e.counts.forgotten.Add(1)
 	}
-	if l.known.conn == nil {
+	if l.known.Version.Number == 0 {
 		return
 	}
-	l.alone = l.known.conn == v.conn && l.known.cas == v.cas
+	l.alone = l.known.Version == v.Version
 	l.known = view{}
-}
-
-func (s *Store) do(c *conn, k *call) error {
-	s.counts.trips.Add(1)
-	return c.do(k)
 }
 
 // decide decides jobs over what an item held, and writes what comes out. It is false when that
@@ -105,37 +83,37 @@ func (s *Store) do(c *conn, k *call) error {
 // Jobs are decided one after the other, each over the item as those before it left it. One that
 // fails by itself, such as a receipt that was settled before, leaves the item alone and the others
 // to go on.
-func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
+func (e *Engine) decide(l *lane, v view, noted []*job, looked bool) bool {
 	// There are none where all callers have left while the server was asked.
-	jobs := s.claim(l, noted)
+	jobs := e.claim(l, noted)
 	if len(jobs) == 0 {
 		return true
 	}
 	// The clock is read after the look, and once: jobs of a round are decided at one moment, and
 	// none at a time before it came.
-	now := s.now()
-	it, err := decodeItem(v.value, now)
+	now := e.now()
+	it, err := decodeItem(v.Value, now)
 	if err != nil {
-		s.finish(jobs, l.line.server.explain(err))
+		e.finish(jobs, e.Cells.Explain(l.name, err))
 		return true
 	}
 	for _, j := range jobs {
 		// A job's error is its own answer. An answer such as weir.ErrSettled goes to the caller as
 		// it is; anything else is said with the server it is about.
 		if j.err = j.apply(now, it); j.err != nil && !record.Answers(j.err) {
-			j.err = l.line.server.explain(j.err)
+			j.err = e.Cells.Explain(l.name, j.err)
 		}
 	}
 	if !it.changed { // all were denied, or only looked
 		if !looked {
-			s.unclaim(l, jobs)
+			e.unclaim(l, jobs)
 			return false
 		}
-		s.remember(l, v, now, it)
-		s.finish(jobs, nil)
+		e.remember(l, v, now, it)
+		e.finish(jobs, nil)
 		return true
 	}
-	s.write(l, v, it, now, jobs, looked)
+	e.write(l, v, it, now, jobs, looked)
 	return true
 }
 
@@ -150,54 +128,56 @@ func (s *Store) decide(l *lane, v view, noted []*job, looked bool) bool {
 // There is no step between the server's write and the answer in which a crash could do harm. If
 // this process dies before the write, nothing was charged, and nobody has heard that it was. If it
 // dies after, the charge stays, for events that did not pass: that is the safe side.
-func (s *Store) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
+func (e *Engine) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
 	it.prune(now)
-	if err := s.spill(l, v.conn, it, now); err != nil {
-		s.finish(jobs, l.line.server.explain(err))
+	if err := e.spill(l.name, it, now); err != nil {
+		e.finish(jobs, err)
 		return
 	}
-	c := command{verb: verbSwap, key: l.name, value: it.encode(), cas: v.cas}
-	if v.cas == 0 { // there was none; a plain set would write over one that came meanwhile
-		c.verb = verbAdd
-	}
-	if len(c.value) > maxValue {
-		s.finish(jobs, l.line.server.explain(errLarge))
+	w := e.swap(l.name, v, it, now)
+	if len(w[0].Value) > e.MaxValue {
+		e.finish(jobs, e.Cells.Explain(l.name, errLarge(e.MaxValue)))
 		return
 	}
-	var life time.Duration
-	c.ttl, life = s.ttl(it.keep(now))
-	k := newCall(c)
-	if err := s.do(v.conn, k); err != nil {
-		s.finish(jobs, l.line.server.explainWrite(err))
-		return
-	}
-	switch a := k.answers[0]; a.outcome {
-	case outcomeFailed:
-		s.finish(jobs, l.line.server.explain(said(a.text)))
-	case outcomeDone:
-		s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
-		// The number of this write is what the next round may swap, without a look.
-		l.known = view{}
-		// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
-		if a.cas != 0 && len(c.value) <= maxKnown {
-			l.known = view{v.conn, a.cas, c.value, time.Now().Add(life)}
-		}
-		s.finish(jobs, nil)
+	e.counts.trips.Add(1)
+	written, err := e.Cells.Swap(e.ctx, l.name, w)
+	switch {
+	case err != nil:
+		e.finish(jobs, err)
+	case written:
+		e.wrote(l, it, &w[0])
+		e.finish(jobs, nil)
 	default:
-		s.again(l, jobs, looked)
+		e.again(l, jobs, looked)
+	}
+}
+
+// swap is the write of an item.
+func (e *Engine) swap(name string, v view, it *item, now weir.Instant) []Swap {
+	return []Swap{{Name: name, Seen: v.Version, Value: it.encode(), Keep: it.keep(now) + skew + e.longer}}
+}
+
+// wrote takes note of an item as this process has written it.
+func (e *Engine) wrote(l *lane, it *item, w *Swap) {
+	e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + w.Life})
+	// The version of this write is what the next round may swap, without a look.
+	l.known = view{}
+	// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
+	if len(w.Value) <= maxKnown {
+		l.known = view{Cell{w.Value, w.Version}, time.Now().Add(w.Life)}
 	}
 }
 
 // remember keeps what was seen for the next round. Until then the server has to keep the item no
 // longer than life; later it may be gone, and a swap over it would be refused as if another process
 // had written.
-func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
-	if v.cas == 0 {
+func (e *Engine) remember(l *lane, v view, now weir.Instant, it *item) {
+	if v.Version.Number == 0 {
 		return
 	}
 	life := it.keep(now)
-	s.seen.see(l.name, sighting{it.born, time.Since(s.opened) + life})
-	if len(v.value) <= maxKnown {
+	e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + life})
+	if len(v.Value) <= maxKnown {
 		v.until = time.Now().Add(life)
 		l.known = v
 	}
@@ -210,11 +190,11 @@ func (s *Store) remember(l *lane, v view, now weir.Instant, it *item) {
 // process got on: never do all fail.
 //
 // Callers that have left are not told apart: their jobs go on, up to maxTries like all.
-func (s *Store) again(l *lane, jobs []*job, looked bool) {
+func (e *Engine) again(l *lane, jobs []*job, looked bool) {
 	l.known, l.alone = view{}, false
-	s.counts.lost.Add(1)
+	e.counts.lost.Add(1)
 	if !looked {
-		s.unclaim(l, jobs)
+		e.unclaim(l, jobs)
 		return
 	}
 	var rest, busy []*job
@@ -226,11 +206,11 @@ func (s *Store) again(l *lane, jobs []*job, looked bool) {
 			rest, most = append(rest, j), max(most, j.tries)
 		}
 	}
-	s.counts.busy.Add(int64(len(busy)))
-	s.finish(busy, fmt.Errorf("memcachestore: other processes wrote the count during all %d tries: %w", maxTries, weir.ErrBusy))
-	s.unclaim(l, rest)
+	e.counts.busy.Add(int64(len(busy)))
+	e.finish(busy, fmt.Errorf("%s: other processes wrote the count during all %d tries: %w", e.Package, maxTries, weir.ErrBusy))
+	e.unclaim(l, rest)
 	if len(rest) > 0 {
-		_ = sleep.For(s.ctx, rand.N(firstPause<<most)) // closed: the next try says so
+		_ = sleep.For(e.ctx, rand.N(firstPause<<most)) // closed: the next try says so
 	}
 }
 

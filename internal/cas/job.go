@@ -1,4 +1,4 @@
-package memcachestore
+package cas
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 // A job is waiting, or claimed by the goroutine that works for its lane, or done. Only a waiting
 // one can be taken back: a caller that leaves later hears that it may have been charged.
 //
-// The goroutine of the caller makes a job and hands it over under mu of the store. From then on
+// The goroutine of the caller makes a job and hands it over under mu of the engine. From then on
 // the goroutine of the lane has it, until it closes done; then the caller reads err and what apply
 // has filled in. A caller that has left reads nothing of it any more.
 type job struct {
@@ -48,6 +48,19 @@ func (j *job) noted(now weir.Instant, it *item) *note {
 		return j.found
 	}
 	return nil
+}
+
+// find takes note of what the cell of the job's note holds. Its name may be another program's by
+// chance: only a note of the same kind and id counts.
+func (j *job) find(c Cell) {
+	j.found = nil
+	if c.Version.Number == 0 {
+		return
+	}
+	d := decode(c.Value)
+	if n := d.note(); !d.Bad && n.kind == j.kind && n.id == j.id {
+		j.found = &n
+	}
 }
 
 // takeJob decides the asks of t, which are all of one item.

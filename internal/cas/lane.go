@@ -1,4 +1,4 @@
-package memcachestore
+package cas
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // The bounds of lanes.
 const (
-	// maxWaiting is how many jobs of a store wait or are worked on; more fail with
+	// maxWaiting is how many jobs of an engine wait or are worked on; more fail with
 	// weir.ErrBusy.
 	//
 	// It bounds the memory of takes while a server is slow. A caller beyond it hears at once that
@@ -54,11 +54,8 @@ const (
 // order of its rounds, and two takes of one process never see the same state. Between processes
 // the server's cas sees to that.
 type lane struct {
-	// name and line never change: the name decides the server and which of its connections is
-	// used. A connection that fails is made anew in the same line.
-	name    string
-	line    *line
-	running bool   // a goroutine works; mu of the store guards it
+	name    string // of the item; it never changes
+	running bool   // a goroutine works; mu of the engine guards it
 	waiting []*job // in the order in which they came; likewise
 
 	// Only the goroutine that works uses these, without a lock: running hands them from
@@ -71,18 +68,12 @@ type lane struct {
 	alone bool // nobody else wrote when we last looked
 }
 
-// view is what an item held. A swap goes over the connection that it came over:
-// a server that was restarted begins to number its writes anew.
+// view is what an item held.
 //
-// It may be old: then the swap fails by its cas, and the item is read anew.
-//
-// conn is compared by its pointer, and a connection that failed is never used again. So a number
-// from before a restart can't match one that the new server gives to another write.
+// It may be old: then the swap fails by its version, and the item is read anew.
 type view struct {
-	conn *conn
-	cas  uint64 // the server's number of the write; 0: there was no item
-	// value is shared by rounds, and never changed.
-	value []byte
+	Cell
+
 	until time.Time // the server keeps it so long, unless it has to evict
 }
 
@@ -92,12 +83,12 @@ type view struct {
 // The caller's goroutine waits here and does nothing else: the lane's goroutine decides and
 // writes. So a caller that leaves takes nothing with it, and others in its round are decided all
 // the same.
-func (s *Store) submit(ctx context.Context, name string, j *job) error {
-	defer s.counts.waiting.Add(-1)
-	if s.counts.waiting.Add(1) > maxWaiting {
-		return fmt.Errorf("memcachestore: %d takes wait: %w", maxWaiting, weir.ErrBusy)
+func (e *Engine) submit(ctx context.Context, name string, j *job) error {
+	defer e.counts.waiting.Add(-1)
+	if e.counts.waiting.Add(1) > maxWaiting {
+		return fmt.Errorf("%s: %d takes wait: %w", e.Package, maxWaiting, weir.ErrBusy)
 	}
-	l, err := s.join(name, j)
+	l, err := e.join(name, j)
 	if err != nil {
 		return err
 	}
@@ -108,36 +99,36 @@ func (s *Store) submit(ctx context.Context, name string, j *job) error {
 	}
 	// A job that still waits was not decided, so it can't have been charged. One that was claimed
 	// may be on its way in a swap.
-	if s.withdraw(l, j) {
-		return fmt.Errorf("memcachestore: %s does not answer, nothing was decided: %w", l.line.server.addr, ctx.Err())
+	if e.withdraw(l, j) {
+		return fmt.Errorf("%s: %s does not answer, nothing was decided: %w", e.Package, e.Cells.Where(name), ctx.Err())
 	}
 	select {
 	case <-j.done:
 		return j.err
 	default:
-		return fmt.Errorf("memcachestore: the answer of %s did not come in time, and may have been a charge: %w", l.line.server.addr, ctx.Err())
+		return fmt.Errorf("%s: the answer of %s did not come in time, and may have been a charge: %w", e.Package, e.Cells.Where(name), ctx.Err())
 	}
 }
 
 // join has a job wait in the lane of its item.
-func (s *Store) join(name string, j *job) (*lane, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("memcachestore: %w", errClosed)
+func (e *Engine) join(name string, j *job) (*lane, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fmt.Errorf("%s: %w", e.Package, errClosed)
 	}
-	l := s.lanes[name]
+	l := e.lanes[name]
 	if l == nil {
-		s.forget()
-		l = &lane{name: name, line: pick(s.servers, name), alone: true}
-		s.lanes[name] = l
+		e.forget()
+		l = &lane{name: name, alone: true}
+		e.lanes[name] = l
 	}
 	// A job joins and a goroutine begins under one lock, and more ends one under the same lock. So
 	// no job waits in a lane that nobody works for.
 	l.waiting = append(l.waiting, j)
 	if !l.running {
 		l.running = true
-		s.own.Go(func() { s.work(l) })
+		e.own.Go(func() { e.work(l) })
 	}
 	return l, nil
 }
@@ -147,14 +138,14 @@ func (s *Store) join(name string, j *job) (*lane, error) {
 //
 // A lane that runs can't go: its goroutine would write beside that of a new lane of the same item.
 // They would only refuse each other's swaps, but a process should not lose against itself.
-func (s *Store) forget() {
-	if len(s.lanes) < maxLanes {
+func (e *Engine) forget() {
+	if len(e.lanes) < maxLanes {
 		return
 	}
 	looked := 0 // to look at all would cost each newcomer too much, and nearly all are idle
-	for name, l := range s.lanes {
+	for name, l := range e.lanes {
 		if !l.running {
-			delete(s.lanes, name)
+			delete(e.lanes, name)
 			return
 		}
 		if looked++; looked == 64 {
@@ -167,9 +158,9 @@ func (s *Store) forget() {
 //
 // A job that a round could not write waits again, and can be taken back again: its swap was
 // refused, so it charged nothing.
-func (s *Store) withdraw(l *lane, j *job) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *Engine) withdraw(l *lane, j *job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i, w := range l.waiting {
 		if w == j {
 			l.waiting = slices.Delete(l.waiting, i, i+1)
@@ -180,17 +171,17 @@ func (s *Store) withdraw(l *lane, j *job) bool {
 }
 
 // work does the jobs of a lane until none waits.
-func (s *Store) work(l *lane) {
-	for s.more(l) {
-		s.round(l)
+func (e *Engine) work(l *lane) {
+	for e.more(l) {
+		e.round(l)
 	}
 }
 
 // more is whether jobs still wait; where none do, the goroutine has no more turns. The next one
 // begins under the same lock, in join, and so sees known and alone as this one has left them.
-func (s *Store) more(l *lane) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *Engine) more(l *lane) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	l.running = len(l.waiting) > 0
 	if !l.running {
 		l.waiting = nil // what it has grown to
@@ -200,9 +191,9 @@ func (s *Store) more(l *lane) bool {
 
 // noted are waiting jobs that work once: their notes have to be looked for. They stay waiting
 // meanwhile, so that their callers can take them back while the server is asked.
-func (s *Store) noted(l *lane) []*job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *Engine) noted(l *lane) []*job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var noted []*job
 	for _, j := range l.waiting {
 		if j.kind != noNote && len(noted) < maxNoted {
@@ -216,9 +207,9 @@ func (s *Store) noted(l *lane) []*job {
 // leave none. Jobs that came since the look are welcome: what was read is as good for them. One
 // that works once has to wait for the next look, as nobody has looked yet whether its note has an
 // item of its own.
-func (s *Store) claim(l *lane, noted []*job) []*job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *Engine) claim(l *lane, noted []*job) []*job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var jobs, rest []*job
 	for _, j := range l.waiting {
 		fits := j.kind == noNote || slices.Contains(noted, j)
@@ -234,16 +225,16 @@ func (s *Store) claim(l *lane, noted []*job) []*job {
 
 // unclaim has jobs wait again, before the others. Their callers may have left; they are done all
 // the same, since these callers were told that it may be so.
-func (s *Store) unclaim(l *lane, jobs []*job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (e *Engine) unclaim(l *lane, jobs []*job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	// They came first, and are decided first.
 	l.waiting = append(jobs, l.waiting...)
 }
 
 // finish answers jobs, with an error for all of them or each with its own. A job has written all
 // that is for its caller before done is closed, and writes no more.
-func (s *Store) finish(jobs []*job, err error) {
+func (e *Engine) finish(jobs []*job, err error) {
 	for _, j := range jobs {
 		if err != nil {
 			j.err = err

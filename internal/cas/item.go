@@ -1,4 +1,4 @@
-package memcachestore
+package cas
 
 import (
 	"encoding/binary"
@@ -11,27 +11,16 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-const (
-	// maxValue is how large an item may grow; a take that would make it larger
-	// fails. It must stay below the server's own bound (memcached -I), for a
-	// server that refuses a write drops what it has.
-	//
-	// Memcached's own bound is 1 MB unless it was set. Few items come near it: only very many
-	// limits, or many notes with long first answers.
-	maxValue = 256 << 10
-	// itemSign begins every item. A change of the form changes its last byte.
-	itemSign = "weir\x01"
-)
+// itemSign begins every item. A change of the form changes its last byte.
+const itemSign = "weir\x01"
 
-// slack is how much longer than its own clock says a process keeps what may be dropped: 2 s for
-// processes whose clocks are behind, and one because memcached counts in whole seconds. Without it
-// a process with a fast clock would drop a count that one with a slow clock still has to deny by.
-//
-// The package promises nothing for clocks that are further apart than these 2 s.
-const slack = 3 * time.Second
+// skew is how far the clocks of processes may be apart. What may be dropped by the clock of one is
+// kept so long more: without it a process with a fast clock would drop a count that one with a slow
+// clock still has to deny by. The engine promises nothing for clocks that are further apart.
+const skew = 2 * time.Second
 
-// item is what memcached keeps of one placement and key: the counts of all its limits, and notes of
-// what works once. They are in one item because memcached swaps one item at a time: a charge and
+// item is what a store keeps of one placement and key: the counts of all its limits, and notes of
+// what works once. They are in one item because a store swaps one item at a time: a charge and
 // the note of it, or the charges of several limits, are then written together or not at all.
 //
 // An item is decoded for each round, changed by one job after the other, and encoded once. It is
@@ -229,7 +218,7 @@ func (it *item) put(label string, r record.Record, now weir.Instant) {
 
 // noted is the note of this kind and id, if it is there.
 //
-// A note that is over says nothing, though it may still stand there: prune leaves it for slack,
+// A note that is over says nothing, though it may still stand there: prune leaves it for skew,
 // for processes whose clocks are behind.
 func (it *item) noted(kind noteKind, id uint64, now weir.Instant) *note {
 	for i := range it.notes {
@@ -251,7 +240,7 @@ func (it *item) note(n note, now weir.Instant) {
 // It runs only where the item is written anyway. Until then a count that is over costs bytes, and
 // nothing else.
 func (it *item) prune(now weir.Instant) {
-	before := now - instants(slack)
+	before := now - instants(skew)
 	it.counts = slices.DeleteFunc(it.counts, func(c count) bool { return c.until < before })
 	it.notes = slices.DeleteFunc(it.notes, func(n note) bool { return n.until < before })
 }

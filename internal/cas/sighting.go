@@ -1,4 +1,4 @@
-package memcachestore
+package cas
 
 import (
 	"hash/maphash"
@@ -15,7 +15,7 @@ const maxSightings = 1 << 18
 
 // sightings are the items that this process has seen, by a hash of their names. They tell an item
 // that was evicted from one that was never there, for Stats: without them an operator would not
-// notice that memcached forgets, since a forgotten item looks like a new one. Two names may have
+// notice that a store forgets, since a forgotten item looks like a new one. Two names may have
 // one hash; then one eviction in many is counted too often or not at all.
 //
 // Times are counted since the store was opened, by the monotonic clock, so a wall clock that is
