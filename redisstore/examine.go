@@ -214,6 +214,9 @@ func (e *examiner) node(ctx context.Context, at string, c rueidis.Client) Node {
 		return v
 	}
 	n.Version, n.Mode, n.Policy = info["redis_version"], info["redis_mode"], info["maxmemory_policy"]
+	if valkey := info["valkey_version"]; valkey != "" { // redis_version is then that of what it is compatible with
+		n.Version = "Valkey " + valkey
+	}
 	n.Used, n.Max, n.Replicas = number("used_memory"), number("maxmemory"), int(number("connected_slaves"))
 	n.Role = map[string]string{"master": "primary", "slave": "replica"}[info["role"]]
 	n.AOF = map[string]string{"0": "no", "1": "yes"}[info["aof_enabled"]]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -91,6 +92,19 @@ func (o *opener) dying(t testing.TB, addr, name string, steps int) storetest.Clo
 	}))
 	left.Store(int64(steps))
 	return o.with(t, client, name)
+}
+
+// TestValkey holds a store in Valkey to the contract, and has the doctor name it. A process that
+// crashes is left out: that takes most of the time, and looks the same to every server.
+func TestValkey(t *testing.T) {
+	addr := redistest.StartValkey(t).Addr
+	client := connect(t, addr)
+	e, err := Examine(t.Context(), "redis://"+addr)
+	if err != nil || !strings.HasPrefix(e.Nodes[0].Version, "Valkey ") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	o := &opener{client: client, nodes: []rueidis.Client{client}, prefix: "test:"}
+	storetest.Run(t, "../testdata/vectors", o.open, storetest.Options{Immortal: o.immortal})
 }
 
 // runSuite holds stores of a server that is one to the contract.

@@ -1,4 +1,4 @@
-// Package redistest starts Redis servers for tests, on free loopback ports and in
+// Package redistest starts Redis and Valkey servers for tests, on free loopback ports and in
 // temporary folders, and stops them.
 package redistest
 
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Server is a redis-server of one test.
+// Server is a redis-server or a valkey-server of one test.
 type Server struct {
 	Addr    string // host:port; empty when it listens on Socket alone
 	command *exec.Cmd
@@ -37,6 +37,21 @@ func Start(t testing.TB, options ...string) *Server {
 	if err != nil {
 		t.Skip("no redis-server: apt-get install redis-server, or set " + Env + "=host:port")
 	}
+	return start(t, path, options)
+}
+
+// StartValkey is Start of a valkey-server, which no variable names.
+func StartValkey(t testing.TB, options ...string) *Server {
+	t.Helper()
+	path, err := exec.LookPath("valkey-server")
+	if err != nil {
+		t.Skip("no valkey-server: apt-get install valkey-server; Debian 12 has it in its backports")
+	}
+	return start(t, path, options)
+}
+
+func start(t testing.TB, path string, options []string) *Server {
+	t.Helper()
 	s := &Server{Addr: freePort(t)}
 	s.run(t, path, options)
 	t.Cleanup(s.Kill)
@@ -73,7 +88,7 @@ func (s *Server) wait(t testing.TB) {
 		}
 	}
 	s.Kill()
-	t.Fatalf("redis-server does not answer: %s", s.log.String())
+	t.Fatalf("%s does not answer: %s", s.command.Path, s.log.String())
 }
 
 func (s *Server) answers() bool {
