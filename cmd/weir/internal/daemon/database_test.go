@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 func root() rulestore.Actor {

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // nodesPage waits until the page of a node says all of the words.

@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/browsertest"
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // TestPage goes the way of a team's first rule in a browser, with weir as it is

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // manyRules is a file of the domain shop with n rules.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // TestDatabaseKilled: when PostgreSQL is killed in the middle of changes, callers

@@ -17,10 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/rules"
 )
 

@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/rules"
 )
 

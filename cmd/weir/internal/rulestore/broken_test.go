@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // TestBroken: a database that can't be written says why and what to do, loses

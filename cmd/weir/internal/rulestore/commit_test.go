@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // TestCommitFails: a change that fails at its very end, when all its writes were

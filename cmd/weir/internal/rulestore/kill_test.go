@@ -14,7 +14,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // The words by which a child process knows what to do.

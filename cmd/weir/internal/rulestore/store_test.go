@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
 // open opens a store that is closed when the test ends.

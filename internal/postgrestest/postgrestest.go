@@ -1,0 +1,286 @@
+// Package postgrestest starts PostgreSQL servers for tests, each with a folder of
+// its own and a socket in it, and stops them. It also starts replicas, and PgBouncer.
+package postgrestest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Server is a PostgreSQL server of one test.
+type Server struct {
+	Addr string // 127.0.0.1:port, of StartTCP; else empty
+
+	dir, bin  string
+	command   *exec.Cmd
+	log       bytes.Buffer
+	databases atomic.Int64
+}
+
+// Start starts a server. Options are as in its configuration file, NAME=VALUE.
+// It skips the test when there is none.
+func Start(t testing.TB, options ...string) *Server {
+	t.Helper()
+	s := folder(t)
+	s.initialize(t)
+	s.start(t, options)
+	return s
+}
+
+func (s *Server) initialize(t testing.TB) {
+	t.Helper()
+	initdb := s.program("initdb", "--pgdata", s.data(), "--username", "weir", "--auth", "trust", "--encoding", "UTF8", "--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v: %s", err, out)
+	}
+}
+
+// StartTCP is Start, and the server also listens on a port of 127.0.0.1.
+func StartTCP(t testing.TB, options ...string) *Server {
+	t.Helper()
+	addr := freePort(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := folder(t)
+	s.Addr = addr
+	s.initialize(t)
+	s.start(t, append([]string{"listen_addresses=127.0.0.1", "port=" + port}, options...))
+	return s
+}
+
+// Standby starts a replica of the server, which follows it as it streams.
+func (s *Server) Standby(t testing.TB, options ...string) *Server {
+	t.Helper()
+	addr := freePort(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := folder(t)
+	r.Addr = addr
+	host, from, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := r.program("pg_basebackup", "-h", host, "-p", from, "-U", "weir", "-D", r.data(), "-R", "--checkpoint=fast", "--no-sync")
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	r.start(t, append([]string{"listen_addresses=127.0.0.1", "port=" + port}, options...))
+	return r
+}
+
+// Promote makes a replica the primary.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	if out, err := s.program("pg_ctl", "promote", "-D", s.data(), "-w").CombinedOutput(); err != nil {
+		t.Fatalf("pg_ctl promote: %v: %s", err, out)
+	}
+}
+
+// Query runs a statement as the superuser in the database of a URL of Database, and gives what
+// psql prints.
+func (s *Server) Query(t testing.TB, database, sql string) string {
+	t.Helper()
+	out, err := s.program("psql", database, "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql).CombinedOutput()
+	if err != nil {
+		t.Fatalf("psql: %v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Bouncer starts PgBouncer before the server, in transaction mode with few connections, and gives
+// the URL of the database of a URL through it. It skips the test when there is none.
+func (s *Server) Bouncer(t testing.TB, database string) string {
+	t.Helper()
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			t.Skip("no PgBouncer: apt-get install pgbouncer")
+		}
+	}
+	of, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, own, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := freePort(t)
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := folder(t)
+	text := fmt.Sprintf(`[databases]
+* = host=%s port=%s user=weir
+[pgbouncer]
+listen_addr=%s
+listen_port=%s
+unix_socket_dir=
+auth_type=any
+pool_mode=transaction
+default_pool_size=3
+`, host, own, host, port)
+	config := filepath.Join(b.dir, "pgbouncer.ini")
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.command = b.program(path, config)
+	b.command.Stdout, b.command.Stderr = &b.log, &b.log
+	if err := b.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	through := "postgres://weir@" + addr + of.Path + "?sslmode=disable"
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s.program("psql", through, "-X", "-c", "select 1").Run() == nil {
+			return through
+		}
+	}
+	b.Kill()
+	t.Fatalf("PgBouncer does not answer: %s", b.log.String())
+	return ""
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// folder makes the folder of a server. It skips the test when there is no PostgreSQL.
+func folder(t testing.TB) *Server {
+	t.Helper()
+	bin := programs()
+	if bin == "" {
+		t.Skip("no PostgreSQL: apt-get install postgresql")
+	}
+	dir, err := os.MkdirTemp("", "weir-pg-") // short, for the name of a socket is
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{dir: dir, bin: bin}
+	t.Cleanup(func() {
+		s.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := handOver(dir); err != nil {
+		t.Skipf("PostgreSQL refuses root, and there is nobody else to run it: %v", err)
+	}
+	return s
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) start(t testing.TB, options []string) {
+	t.Helper()
+	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off"} // a killed process loses nothing by that
+	for _, o := range options {
+		args = append(args, "-c", o)
+	}
+	s.command = s.program("postgres", args...)
+	s.run(t)
+}
+
+// programs is the folder with PostgreSQL's programs, the newest that there is;
+// empty: there are none. Debian puts them where no PATH leads.
+func programs() string {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil { // the others are beside it
+			return filepath.Dir(path)
+		}
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return filepath.Dir(slices.Max(found))
+}
+
+// program is one of PostgreSQL's programs, run by a user that it takes.
+func (s *Server) program(name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(context.Background(), filepath.Join(s.bin, name), args...) // Kill ends it
+	c.Dir = s.dir
+	c.SysProcAttr = asOther()
+	return c
+}
+
+func (s *Server) run(t testing.TB) {
+	t.Helper()
+	s.command.Stdout, s.command.Stderr = &s.log, &s.log
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s.program("pg_isready", "-h", s.dir, "-p", s.port(), "-q").Run() == nil {
+			return
+		}
+	}
+	s.Kill()
+	t.Fatalf("PostgreSQL does not answer: %s", s.log.String())
+}
+
+// Database makes an empty database, and gives its URL.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("weir%d", s.databases.Add(1))
+	if out, err := s.program("createdb", "-h", s.dir, "-p", s.port(), "-U", "weir", name).CombinedOutput(); err != nil {
+		t.Fatalf("createdb: %v: %s", err, out)
+	}
+	if s.Addr != "" {
+		return "postgres://weir@" + s.Addr + "/" + name + "?sslmode=disable"
+	}
+	return "postgres://weir@/" + name + "?host=" + url.QueryEscape(s.dir)
+}
+
+// port names the server's socket, too.
+func (s *Server) port() string {
+	if _, port, err := net.SplitHostPort(s.Addr); err == nil {
+		return port
+	}
+	return "5432"
+}
+
+// Restart starts a killed server again, with what it had on disk.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	old := s.command.Args
+	s.command = s.program("postgres", old[1:]...)
+	s.run(t)
+}
+
+// Signal sends a signal to the server's first process, such as syscall.SIGSTOP.
+func (s *Server) Signal(t testing.TB, signal os.Signal) {
+	t.Helper()
+	if err := s.command.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Kill ends the server at once, with all its processes, as kill −9 does.
+func (s *Server) Kill() {
+	if s.command != nil && s.command.ProcessState == nil {
+		killAll(s.command)
+		_ = s.command.Wait() // it was killed
+	}
+}
