@@ -74,7 +74,7 @@ type Config struct {
 	// descriptors are decided at one moment; takes of more are decided one descriptor after the other,
 	// and given back where a later one denies. 0: one item at a time.
 	Together int
-	// Traits are those of the store. Its Unfit also refuses asks.
+	// Traits are those of the store. Its Unfit, which it must have, also refuses asks.
 	Traits weir.Traits
 	// Name is the name of the item of a placement and key. No two have the same one. NoteRoom
 	// says what the name of a note has more.

@@ -18,8 +18,8 @@
 // An answer that is lost may have been a charge; the error says so. It is not tried again, unless
 // the take asked for Once: then a note in the same item tells whether it was charged.
 //
-// In the code, cells.go is what a store brings, lane.go and round.go decide takes of one item
-// together, joint.go decides those of several, item.go is what is kept.
+// In the code, cells.go is what a store brings, lane.go says which takes are decided together and
+// round.go decides them, item.go is what is kept.
 package cas
 
 import (
@@ -39,7 +39,7 @@ import (
 // Engine is a weir.Store over cells. It must be made by New and closed. Its methods may be called
 // from many goroutines.
 //
-// Goroutines: each lane with jobs has one. All are in own, and Close waits for them. Callers wait on
+// Goroutines: each round has one. All are in own, and Close waits for them. Callers wait on
 // their own goroutines and touch nothing of a lane but running and waiting, under mu.
 //
 // Processes act on each other through the items alone. A process that crashes takes with it what
@@ -54,8 +54,9 @@ type Engine struct {
 	own    sync.WaitGroup // all goroutines
 
 	// mu is held for moments only, never while a server is asked: takes of all items meet here.
-	mu     sync.Mutex // of closed, lanes, and the waiting jobs of each lane
+	mu     sync.Mutex // of closed, joined, lanes, and the waiting jobs of each lane
 	closed bool
+	joined uint64           // jobs so far
 	lanes  map[string]*lane // by the name of their item, about maxLanes at most
 
 	// denials remember denied takes for record.DenialLife, and answer those like them without a
@@ -160,18 +161,35 @@ func (e *Engine) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 		return nil
 	}
 	e.counts.takes.Add(1)
-	if !record.Groups(asks) {
-		return e.takeTogether(ctx, asks, out)
+	names, at := e.itemsOf(asks)
+	if len(names) == 1 || len(names) <= e.Together {
+		return e.takeTogether(ctx, asks, out, names, at)
 	}
-	// Items of several descriptors may be on several servers, and no swap reaches two items. So
-	// Apart looks at all of them at once, charges one after the other, and gives back what it has
-	// charged when a later one denies or its server fails. In between others may be denied, and
-	// none passes too much.
+	// No swap reaches all of the items. So Apart looks at all of them at once, charges one after the
+	// other, and gives back what it has charged when a later one denies or its server fails. In between
+	// others may be denied, and none passes too much.
 	apart := record.Apart{
-		Take:   func(asks []weir.Ask, out []weir.Decision) error { return e.takeTogether(ctx, asks, out) },
+		Take: func(asks []weir.Ask, out []weir.Decision) error {
+			names, at := e.itemsOf(asks)
+			return e.takeTogether(ctx, asks, out, names, at)
+		},
 		Settle: e.Settle,
 	}
 	return apart.TakeAll(ctx, asks, out)
+}
+
+// itemsOf is the names of the items that keep the counts of asks, and which of them each ask is of.
+func (e *Engine) itemsOf(asks []weir.Ask) (names []string, at []int) {
+	places := make([]weir.StateKey, 0, 1)
+	at = make([]int, len(asks))
+	for i := range asks {
+		place := record.Place(asks[i].State)
+		if at[i] = slices.Index(places, place); at[i] < 0 {
+			at[i] = len(places)
+			places, names = append(places, place), append(names, e.Name(asks[i].State))
+		}
+	}
+	return names, at
 }
 
 // TakeLocally decides asks that a remembered denial denies, as Take would, and
@@ -193,11 +211,11 @@ func (e *Engine) check(asks []weir.Ask, out []weir.Decision) error {
 	return record.Check(e.Package, e.Config.Traits.Unfit, asks, out)
 }
 
-// takeTogether takes asks of one item. The job has copies of the asks and decisions: the caller may
+// takeTogether takes asks at one moment. The job has copies of the asks and decisions: the caller may
 // leave before it is done, and reuse its own.
-func (e *Engine) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
+func (e *Engine) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, names []string, at []int) error {
 	t := record.NewSwap(slices.Clone(asks), make([]weir.Decision, len(out)))
-	if err := e.submit(ctx, e.Name(asks[0].State), takeJob(t)); err != nil {
+	if err := e.submit(ctx, takeJob(t, at), names...); err != nil {
 		return err
 	}
 	// The caller's decisions are written only now, by its own goroutine: a caller that left finds
@@ -219,7 +237,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []weir.Settlement) erro
 		defer e.denials.Forget(settlements[i].Receipt.State)
 	}
 	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
-		return e.submit(ctx, e.Name(part[0].Receipt.State), settleJob(part))
+		return e.submit(ctx, settleJob(part), e.Name(part[0].Receipt.State))
 	})
 }
 
@@ -235,7 +253,7 @@ func (e *Engine) Reset(ctx context.Context, keys []weir.StateKey) error {
 	for len(keys) > 0 {
 		var first []weir.StateKey
 		first, keys = record.Cut(keys, record.Place)
-		if err := e.submit(ctx, e.Name(first[0]), resetJob(first, &e.given)); err != nil {
+		if err := e.submit(ctx, resetJob(first, &e.given), e.Name(first[0])); err != nil {
 			return err
 		}
 	}
@@ -255,7 +273,7 @@ func (e *Engine) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []wei
 		// Each look goes through the lane of its item and waits behind its takes, one after the
 		// other: it is for explanations, and need not be quick.
 		j, seen := lookJob(asks[i])
-		if err := e.submit(ctx, e.Name(asks[i].State), j); err != nil {
+		if err := e.submit(ctx, j, e.Name(asks[i].State)); err != nil {
 			return 0, nil, err
 		}
 		at, states[i] = seen.at, seen.state

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
-// job is what is to be done to one item at one moment. It has its own copies of
+// job is what is to be done to some items at one moment. It has its own copies of
 // what its caller gave, for the caller may leave before it is done.
 //
 // A job is waiting, or claimed by the goroutine that works for its lane, or done. Only a waiting
@@ -17,12 +17,15 @@ import (
 // the goroutine of the lane has it, until it closes done; then the caller reads err and what apply
 // has filled in. A caller that has left reads nothing of it any more.
 type job struct {
-	// apply changes the item, or not. It may be called several times, each on an
-	// item as it was read, and must forget the time before. Its error is this
+	// apply changes the items, or not. It may be called several times, each on
+	// items as they were read, and must forget the time before. Its error is this
 	// job's answer alone.
-	apply func(now weir.Instant, it *item) error
+	apply func(now weir.Instant, items []*item) error
 
-	// The note by which the job works only once; kind is noNote when it may work again. The id is
+	lanes []*lane // of its items; set by join
+	order uint64  // of joining
+
+	// The note by which the job works only once, in the first item or one of its own; kind is noNote when it may work again. The id is
 	// drawn by the caller, or is that of a receipt: two jobs of one kind and id in one item are the
 	// same job, sent twice.
 	kind  noteKind
@@ -63,49 +66,41 @@ func (j *job) find(c Cell) {
 	}
 }
 
-// takeJob decides the asks of t, which are all of one item.
+// takeJob decides the asks of t: at[i] is which of the job's items has the count of ask i.
 //
 // A take with Once leaves its first answer as a note, with the charge and in the same write. It
 // finds the note when it comes again, also where the answer to the write was lost: it then makes
 // that answer again, and charges nothing.
-func takeJob(t *record.Swap) *job {
+func takeJob(t *record.Swap, at []int) *job {
 	j := &job{done: make(chan struct{})}
 	if j.id = t.Once(); j.id != 0 {
 		j.kind = noteOnce
 	}
-	j.apply = func(now weir.Instant, it *item) error {
-		if n := j.noted(now, it); n != nil {
+	j.apply = func(now weir.Instant, items []*item) error {
+		if n := j.noted(now, items[0]); n != nil {
 			return t.Again(n.data)
 		}
-		all, err := recordsOf(it, t.Asks)
-		if err != nil {
-			return err
+		all := make([]record.Record, len(t.Asks))
+		for i, a := range t.Asks {
+			var err error
+			if all[i], err = items[at[i]].record(label(a.State), a.Limit); err != nil {
+				return fmt.Errorf("limit %q: %w", a.Limit, err)
+			}
 		}
 		// Each job decides over the counts as the jobs before it left them: that is as if their
 		// takes had come one after the other at this moment.
 		write, first := t.Decide(now, all)
 		for i := range all {
 			if write {
-				it.put(label(t.Asks[i].State), all[i], now)
+				items[at[i]].put(label(t.Asks[i].State), all[i], now)
 			}
 		}
 		if first != nil {
-			it.note(note{kind: noteOnce, id: j.id, until: now + instants(weir.OnceLife), data: first}, now)
+			items[0].note(note{kind: noteOnce, id: j.id, until: now + instants(weir.OnceLife), data: first}, now)
 		}
 		return nil
 	}
 	return j
-}
-
-func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
-	all := make([]record.Record, len(asks))
-	for i := range asks {
-		var err error
-		if all[i], err = it.record(label(asks[i].State), asks[i].Limit); err != nil {
-			return nil, fmt.Errorf("limit %q: %w", asks[i].Limit, err)
-		}
-	}
-	return all, nil
 }
 
 // settleJob settles receipts of one take and one item.
@@ -119,7 +114,8 @@ func recordsOf(it *item, asks []weir.Ask) ([]record.Record, error) {
 // without a receipt leaves none either: it stands for no take that could be settled twice.
 func settleJob(all []weir.Settlement) *job {
 	j := &job{done: make(chan struct{}), kind: noteSettled, id: all[0].Receipt.ID}
-	j.apply = func(now weir.Instant, it *item) error {
+	j.apply = func(now weir.Instant, items []*item) error {
+		it := items[0]
 		if j.noted(now, it) != nil {
 			return weir.ErrSettled
 		}
@@ -157,7 +153,8 @@ func settleJob(all []weir.Settlement) *job {
 //
 // A key without a count has nothing to forget, and gets none.
 func resetJob(keys []weir.StateKey, given *record.Latest) *job {
-	return &job{done: make(chan struct{}), apply: func(now weir.Instant, it *item) error {
+	return &job{done: make(chan struct{}), apply: func(now weir.Instant, items []*item) error {
+		it := items[0]
 		for _, k := range keys {
 			r, err := it.record(label(k), nil)
 			if err != nil {
@@ -181,8 +178,8 @@ type seen struct {
 // lookJob looks at the state of an ask.
 func lookJob(a weir.Ask) (*job, *seen) {
 	to := new(seen)
-	return &job{done: make(chan struct{}), apply: func(now weir.Instant, it *item) error {
-		r, err := it.record(label(a.State), a.Limit)
+	return &job{done: make(chan struct{}), apply: func(now weir.Instant, items []*item) error {
+		r, err := items[0].record(label(a.State), a.Limit)
 		if err != nil {
 			return err
 		}

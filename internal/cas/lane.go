@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -44,18 +45,23 @@ const (
 // decided one after the other over one state, and written at once. So those of
 // one process never try against each other.
 //
-// A lane has at most one goroutine, from the first job that waits until none does. A lane that
-// nobody works for can be forgotten: all that is lost with it is that it knew what the item held.
+// A job of several items waits in the lane of each. It is done in a round of all of them, which
+// begins when none of them works. Where such a job is the first that waits in a lane, the lane rests
+// until the others are ready: so it waits for one round of each at most. Jobs join all their lanes at
+// one moment, so the oldest of those that wait for each other is first in all of its lanes.
+//
+// A round has one goroutine, and its lanes have no other meanwhile. A lane without jobs can be
+// forgotten: all that is lost with it is that it knew what the item held.
 //
 // A job of a lane is in waiting, or in the hands of the goroutine that works, or done. mu of the
-// store guards the first; the second needs no lock.
+// engine guards the first; the second needs no lock.
 //
 // Since all jobs of one process go through one lane, the order of charges in the process is the
 // order of its rounds, and two takes of one process never see the same state. Between processes
-// the server's cas sees to that.
+// the versions of cells see to that.
 type lane struct {
 	name    string // of the item; it never changes
-	running bool   // a goroutine works; mu of the engine guards it
+	running bool   // it is in a round; mu of the engine guards it
 	waiting []*job // in the order in which they came; likewise
 
 	// Only the goroutine that works uses these, without a lock: running hands them from
@@ -83,13 +89,12 @@ type view struct {
 // The caller's goroutine waits here and does nothing else: the lane's goroutine decides and
 // writes. So a caller that leaves takes nothing with it, and others in its round are decided all
 // the same.
-func (e *Engine) submit(ctx context.Context, name string, j *job) error {
+func (e *Engine) submit(ctx context.Context, j *job, names ...string) error {
 	defer e.counts.waiting.Add(-1)
 	if e.counts.waiting.Add(1) > maxWaiting {
 		return fmt.Errorf("%s: %d takes wait: %w", e.Package, maxWaiting, weir.ErrBusy)
 	}
-	l, err := e.join(name, j)
-	if err != nil {
+	if err := e.join(j, names); err != nil {
 		return err
 	}
 	select {
@@ -99,44 +104,103 @@ func (e *Engine) submit(ctx context.Context, name string, j *job) error {
 	}
 	// A job that still waits was not decided, so it can't have been charged. One that was claimed
 	// may be on its way in a swap.
-	if e.withdraw(l, j) {
-		return fmt.Errorf("%s: %s does not answer, nothing was decided: %w", e.Package, e.Cells.Where(name), ctx.Err())
+	if e.withdraw(j) {
+		return fmt.Errorf("%s: %s does not answer, nothing was decided: %w", e.Package, e.Cells.Where(names[0]), ctx.Err())
 	}
 	select {
 	case <-j.done:
 		return j.err
 	default:
-		return fmt.Errorf("%s: the answer of %s did not come in time, and may have been a charge: %w", e.Package, e.Cells.Where(name), ctx.Err())
+		return fmt.Errorf("%s: the answer of %s did not come in time, and may have been a charge: %w", e.Package, e.Cells.Where(names[0]), ctx.Err())
 	}
 }
 
-// join has a job wait in the lane of its item.
-func (e *Engine) join(name string, j *job) (*lane, error) {
+// join has a job wait in the lanes of its items.
+func (e *Engine) join(j *job, names []string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, fmt.Errorf("%s: %w", e.Package, errClosed)
+		return fmt.Errorf("%s: %w", e.Package, errClosed)
 	}
-	l := e.lanes[name]
-	if l == nil {
-		e.forget()
-		l = &lane{name: name, alone: true}
-		e.lanes[name] = l
+	j.lanes = make([]*lane, len(names))
+	for i, name := range names {
+		l := e.lanes[name]
+		if l == nil {
+			e.forget()
+			l = &lane{name: name, alone: true}
+			e.lanes[name] = l
+		}
+		j.lanes[i] = l
+		// Here, so that forget leaves it.
+		l.waiting = append(l.waiting, j)
 	}
-	// A job joins and a goroutine begins under one lock, and more ends one under the same lock. So
-	// no job waits in a lane that nobody works for.
-	l.waiting = append(l.waiting, j)
-	if !l.running {
+	e.joined++
+	j.order = e.joined
+	e.begin(j.lanes[0])
+	return nil
+}
+
+// begin begins a round of a lane, if it is ready. mu is held.
+//
+// Jobs join and leave, rounds begin and end under one lock, and each of these begins what it has made
+// ready. So no job waits in lanes that nobody works for.
+func (e *Engine) begin(l *lane) {
+	if lanes := e.ready(l); lanes != nil {
+		e.own.Go(func() { e.work(lanes) })
+	}
+}
+
+// ready takes the lanes of the next round that a lane is in: those of its first job, and those of
+// further jobs of several items that fit in. It is none where the lane has no job, or its first has to
+// wait for others. mu is held.
+func (e *Engine) ready(l *lane) []*lane {
+	if len(l.waiting) == 0 || !l.waiting[0].ready() {
+		return nil
+	}
+	lanes := slices.Clip(l.waiting[0].lanes)
+	for _, l := range lanes {
 		l.running = true
-		e.own.Go(func() { e.work(l) })
 	}
-	return l, nil
+	if e.Together <= 1 {
+		return lanes
+	}
+	for _, l := range lanes {
+		for _, j := range l.waiting[:min(len(l.waiting), maxTogether)] {
+			lanes = e.further(j, lanes)
+		}
+	}
+	return lanes
+}
+
+// ready is whether a job can be done: none of its lanes works, and it is the first in each. mu of the
+// engine is held.
+func (j *job) ready() bool {
+	return !slices.ContainsFunc(j.lanes, func(l *lane) bool { return l.running || l.waiting[0] != j })
+}
+
+// further adds lanes that a job needs to those of a round. It adds none where one of them works, or
+// has a job that came first: that one would have to wait longer.
+func (e *Engine) further(j *job, lanes []*lane) []*lane {
+	all := lanes
+	for _, l := range j.lanes {
+		if slices.Contains(all, l) {
+			continue
+		}
+		if l.running || l.waiting[0] != j || len(all) >= e.Together {
+			return lanes
+		}
+		all = append(all, l)
+	}
+	for _, l := range all[len(lanes):] {
+		l.running = true
+	}
+	return all
 }
 
 // forget makes room for a lane: one of the first idle ones that a map happens to
 // show goes. mu is held.
 //
-// A lane that runs can't go: its goroutine would write beside that of a new lane of the same item.
+// A lane with jobs can't go: its goroutine would write beside that of a new lane of the same item.
 // They would only refuse each other's swaps, but a process should not lose against itself.
 func (e *Engine) forget() {
 	if len(e.lanes) < maxLanes {
@@ -144,7 +208,7 @@ func (e *Engine) forget() {
 	}
 	looked := 0 // to look at all would cost each newcomer too much, and nearly all are idle
 	for name, l := range e.lanes {
-		if !l.running {
+		if !l.running && len(l.waiting) == 0 {
 			delete(e.lanes, name)
 			return
 		}
@@ -158,46 +222,72 @@ func (e *Engine) forget() {
 //
 // A job that a round could not write waits again, and can be taken back again: its swap was
 // refused, so it charged nothing.
-func (e *Engine) withdraw(l *lane, j *job) bool {
+func (e *Engine) withdraw(j *job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, w := range l.waiting {
-		if w == j {
+	if !slices.Contains(j.lanes[0].waiting, j) {
+		return false
+	}
+	e.leave(j)
+	for _, l := range j.lanes {
+		e.begin(l) // it may have rested for this job
+	}
+	return true
+}
+
+// leave takes a job out of its lanes. mu is held.
+func (e *Engine) leave(j *job) {
+	for _, l := range j.lanes {
+		if i := slices.Index(l.waiting, j); i >= 0 {
 			l.waiting = slices.Delete(l.waiting, i, i+1)
-			return true
+		}
+		if len(l.waiting) == 0 {
+			l.waiting = nil // what it has grown to
 		}
 	}
-	return false
 }
 
-// work does the jobs of a lane until none waits.
-func (e *Engine) work(l *lane) {
-	for e.more(l) {
-		e.round(l)
+// work does rounds, until their lanes have no jobs that are ready.
+func (e *Engine) work(lanes []*lane) {
+	for lanes != nil {
+		e.round(lanes)
+		lanes = e.next(lanes)
 	}
 }
 
-// more is whether jobs still wait; where none do, the goroutine has no more turns. The next one
-// begins under the same lock, in join, and so sees known and alone as this one has left them.
-func (e *Engine) more(l *lane) bool {
+// next ends a round, and takes the lanes of another that its end has made ready. Where there are more of
+// these, they get goroutines of their own. The next round of a lane begins under the same lock, and so
+// sees known and alone as this one has left them.
+func (e *Engine) next(lanes []*lane) []*lane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l.running = len(l.waiting) > 0
-	if !l.running {
-		l.waiting = nil // what it has grown to
+	for _, l := range lanes {
+		l.running = false
 	}
-	return l.running
+	var next []*lane
+	for _, l := range lanes {
+		if next == nil {
+			next = e.ready(l)
+		} else {
+			e.begin(l)
+		}
+		// Jobs that wait here for another lane are begun by that one, for it works.
+	}
+	return next
 }
 
 // noted are waiting jobs that work once: their notes have to be looked for. They stay waiting
 // meanwhile, so that their callers can take them back while the server is asked.
-func (e *Engine) noted(l *lane) []*job {
+func (e *Engine) noted(lanes []*lane) []*job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var noted []*job
-	for _, j := range l.waiting {
-		if j.kind != noNote && len(noted) < maxNoted {
-			noted = append(noted, j)
+	for _, l := range lanes {
+		for _, j := range l.waiting {
+			// The note is beside the first item, so each job is found once.
+			if j.kind != noNote && j.lanes[0] == l && len(noted) < maxNoted {
+				noted = append(noted, j)
+			}
 		}
 	}
 	return noted
@@ -207,29 +297,52 @@ func (e *Engine) noted(l *lane) []*job {
 // leave none. Jobs that came since the look are welcome: what was read is as good for them. One
 // that works once has to wait for the next look, as nobody has looked yet whether its note has an
 // item of its own.
-func (e *Engine) claim(l *lane, noted []*job) []*job {
+func (e *Engine) claim(lanes []*lane, noted []*job) []*job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var jobs, rest []*job
-	for _, j := range l.waiting {
-		fits := j.kind == noNote || slices.Contains(noted, j)
-		if fits && len(jobs) < maxTogether {
-			jobs = append(jobs, j)
-		} else {
-			rest = append(rest, j)
+	var jobs []*job
+	for _, l := range lanes {
+		var rest []*job
+		for _, j := range l.waiting {
+			fits := j.kind == noNote || slices.Contains(noted, j)
+			if len(lanes) > 1 || len(j.lanes) > 1 {
+				fits = fits && j.lanes[0] == l && within(j.lanes, lanes)
+			}
+			if fits && len(jobs) < maxTogether {
+				jobs = append(jobs, j)
+			} else {
+				rest = append(rest, j)
+			}
 		}
+		l.waiting = rest
 	}
-	l.waiting = rest
+	if len(lanes) > 1 {
+		for _, j := range jobs {
+			e.leave(j)
+		}
+		slices.SortFunc(jobs, byOrder)
+	}
 	return jobs
 }
 
+func within(some, all []*lane) bool {
+	return !slices.ContainsFunc(some, func(l *lane) bool { return !slices.Contains(all, l) })
+}
+
+func byOrder(a, b *job) int { return cmp.Compare(a.order, b.order) }
+
 // unclaim has jobs wait again, before the others. Their callers may have left; they are done all
 // the same, since these callers were told that it may be so.
-func (e *Engine) unclaim(l *lane, jobs []*job) {
+//
+// They came first, and are decided first.
+func (e *Engine) unclaim(jobs []*job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// They came first, and are decided first.
-	l.waiting = append(jobs, l.waiting...)
+	for _, j := range slices.Backward(jobs) {
+		for _, l := range j.lanes {
+			l.waiting = slices.Insert(l.waiting, 0, j)
+		}
+	}
 }
 
 // finish answers jobs, with an error for all of them or each with its own. A job has written all

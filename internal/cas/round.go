@@ -3,6 +3,7 @@ package cas
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -10,7 +11,7 @@ import (
 	"github.com/weir-limit/weir/internal/sleep"
 )
 
-// round decides some of the waiting jobs, or has them wait for the next round.
+// round decides some of the waiting jobs of lanes, or has them wait for the next round.
 //
 // Where this process was the last to write the item, it knows what the item holds, and need not
 // look: a round is then one trip. That is tried only while nobody else is known to write (alone),
@@ -18,45 +19,63 @@ import (
 // If it was wrong, the server refuses the swap, and the jobs wait for another round, which looks.
 // So an old view costs a trip, and never a charge.
 //
-// A round is of one item at one moment: all of its jobs get the same now, and one write. It ends
+// A round is of its items at one moment: all of its jobs get the same now, and one write. It ends
 // with each claimed job answered, or waiting again.
-func (e *Engine) round(l *lane) {
-	noted := e.noted(l)
-	if len(noted) == 0 && l.alone && l.known.Version.Number != 0 && time.Now().Before(l.known.until) {
-		if e.decide(l, l.known, nil, false) {
+func (e *Engine) round(lanes []*lane) {
+	noted := e.noted(lanes)
+	if views := known(lanes); len(noted) == 0 && views != nil {
+		if e.decide(lanes, views, nil, false) {
 			return
 		}
 		// A denial is no write that would tell whether what we know still holds.
 	}
-	v, err := e.look(l, noted)
+	views, err := e.look(lanes, noted)
 	if err != nil {
-		e.finish(e.claim(l, noted), err)
+		e.finish(e.claim(lanes, noted), err)
 		return
 	}
-	e.decide(l, v, noted, true)
+	e.decide(lanes, views, noted, true)
 }
 
-// look reads the item, and after it notes that may have left it: one that leaves
-// meanwhile is seen in the item, or in its own.
-func (e *Engine) look(l *lane, noted []*job) (view, error) {
+// known is what this process knows of items; none where it has to look at one.
+func known(lanes []*lane) []view {
+	now := time.Now()
+	views := make([]view, len(lanes))
+	for i, l := range lanes {
+		if !l.alone || l.known.Version.Number == 0 || !now.Before(l.known.until) {
+			return nil
+		}
+		views[i] = l.known
+	}
+	return views
+}
+
+// look reads items, and after them notes that may have left them: one that leaves
+// meanwhile is seen in its item, or in its own.
+func (e *Engine) look(lanes []*lane, noted []*job) ([]view, error) {
 	// Jobs are not claimed before the answer is there. While a server is slow, callers can take
 	// them back, and know that nothing was charged.
-	names := make([]string, 1, 1+len(noted))
-	names[0] = l.name
+	names := make([]string, 0, len(lanes)+len(noted))
+	for _, l := range lanes {
+		names = append(names, l.name)
+	}
 	for _, j := range noted {
-		names = append(names, e.noteName(l.name, j.kind, j.id))
+		names = append(names, e.noteName(j.lanes[0].name, j.kind, j.id))
 	}
 	cells := make([]Cell, len(names))
 	e.counts.trips.Add(1)
-	if err := e.Cells.Look(e.ctx, l.name, names, cells); err != nil {
-		return view{}, err
+	if err := e.Cells.Look(e.ctx, names[0], names, cells); err != nil {
+		return nil, err
 	}
 	for i, j := range noted {
-		j.find(cells[i+1])
+		j.find(cells[len(lanes)+i])
 	}
-	v := view{Cell: cells[0]}
-	e.compare(l, v)
-	return v, nil
+	views := make([]view, len(lanes))
+	for i, l := range lanes {
+		views[i] = view{Cell: cells[i]}
+		e.compare(l, views[i])
+	}
+	return views, nil
 }
 
 // compare notes whether other processes have written since, and whether the server has forgotten
@@ -76,110 +95,157 @@ func (e *Engine) compare(l *lane, v view) {
 	l.known = view{}
 }
 
-// decide decides jobs over what an item held, and writes what comes out. It is false when that
-// can't be known without looking at the item: when nothing is to be written, no swap would tell
-// that the view was old, and a denial could be one by what is long over.
+// decide decides jobs over what their items held, and writes what comes out. It is false when that
+// can't be known without looking at the items: where one is not to be written, no swap would tell
+// that its view was old, and a denial could be one by what is long over.
 //
-// Jobs are decided one after the other, each over the item as those before it left it. One that
-// fails by itself, such as a receipt that was settled before, leaves the item alone and the others
+// Jobs are decided one after the other, each over the items as those before it left them. One that
+// fails by itself, such as a receipt that was settled before, leaves the items alone and the others
 // to go on.
-func (e *Engine) decide(l *lane, v view, noted []*job, looked bool) bool {
+func (e *Engine) decide(lanes []*lane, views []view, noted []*job, looked bool) bool {
 	// There are none where all callers have left while the server was asked.
-	jobs := e.claim(l, noted)
+	jobs := e.claim(lanes, noted)
 	if len(jobs) == 0 {
 		return true
 	}
 	// The clock is read after the look, and once: jobs of a round are decided at one moment, and
 	// none at a time before it came.
-	now := e.now()
-	it, err := decodeItem(v.Value, now)
-	if err != nil {
-		e.finish(jobs, e.Cells.Explain(l.name, err))
-		return true
+	r := &round{lanes: lanes, views: views, now: e.now(), items: make([]*item, len(lanes)), bad: make([]error, len(lanes))}
+	for i := range lanes {
+		r.items[i], r.bad[i] = decodeItem(views[i].Value, r.now)
 	}
 	for _, j := range jobs {
 		// A job's error is its own answer. An answer such as weir.ErrSettled goes to the caller as
 		// it is; anything else is said with the server it is about.
-		if j.err = j.apply(now, it); j.err != nil && !record.Answers(j.err) {
-			j.err = e.Cells.Explain(l.name, j.err)
+		if j.err = r.apply(j); j.err != nil && !record.Answers(j.err) {
+			j.err = e.Cells.Explain(j.lanes[0].name, j.err)
 		}
 	}
-	if !it.changed { // all were denied, or only looked
-		if !looked {
-			e.unclaim(l, jobs)
-			return false
-		}
-		e.remember(l, v, now, it)
-		e.finish(jobs, nil)
-		return true
+	if !looked && !r.changesAllOf(jobs) {
+		e.unclaim(jobs)
+		return false
 	}
-	e.write(l, v, it, now, jobs, looked)
+	e.write(r, jobs, looked)
 	return true
 }
 
-// write writes an item if it still is what was seen, and answers the jobs or has
+// round is what some jobs are decided over: the items of lanes, as they were seen.
+type round struct {
+	lanes []*lane
+	views []view
+	items []*item
+	bad   []error // of each item why it can't be read
+	now   weir.Instant
+}
+
+// apply decides a job over its items.
+func (r *round) apply(j *job) error {
+	items := make([]*item, len(j.lanes))
+	for n, l := range j.lanes {
+		i := slices.Index(r.lanes, l)
+		if r.bad[i] != nil {
+			return r.bad[i]
+		}
+		items[n] = r.items[i]
+	}
+	return j.apply(r.now, items)
+}
+
+// changesAllOf is whether each item that jobs are about has to be written.
+func (r *round) changesAllOf(jobs []*job) bool {
+	for i, l := range r.lanes {
+		if !r.items[i].changed && concerns(jobs, l) {
+			return false
+		}
+	}
+	return true
+}
+
+func concerns(jobs []*job, l *lane) bool {
+	return slices.ContainsFunc(jobs, func(j *job) bool { return slices.Contains(j.lanes, l) })
+}
+
+// write writes the items that have changed if they still are what was seen, and answers the jobs or has
 // them wait for another try.
 //
-// An item that was there is swapped by its number, and one that was not is added: the server
-// refuses both when another process has written meanwhile. Where the answer is lost, the jobs fail,
-// and known is left as it was: the number in it is old if the write came through, so the next round
-// finds out.
+// Items are swapped by their versions: the server refuses that when another process has written one
+// of them meanwhile. Where the answer is lost, the jobs fail, and known is left as it was: the
+// version in it is old if the write came through, so the next round finds out.
 //
 // There is no step between the server's write and the answer in which a crash could do harm. If
 // this process dies before the write, nothing was charged, and nobody has heard that it was. If it
 // dies after, the charge stays, for events that did not pass: that is the safe side.
-func (e *Engine) write(l *lane, v view, it *item, now weir.Instant, jobs []*job, looked bool) {
-	it.prune(now)
-	if err := e.spill(l.name, it, now); err != nil {
-		e.finish(jobs, err)
-		return
+func (e *Engine) write(r *round, jobs []*job, looked bool) {
+	var swaps []Swap
+	for i, l := range r.lanes {
+		it := r.items[i]
+		if r.bad[i] != nil || !it.changed {
+			continue
+		}
+		it.prune(r.now)
+		if err := e.spill(l.name, it, r.now); err != nil {
+			e.finish(jobs, err)
+			return
+		}
+		w := Swap{Name: l.name, Seen: r.views[i].Version, Value: it.encode(), Keep: it.keep(r.now) + skew + e.longer}
+		if len(w.Value) > e.MaxValue {
+			e.refuse(l, jobs)
+			return
+		}
+		swaps = append(swaps, w)
 	}
-	w := e.swap(l.name, v, it, now)
-	if len(w[0].Value) > e.MaxValue {
-		e.finish(jobs, e.Cells.Explain(l.name, errLarge(e.MaxValue)))
-		return
+	if len(swaps) > 0 { // else all were denied, or only looked
+		e.counts.trips.Add(1)
+		switch written, err := e.Cells.Swap(e.ctx, swaps[0].Name, swaps); {
+		case err != nil:
+			e.finish(jobs, err)
+			return
+		case !written:
+			e.again(r, jobs, looked)
+			return
+		}
 	}
-	e.counts.trips.Add(1)
-	written, err := e.Cells.Swap(e.ctx, l.name, w)
-	switch {
-	case err != nil:
-		e.finish(jobs, err)
-	case written:
-		e.wrote(l, it, &w[0])
-		e.finish(jobs, nil)
-	default:
-		e.again(l, jobs, looked)
-	}
+	e.learn(r, swaps)
+	e.finish(jobs, nil)
 }
 
-// swap is the write of an item.
-func (e *Engine) swap(name string, v view, it *item, now weir.Instant) []Swap {
-	return []Swap{{Name: name, Seen: v.Version, Value: it.encode(), Keep: it.keep(now) + skew + e.longer}}
+// refuse answers jobs of an item that would become too large. The others are decided again without
+// them.
+func (e *Engine) refuse(l *lane, jobs []*job) {
+	var large, rest []*job
+	for _, j := range jobs {
+		if slices.Contains(j.lanes, l) {
+			large = append(large, j)
+		} else {
+			rest = append(rest, j)
+		}
+	}
+	e.unclaim(rest)
+	e.finish(large, e.Cells.Explain(l.name, errLarge(e.MaxValue)))
 }
 
-// wrote takes note of an item as this process has written it.
-func (e *Engine) wrote(l *lane, it *item, w *Swap) {
-	e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + w.Life})
-	// The version of this write is what the next round may swap, without a look.
-	l.known = view{}
-	// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
-	if len(w.Value) <= maxKnown {
-		l.known = view{Cell{w.Value, w.Version}, time.Now().Add(w.Life)}
-	}
-}
-
-// remember keeps what was seen for the next round. Until then the server has to keep the item no
-// longer than life; later it may be gone, and a swap over it would be refused as if another process
-// had written.
-func (e *Engine) remember(l *lane, v view, now weir.Instant, it *item) {
-	if v.Version.Number == 0 {
-		return
-	}
-	life := it.keep(now)
-	e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + life})
-	if len(v.Value) <= maxKnown {
-		v.until = time.Now().Add(life)
-		l.known = v
+// learn keeps what was seen and written for the next rounds: they may swap the version of a write
+// without a look. swaps are of the items that have changed, in the order of the lanes.
+func (e *Engine) learn(r *round, swaps []Swap) {
+	for i, l := range r.lanes {
+		v, it := r.views[i], r.items[i]
+		if r.bad[i] != nil {
+			continue
+		}
+		life := it.keep(r.now)
+		if it.changed {
+			v.Cell, life, swaps = Cell{swaps[0].Value, swaps[0].Version}, swaps[0].Life, swaps[1:]
+		} else if v.Version.Number == 0 {
+			continue
+		}
+		// Until then the server has to keep the item no longer than life; later it may be gone, and a
+		// swap over it would be refused as if another process had written.
+		e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + life})
+		l.known = view{}
+		// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
+		if len(v.Value) <= maxKnown {
+			l.known = view{v.Cell, time.Now().Add(life)}
+		}
 	}
 }
 
@@ -190,11 +256,13 @@ func (e *Engine) remember(l *lane, v view, now weir.Instant, it *item) {
 // process got on: never do all fail.
 //
 // Callers that have left are not told apart: their jobs go on, up to maxTries like all.
-func (e *Engine) again(l *lane, jobs []*job, looked bool) {
-	l.known, l.alone = view{}, false
+func (e *Engine) again(r *round, jobs []*job, looked bool) {
+	for _, l := range r.lanes {
+		l.known, l.alone = view{}, false
+	}
 	e.counts.lost.Add(1)
 	if !looked {
-		e.unclaim(l, jobs)
+		e.unclaim(jobs)
 		return
 	}
 	var rest, busy []*job
@@ -208,7 +276,7 @@ func (e *Engine) again(l *lane, jobs []*job, looked bool) {
 	}
 	e.counts.busy.Add(int64(len(busy)))
 	e.finish(busy, fmt.Errorf("%s: other processes wrote the count during all %d tries: %w", e.Package, maxTries, weir.ErrBusy))
-	e.unclaim(l, rest)
+	e.unclaim(rest)
 	if len(rest) > 0 {
 		_ = sleep.For(e.ctx, rand.N(firstPause<<most)) // closed: the next try says so
 	}
