@@ -30,6 +30,8 @@ type Answer struct {
 type Decision struct {
 	Descriptor int // its index in the request
 	Rule       *Rule
+	// Key is whose count it is, as Set.Match tells it; Rule.KeyText says it in words.
+	Key string
 	// Decision is that of all the request's descriptors that have the same count,
 	// added up; but Cost is this descriptor's, and of cost 0 it is never charged.
 	// They share one Receipt: so a caller that settles uses Answer.Receipts, where it is

@@ -33,7 +33,7 @@ func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	// The request gives back before its other descriptors are decided, also if these are
 	// denied then.
-	if err := t.settleBacks(ctx, l.store); err != nil {
+	if err := t.settleBacks(ctx, (*told)(l)); err != nil {
 		return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
 	}
 	x := l.try(ctx, r)
@@ -390,7 +390,7 @@ func (t *take) answer(r *Request) *Answer {
 			if k == a.verdict.Decisive && a.Decisive < 0 {
 				a.Decisive = len(a.Decisions)
 			}
-			d := Decision{Descriptor: i, Rule: rule, Decision: t.out[k], idle: !a.verdict.Heeds(&t.asks[k], &t.out[k])}
+			d := Decision{Descriptor: i, Rule: rule, Key: m.key, Decision: t.out[k], idle: !a.verdict.Heeds(&t.asks[k], &t.out[k])}
 			d.Cost, d.Charged = cost, d.Charged && cost > 0
 			a.Decisions = append(a.Decisions, d)
 		}

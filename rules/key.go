@@ -3,6 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"iter"
 	"math/bits"
 	"strconv"
@@ -139,6 +140,35 @@ func (r *Rule) AppendKeyName(b []byte, entries []Entry) []byte {
 		b = appendName(b, word)
 	}
 	return b
+}
+
+// KeyText is a key of Set.Match in words: those that the rule leaves open, as AppendKeyName
+// tells them. It is empty where the rule leaves nothing open, and "sha256:" with 64 digits for a
+// key that is a digest of its words.
+func (r *Rule) KeyText(key string) string {
+	switch {
+	case key == "":
+		return ""
+	case key[0] == digestKey:
+		return "sha256:" + hex.EncodeToString([]byte(key[1:]))
+	case key[0] == escapedKey:
+		return key[1:]
+	case bits.OnesCount16(r.open.keys)+bits.OnesCount16(r.open.values) == 1:
+		return key
+	}
+	var b []byte
+	for rest := []byte(key); len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		end := size + int(n)
+		if size <= 0 || n > maxKey || end > len(rest) {
+			return key // of another rule: Match made no such key
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b, rest = appendName(b, string(rest[size:end])), rest[end:]
+	}
+	return string(b)
 }
 
 // appendName appends a word of several, in quotes where it could be taken for two or for none.

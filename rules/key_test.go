@@ -52,6 +52,42 @@ func TestKeyName(t *testing.T) {
 	}
 }
 
+// TestKeyText: the words of a key are those of its name, where the rule leaves any open and
+// they fit into a key.
+func TestKeyText(t *testing.T) {
+	set, err := Parse("test.yaml", []byte(manyKinds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("u", maxKey)
+	for _, c := range []struct {
+		entries []Entry
+		want    string
+	}{
+		{[]Entry{{"user", "ann"}}, "ann"},
+		{[]Entry{{"user", "\xffann"}}, "\xffann"},
+		{[]Entry{{"user", long}}, long},
+		{[]Entry{{"user", long + "u"}}, "sha256:092a09ba5ae43120401c3a758e632630659f16eaa9b42be28f3e6a525d5c4368"},
+		{[]Entry{{"user", "root"}}, ""},
+		{[]Entry{{"x-team", "blue"}}, "x-team blue"},
+		{[]Entry{{"path", "/a"}, {"user", "ann"}}, "ann"},
+		{[]Entry{{"path", "a b"}, {"user", ""}}, `"a b" ""`},
+	} {
+		rules, key := set.Match("d", &Descriptor{Entries: c.entries})
+		if got := rules[0].KeyText(key); got != c.want {
+			t.Errorf("the key of %v: %q, want %q", c.entries, got, c.want)
+		}
+	}
+	override := &Descriptor{Entries: []Entry{{"user", "ann"}}, Override: weir.MustParseLimit("1/s")}
+	rules, key := set.Match("d", override)
+	if got := rules[0].KeyText(key); got != "user ann" {
+		t.Errorf("the key of an override: %q", got)
+	}
+	if got := rules[0].KeyText("\x7f"); got != "\x7f" {
+		t.Errorf("what is no key: %q", got)
+	}
+}
+
 // TestKeyNames: two requests of a rule have one name if, and only if, they have
 // one key.
 func TestKeyNames(t *testing.T) {

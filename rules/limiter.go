@@ -36,6 +36,9 @@ type Limiter struct {
 	denials *Denials
 	// candidates run beside set; nil: none do.
 	candidates atomic.Pointer[candidates]
+	// settled is told what was settled; nil: nobody is. TellSettled sets it before the first
+	// request.
+	settled func([]weir.Settlement)
 }
 
 // NewLimiter makes a limiter whose counts live in store. set may be nil: Check
@@ -62,6 +65,11 @@ func (l *Limiter) Replace(set *Set) {
 
 // Set is the active rules, or nil.
 func (l *Limiter) Set() *Set { return l.set.Load() }
+
+// TellSettled has f told of all that is settled of the active rules: receipts, and what
+// requests give back. Charged of each settlement says what came of it. Set it before the
+// first request; f must keep nothing of what it is told.
+func (l *Limiter) TellSettled(f func([]weir.Settlement)) { l.settled = f }
 
 // Settle says what the work behind an Answer really cost: used[i] is for
 // receipts[i], all of one answer. Less than was charged gives back what is
@@ -99,9 +107,22 @@ type settler Limiter
 
 func (s *settler) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	l := (*Limiter)(s)
-	if err := l.store.Settle(ctx, settlements); err != nil {
+	if err := (*told)(l).Settle(ctx, settlements); err != nil {
 		return fmt.Errorf("settle %d receipts: %w", len(settlements), err)
 	}
 	l.settleTrial(ctx, settlements)
+	return nil
+}
+
+// told settles in the store, and tells of it.
+type told Limiter
+
+func (t *told) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	if err := t.store.Settle(ctx, settlements); err != nil {
+		return err
+	}
+	if t.settled != nil {
+		t.settled(settlements)
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -126,4 +128,38 @@ descriptors:
 			t.Error(err)
 		}
 	})
+}
+
+// TestTellSettled: what is settled of the active rules is told once, with what came of it, and
+// what fails is not.
+func TestTellSettled(t *testing.T) {
+	set, err := rules.Parse("test.yaml", []byte("domain: d\ndescriptors:\n  - {key: k, limits: [10/h sliding-log]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	var got []string
+	l.TellSettled(func(all []weir.Settlement) {
+		for _, s := range all {
+			got = append(got, fmt.Sprintf("%s %s: %d, %d stay", s.Receipt.State.Rule, s.Receipt.State.Key, s.Receipt.Cost, s.Charged))
+		}
+	})
+	ask := func(d rules.Descriptor) *rules.Answer {
+		d.Entries = []rules.Entry{{"k", "ann"}}
+		a, err := l.Check(t.Context(), &rules.Request{Domain: "d", Descriptors: []rules.Descriptor{d}, Receipt: !d.GiveBack})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := ask(rules.Descriptor{Cost: 5})
+	for range 2 { // the second time it is settled already
+		_, _ = l.Settle(t.Context(), a.Receipts(), []int64{2}, false)
+	}
+	ask(rules.Descriptor{Cost: 4, GiveBack: true})
+	place := set.Rules()[0].State("").Rule
+	want := []string{place + " ann: 5, 2 stay", place + " ann: 4, 2 stay"}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
 }
