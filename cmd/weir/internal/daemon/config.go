@@ -38,6 +38,8 @@ type Config struct {
 	GRPCStore bool
 	// RESP is the address of the Redis protocol, or "off". Empty: "off".
 	RESP string
+	// UsageLog is the URL of where usage is logged, for billing and audit. Empty: nowhere.
+	UsageLog string
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
 	// answer. The metadata of rules goes back in any case.
 	DynamicMetadata bool

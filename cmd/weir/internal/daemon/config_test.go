@@ -70,6 +70,13 @@ func TestConfig(t *testing.T) {
 		{"no tokens there", Config{AdminTokenFile: "none"}, bad, "--admin-token-file: none: no such file"},
 		{"a token that can be guessed", Config{Admin: ":0", AdminTokenFile: certtest.File(t, "tokens", []byte("secret"))}, bad, "has 6 characters and can be guessed; take 16 at least"},
 		{"a password for a listener that is closed", Config{RESPPasswordFile: certtest.File(t, "passwords", []byte(oneToken))}, bad, "open it with --resp"},
+		{"no usage log", Config{UsageLog: "disk:/secret"}, bad, "--usage-log: this is no usage log; write file:DIR"},
+		{"a usage log in no folder", Config{UsageLog: "file:"}, bad, "--usage-log: the folder is missing"},
+		{"a usage log where a file is", Config{UsageLog: "file:" + certtest.File(t, "file", nil)}, bad, "--usage-log: mkdir "},
+		{"a usage log with an odd option", Config{UsageLog: "file:/tmp?mode=1"}, bad, "unknown option \"mode\"; the options are node, hash-key-file"},
+		{"a usage log of no node", Config{UsageLog: "file:/tmp?node=a/b"}, bad, "give it one without a slash: ?node=NAME"},
+		{"a usage log with a short secret", Config{UsageLog: "file:/tmp?hash-key-file=" + certtest.File(t, "keyed", []byte("short\nlong enough but the second"))}, bad, "has 5 bytes; keys are hashed under it, so it needs 16 at least"},
+		{"a usage log without its secret", Config{UsageLog: "file:/tmp?hash-key-file=none"}, bad, "--usage-log: open none"},
 		{"no rules there", Config{Rules: "testdata/none.yaml"}, missing, "none.yaml"},
 		{"bad rules", Config{Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: a, limits: [5/x]}\n  - {kee: b}\n")}, rule, "rules.yaml:3:"},
 	} {

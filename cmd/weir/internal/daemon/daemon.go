@@ -26,6 +26,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
+	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
@@ -46,6 +47,7 @@ type Daemon struct {
 	board   shadow.Board
 	// clientName is what to say in the place of a client's name.
 	clientName func(string) string
+	usage      *usagelog.Log // nil: usage is not logged
 	metrics    *telemetry.Metrics
 	registry   *prometheus.Registry
 	draining   atomic.Bool
@@ -123,6 +125,9 @@ func (d *Daemon) openParts() (err error) {
 	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate))
 	d.registry.MustRegister(telemetry.Readings(d.keys.metrics), telemetry.Denials(d.denials))
 	d.limiter = telemetry.NewMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.Decided)
+	if err := d.openUsage(); err != nil {
+		return err
+	}
 	if d.feed != nil {
 		d.registry.MustRegister(telemetry.Readings(d.databaseMetric))
 		if err := d.openChanges(); err != nil {
@@ -146,6 +151,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	o, opening := d.open(ctx, g, &err)
 	if opening != nil {
 		return errors.Join(opening, d.closing.close(ctx))
+	}
+	if d.usage != nil {
+		d.usage.Start()
 	}
 	d.keep(broken, g)
 	o.grpc.SetServing(d.ready())

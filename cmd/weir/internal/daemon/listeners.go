@@ -203,7 +203,7 @@ func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 func (d *Daemon) redisDoor() *resp.Server {
 	return resp.New(d.limiter, d.storage.store, resp.Options{
 		Version: d.config.Version, Log: d.config.Log,
-		Observe: d.metrics.RESPCalls(), Decided: d.metrics.Throttled,
+		Observe: d.metrics.RESPCalls(), Decided: d.limiter.Throttled,
 		Reached: d.metrics.RESPBounds(), Panicked: d.metrics.Panicked("resp"),
 		Client:   httpapi.Neighbourhood,
 		Password: d.keys.password(), HandshakeFailed: d.metrics.HandshakeFailed("resp"), Budget: d.metrics.Budget("resp"),

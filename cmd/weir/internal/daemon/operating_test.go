@@ -65,7 +65,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		{Store: "redis://" + redistest.Start(t).Addr},
 		{Store: "memcached://" + memcachedtest.Start(t).Addr},
 		{Store: "cluster:", Cluster: "127.0.0.1:0"},
-		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts")},
+		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {
 		_, body := get(t, "http://"+start(t, c).admin+"/metrics")
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (weir_\S+)`).FindAllStringSubmatch(body, -1) {

@@ -72,7 +72,7 @@ func TestMetricNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"--tls-cert", cert, "--tls-key", key},
 		{"--store", "redis://" + redistest.Start(t).Addr},
-		{"--store", "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts")},
+		{"--store", "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), "--usage-log", "file:" + t.TempDir()},
 		{"--store", "cluster:", "--cluster", free(t)},
 	} {
 		told += edge(t, args...).metrics(t)

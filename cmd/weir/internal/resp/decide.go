@@ -115,7 +115,7 @@ func (c *conn) throttle(ctx context.Context) {
 		d.Outcome = weir.Impossible
 	}
 	if quantity > 0 {
-		c.server.options.Decided(d.Outcome)
+		c.server.options.Decided(c.asks[0].State.Key, d)
 	}
 	if d.ResetAfter > 0 {
 		use.Use(now + weir.Instant(d.ResetAfter/time.Microsecond))

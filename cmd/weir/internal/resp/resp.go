@@ -107,7 +107,7 @@ type Options struct {
 	// "other" for commands that there are not, and "protocol" for what is none.
 	Observe func(command string, ok bool, took time.Duration)
 	// Decided is called after each decision of CL.THROTTLE that is no peek.
-	Decided func(weir.Outcome)
+	Decided func(key string, d *weir.Decision)
 	// Reached is called when a client has reached a bound.
 	Reached func(Bound)
 	// Panicked is called after a connection was closed because of a panic.
@@ -153,7 +153,7 @@ func New(limiter Limiter, store weir.Store, o Options) *Server {
 		o.Observe = func(string, bool, time.Duration) {}
 	}
 	if o.Decided == nil {
-		o.Decided = func(weir.Outcome) {}
+		o.Decided = func(string, *weir.Decision) {}
 	}
 	if o.Reached == nil {
 		o.Reached = func(Bound) {}

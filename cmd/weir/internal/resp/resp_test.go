@@ -594,7 +594,7 @@ func TestDecided(t *testing.T) {
 	var counts [3]int
 	var calls []string
 	s := newServer(t, Options{
-		Decided: func(o weir.Outcome) { counts[o]++ },
+		Decided: func(_ string, d *weir.Decision) { counts[d.Outcome]++ },
 		Observe: func(command string, ok bool, _ time.Duration) { calls = append(calls, fmt.Sprint(command, " ", ok)) },
 	})
 	for _, quantity := range []string{"0", "2", "1", "1", "3", "x"} {

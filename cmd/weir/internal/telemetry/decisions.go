@@ -31,6 +31,9 @@ type Decisions struct {
 	sums map[labels]*sums // of active rules
 }
 
+// throttled is the name that CL.THROTTLE counts by, as a rule of no domain.
+const throttled = "CL.THROTTLE"
+
 // sums are the numbers of one rule, or of several with the same labels. Like
 // those of Prometheus, they begin again at 0 behind the largest.
 type sums struct {
@@ -97,7 +100,7 @@ func (m *Decisions) Collect(to chan<- prometheus.Metric) {
 	}
 	shadow := map[bool]*dto.LabelPair{false: label("shadow", "false"), true: label("shadow", "true")}
 	for i := range m.throttled {
-		to <- sumOf(m.decisions, &m.throttled[i], label("domain", ""), outcomes[i], label("rule", "CL.THROTTLE"), shadow[false])
+		to <- sumOf(m.decisions, &m.throttled[i], label("domain", ""), outcomes[i], label("rule", throttled), shadow[false])
 	}
 	for l, s := range m.all() {
 		domain, rule := label("domain", l.domain), label("rule", l.rule)

@@ -2,12 +2,15 @@ package telemetry
 
 import (
 	"context"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -15,10 +18,13 @@ import (
 type Meter struct {
 	*rules.Limiter
 
-	metrics  *Decisions
-	Book     *offenders.Book
-	counters atomic.Pointer[counters]
-	changing sync.Mutex // held to make and drop counters
+	metrics *Decisions
+	Book    *offenders.Book
+	usage   *usagelog.Log // nil: usage is not logged
+	// throttled counts what CL.THROTTLE decides in it.
+	throttled *usagelog.Rule
+	counters  atomic.Pointer[counters]
+	changing  sync.Mutex // held to make and drop counters
 }
 
 // counted is what counts for a rule.
@@ -37,6 +43,17 @@ type counters struct {
 	// overrides are by domain, made when they are needed: each override is a
 	// rule of its own, but all of a domain have one name.
 	overrides sync.Map
+	// places are the rules by the place of their counts, which receipts tell; empty where
+	// usage is not logged. brought are the overrides' by domain, as their places have it.
+	places  map[string]placed
+	brought sync.Map
+}
+
+// placed is a rule, and what counts for it.
+type placed struct {
+	*tally
+
+	rule *rules.Rule
 }
 
 // NewMeter makes a meter of a limiter, which has no rules yet.
@@ -44,6 +61,14 @@ func NewMeter(l *rules.Limiter, metrics *Decisions) *Meter {
 	m := &Meter{Limiter: l, metrics: metrics, Book: offenders.NewBook()}
 	m.counters.Store(&counters{})
 	return m
+}
+
+// LogUsage has what is decided and settled told to a log of usage. It is called before the first
+// rules are there.
+func (m *Meter) LogUsage(l *usagelog.Log) {
+	m.usage = l
+	m.throttled = l.Open(usagelog.ID{Rule: throttled})
+	m.TellSettled(m.settled)
 }
 
 // Replace changes the rules, and what is counted with them: the counters of
@@ -58,6 +83,12 @@ func (m *Meter) Replace(set *rules.Set) {
 			c.overrides.Store(l, t)
 		} else {
 			m.drop(l.(labels), t.(*tally))
+		}
+		return true
+	})
+	old.brought.Range(func(place, of any) bool {
+		if c.domains[of.(placed).rule.Domain] {
+			c.brought.Store(place, of)
 		}
 		return true
 	})
@@ -82,7 +113,9 @@ func (m *Meter) Replace(set *rules.Set) {
 
 // countersOf makes the counters of a set, or takes those of rules that stay.
 func (m *Meter) countersOf(set *rules.Set, old *counters) *counters {
-	c := &counters{rules: map[*rules.Rule]counted{}, labels: map[labels]*tally{}, domains: map[string]bool{}}
+	c := &counters{
+		rules: map[*rules.Rule]counted{}, labels: map[labels]*tally{}, domains: map[string]bool{}, places: map[string]placed{},
+	}
 	for _, domain := range set.Domains() {
 		c.domains[domain] = true
 	}
@@ -92,6 +125,7 @@ func (m *Meter) countersOf(set *rules.Set, old *counters) *counters {
 		}
 		if known, ok := old.rules[r]; ok { // its domain did not change
 			c.rules[r], c.labels[labelsOf(r)] = known, known.tally
+			m.place(c, r, known.tally)
 			continue
 		}
 		l := labelsOf(r)
@@ -108,13 +142,23 @@ func (m *Meter) countersOf(set *rules.Set, old *counters) *counters {
 			}
 		}
 		c.rules[r] = counted{t, nearLimit(r.Limit)}
+		m.place(c, r, t)
 	}
 	return c
 }
 
+// place notes what counts for a rule by its place, where usage is logged.
+func (m *Meter) place(c *counters, r *rules.Rule, t *tally) {
+	if m.usage != nil {
+		c.places[r.State("").Rule] = placed{t, r}
+	}
+}
+
 // tally is what counts for a rule; limit is nil when each request brings its own.
 func (m *Meter) tally(l labels, limit *weir.Limit) *tally {
-	return &tally{sums: m.metrics.of(l), traffic: m.Book.Open(l.id(), limit, time.Now())}
+	return &tally{
+		sums: m.metrics.of(l), traffic: m.Book.Open(l.id(), limit, time.Now()), usage: m.usage.Open(usagelog.ID(l.id())),
+	}
 }
 
 // drop forgets what counted for a rule; changing is held.
@@ -124,6 +168,7 @@ func (m *Meter) drop(l labels, t *tally) {
 		t.values.drop()
 	}
 	m.Book.Close(l.id())
+	m.usage.Close(usagelog.ID(l.id()))
 }
 
 // nearLimit is how many events a limit has left, of those that may pass at once,
@@ -146,6 +191,43 @@ func (m *Meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	return a, nil
 }
 
+// Throttled counts what CL.THROTTLE decides about a key.
+func (m *Meter) Throttled(key string, d *weir.Decision) {
+	m.metrics.throttled[d.Outcome].Add(1)
+	m.throttled.Throttled(key, d)
+}
+
+// settled counts what was settled, in the log of usage alone.
+func (m *Meter) settled(all []weir.Settlement) {
+	c := m.counters.Load()
+	for i := range all {
+		s := &all[i]
+		place := s.Receipt.State.Rule
+		by, known := c.places[place]
+		if !known {
+			if of, ok := c.brought.Load(broughtTo(place)); ok {
+				by, known = of.(placed), true
+			}
+		}
+		if known {
+			by.usage.Settled(s, by.rule)
+			continue
+		}
+		domain, _, _ := strings.Cut(strings.TrimPrefix(place, weir.Brought), "/")
+		domain, _, _ = strings.Cut(domain, "#")
+		if text, err := url.PathUnescape(domain); err == nil {
+			domain = text
+		}
+		m.usage.Gone(usagelog.ID{Domain: domain, Rule: place}).Settled(s, nil)
+	}
+}
+
+// broughtTo is what the places of all overrides of a domain have in common.
+func broughtTo(place string) string {
+	common, _, _ := strings.Cut(place, "/")
+	return common
+}
+
 func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 	c := m.counters.Load()
 	if len(a.Decisions) == 0 && !c.domains[r.Domain] {
@@ -163,6 +245,7 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 			by.nearLimit.Add(1)
 		}
 		entries := r.Descriptors[d.Descriptor].Entries
+		by.usage.Decided(d, entries)
 		if d.Outcome == weir.Allowed {
 			by.traffic.Pass()
 		} else {
@@ -178,7 +261,7 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 // of is what counts for a rule; nothing does when it went while it decided.
 func (m *Meter) of(c *counters, rule *rules.Rule) counted {
 	if rule.Override {
-		return counted{m.override(c, labelsOf(rule)), nearLimit(rule.Limit)}
+		return counted{m.override(c, rule), nearLimit(rule.Limit)}
 	}
 	if by, ok := c.rules[rule]; ok {
 		return by
@@ -186,7 +269,8 @@ func (m *Meter) of(c *counters, rule *rules.Rule) counted {
 	return counted{c.labels[labelsOf(rule)], 0} // of the rule that came in its place
 }
 
-func (m *Meter) override(c *counters, l labels) *tally {
+func (m *Meter) override(c *counters, rule *rules.Rule) *tally {
+	l := labelsOf(rule)
 	if t, ok := c.overrides.Load(l); ok {
 		return t.(*tally)
 	}
@@ -199,6 +283,7 @@ func (m *Meter) override(c *counters, l labels) *tally {
 	t, ok := c.overrides.Load(l)
 	if !ok {
 		t, _ = c.overrides.LoadOrStore(l, m.tally(l, nil))
+		c.brought.Store(broughtTo(rule.State("").Rule), placed{t.(*tally), rule})
 	}
 	return t.(*tally)
 }
@@ -208,5 +293,6 @@ type tally struct {
 	*sums
 
 	traffic *offenders.Traffic
-	values  *values // nil when the rule does not count values
+	values  *values        // nil when the rule does not count values
+	usage   *usagelog.Rule // nil when usage is not logged
 }

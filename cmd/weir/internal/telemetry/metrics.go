@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc/codes"
 
-	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
@@ -174,9 +173,6 @@ func (m *Metrics) RESPCalls() func(command string, ok bool, took time.Duration) 
 		duration.Observe(took.Seconds())
 	}
 }
-
-// Throttled counts what CL.THROTTLE decides.
-func (m *Metrics) Throttled(o weir.Outcome) { m.Decided.throttled[o].Add(1) }
 
 // RESPBounds counts how often clients of the Redis protocol reach a bound.
 func (m *Metrics) RESPBounds() func(resp.Bound) {
