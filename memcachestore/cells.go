@@ -47,11 +47,11 @@ func (c *cells) Look(_ context.Context, at string, names []string, out []cas.Cel
 	if err != nil {
 		return l.server.explain(err)
 	}
-	k := newCall()
-	for _, name := range names {
-		k.commands = append(k.commands, command{verb: verbGet, key: name})
+	commands := make([]command, len(names))
+	for i, name := range names {
+		commands[i] = command{verb: verbGet, key: name}
 	}
-	k.answers = make([]answer, len(k.commands))
+	k := newCall(commands...)
 	if err := conn.do(k); err != nil {
 		return l.server.explain(err)
 	}
@@ -76,7 +76,7 @@ func (c *cells) Swap(_ context.Context, at string, swaps []cas.Swap) (written bo
 	if err != nil {
 		return false, l.server.explain(err)
 	}
-	k := newCall()
+	commands := make([]command, 0, len(swaps))
 	for i := range swaps {
 		w := &swaps[i]
 		to := command{verb: verbAdd, key: w.Name, value: w.Value, cas: w.Seen.Number}
@@ -89,9 +89,9 @@ func (c *cells) Swap(_ context.Context, at string, swaps []cas.Swap) (written bo
 			to.verb = verbSwap
 		}
 		to.ttl, w.Life = ttl(w.Keep)
-		k.commands = append(k.commands, to)
+		commands = append(commands, to)
 	}
-	k.answers = make([]answer, len(k.commands))
+	k := newCall(commands...)
 	if err := conn.do(k); err != nil {
 		return false, l.server.explainWrite(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -38,6 +37,7 @@ type server struct {
 	index   int    // of all
 	network string // tcp or unix
 	addr    string
+	hash    uint64 // FNV-1a of addr and a 0
 	lines   [lines]line
 }
 
@@ -57,7 +57,9 @@ type line struct {
 }
 
 func newServer(index int, network, addr string) *server {
-	sv := &server{index: index, network: network, addr: addr}
+	h := fnv.New64a()
+	_, _ = h.Write(append([]byte(addr), 0)) // a hash takes all
+	sv := &server{index: index, network: network, addr: addr, hash: h.Sum64()}
 	for i := range sv.lines {
 		sv.lines[i].server = sv
 	}
@@ -77,19 +79,22 @@ func newServer(index int, network, addr string) *server {
 // Two lines of one server are chosen by the lowest bit of the same sum.
 func pick(servers []*server, name string) *line {
 	var best *server
-	var most, low uint64
+	var most uint64
 	for _, sv := range servers {
-		h := fnv.New64a()
-		_, _ = io.WriteString(h, sv.addr) // a hash takes all
-		_, _ = h.Write([]byte{0})
-		_, _ = io.WriteString(h, name)
-		sum := mix(h.Sum64())
-		if best == nil || sum > most {
-			best, most, low = sv, sum, sum
+		h := sv.hash
+		for i := range len(name) {
+			h = (h ^ uint64(name[i])) * fnvPrime
+		}
+		if sum := mix(h); best == nil || sum > most {
+			best, most = sv, sum
 		}
 	}
-	return &best.lines[low%lines]
+	return &best.lines[most%lines]
 }
+
+// fnvPrime is that of the 64-bit FNV-1a hash, which goes on from a server's hash over a name here: each
+// call of a server picks, and the library's hash would be made anew for each.
+const fnvPrime = 1099511628211
 
 // mix spreads what the last bytes of a name change over all bits (splitmix64). It is no other
 // function's twin: another one would move the items of running servers.

@@ -161,17 +161,18 @@ func (e *Engine) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 		return nil
 	}
 	e.counts.takes.Add(1)
-	names, at := e.itemsOf(asks)
-	if len(names) == 1 || len(names) <= e.Together {
-		return e.takeTogether(ctx, asks, out, names, at)
+	if !record.Groups(asks) {
+		return e.takeTogether(ctx, asks, out, nil, e.Name(asks[0].State))
+	}
+	if names, at := e.itemsOf(asks); len(names) <= e.Together {
+		return e.takeTogether(ctx, asks, out, at, names...)
 	}
 	// No swap reaches all of the items. So Apart looks at all of them at once, charges one after the
 	// other, and gives back what it has charged when a later one denies or its server fails. In between
 	// others may be denied, and none passes too much.
 	apart := record.Apart{
 		Take: func(asks []weir.Ask, out []weir.Decision) error {
-			names, at := e.itemsOf(asks)
-			return e.takeTogether(ctx, asks, out, names, at)
+			return e.takeTogether(ctx, asks, out, nil, e.Name(asks[0].State))
 		},
 		Settle: e.Settle,
 	}
@@ -180,7 +181,7 @@ func (e *Engine) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 
 // itemsOf is the names of the items that keep the counts of asks, and which of them each ask is of.
 func (e *Engine) itemsOf(asks []weir.Ask) (names []string, at []int) {
-	places := make([]weir.StateKey, 0, 1)
+	var places []weir.StateKey
 	at = make([]int, len(asks))
 	for i := range asks {
 		place := record.Place(asks[i].State)
@@ -211,9 +212,9 @@ func (e *Engine) check(asks []weir.Ask, out []weir.Decision) error {
 	return record.Check(e.Package, e.Config.Traits.Unfit, asks, out)
 }
 
-// takeTogether takes asks at one moment. The job has copies of the asks and decisions: the caller may
+// takeTogether takes asks at one moment, of items with these names; at is as for takeJob. The job has copies of the asks and decisions: the caller may
 // leave before it is done, and reuse its own.
-func (e *Engine) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, names []string, at []int) error {
+func (e *Engine) takeTogether(ctx context.Context, asks []weir.Ask, out []weir.Decision, at []int, names ...string) error {
 	t := record.NewSwap(slices.Clone(asks), make([]weir.Decision, len(out)))
 	if err := e.submit(ctx, takeJob(t, at), names...); err != nil {
 		return err

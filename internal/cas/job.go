@@ -23,7 +23,8 @@ type job struct {
 	apply func(now weir.Instant, items []*item) error
 
 	lanes []*lane // of its items; set by join
-	order uint64  // of joining
+	room  [1]*lane
+	order uint64 // of joining
 
 	// The note by which the job works only once, in the first item or one of its own; kind is noNote when it may work again. The id is
 	// drawn by the caller, or is that of a receipt: two jobs of one kind and id in one item are the
@@ -66,7 +67,8 @@ func (j *job) find(c Cell) {
 	}
 }
 
-// takeJob decides the asks of t: at[i] is which of the job's items has the count of ask i.
+// takeJob decides the asks of t: at[i] is which of the job's items has the count of ask i. Nil: there is
+// one item.
 //
 // A take with Once leaves its first answer as a note, with the charge and in the same write. It
 // finds the note when it comes again, also where the answer to the write was lost: it then makes
@@ -80,10 +82,17 @@ func takeJob(t *record.Swap, at []int) *job {
 		if n := j.noted(now, items[0]); n != nil {
 			return t.Again(n.data)
 		}
+		of := func(i int) *item {
+			if at == nil {
+				return items[0]
+			}
+			return items[at[i]]
+		}
 		all := make([]record.Record, len(t.Asks))
-		for i, a := range t.Asks {
+		for i := range t.Asks {
+			a := &t.Asks[i]
 			var err error
-			if all[i], err = items[at[i]].record(label(a.State), a.Limit); err != nil {
+			if all[i], err = of(i).record(label(a.State), a.Limit); err != nil {
 				return fmt.Errorf("limit %q: %w", a.Limit, err)
 			}
 		}
@@ -92,7 +101,7 @@ func takeJob(t *record.Swap, at []int) *job {
 		write, first := t.Decide(now, all)
 		for i := range all {
 			if write {
-				items[at[i]].put(label(t.Asks[i].State), all[i], now)
+				of(i).put(label(t.Asks[i].State), all[i], now)
 			}
 		}
 		if first != nil {

@@ -122,15 +122,15 @@ func (e *Engine) join(j *job, names []string) error {
 	if e.closed {
 		return fmt.Errorf("%s: %w", e.Package, errClosed)
 	}
-	j.lanes = make([]*lane, len(names))
-	for i, name := range names {
+	j.lanes = j.room[:0]
+	for _, name := range names {
 		l := e.lanes[name]
 		if l == nil {
 			e.forget()
 			l = &lane{name: name, alone: true}
 			e.lanes[name] = l
 		}
-		j.lanes[i] = l
+		j.lanes = append(j.lanes, l)
 		// Here, so that forget leaves it.
 		l.waiting = append(l.waiting, j)
 	}

@@ -23,40 +23,54 @@ import (
 // with each claimed job answered, or waiting again.
 func (e *Engine) round(lanes []*lane) {
 	noted := e.noted(lanes)
-	if views := known(lanes); len(noted) == 0 && views != nil {
-		if e.decide(lanes, views, nil, false) {
+	r := round{lanes: lanes, items: make([]seenItem, len(lanes))}
+	if len(noted) == 0 && r.known() {
+		if e.decide(&r, nil, false) {
 			return
 		}
 		// A denial is no write that would tell whether what we know still holds.
 	}
-	views, err := e.look(lanes, noted)
-	if err != nil {
+	if err := e.look(&r, noted); err != nil {
 		e.finish(e.claim(lanes, noted), err)
 		return
 	}
-	e.decide(lanes, views, noted, true)
+	e.decide(&r, noted, true)
 }
 
-// known is what this process knows of items; none where it has to look at one.
-func known(lanes []*lane) []view {
+// round is what some jobs are decided over: the items of lanes, as they were seen.
+type round struct {
+	lanes []*lane
+	items []seenItem // by lane
+	now   weir.Instant
+	of    []*item // those of one job, for apply alone
+}
+
+// seenItem is an item of a round.
+type seenItem struct {
+	view view
+	item *item
+	bad  error // why it can't be read
+}
+
+// known fills in what this process knows of the items. It is false where it has to look at one.
+func (r *round) known() bool {
 	now := time.Now()
-	views := make([]view, len(lanes))
-	for i, l := range lanes {
+	for i, l := range r.lanes {
 		if !l.alone || l.known.Version.Number == 0 || !now.Before(l.known.until) {
-			return nil
+			return false
 		}
-		views[i] = l.known
+		r.items[i].view = l.known
 	}
-	return views
+	return true
 }
 
 // look reads items, and after them notes that may have left them: one that leaves
 // meanwhile is seen in its item, or in its own.
-func (e *Engine) look(lanes []*lane, noted []*job) ([]view, error) {
+func (e *Engine) look(r *round, noted []*job) error {
 	// Jobs are not claimed before the answer is there. While a server is slow, callers can take
 	// them back, and know that nothing was charged.
-	names := make([]string, 0, len(lanes)+len(noted))
-	for _, l := range lanes {
+	names := make([]string, 0, len(r.lanes)+len(noted))
+	for _, l := range r.lanes {
 		names = append(names, l.name)
 	}
 	for _, j := range noted {
@@ -65,17 +79,16 @@ func (e *Engine) look(lanes []*lane, noted []*job) ([]view, error) {
 	cells := make([]Cell, len(names))
 	e.counts.trips.Add(1)
 	if err := e.Cells.Look(e.ctx, names[0], names, cells); err != nil {
-		return nil, err
+		return err
 	}
 	for i, j := range noted {
-		j.find(cells[len(lanes)+i])
+		j.find(cells[len(r.lanes)+i])
 	}
-	views := make([]view, len(lanes))
-	for i, l := range lanes {
-		views[i] = view{Cell: cells[i]}
-		e.compare(l, views[i])
+	for i, l := range r.lanes {
+		r.items[i].view = view{Cell: cells[i]}
+		e.compare(l, r.items[i].view)
 	}
-	return views, nil
+	return nil
 }
 
 // compare notes whether other processes have written since, and whether the server has forgotten
@@ -102,17 +115,18 @@ func (e *Engine) compare(l *lane, v view) {
 // Jobs are decided one after the other, each over the items as those before it left them. One that
 // fails by itself, such as a receipt that was settled before, leaves the items alone and the others
 // to go on.
-func (e *Engine) decide(lanes []*lane, views []view, noted []*job, looked bool) bool {
+func (e *Engine) decide(r *round, noted []*job, looked bool) bool {
 	// There are none where all callers have left while the server was asked.
-	jobs := e.claim(lanes, noted)
+	jobs := e.claim(r.lanes, noted)
 	if len(jobs) == 0 {
 		return true
 	}
 	// The clock is read after the look, and once: jobs of a round are decided at one moment, and
 	// none at a time before it came.
-	r := &round{lanes: lanes, views: views, now: e.now(), items: make([]*item, len(lanes)), bad: make([]error, len(lanes))}
-	for i := range lanes {
-		r.items[i], r.bad[i] = decodeItem(views[i].Value, r.now)
+	r.now = e.now()
+	for i := range r.items {
+		s := &r.items[i]
+		s.item, s.bad = decodeItem(s.view.Value, r.now)
 	}
 	for _, j := range jobs {
 		// A job's error is its own answer. An answer such as weir.ErrSettled goes to the caller as
@@ -129,32 +143,23 @@ func (e *Engine) decide(lanes []*lane, views []view, noted []*job, looked bool) 
 	return true
 }
 
-// round is what some jobs are decided over: the items of lanes, as they were seen.
-type round struct {
-	lanes []*lane
-	views []view
-	items []*item
-	bad   []error // of each item why it can't be read
-	now   weir.Instant
-}
-
 // apply decides a job over its items.
 func (r *round) apply(j *job) error {
-	items := make([]*item, len(j.lanes))
-	for n, l := range j.lanes {
-		i := slices.Index(r.lanes, l)
-		if r.bad[i] != nil {
-			return r.bad[i]
+	r.of = r.of[:0]
+	for _, l := range j.lanes {
+		s := &r.items[slices.Index(r.lanes, l)]
+		if s.bad != nil {
+			return s.bad
 		}
-		items[n] = r.items[i]
+		r.of = append(r.of, s.item)
 	}
-	return j.apply(r.now, items)
+	return j.apply(r.now, r.of)
 }
 
 // changesAllOf is whether each item that jobs are about has to be written.
 func (r *round) changesAllOf(jobs []*job) bool {
 	for i, l := range r.lanes {
-		if !r.items[i].changed && concerns(jobs, l) {
+		if s := &r.items[i]; s.bad == nil && !s.item.changed && concerns(jobs, l) {
 			return false
 		}
 	}
@@ -178,8 +183,8 @@ func concerns(jobs []*job, l *lane) bool {
 func (e *Engine) write(r *round, jobs []*job, looked bool) {
 	var swaps []Swap
 	for i, l := range r.lanes {
-		it := r.items[i]
-		if r.bad[i] != nil || !it.changed {
+		it := r.items[i].item
+		if r.items[i].bad != nil || !it.changed {
 			continue
 		}
 		it.prune(r.now)
@@ -187,7 +192,7 @@ func (e *Engine) write(r *round, jobs []*job, looked bool) {
 			e.finish(jobs, err)
 			return
 		}
-		w := Swap{Name: l.name, Seen: r.views[i].Version, Value: it.encode(), Keep: it.keep(r.now) + skew + e.longer}
+		w := Swap{Name: l.name, Seen: r.items[i].view.Version, Value: it.encode(), Keep: it.keep(r.now) + skew + e.longer}
 		if len(w.Value) > e.MaxValue {
 			e.refuse(l, jobs)
 			return
@@ -228,8 +233,8 @@ func (e *Engine) refuse(l *lane, jobs []*job) {
 // without a look. swaps are of the items that have changed, in the order of the lanes.
 func (e *Engine) learn(r *round, swaps []Swap) {
 	for i, l := range r.lanes {
-		v, it := r.views[i], r.items[i]
-		if r.bad[i] != nil {
+		v, it := r.items[i].view, r.items[i].item
+		if r.items[i].bad != nil {
 			continue
 		}
 		life := it.keep(r.now)
