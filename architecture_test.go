@@ -88,6 +88,8 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/cmd/weir/internal/accesslog", "third-party -github.com/klauspost/compress/... -github.com/go-json-experiment/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/cmd/weir/internal/replay weir/cmd/weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/... -github.com/go-json-experiment/...", "a replay is computed from a log alone"},
 	{"weir/cmd/weir/internal/offenders", "net/... log/... third-party weir/... -weir", "who is denied most is counted, whoever asks"},
+	{"weir/cmd/weir/internal/usagelog", "net/http log/... third-party -go.yaml.in/yaml/... -github.com/go-json-experiment/... weir/... -weir -weir/rules -weir/cmd/weir/internal/offenders" + leaves, "what is counted does not depend on where it is kept"},
+	{"weir/cmd/weir/internal/broker", "net/http log/... third-party -github.com/twmb/... -github.com/nats-io/... -golang.org/x/crypto/... -github.com/klauspost/... -github.com/pierrec/... weir/... -weir/internal/storeurl", "it connects, and knows nothing of what is sent"},
 	{"weir/cmd/weir/internal/shadow", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/cmd/weir/internal/offenders" + leaves, "what a change would do is counted and judged, whoever asks"},
 	{"weir/cmd/weir/internal/size", "third-party weir/... -weir" + leaves, "what a design takes is worked out from measured constants"},
 	{"weir/cmd/weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules" + leaves, "rules are kept without a listener around them"},

@@ -27,7 +27,7 @@ var smallLeaves = []string{
 const maxDirect = 6
 
 // heavy is what a module of the product may require only where it is named below.
-var heavy = regexp.MustCompile(`grpc|protobuf|genproto|redis|pgx|sqlite|sql|opentelemetry|prometheus|chromedp|memberlist|go-control-plane|cobra`)
+var heavy = regexp.MustCompile(`grpc|protobuf|genproto|redis|pgx|sqlite|sql|opentelemetry|prometheus|chromedp|memberlist|go-control-plane|cobra|franz-go|nats-io`)
 
 // brings is what of that each module is for.
 var brings = map[string]*regexp.Regexp{

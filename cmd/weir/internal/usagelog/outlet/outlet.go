@@ -1,5 +1,5 @@
 // Package outlet opens logs of usage by their URLs: it finds the Sink that a scheme means, and reads
-// the options that all of them have. file.go is nowhere here: package usagelog keeps files itself.
+// the options that all of them have. kafka.go and nats.go are Sinks; package usagelog keeps files itself.
 package outlet
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/broker"
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/internal/storeurl"
 )
@@ -26,21 +27,13 @@ const (
 const minSecret = 16
 
 // schemes say what to write.
-const schemes = "write file:DIR, as file:/var/lib/weir/usage"
+const schemes = "write file:DIR, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT"
 
 // Open opens a log by its URL. It fails for a URL that can't be meant and a folder that can't be
 // written to; a broker may be away. node is this daemon's name, where the URL gives it no other.
 // An error has nothing of a URL but what is wrong with it, for that may have a password.
 func Open(url, node string, changed func(away error)) (*usagelog.Log, error) {
-	scheme, rest, _ := strings.Cut(url, ":")
-	if scheme != "file" {
-		return nil, errors.New("this is no usage log; " + schemes)
-	}
-	dir, query, _ := strings.Cut(rest, "?")
-	if dir == "" {
-		return nil, errors.New("the folder is missing; " + schemes)
-	}
-	options, err := storeurl.Options(query, optionNode, optionHashKey)
+	sink, options, err := kindOf(url)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +42,39 @@ func Open(url, node string, changed func(away error)) (*usagelog.Log, error) {
 		return nil, err
 	}
 	o.Changed = changed
-	sink, err := usagelog.OpenFiles(dir, o.Node)
+	opened, err := sink(o.Node)
 	if err != nil {
 		return nil, err
 	}
-	return usagelog.New(sink, o), nil
+	return usagelog.New(opened, o), nil
+}
+
+// kindOf is how to open what a URL means, and the options in it.
+func kindOf(url string) (open func(node string) (usagelog.Sink, error), options map[string]string, err error) {
+	if broker.IsKafka(url) {
+		k, err := broker.ParseKafka(url, optionNode, optionHashKey)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(string) (usagelog.Sink, error) { return openKafka(k) }, k.Options, nil
+	}
+	if broker.IsNATS(url) {
+		n, err := broker.ParseNATS(url, optionNode, optionHashKey)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(string) (usagelog.Sink, error) { return openNATS(n) }, n.Options, nil
+	}
+	rest, ok := strings.CutPrefix(url, "file:")
+	if !ok {
+		return nil, nil, errors.New("this is no usage log; " + schemes)
+	}
+	dir, query, _ := strings.Cut(rest, "?")
+	if dir == "" {
+		return nil, nil, errors.New("the folder is missing; " + schemes)
+	}
+	options, err = storeurl.Options(query, optionNode, optionHashKey)
+	return func(node string) (usagelog.Sink, error) { return usagelog.OpenFiles(dir, node) }, options, err
 }
 
 // common is what the options of all logs say.

@@ -1,0 +1,69 @@
+package outlet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/broker"
+	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
+)
+
+// stream is a Sink that sends a message for each batch to JetStream, which drops copies by their id.
+type stream struct {
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	subject string
+	last    *atomic.Pointer[error] // what the server has complained of; nil: nothing
+}
+
+func openNATS(n *broker.NATS) (usagelog.Sink, error) {
+	last := new(atomic.Pointer[error])
+	conn, err := n.Connect(nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { last.Store(&err) }))
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &stream{conn, js, n.Subject, last}, nil
+}
+
+// Append is as Sink has it.
+func (s *stream) Append(ctx context.Context, b usagelog.Batch) error {
+	s.last.Store(nil)
+	m := nats.NewMsg(s.subject)
+	m.Data = b.Lines
+	_, err := s.js.PublishMsg(ctx, m, jetstream.WithMsgID(b.ID))
+	switch said := s.last.Load(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("no stream has the subject %q; make one: nats stream add --subjects %s (%w)", s.subject, s.subject, err)
+	case said != nil:
+		return fmt.Errorf("%w (%w)", *said, err)
+	case !s.conn.IsConnected():
+		return fmt.Errorf("no server answers (%w): %w", err, noted(s.conn.LastError()))
+	}
+	return err
+}
+
+// noted is err, or that there is none.
+func noted(err error) error {
+	if err == nil {
+		return nats.ErrDisconnected
+	}
+	return err
+}
+
+// Close ends the connection.
+func (s *stream) Close() error {
+	s.conn.Close()
+	return nil
+}
