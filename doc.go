@@ -35,7 +35,7 @@
 // A store implements Store: it is given asks (Ask), whose counts it finds by StateKey, and
 // answers with decisions (Decision). Kept is what it keeps of a count. Kept.Decide says what
 // each limit alone answers, Resolve whether the asks pass together, and Kept.Commit makes
-// what is to be kept. Traits are what the store promises. Evidence, Looker and Plain are
+// what is to be kept. Traits are what the store promises. Evidence, Looker, Plain and PlainWith are
 // optional. Policy is not for stores.
 //
 // # The code

@@ -42,9 +42,11 @@ func (e *DeniedError) Error() string {
 // NewLimiter, and all that is counted lives in its store.
 type Limiter struct {
 	store Store
-	// plain is store, where it is one and there is no policy: then Take needs no Ask.
-	plain  Plain
-	limits []*Limit // at least one
+	// plain is store, where it is one and there is no policy, and plainWith where it is one,
+	// and there is a policy and one limit: then Take needs no Ask.
+	plain     Plain
+	plainWith PlainWith
+	limits    []*Limit // at least one
 	// states are the rule part of each limit's state key, made once so that a take
 	// joins no texts.
 	states []string
@@ -78,8 +80,8 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 		return nil, errors.New(unfit)
 	case p.Sharing != "" || p.Partition != "":
 		return nil, errors.New("sharing and partition are for rules of the nodes of a cluster")
-	case p.Nodes < 0 || p.Sync < 0:
-		return nil, fmt.Errorf("nodes: %d, sync: %v: neither is below 0", p.Nodes, p.Sync)
+	case p.Nodes < 0 || p.Sync < 0 || p.Lease < 0:
+		return nil, fmt.Errorf("nodes: %d, sync: %v, lease: %v: none is below 0", p.Nodes, p.Sync, p.Lease)
 	case p.Nodes > MaxNodes:
 		return nil, fmt.Errorf("nodes: %d: there may be %d", p.Nodes, MaxNodes)
 	case !p.Fallback.known():
@@ -89,12 +91,15 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 		if why := limit.Unfit(l.store.Traits()); why != "" {
 			return nil, fmt.Errorf("the store can't keep %q: %s", limit, why)
 		}
-		if why := limit.Unsyncable(); p.Sync > 0 && why != "" {
-			return nil, fmt.Errorf("sync is impossible for %s", why)
+		if why := p.UnfitFor(limit); why != "" {
+			return nil, errors.New(why)
 		}
 	}
 	with := *l
 	with.policy, with.plain = &p, nil // for Plain asks without a policy
+	if store, ok := l.store.(PlainWith); ok && len(l.limits) == 1 {
+		with.plainWith = store
+	}
 	return &with, nil
 }
 
@@ -163,6 +168,8 @@ type Answer struct {
 // store allocates nothing, it allocates nothing for one limit, and Each for several.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (a Answer, err error) {
 	switch {
+	case l.plainWith != nil && uint64(cost) <= MaxCount:
+		a.Decision, err = l.plainWith.TakeOneWith(ctx, l.policy, StateKey{Rule: l.states[0], Key: key}, l.limits[0], cost)
 	case l.plain == nil || uint64(cost) > MaxCount:
 		return l.Ask(ctx, Request{Key: key, Cost: cost})
 	case len(l.limits) > 1:

@@ -20,6 +20,11 @@ type Policy struct {
 	// within that time; Limit.Unsynced says how much it may let pass meanwhile. 0:
 	// the store decides.
 	Sync time.Duration
+	// Lease lets a process take a portion of the limit beforehand, which the store charges, and
+	// spend it without the store: so nothing ever passes beyond the limit. A key that is asked
+	// for all the time costs the store a call within that time. What a process has not spent is
+	// missing elsewhere until it gives that back. 0: none is taken.
+	Lease time.Duration
 	// Sharing and Partition say how the nodes of a cluster keep the limit together,
 	// and what they do while they do not hear each other. Empty: SharingLease and
 	// PartitionProportional.
@@ -38,8 +43,33 @@ func (p *Policy) Unfit(store Traits) string {
 		return "fallback: " + string(p.Fallback) + bare
 	case p.Sync > 0:
 		return fmt.Sprintf("sync: %v%s", p.Sync, bare)
+	case p.Lease > 0:
+		return fmt.Sprintf("lease: %v%s", p.Lease, bare)
 	case p.Nodes > 1:
 		return fmt.Sprintf("nodes: %d%s", p.Nodes, bare)
+	}
+	return ""
+}
+
+// UnfitFor says why l can't follow p, whatever the store, and what to do instead; empty when it
+// can.
+func (p *Policy) UnfitFor(l *Limit) string {
+	if why := l.Unsyncable(); p.Sync > 0 && why != "" {
+		return "sync is impossible for " + why
+	}
+	if why := l.Unleasable(); p.Lease > 0 && why != "" {
+		return "lease is impossible for " + why
+	}
+	return p.contradicts()
+}
+
+// contradicts says which words of p exclude each other; empty when none do.
+func (p *Policy) contradicts() string {
+	switch {
+	case p.Lease > 0 && p.Sync > 0:
+		return "lease and sync exclude each other: lease takes events beforehand and never passes more, sync tells of them afterwards; leave one of them out"
+	case p.Lease > 0 && p.Sharing != "":
+		return "lease and sharing exclude each other: lease is for a store that all share; with --store cluster: write sharing: lease"
 	}
 	return ""
 }

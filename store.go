@@ -210,6 +210,13 @@ type Plain interface {
 	TakeAll(ctx context.Context, key string, rules []string, limits []*Limit, cost int64, out []Decision) error
 }
 
+// PlainWith is a Store that decides one limit about a cost with a policy, without an Ask. It is
+// optional: a Limiter with a policy and one limit uses it where it is there.
+type PlainWith interface {
+	// TakeOneWith is Take with one Ask of a State, a Limit, a Cost of 0…MaxCount, and a Policy.
+	TakeOneWith(ctx context.Context, p *Policy, key StateKey, l *Limit, cost int64) (Decision, error)
+}
+
 // QuotaPasses is whether quota asks let a take pass: there are none, or one
 // allows. One in shadow lets all pass.
 func QuotaPasses(asks []Ask, out []Decision) bool {

@@ -182,6 +182,11 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	return s.current.Load().Take(ctx, asks, out)
 }
 
+// TakeOneWith is Take of one ask.
+func (s *Store) TakeOneWith(ctx context.Context, p *weir.Policy, key weir.StateKey, l *weir.Limit, cost int64) (weir.Decision, error) {
+	return s.current.Load().TakeOneWith(ctx, p, key, l, cost)
+}
+
 // Settle settles receipts of one take where they were made. It has no fallback: while the daemon that made
 // one is away, it fails with weir.ErrAway, and may be called again.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {

@@ -3,13 +3,14 @@
 // Such a store can be slow or away. Around it, the edge gives each call a deadline, stops
 // asking a server that does not answer, and lets the fallback of each limit decide
 // meanwhile. It tells the store afterwards what the fallbacks let pass. Limits with sync
-// are decided locally, and the store is told within that time.
+// are decided locally, and the store is told within that time. Limits with lease are decided
+// locally, too, by portions that the store has charged before.
 //
 // The Open functions of packages redisstore, memcachestore and client, and the daemon, put this edge
 // around their stores. An author of another store writes a Remote, and calls New.
 //
-// In the code, internal/guard has deadlines, breakers and fallbacks, and internal/synced has
-// sync. This package puts them in their order, asks now and then whether the store is
+// In the code, internal/guard has deadlines, breakers and fallbacks, internal/synced has
+// sync, and internal/leased has lease. This package puts them in their order, asks now and then whether the store is
 // there, and closes all in order.
 package edge
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/internal/synced"
 )
@@ -67,7 +69,7 @@ type Options struct {
 // Store is a weir.Store with the edge around it. It must be made by New and closed. Its
 // methods may be called from many goroutines.
 //
-// Take always decides: by the store, by a limit's Sync, or by its Fallback, which
+// Take always decides: by the store, by a limit's Sync or Lease, or by its Fallback, which
 // Decision.Degraded then names. It fails only when its context was cancelled, or when the
 // asks are not meant. Settle, Reset and Look fail with weir.ErrAway when the store is away.
 type Store struct {
@@ -76,13 +78,14 @@ type Store struct {
 	remote  Remote
 	servers int
 	guard   *guard.Guard
+	synced  *synced.Store
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	closed  func() error
 }
 
 // decides has the methods of a weir.Store, and decides what it can without the guard.
-type decides = synced.Store
+type decides = leased.Store
 
 // New puts the edge around a store, and owns that from now on. It panics without a store.
 func New(store Remote, o Options) *Store {
@@ -90,7 +93,8 @@ func New(store Remote, o Options) *Store {
 		panic("edge: New needs a store: pass one, such as that of redisstore.Dial")
 	}
 	s := &Store{remote: store, servers: 1, guard: guard.New(store, guard.Options{Changed: o.Changed, Uncountable: o.Uncountable})}
-	s.decides = synced.New(s.guard)
+	s.synced = synced.New(s.guard)
+	s.decides = leased.New(s.synced, s.guard.Try)
 	if several, ok := store.(interface{ Servers() []string }); ok {
 		s.servers = len(several.Servers())
 	}
@@ -101,8 +105,8 @@ func New(store Remote, o Options) *Store {
 	return s
 }
 
-// Close tells the store what fallbacks and sync let pass and it has not heard yet, within
-// 5 s, and closes it. For that it looks once more for servers that are away. Usage that a server
+// Close gives back to the store what is left of portions, tells it what fallbacks and sync let
+// pass and it has not heard yet, all within 5 s, and closes it. For that it looks once more for servers that are away. Usage that a server
 // did not hear of then is lost: Close says of how many keys, and fails with weir.ErrAway. It waits
 // for no server when there is nothing to tell. Calls on their way end first.
 func (s *Store) Close() error { return s.closed() }
@@ -112,7 +116,7 @@ func (s *Store) close() error {
 	s.running.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), maxClose)
 	defer cancel()
-	return errors.Join(s.decides.Close(ctx), s.guard.Close(ctx), s.remote.Close())
+	return errors.Join(s.decides.Close(ctx), s.synced.Close(ctx), s.guard.Close(ctx), s.remote.Close())
 }
 
 // Traits are those of the store. It is not bare.
@@ -168,19 +172,23 @@ type Stats struct {
 	Away       int   // servers that are away
 	Missed     int64 // calls that had no answer within their deadline
 	Fallbacks  int64 // limits that fallbacks decided
-	Local      int64 // takes with sync that were decided without the store
+	Local      int64 // takes with sync or lease that were decided without the store
+	Unspent    int64 // events that portions hold: charged in the store, and not passed
 	Unreported int   // keys whose use by fallbacks the store has not heard of
 }
 
 // Stats are the store's counts.
 func (s *Store) Stats() Stats {
-	g := s.guard.Stats()
-	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.decides.Stats().Local, g.Unreported}
+	g, l := s.guard.Stats(), s.decides.Stats()
+	return Stats{g.Away, g.Missed, g.Local + g.Open + g.Closed, s.synced.Stats().Local + l.Local, l.Unspent, g.Unreported}
 }
 
-// Guard is the part of the edge with the fallbacks, and Synced the one around it that
-// decides by sync. They are for the daemon of this module, which counts what they do.
+// Guard is the part of the edge with the fallbacks, Synced the one around it that decides by
+// sync, and Leased the one around both that decides by lease. They are for the daemon of this module, which counts what they do.
 func (s *Store) Guard() *guard.Guard { return s.guard }
 
 // Synced is described at Guard.
-func (s *Store) Synced() *synced.Store { return s.decides }
+func (s *Store) Synced() *synced.Store { return s.synced }
+
+// Leased is described at Guard.
+func (s *Store) Leased() *leased.Store { return s.decides }

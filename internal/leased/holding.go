@@ -1,0 +1,258 @@
+package leased
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// Holding is what a node has taken of one count beforehand, and what it knows of the rest. Its
+// methods read no clock: now is the time since some moment of the node's own, on a clock that
+// never steps. The zero Holding has no limit, and needs Begin.
+//
+// Why nothing passes beyond the limit: the store has charged each event before it passes, and no node
+// spends an event that the store may have given out again, which Limit.Prepaid says. The node counts
+// the age of a portion from before it asked, and by a 64th faster than its clock, so that its
+// clock may be slower than the store's.
+type Holding struct {
+	limit  *weir.Limit
+	lease  time.Duration // of Policy.Lease, at most weir.MaxLease
+	nodes  int           // of Policy.Nodes
+	whole  int64
+	turn   time.Duration // Turn of both
+	window bool          // its events don't melt
+
+	// receipt is of the portion; nil: there is none. asked is when the store was asked for it, and spent
+	// is how many of its events have passed.
+	receipt *weir.Receipt
+	asked   time.Duration
+	spent   int64
+
+	// What the store said last: what remained, when it would be as never used, and when that was.
+	remaining int64
+	reset     time.Duration
+	heard     time.Duration
+
+	// wanted is the events that were asked for since, whatever became of them. demand is that, by
+	// the time that a portion lasts.
+	wanted int64
+	since  time.Duration
+	demand int64
+
+	// denied is the least cost that is denied until then, without asking the store; 0: none. free is
+	// when the store lets it pass, if nobody asks.
+	denied      int64
+	until, free time.Duration
+	seen        weir.Evidence // how the count stood then, with the portion
+}
+
+// Begin has h hold events of l by p from now on. What it held must have been given back.
+func (h *Holding) Begin(now time.Duration, l *weir.Limit, p *weir.Policy) {
+	*h = Holding{
+		limit: l, lease: min(p.Lease, weir.MaxLease), nodes: p.Nodes, whole: whole(l), turn: Turn(l, p.Lease),
+		window: l.Melts(weir.MaxLease) == 0, since: now, heard: now,
+	}
+	h.remaining, _ = l.Standing(nil, 0)
+}
+
+// Fits is whether h holds events of this limit, by this policy. The text tells: rules that are loaded
+// anew have other Limits of the same text.
+func (h *Holding) Fits(l *weir.Limit, p *weir.Policy) bool {
+	return h.limit != nil && (h.limit == l || h.limit.String() == l.String()) &&
+		h.lease == min(p.Lease, weir.MaxLease) && h.nodes == p.Nodes
+}
+
+// Left is how many events of the portion may still pass.
+func (h *Holding) Left(now time.Duration) int64 {
+	if h.receipt == nil {
+		return 0
+	}
+	return max(h.receipt.Limit.Prepaid(h.receipt, aged(now-h.asked))-h.spent, 0)
+}
+
+// Has is whether the portion is this one, and all its events that were spent could pass now.
+func (h *Holding) Has(now time.Duration, r *weir.Receipt) bool {
+	return h.receipt == r && r.Limit.Prepaid(r, aged(now-h.asked)) >= h.spent
+}
+
+// aged is an age by a clock that may be slower than another.
+func aged(age time.Duration) time.Duration { return age + age/64 }
+
+// Verdict is who answers an ask.
+type Verdict uint8
+
+// The verdicts.
+const (
+	ByNode  Verdict = iota
+	Short           // the node could, with a portion that is large enough
+	ByStore         // the node never can
+)
+
+// Wants counts events that are asked for, whatever becomes of them.
+func (h *Holding) Wants(cost int64) { h.wanted = min(h.wanted+cost, mostCounted) }
+
+// Decide is what h says of a cost; Commit completes it.
+func (h *Holding) Decide(now time.Duration, cost int64, d *weir.Decision) Verdict {
+	switch {
+	case cost > h.whole:
+		return ByStore
+	case h.Left(now) >= cost:
+		*d = weir.Decision{Outcome: weir.Allowed, Cost: cost}
+	case h.denied > 0 && cost >= h.denied && now < h.until:
+		*d = weir.Decision{Outcome: weir.Denied, Cost: cost, RetryAfter: micros(max(h.until, h.free) - now)}
+	default:
+		return Short
+	}
+	return ByNode
+}
+
+// Commit carries out what weir.Resolve said of a decision, and fills in the rest of it.
+func (h *Holding) Commit(now time.Duration, d *weir.Decision) {
+	if d.Charged {
+		h.spent += d.Cost
+	}
+	h.tell(now, d)
+}
+
+// tell fills in what a decision says of the count: what this node may still pass, and what remained in
+// the store. What the portion loses as it melts is what comes back there.
+func (h *Holding) tell(now time.Duration, d *weir.Decision) {
+	d.Remaining = h.Left(now)
+	if d.Outcome == weir.Allowed && h.receipt != nil {
+		d.Remaining = min(h.remaining+h.receipt.Cost-h.spent, h.whole)
+	}
+	d.ResetAfter = micros(max(h.heard+h.reset-now, 0))
+	if d.Remaining == 0 {
+		d.NextAfter = max(d.RetryAfter, h.next(now))
+	}
+	d.ResetAfter = max(d.ResetAfter, d.NextAfter)
+}
+
+// next is how long until one event passes when none remains, as far as is known.
+func (h *Holding) next(now time.Duration) time.Duration {
+	if us, part, of := h.limit.Span(1); of > 0 {
+		if part > 0 {
+			us++
+		}
+		return time.Duration(us) * time.Microsecond
+	}
+	return micros(max(h.heard+h.reset-now, time.Microsecond))
+}
+
+// micros is d in whole microseconds, rounded up.
+func micros(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// tellEvidence tells how the count stood when the store was asked last.
+func (h *Holding) tellEvidence(e *weir.Evidence) {
+	if e != nil && h.seen.Told {
+		e.Tell(h.seen.At, h.seen.State)
+	}
+}
+
+// Low is whether the portion is nearly used up, and more of it is wanted: then the node asks before
+// somebody has to wait.
+func (h *Holding) Low(now time.Duration) bool {
+	return h.receipt != nil && h.receipt.Cost >= lowPart && now >= h.until &&
+		h.Left(now) <= h.receipt.Cost/lowPart
+}
+
+// Need is how many events to ask the store for, and how many at least, so that a request of this cost
+// may pass; with 0 at least all of them.
+func (h *Holding) Need(now time.Duration, cost int64) (events, least int64) {
+	n := need{
+		cost: cost, demand: h.reckon(now), whole: h.whole, left: h.left(now), shares: max(sharesUnknown, 2*int64(h.nodes)),
+	}
+	n.melts = min(h.limit.Melts(Lasts(h.lease)), mostCounted)
+	events = n.size()
+	if h.denied > 0 || events > n.left/2 {
+		return events, cost
+	}
+	return events, 0
+}
+
+// reckon is how many events are asked for while a portion lasts. It grows as soon as more are asked for,
+// and falls by half at a time, for it may be a pause. The first request says nothing of the next.
+func (h *Holding) reckon(now time.Duration) int64 {
+	if h.receipt == nil && h.denied == 0 && h.reset == 0 {
+		return 0
+	}
+	span := max(now-h.since, h.lease)
+	demand := min(h.wanted*int64(Lasts(h.lease)/time.Microsecond)/int64(span/time.Microsecond), mostCounted)
+	if now-h.since < h.lease {
+		return max(demand, h.demand)
+	}
+	h.demand = max(demand, (demand+h.demand)/2)
+	h.wanted, h.since = 0, now
+	return h.demand
+}
+
+// left is what remains in the store, as far as is known: what it said, and what has come back since.
+func (h *Holding) left(now time.Duration) int64 {
+	since := now - h.heard
+	if h.window && since >= h.reset {
+		return h.whole
+	}
+	return min(h.remaining+h.limit.Melts(since), h.whole)
+}
+
+// Hear takes note of the store's answer to a Need that was asked at that time for a request of this
+// cost. An answer that grants events is of the portion from now on, and those of the request have
+// passed. Return must have been called.
+func (h *Holding) Hear(asked, now time.Duration, events, cost int64, d *weir.Decision, seen *weir.Evidence) {
+	h.remaining, h.reset, h.heard = d.Remaining, d.ResetAfter, now
+	h.denied, h.seen = 0, *seen
+	if d.Outcome == weir.Allowed && d.Receipt != nil {
+		h.receipt, h.asked, h.spent = d.Receipt, asked, cost
+	}
+	inTurn := h.demand * int64(h.turn/time.Microsecond) / int64(Lasts(h.lease)/time.Microsecond)
+	if d.Outcome == weir.Allowed && (d.Cost >= events || d.Cost-cost >= inTurn) {
+		return
+	}
+	h.denied, h.until, h.free = max(cost, 1), now+h.turn, asked+d.RetryAfter
+	if d.Outcome == weir.Allowed {
+		h.denied, h.free = 1, 0
+	} else if d.RetryAfter > h.turn {
+		h.until = asked + min(d.RetryAfter, remembered)
+	}
+}
+
+// remembered is how long a denial is remembered at most: what others give back, reset or change is seen
+// within it.
+const remembered = time.Second
+
+// Forget drops all that h knows, and what it held: the count was reset.
+func (h *Holding) Forget(now time.Duration) {
+	l, p := h.limit, weir.Policy{Lease: h.lease, Nodes: h.nodes}
+	h.Begin(now, l, &p)
+}
+
+// Unspend gives a request's events back to the portion that they are of: another limit denied it.
+func (h *Holding) Unspend(of *weir.Receipt, cost int64) {
+	if of == h.receipt && of != nil {
+		h.spent -= cost
+	}
+}
+
+// Return takes the portion out of h, to be given back: nothing of it is spent any more. It says no
+// where that is not worth a call: all is spent, it has melted and the store has it back, or there
+// is so much left that the limit recovers by itself before somebody misses it.
+func (h *Holding) Return(now time.Duration) (s weir.Settlement, worth bool) {
+	r := h.receipt
+	if r == nil {
+		return s, false
+	}
+	h.receipt = nil
+	s = weir.Settlement{Receipt: r, Used: h.spent}
+	plenty := !h.window && h.left(now) >= h.whole-h.whole/largestPart
+	return s, h.spent < r.Cost && !plenty && now-h.asked < h.outstanding(r)
+}
+
+// outstanding is for how long something of a charge may be outstanding.
+func (h *Holding) outstanding(r *weir.Receipt) time.Duration {
+	if !h.window {
+		return (weir.Instant(r.Mark[0]) + 1 - r.Taken).Duration()
+	}
+	return h.reset
+}
