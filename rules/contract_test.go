@@ -180,6 +180,7 @@ descriptors:
 		"sharing":   "lease mesh gossip divided sticky",
 		"partition": "proportional closed reserve share open",
 		"sync":      "1us 10ms 1s 5min 24h",
+		"lease":     "1us 10ms 1s 5min 24h",
 		"nodes":     "1 65536",
 	} {
 		for value := range strings.FieldsSeq(values) {
@@ -189,7 +190,7 @@ descriptors:
 			if key == "nodes" && value == "1" {
 				continue
 			}
-			if key != "sync" && key != "nodes" && value == "''" {
+			if key != "sync" && key != "lease" && key != "nodes" && value == "''" {
 				continue // nothing is the default
 			}
 			if _, err := rules.Parse("f", []byte("domain: d\ndescriptors: [{key: a, limits: [1/s], "+key+": "+value+"}]")); err == nil {

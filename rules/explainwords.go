@@ -101,6 +101,7 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 		"a request now is counted although it is denied, and then has to wait %v", d.RetryAfter)
 	note(rule.After, "it reports work that is done: that is always charged, and the outcome is whether a next event would pass")
 	note(rule.QuotaMode && t.quotas() > 1, "it is one of %d quota limits, which deny only when all of them do", t.quotas())
+	note(rule.Lease > 0, "with a store that is shared, each node takes events beforehand, and what others hold is missing here: lease %v", rule.Lease)
 	note(rule.Sync > 0, "with a store that is shared, each node decides by what it last knew of it, and is ahead of it by %d at most: sync %v", rule.Limit.Unsynced(rule.Sync), rule.Sync)
 	apart := rule.apart()
 	note(apart != "", "%s", apart)

@@ -86,6 +86,8 @@ func (r *Rule) idle(cluster bool) string {
 		return "partition: " + string(r.Partition) + elsewhere
 	case cluster && r.Sync > 0:
 		return fmt.Sprintf("sync: %v has no effect with --store cluster:, whose nodes need no server; sharing says how they go on by themselves", r.Sync)
+	case cluster && r.Lease > 0:
+		return fmt.Sprintf("lease: %v has no effect with --store cluster:, whose nodes need no server; sharing: lease, which is the default, keeps the same promise there", r.Lease)
 	case cluster && r.Nodes > 0 && owned:
 		return fmt.Sprintf("nodes: %d does not divide the limit with --store cluster:, whose nodes know how many they are; write sharing: divided too, or leave it out", r.Nodes)
 	}

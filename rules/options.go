@@ -43,13 +43,16 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 // fit refuses what a descriptor says besides its limits where it can't be with one of them;
 // made is the rules that have a limit.
 func (f *file) fit(m *mapping, base *Rule, made []*Rule) {
-	charge, sync, sharing, partition := m.value("charge"), m.value("sync"), m.value("sharing"), m.value("partition")
+	charge, sync, lease, sharing, partition := m.value("charge"), m.value("sync"), m.value("lease"), m.value("sharing"), m.value("partition")
 	for _, r := range made {
 		if charge != nil && base.After {
 			f.after(charge, r)
 		}
 		if sync != nil && base.Sync > 0 {
 			f.synced(sync, r)
+		}
+		if lease != nil && base.Lease > 0 {
+			f.leased(lease, r)
 		}
 		if why := bounds.Unfit(r.Sharing, r.Limit, r.Nodes); sharing != nil && why != "" {
 			f.add(sharing, SeverityError, r.Name, "sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why)
@@ -93,6 +96,7 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 		Sharing:   weir.Sharing(f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky")),
 		Partition: weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
 		Sync:      f.duration(m, "sync", name),
+		Lease:     f.duration(m, "lease", name),
 	}
 	nodes, _ := f.number(m, "nodes", name, 1, weir.MaxNodes)
 	p.Nodes = int(nodes)
@@ -105,7 +109,7 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 // idle warns of options that need a limit, where there is none. They do not hold for the descriptors
 // below, as their author may believe.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "nodes", "sharing", "partition"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "lease", "nodes", "sharing", "partition"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}
@@ -130,6 +134,17 @@ func (f *file) synced(at *yaml.Node, r *Rule) {
 		f.add(at, SeverityError, r.Name, "sync is impossible for %s", why)
 	case r.After:
 		f.add(at, SeverityWarning, r.Name, "sync has no effect beside charge: after: work that is done is reported to the store at once")
+	}
+}
+
+// leased refuses lease for limits of which nothing can be taken beforehand, and beside words that say
+// otherwise.
+func (f *file) leased(at *yaml.Node, r *Rule) {
+	switch why := r.Policy.UnfitFor(r.Limit); {
+	case r.Limit.Unleasable() != "" || r.Sync > 0 || r.Sharing != "":
+		f.add(at, SeverityError, r.Name, "%s", why)
+	case r.After:
+		f.add(at, SeverityWarning, r.Name, "lease has no effect beside charge: after: work that is done is reported to the store at once")
 	}
 }
 

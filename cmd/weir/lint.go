@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -166,6 +167,18 @@ func ahead(r *rules.Rule) string {
 		return fmt.Sprintf("; with sync %v on a shared store at most %d more for each node, which has up to %d not reported; write nodes: N for the sum", r.Sync, more(1), each)
 	}
 	return fmt.Sprintf("; with sync %v on a shared store at most %d more, for each of %d nodes has up to %d not reported", r.Sync, more(r.Nodes), r.Nodes, each)
+}
+
+// held says in words what lease takes away from what a limit lets pass: what nodes hold and have not spent.
+func held(r *rules.Rule) string {
+	if r.Lease == 0 || r.After {
+		return ""
+	}
+	each := leased.Largest(r.Limit)
+	if r.Nodes == 0 {
+		return fmt.Sprintf("; with lease %v on a shared store no more, and at most %d fewer for each node, which may hold so many that have not passed; write nodes: N for the sum", r.Lease, each)
+	}
+	return fmt.Sprintf("; with lease %v on a shared store no more, and at most %d fewer, for each of %d nodes may hold %d that have not passed", r.Lease, each*int64(r.Nodes), r.Nodes, each)
 }
 
 // most says in words what a limit lets pass in one period, by single events.

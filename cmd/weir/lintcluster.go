@@ -68,5 +68,5 @@ func (in *lintedStore) words(r *rules.Rule) string {
 		words, _ := r.Together(in.nodes)
 		return "; " + words
 	}
-	return loose(r.Limit, in.traits) + ahead(r) + without(r, in.traits)
+	return loose(r.Limit, in.traits) + ahead(r) + held(r) + without(r, in.traits)
 }

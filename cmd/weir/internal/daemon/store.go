@@ -56,7 +56,7 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	e := edge.New(r, edge.Options{Changed: told.Changed, Uncountable: told.Uncountable})
 	return &storage{
 		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e,
-		meters: []prometheus.Collector{telemetry.Guard(e.Guard()), telemetry.Sync(e.Synced()), meters},
+		meters: []prometheus.Collector{telemetry.Guard(e.Guard()), telemetry.Sync(e.Synced()), telemetry.Lease(e.Leased()), meters},
 	}, nil
 }
 

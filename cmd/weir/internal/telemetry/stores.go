@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
@@ -81,6 +82,29 @@ func Sync(store *synced.Store) prometheus.Collector {
 				"Takes of rules with sync that the store decided because the local table of keys was full.", s.NoRoom),
 		}, By(Counter, "weir_sync_takes_total",
 			"Takes of rules with sync, by whether this process (local) or the store decided them.",
+			"by", map[string]int64{"local": s.Local, "store": s.Store})...)
+	})
+}
+
+// Lease reports what rules with lease hold and decide locally.
+func Lease(store *leased.Store) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := store.Stats()
+		return append([]prometheus.Metric{
+			Gauge("weir_lease_keys", "Keys of rules with lease of which this process may hold a portion.", s.Keys),
+			Gauge("weir_lease_unspent_events",
+				"Events that this process holds: charged in the store, and not passed yet. They are missing elsewhere.",
+				s.Unspent),
+			Counter("weir_lease_portions_total", "Portions of limits that this process took from the store.", s.Portions),
+			Counter("weir_lease_taken_events_total", "Events of these portions.", s.Taken),
+			Counter("weir_lease_returned_events_total",
+				"Events of these portions that were not spent and that the store has again.", s.Returned),
+			Counter("weir_lease_lost_events_total",
+				"Events of these portions that could not be given back; they deny until the limit recovers.", s.Lost),
+			Counter("weir_lease_table_full_total",
+				"Takes of rules with lease that the store decided because the local table of keys was full.", s.NoRoom),
+		}, By(Counter, "weir_lease_takes_total",
+			"Takes of rules with lease, by whether this process (local) or the store decided them.",
 			"by", map[string]int64{"local": s.Local, "store": s.Store})...)
 	})
 }
