@@ -35,12 +35,14 @@ func hot(limit string) weir.Ask {
 const nodeEnv = "WEIR_SYNCED_NODE"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(nodeEnv); url != "" {
-		if err := beNode(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for env, be := range map[string]func(url string) error{nodeEnv: beNode, leasedEnv: beLeasedNode} {
+		if url := os.Getenv(env); url != "" {
+			if err := be(url); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	os.Exit(m.Run())
 }
@@ -98,10 +100,10 @@ type node struct {
 	out     *bufio.Scanner
 }
 
-func startNode(t *testing.T, url string) *node {
+func startNode(t *testing.T, env, url string) *node {
 	t.Helper()
 	n := &node{command: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
-	n.command.Env = append(os.Environ(), nodeEnv+"="+url)
+	n.command.Env = append(os.Environ(), env+"="+url)
 	n.command.Stderr = os.Stderr
 	in, err := n.command.StdinPipe()
 	if err != nil {
@@ -126,7 +128,7 @@ func startNode(t *testing.T, url string) *node {
 // while. What passes is measured against the limit, and stays under the bound.
 func TestProcesses(t *testing.T) {
 	url := "redis://" + redistest.Start(t).Addr + "?prefix=synced:" + fmt.Sprint(time.Now().UnixNano()) + ":"
-	nodes := []*node{startNode(t, url), startNode(t, url), startNode(t, url)}
+	nodes := []*node{startNode(t, nodeEnv, url), startNode(t, nodeEnv, url), startNode(t, nodeEnv, url)}
 	for _, line := range []time.Duration{1500 * time.Millisecond, 0} {
 		for _, n := range nodes {
 			if _, err := fmt.Fprintln(n.in); err != nil {
