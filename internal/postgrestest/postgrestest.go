@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,9 +219,12 @@ func programs() string {
 	return filepath.Dir(slices.Max(found))
 }
 
-// program is one of PostgreSQL's programs, run by a user that it takes.
+// program is one of PostgreSQL's programs, or that of a path, run by a user that it takes.
 func (s *Server) program(name string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(context.Background(), filepath.Join(s.bin, name), args...) // Kill ends it
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(s.bin, name)
+	}
+	c := exec.CommandContext(context.Background(), name, args...) // Kill ends it
 	c.Dir = s.dir
 	c.SysProcAttr = asOther()
 	return c
@@ -277,10 +282,84 @@ func (s *Server) Signal(t testing.TB, signal os.Signal) {
 	}
 }
 
+// Own gives a folder to the user who runs PostgreSQL, for a tablespace.
+func (s *Server) Own(t testing.TB, dir string) {
+	t.Helper()
+	for at := filepath.Dir(dir); strings.HasPrefix(at, os.TempDir()) && at != os.TempDir(); at = filepath.Dir(at) {
+		if err := os.Chmod(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := handOver(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Freeze stops the server with all its processes, until the function that it gives is called.
+func (s *Server) Freeze(t testing.TB) (thaw func()) {
+	t.Helper()
+	all := []*os.Process{s.command.Process}
+	out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(s.command.Process.Pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+	}
+	tell := func(signal os.Signal) {
+		for _, p := range all {
+			_ = p.Signal(signal) // it may be gone
+		}
+	}
+	tell(stopped)
+	thaw = sync.OnceFunc(func() { tell(resumed) })
+	t.Cleanup(thaw)
+	return thaw
+}
+
 // Kill ends the server at once, with all its processes, as kill −9 does.
 func (s *Server) Kill() {
-	if s.command != nil && s.command.ProcessState == nil {
+	if s.command != nil && s.command.Process != nil && s.command.ProcessState == nil {
 		killAll(s.command)
 		_ = s.command.Wait() // it was killed
 	}
+}
+
+// common is the server of Common, and what ends it.
+var common struct {
+	sync.Mutex
+	server *Server
+	ends   []func()
+}
+
+// lasting is a test whose cleanups wait for those of all.
+type lasting struct{ testing.TB }
+
+func (lasting) Cleanup(f func()) { common.ends = append(common.ends, f) }
+
+// Common is one server for all tests of a package that do it no harm, each in a database of its own. The
+// package's TestMain calls Main.
+func Common(t testing.TB) *Server {
+	t.Helper()
+	common.Lock()
+	defer common.Unlock()
+	if common.server == nil {
+		common.server = StartTCP(lasting{t})
+	}
+	return common.server
+}
+
+// Main runs tests, and ends the server that they had in common.
+func Main(m *testing.M) (code int) {
+	code = m.Run()
+	for _, end := range slices.Backward(common.ends) {
+		end()
+	}
+	return code
 }

@@ -54,6 +54,12 @@ func asOther() *syscall.SysProcAttr {
 	return a
 }
 
+// The signals of Freeze.
+const (
+	stopped = syscall.SIGSTOP
+	resumed = syscall.SIGCONT
+)
+
 // killAll ends a process and those that it began.
 func killAll(c *exec.Cmd) {
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // it may be gone

@@ -1,0 +1,60 @@
+package pgstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir"
+)
+
+// drift is by how much a millionth each a process's and a server's clock may run apart: 200 µs in a second.
+// Crystals have a fifth of that.
+const drift = 5000 // one in
+
+// clock is the server's, as this process reckons it: how far the server was ahead when it last answered
+// quickly. A server that answers at some moment between question and answer tells its time to half of
+// that. It is told of each answer, so it needs no calls of its own.
+//
+// It goes by the monotonic clock of this process: that somebody sets its wall clock does not matter.
+type clock struct {
+	mu    sync.Mutex
+	begin time.Time // of the process's reckoning, with its monotonic part
+	known bool
+	ahead int64         // microseconds of the server's Unix time, less those since begin
+	bound time.Duration // how far that may be off, when it was seen
+	seen  time.Duration // since begin
+}
+
+func newClock() *clock { return &clock{begin: time.Now()} }
+
+// tell hears the server's time in microseconds, of a question and its answer.
+func (c *clock) tell(server int64, asked, answered time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	half := answered.Sub(asked) / 2
+	at := answered.Sub(c.begin)
+	if c.known && c.boundAt(at) < half {
+		return // what is known is nearer
+	}
+	c.known, c.bound, c.seen = true, half, at
+	c.ahead = server - (at - half).Microseconds()
+}
+
+func (c *clock) boundAt(at time.Duration) time.Duration { return c.bound + (at-c.seen)/drift }
+
+// now is the server's time, and how far it may be off. Before the first answer it is the process's own:
+// nothing is decided before.
+func (c *clock) now() (weir.Instant, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return weir.InstantOf(time.Now()), 0
+	}
+	at := time.Since(c.begin)
+	return weir.Instant(c.ahead + at.Microseconds()), c.boundAt(at)
+}
+
+func (c *clock) instant() weir.Instant {
+	now, _ := c.now()
+	return now
+}

@@ -1,0 +1,10 @@
+package pgstore
+
+import (
+	"os"
+	"testing"
+
+	"github.com/weir-limit/weir/internal/postgrestest"
+)
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }

@@ -1,0 +1,102 @@
+package pgstore
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// statement is SQL that connections prepare once.
+//
+// Its name is made of its text: through a pooler, a connection may meet what another process has
+// prepared under the name, and that is then the same statement.
+type statement struct {
+	name, sql string
+	takes     []uint32 // the types of what it is given
+}
+
+func newStatement(sql string, takes ...uint32) statement {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(sql)) // a hash takes all
+	return statement{"weir_" + strconv.FormatUint(h.Sum64(), 36), sql, takes}
+}
+
+// statements are those of a table.
+type statements struct {
+	// settings hold until the end of the transaction, and so reach the statements that travel behind it.
+	// They are no settings of the connection, for a pooler would hand these to others. All rows are found
+	// by their names: a plan that was made while the table was small would go on to read the whole table.
+	// A statement that waits for a row ends before its caller gives up.
+	settings statement
+	look     statement // rows by their names
+	add      statement // rows that are not there
+	set      statement // rows, whether they are there or not
+	// Rows are written, or locked, one after the other as they stand in the arrays, which is the order of
+	// their names: so no two statements wait for each other. For that the row of each name is found in a
+	// query of its own (lateral, and offset or for update, which keep it one), and written by its place
+	// (ctid).
+	//
+	// A statement sees rows as they were when it began. One that another statement writes meanwhile it
+	// waits for, and looks at again as it is then: swap asks for its version once more, and group has locked
+	// the version that it goes by. What was seen was there before the statement began, so the place of a
+	// row that still is what was seen holds it.
+	swap  statement // rows that still are what was seen
+	group statement // the same by groups: of a group that lacks a row, none is written
+}
+
+// statementTime is how long the server may work on a statement.
+//
+// It is less than callTime, so that a statement that waits fails with an error that says that it wrote nothing.
+const statementTime = 1500 * time.Millisecond
+
+func newStatements(o *options) statements {
+	of := strings.NewReplacer("{table}", o.quoted(), "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
+		"{until}", "clock_timestamp() + keep * interval '1 microsecond'")
+	commit := ""
+	if o.synchronousCommit != "" {
+		commit = fmt.Sprintf(", set_config('synchronous_commit', '%s', true)", o.synchronousCommit)
+	}
+	return statements{
+		settings: newStatement(of.Replace(fmt.Sprintf(
+			`select {now}, set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', '%d', true)%s`,
+			statementTime.Milliseconds(), commit))),
+		look: newStatement(of.Replace(`select k, v, s from {table} where k = any($1)`), oidTextArray),
+		add: newStatement(of.Replace(`insert into {table} (k, v, s, until)
+select k, v, s, {until} from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as u (k, v, s, keep)
+on conflict do nothing returning v`), oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
+		set: newStatement(of.Replace(`insert into {table} (k, v, s, until)
+select k, v, s, {until} from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as u (k, v, s, keep)
+on conflict (k) do update set v = excluded.v, s = excluded.s, until = excluded.until returning v`),
+			oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
+		swap: newStatement(of.Replace(`update {table} as w set v = u.new, s = u.s, until = {until}
+from (
+  select u.*, w.ctid as at from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[]) as u (k, seen, new, s, keep, g),
+  lateral (select ctid from {table} as w where w.k = u.k and w.v = u.seen offset 0) as w
+) as u where w.ctid = u.at and w.v = u.seen returning u.g`),
+			oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array),
+		group: newStatement(of.Replace(`with held as materialized (
+  select u.*, w.ctid as at, count(*) over (partition by u.g) as held
+  from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[]) as u (k, seen, new, s, keep, g, n),
+  lateral (select ctid from {table} as w where w.k = u.k and w.v = u.seen for update) as w
+)
+update {table} as w set v = held.new, s = held.s, until = {until} from held where w.ctid = held.at and held.held = held.n returning held.g`),
+			oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array, oidInt8Array),
+	}
+}
+
+// inBinary says that values and results travel in PostgreSQL's binary form.
+var inBinary = []int16{1}
+
+// append adds the statement to what travels together: by its name where the connection has it
+// prepared, and else as text.
+func (st *statement) append(b *pgconn.Batch, prepared bool, values ...[]byte) {
+	if prepared {
+		b.ExecPrepared(st.name, values, inBinary, inBinary)
+		return
+	}
+	b.ExecParams(st.sql, values, st.takes, inBinary, inBinary)
+}
