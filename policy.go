@@ -30,6 +30,8 @@ type Policy struct {
 	// PartitionProportional.
 	Sharing   Sharing
 	Partition Partition
+	// Leaders is among how many leaders SharingLeader divides the keys of the rule; 0: one.
+	Leaders int
 }
 
 // Unfit says why p has no effect with a store of these traits, and what to do; empty when
@@ -77,6 +79,9 @@ func (p *Policy) contradicts() string {
 // MaxNodes is how many processes may share a limit.
 const MaxNodes = 1 << 16
 
+// MaxLeaders is among how many leaders the keys of a rule may be divided.
+const MaxLeaders = 64
+
 // Fallback is what decides in place of a limit whose store can't be asked.
 type Fallback string
 
@@ -102,6 +107,8 @@ const (
 	SharingGossip  Sharing = "gossip"  // each node tells some others, and they pass it on
 	SharingDivided Sharing = "divided" // each node has its part of the limit, and tells nobody
 	SharingSticky  Sharing = "sticky"  // the key's owner decides each request
+	SharingLeader  Sharing = "leader"  // as SharingLease, with one owner for all keys of the rule
+	SharingHub     Sharing = "hub"     // each node tells one what it let pass, and that one tells all others
 )
 
 // Partition is what becomes of a limit while a node hears only some of the others.

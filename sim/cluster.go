@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -168,10 +169,15 @@ func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
 
 // Unfit says why such nodes can't share l, and what to take instead; empty when they can.
 func (o *ClusterOptions) Unfit(l *weir.Limit) string {
-	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || o.Sharing != weir.SharingLease && o.Sharing != weir.SharingSticky {
+	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || !o.owned() {
 		return why
 	}
 	return sharing.Unfit(l)
+}
+
+// owned is whether each key has an owner.
+func (o *ClusterOptions) owned() bool {
+	return slices.Contains([]weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingLeader}, o.Sharing)
 }
 
 // run sends all requests, and returns the largest cost.

@@ -189,9 +189,9 @@ func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
 	}
-	own, name := record.Score(v.members[v.self].name, key), v.members[v.self].name
+	own, name := score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := record.Score(m.name, key)
+		s := score(m.name, key)
 		return s > own || s == own && m.name < name
 	})
 }
@@ -208,9 +208,9 @@ func (v *View) owned(key weir.StateKey, l *loss) bool {
 	if l.name == "" {
 		return true
 	}
-	lost := record.Score(l.name, key)
+	lost := score(l.name, key)
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := record.Score(m.name, key)
+		s := score(m.name, key)
 		return m.name != l.name && m.since > 0 && m.since < l.at && (s > lost || s == lost && m.name < l.name)
 	})
 }

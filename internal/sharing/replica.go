@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ type ReplicaSettings struct {
 	// the name before.
 	Name        string
 	Incarnation uint64
-	// Sharing is weir.SharingMesh, SharingGossip or SharingDivided.
+	// Sharing is weir.SharingMesh, SharingGossip, SharingHub or SharingDivided.
 	Sharing weir.Sharing
 	// Keys is how many keys are kept at a time; requests for more are denied. At
 	// least 1.
@@ -55,6 +56,7 @@ type Replica struct {
 	others []int32 // members but this node, in an order that is this node's own
 	turn   int     // of others, who is told next
 	view   view
+	hubs   map[string]int32 // by placement; at most MaxRules
 
 	tallies table[*tally]
 	forms   map[string]*form
@@ -90,9 +92,10 @@ type Post struct {
 // NewReplica is a replica that starts now. Until it has heard from all members it
 // passes no more than its part.
 func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
+	ways := []weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided}
 	switch {
-	case s.Sharing != weir.SharingMesh && s.Sharing != weir.SharingGossip && s.Sharing != weir.SharingDivided:
-		return nil, fmt.Errorf("replicas share by %s, %s or %s, not by %q", weir.SharingMesh, weir.SharingGossip, weir.SharingDivided, s.Sharing)
+	case !slices.Contains(ways, s.Sharing):
+		return nil, fmt.Errorf("replicas share by one of %v, not by %q", ways, s.Sharing)
 	case s.Keys < 1 || s.Name == "" || len(s.Name) > MaxText:
 		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", MaxText)
 	}
@@ -100,7 +103,7 @@ func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
 	_, _ = h.Write([]byte(s.Name))
 	p := &Replica{
 		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, h.Sum64())),
-		ids: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys, maphash.MakeSeed()),
+		ids: map[string]int32{}, hubs: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys, maphash.MakeSeed()),
 		view: view{members: 1, heard: 1, at: now}, synced: now - micros(Sync), swept: now, lost: now - micros(weir.MaxPeriod),
 	}
 	p.id(now, s.Name)
@@ -218,6 +221,9 @@ func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 	}
 	own.count += events
 	own.changed = now
+	if r.echo != nil && r.hub > itself {
+		r.echo.passes(now)
+	}
 	p.tell(now, r, own, p.repeats())
 }
 
@@ -227,7 +233,7 @@ func (p *Replica) repeats() uint8 {
 	switch p.settings.Sharing {
 	case weir.SharingGossip:
 		return uint8(min(max((len(p.others)+bounds.TellSome-1)/bounds.TellSome, 2), 255))
-	case weir.SharingMesh:
+	case weir.SharingMesh, weir.SharingHub:
 		return 2
 	default:
 		return 0
@@ -271,6 +277,9 @@ func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tall
 	}
 	key = weir.StateKey{Rule: strings.Clone(key.Rule), Key: strings.Clone(key.Key)}
 	r := &tally{key: key, form: p.form(l), born: now, mark: p.view.gap, cold: p.settings.Sharing != weir.SharingDivided}
+	if p.settings.Sharing == weir.SharingHub {
+		r.hub, r.echo = p.hubOf(key), &echo{}
+	}
 	p.tallies.add(key, r)
 	return r
 }

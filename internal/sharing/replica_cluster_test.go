@@ -146,7 +146,7 @@ func (k *crowd) ahead() int64 {
 // TestReplicaBound holds what replicas let pass together to the bound that is printed,
 // where nothing is lost, and what they know of each other to be as old as it says.
 func TestReplicaBound(t *testing.T) {
-	for _, how := range []weir.Sharing{weir.SharingMesh, weir.SharingGossip} {
+	for _, how := range []weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub} {
 		for _, limit := range []string{"10/s", "100/s", "1000/s burst 100", "100/s fixed-window", "100/min burst 10"} {
 			for _, nodes := range []int{1, 2, 5, 20} {
 				for _, times := range []int64{1, 2, 10} {
@@ -169,9 +169,12 @@ func TestReplicaBound(t *testing.T) {
 // TestReplicaFaults holds them to it when messages are lost, doubled and overtaken, nodes
 // are killed and stand still, and cuts come and go: as late as they heard of each other.
 func TestReplicaFaults(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		s := virtual.Settings{Seed: seed, Nodes: 2 + r.IntN(6), Sharing: []weir.Sharing{weir.SharingMesh, weir.SharingGossip}[seed%2]}
+		if seed >= 60 {
+			s.Sharing = weir.SharingHub
+		}
 		s.Network = virtual.Network{Delay: time.Duration(1+r.IntN(30)) * time.Millisecond, Loss: r.IntN(2) * r.IntN(400), Double: r.IntN(200), Drift: r.IntN(100)}
 		limit := []string{"100/s", "20/s burst 5", "300/s burst 30", "50/s fixed-window"}[r.IntN(4)]
 		k := newCrowd(t, s, limit)

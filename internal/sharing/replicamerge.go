@@ -27,6 +27,9 @@ func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
 		return
 	}
 	if id == 0 && of.incarnation == p.settings.Incarnation {
+		if at, ok := r.find(id, of.incarnation); ok && r.echo != nil {
+			r.echo.hears(of.slot, of.count, &r.lines[at])
+		}
 		return // of this process, which knows best
 	}
 	at, known := r.find(id, of.incarnation)
@@ -50,12 +53,12 @@ func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
 	}
 	p.stats.Heard++
 	p.charge(now, r, &was, l, news)
-	if p.settings.Sharing == weir.SharingGossip {
+	if p.relays(now, r, of) {
 		p.tell(now, r, l, relays)
 	}
 }
 
-// relays is in how many turns a replica that gossips passes on what it has heard.
+// relays is in how many turns a replica that gossips, or is a hub, passes on what it has heard.
 const relays = 2
 
 // merge takes the later of two counts of one process: of the later slot, else the

@@ -31,18 +31,25 @@ func IsPost(message []byte) (sharing weir.Sharing, ok bool) {
 	if len(message) < 3 || message[0] != version || message[1] < charges {
 		return "", false
 	}
-	if message[2] == gossips {
+	switch message[2] {
+	case gossips:
 		return weir.SharingGossip, true
+	case hubs, reports:
+		return weir.SharingHub, true
 	}
 	return weir.SharingMesh, true
 }
 
-// gossips marks messages of replicas that gossip, 0 those of a mesh.
-const gossips = 1
+// What marks the messages of replicas: 0 those of a mesh.
+const (
+	gossips = 1 // of those that gossip
+	hubs    = 2 // of those with hubs
+	reports = 3 // the same, to the hub
+)
 
 // head begins a message.
 func head(kind byte, sharing weir.Sharing) []byte {
-	return append(make([]byte, 0, MaxPost), version, kind, flag(sharing == weir.SharingGossip))
+	return append(make([]byte, 0, MaxPost), version, kind, flag(sharing == weir.SharingGossip)*gossips+flag(sharing == weir.SharingHub)*hubs)
 }
 
 // packer writes the body of a message of charges. Texts stand in it once: what comes
@@ -145,6 +152,7 @@ type told struct {
 	incarnation, slot uint64
 	count             int64
 	opened, changed   weir.Instant
+	reported          bool // to this node, as the hub
 }
 
 // unpacker reads a message of charges.

@@ -91,23 +91,33 @@ func (p *Replica) post(posts *[]Post, to []string, message []byte) {
 // tellAll tells those whose turn it is of what has changed.
 func (p *Replica) tellAll(now weir.Instant, posts *[]Post) {
 	p.synced = now
-	to := p.next()
-	pack, made, done := newPacker(), 0, 0
-	flush := func() {
-		if len(pack.b) > 0 {
-			p.post(posts, to, pack.message(p.settings.Sharing, 0, 0))
-			pack, made = newPacker(), made+1
+	turn, made, done := rounds{of: map[int32]*round{}}, 0, 0
+	flush := func(to *round) {
+		if len(to.pack.b) == 0 {
+			return
 		}
+		message := to.pack.message(p.settings.Sharing, 0, 0)
+		if to.reported {
+			message[2] = reports
+		}
+		p.post(posts, to.to, message)
+		to.pack, made = newPacker(), made+1
 	}
 	for ; done < len(p.changed) && made < MaxPosts; done++ {
 		r := p.changed[done]
+		to := turn.round(p, p.audience(r))
+		if own, ok := r.find(itself, p.settings.Incarnation); ok && to.reported {
+			r.echo.tells(now, &r.lines[own])
+		}
 		for i := 0; i < len(r.lines); {
-			if i = pack.add(now, p.peers, r, i, func(l *line) bool { return l.left > 0 }); i < len(r.lines) {
-				flush()
+			if i = to.pack.add(now, p.peers, r, i, func(l *line) bool { return l.left > 0 }); i < len(r.lines) {
+				flush(to)
 			}
 		}
 	}
-	flush()
+	for _, to := range turn.all {
+		flush(to)
+	}
 	told := p.changed[:done]
 	rest := append([]*tally(nil), p.changed[done:]...)
 	for _, r := range told {
@@ -130,8 +140,8 @@ func (r *tally) told() bool {
 	return again
 }
 
-// next are those whose turn it is to be told: in a mesh all, else some, round and
-// round.
+// next are those whose turn it is to be told: with gossip some, round and round, else
+// all.
 func (p *Replica) next() []string {
 	n := len(p.others)
 	if p.settings.Sharing == weir.SharingGossip {
@@ -187,7 +197,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 	u := unpacker{Reader: packing.Reader{Rest: message[3:]}, now: now}
 	switch message[1] {
 	case charges:
-		return p.hearAll(now, from, &u, posts)
+		return p.hearAll(now, from, message[2] == reports, &u, posts)
 	case ask:
 		end := u.Below(pullStart + 1)
 		to, known := p.ids[from]
@@ -205,7 +215,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 }
 
 // hearAll hears of what nodes have let pass. The news before something bad is heard.
-func (p *Replica) hearAll(now weir.Instant, from string, u *unpacker, posts *[]Post) error {
+func (p *Replica) hearAll(now weir.Instant, from string, reported bool, u *unpacker, posts *[]Post) error {
 	asked, next := u.Below(pullStart+1), u.Below(pullStart+1)
 	var lines []told
 	for {
@@ -216,6 +226,7 @@ func (p *Replica) hearAll(now weir.Instant, from string, u *unpacker, posts *[]P
 		lines = some
 		if r := p.tallyOf(now, key, limit); r != nil {
 			for i := range lines {
+				lines[i].reported = reported
 				p.hear(now, r, &lines[i])
 			}
 		}

@@ -26,6 +26,8 @@ type tally struct {
 	rest   int64          // what this has left over, below scale.den
 	mark   int64          // the gap whose entitlement was used up
 	owed   int64          // events of others, heard of while cold
+	hub    int32          // Replica.hubOf its rule
+	echo   *echo          // of that; nil: it has none
 	cold   bool
 	queued bool // it is among Replica.changed
 }

@@ -1,12 +1,17 @@
 package sharing
 
-import "github.com/weir-limit/weir"
+import (
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
 
 // neighbor is a node that the replica knows of.
 type neighbor struct {
 	name   string
 	member bool
 	silent bool
+	open   bool         // it may be a hub
 	view   uint64       // the last that named it as a member
 	since  weir.Instant // when it became a member, or was heard again
 	news   bool         // it became a member then: what it has let pass before is not known
@@ -29,11 +34,12 @@ const gapUnit = 4096
 type Presence struct {
 	Name   string
 	Silent bool
+	Open   bool // all that are heard reach it, so that it may be a hub
 }
 
 // Presence is which nodes share by this view, and which of them are heard.
 func (v *View) Presence() []Presence {
-	all := make([]Presence, 0, len(v.members))
+	all, open := make([]Presence, 0, len(v.members)), v.open()
 	for i := range v.members {
 		s := &v.members[i]
 		if !s.counts {
@@ -44,9 +50,23 @@ func (v *View) Presence() []Presence {
 			stand := v.members[v.self].stand(i)
 			silent = stand == Leaving || stand == Out
 		}
-		all = append(all, Presence{s.name, silent})
+		all = append(all, Presence{s.name, silent, open[i]})
 	}
 	return all
+}
+
+// open is which members may be hubs.
+func (v *View) open() []bool {
+	settled := v.self >= 0 && v.members[v.self].stands == nil
+	for i := 0; i < len(v.members) && settled; i++ {
+		settled = v.members[i].stands == nil
+	}
+	if settled || v.self < 0 {
+		return slices.Repeat([]bool{settled}, len(v.members))
+	}
+	return OpenTo(v.self, len(v.members), func(by, of int) bool {
+		return !v.members[of].counts || reaches(v.members[by].stand(of))
+	})
 }
 
 // View tells who the members are, this node among them or not.
@@ -54,8 +74,12 @@ func (p *Replica) View(now weir.Instant, members []Presence) {
 	p.view.to(now)
 	p.views++
 	v := view{members: 1, heard: 1, gone: p.view.gone, gap: p.view.gap, base: p.view.base, at: now}
+	opened := false
 	for _, m := range members {
 		id := p.id(now, m.Name)
+		if id >= 0 && p.peers[id].open != m.Open {
+			p.peers[id].open, opened = m.Open, true
+		}
 		if id <= 0 || p.peers[id].view == p.views {
 			continue // this node, one too many, or one that stands there twice
 		}
@@ -71,7 +95,11 @@ func (p *Replica) View(now weir.Instant, members []Presence) {
 		q.member, q.silent, q.view = true, m.Silent, p.views
 	}
 	for i := range p.peers {
-		p.peers[i].member = p.peers[i].view == p.views
+		q := &p.peers[i]
+		q.member = q.view == p.views
+		if i > 0 && !q.member && q.open {
+			q.open, opened = false, true
+		}
 	}
 	if v.heard < v.members {
 		v.gone = v.members - v.heard
@@ -82,6 +110,9 @@ func (p *Replica) View(now weir.Instant, members []Presence) {
 	}
 	p.view = v
 	p.shuffle()
+	if opened {
+		p.rehub(now)
+	}
 }
 
 // shuffle puts the other members into an order of this node's own: it tells one
@@ -136,6 +167,8 @@ func (p *Replica) weights(now weir.Instant, r *tally, policy weir.Partition, nod
 		return weight{n, 1}, weight{0, 1}
 	case p.cold(now, r):
 		return weight{n, 1}, weight{0, 1}
+	case r.echo != nil && r.hub > itself && r.echo.lost(now) && policy != weir.PartitionOpen:
+		return weight{n, 1}, weight{1, 1}
 	case p.view.heard == n || policy == weir.PartitionOpen:
 		return weight{1, 1}, weight{1, 1}
 	case policy == weir.PartitionShare:

@@ -17,6 +17,8 @@
 // process knows of the others by their heartbeats (heartbeat.go), view.go the shares that a node has
 // for a key, and handoff.go how a ledger goes to its next owner.
 //
+// leader.go ranks the nodes for a whole rule in place of each key.
+//
 // replica.go is the other kind of node, which decides by itself: replicatally.go is what
 // it keeps of a key, replicamerge.go what it hears, replicasync.go what it tells,
 // replicaview.go what it does while it does not hear all.
@@ -26,7 +28,6 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/record"
 )
 
 // The times of sharing. They suit nodes that reach each other within some
@@ -69,13 +70,13 @@ const (
 )
 
 // Owner is who of the members, which may be in any order, keeps the state of key while
-// all reach each other: the one with the highest record.Score. So a member that goes moves
-// only the keys that it owned.
+// all reach each other: the one with the highest score. So a member that goes moves only the keys
+// that it owned.
 func Owner(key weir.StateKey, members []string) string {
 	var owner string
 	var highest uint64
 	for _, m := range members {
-		if s := record.Score(m, key); owner == "" || s > highest || s == highest && m < owner {
+		if s := score(m, key); owner == "" || s > highest || s == highest && m < owner {
 			owner, highest = m, s
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/record"
 )
 
 // View is what Peers knows at a time: what a Node goes by. It is never changed. The
@@ -178,7 +177,7 @@ func (v *View) rank(key weir.StateKey) []int {
 	scores := make([]uint64, len(v.members))
 	order := make([]int, len(v.members))
 	for i := range v.members {
-		order[i], scores[i] = i, record.Score(v.members[i].name, key)
+		order[i], scores[i] = i, score(v.members[i].name, key)
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		if scores[a] != scores[b] {
@@ -231,7 +230,7 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 		return p
 	}
 	for _, i := range rank {
-		if s := v.members[v.self].stand(i); s == Settled || s == Entering {
+		if reaches(v.members[v.self].stand(i)) {
 			p.owner = v.members[i].name
 			break
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// How nodes tell each other what they let pass, with weir.SharingMesh and weir.SharingGossip:
+// How nodes tell each other what they let pass, with weir.SharingMesh, weir.SharingGossip and weir.SharingHub:
 // Delay, and so every bound, goes by it.
 const (
 	// TellEvery is how often a node tells others.
@@ -28,10 +28,14 @@ const (
 	// maxGossip is how many nodes share by weir.SharingGossip: what each tells of one key
 	// grows with them.
 	maxGossip = 200
+	// maxHub is how many nodes share by weir.SharingHub: the hub tells each of what all others let pass.
+	maxHub = 200
 )
 
 // replicated is whether nodes decide by themselves and tell each other.
-func replicated(s weir.Sharing) bool { return s == weir.SharingMesh || s == weir.SharingGossip }
+func replicated(s weir.Sharing) bool {
+	return s == weir.SharingMesh || s == weir.SharingGossip || s == weir.SharingHub
+}
 
 // Delay is how long it takes until all of so many nodes know what one of them has let
 // pass, when messages take up to d and none is lost; each that is lost adds TellEvery. It is 0
@@ -43,6 +47,8 @@ func Delay(s weir.Sharing, nodes int, d time.Duration) time.Duration {
 	case s == weir.SharingGossip:
 		turns := (nodes - 2 + TellSome) / TellSome
 		return time.Duration(turns)*TellEvery + d
+	case s == weir.SharingHub: // to the hub, and from it
+		return 2 * (TellEvery + d)
 	default:
 		return TellEvery + d
 	}
@@ -87,11 +93,16 @@ func Unfit(s weir.Sharing, l *weir.Limit, nodes int) string {
 		return fmt.Sprintf("each of %d nodes would send %d messages a second for one key; a mesh is for up to %d: take sharing: lease", nodes, (nodes-1)*int(time.Second/TellEvery), maxMesh)
 	case s == weir.SharingGossip && nodes > maxGossip:
 		return fmt.Sprintf("%d nodes would pass on each other's reports of each key; gossip is for up to %d: take sharing: lease", nodes, maxGossip)
+	case s == weir.SharingHub && nodes > maxHub:
+		return fmt.Sprintf("the hub would tell each of %d nodes of all others' events of each key; a hub is for up to %d: take sharing: leader", nodes, maxHub)
 	case replicated(s):
 		return untold(s, l)
 	}
 	return ""
 }
+
+// late is how late nodes learn of an event at least.
+func late(s weir.Sharing) time.Duration { return Delay(s, 2, 0) }
 
 // untold says why nodes can't tell each other of l.
 func untold(s weir.Sharing, l *weir.Limit) string {
@@ -112,8 +123,8 @@ func untold(s weir.Sharing, l *weir.Limit) string {
 		return "debt is for a request that finds one event left, and all nodes would find the same one; leave out debt, or take sharing: lease"
 	case l.DenialCounts():
 		return "denials are not reported to other nodes; leave out count-denied and initial, or take sharing: lease"
-	case spec.Algorithm.Family() != weir.GCRA && TellEvery >= spec.Period/2:
-		return fmt.Sprintf("other nodes learn of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", TellEvery, 2*TellEvery)
+	case spec.Algorithm.Family() != weir.GCRA && late(s) >= spec.Period/2:
+		return fmt.Sprintf("other nodes learn of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", late(s), 2*late(s))
 	}
 	return ""
 }

@@ -17,6 +17,7 @@ type Faults struct {
 	Delay  time.Duration // messages take from half a millisecond to this; 0: one millisecond
 	Drift  int           // clocks run so many millionths too fast or slow, at most
 	Crash  time.Duration // about how often a process is killed and another started; 0: never
+	Behead time.Duration // how often the owner of the first key is killed, and another process started; 0: never
 	Pause  time.Duration // about how often a process stands still, for up to maxPause
 	Cut    time.Duration // about how often one node is not heard by another, for up to a second
 	Split  time.Duration // about how often some hear none of the others, for up to three seconds
@@ -100,6 +101,7 @@ func (s *simulation) forge(now weir.Instant, grant *letter) {
 func (s *simulation) plan() {
 	any := func() int { return s.random.IntN(len(s.machines)) }
 	s.often(start, s.Faults.Crash, func(now weir.Instant) { s.crash(now, any()) })
+	s.each(start, s.Faults.Behead, s.behead)
 	s.often(start, s.Faults.Pause, func(now weir.Instant) {
 		s.machines[any()].away = now + weir.Instant(s.random.Int64N(maxPause.Microseconds()))
 	})
@@ -181,6 +183,34 @@ func (s *simulation) often(now weir.Instant, every time.Duration, do func(weir.I
 	})
 }
 
+// each does something in regular intervals.
+func (s *simulation) each(now weir.Instant, every time.Duration, do func(weir.Instant)) {
+	if every == 0 {
+		return
+	}
+	s.at(now+weir.Instant(every/time.Microsecond), func(now weir.Instant) {
+		if s.calm(now, s.Calm) {
+			return
+		}
+		do(now)
+		s.each(now, every, do)
+	})
+}
+
+// behead kills the process that owns the first key, as some process that runs sees it.
+func (s *simulation) behead(now weir.Instant) {
+	key := s.keys[0].state
+	for _, m := range s.machines {
+		if !m.runs() {
+			continue
+		}
+		if owner := m.node(key).Owner(key); owner != "" {
+			s.crash(now, s.numbers[owner])
+			return
+		}
+	}
+}
+
 // Swarm is random faults, of which a random part happens at all: what looks for
 // everything at once finds little of each.
 func Swarm(seed uint64) Settings {
@@ -202,6 +232,10 @@ func Swarm(seed uint64) Settings {
 	if s.Faults.Change > 0 {
 		s.Spare = r.IntN(4)
 	}
+	if seed%ledEvery == 0 {
+		s.Leaders = 1 + int(seed/ledEvery%4)
+		s.Faults.Behead = 3 * time.Second
+	}
 	if seed%scarceEvery == scarceEvery-1 {
 		s.scarce(r)
 	}
@@ -213,6 +247,10 @@ func Swarm(seed uint64) Settings {
 	}
 	return s
 }
+
+// ledEvery is how often a seed of the swarm has leaders in place of owners, of which one is killed again and
+// again.
+const ledEvery = 5
 
 // scarceEvery is how often a seed of the swarm has a limit that comes back slowly, or not while it runs:
 // what passes twice of it, or is lost, stays so.

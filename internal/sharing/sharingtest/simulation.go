@@ -16,28 +16,29 @@ import (
 
 // Settings say what is simulated.
 type Settings struct {
-	Seed   uint64
-	Nodes  int
-	Spare  int // machines beside these, which may join
-	Shards int // nodes of each process, among which it divides the keys by a rule of its own; 0: 1
-	Keys   int // 0: 1
-	Limit  *weir.Limit
-	Policy sharing.Policy
-	Load   int64         // events asked for per event that passes at the limit's pace, of each key
-	Cost   int64         // requests cost from 1 to this; 0: 1
-	Wave   time.Duration // Load for so long, then a fifth of the pace for as long, by turns; 0: always Load
-	Rest   time.Duration // with Wave: a twentieth of the pace, and for so long
-	Turn   time.Duration // one key is asked about for so long, then the next; 0: all are, always
-	Skewed bool          // some nodes get more than others, in each wave others
-	For    time.Duration
-	Found  bool                          // no process was there before the first ones
-	Where  func(since time.Duration) int // who gets the request of a time, -1: there is none; nil: any
-	Faults Faults
-	Parts  []Part
-	Acts   []Act
-	GiveUp time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
-	Calm   time.Duration // in the end, nothing goes wrong for so long
-	Mutant Mutant
+	Seed    uint64
+	Nodes   int
+	Spare   int // machines beside these, which may join
+	Shards  int // nodes of each process, among which it divides the keys by a rule of its own; 0: 1
+	Keys    int // 0: 1
+	Limit   *weir.Limit
+	Policy  sharing.Policy
+	Leaders int           // that have the keys, in place of an owner for each; 0: none
+	Load    int64         // events asked for per event that passes at the limit's pace, of each key
+	Cost    int64         // requests cost from 1 to this; 0: 1
+	Wave    time.Duration // Load for so long, then a fifth of the pace for as long, by turns; 0: always Load
+	Rest    time.Duration // with Wave: a twentieth of the pace, and for so long
+	Turn    time.Duration // one key is asked about for so long, then the next; 0: all are, always
+	Skewed  bool          // some nodes get more than others, in each wave others
+	For     time.Duration
+	Found   bool                          // no process was there before the first ones
+	Where   func(since time.Duration) int // who gets the request of a time, -1: there is none; nil: any
+	Faults  Faults
+	Parts   []Part
+	Acts    []Act
+	GiveUp  time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
+	Calm    time.Duration // in the end, nothing goes wrong for so long
+	Mutant  Mutant
 }
 
 // Part is a time in which some don't hear others.
@@ -145,7 +146,7 @@ func Run(s Settings) (Result, error) {
 	sim := &simulation{end: end, Settings: s, random: rand.New(rand.NewPCG(s.Seed, 1)), numbers: map[string]int{}, requests: map[uint64]asked{}, alone: map[asker]weir.Instant{}}
 	sim.Series = make([]Step, s.For/StepLength+1)
 	for i := range s.Keys {
-		sim.keys = append(sim.keys, subject{state: weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}, audit: audit(s.Limit, int64(s.Faults.Drift))})
+		sim.keys = append(sim.keys, subject{state: s.key(i), audit: audit(s.Limit, int64(s.Faults.Drift))})
 	}
 	for i := range s.Nodes + s.Spare {
 		name := fmt.Sprintf("node%d", i)
@@ -173,6 +174,15 @@ func Run(s Settings) (Result, error) {
 		sim.Over = max(sim.Over, sim.keys[i].audit.over())
 	}
 	return sim.Result, nil
+}
+
+// key is the i-th that is asked about.
+func (s *Settings) key(i int) weir.StateKey {
+	key := weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}
+	if s.Leaders > 0 {
+		return sharing.Led(key, s.Leaders)
+	}
+	return key
 }
 
 // run makes requests, and lets happen before each what is due.

@@ -61,7 +61,7 @@ func (c *Cluster) watch(now weir.Instant) {
 }
 
 func (c *Cluster) look(now weir.Instant) {
-	busy := false
+	busy, news := false, false
 	for i, m := range c.machines {
 		if m.away > now {
 			busy = true
@@ -78,9 +78,12 @@ func (c *Cluster) look(now weir.Instant) {
 			changed = changed || silent != m.silent[j]
 			m.silent[j] = silent
 		}
-		if changed {
+		if news = news || changed; changed {
 			c.view(now, i)
 		}
+	}
+	for i := 0; i < len(c.machines) && news && c.settings.Sharing == weir.SharingHub; i++ {
+		c.view(now, i) // who may be a hub, by what the others hear
 	}
 	c.faulty = busy
 	if busy {

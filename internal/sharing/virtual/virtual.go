@@ -33,6 +33,9 @@ type Settings struct {
 	// Heartbeats lets nodes with owners tell each other that they live, as they must where
 	// something is cut, stands still or is killed. Else they all reach each other always.
 	Heartbeats bool
+	// Forge makes of a message to a replica what arrives in its place: tests show by it that they find what is
+	// wrong. Nil: itself.
+	Forge func(to string, message []byte) []byte
 }
 
 // Stats are counters of a cluster.
@@ -108,7 +111,7 @@ func (c *Cluster) start(now weir.Instant, i int) (err error) {
 		m.heard[j], m.silent[j] = now, false
 	}
 	switch c.settings.Sharing {
-	case weir.SharingMesh, weir.SharingGossip, weir.SharingDivided:
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
 		m.replica, err = sharing.NewReplica(m.clock(now), sharing.ReplicaSettings{
 			Name: m.name, Incarnation: m.incarnation, Sharing: c.settings.Sharing, Keys: c.settings.Keys,
 		})
@@ -152,8 +155,9 @@ func (c *Cluster) pulse(now weir.Instant, i int, peers *sharing.Peers) {
 func (c *Cluster) view(now weir.Instant, i int) {
 	m := c.machines[i]
 	var members []sharing.Presence
+	open := sharing.OpenTo(i, len(c.machines), func(by, of int) bool { return !c.machines[by].silent[of] })
 	for j, other := range c.machines {
-		members = append(members, sharing.Presence{Name: other.name, Silent: m.silent[j]})
+		members = append(members, sharing.Presence{Name: other.name, Silent: m.silent[j], Open: open[j]})
 	}
 	m.replica.View(m.clock(now), members)
 	c.settle(now, i)
@@ -187,10 +191,14 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 		c.settle(now, node)
 		return
 	}
+	state := a.State
+	if a.Policy.Sharing == weir.SharingLeader {
+		state = sharing.Led(state, a.Policy.Leaders)
+	}
 	c.asked++
 	c.waiting[c.asked] = answered
 	m.node.Ask(m.clock(now), &sharing.Request{
-		ID: c.asked, State: a.State, Limit: a.Limit, Cost: a.Cost, Policy: sharing.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
+		ID: c.asked, State: state, Limit: a.Limit, Cost: a.Cost, Policy: sharing.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}, &c.fx)
 	c.settle(now, node)
 }
@@ -246,12 +254,15 @@ func (c *Cluster) settle(now weir.Instant, i int) {
 	c.fx.Answers, c.fx.Messages, c.fx.Heartbeats = c.fx.Answers[:0], c.fx.Messages[:0], c.fx.Heartbeats[:0]
 	for _, post := range c.posts {
 		for _, peer := range post.Peers {
-			to := c.numbers[peer]
+			to, message := c.numbers[peer], post.Message
+			if c.settings.Forge != nil {
+				message = c.settings.Forge(peer, message)
+			}
 			c.Messages++
-			c.Bytes += int64(len(post.Message))
+			c.Bytes += int64(len(message))
 			c.send(now, i, to, func(now weir.Instant) {
 				// The node drops a bad message, as a daemon would.
-				_ = c.machines[to].replica.Receive(c.machines[to].clock(now), m.name, post.Message, &c.posts)
+				_ = c.machines[to].replica.Receive(c.machines[to].clock(now), m.name, message, &c.posts)
 			})
 		}
 	}

@@ -1,0 +1,129 @@
+package sharing_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/sharing/virtual"
+)
+
+var hubs = flag.Duration("hubs", 0, "how long TestHubs runs; 0: 40 seeds")
+
+// hubbed is a run of 30 seconds in which the hub of the rule is killed, or stands still, each three seconds, and
+// some nodes don't hear some others for a while. It returns what passed beyond the limit, and how much may.
+func hubbed(t *testing.T, seed uint64, forge func(string, []byte) []byte) (k *crowd, over, printed int64) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	s := virtual.Settings{Seed: seed, Nodes: 3 + r.IntN(6), Sharing: weir.SharingHub, Forge: forge}
+	s.Network = virtual.Network{Delay: time.Duration(1+r.IntN(10)) * time.Millisecond, Double: r.IntN(100), Loss: r.IntN(2) * r.IntN(50)}
+	k = newCrowd(t, s, []string{"100/s", "20/s burst 40", "10/min burst 100", "300/s burst 30", "50/s fixed-window"}[r.IntN(5)])
+	const long = 30 * time.Second
+	for at := k.now + 3*second; at < k.now+weir.Instant(long.Microseconds()); at += 3 * second {
+		k.At(at, func(now weir.Instant) {
+			for i := range k.nodes {
+				if name(i) != k.Replica(k.anywhere()).Hub(k.ask.State) {
+					continue
+				}
+				if k.random.IntN(2) == 0 {
+					k.Pause(now, i, now+weir.Instant(k.random.Int64N(2_000_000)))
+				} else {
+					k.kill(now, i)
+				}
+				return
+			}
+		})
+	}
+	for range r.IntN(8) {
+		at := k.now + weir.Instant(r.Int64N(long.Microseconds()))
+		from, to, until := r.IntN(s.Nodes), r.IntN(s.Nodes), at+weir.Instant(r.Int64N(2_000_000))
+		k.At(at, func(now weir.Instant) { k.Cut(now, from, to, until) })
+	}
+	k.load(long, 1+r.Int64N(10), k.anywhere)
+	printed = bounds.Ahead(k.limit, s.Sharing, s.Nodes, bounds.Delay(s.Sharing, s.Nodes, s.Network.Delay), 1)
+	all, _ := k.limit.Standing(nil, k.now) // of which a node that is killed passes its part again
+	return k, k.over(), printed + k.Crashes*(all/int64(s.Nodes)+1)
+}
+
+// TestHubs holds nodes with hubs to the bound that is printed, while hubs are killed, stand still, and are cut
+// off; and to count no event that did not pass, whichever hub has told it.
+func TestHubs(t *testing.T) {
+	begun := time.Now()
+	n, worst := uint64(0), int64(0)
+	for ; n < 40 && *hubs == 0 || time.Since(begun) < *hubs; n++ {
+		k, over, printed := hubbed(t, n, nil)
+		if worst = max(worst, 100*over/printed); over > printed {
+			t.Errorf("seed %d, %s, %d nodes: %d over; want at most %d, heard after %v", n, k.limit, k.nodes, over, printed, k.stale)
+		}
+		for i := range k.nodes {
+			for j, events := range k.own {
+				if slot, count := k.Replica(i).Known(k.ask.State, name(j), k.alive[j]); len(events) > 0 && slot == events[len(events)-1].slot && count > events[len(events)-1].count {
+					t.Errorf("seed %d: %s knows of %d events of %s, which let pass %d", n, name(i), count, name(j), events[len(events)-1].count)
+				}
+			}
+		}
+	}
+	t.Logf("%d runs of 30 s: up to %d %% of the bound", n, worst)
+}
+
+// TestHubsMutant: nodes that merge wrongly what a hub tells are found to pass more than the bound.
+func TestHubsMutant(t *testing.T) {
+	for n := range uint64(40) {
+		if k, over, printed := hubbed(t, n, sharing.FirstWins); over > printed {
+			t.Logf("seed %d, %s: %d over, of %d", n, k.limit, over, printed)
+			return
+		}
+	}
+	t.Error("not caught")
+}
+
+// TestHubMessages: with a hub a node sends one message where it sends one to each other in a mesh, and the hub
+// as many as there are others.
+func TestHubMessages(t *testing.T) {
+	for _, nodes := range []int{5, 20, 50} {
+		sent := map[weir.Sharing]int64{}
+		for _, how := range []weir.Sharing{weir.SharingMesh, weir.SharingHub} {
+			k := newCrowd(t, virtual.Settings{Seed: 1, Nodes: nodes, Sharing: how, Network: virtual.Network{Delay: time.Millisecond}}, "1000/s")
+			before := k.Messages
+			k.load(5*time.Second, 2, k.anywhere)
+			sent[how] = k.Messages - before
+		}
+		n := int64(nodes)
+		t.Logf("%d nodes: %d messages, %d in a mesh", nodes, sent[weir.SharingHub], sent[weir.SharingMesh])
+		if most := 5 * 11 * 2 * (n + 10); sent[weir.SharingHub] > most || sent[weir.SharingMesh] < 5*9*n*(n-1) {
+			t.Errorf("%d nodes: %d messages with a hub, want at most %d; %d in a mesh", nodes, sent[weir.SharingHub], most, sent[weir.SharingMesh])
+		}
+	}
+}
+
+// TestOpenTo: a hub is one whom all hear. A node that is gone is missed by nobody.
+func TestOpenTo(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		self int
+		deaf map[[2]int]bool // by, of
+		want string
+	}{
+		{"all hear all", 0, nil, "1111"},
+		{"3 is gone", 0, map[[2]int]bool{{0, 3}: true, {1, 3}: true, {2, 3}: true}, "1110"},
+		{"0 and 3 don't hear each other", 1, map[[2]int]bool{{0, 3}: true, {3, 0}: true}, "0110"},
+		{"the same, as 3 sees it", 3, map[[2]int]bool{{0, 3}: true, {3, 0}: true}, "0110"},
+		{"two sides", 0, map[[2]int]bool{{0, 2}: true, {0, 3}: true, {1, 2}: true, {1, 3}: true, {2, 0}: true, {2, 1}: true, {3, 0}: true, {3, 1}: true}, "1100"},
+		{"a ring", 0, map[[2]int]bool{{0, 2}: true, {2, 0}: true, {1, 3}: true, {3, 1}: true}, "0000"},
+		{"3 does not hear 0, which hears it", 1, map[[2]int]bool{{3, 0}: true}, "0110"},
+	} {
+		got := ""
+		for _, open := range sharing.OpenTo(c.self, 4, func(by, of int) bool { return !c.deaf[[2]int{by, of}] }) {
+			got += fmt.Sprint(map[bool]int{true: 1}[open])
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.what, diff)
+		}
+	}
+}
