@@ -132,7 +132,7 @@ func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) 
 // answer they are denied, without evidence: the next owner will know what was let pass.
 func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	s.counts.whole.Add(1)
-	q := question{verb: take, asks: shortened(asks), out: make([]weir.Decision, len(out))}
+	q := question{verb: take, asks: s.led.all(asks), out: make([]weir.Decision, len(out))}
 	err := s.ask(ctx, &q)
 	switch {
 	case errors.Is(err, errSilent):
@@ -149,6 +149,9 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	copy(out, q.out)
 	for i := range out {
 		own(&out[i], &asks[i])
+		if mark, _ := sharing.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
+			out[i].Receipt.State.Rule = mark + out[i].Receipt.State.Rule
+		}
 	}
 	if len(q.states) == len(asks) && weir.WantsEvidence(asks, weir.Resolve(asks, q.out)) {
 		for i, state := range q.states {
@@ -156,16 +159,6 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 		}
 	}
 	return nil
-}
-
-// shortened is asks with the keys that nodes use.
-func shortened(asks []weir.Ask) []weir.Ask {
-	all := make([]weir.Ask, len(asks))
-	for i := range asks {
-		all[i] = asks[i]
-		all[i].State, all[i].Evidence = short(asks[i].State), nil
-	}
-	return all
 }
 
 // own makes a receipt one of what its caller asked.
@@ -232,7 +225,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 		part, keys = record.Cut(keys, record.Place)
 		q := question{verb: reset}
 		for _, k := range part {
-			q.keys = append(q.keys, short(k))
+			q.keys = append(q.keys, s.led.count(k))
 			for i := range s.replicas {
 				s.replicas[i].reset(short(k))
 			}
@@ -256,7 +249,7 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (now weir.Instant, st
 			now, states[i] = r.look(&asks[i])
 			continue
 		}
-		q := question{verb: look, asks: shortened(asks[i : i+1])}
+		q := question{verb: look, asks: s.led.all(asks[i : i+1])}
 		if err := s.tell(ctx, &q); err != nil {
 			return 0, nil, err
 		}

@@ -12,7 +12,7 @@
 // In the code, take.go says which asks a lease can answer, shard.go asks a node under its
 // lock, several.go several at a time, call.go asks owners for the rest, distance.go finds
 // out how far these are, owner.go answers, others.go keeps the heartbeat, notes.go remembers
-// what works once, wire.go is how questions travel. replicas.go is for rules by which each
+// what works once, wire.go is how questions travel, led.go names the counts of rules with leaders. replicas.go is for rules by which each
 // node decides by itself. clock.go goes on while the machine sleeps (package boottime,
 // which package gossip asks, too), begin.go finds out whether a node founds the cluster.
 // internal/daemon/cluster.go hands it what carries its messages.
@@ -78,6 +78,7 @@ type Store struct {
 	seed   maphash.Seed
 	shards [shards]shard
 	others others
+	led    led
 	// replicas decide the asks of rules by which each node decides by itself.
 	replicas [len(replicated)]replica
 	calls    calls
@@ -195,9 +196,9 @@ func (s *Store) View(members []sharing.Member) {
 	s.hurry(0)
 }
 
-// Owner is who keeps the state of a key, as this node sees it; empty before View.
-func (s *Store) Owner(key weir.StateKey) string {
-	key = short(key)
+// Owner is who keeps the state of a key of a rule with that policy, as this node sees it; empty before View.
+func (s *Store) Owner(key weir.StateKey, p *weir.Policy) string {
+	key = s.led.known(&weir.Ask{State: key, Policy: *p})
 	name, _ := s.shard(key).owner(key)
 	return name
 }

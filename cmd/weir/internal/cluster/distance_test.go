@@ -21,7 +21,7 @@ func TestFarOwner(t *testing.T) {
 		n.found()
 		time.Sleep(10 * time.Second)
 		key := weir.StateKey{Rule: "r", Key: "k"}
-		for n.nodes[0].Owner(key) == n.names[0] {
+		for n.nodes[0].Owner(key, &weir.Policy{}) == n.names[0] {
 			key.Key += "k"
 		}
 		if _, far := n.nodes[0].shard(key).owner(key); far != sharing.Distance(2*oneWay) {

@@ -5,14 +5,22 @@ import (
 	"encoding/hex"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // maxName is how long a rule's place and a key may be to travel as they are. Longer
 // ones are known by their SHA-256.
 const maxName = 1024
 
-// short is the key by which nodes know a count. Its placement is that of k.
+// short is the key by which nodes know a count. Its placement is that of k. It leaves the mark of a leader
+// where it is.
 func short(k weir.StateKey) weir.StateKey {
+	if mark, rest := sharing.CutMark(k.Rule); mark != "" {
+		k.Rule = rest
+		k = short(k)
+		k.Rule = mark + k.Rule
+		return k
+	}
 	if travels(k.Rule) && travels(k.Key) {
 		return k
 	}

@@ -112,7 +112,7 @@ func (n *network) members() (members []sharing.Member) {
 func (n *network) ownedBy(t *testing.T, i int) string {
 	t.Helper()
 	for k := range 1000 {
-		if key := fmt.Sprint("k", k); n.nodes[1].Owner(weir.StateKey{Rule: "api", Key: key}) == n.names[i] {
+		if key := fmt.Sprint("k", k); n.nodes[1].Owner(weir.StateKey{Rule: "api", Key: key}, &weir.Policy{}) == n.names[i] {
 			return key
 		}
 	}

@@ -85,6 +85,16 @@ func (o *others) last() bool {
 	return o.peers.View().Last()
 }
 
+// seen is the view of this moment; nil: it has not been told who the members are.
+func (o *others) seen() *sharing.View {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.agreed {
+		return nil
+	}
+	return o.peers.View()
+}
+
 func (o *others) lost() []sharing.Loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -23,7 +23,7 @@ func TestKilled(t *testing.T) {
 			return s.Take(t.Context(), []weir.Ask{ask}, out[:]) == nil && out[0].Outcome == weir.Allowed
 		}
 		time.Sleep(time.Second)
-		owner := n.nodes[0].Owner(ask.State)
+		owner := n.nodes[0].Owner(ask.State, &weir.Policy{})
 		var asker *Store
 		for _, s := range n.nodes {
 			if s.self.Name != owner {
@@ -40,8 +40,8 @@ func TestKilled(t *testing.T) {
 				passed++
 			}
 		}
-		if passed == 0 || passed > 110 || asker.Owner(ask.State) == owner {
-			t.Errorf("%d passed in the second after %s was killed; %s is asked now", passed, owner, asker.Owner(ask.State))
+		if passed == 0 || passed > 110 || asker.Owner(ask.State, &weir.Policy{}) == owner {
+			t.Errorf("%d passed in the second after %s was killed; %s is asked now", passed, owner, asker.Owner(ask.State, &weir.Policy{}))
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestLeave(t *testing.T) {
 		n.found()
 		time.Sleep(time.Second)
 		ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
-		owner := n.nodes[0].Owner(ask.State)
+		owner := n.nodes[0].Owner(ask.State, &weir.Policy{})
 		var leaver, stays *Store
 		for _, s := range n.nodes {
 			if s.self.Name == owner {

@@ -11,7 +11,7 @@ import (
 )
 
 // replicated are the ways to share where each node decides by itself.
-var replicated = [...]weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingDivided}
+var replicated = [...]weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingDivided, weir.SharingHub}
 
 // replica decides the asks of one of these ways. It has one lock: what it tells others
 // packs many keys.
@@ -49,7 +49,9 @@ func (s *Store) replica(by weir.Sharing) *replica {
 		return &s.replicas[1]
 	case weir.SharingDivided:
 		return &s.replicas[2]
-	case weir.SharingLease, weir.SharingSticky:
+	case weir.SharingHub:
+		return &s.replicas[3]
+	case weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
 	}
 	return nil
 }
@@ -79,7 +81,7 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 			return err
 		}
 	}
-	short := shortened(asks)
+	short := r.store.led.all(asks)
 	r.node.Take(now, short, out)
 	if weir.WantsEvidence(asks, false) && !weir.Resolve(asks, slices.Clone(out)) {
 		for i := range short {

@@ -29,7 +29,7 @@ func (s *Store) gather(asks []weir.Ask, all *several) bool {
 		if !plain(a) || s.replica(a.Policy.Sharing) != nil {
 			return false
 		}
-		key := short(a.State)
+		key := s.led.known(a)
 		hash, place := sharing.Hash(s.seed, key)
 		if slices.Contains(all.hashes[:i], hash) {
 			return false

@@ -25,7 +25,7 @@ func holding(t testing.TB, keys int) (*Store, []weir.Ask) {
 	var asks []weir.Ask
 	for i := 0; len(asks) < keys; i++ {
 		key := weir.StateKey{Rule: fmt.Sprintf("place%d#%d", i/2, i%2), Key: "k"}
-		if s.Owner(key) == s.self.Name {
+		if s.Owner(key, &weir.Policy{}) == s.self.Name {
 			continue
 		}
 		asks = append(asks, weir.Ask{State: key, Limit: limit, Cost: 1})
@@ -137,7 +137,7 @@ func TestSeveralLearn(t *testing.T) {
 	}
 	s := n.nodes[0]
 	for i := range asks { // not its own
-		for s.Owner(asks[i].State) == s.self.Name {
+		for s.Owner(asks[i].State, &weir.Policy{}) == s.self.Name {
 			asks[i].State.Key += "x"
 		}
 	}

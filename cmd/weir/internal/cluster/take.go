@@ -23,7 +23,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 		if r := s.replica(asks[0].Policy.Sharing); r != nil {
 			return r.take(asks, out)
 		}
-		key := short(asks[0].State)
+		key := s.led.known(&asks[0])
 		hash, place := sharing.Hash(s.seed, key)
 		if lent, err := s.shards[place%shards].take(ctx, hash, key, &asks[0], &out[0]); lent {
 			if err == nil && asks[0].Evidence != nil && out[0].Outcome != weir.Allowed {

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
@@ -140,7 +141,9 @@ func (q *question) check() error {
 }
 
 // named is whether nodes know a count by this key.
-func named(k weir.StateKey) bool { return len(k.Rule) <= maxName && len(k.Key) <= maxName }
+func named(k weir.StateKey) bool {
+	return len(k.Rule) <= maxName+sharing.MaxMark && len(k.Key) <= maxName
+}
 
 // appendReply appends the answer to a question.
 func (q *question) appendReply(b []byte, id uint64, s status) []byte {
