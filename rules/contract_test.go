@@ -177,7 +177,7 @@ descriptors:
 	for key, values := range map[string]string{
 		"fallback":  "local open closed",
 		"charge":    "before after",
-		"sharing":   "lease mesh gossip divided sticky",
+		"sharing":   "lease leader mesh gossip hub divided sticky",
 		"partition": "proportional closed reserve share open",
 		"sync":      "1us 10ms 1s 5min 24h",
 		"lease":     "1us 10ms 1s 5min 24h",

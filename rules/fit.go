@@ -76,7 +76,7 @@ func (s *Set) Idle(cluster bool) []Finding {
 // idle says what has no effect; empty when all has.
 func (r *Rule) idle(cluster bool) string {
 	const elsewhere = " has no effect with this store: it is for the nodes of --store cluster:"
-	owned := r.Sharing == "" || r.Sharing == weir.SharingLease || r.Sharing == weir.SharingSticky
+	owned := r.Sharing != weir.SharingDivided && !r.replicated()
 	switch {
 	case r.Unlimited:
 		return ""

@@ -36,19 +36,21 @@ const messageTime = 10 * time.Millisecond
 
 // apart says in words how far the nodes of a cluster may be apart about a count;
 // empty when they are not. It is a note of an explanation: the count that a node shows may lack what
-// others have let pass since they last told.
+// others have let pass since they last told. Of a rule with a leader it says who decided.
 func (r *Rule) apart() string {
 	nodes := max(r.Nodes, 2)
 	switch r.Sharing {
 	case weir.SharingDivided:
 		return "in a cluster this is one node's part: it is divided, and each node knows of its own only"
-	case weir.SharingMesh, weir.SharingGossip:
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub:
 		delay := bounds.Delay(r.Sharing, nodes, messageTime)
 		ahead := bounds.Ahead(r.Limit, r.Sharing, nodes, delay, 1)
 		if r.Nodes > 1 {
 			return fmt.Sprintf("in a cluster %d nodes share this count by %s: what they have let pass in the last %v, %d events at most, may be unknown here", r.Nodes, r.Sharing, delay, ahead)
 		}
 		return fmt.Sprintf("in a cluster nodes share this count by %s: what each other node has let pass in the last %v, %d events at most, may be unknown here", r.Sharing, delay, ahead)
+	case weir.SharingLeader:
+		return "in a cluster the leader of this rule decided, or this node by a lease of its leader; weir cluster leader names it"
 	case weir.SharingLease, weir.SharingSticky:
 	}
 	return ""
@@ -70,9 +72,9 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 	switch r.Sharing {
 	case weir.SharingDivided:
 		return r.divided(nodes), false
-	case weir.SharingMesh, weir.SharingGossip:
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub:
 		words = r.late(nodes)
-	case weir.SharingLease, weir.SharingSticky:
+	case weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
 		switch r.Partition {
 		case "", weir.PartitionProportional:
 			words += ", and beside it the smaller side's part in a cut longer than 35s"
@@ -92,7 +94,7 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 
 // replicated is whether each node of a cluster keeps the counts of r: then no key has an owner.
 func (r *Rule) replicated() bool {
-	return r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip
+	return r.Sharing == weir.SharingMesh || r.Sharing == weir.SharingGossip || r.Sharing == weir.SharingHub
 }
 
 // divided says what nodes pass that know of their own part only. No other node remembers what one of them

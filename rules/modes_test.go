@@ -38,6 +38,8 @@ descriptors:
   - {key: gossip, limits: [100/s], sharing: gossip}
   - {key: divided, limits: [100/s], sharing: divided}
   - {key: lease, limits: [100/s], sharing: lease}
+  - {key: leader, limits: [100/s], sharing: leader}
+  - {key: hub, limits: [100/s], sharing: hub, nodes: 5}
 `)
 	l := rules.NewLimiter(memstore.New(memstore.Options{}), set)
 	for key, want := range map[string][]string{
@@ -45,6 +47,8 @@ descriptors:
 		"gossip":  {"in a cluster nodes share this count by gossip: what each other node has let pass in the last 110ms, 110 events at most, may be unknown here"},
 		"divided": {"in a cluster this is one node's part: it is divided, and each node knows of its own only"},
 		"lease":   nil,
+		"leader":  {"in a cluster the leader of this rule decided, or this node by a lease of its leader; weir cluster leader names it"},
+		"hub":     {"in a cluster 5 nodes share this count by hub: what they have let pass in the last 220ms, 484 events at most, may be unknown here"},
 	} {
 		e, err := l.Explain(t.Context(), ask(descriptor(key+"=x")))
 		if err != nil || len(e.Limits) != 1 {

@@ -58,6 +58,9 @@ func (f *file) fit(m *mapping, base *Rule, made []*Rule) {
 			f.add(sharing, SeverityError, r.Name, "sharing: %s is impossible for %q: %s", r.Sharing, r.Limit, why)
 		}
 	}
+	if m.value("leaders") != nil && base.Leaders > 0 && base.Sharing != weir.SharingLeader {
+		f.add(m.members["leaders"].key, SeverityError, base.Name, "leaders: %d is for sharing: leader, which divides the keys of a rule among so many; write that too, or leave leaders out", base.Leaders)
+	}
 	if partition != nil && base.Partition != "" {
 		f.parted(m.members["partition"].key, partition, base, made)
 	}
@@ -93,13 +96,15 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 func (f *file) policy(m *mapping, name string) weir.Policy {
 	p := weir.Policy{
 		Fallback:  weir.Fallback(f.oneOf(m, "fallback", name, "local", "open", "closed")),
-		Sharing:   weir.Sharing(f.oneOf(m, "sharing", name, "lease", "mesh", "gossip", "divided", "sticky")),
+		Sharing:   weir.Sharing(f.oneOf(m, "sharing", name, "lease", "leader", "mesh", "gossip", "hub", "divided", "sticky")),
 		Partition: weir.Partition(f.oneOf(m, "partition", name, "proportional", "closed", "reserve", "share", "open")),
 		Sync:      f.duration(m, "sync", name),
 		Lease:     f.duration(m, "lease", name),
 	}
 	nodes, _ := f.number(m, "nodes", name, 1, weir.MaxNodes)
 	p.Nodes = int(nodes)
+	leaders, _ := f.number(m, "leaders", name, 1, weir.MaxLeaders)
+	p.Leaders = int(leaders)
 	if p.Fallback == "" {
 		p.Fallback = weir.FallbackLocal
 	}
@@ -109,7 +114,7 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 // idle warns of options that need a limit, where there is none. They do not hold for the descriptors
 // below, as their author may believe.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "lease", "nodes", "sharing", "partition"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "lease", "nodes", "sharing", "leaders", "partition"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}

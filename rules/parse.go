@@ -186,7 +186,8 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	f.onlyKeys(
 		&m, rule, "a descriptor",
 		"key", "value", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
-		"sync", "lease", "sharing", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+		"sync", "lease", "sharing", "leaders", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold",
+		"metadata",
 	)
 	base := f.options(&m, rule, path, p.entry)
 	p.share, p.toMetric = base.ShareThreshold, base.ValueToMetric

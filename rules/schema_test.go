@@ -235,7 +235,7 @@ func TestSchemaTellsAll(t *testing.T) {
 			}
 		}
 	}
-	if n := len(s.Definitions["descriptor"].Properties); n != 20 {
+	if n := len(s.Definitions["descriptor"].Properties); n != 21 {
 		t.Errorf("a descriptor has %d keys", n)
 	}
 }

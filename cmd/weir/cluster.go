@@ -33,7 +33,7 @@ of any of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterStatusCommand(), clusterForgetCommand(), clusterRouteCommand(), clusterKeygenCommand())
+	cmd.AddCommand(clusterStatusCommand(), clusterLeaderCommand(), clusterForgetCommand(), clusterRouteCommand(), clusterKeygenCommand())
 	return cmd
 }
 
@@ -176,6 +176,61 @@ func boundsText(b *strings.Builder, bounds *membership.Bounds) {
 	if bounds.Omitted > 0 {
 		fmt.Fprintf(b, "    and %d more\n", bounds.Omitted)
 	}
+}
+
+func clusterLeaderCommand() *cobra.Command {
+	var at address
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "leader RULE",
+		Short: "Tell which node leads a rule",
+		Long: `Tell which node leads a rule (sharing: leader), or is its hub (sharing: hub), as one node sees it.
+While nodes don't reach each other, each side has a leader, which may let pass as much of the limit
+as its side has members: 2 leaders, 3/5 and 2/5.
+
+It exits 1 when there is not exactly one leader for each part of the rule's keys.`,
+		Example: "  weir cluster leader shop/ip",
+		Args:    cobra.ExactArgs(1),
+	}
+	at.nodeFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster/leader tells")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		text, err := at.call(cmd.Context(), "/v1/cluster/leader", adminDoor, url.Values{"rule": args}, nil)
+		if err != nil {
+			return err
+		}
+		var l membership.Leaders
+		if err := json.Unmarshal(text, &l); err != nil {
+			return fmt.Errorf("read the daemon's answer: %w", err)
+		}
+		terminal.EscapeAll(&l)
+		if asJSON {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
+		} else {
+			_, err = io.WriteString(cmd.OutOrStdout(), leadersText(&l))
+		}
+		several := slices.ContainsFunc(l.Seats, func(s membership.Seat) bool { return len(s.Leaders) != 1 || s.Leaders[0].Node == "" })
+		if err == nil && (several || len(l.Seats) == 0) {
+			return &failure{code: exitNo}
+		}
+		return err
+	})
+	return cmd
+}
+
+// leadersText is l for people: a line for each part of the keys.
+func leadersText(l *membership.Leaders) string {
+	var b strings.Builder
+	for i := range l.Seats {
+		if len(l.Seats) > 1 {
+			fmt.Fprintf(&b, "keys %d of %d: ", i+1, len(l.Seats))
+		}
+		fmt.Fprintln(&b, l.Seats[i].String())
+	}
+	if len(l.Seats) == 0 {
+		fmt.Fprintln(&b, (&membership.Seat{}).String())
+	}
+	return b.String()
 }
 
 func clusterForgetCommand() *cobra.Command {

@@ -33,6 +33,9 @@ descriptors:
   - {key: gossip, sharing: gossip, limits: [30/day]}
   - {key: divided, sharing: divided, limits: [30/day]}
   - {key: sticky, sharing: sticky, limits: [30/day]}
+  - {key: hub, sharing: hub, limits: [30/day]}
+  - {key: leader, sharing: leader, limits: [30/day]}
+  - {key: leading, sharing: leader, leaders: 2, limits: [50/s]}
   - {key: slot, limits: [2 concurrent]}
 `
 
@@ -271,7 +274,7 @@ func (c *cluster) asked(t *testing.T) {
 		return code == exitYes && strings.Count(text, "heard") == 2 && strings.Contains(text, c.at[0]+"  self")
 	})
 	text, _ := command(t, "cluster", "status", "--addr", admin)
-	for _, want := range []string{"owns  http", "all nodes together 4, others 3", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
+	for _, want := range []string{"owns  http", "all nodes together 6, others 4", "demo/mesh", "mesh: at most 60 more, for each of 3 nodes", "hub: at most 60 more, for each of 3 nodes", "each of 3 nodes passes 1/3"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status does not say %q\n%s", want, text)
 		}
@@ -328,7 +331,7 @@ func (c *cluster) redirects(t *testing.T, n int, key string) (owner string, ok b
 // tell each other each 100 ms.
 func (c *cluster) ways(t *testing.T) {
 	t.Helper()
-	for _, way := range []string{"mesh", "gossip", "divided", "sticky"} {
+	for _, way := range []string{"mesh", "gossip", "hub", "divided", "sticky", "leader"} {
 		until(t, way+" keeps the limit", func(value string) bool {
 			passed := 0
 			for range 12 {
@@ -337,7 +340,7 @@ func (c *cluster) ways(t *testing.T) {
 			}
 			time.Sleep(500 * time.Millisecond)
 			late := c.passes(t, 9, way, value)
-			if (way == "divided" || way == "sticky") && passed+late > 30 {
+			if slices.Contains([]string{"divided", "sticky", "leader"}, way) && passed+late > 30 {
 				t.Errorf("%s: %d of 30 passed", way, passed+late)
 			}
 			return passed >= 28 && late <= 30-min(passed, 30)
@@ -349,7 +352,7 @@ func (c *cluster) ways(t *testing.T) {
 func (c *cluster) settles(t *testing.T) {
 	t.Helper()
 	for n := range 6 { // keys of several owners
-		rule := []string{"day", "sticky"}[n%2]
+		rule := []string{"day", "sticky", "leader"}[n%3]
 		until(t, rule+": what is given back passes again", func(value string) bool {
 			value += fmt.Sprint("/", n)
 			receipt, ok := c.receipt(t, 0, rule, "settled"+value, 10)

@@ -22,6 +22,9 @@ import (
 // maxClusterCells is how many clusters one command runs.
 const maxClusterCells = 1000
 
+// waysToShare are all of them.
+var waysToShare = []string{"lease", "leader", "sticky", "mesh", "gossip", "hub", "divided"}
+
 // clusters is what the flags of weir simulate cluster say.
 type clusters struct {
 	limit     string
@@ -65,7 +68,7 @@ docs/simulate.md defines all figures.`,
 	f := cmd.Flags()
 	f.StringVar(&k.limit, "limit", "100/s", "`LIMIT` that the nodes share")
 	f.IntSliceVar(&k.nodes, "nodes", []int{2, 5, 10, 50}, "`N,…` nodes")
-	f.StringSliceVar(&k.sharings, "sharing", []string{"lease", "sticky", "mesh", "gossip", "divided"}, "`WAY,…` to share")
+	f.StringSliceVar(&k.sharings, "sharing", waysToShare, "`WAY,…` to share")
 	f.Int64SliceVar(&k.loads, "load", []int64{1, 10}, "`TIMES,…` the limit's pace that requests come at")
 	f.StringVar(&k.workload, "workload", "", "`TRAFFIC` of one key or several, in place of --load; weir simulate workloads lists all")
 	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes can't reach each other: proportional, closed, reserve, share or open")
@@ -143,8 +146,8 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 // read checks the words and numbers of flags.
 func (k *clusters) read(l *weir.Limit) error {
 	for _, how := range k.sharings {
-		if !slices.Contains([]string{"lease", "sticky", "mesh", "gossip", "divided"}, how) {
-			return usagef("--sharing %s: take some of lease, sticky, mesh, gossip, divided", how)
+		if !slices.Contains(waysToShare, how) {
+			return usagef("--sharing %s: take some of %s", how, strings.Join(waysToShare, ", "))
 		}
 	}
 	if !slices.Contains([]string{"proportional", "closed", "reserve", "share", "open"}, k.partition) {

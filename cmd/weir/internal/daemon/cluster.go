@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -150,18 +151,18 @@ func (d *Daemon) owners() func(*rules.Request) httpapi.Owner {
 				continue
 			}
 			switch how := found[0].Sharing; how {
-			case weir.SharingMesh, weir.SharingGossip, weir.SharingDivided:
+			case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
 				return httpapi.Owner{None: fmt.Sprintf("by sharing: %s each node decides by itself; ask any", how)}
-			case weir.SharingLease, weir.SharingSticky:
+			case weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
 			}
-			return ownerOf(d.storage.node, found[0].State(key))
+			return ownerOf(d.storage.node, found[0].State(key), &found[0].Policy)
 		}
 		return httpapi.Owner{None: "no rule meets it, or one that is unlimited"}
 	}
 }
 
-func ownerOf(n *membership.Node, key weir.StateKey) httpapi.Owner {
-	name, http, here := n.Owner(key)
+func ownerOf(n *membership.Node, key weir.StateKey, p *weir.Policy) httpapi.Owner {
+	name, http, here := n.Owner(key, p)
 	if name == "" {
 		return httpapi.Owner{None: "this node reaches too few other nodes now; ask any node, and again soon"}
 	}
@@ -174,6 +175,7 @@ func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
 		s.Bounds = membership.BoundsOf(d.limiter.Set(), len(s.Members))
 		sendJSON(w, s)
 	}))
+	mux.HandleFunc("GET /v1/cluster/leader", d.inCluster(d.leader))
 	mux.HandleFunc("POST /v1/cluster/forget", d.inCluster(d.forget))
 }
 
@@ -191,6 +193,26 @@ func (d *Daemon) inCluster(f func(http.ResponseWriter, *http.Request, membership
 		}
 		f(w, r, s)
 	}
+}
+
+// leader is GET /v1/cluster/leader?rule=NAME: which nodes lead a rule, as this one sees it.
+func (d *Daemon) leader(w http.ResponseWriter, r *http.Request, _ membership.Status) {
+	name, set := r.URL.Query().Get("rule"), d.limiter.Set()
+	if set == nil || name == "" {
+		sendProblem(w, http.StatusBadRequest, "write ?rule=NAME, the name of an active rule")
+		return
+	}
+	i := slices.IndexFunc(set.Rules(), func(r *rules.Rule) bool { return r.Name == name })
+	if i < 0 {
+		sendProblem(w, http.StatusConflict, fmt.Sprintf("no active rule has the name %s; weir lint prints all", name))
+		return
+	}
+	rule := set.Rules()[i]
+	if !membership.HasLeaders(rule) {
+		sendProblem(w, http.StatusConflict, fmt.Sprintf("the rule %s has no leader: write sharing: leader, or hub", name))
+		return
+	}
+	sendJSON(w, d.storage.node.Leaders(rule))
 }
 
 // maxForget is how long the body of a forget may be.

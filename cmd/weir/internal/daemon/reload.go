@@ -145,6 +145,9 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 	} else {
 		set, bad := rules.Join(sets...)
 		err = errors.Join(err, bad) // it can't be: no two have a domain in common
+		if d.storage.node != nil {
+			d.storage.node.SetRules(set)
+		}
 		d.limiter.Replace(set)
 		d.compare()
 		d.metrics.SetRules(set, time.Now())

@@ -48,7 +48,7 @@ func draw(seed uint64, house string) *story {
 // fits is whether the product takes all versions: what it refuses is not played.
 func (d *drawer) fits() bool {
 	for _, v := range d.story.rules {
-		set, err := rules.Parse("rules.yaml", []byte(fileOf(v.rules)))
+		set, err := rules.Parse("rules.yaml", []byte(fileOf(v.rules, sharingOf(d.story.house))))
 		if err != nil {
 			return false
 		}

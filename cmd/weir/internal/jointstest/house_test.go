@@ -48,7 +48,7 @@ type house interface {
 //	parts [keys=N] [snapshot]    listeners around a store in memory, with a clock of the story's
 //	daemon STORE                 a daemon, in this process: memory, snapshot, redis, memcached
 //	program STORE                a Go program with rules: client (of a daemon), redis, memcached
-//	cluster N                    so many nodes, in processes of their own
+//	cluster N [SHARING]          so many nodes, in processes of their own, which share so
 func openHouse(t testing.TB, words, file string) (house, error) {
 	kind, rest, _ := strings.Cut(words, " ")
 	switch kind {

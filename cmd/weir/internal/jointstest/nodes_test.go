@@ -352,7 +352,8 @@ func (c *nodes) roll() error {
 }
 
 func openCluster(t testing.TB, words, file string) (house, error) {
-	n, err := strconv.Atoi(words)
+	size, _, _ := strings.Cut(words, " ")
+	n, err := strconv.Atoi(size)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (v *verdict) wrong() bool { return len(v.faults) > 0 }
 func perform(test testing.TB, s *story) verdict {
 	t := &scope{TB: test}
 	defer t.end()
-	h, err := openHouse(t, s.house, fileOf(s.rules[0].rules))
+	h, err := openHouse(t, s.house, fileOf(s.rules[0].rules, sharingOf(s.house)))
 	if err != nil {
 		return verdict{step: -1, err: err}
 	}
@@ -233,7 +233,7 @@ func (p *play) reload(s *step) error {
 		if i == p.version {
 			return nil
 		}
-		if err := p.house.reload(fileOf(v.rules)); err != nil {
+		if err := p.house.reload(fileOf(v.rules, sharingOf(p.story.house))); err != nil {
 			return err
 		}
 		p.version = i

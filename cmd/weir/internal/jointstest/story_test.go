@@ -267,11 +267,14 @@ func atoi(text string) int64 {
 }
 
 // fileOf is the rules as a rule file.
-func fileOf(rules []oracle.Rule) string {
+func fileOf(rules []oracle.Rule, sharing string) string {
 	var b strings.Builder
 	b.WriteString("domain: d\ndescriptors:\n")
 	for _, r := range rules {
 		fmt.Fprintf(&b, "- key: %s\n", r.Key)
+		if sharing != "" {
+			fmt.Fprintf(&b, "  sharing: %s\n", sharing)
+		}
 		switch r.Mode {
 		case oracle.Quota:
 			b.WriteString("  quota_mode: true\n")

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
 	"github.com/weir-limit/weir/cmd/weir/internal/gossip"
 	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/rules"
 )
 
 // Node is one node's part in a cluster.
@@ -28,6 +29,7 @@ type Node struct {
 	gossip  atomic.Pointer[gossip.Gossip]
 	members atomic.Int64         // how many there were when this node was one of them
 	flow    atomic.Pointer[flow] // nil before it was measured
+	led     atomic.Pointer[[]*rules.Rule]
 
 	mu          sync.Mutex // held while members are told
 	incarnation uint64     // by which the store takes part
@@ -209,15 +211,15 @@ func (n *Node) Name() string {
 	return ""
 }
 
-// Owner finds the member that owns a key now, as far as this node knows: its name and
+// Owner finds the member that owns a key of a rule with that policy now, as far as this node knows: its name and
 // HTTP listener, and whether it is this one. The name is empty where it hears too few of
 // the others to know.
-func (n *Node) Owner(key weir.StateKey) (name, http string, here bool) {
+func (n *Node) Owner(key weir.StateKey, p *weir.Policy) (name, http string, here bool) {
 	g := n.gossip.Load()
 	if g == nil {
 		return "", "", false
 	}
-	owner := n.Store.Owner(key)
+	owner := n.Store.Owner(key, p)
 	for _, m := range g.Members() {
 		if m.Name == owner {
 			return owner, aboutOf(&m).HTTP, owner == g.Name()

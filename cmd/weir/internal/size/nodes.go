@@ -15,12 +15,13 @@ const Nodes Store = "cluster"
 // Share is what a way to share takes of each node, and what it lets pass too much.
 type Share struct {
 	Sharing  weir.Sharing `json:"sharing"`
-	Messages int64        `json:"messages_per_second"` // that a node sends, about; at most so many
-	Bytes    int64        `json:"bytes_per_second"`    // of them, without what packets add
-	Memory   int64        `json:"memory_bytes"`        // of all keys on each node
-	Every    int64        `json:"told_every_ms"`       // how often others hear of a key that changes, at most; 0: each request asks, or nobody hears
-	Over     int64        `json:"over"`                // events of a key that may pass beyond the limit
-	Unfit    string       `json:"unfit,omitempty"`     // why it is impossible
+	Messages int64        `json:"messages_per_second"`                  // that a node sends, about; at most so many
+	Leader   int64        `json:"leader_messages_per_second,omitempty"` // that the leader or the hub of a rule sends in place of that
+	Bytes    int64        `json:"bytes_per_second"`                     // of them, without what packets add
+	Memory   int64        `json:"memory_bytes"`                         // of all keys on each node
+	Every    int64        `json:"told_every_ms"`                        // how often others hear of a key that changes, at most; 0: each request asks, or nobody hears
+	Over     int64        `json:"over"`                                 // events of a key that may pass beyond the limit
+	Unfit    string       `json:"unfit,omitempty"`                      // why it is impossible
 }
 
 // The sizes and bounds of messages between nodes. Keys are as long as an IPv4 address, rules as
@@ -48,7 +49,7 @@ const tells = int64(time.Second / bounds.TellEvery)
 // shares is what each way to share takes.
 func (n *Need) shares() []Share {
 	var all []Share
-	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
+	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingLeader, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided} {
 		s := Share{Sharing: how, Unfit: bounds.Unfit(how, n.Limit, int(n.Nodes))}
 		if s.Unfit == "" {
 			n.share(&s)
@@ -75,6 +76,10 @@ func (n *Need) passing() int64 {
 func (n *Need) share(s *Share) {
 	keys, rate, passing := times(n.Keys, n.Limits), n.rate(), n.passing()
 	switch s.Sharing {
+	case weir.SharingLeader: // a node asks and reports, and its leader answers
+		asks := min(rate, askBudget*1000)
+		s.Messages, s.Leader = up(times(2*keys, asks), 1000), up(times(times(keys, asks), n.Nodes-1), 1000)
+		s.Bytes, s.Memory = times(s.Messages, callBytes), times(keys, leaseMemory)
 	case weir.SharingLease, weir.SharingSticky:
 		asks := rate
 		if s.Sharing == weir.SharingLease {
@@ -89,6 +94,11 @@ func (n *Need) share(s *Share) {
 	case weir.SharingGossip:
 		s.posts(keys, times(2*passing, n.Nodes), min(bounds.TellSome, n.Nodes-1), n.Nodes)
 		s.Memory = n.tallies(keys)
+	case weir.SharingHub:
+		hub := *s
+		hub.posts(keys, times(2*passing, n.Nodes), n.Nodes-1, n.Nodes)
+		s.posts(keys, 2*passing, min(n.Nodes-1, 1), 1)
+		s.Leader, s.Every, s.Memory = hub.Messages, max(s.Every, hub.Every), n.tallies(keys)
 	case weir.SharingDivided:
 		s.Memory = times(keys, tallyMemory)
 	}
@@ -143,10 +153,13 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 		case s.Sharing == weir.SharingDivided:
 			over = fmt.Sprintf("nothing more than the limit, and 1/%d of it for each start or leave of a node", n.Nodes)
 		}
-		late := ""
+		late, leads := "", ""
+		if s.Leader > 0 {
+			leads = fmt.Sprintf(" (the %s of a rule %s)", s.Sharing, Count(s.Leader))
+		}
 		if every := time.Duration(s.Every) * time.Millisecond; every > bounds.TellEvery {
 			late = fmt.Sprintf("; so many keys that other nodes learn of each every %v", every)
 		}
-		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), Bytes(s.Bytes), over, late)
+		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second%s, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), leads, Bytes(s.Bytes), over, late)
 	}
 }

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -51,8 +53,24 @@ func Node(n *membership.Node) prometheus.Collector {
 			"Members of the cluster as this node sees them, itself included, by whether their heartbeats "+
 				"arrive.",
 			"state", map[string]int{"reachable": heard, "unreachable": silent},
-		), traffic("in", &net.In), traffic("out", &net.Out))
+		), leaders(n), traffic("in", &net.In), traffic("out", &net.Out))
 	})
+}
+
+// leaders is which nodes lead rules. While some are out of reach, a rule has several.
+func leaders(n *membership.Node) (all []prometheus.Metric) {
+	for _, r := range n.Led() {
+		for seat, s := range n.Leaders(r).Seats {
+			for _, l := range s.Leaders {
+				all = append(all, Gauge("weir_cluster_leader",
+					"Which node leads a rule, or is its hub, as this node sees it: the part of each limit that the leader may let "+
+						"pass, 1 while all nodes reach each other. leader is unreachable for the members that this "+
+						"node can't reach: they may have a leader of their own.",
+					float64(l.Part)/float64(l.Of), "rule", r.Name, "seat", strconv.Itoa(seat), "leader", cmp.Or(l.Node, "unreachable")))
+			}
+		}
+	}
+	return all
 }
 
 // traffic is what goes one way between nodes.
