@@ -125,6 +125,7 @@ descriptors:
   - {key: open, partition: open, limits: ["20/s burst 20"]}
   - {key: sticky, sharing: sticky, limits: ["20/s burst 20"]}
   - {key: divided, sharing: divided, limits: ["20/s burst 20"]}
+  - {key: leader, sharing: leader, limits: ["20/s burst 20"]}
 `
 
 // TestFaults: three nodes, asked for more than the limit, let pass no more than
@@ -139,6 +140,7 @@ func TestFaults(t *testing.T) {
 	for _, rule := range []string{"reserve", "share", "open", "sticky", "divided"} {
 		keys = append(keys, c.keys(rule)[2]) // of the node that fails
 	}
+	keys = append(keys, c.key("leader")) // whichever node leads
 	h := newHistory(t, "all")
 	const times = 4 // the limit: what a busy machine can ask
 	stop := c.load(h, keys, times*limit/3)

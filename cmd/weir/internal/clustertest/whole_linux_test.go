@@ -217,6 +217,8 @@ descriptors:
   - {key: divided, sharing: divided, limits: ["20/s burst 20"]}
   - {key: mesh, sharing: mesh, limits: ["20/s burst 20"]}
   - {key: gossip, sharing: gossip, limits: ["20/s burst 20"]}
+  - {key: hub, sharing: hub, limits: ["20/s burst 20"]}
+  - {key: leader, sharing: leader, limits: ["20/s burst 20"]}
 `
 
 const waysHead = "| fault, and `sharing` | printed: at most more | measured | net %, during |\n|---|---|---|---|"
@@ -230,7 +232,7 @@ func wholeWays(t *testing.T, transport string) (rows []string) {
 	c.start(all...)
 	c.meet(all...)
 	most := c.printed(nodes)
-	ways := []string{"sticky", "divided", "mesh", "gossip"}
+	ways := []string{"sticky", "divided", "mesh", "gossip", "hub", "leader"}
 	for _, f := range []fault{
 		{name: "none", begin: func(*cluster) func() { return func() {} }},
 		{name: "two of five cut off", begin: cut([]int{0, 1, 2}, []int{3, 4})},
@@ -252,7 +254,7 @@ func wholeWays(t *testing.T, transport string) (rows []string) {
 		c.meet(all...)
 		for n, way := range ways {
 			got, allowed := h.rates(keys[2*n:2*n+2], w.fault), float64(most[way])
-			if f.restarts && way != "sticky" {
+			if f.restarts && way != "sticky" && way != "leader" {
 				allowed += limit / nodes // who begins has its part
 			}
 			rows = append(rows, fmt.Sprintf("| %s, `%s`, %s | %d | %.1f | %+.1f |", f.name, way, transport, most[way], got.over, 100*got.during-100))
@@ -278,7 +280,7 @@ func (c *cluster) printed(nodes int) map[string]int {
 	c.t.Logf("%s", out)
 	most := map[string]int{}
 	for line := range strings.Lines(string(out)) {
-		if m := regexp.MustCompile(`; (mesh|gossip): at most (\d+) more`).FindStringSubmatch(line); m != nil {
+		if m := regexp.MustCompile(`; (mesh|gossip|hub): at most (\d+) more`).FindStringSubmatch(line); m != nil {
 			n, err := strconv.Atoi(m[2])
 			if err != nil {
 				c.t.Fatal(err)

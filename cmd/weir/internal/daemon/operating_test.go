@@ -64,7 +64,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, c := range []Config{
 		{Store: "redis://" + redistest.Start(t).Addr},
 		{Store: "memcached://" + memcachedtest.Start(t).Addr},
-		{Store: "cluster:", Cluster: "127.0.0.1:0"},
+		{Store: "cluster:", Cluster: "127.0.0.1:0", Rules: rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s], sharing: leader}]\n")},
 		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {
 		_, body := get(t, "http://"+start(t, c).admin+"/metrics")
