@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 	"github.com/weir-limit/weir/cmd/weir/internal/replay"
+	"github.com/weir-limit/weir/cmd/weir/internal/usagelog/outlet"
 )
 
 func replayCommand() *cobra.Command {
@@ -25,6 +27,10 @@ own time. A line offers remote_address, method, path, host, user, status,
 user_agent and referer; every rule whose keys a line has is asked. The log may
 be compressed by gzip or zstd.
 
+The log may also be a daemon's usage log (weir serve --usage-log): file:DIR,
+kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT. Its records name rules, and
+the rules of the same names are asked about their requests again.
+
 With --against it also tells which clients would have been treated differently by other
 rules, when, and how often. docs/replay.md tells more.`,
 		Example: `  weir replay --rules rules.yaml --log access.log
@@ -35,7 +41,7 @@ rules, when, and how often. docs/replay.md tells more.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Rules, "rules", "", "`FILE` of rules, or a folder of them")
 	f.StringVar(&o.Against, "against", "", "`FILE` of other rules, or a folder: show how their decisions differ")
-	f.StringVar(&o.Log, "log", "", "access log `FILE`; - is stdin")
+	f.StringVar(&o.Log, "log", "", "access log `FILE`, - for stdin, or the URL of a usage log")
 	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
 	f.StringVar(&o.Domain, "domain", "", "ask only the rules of this domain `D`")
 	f.StringVar(&o.Cost, "cost", "", "`FIELD` that says how many events a line is worth: bytes, or a member of JSON such as tokens (default: each is 1)")
@@ -45,12 +51,34 @@ rules, when, and how often. docs/replay.md tells more.`,
 		if o.Format, err = parseFormat(format); err != nil {
 			return err
 		}
+		if outlet.IsLog(o.Log) {
+			return replayUsage(cmd, o)
+		}
 		bar, done := progress(cmd.ErrOrStderr(), "replay")
 		defer done()
 		o.Stdin, o.Progress = cmd.InOrStdin(), bar
 		return replay.Run(cmd.Context(), o, cmd.OutOrStdout())
 	})
 	return cmd
+}
+
+// replayUsage replays a usage log.
+func replayUsage(cmd *cobra.Command, o replay.Options) error {
+	for _, name := range []string{"against", "format", "cost"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s is for access logs: a usage log says itself what its requests cost, and not what they were", name)
+		}
+	}
+	if err := outlet.Check(o.Log); err != nil {
+		return usagef("--log: %w", err)
+	}
+	read := func(ctx context.Context, f func([]byte) error) error {
+		if err := outlet.Read(ctx, o.Log, f); err != nil {
+			return fmt.Errorf("--log: %w", err)
+		}
+		return nil
+	}
+	return replay.RunUsage(cmd.Context(), o, read, cmd.OutOrStdout())
 }
 
 func parseFormat(name string) (accesslog.Format, error) {

@@ -6,6 +6,9 @@
 // once for each line that has all its fields. Limits of one descriptor are
 // charged together or not at all, as in production.
 //
+// A usage log has no requests, but what rules decided for keys: usage.go asks the rules of the same
+// names again.
+//
 // feed.go reads ahead on a goroutine of its own, judge.go asks one set of rules, whatif.go
 // tells two apart.
 package replay

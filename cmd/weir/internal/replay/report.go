@@ -68,6 +68,8 @@ type LogReport struct {
 	Costless int64 `json:"-"`
 	// Damaged are the first of the skipped lines.
 	Damaged []accesslog.Damaged `json:"-"`
+	// Usage is what was read of a usage log; nil: it was an access log. Lines are requests then.
+	Usage *UsageReport `json:"-"`
 	// Forgotten counts states that were given up for want of room: some denied
 	// requests may then have been allowed, or the other way round.
 	Forgotten int64 `json:"-"`

@@ -69,6 +69,10 @@ func (r *RuleReport) cells() []string {
 
 // write says what was read, and what kept the rest from being exact.
 func (l *LogReport) write(b *strings.Builder) {
+	if l.Usage != nil {
+		l.Usage.write(b, l)
+		return
+	}
 	fmt.Fprintf(b, "%s read", manyLines(l.Lines))
 	if l.From != nil {
 		fmt.Fprintf(b, ", from %v to %v", l.From, l.To)
@@ -108,11 +112,14 @@ func (l *LogReport) WriteNotes(b *strings.Builder) {
 	}
 }
 
-func manyLines(n int64) string {
+func manyLines(n int64) string { return many(n, "line") }
+
+// many is a number of things.
+func many(n int64, thing string) string {
 	if n == 1 {
-		return "1 line"
+		return "1 " + thing
 	}
-	return strconv.FormatInt(n, 10) + " lines"
+	return strconv.FormatInt(n, 10) + " " + thing + "s"
 }
 
 // shown makes text of a log or a file fit for a terminal: what can't be printed

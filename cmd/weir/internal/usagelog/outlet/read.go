@@ -33,25 +33,32 @@ func IsLog(text string) bool {
 	return strings.HasPrefix(text, "file:") || broker.IsKafka(text) || broker.IsNATS(text)
 }
 
+// Check says what is wrong with the URL of a log.
+func Check(url string) error {
+	_, _, err := kindOf(url)
+	return err
+}
+
 // Read calls f with each line of a log, from the first that is there to the last that was there when it
 // began. Lines of one process are in order; they may come twice, and some may be no records. f must not
 // keep a line. It takes the URL of a log, and file: may name a file, too.
 func Read(ctx context.Context, url string, f func(line []byte) error) error {
 	if broker.IsKafka(url) {
-		k, err := broker.ParseKafka(url)
+		k, err := broker.ParseKafka(url, optionNode, optionHashKey)
 		if err != nil {
 			return err
 		}
 		return readKafka(ctx, k, f)
 	}
 	if broker.IsNATS(url) {
-		n, err := broker.ParseNATS(url)
+		n, err := broker.ParseNATS(url, optionNode, optionHashKey)
 		if err != nil {
 			return err
 		}
 		return readNATS(ctx, n, f)
 	}
 	path, ok := strings.CutPrefix(url, "file:")
+	path, _, _ = strings.Cut(path, "?") // what the daemon was told besides
 	if !ok || path == "" {
 		return errors.New("this is no usage log; " + schemes)
 	}
