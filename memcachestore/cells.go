@@ -56,13 +56,12 @@ func (c *cells) Look(_ context.Context, at string, names []string, out []cas.Cel
 		return l.server.explain(err)
 	}
 	for i, a := range k.answers {
+		out[i] = cas.Cell{Value: a.value, Version: cas.Version{Number: a.cas, Epoch: conn.epoch}}
 		switch {
 		case a.outcome == outcomeFailed:
-			return l.server.explain(said(a.text))
+			out[i].Err = said(a.text)
 		case a.outcome == outcomeDone && a.cas == 0:
 			return l.server.explain(errNoCAS)
-		case a.outcome == outcomeDone:
-			out[i] = cas.Cell{Value: a.value, Version: cas.Version{Number: a.cas, Epoch: conn.epoch}}
 		}
 	}
 	return nil
@@ -72,27 +71,29 @@ func (c *cells) Look(_ context.Context, at string, names []string, out []cas.Cel
 // that was not is added: a plain set would write over one that came meanwhile.
 func (c *cells) Swap(_ context.Context, at string, swaps []cas.Swap) (written bool, err error) {
 	l := pick(c.servers, at)
-	conn, err := l.open(c)
-	if err != nil {
-		return false, l.server.explain(err)
-	}
-	commands := make([]command, 0, len(swaps))
+	conn := l.live()
+	commands, anyway := make([]command, 0, len(swaps)), true
 	for i := range swaps {
 		w := &swaps[i]
+		if conn == nil || !w.Any && w.Seen.Epoch != conn.epoch {
+			return false, l.server.explain(cas.ErrEpoch)
+		}
 		to := command{verb: verbAdd, key: w.Name, value: w.Value, cas: w.Seen.Number}
 		switch {
 		case w.Any:
 			to.verb = verbSet
-		case w.Seen.Number != 0 && w.Seen.Epoch != conn.epoch:
-			return false, nil
 		case w.Seen.Number != 0:
 			to.verb = verbSwap
 		}
+		anyway = anyway && w.Any
 		to.ttl, w.Life = ttl(w.Keep)
 		commands = append(commands, to)
 	}
 	k := newCall(commands...)
 	if err := conn.do(k); err != nil {
+		if anyway { // no charge
+			return false, l.server.explain(err)
+		}
 		return false, l.server.explainWrite(err)
 	}
 	for i, a := range k.answers {

@@ -39,7 +39,7 @@ type command struct {
 	key   string // of the form that name makes: without spaces, 250 bytes at most
 	value []byte // of add, swap and set
 	cas   uint64 // of swap: the write that it stands on; never 0, which is no write
-	// ttl is made by Store.ttl, which knows how memcached counts time.
+	// ttl is made by the function ttl, which knows how memcached counts time.
 	ttl int64 // as memcached reads it: seconds, or when they are more than 30 days, Unix time
 }
 

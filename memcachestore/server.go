@@ -109,7 +109,7 @@ func mix(x uint64) uint64 {
 // open is a connection that works. Where there is none it makes one; a call that comes meanwhile
 // waits for that.
 //
-// It waits for no caller's context, but for Close. The goroutine of a lane waits here for about dialTime at
+// No caller's context ends it, but Close does. The goroutine of a lane waits here for about dialTime at
 // most, for its own try or that of another; callers that will not wait so long leave by
 // themselves.
 func (l *line) open(all *cells) (*conn, error) {
@@ -137,6 +137,16 @@ func (l *line) open(all *cells) (*conn, error) {
 			l.server.retry()
 		}
 	}
+}
+
+// live is the connection, if it works; nil: there is none.
+func (l *line) live() *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil && l.conn.alive() {
+		return l.conn
+	}
+	return nil
 }
 
 // retry has connections that wait for their next try make it at once: the server was

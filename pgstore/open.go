@@ -28,8 +28,6 @@ const (
 	// maxValue is how large an item may grow; a take that would make it larger fails. Rows of more than
 	// 2 KB are slow.
 	maxValue = 256 << 10
-	// together is how many items of several descriptors a take writes at one moment.
-	together = 64
 )
 
 // Open is Dial, with the edge around the store: calls have a deadline, the fallback of each
@@ -69,7 +67,7 @@ func engine(c *cells, over cas.Cells, name func(weir.StateKey) string) cas.Confi
 	traits := traitsOf(c.options.unlogged)
 	traits.Bare = true
 	config := cas.Config{
-		Package: "pgstore", Cells: over, MaxValue: maxValue, Together: together, Traits: traits, Name: name, NoteMark: noteMark,
+		Package: "pgstore", Cells: over, MaxValue: maxValue, Together: true, Traits: traits, Name: name, NoteMark: noteMark,
 	}
 	if c.options.serverClock {
 		config.Clock = c.clock.instant

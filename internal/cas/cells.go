@@ -2,6 +2,7 @@ package cas
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -14,16 +15,21 @@ import (
 // No method sends anything twice: a swap that was done is refused the second time, and would look
 // as if another process had written.
 type Cells interface {
-	// Look reads cells, names[0] before the others: a note that leaves its item meanwhile is then
-	// seen in one of them. All are kept where the server of at keeps its item. cells[i]
-	// is the zero Cell where there is none.
+	// Look reads the cells of items, and after them those of notes: cells[i] is that of names[i]. A note
+	// is read after its item or at the same moment, for it may leave its item meanwhile, and has
+	// to be seen in one of the two. So a store with Together reads all at one moment, and any other
+	// reads names[0], the one item, before the rest. at is the name of the first item: all cells are
+	// on its server. There are up to maxItems items, or those of one take, and maxNoted notes.
 	Look(ctx context.Context, at string, names []string, cells []Cell) error
-	// Swap writes cells, and fills in Version and Life of each. written is false where a cell was not
-	// what its Swap had seen: then none of them is written. An error says so where they may have been
-	// written all the same, as after a lost answer.
+	// Swap writes cells, and fills in Version and Life of each. written is false if a cell was not
+	// what its Swap had seen: then none of them is written. After a lost answer they may have been
+	// written; the error tells the caller that.
 	//
-	// There is more than one only for a store that has Config.Together, or where all are Any: these
-	// may be written one by one.
+	// A store with Together gets swaps of several items, and writes all of them or none. Every store gets
+	// several swaps that are Any, up to maxNotes and more, and may write these one by one.
+	//
+	// It returns an error that wraps ErrEpoch, and sends nothing, if a Version is of another epoch. It does
+	// not connect: the cells were seen a moment ago.
 	Swap(ctx context.Context, at string, swaps []Swap) (written bool, err error)
 	// Where names the server that keeps an item, for errors.
 	Where(at string) string
@@ -39,18 +45,23 @@ type Cells interface {
 type Cell struct {
 	Value   []byte
 	Version Version
+	// Err is why this cell can't be used while others can: it holds what is no count, say. The engine
+	// has it explained.
+	Err error
 }
 
-// Version tells one write of a cell from all others. The zero Version is that of a cell that is not
-// there.
+// Version tells one write of a cell from all others.
 type Version struct {
 	// Number is the server's or the writer's number of the write; 0: there is no cell.
 	Number uint64
-	// Epoch is in what stretch of time Number means something: a server that was restarted may begin
-	// to number its writes anew. A swap of another epoch is answered as one that came too late,
-	// and not sent.
+	// Epoch changes when numbers may mean something else than before: a server that was restarted may
+	// begin to number its writes anew. A cell that is not there has an epoch, too. With Together, all
+	// cells have the same one.
 	Epoch uint64
 }
+
+// ErrEpoch is a swap with a Version of another epoch. Nothing was sent, and nothing was decided.
+var ErrEpoch = errors.New("it was reconnected meanwhile, and nothing was sent")
 
 // Swap is one write of a cell.
 type Swap struct {
@@ -70,14 +81,14 @@ type Config struct {
 	Package  string // the name of the package whose store it is, for errors
 	Cells    Cells
 	MaxValue int // bytes of a value; a take that would make an item larger fails
-	// Together is how many items a Swap can write at one moment. Up to that many, takes of several
-	// descriptors are decided at one moment; takes of more are decided one descriptor after the other,
-	// and given back where a later one denies. 0: one item at a time.
-	Together int
+	// Together is whether a Swap can write any number of items at one moment. Then takes of several
+	// descriptors are decided at one moment. Else they are decided one descriptor after the other, and
+	// given back if a later one denies.
+	Together bool
 	// Traits are those of the store. Its Unfit, which it must have, also refuses asks.
 	Traits weir.Traits
-	// Name is the name of the item of a placement and key. No two have the same one. NoteRoom
-	// says what the name of a note has more.
+	// Name is the name of the item of a placement and key, of which no two have the same one. The
+	// name of a note is longer by NoteMark and NoteRoom.
 	Name func(k weir.StateKey) string
 	// NoteMark is between the name of an item and the rest of a note's. No name of an item has it.
 	NoteMark string

@@ -54,9 +54,10 @@ type Engine struct {
 	own    sync.WaitGroup // all goroutines
 
 	// mu is held for moments only, never while a server is asked: takes of all items meet here.
-	mu     sync.Mutex // of closed, joined, lanes, and the waiting jobs of each lane
+	mu     sync.Mutex // of closed, joined, rounds, lanes, and the waiting jobs of each lane
 	closed bool
 	joined uint64           // jobs so far
+	rounds int              // under way, about maxWaiting at most
 	lanes  map[string]*lane // by the name of their item, about maxLanes at most
 
 	// denials remember denied takes for record.DenialLife, and answer those like them without a
@@ -148,7 +149,7 @@ func (e *Engine) now() weir.Instant {
 	return weir.InstantOf(time.Now())
 }
 
-// Take decides the asks by the clock of this process. It fills in no evidence of takes
+// Take decides the asks by the clock of this process. Without Together it fills in no evidence of takes
 // of several items.
 func (e *Engine) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
@@ -164,7 +165,8 @@ func (e *Engine) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision)
 	if !record.Groups(asks) {
 		return e.takeTogether(ctx, asks, out, nil, e.Name(asks[0].State))
 	}
-	if names, at := e.itemsOf(asks); len(names) <= e.Together {
+	if e.Together {
+		names, at := e.itemsOf(asks)
 		return e.takeTogether(ctx, asks, out, at, names...)
 	}
 	// No swap reaches all of the items. So Apart looks at all of them at once, charges one after the

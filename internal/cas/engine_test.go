@@ -31,8 +31,9 @@ type server struct {
 type process struct {
 	*server
 
-	steps *atomic.Int64 // messages until the process dies; nil: it lives
-	delay time.Duration // of each answer, half of it drawn
+	steps    *atomic.Int64 // messages until the process dies; nil: it lives
+	delay    time.Duration // of each answer, half of it drawn
+	together bool          // it reads and writes all at one moment
 }
 
 var errDead = errors.New("the process is dead")
@@ -51,11 +52,25 @@ func (p process) Look(_ context.Context, _ string, names []string, cells []Cell)
 	time.Sleep(p.delay/2 + rand.N(p.delay/2+1))
 	p.mu.Lock()
 	p.looks++
+	p.mu.Unlock()
+	if p.together {
+		p.read(names, cells)
+		return p.step()
+	}
+	p.read(names[:1], cells)
+	for i := len(names) - 1; i > 0; i-- { // in no order that the engine could rely on
+		p.read(names[i:i+1], cells[i:])
+	}
+	return p.step()
+}
+
+// read reads cells at one moment.
+func (p process) read(names []string, cells []Cell) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for i, name := range names {
 		cells[i] = p.cells[name]
 	}
-	p.mu.Unlock()
-	return p.step()
 }
 
 func (p process) Swap(_ context.Context, _ string, swaps []Swap) (bool, error) {
@@ -79,7 +94,7 @@ func (p process) swap(swaps []Swap) bool {
 	for i, w := range swaps {
 		p.writes++
 		swaps[i].Version, swaps[i].Life = Version{Number: p.writes}, w.Keep
-		p.cells[w.Name] = Cell{w.Value, swaps[i].Version}
+		p.cells[w.Name] = Cell{Value: w.Value, Version: swaps[i].Version}
 	}
 	return true
 }
@@ -88,10 +103,11 @@ func (process) Where(string) string               { return "the server" }
 func (process) Explain(_ string, err error) error { return fmt.Errorf("nothing was decided: %w", err) }
 func (process) Close()                            {}
 
-func open(t testing.TB, p process, together int) *Engine {
+func open(t testing.TB, p process, together bool) *Engine {
+	p.together = together
 	e := New(Config{
 		Package: "cas", Cells: p, MaxValue: 1 << 16, Together: together, NoteMark: "|",
-		Traits: weir.Traits{Shared: true, Atomic: together > 1, Evidence: true, Unfit: unfit},
+		Traits: weir.Traits{Shared: true, Atomic: together, Evidence: true, Unfit: unfit},
 		Name:   func(k weir.StateKey) string { return fmt.Sprintf("%q:%q", k.Placement(), k.Key) },
 	})
 	t.Cleanup(func() { _ = e.Close() })
@@ -130,7 +146,7 @@ func (s timed) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 
 // TestStore holds the engine to the contract of stores, with and without swaps of several items.
 func TestStore(t *testing.T) {
-	for _, together := range []int{0, 4, 64} {
+	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprint(together), func(t *testing.T) {
 			servers := map[string]*server{}
 			of := func(name string) *server {
@@ -163,7 +179,7 @@ func TestTogether(t *testing.T) {
 		users := [40]atomic.Int64{}
 		var wg sync.WaitGroup
 		for range 3 {
-			e := open(t, process{server: s, delay: time.Millisecond}, 16)
+			e := open(t, process{server: s, delay: time.Millisecond}, true)
 			for worker := range 40 {
 				wg.Go(func() {
 					for n := range 30 {
@@ -207,7 +223,7 @@ func TestTogether(t *testing.T) {
 				t.Errorf("%d of user %d passed, want 20 at most", n, u)
 			}
 		}
-		check := open(t, process{server: s}, 16)
+		check := open(t, process{server: s}, true)
 		for u := range users {
 			out := make([]weir.Decision, 1)
 			err := check.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: "user", Key: fmt.Sprint(u)}, Limit: user}}, out)
@@ -222,17 +238,16 @@ func TestTogether(t *testing.T) {
 // its items, and in the end all lanes are at rest. No swap of one process is refused by another of its own.
 func TestRounds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		together := rapid.SampledFrom([]int{2, 3, 8, 64}).Draw(rt, "together")
 		count := rapid.IntRange(1, 60).Draw(rt, "jobs")
 		sets := make([][]string, count)
 		for i := range sets {
-			n := rapid.IntRange(1, min(together, 4)).Draw(rt, "items")
+			n := rapid.IntRange(1, 4).Draw(rt, "items")
 			names := rapid.Permutation([]string{"a", "b", "c", "d", "e", "f"}).Draw(rt, "names")
 			sets[i] = names[:n]
 		}
 		impatient := rapid.SliceOfN(rapid.IntRange(0, 9), count, count).Draw(rt, "impatient")
 		synctest.Test(t, func(t *testing.T) {
-			e := open(t, process{server: newServer(), delay: 10 * time.Millisecond}, together)
+			e := open(t, process{server: newServer(), delay: 10 * time.Millisecond}, true)
 			var mu sync.Mutex
 			var wg sync.WaitGroup
 			done := 0
@@ -285,7 +300,7 @@ func TestRounds(t *testing.T) {
 func TestOneSwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		e := open(t, process{server: s, delay: time.Millisecond}, 64)
+		e := open(t, process{server: s, delay: time.Millisecond}, true)
 		limit := weir.MustParseLimit("1000/day")
 		take := func() {
 			var wg sync.WaitGroup
@@ -315,7 +330,7 @@ func TestOneSwap(t *testing.T) {
 func TestNoStarvation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 10 * time.Millisecond
-		e := open(t, process{server: newServer(), delay: delay}, 64)
+		e := open(t, process{server: newServer(), delay: delay}, true)
 		limit := weir.MustParseLimit("1000000/day")
 		asksOf := func(names ...string) []weir.Ask {
 			var asks []weir.Ask

@@ -20,7 +20,7 @@ const itemSign = "weir\x01"
 const skew = 2 * time.Second
 
 // item is what a store keeps of one placement and key: the counts of all its limits, and notes of
-// what works once. They are in one item because a store swaps one item at a time: a charge and
+// what works once. They are in one item because many a store swaps one item at a time: a charge and
 // the note of it, or the charges of several limits, are then written together or not at all.
 //
 // An item is decoded for each round, changed by one job after the other, and encoded once. It is

@@ -33,6 +33,13 @@ type job struct {
 	id    uint64
 	found *note // where that was noted in an item of its own
 
+	// bad is why the item of its own that the note may be in can't be read.
+	bad error
+
+	// refused is that its last swap was, and nobody knows yet whether for one of its items.
+	refused bool
+	claimed bool // it is in the hands of a round, and leaves its lanes; mu of the engine guards it
+
 	// tries counts refused swaps that stood on a look, up to maxTries. A swap by what was known
 	// from before is no try: the process had not asked whether it still holds.
 	tries int
@@ -57,8 +64,8 @@ func (j *job) noted(now weir.Instant, it *item) *note {
 // find takes note of what the cell of the job's note holds. Its name may be another program's by
 // chance: only a note of the same kind and id counts.
 func (j *job) find(c Cell) {
-	j.found = nil
-	if c.Version.Number == 0 {
+	j.found, j.bad = nil, c.Err
+	if c.Version.Number == 0 || c.Err != nil {
 		return
 	}
 	d := decode(c.Value)

@@ -24,6 +24,8 @@ const (
 	// It bounds how long the first of them waits for the last to be decided. Nothing is lost for
 	// throughput: so many share one round trip.
 	maxTogether = 256
+	// maxItems is how many items a round has, if one of its jobs does not have more by itself.
+	maxItems = 64
 	// maxNoted is how many of them may work once, and so leave a note.
 	//
 	// Each costs a get beside that of the item, and up to a note more in it.
@@ -46,17 +48,19 @@ const (
 // one process never try against each other.
 //
 // A job of several items waits in the lane of each. It is done in a round of all of them, which
-// begins when none of them works. Where such a job is the first that waits in a lane, the lane rests
-// until the others are ready: so it waits for one round of each at most. Jobs join all their lanes at
-// one moment, so the oldest of those that wait for each other is first in all of its lanes.
+// begins when none of them works. If such a job is the first that waits in a lane, the lane rests
+// until the job is first in its other lanes, too, and none of them works: a job that is first is not
+// passed by. Jobs join their lanes at one moment, and those that wait again go to the front of all their
+// lanes at one moment. So there is one order of all jobs that fits each lane, and the job that is first
+// in it can be done.
 //
 // A round has one goroutine, and its lanes have no other meanwhile. A lane without jobs can be
 // forgotten: all that is lost with it is that it knew what the item held.
 //
-// A job of a lane is in waiting, or in the hands of the goroutine that works, or done. mu of the
-// engine guards the first; the second needs no lock.
+// A job of a lane waits, or is in the hands of the goroutine that works, or is done. mu of the engine
+// guards the lists of those that wait; one in hand needs no lock.
 //
-// Since all jobs of one process go through one lane, the order of charges in the process is the
+// Since all jobs of one item go through one lane, the order of its charges in the process is the
 // order of its rounds, and two takes of one process never see the same state. Between processes
 // the versions of cells see to that.
 type lane struct {
@@ -72,6 +76,10 @@ type lane struct {
 	// without a look would mostly be refused.
 	known view
 	alone bool // nobody else wrote when we last looked
+	// refused is that a swap of known and items beside it was. Then other says after the next look whether
+	// another process had written this item.
+	refused, other bool
+	most           int // jobs that are claimed together, since more made the item too large; 0: maxTogether
 }
 
 // view is what an item held.
@@ -92,7 +100,7 @@ type view struct {
 func (e *Engine) submit(ctx context.Context, j *job, names ...string) error {
 	defer e.counts.waiting.Add(-1)
 	if e.counts.waiting.Add(1) > maxWaiting {
-		return fmt.Errorf("%s: %d takes wait: %w", e.Package, maxWaiting, weir.ErrBusy)
+		return e.busy()
 	}
 	if err := e.join(j, names); err != nil {
 		return err
@@ -115,12 +123,19 @@ func (e *Engine) submit(ctx context.Context, j *job, names ...string) error {
 	}
 }
 
+func (e *Engine) busy() error {
+	return fmt.Errorf("%s: %d takes wait: %w", e.Package, maxWaiting, weir.ErrBusy)
+}
+
 // join has a job wait in the lanes of its items.
 func (e *Engine) join(j *job, names []string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	switch {
+	case e.closed:
 		return fmt.Errorf("%s: %w", e.Package, errClosed)
+	case e.rounds >= maxWaiting:
+		return e.busy() // their callers have left
 	}
 	j.lanes = j.room[:0]
 	for _, name := range names {
@@ -158,10 +173,11 @@ func (e *Engine) ready(l *lane) []*lane {
 		return nil
 	}
 	lanes := slices.Clip(l.waiting[0].lanes)
+	e.rounds++
 	for _, l := range lanes {
 		l.running = true
 	}
-	if e.Together <= 1 {
+	if !e.Together {
 		return lanes
 	}
 	for _, l := range lanes {
@@ -178,15 +194,15 @@ func (j *job) ready() bool {
 	return !slices.ContainsFunc(j.lanes, func(l *lane) bool { return l.running || l.waiting[0] != j })
 }
 
-// further adds lanes that a job needs to those of a round. It adds none where one of them works, or
-// has a job that came first: that one would have to wait longer.
+// further adds lanes that a job needs to those of a round. It adds none if one of them works, or if
+// another job is the first in it.
 func (e *Engine) further(j *job, lanes []*lane) []*lane {
 	all := lanes
 	for _, l := range j.lanes {
 		if slices.Contains(all, l) {
 			continue
 		}
-		if l.running || l.waiting[0] != j || len(all) >= e.Together {
+		if l.running || l.waiting[0] != j || len(all) >= maxItems {
 			return lanes
 		}
 		all = append(all, l)
@@ -210,10 +226,12 @@ func (e *Engine) forget() {
 	for name, l := range e.lanes {
 		if !l.running && len(l.waiting) == 0 {
 			delete(e.lanes, name)
-			return
+			if len(e.lanes) < maxLanes {
+				return
+			}
 		}
 		if looked++; looked == 64 {
-			return // as many as there are jobs may be running beside maxLanes
+			return // as many as the items of all rounds and jobs may be beside maxLanes
 		}
 	}
 }
@@ -228,22 +246,21 @@ func (e *Engine) withdraw(j *job) bool {
 	if !slices.Contains(j.lanes[0].waiting, j) {
 		return false
 	}
-	e.leave(j)
+	j.claimed = true
+	for _, l := range j.lanes {
+		l.leave()
+	}
 	for _, l := range j.lanes {
 		e.begin(l) // it may have rested for this job
 	}
 	return true
 }
 
-// leave takes a job out of its lanes. mu is held.
-func (e *Engine) leave(j *job) {
-	for _, l := range j.lanes {
-		if i := slices.Index(l.waiting, j); i >= 0 {
-			l.waiting = slices.Delete(l.waiting, i, i+1)
-		}
-		if len(l.waiting) == 0 {
-			l.waiting = nil // what it has grown to
-		}
+// leave takes those of its jobs out of a lane that are claimed. mu is held.
+func (l *lane) leave() {
+	l.waiting = slices.DeleteFunc(l.waiting, func(j *job) bool { return j.claimed })
+	if len(l.waiting) == 0 {
+		l.waiting = nil // what it has grown to
 	}
 }
 
@@ -255,12 +272,13 @@ func (e *Engine) work(lanes []*lane) {
 	}
 }
 
-// next ends a round, and takes the lanes of another that its end has made ready. Where there are more of
-// these, they get goroutines of their own. The next round of a lane begins under the same lock, and so
-// sees known and alone as this one has left them.
+// next ends a round, and returns the lanes of the next one. Further rounds that are ready now get
+// goroutines of their own. The next round of a lane begins under the same lock, and so sees known and
+// alone as this one has left them.
 func (e *Engine) next(lanes []*lane) []*lane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.rounds--
 	for _, l := range lanes {
 		l.running = false
 	}
@@ -271,7 +289,7 @@ func (e *Engine) next(lanes []*lane) []*lane {
 		} else {
 			e.begin(l)
 		}
-		// Jobs that wait here for another lane are begun by that one, for it works.
+		// If the first job here waits for a lane that works, the end of that one's round begins it.
 	}
 	return next
 }
@@ -283,9 +301,8 @@ func (e *Engine) noted(lanes []*lane) []*job {
 	defer e.mu.Unlock()
 	var noted []*job
 	for _, l := range lanes {
-		for _, j := range l.waiting {
-			// The note is beside the first item, so each job is found once.
-			if j.kind != noNote && j.lanes[0] == l && len(noted) < maxNoted {
+		for _, j := range l.window() {
+			if j.kind != noNote && j.fits(l, lanes) && len(noted) < maxNoted {
 				noted = append(noted, j)
 			}
 		}
@@ -300,33 +317,40 @@ func (e *Engine) noted(lanes []*lane) []*job {
 func (e *Engine) claim(lanes []*lane, noted []*job) []*job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	most := maxTogether
+	for _, l := range lanes {
+		if l.most > 0 {
+			most = min(most, l.most)
+		}
+	}
 	var jobs []*job
 	for _, l := range lanes {
-		var rest []*job
-		for _, j := range l.waiting {
-			fits := j.kind == noNote || slices.Contains(noted, j)
-			if len(lanes) > 1 || len(j.lanes) > 1 {
-				fits = fits && j.lanes[0] == l && within(j.lanes, lanes)
-			}
-			if fits && len(jobs) < maxTogether {
+		for _, j := range l.window() {
+			if len(jobs) < most && j.fits(l, lanes) && (j.kind == noNote || slices.Contains(noted, j)) {
+				j.claimed = true
 				jobs = append(jobs, j)
-			} else {
-				rest = append(rest, j)
 			}
 		}
-		l.waiting = rest
+	}
+	for _, l := range lanes {
+		l.leave()
 	}
 	if len(lanes) > 1 {
-		for _, j := range jobs {
-			e.leave(j)
-		}
 		slices.SortFunc(jobs, byOrder)
 	}
 	return jobs
 }
 
-func within(some, all []*lane) bool {
-	return !slices.ContainsFunc(some, func(l *lane) bool { return !slices.Contains(all, l) })
+// window is the jobs of a lane that a round looks at. mu of the engine is held.
+func (l *lane) window() []*job { return l.waiting[:min(len(l.waiting), maxTogether)] }
+
+// fits is whether a job of l can be done in a round of some lanes. It is found in one of them, the
+// lane of its first item, beside which its note is.
+func (j *job) fits(l *lane, lanes []*lane) bool {
+	if len(j.lanes) == 1 {
+		return true
+	}
+	return j.lanes[0] == l && !slices.ContainsFunc(j.lanes, func(l *lane) bool { return !slices.Contains(lanes, l) })
 }
 
 func byOrder(a, b *job) int { return cmp.Compare(a.order, b.order) }
@@ -339,6 +363,7 @@ func (e *Engine) unclaim(jobs []*job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, j := range slices.Backward(jobs) {
+		j.claimed = false
 		for _, l := range j.lanes {
 			l.waiting = slices.Insert(l.waiting, 0, j)
 		}

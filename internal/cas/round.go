@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +16,7 @@ import (
 //
 // Where this process was the last to write the item, it knows what the item holds, and need not
 // look: a round is then one trip. That is tried only while nobody else is known to write (alone),
-// over the connection that the item was written by, and for as long as the server has to keep it.
+// and for as long as the server has to keep it.
 // If it was wrong, the server refuses the swap, and the jobs wait for another round, which looks.
 // So an old view costs a trip, and never a charge.
 //
@@ -85,7 +86,7 @@ func (e *Engine) look(r *round, noted []*job) error {
 		j.find(cells[len(r.lanes)+i])
 	}
 	for i, l := range r.lanes {
-		r.items[i].view = view{Cell: cells[i]}
+		r.items[i] = seenItem{view: view{Cell: cells[i]}, bad: cells[i].Err}
 		e.compare(l, r.items[i].view)
 	}
 	return nil
@@ -101,11 +102,12 @@ func (e *Engine) compare(l *lane, v view) {
 	if e.seen.gone(l.name, time.Since(e.opened), v.Version.Number != 0, bornOf(v.Value)) {
 		e.counts.forgotten.Add(1)
 	}
-	if l.known.Version.Number == 0 {
-		return
+	same := l.known.Version == v.Version
+	if l.refused || l.known.Version.Number != 0 {
+		l.alone = same
 	}
-	l.alone = l.known.Version == v.Version
-	l.known = view{}
+	l.other = l.refused && !same
+	l.known, l.refused = view{}, false
 }
 
 // decide decides jobs over what their items held, and writes what comes out. It is false when that
@@ -125,8 +127,12 @@ func (e *Engine) decide(r *round, noted []*job, looked bool) bool {
 	// none at a time before it came.
 	r.now = e.now()
 	for i := range r.items {
-		s := &r.items[i]
-		s.item, s.bad = decodeItem(s.view.Value, r.now)
+		if s := &r.items[i]; s.bad == nil {
+			s.item, s.bad = decodeItem(s.view.Value, r.now)
+		}
+	}
+	if jobs = e.giveUp(jobs); len(jobs) == 0 {
+		return true
 	}
 	for _, j := range jobs {
 		// A job's error is its own answer. An answer such as weir.ErrSettled goes to the caller as
@@ -152,6 +158,9 @@ func (r *round) apply(j *job) error {
 			return s.bad
 		}
 		r.of = append(r.of, s.item)
+	}
+	if j.bad != nil {
+		return j.bad
 	}
 	return j.apply(r.now, r.of)
 }
@@ -188,22 +197,25 @@ func (e *Engine) write(r *round, jobs []*job, looked bool) {
 			continue
 		}
 		it.prune(r.now)
-		if err := e.spill(l.name, it, r.now); err != nil {
-			e.finish(jobs, err)
+		value, err := e.encode(r.lanes[0].name, l.name, it, r.now)
+		switch {
+		case err != nil:
+			e.fail(r, jobs, err, looked)
 			return
-		}
-		w := Swap{Name: l.name, Seen: r.items[i].view.Version, Value: it.encode(), Keep: it.keep(r.now) + skew + e.longer}
-		if len(w.Value) > e.MaxValue {
+		case len(value) > e.MaxValue:
 			e.refuse(l, jobs)
 			return
 		}
-		swaps = append(swaps, w)
+		swaps = append(swaps, Swap{Name: l.name, Seen: r.items[i].view.Version, Value: value, Keep: it.keep(r.now) + skew + e.longer})
 	}
 	if len(swaps) > 0 { // else all were denied, or only looked
-		e.counts.trips.Add(1)
-		switch written, err := e.Cells.Swap(e.ctx, swaps[0].Name, swaps); {
+		written, err := e.Cells.Swap(e.ctx, r.lanes[0].name, swaps)
+		if !errors.Is(err, ErrEpoch) {
+			e.counts.trips.Add(1)
+		}
+		switch {
 		case err != nil:
-			e.finish(jobs, err)
+			e.fail(r, jobs, err, looked)
 			return
 		case !written:
 			e.again(r, jobs, looked)
@@ -214,19 +226,30 @@ func (e *Engine) write(r *round, jobs []*job, looked bool) {
 	e.finish(jobs, nil)
 }
 
-// refuse answers jobs of an item that would become too large. The others are decided again without
-// them.
-func (e *Engine) refuse(l *lane, jobs []*job) {
-	var large, rest []*job
-	for _, j := range jobs {
-		if slices.Contains(j.lanes, l) {
-			large = append(large, j)
-		} else {
-			rest = append(rest, j)
-		}
+// fail answers jobs that could not be written. If what was known of the items is of another epoch, nothing
+// was sent: they are looked at, and decided again.
+func (e *Engine) fail(r *round, jobs []*job, err error, looked bool) {
+	if looked || !errors.Is(err, ErrEpoch) {
+		e.finish(jobs, err)
+		return
 	}
-	e.unclaim(rest)
-	e.finish(large, e.Cells.Explain(l.name, errLarge(e.MaxValue)))
+	for _, l := range r.lanes {
+		l.known = view{}
+	}
+	e.unclaim(jobs)
+}
+
+// refuse has jobs of an item that would become too large decided again, fewer of them at a time, and the others
+// of the round, too. One that is too large alone fails.
+func (e *Engine) refuse(l *lane, jobs []*job) {
+	of := slices.Clone(jobs)
+	of = slices.DeleteFunc(of, func(j *job) bool { return !slices.Contains(j.lanes, l) })
+	if l.most = len(of) / 2; l.most > 0 {
+		e.unclaim(jobs)
+		return
+	}
+	e.unclaim(slices.DeleteFunc(jobs, func(j *job) bool { return j == of[0] }))
+	e.finish(of, e.Cells.Explain(l.name, errLarge(e.MaxValue)))
 }
 
 // learn keeps what was seen and written for the next rounds: they may swap the version of a write
@@ -239,52 +262,67 @@ func (e *Engine) learn(r *round, swaps []Swap) {
 		}
 		life := it.keep(r.now)
 		if it.changed {
-			v.Cell, life, swaps = Cell{swaps[0].Value, swaps[0].Version}, swaps[0].Life, swaps[1:]
+			v.Cell, life, swaps = Cell{Value: swaps[0].Value, Version: swaps[0].Version}, swaps[0].Life, swaps[1:]
 		} else if v.Version.Number == 0 {
 			continue
 		}
 		// Until then the server has to keep the item no longer than life; later it may be gone, and a
 		// swap over it would be refused as if another process had written.
 		e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + life})
-		l.known = view{}
+		l.known, l.most = view{}, 0
 		// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
 		if len(v.Value) <= maxKnown {
-			l.known = view{v.Cell, time.Now().Add(life)}
+			l.known = view{Cell{Value: v.Value, Version: v.Version}, time.Now().Add(life)}
 		}
 	}
 }
 
-// again has jobs wait for another try, for another process has written. A decision made without
-// looking was no try. The pause before the next try is drawn from a longer time each time, so that
-// processes that write the same item get out of step. All that wait go together in the next round,
-// so of a process at most one swap is on its way for an item, and with each refused swap another
-// process got on: never do all fail.
+// again has jobs wait for another try, for another process has written one of their items. A decision made
+// without looking was no try. Of several items, the next look tells which of them it was.
+//
+// The pause before the next try is drawn from a longer time each time, so that processes that write the
+// same item get out of step. All that wait go together in the next round, so of a process at most one swap
+// is on its way for an item, and with each refused swap another process got on: never do all fail.
 //
 // Callers that have left are not told apart: their jobs go on, up to maxTries like all.
 func (e *Engine) again(r *round, jobs []*job, looked bool) {
-	for _, l := range r.lanes {
-		l.known, l.alone = view{}, false
+	for i, l := range r.lanes {
+		l.known, l.alone, l.refused = r.items[i].view, false, true
 	}
 	e.counts.lost.Add(1)
 	if !looked {
 		e.unclaim(jobs)
 		return
 	}
-	var rest, busy []*job
 	most := 0
 	for _, j := range jobs {
-		if j.tries++; j.tries >= maxTries {
-			busy = append(busy, j)
-		} else {
-			rest, most = append(rest, j), max(most, j.tries)
+		j.refused, most = true, max(most, j.tries+1)
+	}
+	e.unclaim(jobs)
+	_ = sleep.For(e.ctx, rand.N(firstPause<<most)) // closed: the next try says so
+}
+
+// giveUp counts the tries of jobs whose items another process had written when they were refused, and gives
+// up those that had maxTries. It returns the others.
+func (e *Engine) giveUp(jobs []*job) []*job {
+	var busy []*job
+	jobs = slices.DeleteFunc(jobs, func(j *job) bool {
+		if j.refused && slices.ContainsFunc(j.lanes, func(l *lane) bool { return l.other }) {
+			j.tries++
 		}
+		j.refused = false
+		if j.tries < maxTries {
+			return false
+		}
+		busy = append(busy, j)
+		return true
+	})
+	if len(busy) == 0 {
+		return jobs
 	}
 	e.counts.busy.Add(int64(len(busy)))
 	e.finish(busy, fmt.Errorf("%s: other processes wrote the count during all %d tries: %w", e.Package, maxTries, weir.ErrBusy))
-	e.unclaim(rest)
-	if len(rest) > 0 {
-		_ = sleep.For(e.ctx, rand.N(firstPause<<most)) // closed: the next try says so
-	}
+	return jobs
 }
 
 // firstPause is half of the longest pause before the second try; each further one
