@@ -89,7 +89,7 @@ func group(t rapid.TB, s weir.Sharing, n int) []*Replica {
 	var all []*Replica
 	var members []Presence
 	for i := range n {
-		members = append(members, Presence{Name: fmt.Sprint("n", i)})
+		members = append(members, Presence{Name: fmt.Sprint("n", i), Open: true})
 		all = append(all, newReplica(t, replicaStart, members[i].Name, 1, s))
 	}
 	for _, p := range all {
@@ -267,7 +267,7 @@ func TestMerge(t *testing.T) {
 func TestReplicasAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := weir.MustParseLimit("1000/h")
-		s := rapid.SampledFrom([]weir.Sharing{weir.SharingMesh, weir.SharingGossip}).Draw(t, "sharing")
+		s := rapid.SampledFrom([]weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub}).Draw(t, "sharing")
 		n := rapid.IntRange(2, 6).Draw(t, "nodes")
 		all := group(t, s, n)
 		now, passed, ask := replicaStart, int64(0), weir.Ask{State: apiKey, Limit: limit}

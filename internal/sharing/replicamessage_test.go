@@ -3,6 +3,7 @@ package sharing
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,27 +114,38 @@ func FuzzReplica(f *testing.F) {
 	f.Add([]byte{version, ask, 0, 5})
 	f.Add([]byte{version, charges, 0, 0, 0, 0, 1, 'r', 1, 5, '1', '0', '0', '/', 's', 0, 1, 1, 'b', 1, 1, 9, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := group(t, weir.SharingMesh, 3)[0]
-		p.passes(now, "100/s", 10)
-		var posts []Post
-		for range 2 {
-			if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, ErrMessage) {
-				t.Fatal(err)
-			}
+		hears(t, group(t, weir.SharingMesh, 3)[0], b)
+		if len(b) > 2 { // the same by a hub, and to it
+			b = slices.Clone(b)
+			b[2] = hubs + b[2]%2
 		}
-		if n := p.passes(now+1, "100/s", 200); n > 90 {
-			t.Errorf("after % x, %d more than 100 pass", b, n-90)
-		}
-		p.Tick(now+micros(Sweep), &posts)
-		for _, post := range posts {
-			if err := p.Receive(now+2, "n2", post.Message, &posts); err != nil {
-				t.Errorf("after % x it says % x: %v", b, post.Message, err)
-			}
-		}
-		if len(p.tallies.rows) > 100 || len(p.peers) > MaxPeers {
-			t.Errorf("%d keys and %d nodes are kept", len(p.tallies.rows), len(p.peers))
-		}
+		hears(t, group(t, weir.SharingHub, 3)[0], b)
 	})
+}
+
+// hears has one of three replicas hear a message, and what it says then.
+func hears(t *testing.T, p *Replica, b []byte) {
+	t.Helper()
+	const now = replicaStart
+	p.passes(now, "100/s", 10)
+	var posts []Post
+	for range 2 {
+		if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, ErrMessage) {
+			t.Fatal(err)
+		}
+	}
+	if n := p.passes(now+1, "100/s", 200); n > 90 {
+		t.Errorf("after % x, %d more than 100 pass", b, n-90)
+	}
+	p.Tick(now+micros(Sweep), &posts)
+	for _, post := range posts {
+		if err := p.Receive(now+2, "n2", post.Message, &posts); err != nil {
+			t.Errorf("after % x it says % x: %v", b, post.Message, err)
+		}
+	}
+	if len(p.tallies.rows) > 100 || len(p.peers) > MaxPeers {
+		t.Errorf("%d keys and %d nodes are kept", len(p.tallies.rows), len(p.peers))
+	}
 }
 
 // TestManyNames lets thousands of nodes come and go: the last of them is known as well as the

@@ -21,7 +21,7 @@
 //
 // replica.go is the other kind of node, which decides by itself: replicatally.go is what
 // it keeps of a key, replicamerge.go what it hears, replicasync.go what it tells,
-// replicaview.go what it does while it does not hear all.
+// replicaview.go what it does while it does not hear all. hub.go has one of them tell all others.
 package sharing
 
 import (

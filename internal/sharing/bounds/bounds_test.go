@@ -38,6 +38,12 @@ func TestUnfit(t *testing.T) {
 		{weir.SharingMesh, "100/min", 51, false},
 		{weir.SharingGossip, "100/min", 200, true},
 		{weir.SharingGossip, "100/min", 201, false},
+		{weir.SharingHub, "100/min", 200, true},
+		{weir.SharingHub, "100/min", 201, false},
+		{weir.SharingHub, "100/min sliding-log", 0, false},
+		{weir.SharingHub, "10/400ms fixed-window", 0, false},
+		{weir.SharingHub, "10/401ms fixed-window", 0, true},
+		{weir.SharingLeader, "20 concurrent", 1000, true},
 		{weir.SharingDivided, "100/min sliding-log", 0, true},
 		{weir.SharingDivided, "3/min", 3, true},
 		{weir.SharingDivided, "3/min", 4, false},
@@ -64,6 +70,8 @@ func TestShared(t *testing.T) {
 		most    int64 // in a second
 	}{
 		{weir.SharingLease, "100/s", 5, 0, 199},
+		{weir.SharingLeader, "100/s", 5, 0, 199},
+		{weir.SharingHub, "100/s", 5, 220 * time.Millisecond, 199 + 4*121},
 		{weir.SharingDivided, "100/s", 5, 0, 199},
 		{weir.SharingMesh, "100/s", 1, time.Second, 199},
 		{weir.SharingMesh, "100/s", 5, 110 * time.Millisecond, 199 + 4*110},
@@ -75,6 +83,9 @@ func TestShared(t *testing.T) {
 		if got := bounds.Shared(weir.MustParseLimit(row.limit), row.sharing, row.nodes, row.delay, time.Second, 1); got != row.most {
 			t.Errorf("%s %s, %d nodes, %v: %d in a second, want %d", row.sharing, row.limit, row.nodes, row.delay, got, row.most)
 		}
+	}
+	if got := bounds.Delay(weir.SharingHub, 50, 10*time.Millisecond); got != 220*time.Millisecond {
+		t.Errorf("nodes with a hub have heard after %v; want 220 ms", got)
 	}
 	for nodes, want := range map[int]int64{1: 0, 2: 101, 4: 101, 5: 201, 7: 201, 50: 1701} {
 		if got := bounds.Delay(weir.SharingGossip, nodes, time.Millisecond); got.Milliseconds() != want {

@@ -19,6 +19,7 @@ func TestReplicas(t *testing.T) {
 	}{
 		{weir.SharingMesh, 90, 0},
 		{weir.SharingGossip, 90, 0},
+		{weir.SharingHub, 90, 0},
 		{weir.SharingDivided, 30, 30},
 	} {
 		t.Run(string(way.sharing), func(t *testing.T) {

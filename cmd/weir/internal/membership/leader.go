@@ -36,7 +36,7 @@ func HasLeaders(r *rules.Rule) bool {
 
 // SetRules tells which rules are active now.
 func (n *Node) SetRules(set *rules.Set) {
-	leaders := map[string]int{}
+	leaders, seats := map[string]int{}, 0
 	var led []*rules.Rule
 	for _, r := range set.Rules() {
 		if !HasLeaders(r) {
@@ -45,7 +45,7 @@ func (n *Node) SetRules(set *rules.Set) {
 		if r.Sharing == weir.SharingLeader {
 			leaders[r.State("").Placement()] = r.Leaders
 		}
-		if len(led) < maxBounds {
+		if seats += max(r.Leaders, 1); seats <= maxLed {
 			led = append(led, r)
 		}
 	}
@@ -53,7 +53,10 @@ func (n *Node) SetRules(set *rules.Set) {
 	n.led.Store(&led)
 }
 
-// Led are the active rules that nodes lead, maxBounds at most.
+// maxLed is how many leaders metrics name: to find each out takes a look at all members.
+const maxLed = 100
+
+// Led are the active rules that nodes lead, with maxLed leaders at most.
 func (n *Node) Led() []*rules.Rule {
 	if led := n.led.Load(); led != nil {
 		return *led
