@@ -70,7 +70,10 @@ func (b *bench) run(ctx context.Context) error {
 	b.rates("one goroutine: ", b.ways, one, map[int]*table.Target{2: table.AtLeast(1)})
 	b.table.Compare("one goroutine: Redis CPU of a decision, beside "+b.ways[2].name, "µs", one[0].server, one[2].server, nil)
 	b.table.Compare("one goroutine: our CPU of a decision, beside "+b.ways[2].name, "µs", one[0].client, one[2].client, nil)
-	if err := b.denied(ctx); err != nil || b.memcached == nil {
+	if err := b.denied(ctx); err != nil {
+		return err
+	}
+	if err := b.leases(ctx); err != nil || b.memcached == nil {
 		return err
 	}
 	return b.inMemcached(ctx)
@@ -267,8 +270,29 @@ func hammer(ctx context.Context, s weir.Store, asks []weir.Ask, last time.Durati
 	return total.Load(), nil
 }
 
+// profileLeases measures leases alone.
+func (b *bench) profileLeases(ctx context.Context) error {
+	file, err := os.Create("cpu.out")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	err = b.leases(ctx)
+	pprof.StopCPUProfile()
+	if err != nil {
+		return err
+	}
+	return b.table.Print(os.Stdout, false)
+}
+
 // profile runs one way alone, and writes what this process did.
 func (b *bench) profile(ctx context.Context, name string, callers int) error {
+	if name == "lease" {
+		return b.profileLeases(ctx)
+	}
 	for _, w := range b.ways {
 		if w.name != name {
 			continue

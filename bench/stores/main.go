@@ -16,7 +16,7 @@ func main() {
 	b := bench{table: table.New("Weir", "beside", "ratio")}
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take 30 seconds")
-	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out")
+	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out; lease measures leases alone")
 	callers := flag.Int("callers", goroutines, "by so many goroutines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -162,7 +162,7 @@ func (h *Holding) Low(now time.Duration) bool {
 // may pass; with 0 at least all of them.
 func (h *Holding) Need(now time.Duration, cost int64) (events, least int64) {
 	n := need{
-		cost: cost, demand: h.reckon(now), whole: h.whole, left: h.left(now), shares: max(sharesUnknown, 2*int64(h.nodes)),
+		cost: cost, demand: h.reckon(now), whole: h.whole, left: h.left(now), shares: max(leastShares, int64(h.nodes)),
 	}
 	n.melts = min(h.limit.Melts(Lasts(h.lease)), mostCounted)
 	events = n.size()

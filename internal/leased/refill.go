@@ -12,6 +12,10 @@ import (
 // sweepEvery is how often the node looks for portions that nobody asks for any more.
 const sweepEvery = 250 * time.Millisecond
 
+// keptTimes is for how many times as long as a portion lasts a node remembers how often a key is asked for,
+// when nobody asks any more.
+const keptTimes = 4
+
 // keptFor is for how long the store remembers at most that a portion was given back: longer than one is
 // held. A receipt lives for longer, but nobody gives back twice, and each is memory in the store.
 func keptFor(lease time.Duration) weir.Instant {
@@ -235,10 +239,10 @@ func (s *Store) sweep() {
 			e.Lock()
 			switch {
 			case e.Dropped() || e.flight != nil:
-			case now-e.asked >= Lasts(e.holding.lease):
+			case now-e.asked >= keptTimes*Lasts(e.holding.lease):
 				s.giveBack(e, now)
 				s.table.Drop(e)
-			case e.holding.Left(now) == 0:
+			case now-e.asked >= Lasts(e.holding.lease) || e.holding.Left(now) == 0:
 				s.giveBack(e, now)
 			}
 			e.Unlock()

@@ -18,9 +18,9 @@ const (
 	largestPart = 8
 	// lowPart is the part of a portion that is left when the next one is asked for.
 	lowPart = 16
-	// sharesUnknown is into how many parts what remains is divided, where the rule does not say
-	// how many nodes there are. With nodes it is twice their number, if that is more.
-	sharesUnknown = 4
+	// leastShares is into how many parts what remains is divided; with nodes it is their number, if that
+	// is more.
+	leastShares = 4
 	// turnPart is the part of the time in which a limit recovers that a node waits at most, though
 	// lease is longer: else a small bucket would be full again before somebody asks.
 	turnPart = 8
