@@ -79,6 +79,8 @@ type ClusterFigures struct {
 type cluster struct {
 	nodes *virtual.Cluster
 	limit *weir.Limit
+	// store decides in place of nodes, which then only tell the time; nil: they decide.
+	store *leases
 	// owing is the limit with as much debt as there can be: truth must count what passed beyond
 	// the burst, and a bucket without debt would forget it.
 	owing *weir.Limit
@@ -112,7 +114,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	}
 	start := w.start()
 	nodes, err := virtual.New(start-weir.Instant(warming.Microseconds()), virtual.Settings{
-		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.Sharing, Keys: w.Clients(), Heartbeats: o.Cut > 0,
+		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.told(), Keys: w.Clients(), Heartbeats: o.Cut > 0,
 		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss},
 	})
 	if err != nil {
@@ -126,6 +128,9 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	for i := range w.Clients() {
 		c.names = append(c.names, string(binary.BigEndian.AppendUint32(nil, uint32(i))))
 	}
+	if o.Sharing == SharingStore {
+		c.store = newLeases(l, &o, w.Clients(), start, nodes.At)
+	}
 	if o.Cut > 0 {
 		at := start + weir.Instant(o.Duration.Microseconds()/4)
 		nodes.At(at, func(now weir.Instant) { nodes.Part(now, (o.Nodes+1)/2, now+weir.Instant(o.Cut.Microseconds())) })
@@ -138,7 +143,10 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	}
 	// The bound depends on the largest cost, so it is computed when that is known.
 	if o.Loss == 0 && o.Cut == 0 {
-		c.figures.Ahead = new(bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest))
+		c.figures.Ahead = new(int64)
+		if o.Sharing != SharingStore {
+			*c.figures.Ahead = bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest)
+		}
 	}
 	return &c.figures, nil
 }
@@ -169,6 +177,9 @@ func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
 
 // Unfit says why such nodes can't share l, and what to take instead; empty when they can.
 func (o *ClusterOptions) Unfit(l *weir.Limit) string {
+	if o.Sharing == SharingStore {
+		return l.Unleasable()
+	}
 	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || !o.owned() {
 		return why
 	}
@@ -178,6 +189,14 @@ func (o *ClusterOptions) Unfit(l *weir.Limit) string {
 // owned is whether each key has an owner.
 func (o *ClusterOptions) owned() bool {
 	return slices.Contains([]weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingLeader}, o.Sharing)
+}
+
+// told is how the nodes of the cluster share: not at all where a store decides.
+func (o *ClusterOptions) told() weir.Sharing {
+	if o.Sharing == SharingStore {
+		return weir.SharingDivided
+	}
+	return o.Sharing
 }
 
 // run sends all requests, and returns the largest cost.
@@ -211,6 +230,9 @@ func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, e
 	// it still count, as they were asked for in time.
 	c.nodes.Until(end)
 	c.figures.Messages, c.figures.Bytes, c.figures.Heartbeats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Heartbeats
+	if c.store != nil {
+		c.figures.Messages = c.store.messages
+	}
 	c.nodes.Until(end + weir.Instant(time.Second.Microseconds())) // for answers on their way
 	return largest, nil
 }
@@ -227,11 +249,16 @@ func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 	}
 	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: c.names[r.Client]}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
 	client, cost := r.Client, r.Cost
-	c.nodes.Ask(r.At, node, &a, func(now weir.Instant, d weir.Decision) {
+	answered := func(now weir.Instant, d weir.Decision) {
 		if d.Outcome == weir.Allowed {
 			c.passes(now, client, cost)
 		}
-	})
+	}
+	if c.store != nil {
+		c.store.ask(r.At, node, int(client), leaseRequest{cost: cost, answered: answered})
+		return
+	}
+	c.nodes.Ask(r.At, node, &a, answered)
 }
 
 // passes charges what a node has let pass to the state of one who knows of all.

@@ -19,14 +19,14 @@ func TestClusterBound(t *testing.T) {
 	for _, text := range []string{"10/s", "100/s burst 20", "100/s fixed-window", "1000/s"} {
 		l := weir.MustParseLimit(text)
 		for _, nodes := range []int{2, 5, 20} {
-			for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
+			for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided, sim.SharingStore} {
 				for _, load := range []int64{1, 10} {
 					workload := fmt.Sprintf("poisson rate=%d/s", load*l.Spec().Count)
 					w, err := sim.ParseWorkload(workload, l)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if bounds.Unfit(how, l, nodes) != "" {
+					if how != sim.SharingStore && bounds.Unfit(how, l, nodes) != "" {
 						continue
 					}
 					f, err := sim.RunCluster(t.Context(), w, l, sim.ClusterOptions{Seed: 3, Duration: 4 * time.Second, Nodes: nodes, Sharing: how, Delay: time.Millisecond, Skewed: true})
@@ -50,7 +50,7 @@ func TestClusterSeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingMesh} {
+	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingMesh, sim.SharingStore} {
 		o := sim.ClusterOptions{Seed: 7, Duration: 8 * time.Second, Nodes: 5, Sharing: how, Delay: time.Millisecond, Loss: 10, Cut: 4 * time.Second}
 		f, err := sim.RunCluster(t.Context(), w, l, o)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 // maxClusterCells is how many clusters one command runs.
 const maxClusterCells = 1000
 
-// waysToShare are all of them.
+// waysToShare are all those of a cluster.
 var waysToShare = []string{"lease", "leader", "sticky", "mesh", "gossip", "hub", "divided"}
 
 // clusters is what the flags of weir simulate cluster say.
@@ -58,7 +58,8 @@ to share, and load, tell how much more or less passes than one node would let pa
 by how much that is beyond the limit at worst, and how many messages it takes.
 
 Each request goes to a node by chance. --cut parts the nodes into two halves that
-can't reach each other; --loss loses messages. The same seed gives the same answer.
+can't reach each other; --loss loses messages. --sharing store is no cluster: the nodes
+have a store, and lease: 100ms in the rule. The same seed gives the same answer.
 docs/simulate.md defines all figures.`,
 		Example: `  weir simulate cluster
   weir simulate cluster --limit 1000/s --nodes 3,30 --sharing lease,mesh --cut 8s --duration 20s
@@ -145,9 +146,10 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 
 // read checks the words and numbers of flags.
 func (k *clusters) read(l *weir.Limit) error {
+	all := append(slices.Clip(waysToShare), string(sim.SharingStore))
 	for _, how := range k.sharings {
-		if !slices.Contains(waysToShare, how) {
-			return usagef("--sharing %s: take some of %s", how, strings.Join(waysToShare, ", "))
+		if !slices.Contains(all, how) {
+			return usagef("--sharing %s: take some of %s", how, strings.Join(all, ", "))
 		}
 	}
 	if !slices.Contains([]string{"proportional", "closed", "reserve", "share", "open"}, k.partition) {
