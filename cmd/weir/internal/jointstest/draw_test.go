@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/rules"
@@ -89,9 +90,27 @@ func (d *drawer) rules() (all []oracle.Rule) {
 			}
 			r.Limits = append(r.Limits, l)
 		}
+		if d.edged() && d.chance(40) {
+			r.Lease = pick(d, "5ms", "100ms")
+			leasable(&r)
+		}
 		all = append(all, r)
 	}
 	return all
+}
+
+// edged is whether the counts of the house are in another process, with an edge before it.
+func (d *drawer) edged() bool {
+	return slices.Contains([]string{"daemon redis", "daemon memcached", "program client"}, d.story.house)
+}
+
+// leasable leaves lease out of a rule that can't have it.
+func leasable(r *oracle.Rule) {
+	for _, l := range r.Limits {
+		if limit, err := weir.ParseLimit(l.Text); err != nil || limit.Unleasable() != "" {
+			r.Lease = ""
+		}
+	}
 }
 
 func (d *drawer) limit(after bool) oracle.Limit {
@@ -158,6 +177,7 @@ func (d *drawer) change(of []oracle.Rule) (all []oracle.Rule) {
 				*l = next
 			}
 		}
+		leasable(&r)
 		if !d.chance(4) {
 			all = append(all, r)
 		}

@@ -17,6 +17,7 @@ import (
 //	rules v1                        a rule a line: key, mode, limits
 //	  user: 10/min; d=100/day
 //	  team quota: 5/h sliding-log
+//	  path lease=100ms: 10/s
 //	  free unlimited
 //	check http user=ann*3 team=x receipt r1
 //	settle r1 used 0                or one number for each descriptor: used 1,2
@@ -70,6 +71,9 @@ func (s *story) String() string {
 
 func ruleText(r *oracle.Rule) string {
 	text := strings.TrimSpace(r.Key + " " + r.Mode)
+	if r.Lease != "" {
+		text += " lease=" + r.Lease
+	}
 	if r.Unlimited {
 		return text + " unlimited"
 	}
@@ -174,8 +178,12 @@ func parseRule(text string) (r oracle.Rule, err error) {
 	if r.Unlimited = words[len(words)-1] == "unlimited"; r.Unlimited {
 		return r, nil
 	}
-	if len(words) > 1 {
-		r.Mode = words[1]
+	for _, word := range words[1:] {
+		if lease, ok := strings.CutPrefix(word, "lease="); ok {
+			r.Lease = lease
+		} else {
+			r.Mode = word
+		}
 	}
 	for one := range strings.SplitSeq(limits, ";") {
 		l, err := oracle.Parse(strings.TrimSpace(one))
@@ -286,6 +294,9 @@ func fileOf(rules []oracle.Rule, sharing string) string {
 		if r.Unlimited {
 			b.WriteString("  rate_limit: {unlimited: true}\n")
 			continue
+		}
+		if r.Lease != "" {
+			fmt.Fprintf(&b, "  lease: %s\n", r.Lease)
 		}
 		b.WriteString("  limits:\n")
 		for _, l := range r.Limits {

@@ -21,7 +21,9 @@ type Rule struct {
 	Key       string
 	Mode      string
 	Unlimited bool
-	Limits    []Limit
+	// Lease is for how long a process may go on by what it took beforehand; empty: it takes none.
+	Lease  string
+	Limits []Limit
 }
 
 // Descriptor is a part of a request.
@@ -153,9 +155,12 @@ type ask struct {
 	mode  string
 	count *Count
 	cost  int64
-	huge  bool // a descriptor costs more than any limit passes
-	of    []int
-	out   []*Decision // of the answer; nil where it does not tell
+	// leased asks may be denied early, by what other processes hold and because the process asks the
+	// store now and then only. They never pass too much.
+	leased bool
+	huge   bool // a descriptor costs more than any limit passes
+	of     []int
+	out    []*Decision // of the answer; nil where it does not tell
 }
 
 // Receipt is what a request was charged.
@@ -259,7 +264,7 @@ func (m *Model) askOf(asks *[]*ask, r *Rule, j int, d *Descriptor, at Span) *ask
 			return k
 		}
 	}
-	k := &ask{key: r.Key, mode: r.Mode, count: c}
+	k := &ask{key: r.Key, mode: r.Mode, count: c, leased: r.Lease != ""}
 	*asks = append(*asks, k)
 	return k
 }
@@ -368,6 +373,8 @@ func (k *ask) over(q *Request, at Span) string {
 
 func (k *ask) due(q *Request, at Span) bool {
 	switch {
+	case k.leased && k.mode != After:
+		return false
 	case k.mode == After && !q.Peek:
 		return k.cost < MaxCost && k.count.due(at, k.cost+1)
 	case k.mode == After:
