@@ -20,6 +20,7 @@ type clock struct {
 	mu    sync.Mutex
 	begin time.Time // of the process's reckoning, with its monotonic part
 	known bool
+	anew  bool          // the next answer counts, whatever is known: it may be another server's
 	ahead int64         // microseconds of the server's Unix time, less those since begin
 	bound time.Duration // how far that may be off, when it was seen
 	seen  time.Duration // since begin
@@ -33,11 +34,18 @@ func (c *clock) tell(server int64, asked, answered time.Time) {
 	defer c.mu.Unlock()
 	half := answered.Sub(asked) / 2
 	at := answered.Sub(c.begin)
-	if c.known && c.boundAt(at) < half {
+	if c.known && !c.anew && c.boundAt(at) < half {
 		return // what is known is nearer
 	}
-	c.known, c.bound, c.seen = true, half, at
+	c.known, c.anew, c.bound, c.seen = true, false, half, at
 	c.ahead = server - (at - half).Microseconds()
+}
+
+// renew has the next answer count, for a connection was made.
+func (c *clock) renew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anew = true
 }
 
 func (c *clock) boundAt(at time.Duration) time.Duration { return c.bound + (at-c.seen)/drift }

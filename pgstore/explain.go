@@ -87,6 +87,16 @@ func remedy(err error) string {
 
 var errReadOnly = errors.New("it takes no writes")
 
+// Answers says whether an error of Status tells of a server that answers, and of a table that is not fit.
+func Answers(err error) bool {
+	var absent *absentError
+	var foreign *foreignError
+	var logged *loggedError
+	var rights *rightsError
+	return errors.As(err, &absent) || errors.As(err, &foreign) || errors.As(err, &logged) || errors.As(err, &rights) ||
+		errors.Is(err, errOld) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
+}
+
 // spoils is whether a connection is of no more use after an error: the server is none to write to any more, or the table
 // has to be looked at again, as a new connection does.
 func spoils(err error) bool {

@@ -147,6 +147,7 @@ func (l *line) connect(ctx context.Context) error {
 	}
 	l.conn, l.prepared = conn, map[string]bool{}
 	l.cells.open.Add(1)
+	l.cells.clock.renew()
 	if err := l.cells.fit(ctx, conn); err != nil {
 		l.hangUp()
 		return err

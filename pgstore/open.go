@@ -83,6 +83,12 @@ func CheckURL(url string) error {
 	return nil
 }
 
+// ServerClock says whether a URL that CheckURL takes has takes decided by the server's clock.
+func ServerClock(url string) bool {
+	_, o, err := parseURL(url)
+	return err == nil && o.serverClock
+}
+
 // options are those of a URL that are the store's.
 type options struct {
 	schema, table     string // schema is empty: the first of the search path

@@ -11,6 +11,7 @@ import (
 // Status is what the server says of itself and of the table.
 type Status struct {
 	Addr           string // as the URL has it
+	TLS            bool
 	Version        string
 	Latency        time.Duration // of a small statement
 	Skew           time.Duration // its clock, less ours in the middle of the call
@@ -32,7 +33,7 @@ type Status struct {
 const statusQuery = `select current_setting('server_version'),
   current_setting('synchronous_commit'), current_setting('fsync') = 'on', current_setting('autovacuum') = 'on',
   current_setting('max_connections'), (select count(*) from pg_stat_activity where backend_type = 'client backend'),
-  (select count(*) from pg_stat_replication), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0), pg_total_relation_size($1::regclass)
+  (select count(*) from pg_stat_replication), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0), pg_total_relation_size($1::regclass), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)
 from (select) as one left join pg_stat_user_tables on relid = $1::regclass`
 
 // Status asks the server.
@@ -59,6 +60,7 @@ func (s *Store) Status(ctx context.Context) Status {
 	}
 	st.Fsync, st.Autovacuum = string(row[2]) == "t", string(row[3]) == "t"
 	st.MaxConnections, st.Connections, st.Replicas = int(integer(row[4])), int(integer(row[5])), int(integer(row[6]))
+	st.TLS = string(row[10]) == "t"
 	st.Rows, st.Dead, st.Bytes = integer(row[7]), integer(row[8]), integer(row[9])
 	return st
 }

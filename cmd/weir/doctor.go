@@ -73,8 +73,11 @@ its work, 3 when no server answers.`,
 }
 
 func examine(ctx context.Context, url string) (*examined, error) {
-	if strings.HasPrefix(url, "memcached") {
+	switch {
+	case strings.HasPrefix(url, "memcached"):
 		return examineMemcached(ctx, url)
+	case strings.HasPrefix(url, "postgres"):
+		return examinePostgres(ctx, url)
 	}
 	e, err := redisstore.Examine(ctx, url)
 	if err != nil {
@@ -136,6 +139,10 @@ func (n *examinedNode) print(b *strings.Builder) {
 		fmt.Fprintf(b, "  %s\n  memory %s of %s, %d items dropped before their time\n", n.Version, megabytes(n.Used), bound(n.Max), *n.Evictions)
 		return
 	}
+	if p := n.Postgres; p != nil {
+		p.print(b, n)
+		return
+	}
 	if n.Version != "" {
 		fmt.Fprintf(b, "  %s, %s, %d replicas\n", n.Version, n.Role, n.Replicas)
 		fmt.Fprintf(b, "  memory %s of %s, %s\n", megabytes(n.Used), bound(n.Max), n.Policy)
@@ -167,7 +174,7 @@ func known(text string) string {
 // examined is an examination as --json prints it. Times are seconds.
 type examined struct {
 	Server   string            `json:"server"`
-	Kind     string            `json:"kind,omitempty"` // of Redis
+	Kind     string            `json:"kind,omitempty"` // of Redis and PostgreSQL
 	TLS      bool              `json:"tls"`
 	Ping     *examinedLatency  `json:"ping,omitempty"`
 	Take     *examinedLatency  `json:"take,omitempty"` // none when takes fail
@@ -195,6 +202,8 @@ type examinedNode struct {
 	Keys      int    `json:"keys_sampled"`
 	Immortal  int    `json:"keys_without_ttl"`
 	Evictions *int64 `json:"evictions,omitempty"` // of memcached
+
+	Postgres *examinedPostgres `json:"postgres,omitempty"`
 }
 
 // The severities of a finding.
@@ -223,7 +232,7 @@ func examinedRedis(e *redisstore.Examination) *examined {
 	}
 	for _, n := range e.Nodes {
 		x.Nodes = append(x.Nodes, examinedNode{
-			n.Address, n.Version, n.Role, n.Mode, n.Used, n.Max, n.Policy, n.AOF, n.RDB, n.Replicas, n.Keys, n.Immortal, nil,
+			n.Address, n.Version, n.Role, n.Mode, n.Used, n.Max, n.Policy, n.AOF, n.RDB, n.Replicas, n.Keys, n.Immortal, nil, nil,
 		})
 	}
 	for _, f := range e.Findings {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -16,6 +17,10 @@ func TestDoctor(t *testing.T) {
 	guarded := redistest.Start(t, "requirepass", "secret-word")
 	cached := memcachedtest.Start(t, "-m", "64")
 	replica := redistest.Start(t, "replicaof", "127.0.0.1 1")
+	postgres := postgrestest.StartTCP(t)
+	database := postgres.Database(t)
+	postgres.Query(t, database, "create table theirs (k int)")
+	postgres.Query(t, database, "create role low login")
 	for _, c := range []struct {
 		url  string
 		code int
@@ -30,6 +35,10 @@ func TestDoctor(t *testing.T) {
 		{"memcached://" + cached.Addr, exitYes, " 0 items dropped before their time\n"},
 		{"memcached://" + cached.Addr + ",127.0.0.1:1", exitNo, "fault: 127.0.0.1:1: "},
 		{"memcached://127.0.0.1:1", exitFail, "is memcached running there?"},
+		{database, exitYes, "  table  \"weir\", logged, "},
+		{database + "&table=theirs", exitNo, "fault: " + postgres.Addr + ": table \"theirs\" has the columns k integer"},
+		{strings.Replace(database, "weir@", "low@", 1), exitNo, "user low may not select, insert, update, delete in table \"weir\"; run: grant"},
+		{"postgres://weir:secret@127.0.0.1:1/x", exitFail, "is PostgreSQL running there?"},
 		{"memory:", exitUsage, "there is no server to examine"},
 		{"cluster:", exitUsage, "weir cluster status"},
 	} {

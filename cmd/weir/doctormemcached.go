@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limit/weir/memcachestore"
 )
 
-// The numbers that weir doctor judges memcached by.
+// The numbers that weir doctor judges memcached and PostgreSQL by.
 const (
 	doctorTakes = 200
 	muchSkew    = 2 * time.Second // its clock tells whole seconds
@@ -41,11 +41,18 @@ func examineMemcached(ctx context.Context, url string) (*examined, error) {
 	if len(away) == len(all) {
 		return nil, errors.Join(away...)
 	}
+	x.takes(ctx, s, len(away) > 0)
+	return x, nil
+}
+
+// takes measures takes. known is that some fail for what was found before.
+func (x *examined) takes(ctx context.Context, s weir.Store, known bool) {
 	took, err := takeTimes(ctx, s)
 	switch {
-	case err != nil && len(away) > 0: // it is said above
+	case err != nil && known:
 	case err != nil:
-		text, remedy, _ := strings.Cut(strings.TrimPrefix(err.Error(), "memcachestore: "), "; ")
+		_, text, _ := strings.Cut(err.Error(), ": ") // whose it is, is said
+		text, remedy, _ := strings.Cut(text, "; ")
 		x.find(severityFault, "", "takes fail: "+text, remedy)
 	default:
 		x.Take = &examinedLatency{took[len(took)/2].Seconds(), took[len(took)*99/100].Seconds()}
@@ -53,7 +60,6 @@ func examineMemcached(ctx context.Context, url string) (*examined, error) {
 			x.find(severityWarning, "", fmt.Sprintf("one take of 100 needs %v; by way of Envoy none is given more than %v", p99.Round(time.Microsecond), envoyCall), "go nearer to the servers")
 		}
 	}
-	return x, nil
 }
 
 func (x *examined) find(severity, node, text, remedy string) {
@@ -79,7 +85,7 @@ func (x *examined) memcached(s *memcachestore.Status) {
 }
 
 // takeTimes is how long takes took, one after the other, sorted.
-func takeTimes(ctx context.Context, s *memcachestore.Store) ([]time.Duration, error) {
+func takeTimes(ctx context.Context, s weir.Store) ([]time.Duration, error) {
 	limit, err := weir.ParseLimit("1000000/s")
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ require (
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 	github.com/weir-limit/weir v0.0.0
 	github.com/weir-limit/weir/client v0.0.0
+	github.com/weir-limit/weir/pgstore v0.0.0
 	github.com/weir-limit/weir/redisstore v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0

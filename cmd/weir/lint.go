@@ -68,39 +68,44 @@ where they share a limit by mesh or gossip, and what cuts between them cost;
 		if err := printRules(out, set.Rules(), in); err != nil {
 			return err
 		}
-		return printTraits(out, in.traits)
+		return printTraits(out, in)
 	})
 	return cmd
 }
 
 // printTraits says in a line each what a store does not promise.
-func printTraits(to io.Writer, store weir.Traits) error {
+func printTraits(to io.Writer, in *lintedStore) error {
 	var lines string
+	store := in.traits
 	if !store.Atomic {
 		lines += "this store charges the descriptors of a request one after the other, and gives back when one denies: never too much passes, but other requests may be denied meanwhile\n"
 	}
-	if store.Shared && !store.OwnClock {
+	switch {
+	case !store.Shared || store.OwnClock:
+	case in.skew < time.Second:
+		lines += "each process reckons by this store's clock, as near as half of a round trip; where two are off by so much, a limit passes in any time what it promises for a time that is longer by both\n"
+	default:
 		lines += "this store has no clock: each process brings its own; where they are up to 2s apart, a limit passes in any time what it promises for a time that is longer by as much\n"
 	}
-	if store.Forgets {
+	switch {
+	case store.Forgets && store.Atomic:
+		lines += "this store drops all counts when its server crashes: each key begins anew, also one that was denied\n"
+	case store.Forgets:
 		lines += "this store drops counts when it is full, and all when it restarts: a key that was dropped begins anew, also one that was denied\n"
 	}
 	_, err := io.WriteString(to, lines)
 	return err
 }
 
-// lintSkew is how far clocks are apart that loose reckons with.
-const lintSkew = time.Second
-
 // loose says in words what may pass in a period beyond what a limit promises,
 // because of what the store does not.
-func loose(l *weir.Limit, store weir.Traits) string {
-	period, words := l.Spec().Period, ""
+func loose(l *weir.Limit, in *lintedStore) string {
+	period, words, store := l.Spec().Period, "", in.traits
 	if l.Bound(period, 1) == 0 {
 		return ""
 	}
 	if store.Shared && !store.OwnClock {
-		words += fmt.Sprintf("; %d more if clocks are %v apart", l.Bound(period+lintSkew, 1)-l.Bound(period, 1), lintSkew)
+		words += fmt.Sprintf("; %d more if %s", l.Bound(period+in.skew, 1)-l.Bound(period, 1), in.when)
 	}
 	if store.Forgets {
 		anew, _ := l.Standing(nil, 0)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -16,9 +17,11 @@ import (
 // lintedStore is the store that rules are held against.
 type lintedStore struct {
 	traits  weir.Traits
-	cluster bool // it is the nodes themselves
-	said    bool // by the one who asks
-	nodes   int  // of a cluster, 0 when it is not known
+	skew    time.Duration // by which clocks may be apart, where it has none
+	when    string        // they are
+	cluster bool          // it is the nodes themselves
+	said    bool          // by the one who asks
+	nodes   int           // of a cluster, 0 when it is not known
 }
 
 func lintStore(flags *pflag.FlagSet, url string, nodes int) (*lintedStore, error) {
@@ -31,6 +34,7 @@ func lintStore(flags *pflag.FlagSet, url string, nodes int) (*lintedStore, error
 	}
 	var err error
 	in.traits, err = daemon.StoreTraits(url)
+	in.skew, in.when = daemon.StoreSkew(url)
 	return in, err
 }
 
@@ -68,5 +72,5 @@ func (in *lintedStore) words(r *rules.Rule) string {
 		words, _ := r.Together(in.nodes)
 		return "; " + words
 	}
-	return loose(r.Limit, in.traits) + ahead(r) + held(r) + without(r, in.traits)
+	return loose(r.Limit, in) + ahead(r) + held(r) + without(r, in.traits)
 }

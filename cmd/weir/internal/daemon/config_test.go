@@ -38,6 +38,8 @@ func TestConfig(t *testing.T) {
 		{"a node to join without a port", Config{Store: "cluster:", Join: "a"}, bad, "--join: \"a\" is no node"},
 		{"a key without a cluster", Config{ClusterKeyFile: certtest.File(t, "keys", bytes.Repeat([]byte("ab"), 32))}, bad, "--cluster-key-file: it is for nodes that share limits"},
 		{"memcached with a password", Config{Store: "memcached://me:secret@host:11211"}, bad, "--store: users and passwords are not supported"},
+		{"postgres with a wrong option", Config{Store: "postgres://me:secret@host/db?unlogged=maybe"}, bad, "write unlogged=1"},
+		{"postgres on no port", Config{Store: "postgres://me:secret@host:none/db"}, bad, "--store: "},
 		{"two snapshots", Config{Store: "memory:?snapshot=a&snapshot=b"}, bad, "memory:?snapshot=FILE"},
 		{"more than cluster:", Config{Store: "cluster:a?transport=tcp"}, bad, "write cluster:, or cluster:?transport=tcp"},
 		{"redis with a space", Config{Store: "redis://a b:1"}, bad, "--store: \"a b:1\" is no host:port; a host is"},

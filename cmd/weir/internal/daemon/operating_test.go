@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing/collectortest"
 	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -64,6 +65,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, c := range []Config{
 		{Store: "redis://" + redistest.Start(t).Addr},
 		{Store: "memcached://" + memcachedtest.Start(t).Addr},
+		{Store: postgrestest.Start(t).Database(t)},
 		{Store: "cluster:", Cluster: "127.0.0.1:0", Rules: rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s], sharing: leader}]\n")},
 		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {

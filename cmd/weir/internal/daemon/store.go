@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
 
@@ -78,12 +79,19 @@ func openSaved(file string, bad error) (*storage, error) {
 // openRemote opens a store outside of the process, without the edge around it. None of them
 // fails for being away.
 func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
-	if isRedis(scheme) {
+	switch {
+	case isRedis(scheme):
 		s, err := redisstore.Dial(url)
 		if err != nil {
 			return nil, nil, err
 		}
 		return s, telemetry.Redis(s), nil
+	case isPostgres(scheme):
+		s, err := pgstore.Dial(url, pgstore.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, telemetry.Postgres(s), nil
 	}
 	s, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err != nil {
@@ -93,6 +101,8 @@ func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
 }
 
 func isMemcached(scheme string) bool { return scheme == "memcached" || scheme == "memcached+unix" }
+
+func isPostgres(scheme string) bool { return scheme == "postgres" || scheme == "postgresql" }
 
 func isRedis(scheme string) bool {
 	return scheme == "rediss" || scheme == "redis" || strings.HasPrefix(scheme, "redis+")
@@ -131,6 +141,8 @@ func CheckStore(url string) error {
 			return &ConfigError{"--store", "write cluster:, or cluster:?transport=tcp where the network drops UDP; the nodes are for --join"}
 		}
 		return nil
+	case isPostgres(scheme):
+		return storeError(pgstore.CheckURL(url))
 	case isMemcached(scheme):
 		s, err := memcachestore.Dial(url, memcachestore.Options{}) // which connects to nobody
 		if err == nil {
@@ -138,7 +150,7 @@ func CheckStore(url string) error {
 		}
 		return storeError(err)
 	}
-	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port or memcached://host:port"}
+	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port or memcached://host:port or postgres://user@host/database"}
 }
 
 // StoreTraits are what the store of a URL promises, which is checked, and
@@ -150,12 +162,23 @@ func StoreTraits(url string) (weir.Traits, error) {
 	switch scheme := schemeOf(url); {
 	case isRedis(scheme):
 		return redisstore.TraitsOf(scheme == "redis+cluster"), nil
+	case isPostgres(scheme):
+		return pgstore.TraitsOf(url), nil
 	case isMemcached(scheme):
 		return memcachestore.TraitsOf(), nil
 	case scheme == "cluster":
 		return (&cluster.Store{}).Traits(), nil
 	}
 	return memstore.New(memstore.Options{}).Traits(), nil
+}
+
+// StoreSkew is how far the clocks that decide over the store of a URL are reckoned to be apart where it
+// has none of its own, and in words, when.
+func StoreSkew(url string) (skew time.Duration, when string) {
+	if isPostgres(schemeOf(url)) && pgstore.ServerClock(url) {
+		return 10 * time.Millisecond, "round trips to the server take 10ms"
+	}
+	return time.Second, "clocks are 1s apart"
 }
 
 // storeChanged logs that the store, or a server of several, went away or is back.

@@ -16,6 +16,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/rules"
@@ -341,6 +342,39 @@ func TestMemcachedServers(t *testing.T) {
 	}
 	if _, body := get(t, "http://"+r.http+"/readyz"); body != "OK\nthe store is away: the fallbacks of the rules decide\n" {
 		t.Error(body)
+	}
+}
+
+// TestPostgres: two daemons of one PostgreSQL have one count, and go on without it.
+func TestPostgres(t *testing.T) {
+	server := postgrestest.StartTCP(t)
+	l, log := newLog()
+	c := Config{Store: server.Database(t), Rules: rulesFile(t, fallbackRules), Log: log}
+	one, other := start(t, c), start(t, c)
+	if !strings.Contains(one.line, " store=postgres ") {
+		t.Error(one.line)
+	}
+	shareOfFour(t, one, other)
+	if got := metric(t, one, "weir_postgres_takes_total "); got == "0" || got == "" {
+		t.Error("takes:", got)
+	}
+	server.Kill()
+	l.until(t, `msg="the store is away`, "is PostgreSQL running there?")
+	denial := "" // for a second it is that of the store, remembered
+	for end := time.Now().Add(patience); !strings.Contains(denial, `"degraded":"closed"`) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		_, _, denial = asked(t, one, "/v1/check", "closed")
+	}
+	if status, _, body := asked(t, one, "/v1/check", "open"); status != 200 || !strings.Contains(body, `"degraded":"open"`) {
+		t.Error(status, body)
+	}
+	server.Restart(t)
+	l.until(t, `msg="the store is back"`)
+	if status, body, _ := decided(t, one, "closed"); status != 429 {
+		t.Error("what was used is kept over a restart:", status, body)
+	}
+	_, err := New(Config{Store: c.Store, Rules: rulesFile(t, limits("d", "10/s strict burst 2"))})
+	if bad, ok := errors.AsType[*rules.Error](err); !ok || !strings.Contains(bad.Error(), "take a smaller burst") {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
 
@@ -160,6 +161,34 @@ func Memcached(store *memcachestore.Store) prometheus.Collector {
 			Counter("weir_memcached_lost_items_total",
 				"Items that memcached evicted or flushed before their time; the keys in them may pass their "+
 					"limits again.", s.Forgotten),
+		}
+	})
+}
+
+// Postgres tells the counts of a store in PostgreSQL.
+func Postgres(store *pgstore.Store) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := store.Stats()
+		return []prometheus.Metric{
+			Counter("weir_postgres_takes_total", "Takes that were sent to PostgreSQL.", s.Takes),
+			Counter("weir_postgres_statements_total", "Statements that read or wrote rows of takes in PostgreSQL.", s.Statements),
+			Counter("weir_postgres_local_denials_total",
+				"Takes that were denied locally, without PostgreSQL, because their key has been denied until later.",
+				s.Remembered),
+			Counter("weir_postgres_write_conflicts_total",
+				"Writes to PostgreSQL that were tried again because another process had changed the same row.", s.Lost),
+			Counter("weir_postgres_abandoned_takes_total",
+				"Takes that their fallbacks decided because too many processes wrote the same row in PostgreSQL.", s.Busy),
+			Counter("weir_postgres_spilled_records_total",
+				"Idempotency records that moved to rows of their own because the row of their key was full.", s.Spilled),
+			Counter("weir_postgres_lost_rows_total",
+				"Rows that were gone before their time, as after a failover or a crash with an unlogged table; the keys "+
+					"in them may pass their limits again.", s.Forgotten),
+			Counter("weir_postgres_swept_rows_total", "Rows that this process deleted because they were over.", s.Swept),
+			Gauge("weir_postgres_connections", "Connections to PostgreSQL that are open.", s.Connections),
+			Gauge("weir_postgres_clock_skew_seconds",
+				"How far the clock that decides may be from the server's, with clock=server; else 0.",
+				s.SkewBound.Seconds()),
 		}
 	})
 }
