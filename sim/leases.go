@@ -187,6 +187,7 @@ func (s *leases) giveBack(now weir.Instant, node, client int) {
 	s.send(now, node, func(now weir.Instant) {
 		if state, err := s.limit.Settle(s.store[client], now, 0, &r); err == nil {
 			s.store[client] = state
+			s.holdings[node][client].Returned(s.since(now))
 		}
 	})
 }

@@ -210,17 +210,23 @@ func (h *Holding) Hear(asked, now time.Duration, events, cost int64, d *weir.Dec
 	if d.Outcome == weir.Allowed && (d.Cost >= events || d.Cost-cost >= inTurn) {
 		return
 	}
-	h.denied, h.until, h.free = max(cost, 1), now+h.turn, asked+d.RetryAfter
-	if d.Outcome == weir.Allowed {
-		h.denied, h.free = 1, 0
-	} else if d.RetryAfter > h.turn {
-		h.until = asked + min(d.RetryAfter, remembered)
+	h.denied = max(cost, 1)
+	again := d.RetryAfter
+	if d.Outcome == weir.Allowed { // it has given all that it had
+		h.denied, again = 1, d.NextAfter
+	}
+	h.until, h.free = now+h.turn, asked+again
+	if again > h.turn {
+		h.until = asked + min(again, remembered)
 	}
 }
 
 // remembered is how long a denial is remembered at most: what others give back, reset or change is seen
 // within it.
 const remembered = time.Second
+
+// Returned is that the store has something back of h: it may pass what it denied, and is asked after a turn.
+func (h *Holding) Returned(now time.Duration) { h.until = min(h.until, now+h.turn) }
 
 // Forget drops all that h knows, and what it held: the count was reset.
 func (h *Holding) Forget(now time.Duration) {

@@ -200,6 +200,10 @@ func (s *Store) settle(ctx context.Context, r weir.Settlement) {
 		return
 	}
 	s.counts.returned.Add(r.Receipt.Cost - all[0].Charged)
+	if e, ok := s.table.Find(r.Receipt.State); ok {
+		e.holding.Returned(s.now())
+		e.Unlock()
+	}
 }
 
 // release gives back what this node holds of asks, and waits for that. It says whether there was something.
