@@ -18,6 +18,7 @@ type Verdict struct {
 
 	store Store         // what it is sized as; empty where Weir is not needed
 	sync  time.Duration // of the rules
+	lease bool          // and not sync, but the time that a portion of a lease lasts
 }
 
 func yes(store Store, run, why string) Verdict {
@@ -36,6 +37,7 @@ var designs = [...]struct {
 	{"Weir in memory on each node, each with the whole limit", (*Need).wholeEach},
 	{"Weir with a Redis, and sync", (*Need).withSync},
 	{"Weir with a Redis", (*Need).redis},
+	{"Weir with a Redis, and leases", (*Need).withLease},
 	{"Weir nodes that share counts, by leases", (*Need).leases},
 	{"Weir with a Redis Cluster", (*Need).cluster},
 	{"Weir with memcached", (*Need).memcached},
@@ -159,6 +161,35 @@ func (n *Need) redis() Verdict {
 	}
 	return yes(Redis, "weir serve --store redis://HOST:PORT",
 		fmt.Sprintf("%d nodes share each count, exactly, by the server's clock, and all limits of a request are decided at one moment, for a round trip. While it is away each rule's fallback decides, and a failover may forget the last moments", n.Nodes))
+}
+
+// portionLasts is how long a portion lasts at most with lease: 100ms: the store hears of a key so often.
+const portionLasts = time.Second
+
+func (n *Need) withLease() Verdict {
+	switch {
+	case n.total() == 1:
+		return no("there is one node")
+	case n.Regions > 1:
+		return no(farAway)
+	case n.Limit.Unleasable() != "":
+		return no("a node can't take events of %q beforehand", n.Limit)
+	}
+	asked, melts := n.Rate/times(n.Keys, n.Nodes), n.Limit.Melts(portionLasts)
+	all, _ := n.Limit.Standing(nil, 0)
+	if asked < 2 {
+		return no("a node is asked for a key less than twice in the second that a portion lasts, so that the store would be spared little")
+	}
+	if portion := min(asked+melts, all/8); times(portion, asked) < 2*(asked+melts) {
+		return no("a portion of %q has melted before a node is asked for the key twice", n.Limit)
+	}
+	if _, why := n.enough(Redis, portionLasts); why != "" {
+		return no("%s", why)
+	}
+	v := yes(Redis, "weir serve --store redis://HOST:PORT, and lease: 100ms in the rules",
+		"keys are asked for often, and no more may pass than the limit: each node takes portions beforehand, of an eighth of the limit at most. What one holds is missing at the others for a moment, so a client may be denied early")
+	v.sync, v.lease = portionLasts, true
+	return v
 }
 
 // shared is what a store takes that nodes share, or why it is not to be.
