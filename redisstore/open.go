@@ -3,12 +3,10 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -207,7 +205,7 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 		}
 		return nil
 	}
-	config, err := tlsConfig(files)
+	config, err := storeurl.TLS(files[0], files[1], files[2])
 	if err != nil {
 		return &URLError{err.Error()}
 	}
@@ -222,31 +220,6 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 		option.Sentinel.TLSConfig = config
 	}
 	return nil
-}
-
-func tlsConfig(files [3]string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if files[0] != "" {
-		pem, err := os.ReadFile(files[0])
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: %s has no certificate in PEM", files[0])
-		}
-	}
-	if (files[1] == "") != (files[2] == "") {
-		return nil, errors.New("cert and key go together")
-	}
-	if files[1] != "" {
-		pair, err := tls.LoadX509KeyPair(files[1], files[2])
-		if err != nil {
-			return nil, fmt.Errorf("cert and key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // link is the client of a store that Dial made. It connects in the background, so that a daemon
