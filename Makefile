@@ -164,7 +164,7 @@ bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; 
 			exit failed \
 		}'
 
-bench-stores: ## Measure Weir's stores in Redis and memcached beside others; 4 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
+bench-stores: ## Measure Weir's stores in Redis, memcached and NATS beside others; 5 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
 	cd bench && $(ALONE) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
 .PHONY: bench-simulate

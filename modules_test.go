@@ -34,6 +34,7 @@ var brings = map[string]*regexp.Regexp{
 	".":          regexp.MustCompile(`^$`),
 	"client":     regexp.MustCompile(`^google\.golang\.org/(grpc|protobuf|genproto/)`),
 	"grpclimit":  regexp.MustCompile(`^google\.golang\.org/(grpc|protobuf|genproto/)`),
+	"natsstore":  regexp.MustCompile(`^github\.com/nats-io/(nats\.go|nkeys|nuid)$`),
 	"pgstore":    regexp.MustCompile(`^github\.com/jackc/`),
 	"redisstore": regexp.MustCompile(`^github\.com/redis/rueidis$`),
 	"cmd/weir":   regexp.MustCompile(``),

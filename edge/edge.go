@@ -6,8 +6,8 @@
 // are decided locally, and the store is told within that time. Limits with lease are decided
 // locally, too, by portions that the store has charged before.
 //
-// The Open functions of packages redisstore, memcachestore and client, and the daemon, put this edge
-// around their stores. An author of another store writes a Remote, and calls New.
+// The Open functions of packages redisstore, memcachestore, natsstore and client, and the daemon, put
+// this edge around their stores. An author of another store writes a Remote, and calls New.
 //
 // In the code, internal/guard has deadlines, breakers and fallbacks, internal/synced has
 // sync, and internal/leased has lease. This package puts them in their order, asks now and then whether the store is

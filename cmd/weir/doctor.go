@@ -78,6 +78,8 @@ func examine(ctx context.Context, url string) (*examined, error) {
 		return examineMemcached(ctx, url)
 	case strings.HasPrefix(url, "postgres"):
 		return examinePostgres(ctx, url)
+	case strings.HasPrefix(url, "nats:"):
+		return examineNATS(ctx, url)
 	}
 	e, err := redisstore.Examine(ctx, url)
 	if err != nil {
@@ -135,6 +137,10 @@ func (l *examinedLatency) print(b *strings.Builder, of string) {
 
 func (n *examinedNode) print(b *strings.Builder) {
 	b.WriteString(n.Address + "\n")
+	if n.Bucket != nil {
+		n.printBucket(b)
+		return
+	}
 	if n.Evictions != nil {
 		fmt.Fprintf(b, "  %s\n  memory %s of %s, %d items dropped before their time\n", n.Version, megabytes(n.Used), bound(n.Max), *n.Evictions)
 		return
@@ -204,6 +210,7 @@ type examinedNode struct {
 	Evictions *int64 `json:"evictions,omitempty"` // of memcached
 
 	Postgres *examinedPostgres `json:"postgres,omitempty"`
+	Bucket   *examinedBucket   `json:"bucket,omitempty"` // of NATS
 }
 
 // The severities of a finding.
@@ -232,7 +239,7 @@ func examinedRedis(e *redisstore.Examination) *examined {
 	}
 	for _, n := range e.Nodes {
 		x.Nodes = append(x.Nodes, examinedNode{
-			n.Address, n.Version, n.Role, n.Mode, n.Used, n.Max, n.Policy, n.AOF, n.RDB, n.Replicas, n.Keys, n.Immortal, nil, nil,
+			n.Address, n.Version, n.Role, n.Mode, n.Used, n.Max, n.Policy, n.AOF, n.RDB, n.Replicas, n.Keys, n.Immortal, nil, nil, nil,
 		})
 	}
 	for _, f := range e.Findings {

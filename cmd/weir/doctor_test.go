@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
@@ -16,6 +17,7 @@ import (
 func TestDoctor(t *testing.T) {
 	guarded := redistest.Start(t, "requirepass", "secret-word")
 	cached := memcachedtest.Start(t, "-m", "64")
+	nats := natstest.Start(t)
 	replica := redistest.Start(t, "replicaof", "127.0.0.1 1")
 	postgres := postgrestest.StartTCP(t)
 	database := postgres.Database(t)
@@ -39,6 +41,9 @@ func TestDoctor(t *testing.T) {
 		{database + "&table=theirs", exitNo, "fault: " + postgres.Addr + ": table \"theirs\" has the columns k integer"},
 		{strings.Replace(database, "weir@", "low@", 1), exitNo, "user low may not select, insert, update, delete in table \"weir\"; run: grant"},
 		{"postgres://weir:secret@127.0.0.1:1/x", exitFail, "is PostgreSQL running there?"},
+		{"nats://" + nats.Addr, exitYes, "warning: the bucket has one replica"},
+		{"nats://me:secret@127.0.0.1:1", exitFail, "is nats-server running there?"},
+		{"nats://" + nats.Addr + "?replicas=3", exitFail, "has replicas: 1, and the URL says 3"},
 		{"memory:", exitUsage, "there is no server to examine"},
 		{"cluster:", exitUsage, "weir cluster status"},
 	} {

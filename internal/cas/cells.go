@@ -12,8 +12,8 @@ import (
 // still is what was seen. It is all that the engine needs of a store. Its methods are called from
 // many goroutines.
 //
-// No method sends anything twice: a swap that was done is refused the second time, and would look
-// as if another process had written.
+// No method sends a swap twice: one that was done is refused the second time, and would look as if
+// another process had written.
 type Cells interface {
 	// Look reads the cells of items, and after them those of notes: cells[i] is that of names[i]. A note
 	// is read after its item or at the same moment, for it may leave its item meanwhile, and has

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing/collectortest"
 	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
@@ -66,6 +67,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		{Store: "redis://" + redistest.Start(t).Addr},
 		{Store: "memcached://" + memcachedtest.Start(t).Addr},
 		{Store: postgrestest.Start(t).Database(t)},
+		{Store: "nats://" + natstest.Start(t).Addr},
 		{Store: "cluster:", Cluster: "127.0.0.1:0", Rules: rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s], sharing: leader}]\n")},
 		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {

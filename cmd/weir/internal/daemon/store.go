@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/natsstore"
 	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -92,6 +93,12 @@ func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
 			return nil, nil, err
 		}
 		return s, telemetry.Postgres(s), nil
+	case scheme == "nats":
+		s, err := natsstore.Dial(url, natsstore.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, telemetry.NATS(s), nil
 	}
 	s, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err != nil {
@@ -143,6 +150,9 @@ func CheckStore(url string) error {
 		return nil
 	case isPostgres(scheme):
 		return storeError(pgstore.CheckURL(url))
+	case scheme == "nats":
+		_, err := natsstore.TraitsOf(url)
+		return storeError(err)
 	case isMemcached(scheme):
 		s, err := memcachestore.Dial(url, memcachestore.Options{}) // which connects to nobody
 		if err == nil {
@@ -150,7 +160,7 @@ func CheckStore(url string) error {
 		}
 		return storeError(err)
 	}
-	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port or memcached://host:port or postgres://user@host/database"}
+	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port, memcached://host:port, nats://host:port or postgres://user@host/database"}
 }
 
 // StoreTraits are what the store of a URL promises, which is checked, and
@@ -166,6 +176,8 @@ func StoreTraits(url string) (weir.Traits, error) {
 		return pgstore.TraitsOf(url), nil
 	case isMemcached(scheme):
 		return memcachestore.TraitsOf(), nil
+	case scheme == "nats":
+		return natsstore.TraitsOf(url)
 	case scheme == "cluster":
 		return (&cluster.Store{}).Traits(), nil
 	}

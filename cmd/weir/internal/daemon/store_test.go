@@ -15,6 +15,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/proxytest"
@@ -410,6 +411,37 @@ func TestMemcached(t *testing.T) {
 	if status, body, _ := decided(t, one, "closed"); status != 200 {
 		t.Error(status, body)
 	}
+	_, err := New(Config{Store: c.Store, Rules: rulesFile(t, limits("d", "10/s strict burst 2"))})
+	if bad, ok := errors.AsType[*rules.Error](err); !ok || !strings.Contains(bad.Error(), "take a smaller burst") {
+		t.Error(err)
+	}
+}
+
+// TestNATS: two daemons of one bucket have one count, and go on without it.
+func TestNATS(t *testing.T) {
+	server := natstest.Start(t)
+	l, log := newLog()
+	c := Config{Store: "nats://me:secret-word@" + server.Addr, Rules: rulesFile(t, fallbackRules), Log: log}
+	one, other := start(t, c), start(t, c)
+	if !strings.Contains(one.line, " store=nats ") || strings.Contains(one.line, "secret") {
+		t.Error(one.line)
+	}
+	shareOfFour(t, one, other)
+	if got := metric(t, one, "weir_nats_takes_total "); got == "0" || got == "" {
+		t.Error("takes:", got)
+	}
+	server.Stop()
+	l.until(t, `msg="the store is away`)
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // for a second a denial is that of the store, remembered
+		if _, _, body := asked(t, one, "/v1/check", "closed"); strings.Contains(body, `"degraded":"closed"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no fallback decides")
+		}
+	}
+	server.Restart(t)
+	l.until(t, `msg="the store is back"`)
 	_, err := New(Config{Store: c.Store, Rules: rulesFile(t, limits("d", "10/s strict burst 2"))})
 	if bad, ok := errors.AsType[*rules.Error](err); !ok || !strings.Contains(bad.Error(), "take a smaller burst") {
 		t.Error(err)

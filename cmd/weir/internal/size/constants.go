@@ -38,6 +38,9 @@ var memory = map[Store]map[shape]footprint{
 	Memcached: { // go test ./memcachestore -run '^$' -bench Memory; pages of slabs included
 		bucket: {200, 0}, window: {200, 0}, parts: {240, 100},
 	},
+	NATS: { // go test ./cmd/weir/internal/natsstoretest -run '^$' -bench Memory; in memory, or a file with its index
+		bucket: {520, 0}, window: {530, 0}, parts: {560, 80}, holders: {540, 240},
+	},
 }
 
 // take is what one limit of a request costs with a store outside of the process.
@@ -54,6 +57,7 @@ type take struct {
 var takes = map[Store]struct{ plain, other take }{
 	Redis:     {plain: take{4_400, 4_200, 253}, other: take{10_400, 6_300, 308}},
 	Memcached: {plain: take{4_600, 16_000, 228}, other: take{4_600, 16_000, 329}},
+	NATS:      {plain: take{12_000, 16_000, 450}, other: take{12_000, 16_000, 550}}, // make bench-stores
 }
 
 const (
@@ -127,6 +131,7 @@ var connections = map[Store]struct {
 	Redis:     {5, 10_000, "maxclients"}, // CLIENT LIST under load: two for each of two scripts, and one to hear of failures
 	Cluster:   {5, 10_000, "maxclients"},
 	Memcached: {2, 1_024, "-c"},
+	NATS:      {1, 65_536, "max_connections"},
 }
 
 // ParseStore is the store of that name, or of a URL with its scheme; the empty
@@ -136,7 +141,7 @@ func ParseStore(name string) (Store, error) {
 	if store, ok := schemes[scheme]; ok || name == "" {
 		return store, nil
 	}
-	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached or cluster", name)
+	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached, nats or cluster", name)
 }
 
 // schemes are the stores that URLs are of.
@@ -145,5 +150,6 @@ var schemes = map[string]Store{
 	"redis":  Redis, "rediss": Redis, "redis+unix": Redis, "redis+sentinel": Redis,
 	"redis+cluster": Cluster,
 	"memcached":     Memcached, "memcached+unix": Memcached,
+	"nats":    NATS,
 	"cluster": Nodes,
 }

@@ -40,6 +40,7 @@ var designs = [...]struct {
 	{"Weir with a Redis, and leases", (*Need).withLease},
 	{"Weir nodes that share counts, by leases", (*Need).leases},
 	{"Weir with a Redis Cluster", (*Need).cluster},
+	{"Weir with NATS", (*Need).nats},
 	{"Weir with memcached", (*Need).memcached},
 	{"Weir nodes, each with its part of the limit", (*Need).divided},
 	{"Weir nodes that tell each other, by mesh", (*Need).mesh},
@@ -206,7 +207,7 @@ func (n *Need) enough(s Store, sync time.Duration) (Sizing, string) {
 	switch {
 	case err != nil:
 		return z, err.Error()
-	case s == Redis:
+	case s == Redis || s == NATS:
 		return z, z.tooMuch()
 	}
 	return z, cmp.Or(z.crowded(), n.hot(&z))
@@ -309,6 +310,19 @@ func (n *Need) memcached() Verdict {
 		return no("%s", why)
 	}
 	return yes(Memcached, "weir serve --store memcached://HOST:PORT", "where it runs already: by the clocks of the nodes; what it forgets when it is full or restarts may pass once more")
+}
+
+func (n *Need) nats() Verdict {
+	if why := cmp.Or(n.unshared(), n.unfit(NATS)); why != "" {
+		return no("%s", why)
+	}
+	if n.Tolerance == 0 {
+		return no("each process brings its own clock, so that more passes by as much as they are apart: that is not exact")
+	}
+	if _, why := n.enough(NATS, 0); why != "" {
+		return no("%s", why)
+	}
+	return yes(NATS, "weir serve --store 'nats://HOST:PORT,HOST:PORT,HOST:PORT?replicas=3'", "where it runs already: by the clocks of the nodes; the death of one server of three forgets nothing")
 }
 
 func (n *Need) eachRegion() Verdict {

@@ -78,7 +78,7 @@ func (n *Need) Of(s Store, sync time.Duration) (Sizing, error) {
 
 // servers is how many of them have memory for the keys twice, and processors that are half idle.
 func (n *Need) servers(s Store, z *Sizing) int64 {
-	if s == Redis {
+	if s == Redis || s == NATS { // one server leads a bucket
 		return 1
 	}
 	byMemory := up(times(z.MemoryBytes, 2), serverMemory)

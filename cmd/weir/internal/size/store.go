@@ -9,4 +9,5 @@ const (
 	Redis     Store = "redis"
 	Cluster   Store = "redis+cluster"
 	Memcached Store = "memcached"
+	NATS      Store = "nats"
 )

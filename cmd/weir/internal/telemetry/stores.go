@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/synced"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/natsstore"
 	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -189,6 +190,30 @@ func Postgres(store *pgstore.Store) prometheus.Collector {
 			Gauge("weir_postgres_clock_skew_seconds",
 				"How far the clock that decides may be from the server's, with clock=server; else 0.",
 				s.SkewBound.Seconds()),
+		}
+	})
+}
+
+// NATS tells the counts of a store in NATS.
+func NATS(store *natsstore.Store) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := store.Stats()
+		return []prometheus.Metric{
+			Counter("weir_nats_takes_total", "Takes that were sent to NATS.", s.Takes),
+			Counter("weir_nats_round_trips_total", "Round trips to the servers of NATS.", s.Trips),
+			Counter("weir_nats_local_denials_total",
+				"Takes that were denied locally, without NATS, because their key has been denied until later.",
+				s.Remembered),
+			Counter("weir_nats_write_conflicts_total",
+				"Writes to NATS that were tried again because another process had changed the same key.", s.Lost),
+			Counter("weir_nats_abandoned_takes_total",
+				"Takes that their fallbacks decided because too many processes wrote the same key in NATS.", s.Busy),
+			Counter("weir_nats_spilled_records_total",
+				"Idempotency records that moved to keys of their own because the value of their key was full.",
+				s.Spilled),
+			Counter("weir_nats_lost_items_total",
+				"Keys that were gone from the bucket before their time; they may pass their limits again.",
+				s.Forgotten),
 		}
 	})
 }

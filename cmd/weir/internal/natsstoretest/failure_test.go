@@ -1,0 +1,536 @@
+package natsstoretest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/internal/proxytest"
+	"github.com/weir-limit/weir/natsstore"
+)
+
+// take takes one event of a key.
+func take(ctx context.Context, s *natsstore.Store, limit, key string) (weir.Decision, error) {
+	out := make([]weir.Decision, 1)
+	err := s.Take(ctx, []weir.Ask{{State: weir.StateKey{Rule: "r", Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1}}, out)
+	return out[0], err
+}
+
+// passes takes one event of a key until that is decided.
+func passes(t *testing.T, s *natsstore.Store, limit, key string) weir.Decision {
+	t.Helper()
+	var d weir.Decision
+	natstest.Until(t, "a take is decided", func() bool {
+		var err error
+		d, err = take(t.Context(), s, limit, key)
+		if err != nil {
+			t.Log(err)
+		}
+		return err == nil
+	})
+	return d
+}
+
+// want checks that an error says all of this.
+func want(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("the error is %v, and does not say %q", err, text)
+		}
+	}
+}
+
+// TestRestart: a bucket in a file keeps its counts when its server restarts, and one in memory
+// begins anew. While the server is away takes fail at once.
+func TestRestart(t *testing.T) {
+	server := natstest.Start(t)
+	file, memory := dial(t, "nats://"+server.Addr), dial(t, "nats://"+server.Addr+"?bucket=m&storage=memory")
+	for _, s := range []*natsstore.Store{file, memory} {
+		for n := range int64(3) {
+			if d := passes(t, s, "10/day", "k"); d.Remaining != 9-n {
+				t.Fatalf("%+v", d)
+			}
+		}
+	}
+	server.Stop()
+	natstest.Until(t, "takes fail", func() bool {
+		_, err := take(t.Context(), file, "10/day", "k")
+		return err != nil
+	})
+	begin := time.Now()
+	for range 100 {
+		if _, err := take(t.Context(), file, "10/day", "k"); err == nil {
+			t.Fatal("the server is away, and a take passed")
+		}
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("100 takes of a server that is away took %v", took)
+	}
+	server.Restart(t)
+	if d := passes(t, file, "10/day", "k"); d.Remaining > 6 || d.Remaining < 5 {
+		t.Errorf("a restarted server with a file: %+v", d)
+	}
+	if d := passes(t, memory, "10/day", "k"); d.Remaining != 9 {
+		t.Errorf("a restarted server with memory: %+v", d)
+	}
+}
+
+// TestOldViews: what a process remembers of a bucket matches no write of the one that is made in its
+// place, though that has as many writes.
+func TestOldViews(t *testing.T) {
+	server := natstest.Start(t)
+	a, b := dial(t, "nats://"+server.Addr), dial(t, "nats://"+server.Addr)
+	for range 3 {
+		passes(t, a, "10/day", "k")
+	}
+	if err := connect(t, server.Addr).DeleteKeyValue(t.Context(), natsstore.DefaultBucket); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the first of b makes the bucket
+		passes(t, b, "10/day", "k")
+	}
+	if d := passes(t, a, "10/day", "k"); d.Remaining != 6 {
+		t.Errorf("%+v; want 6 of 10 to remain", d)
+	}
+}
+
+// TestAnswerIsLost: the error says that it may have been a charge, and nothing is sent again.
+func TestAnswerIsLost(t *testing.T) {
+	server := natstest.Start(t)
+	var writes atomic.Int64
+	var armed, cutting atomic.Bool
+	addr := proxytest.Start(t, server.Addr, func(answer bool, b []byte) (int, bool) {
+		if !answer && armed.Load() && bytes.Contains(b, []byte("HPUB $KV.weir.r.")) {
+			writes.Add(1)
+			cutting.Store(true)
+		}
+		if answer && cutting.CompareAndSwap(true, false) {
+			return min(3, len(b)), true
+		}
+		return len(b), false
+	})
+	s := dial(t, "nats://"+addr)
+	passes(t, s, "10/day", "k")
+	armed.Store(true)
+	_, err := take(t.Context(), s, "10/day", "k")
+	armed.Store(false)
+	want(t, err, addr, "may have been a charge")
+	if writes.Load() != 1 {
+		t.Errorf("%d writes were sent", writes.Load())
+	}
+	if d := passes(t, s, "10/day", "k"); d.Remaining != 7 {
+		t.Errorf("%+v, want 7 to remain", d)
+	}
+}
+
+// TestServerIsSilent: callers leave by themselves, and hear whether it may have been a charge; Close
+// frees those that wait, and leaves no goroutine behind.
+func TestServerIsSilent(t *testing.T) {
+	server := natstest.Start(t)
+	var silent atomic.Bool
+	addr := proxytest.Start(t, server.Addr, func(answer bool, b []byte) (int, bool) {
+		if answer && silent.Load() {
+			return 0, false
+		}
+		return len(b), false
+	})
+	before := runtime.NumGoroutine()
+	s := dial(t, "nats://"+addr)
+	passes(t, s, "10/day", "a")
+	silent.Store(true)
+	for key, says := range map[string]string{"a": "may have been a charge", "b": "nothing was decided"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := take(ctx, s, "10/day", key)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", key, err)
+		}
+		want(t, err, addr, says)
+	}
+	var waiting sync.WaitGroup
+	for n := range 20 {
+		waiting.Go(func() {
+			if _, err := take(t.Context(), s, "10/day", fmt.Sprint(n)); err == nil {
+				t.Error("a silent server decided")
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	begin := time.Now()
+	_ = s.Close()
+	waiting.Wait()
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	natstest.Until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before+4 }) // the proxy's
+	_, err := take(t.Context(), s, "10/day", "k")
+	want(t, err, "the store was closed")
+}
+
+// crowd takes from one key by many stores and goroutines, until it is stopped or denied, and is what
+// passed and what may have.
+func crowd(t *testing.T, stores []*natsstore.Store, limit string, stop <-chan struct{}) (passed, perhaps int64) {
+	t.Helper()
+	var all sync.WaitGroup
+	var p, m atomic.Int64
+	for _, s := range stores {
+		for range 8 {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+					d, err := take(ctx, s, limit, "k")
+					cancel()
+					switch {
+					case err != nil && strings.Contains(err.Error(), "may have been"):
+						m.Add(1)
+					case err != nil:
+						time.Sleep(time.Millisecond)
+					case d.Outcome != weir.Allowed:
+						return
+					default:
+						p.Add(1)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	return p.Load(), m.Load()
+}
+
+// after closes a channel after a time.
+func after(d time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(d, func() { close(done) })
+	return done
+}
+
+// TestExact: many goroutines of several stores pass exactly the limit.
+func TestExact(t *testing.T) {
+	for name, url := range map[string]string{
+		"one": "nats://" + natstest.Start(t).Addr, "three": "nats://" + natstest.StartCluster(t, 3).Addrs() + "?replicas=3",
+	} {
+		stores := []*natsstore.Store{dial(t, url), dial(t, url), dial(t, url), dial(t, url)}
+		passed, perhaps := crowd(t, stores, "3000/day", after(time.Minute))
+		if passed+perhaps < 3000 || passed > 3000 {
+			t.Errorf("%s: %d passed, %d perhaps", name, passed, perhaps)
+		}
+	}
+}
+
+// TestLeaderChanges: while the leader of a bucket changes all the time nothing passes beyond the
+// limit.
+func TestLeaderChanges(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	url := "nats://" + c.Addrs() + "?replicas=3"
+	stores := []*natsstore.Store{dial(t, url), dial(t, url), dial(t, url)}
+	for _, s := range stores {
+		passes(t, s, "1000000/day fixed-window", "k")
+	}
+	changes := 0
+	stop := after(6 * time.Second)
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(400 * time.Millisecond):
+				if leader := c.Leader("KV_weir"); leader != nil && leader.StepDown("KV_weir") == nil {
+					changes++
+				}
+			}
+		}
+	})
+	passed, perhaps := crowd(t, stores, "1000000/day fixed-window", stop)
+	changing.Wait()
+	charged := 1_000_000 - passes(t, stores[0], "1000000/day fixed-window", "k").Remaining - 4
+	if charged < passed || charged > passed+perhaps || changes < 3 {
+		t.Errorf("%d were charged, %d passed, %d perhaps; %d changes", charged, passed, perhaps, changes)
+	}
+	t.Logf("%d changes: %d passed, %d perhaps", changes, passed, perhaps)
+}
+
+// TestQuorumIsLost: nothing is decided, and what was is not forgotten.
+func TestQuorumIsLost(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	s := dial(t, "nats://"+c.Addrs()+"?replicas=3")
+	for range 3 {
+		passes(t, s, "10/day", "k")
+	}
+	leader := c.Leader("KV_weir")
+	var others natstest.Cluster
+	for _, one := range c {
+		if one != leader {
+			others = append(others, one)
+			one.Stop()
+		}
+	}
+	perhaps := int64(0)
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		_, err := take(ctx, s, "10/day", "k")
+		cancel()
+		if err == nil {
+			t.Fatal("decided without a quorum")
+		}
+		if strings.Contains(err.Error(), "may have been") {
+			perhaps++
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := s.Ping(t.Context(), 0); err == nil {
+		t.Error("a bucket without a quorum answers pings")
+	}
+	for _, one := range others {
+		one.Restart(t)
+	}
+	if d := passes(t, s, "10/day", "k"); d.Remaining > 6 || d.Remaining < 6-perhaps-2 {
+		t.Errorf("after the quorum is back: %+v; %d perhaps", d, perhaps)
+	}
+}
+
+// TestBucketIsMadeAgain: a bucket that is deleted under load is made again, and the process lives.
+// Each time, a key may pass its limit once more, and no more.
+func TestBucketIsMadeAgain(t *testing.T) {
+	server := natstest.Start(t)
+	js := connect(t, server.Addr)
+	stores := []*natsstore.Store{dial(t, "nats://"+server.Addr), dial(t, "nats://"+server.Addr), dial(t, "nats://"+server.Addr)}
+	const each, deaths = 500, 4
+	var passed int64
+	for range deaths {
+		p, m := crowd(t, stores, fmt.Sprint(each, "/day"), after(300*time.Millisecond))
+		passed += p
+		if p > each || m > 64 {
+			t.Errorf("%d passed, %d perhaps", p, m)
+		}
+		if err := js.DeleteKeyValue(t.Context(), natsstore.DefaultBucket); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond) // denials are remembered for a second
+	}
+	deleting := make(chan struct{})
+	time.AfterFunc(20*time.Millisecond, func() {
+		_ = js.DeleteKeyValue(context.Background(), natsstore.DefaultBucket)
+		close(deleting)
+	})
+	p, _ := crowd(t, stores, fmt.Sprint(each, "/day"), after(2*time.Second))
+	<-deleting
+	if p > 2*each || p == 0 {
+		t.Errorf("%d passed in two lives of a bucket", p)
+	}
+	if d, err := take(t.Context(), stores[0], "10/day", "another"); err != nil || d.Remaining != 9 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestUnfitBucket: a bucket that would not keep counts as meant is refused, and stays as it is.
+func TestUnfitBucket(t *testing.T) {
+	server := natstest.Start(t)
+	js := connect(t, server.Addr)
+	for says, c := range map[string]jetstream.KeyValueConfig{
+		"it keeps a history of 64":                             {History: 64, LimitMarkerTTL: time.Minute},
+		"it has no ttl for each message":                       {},
+		"it drops all keys after 1h0m0s":                       {TTL: time.Hour, LimitMarkerTTL: time.Minute},
+		"it is in memory, and the URL does not say":            {Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Minute},
+		"give Weir a bucket of its own, which it makes itself": {},
+	} {
+		c.Bucket = bucketOf(says)
+		if _, err := js.CreateKeyValue(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		s := dial(t, "nats://"+server.Addr+"?bucket="+c.Bucket)
+		_, err := take(t.Context(), s, "10/day", "k")
+		want(t, err, server.Addr, "nothing was decided", "is not fit", says)
+	}
+}
+
+// TestBucketMadeByHand: a bucket that leaves markers when a key ends, and keys that are deleted or
+// purged by hand. What is gone is as never used.
+func TestBucketMadeByHand(t *testing.T) {
+	server := natstest.Start(t)
+	kv, err := connect(t, server.Addr).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir", LimitMarkerTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, "nats://"+server.Addr)
+	seen := map[string]bool{}
+	newKey := func() string {
+		all, err := kv.Keys(t.Context(), jetstream.IgnoreDeletes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range all {
+			if strings.HasPrefix(key, "r.") && !seen[key] {
+				seen[key] = true
+				return key
+			}
+		}
+		t.Fatalf("no new key in %v", all)
+		return ""
+	}
+	for n, gone := range []func(key string) error{
+		func(key string) error { return kv.Delete(t.Context(), key) },
+		func(key string) error { return kv.Purge(t.Context(), key) },
+		func(key string) error { // its end leaves a marker
+			natstest.Until(t, "the key has ended", func() bool {
+				_, err := kv.Get(t.Context(), key)
+				return errors.Is(err, jetstream.ErrKeyNotFound)
+			})
+			return nil
+		},
+	} {
+		for i := range int64(3) {
+			if d := passes(t, s, "10/2s", fmt.Sprint(n)); d.Remaining < 9-i {
+				t.Fatalf("%d: %+v", n, d)
+			}
+		}
+		if err := gone(newKey()); err != nil {
+			t.Fatal(err)
+		}
+		if d := passes(t, s, "10/2s", fmt.Sprint(n)); d.Remaining != 9 {
+			t.Errorf("%d: after a key is gone %+v", n, d)
+		}
+	}
+}
+
+// TestForeign: what another program has written under our key is an error, and stays as it was;
+// other keys of the bucket harm nobody.
+func TestForeign(t *testing.T) {
+	server := natstest.Start(t)
+	s := dial(t, "nats://"+server.Addr)
+	passes(t, s, "10/day", "k")
+	kv, err := connect(t, server.Addr).KeyValue(t.Context(), "weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := kv.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range append(all, "other", "r.other", "a.b.c") {
+		if _, err := kv.Put(t.Context(), key, []byte("another program's")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the first finds that the key was written
+		_, err = take(t.Context(), s, "10/day", "k")
+		want(t, err, "nothing was decided", "another program's", "a bucket of its own")
+	}
+	for _, key := range all {
+		if strings.Contains(fmt.Sprint(err), key) {
+			t.Errorf("a key in %v", err)
+		}
+		if e, err := kv.Get(t.Context(), key); err != nil || key != "=probe" && string(e.Value()) != "another program's" {
+			t.Errorf("%s: %v, %v", key, e, err)
+		}
+	}
+	if d, err := take(t.Context(), s, "10/day", "k2"); err != nil || d.Remaining != 9 {
+		t.Errorf("another key: %+v, %v", d, err)
+	}
+}
+
+// TestFullBucket: a bucket that may not grow refuses, and the error says why; counts that are there
+// go on, and nothing is dropped.
+func TestFullBucket(t *testing.T) {
+	server := natstest.Start(t)
+	if _, err := connect(t, server.Addr).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir", MaxBytes: 20_000, LimitMarkerTTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, "nats://"+server.Addr)
+	var err error
+	n := 0
+	for ; n < 1000 && err == nil; n++ {
+		_, err = take(t.Context(), s, "1/day", fmt.Sprint(n))
+	}
+	want(t, err, server.Addr, "nothing was decided", "the bucket is full; raise its max bytes")
+	time.Sleep(1100 * time.Millisecond) // denials are remembered for a second
+	for i := range n - 1 {
+		if d, err := take(t.Context(), s, "1/day", fmt.Sprint(i)); err != nil || d.Outcome == weir.Allowed {
+			t.Fatalf("key %d of %d was dropped: %+v, %v", i, n, d, err)
+		}
+	}
+}
+
+// TestLarge: keys of a megabyte count; an item that would be too large is not sent.
+func TestLarge(t *testing.T) {
+	s := dial(t, "nats://"+natstest.Start(t).Addr)
+	for n := range int64(2) {
+		for _, end := range []string{"a", "b"} {
+			if d := passes(t, s, "10/day", strings.Repeat("k", 1<<20)+end); d.Remaining != 9-n {
+				t.Errorf("%+v", d)
+			}
+		}
+	}
+	var last error
+	for n := 0; n < 1000 && last == nil; n++ {
+		ask := []weir.Ask{{State: weir.StateKey{Rule: fmt.Sprintf("r#%d%s", n, strings.Repeat("x", 1014)), Key: "k"}, Limit: weir.MustParseLimit("10/day"), Cost: 1}}
+		last = s.Take(t.Context(), ask, make([]weir.Decision, 1))
+	}
+	want(t, last, "nothing was decided", "fewer limits")
+}
+
+// TestRights: the least rights are enough, and each is needed. A user without them is told so, and no
+// secret is in what is said.
+func TestRights(t *testing.T) {
+	rights := []string{"$JS.API.STREAM.INFO.KV_weir", "$JS.API.STREAM.CREATE.KV_weir", "$JS.API.STREAM.MSG.GET.KV_weir", "$KV.weir.>"}
+	for without := range len(rights) + 1 {
+		var allowed []string
+		for i, right := range rights {
+			if i != without {
+				allowed = append(allowed, right)
+			}
+		}
+		s := natstest.Start(t, func(o *server.Options) {
+			o.Users = []*server.User{{Username: "weir", Password: "secret-word", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: allowed},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+			}}}
+		})
+		store := dial(t, "nats://weir:secret-word@"+s.Addr)
+		_, err := take(t.Context(), store, "10/day", "k")
+		if without == len(rights) {
+			if err != nil {
+				t.Errorf("the least rights: %v", err)
+			}
+			continue
+		}
+		want(t, err, s.Addr, "nothing was decided", "the user has no right to it")
+		stranger := dial(t, "nats://weir:secret-wrong@"+s.Addr)
+		_, refused := take(t.Context(), stranger, "10/day", "k")
+		want(t, refused, s.Addr, "check user, password")
+		if text := fmt.Sprint(err, refused); strings.Contains(text, "secret") {
+			t.Errorf("a secret in %s", text)
+		}
+	}
+}
+
+// TestNoJetStream: a server without it is named, with what to do.
+func TestNoJetStream(t *testing.T) {
+	s := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
+	_, err := take(t.Context(), dial(t, "nats://"+s.Addr), "10/day", "k")
+	want(t, err, s.Addr, "nothing was decided", "JetStream")
+	alone := natstest.Start(t)
+	_, err = take(t.Context(), dial(t, "nats://"+alone.Addr+"?replicas=3"), "10/day", "k")
+	want(t, err, "write replicas=1, or make the servers a cluster")
+	_, err = take(t.Context(), dial(t, "nats://127.0.0.1:1"), "10/day", "k")
+	want(t, err, "is nats-server running there?")
+}

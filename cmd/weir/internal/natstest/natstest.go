@@ -1,0 +1,149 @@
+// Package natstest starts NATS servers with JetStream for tests, in this process, on free loopback
+// ports and with temporary folders, and stops them.
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// wait is how long servers may take for anything.
+const wait = 30 * time.Second
+
+// Server is a nats-server of one test.
+type Server struct {
+	Addr    string // host:port
+	options server.Options
+	running *server.Server
+}
+
+// Start starts a server. A change is made to its options before.
+func Start(t testing.TB, changes ...func(*server.Options)) *Server {
+	t.Helper()
+	s := newServer(t, "alone")
+	for _, change := range changes {
+		change(&s.options)
+	}
+	s.Restart(t)
+	return s
+}
+
+func newServer(t testing.TB, name string) *Server {
+	t.Helper()
+	addr := freeAddr(t)
+	s := &Server{Addr: addr.String(), options: server.Options{
+		ServerName: name, Host: "127.0.0.1", Port: addr.Port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	}}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Stop stops the server. What it has on disk stays.
+func (s *Server) Stop() {
+	if s.running != nil {
+		s.running.Shutdown()
+		s.running.WaitForShutdown()
+	}
+}
+
+// Restart starts the server at its address, where it does not run.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	options := s.options // a server changes its own
+	running, err := server.NewServer(&options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.running = running
+	running.Start()
+	if !running.ReadyForConnections(wait) {
+		t.Fatal("nats-server does not begin")
+	}
+}
+
+// Cluster is servers that know each other.
+type Cluster []*Server
+
+// StartCluster starts so many servers, and waits until they have a leader.
+func StartCluster(t testing.TB, n int) Cluster {
+	t.Helper()
+	var c Cluster
+	var routes []string
+	for i := range n {
+		s := newServer(t, fmt.Sprint("node", i))
+		at := freeAddr(t)
+		s.options.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: at.Port}
+		routes = append(routes, "nats://"+at.String())
+		c = append(c, s)
+	}
+	for _, s := range c {
+		s.options.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		s.Restart(t)
+	}
+	c.Ready(t)
+	return c
+}
+
+// Ready waits until the servers that run have a leader of JetStream.
+func (c Cluster) Ready(t testing.TB) {
+	t.Helper()
+	Until(t, "the cluster has a leader", func() bool {
+		for _, s := range c {
+			if s.running.Running() && s.running.JetStreamIsLeader() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Addrs are where the servers are, for a URL.
+func (c Cluster) Addrs() string {
+	var all []string
+	for _, s := range c {
+		all = append(all, s.Addr)
+	}
+	return strings.Join(all, ",")
+}
+
+// Leader is the server that leads a stream; nil while none does.
+func (c Cluster) Leader(stream string) *Server {
+	for _, s := range c {
+		if s.running.Running() && s.running.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			return s
+		}
+	}
+	return nil
+}
+
+// StepDown has the server lead a stream no longer.
+func (s *Server) StepDown(stream string) error {
+	return s.running.JetStreamStepdownStream(server.DEFAULT_GLOBAL_ACCOUNT, stream)
+}
+
+// Until waits for what has to come.
+func Until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(wait); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in %v: %s", wait, what)
+		}
+	}
+}
+
+// freeAddr is an address that nobody listens at.
+func freeAddr(t testing.TB) *net.TCPAddr {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr)
+}
