@@ -21,7 +21,8 @@ type bench struct {
 	short     bool
 	redis     *redis
 	memcached *memcached // nil where there is none
-	ways      []way      // of redis
+	nats      *natsServer
+	ways      []way // of redis
 	keys      []string
 	table     *table.Table
 }
@@ -37,13 +38,17 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.ways, err = ways(b.redis); err != nil {
 		return err
 	}
-	b.memcached, err = startMemcached(ctx)
+	if b.memcached, err = startMemcached(ctx); err != nil {
+		return err
+	}
+	b.nats, err = startNATS(ctx)
 	return err
 }
 
 func (b *bench) stop() {
 	b.redis.stop()
 	b.memcached.stop()
+	b.nats.stop()
 }
 
 // rounds is how often each way is measured, and how long.
@@ -73,10 +78,15 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.denied(ctx); err != nil {
 		return err
 	}
-	if err := b.leases(ctx); err != nil || b.memcached == nil {
+	if err := b.leases(ctx); err != nil {
 		return err
 	}
-	return b.inMemcached(ctx)
+	if b.memcached != nil {
+		if err := b.inMemcached(ctx); err != nil {
+			return err
+		}
+	}
+	return b.inNATS(ctx)
 }
 
 // inMemcached measures Weir's store in memcached beside what can be done with
@@ -293,7 +303,14 @@ func (b *bench) profile(ctx context.Context, name string, callers int) error {
 	if name == "lease" {
 		return b.profileLeases(ctx)
 	}
-	for _, w := range b.ways {
+	inNATS, err := b.nats.ways(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range inNATS {
+		inNATS[i].name = "nats: " + inNATS[i].name
+	}
+	for _, w := range append(inNATS, b.ways...) {
 		if w.name != name {
 			continue
 		}

@@ -13,6 +13,10 @@ import (
 )
 
 func main() {
+	if at := os.Getenv(natsServerEnv); at != "" {
+		fail(serveNATS(at))
+		return
+	}
 	b := bench{table: table.New("Weir", "beside", "ratio")}
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take 30 seconds")

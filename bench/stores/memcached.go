@@ -78,7 +78,12 @@ func (m *memcached) stop() {
 
 // cpu is the time that the server has used, and the kernel for it.
 func (m *memcached) cpu(context.Context) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.command.Process.Pid))
+	return processCPU(m.command.Process.Pid)
+}
+
+// processCPU is the time that a process has used, and the kernel for it.
+func processCPU(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
