@@ -44,9 +44,12 @@ type leaseRequest struct {
 	answered func(now weir.Instant, d weir.Decision)
 }
 
-func newLeases(l *weir.Limit, o *ClusterOptions, clients int, start weir.Instant, at func(weir.Instant, func(weir.Instant))) *leases {
+func newLeases(
+	l *weir.Limit, o *ClusterOptions, clients int, start weir.Instant, at func(weir.Instant, func(weir.Instant)),
+) *leases {
 	s := &leases{
-		limit: l, policy: weir.Policy{Lease: storeLease, Nodes: o.Nodes}, network: *o, chance: newDraw(o.Seed, 'w'), at: at, start: start,
+		limit: l, policy: weir.Policy{Lease: storeLease, Nodes: o.Nodes}, network: *o,
+		chance: newDraw(o.Seed, 'w'), at: at, start: start,
 		holdings: make([][]holder, o.Nodes), store: make([]weir.State, clients),
 	}
 	for i := range s.holdings {
@@ -96,7 +99,9 @@ func (s *leases) ask(now weir.Instant, node, client int, r leaseRequest) {
 		r.answered(now, d)
 		s.tend(now, node, client)
 	case verdict == leased.ByStore || r.tries > 2:
-		s.send(now, node, func(now weir.Instant) { r.answered(now, s.take(now, client, &weir.Ask{Limit: s.limit, Cost: r.cost})) })
+		s.send(now, node, func(now weir.Instant) {
+			r.answered(now, s.take(now, client, &weir.Ask{Limit: s.limit, Cost: r.cost}))
+		})
 	case h.flying:
 		r.tries++
 		h.waiting = append(h.waiting, r)

@@ -36,7 +36,7 @@ func TestSize(t *testing.T) {
 	}{
 		{"plenty", need{cost: 1, demand: 200, melts: 1000, left: 2000, whole: 2000, shares: 4}, 250},
 		{"little is wanted", need{cost: 1, demand: 20, melts: 10, left: 1000, whole: 1000, shares: 4}, 30},
-		{"hardly anything is spent before it melts", need{cost: 1, demand: 2, melts: 1000, left: 1000, whole: 1000, shares: 4}, 1},
+		{"it melts before it is spent", need{cost: 1, demand: 2, melts: 1000, left: 1000, whole: 1000, shares: 4}, 1},
 		{"near the end", need{cost: 1, demand: 20, left: 7, whole: 1000, shares: 4}, 1},
 		{"more is wanted than is left", need{cost: 1, demand: 3000, melts: 1000, left: 100, whole: 2000, shares: 4}, 250},
 		{"a large request", need{cost: 500, demand: 20, left: 1000, whole: 1000, shares: 4}, 500},
@@ -56,7 +56,8 @@ func TestClocks(t *testing.T) {
 	h.Begin(0, l, &p)
 	receipt := &weir.Receipt{Limit: l, Cost: 500}
 	asked, heard := time.Second, time.Second+50*time.Millisecond
-	h.Hear(asked, heard, 500, 1, &weir.Decision{Outcome: weir.Allowed, Cost: 500, Charged: true, Receipt: receipt}, &weir.Evidence{})
+	d := weir.Decision{Outcome: weir.Allowed, Cost: 500, Charged: true, Receipt: receipt}
+	h.Hear(asked, heard, 500, 1, &d, &weir.Evidence{})
 	for by := time.Duration(0); by < 600*time.Millisecond; by += 7 * time.Millisecond {
 		elapsed := 50*time.Millisecond + by // by the node's clock, since it asked
 		if got, most := h.Left(heard+by), l.Prepaid(receipt, elapsed*101/100)-1; got > max(most, 0) {

@@ -133,7 +133,8 @@ func (s *Store) Traits() weir.Traits { return s.next.Traits() }
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	all := Stats{
-		s.table.Len(), 0, c.local.Load(), c.store.Load(), c.portions.Load(), c.taken.Load(), c.returned.Load(), c.lost.Load(), c.noRoom.Load(),
+		Keys: s.table.Len(), Local: c.local.Load(), Store: c.store.Load(), Portions: c.portions.Load(),
+		Taken: c.taken.Load(), Returned: c.returned.Load(), Lost: c.lost.Load(), NoRoom: c.noRoom.Load(),
 	}
 	now := s.now()
 	for _, e := range s.table.All(func(*entry) bool { return true }) {
@@ -174,7 +175,9 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 }
 
 // TakeOneWith is Take of one ask, which is made only where the holding of its key can't decide it.
-func (s *Store) TakeOneWith(ctx context.Context, p *weir.Policy, key weir.StateKey, l *weir.Limit, cost int64) (d weir.Decision, err error) {
+func (s *Store) TakeOneWith(
+	ctx context.Context, p *weir.Policy, key weir.StateKey, l *weir.Limit, cost int64,
+) (d weir.Decision, err error) {
 	if cost > 0 && p.Lease > 0 && !s.closed.Load() && ctx.Err() == nil {
 		if done, _ := s.spend(key, l, cost, p, &d, nil); done {
 			s.counts.local.Add(1)
@@ -198,7 +201,8 @@ func (s *Store) locally(ctx context.Context, asks []weir.Ask, out []weir.Decisio
 			return true
 		}
 	}
-	t := take{asks: asks, out: out, paid: make([]*weir.Receipt, len(asks)), waited: make([]bool, len(asks)), counted: counted}
+	t := take{asks: asks, out: out, counted: counted}
+	t.paid, t.waited = make([]*weir.Receipt, len(asks)), make([]bool, len(asks))
 	for range maxRounds * len(asks) {
 		if !s.find(&t) {
 			break
@@ -231,7 +235,9 @@ func (s *Store) locally(ctx context.Context, asks []weir.Ask, out []weir.Decisio
 
 // spend decides one ask as a take of its own, where the holding of its key can. It is what nearly all
 // takes are, so it asks for no memory. counted tells that the cost is among what is wanted of the key.
-func (s *Store) spend(k weir.StateKey, l *weir.Limit, cost int64, p *weir.Policy, d *weir.Decision, seen *weir.Evidence) (done, counted bool) {
+func (s *Store) spend(
+	k weir.StateKey, l *weir.Limit, cost int64, p *weir.Policy, d *weir.Decision, seen *weir.Evidence,
+) (done, counted bool) {
 	e, ok := s.table.Get(k)
 	if !ok {
 		return false, false
@@ -436,14 +442,15 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 // lock locks entries in one order for all, so that takes in any order never wait for each other in a
 // circle. Not when one is there twice.
 func lock(entries []*entry) bool {
-	sorted := entries
-	if len(entries) > 1 {
-		sorted = slices.SortedFunc(slices.Values(entries), func(a, b *entry) int {
-			return cmp.Or(strings.Compare(a.Key.Rule, b.Key.Rule), strings.Compare(a.Key.Key, b.Key.Key))
-		})
+	var few [4]*entry
+	sorted := append(few[:0], entries...)
+	for i := range sorted {
+		for j := i; j > 0 && sorted[j].before(sorted[j-1]); j-- {
+			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
+		}
 	}
-	for i := range sorted[1:] {
-		if sorted[i] == sorted[i+1] {
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
 			return false
 		}
 	}
@@ -451,6 +458,10 @@ func lock(entries []*entry) bool {
 		e.Lock()
 	}
 	return true
+}
+
+func (e *entry) before(o *entry) bool {
+	return cmp.Or(strings.Compare(e.Key.Rule, o.Key.Rule), strings.Compare(e.Key.Key, o.Key.Key)) < 0
 }
 
 func unlock(entries []*entry) {

@@ -95,7 +95,9 @@ func end(t testing.TB, nodes []*leased.Store) {
 }
 
 func ask(limit, key string) weir.Ask {
-	return weir.Ask{State: weir.StateKey{Rule: "r#" + limit, Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1, Policy: weir.Policy{Lease: lease}}
+	a := weir.Ask{State: weir.StateKey{Rule: "r#" + limit, Key: key}, Limit: weir.MustParseLimit(limit), Cost: 1}
+	a.Policy.Lease = lease
+	return a
 }
 
 func take(t testing.TB, s weir.Store, asks ...weir.Ask) []weir.Decision {
@@ -155,7 +157,8 @@ func TestHot(t *testing.T) {
 		limit string
 		calls int64 // a second and node
 	}{
-		{"1000/s burst 2000", 12}, {"1000/s", 24}, {"1000/s burst 100", 200}, {"60000/min fixed-window", 12}, {"1000/s fixed-window", 12},
+		{"1000/s burst 2000", 12}, {"1000/s", 24}, {"1000/s burst 100", 200},
+		{"60000/min fixed-window", 12}, {"1000/s fixed-window", 12},
 		{"1000/s sliding-window 2", 14}, {"60000/min sliding-window 10", 12}, {"10/s", 12},
 	} {
 		for _, percent := range []int64{60, 1000} {
@@ -193,7 +196,8 @@ func TestHot(t *testing.T) {
 					}
 					st := nodes[0].Stats()
 					calls := (r.takes.Load() + r.settles.Load()) / seconds / of
-					t.Logf("%d passed, %d on one node; %d calls a second and node (%d takes, %d settles), %+v", p.sum(), exact.Load(), calls, r.takes.Load(), r.settles.Load(), st)
+					t.Logf("%d passed, %d on one node; %d calls a second and node (%d takes, %d settles), %+v",
+						p.sum(), exact.Load(), calls, r.takes.Load(), r.settles.Load(), st)
 					missing := of * leased.Largest(a.Limit) // that nodes hold
 					if a.Limit.Algorithm() == weir.SlidingWindow {
 						missing += exact.Load() * of / 100 // what has room for a moment is never made up for
@@ -215,7 +219,10 @@ func TestHot(t *testing.T) {
 // in bursts and pauses, for costs of several events, also in takes of two limits, and want receipts now and
 // then, which they settle for less.
 func TestNeverOver(t *testing.T) {
-	limits := []string{"200/s", "100/s burst 20", "50/s burst 400", "20/min burst 40", "300/s strict burst 100", "300/s fixed-window", "400/s sliding-window 4", "900/min sliding-window 3 conservative", "5/s"}
+	limits := []string{
+		"200/s", "100/s burst 20", "50/s burst 400", "20/min burst 40", "300/s strict burst 100", "300/s fixed-window",
+		"400/s sliding-window 4", "900/min sliding-window 3 conservative", "5/s",
+	}
 	for seed := range uint64(60) {
 		text := limits[seed%uint64(len(limits))]
 		t.Run(fmt.Sprintf("%s, seed %d", text, seed), func(t *testing.T) {
@@ -275,7 +282,9 @@ func beNode(t *testing.T, r *remote, text string, other *weir.Limit, p, beside *
 		asks := []weir.Ask{ask(text, "k")}
 		asks[0].Cost = 1 + draw.Int64N(3)*draw.Int64N(2)
 		if draw.IntN(4) == 0 {
-			asks = append(asks, weir.Ask{State: weir.StateKey{Rule: "other", Key: "k"}, Limit: other, Cost: 2, Policy: weir.Policy{Lease: lease}})
+			two := weir.Ask{State: weir.StateKey{Rule: "other", Key: "k"}, Limit: other, Cost: 2}
+			two.Policy.Lease = lease
+			asks = append(asks, two)
 			if draw.IntN(3) == 0 {
 				asks[1].Policy.Lease = 0
 			}

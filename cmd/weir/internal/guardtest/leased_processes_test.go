@@ -24,7 +24,9 @@ const leasedEnv = "WEIR_LEASED_NODE"
 // leasedLimits are those that processes share one key of each. Each is asked for about ten times as often as it
 // lets pass.
 func leasedLimits() []string {
-	return []string{"400/s", "200/s burst 400", "400/s fixed-window", "200/s strict burst 100", "400/s sliding-window 4", "40/s"}
+	return []string{
+		"400/s", "200/s burst 400", "400/s fixed-window", "200/s strict burst 100", "400/s sliding-window 4", "40/s",
+	}
 }
 
 // leasedFor is for how long the processes ask.
