@@ -3,6 +3,7 @@ package leased_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,13 +208,14 @@ func TestDiesAnywhere(t *testing.T) {
 		for _, heard := range []bool{false, true} {
 			t.Run(fmt.Sprintf("message %d, heard %v", message, heard), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := &dying{remote: newRemote(), left: message, heard: heard}
+					r := &dying{remote: newRemote(), heard: heard}
+					r.left.Store(int64(message))
 					first, next := leased.New(r, r.Take), leased.New(r.remote, r.remote.Take)
 					a := ask("100/s burst 40", "k")
 					var p passed
 					for i := range 400 {
 						s := next
-						if i < 250 && r.left >= 0 {
+						if i < 250 && r.left.Load() >= 0 {
 							s = first
 						}
 						if take(t, s, a)[0].Outcome == weir.Allowed {
@@ -240,25 +242,27 @@ func TestDiesAnywhere(t *testing.T) {
 type dying struct {
 	*remote
 
-	left  int // messages; below 0 it is dead
+	left  atomic.Int64 // messages; below 0 it is dead
 	heard bool
 }
 
 func (d *dying) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
-	if d.left--; d.left < 0 && !d.heard {
+	dead := d.left.Add(-1) < 0
+	if dead && !d.heard {
 		return errLost
 	}
-	if err := d.Store.Take(ctx, asks, out); err != nil || d.left < 0 {
+	if err := d.Store.Take(ctx, asks, out); err != nil || dead {
 		return errLost
 	}
 	return nil
 }
 
 func (d *dying) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	if d.left--; d.left < 0 && !d.heard {
+	dead := d.left.Add(-1) < 0
+	if dead && !d.heard {
 		return errLost
 	}
-	if err := d.Store.Settle(ctx, settlements); err != nil || d.left < 0 {
+	if err := d.Store.Settle(ctx, settlements); err != nil || dead {
 		return errLost
 	}
 	return nil
