@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +20,9 @@ import (
 	"github.com/weir-limit/weir/client"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/redisstore"
@@ -111,8 +114,35 @@ func serve(t testing.TB, store string) (server, string) {
 	case "memcached":
 		s := memcachedtest.Start(t)
 		return s, "memcached://" + s.Addr
+	case "nats":
+		s := &natsServer{Server: natstest.Start(t)}
+		return s, "nats://" + proxytest.Start(t, s.Addr, s.pass) + "?storage=memory"
 	}
 	return nil, ""
+}
+
+// natsServer is in this process. What is said to it and by it waits while it is frozen. Like the
+// others it forgets when it is killed.
+type natsServer struct {
+	*natstest.Server
+
+	frozen atomic.Bool
+}
+
+func (s *natsServer) pass(_ bool, b []byte) (int, bool) {
+	for s.frozen.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return len(b), false
+}
+
+func (s *natsServer) Signal(_ testing.TB, signal os.Signal) {
+	s.frozen.Store(signal == syscall.SIGSTOP)
+}
+
+func (s *natsServer) Kill() {
+	s.frozen.Store(false)
+	s.Stop()
 }
 
 // missing is the program that a house needs and this machine has not; empty: none.
