@@ -27,6 +27,8 @@ type Holding struct {
 	receipt *weir.Receipt
 	asked   time.Duration
 	spent   int64
+	// have is what was left of it when Decide looked last, less what has been spent since.
+	have int64
 
 	// What the store said last: what remained, when it would be as never used, and when that was.
 	remaining int64
@@ -93,10 +95,11 @@ func (h *Holding) Wants(cost int64) { h.wanted = min(h.wanted+cost, mostCounted)
 
 // Decide is what h says of a cost; Commit completes it.
 func (h *Holding) Decide(now time.Duration, cost int64, d *weir.Decision) Verdict {
+	h.have = h.Left(now)
 	switch {
 	case cost > h.whole:
 		return ByStore
-	case h.Left(now) >= cost:
+	case h.have >= cost:
 		*d = weir.Decision{Outcome: weir.Allowed, Cost: cost}
 	case h.denied > 0 && cost >= h.denied && now < h.until:
 		*d = weir.Decision{Outcome: weir.Denied, Cost: cost, RetryAfter: micros(max(h.until, h.free) - now)}
@@ -110,6 +113,7 @@ func (h *Holding) Decide(now time.Duration, cost int64, d *weir.Decision) Verdic
 func (h *Holding) Commit(now time.Duration, d *weir.Decision) {
 	if d.Charged {
 		h.spent += d.Cost
+		h.have -= d.Cost
 	}
 	h.tell(now, d)
 }
@@ -117,7 +121,7 @@ func (h *Holding) Commit(now time.Duration, d *weir.Decision) {
 // tell fills in what a decision says of the count: what this node may still pass, and what remained in
 // the store. What the portion loses as it melts is what comes back there.
 func (h *Holding) tell(now time.Duration, d *weir.Decision) {
-	d.Remaining = h.Left(now)
+	d.Remaining = h.have
 	if d.Outcome == weir.Allowed && h.receipt != nil {
 		d.Remaining = min(h.remaining+h.receipt.Cost-h.spent, h.whole)
 	}
@@ -151,11 +155,11 @@ func (h *Holding) tellEvidence(e *weir.Evidence) {
 	}
 }
 
-// Low is whether the portion is nearly used up, and more of it is wanted: then the node asks before
-// somebody has to wait.
+// Low is whether the portion was nearly used up at the last Decide, and more of it is wanted: then the node
+// asks before somebody has to wait.
 func (h *Holding) Low(now time.Duration) bool {
 	return h.receipt != nil && h.receipt.Cost >= lowPart && now >= h.until &&
-		h.Left(now) <= h.receipt.Cost/lowPart
+		h.have <= h.receipt.Cost/lowPart
 }
 
 // Need is how many events to ask the store for, and how many at least, so that a request of this cost

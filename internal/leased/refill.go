@@ -47,7 +47,7 @@ func (s *Store) tend(e *entry, now time.Duration, l *weir.Limit, p *weir.Policy)
 	case h.receipt == nil || e.flight != nil:
 	case h.Low(now):
 		s.fly(e, now, weir.Ask{State: e.Key, Limit: l, Policy: *p}, 0)
-	case h.Left(now) == 0:
+	case h.have == 0:
 		s.giveBack(e, now)
 	}
 }

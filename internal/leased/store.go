@@ -344,6 +344,7 @@ func (s *Store) decide(t *take) (short int) {
 			if !d.Charged {
 				e.holding.Unspend(t.paid[i], t.asks[i].Cost)
 			}
+			e.holding.have = e.holding.Left(now)
 			e.holding.tell(now, d)
 		}
 		s.tend(e, now, t.asks[i].Limit, &t.asks[i].Policy)
