@@ -164,19 +164,15 @@ func header(w *cas.Swap) nats.Header {
 // wrote reads the answer to a write. high was known of the bucket before it was sent.
 func (c *cells) wrote(b []byte, epoch, high uint64, w *cas.Swap) (bool, error) {
 	seq, err := sequence(b)
-	switch code(err) {
-	case 0:
-	case codeWrongSequence, codeWriteOnItsWay:
+	if err == nil {
+		c.link.saw(seq, high)
+		w.Version = cas.Version{Number: seq, Epoch: epoch}
+		return true, nil
+	}
+	if n := code(err); n == codeWrongSequence || n == codeWriteOnItsWay {
 		return false, nil
-	default:
-		return false, c.refused(err)
 	}
-	if err != nil {
-		return false, err
-	}
-	c.link.saw(seq, high)
-	w.Version = cas.Version{Number: seq, Epoch: epoch}
-	return true, nil
+	return false, c.refused(err)
 }
 
 // sequence is what the answer to a write says. Nearly all are as {"stream":"KV_weir","seq":17}, and

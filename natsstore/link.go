@@ -283,8 +283,12 @@ func (l *link) open(ctx context.Context) (uint64, error) {
 func (l *link) send(ctx context.Context, subject string, header nats.Header, data []byte) (*call, uint64, error) {
 	select {
 	case l.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, 0, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
+	default:
+		select {
+		case l.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, 0, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
+		}
 	}
 	k := &call{subject: subject, done: make(chan struct{})}
 	l.mu.Lock()
@@ -298,7 +302,8 @@ func (l *link) send(ctx context.Context, subject string, header nats.Header, dat
 	id := l.last
 	l.calls[id] = k
 	l.mu.Unlock()
-	err := client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox + strconv.FormatUint(id, 36), Header: header, Data: data})
+	reply := inbox + strconv.FormatUint(id, 36)
+	err := client.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data})
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

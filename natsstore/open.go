@@ -83,7 +83,8 @@ func parse(address string) (*target, error) {
 	// behind it. Without this look a part of the password would be taken for a host, and be told
 	// in errors.
 	if strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
-		return nil, errors.New("there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40")
+		return nil, errors.New(
+			"there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40")
 	}
 	hosts, query, _ := strings.Cut(rest, "?")
 	t := &target{}
@@ -104,7 +105,8 @@ func parse(address string) (*target, error) {
 		}
 		t.servers = append(t.servers, addr)
 	}
-	values, err := storeurl.Options(query, "bucket", "replicas", "storage", "tls", "ca", "cert", "key", "creds", "nkey", "password-file")
+	values, err := storeurl.Options(query,
+		"bucket", "replicas", "storage", "tls", "ca", "cert", "key", "creds", "nkey", "password-file")
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ func (s *Store) Status(ctx context.Context) (*Status, error) {
 	}
 	st := &Status{
 		Server: l.client.ConnectedAddr(), Version: l.client.ConnectedServerVersion(),
-		Latency: time.Since(begin), Bucket: l.bucket, Memory: is.Config.Storage == storageMemory, Replicas: is.Config.Replicas,
+		Latency: time.Since(begin), Bucket: l.bucket,
+		Memory: is.Config.Storage == storageMemory, Replicas: is.Config.Replicas,
 		Leader: is.Cluster.Leader, Keys: is.State.Messages, Bytes: is.State.Bytes, MaxBytes: max(is.Config.MaxBytes, 0),
 	}
 	if _, err := l.client.TLSConnectionState(); err == nil {

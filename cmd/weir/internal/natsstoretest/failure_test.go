@@ -233,6 +233,7 @@ func TestExact(t *testing.T) {
 		"one": "nats://" + natstest.Start(t).Addr, "three": "nats://" + natstest.StartCluster(t, 3).Addrs() + "?replicas=3",
 	} {
 		stores := []*natsstore.Store{dial(t, url), dial(t, url), dial(t, url), dial(t, url)}
+		passes(t, stores[0], "10/day", "first")
 		passed, perhaps := crowd(t, stores, "3000/day", after(time.Minute))
 		if passed+perhaps < 3000 || passed > 3000 {
 			t.Errorf("%s: %d passed, %d perhaps", name, passed, perhaps)
@@ -273,13 +274,20 @@ func TestLeaderChanges(t *testing.T) {
 	t.Logf("%d changes: %d passed, %d perhaps", changes, passed, perhaps)
 }
 
-// TestQuorumIsLost: nothing is decided, and what was is not forgotten.
+// TestQuorumIsLost: nothing is decided, but by fallbacks where the edge is around the store, and what
+// was is not forgotten.
 func TestQuorumIsLost(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	s := dial(t, "nats://"+c.Addrs()+"?replicas=3")
 	for range 3 {
 		passes(t, s, "10/day", "k")
 	}
+	edged, err := natsstore.Open("nats://"+c.Addrs()+"?replicas=3", natsstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = edged.Close() })
+	edged.Meet(t.Context())
 	leader := c.Leader("KV_weir")
 	var others natstest.Cluster
 	for _, one := range c {
@@ -303,6 +311,17 @@ func TestQuorumIsLost(t *testing.T) {
 	}
 	if err := s.Ping(t.Context(), 0); err == nil {
 		t.Error("a bucket without a quorum answers pings")
+	}
+	out := make([]weir.Decision, 1)
+	ask := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "edged"}, Limit: weir.MustParseLimit("10/day"), Cost: 1}}
+	for range 3 {
+		begin := time.Now()
+		if err := edged.Take(t.Context(), ask, out); err != nil || out[0].Degraded == "" {
+			t.Errorf("%+v, %v; want a fallback", out[0], err)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("a fallback took %v", took)
+		}
 	}
 	for _, one := range others {
 		one.Restart(t)

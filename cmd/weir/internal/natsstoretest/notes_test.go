@@ -20,17 +20,26 @@ import (
 func TestNotesLeaveTheItem(t *testing.T) {
 	url := "nats://" + natstest.StartCluster(t, 3).Addrs() + "?replicas=3"
 	stores := []*natsstore.Store{dial(t, url), dial(t, url)}
+	for _, s := range stores {
+		passes(t, s, "10/day", "first")
+	}
 	const takes, each = 200, "1000000/day fixed-window"
 	limit := weir.MustParseLimit(each)
 	var receipts [takes]atomic.Pointer[weir.Receipt]
 	everyone(t, takes, stores, func(s *natsstore.Store, n int) error {
 		out := make([]weir.Decision, 1)
 		err := s.Take(t.Context(), []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: limit, Cost: 10, Receipt: uint64(n + 1), Once: true}}, out)
+		if err == nil && out[0].Receipt == nil {
+			return fmt.Errorf("no receipt in %+v", out[0])
+		}
 		if err == nil {
 			receipts[n].Store(out[0].Receipt)
 		}
 		return err
 	})
+	if t.Failed() {
+		t.FailNow()
+	}
 	if d := passes(t, stores[0], each, "k"); d.Remaining != 1_000_000-10*takes-1 {
 		t.Errorf("%+v", d)
 	}
@@ -88,6 +97,32 @@ func TestSkew(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestClocksFarApart: clocks that are 10 minutes apart let more pass, as any clock does that is ahead;
+// all go on, and no charge is lost.
+func TestClocksFarApart(t *testing.T) {
+	url := "nats://" + natstest.Start(t).Addr
+	stores := []*natsstore.Store{dial(t, url), dial(t, url), dial(t, url)}
+	noon := weir.InstantOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
+	for i, s := range stores {
+		s.At(func() weir.Instant { return noon + weir.Instant(i-1)*600_000_000 }, 0)
+	}
+	for limit, most := range map[string]int{"100/day fixed-window": 100, "144/day": 144 + 2} { // 2: what comes back in 20 minutes
+		passed := 0
+		for n := range 600 {
+			d, err := take(t.Context(), stores[n%3], limit, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Charged {
+				passed++
+			}
+		}
+		if passed > most || passed < most-2 {
+			t.Errorf("%s: %d passed, want %d", limit, passed, most)
+		}
 	}
 }
 
