@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +23,7 @@ const (
 	MaxWaiting = 32 << 20
 	// MaxBatch is how many bytes of records a Sink is given at once, but for one record that is
 	// longer.
-	MaxBatch = 256 << 10
+	MaxBatch = 4 << 20
 	// appendTimeout is how long a Sink may take for a batch.
 	appendTimeout = 10 * time.Second
 	// retryFirst and retryMost are how long to wait before a batch is tried again.
@@ -127,7 +130,7 @@ func (l *Log) Open(id ID) *Rule {
 	defer l.naming.Unlock()
 	r := l.rules[id]
 	if r == nil {
-		r = &Rule{id, l}
+		r = &Rule{id, l, rand.Uint64()}
 		l.rules[id] = r
 	}
 	return r
@@ -149,7 +152,7 @@ func (l *Log) Gone(id ID) *Rule {
 	defer l.naming.Unlock()
 	r := l.gone[id]
 	if r == nil {
-		r = &Rule{id, l}
+		r = &Rule{id, l, rand.Uint64()}
 		l.gone[id] = r
 	}
 	return r
@@ -289,27 +292,40 @@ func (l *Log) send() {
 // keep has an interval kept, batch by batch, and tries each until it is. It is false when the log
 // has no more time.
 func (l *Log) keep(i *interval) bool {
-	row := 0
-	for rest := i.lines; len(rest) > 0; {
-		size := batchOf(rest)
-		b := Batch{ID: fmt.Sprintf("%s%d", i.id, row), Node: l.self, Lines: rest[:size]}
+	whole := Batch{ID: i.id + "0", Node: l.self, Lines: i.lines}
+	for b := range whole.Split(MaxBatch) {
 		if !l.try(b) {
 			return false
 		}
-		row += bytes.Count(b.Lines, endOfLine)
-		rest = rest[size:]
 	}
 	return true
 }
 
+// Split is the batch in parts of at most so many bytes, but for a record that is longer. The id of a
+// part is that of its first record.
+func (b Batch) Split(most int) iter.Seq[Batch] {
+	return func(yield func(Batch) bool) {
+		slash := strings.LastIndexByte(b.ID, '/') + 1
+		row, _ := strconv.Atoi(b.ID[slash:])
+		for rest := b.Lines; len(rest) > 0; {
+			size := firstLines(rest, most)
+			if !yield(Batch{ID: b.ID[:slash] + strconv.Itoa(row), Node: b.Node, Lines: rest[:size]}) {
+				return
+			}
+			row += bytes.Count(rest[:size], endOfLine)
+			rest = rest[size:]
+		}
+	}
+}
+
 var endOfLine = []byte{'\n'}
 
-// batchOf is how many bytes of lines go into one batch.
-func batchOf(lines []byte) int {
-	if len(lines) <= MaxBatch {
+// firstLines is how many bytes the first lines have together, within most if one is.
+func firstLines(lines []byte, most int) int {
+	if len(lines) <= most {
 		return len(lines)
 	}
-	if end := bytes.LastIndexByte(lines[:MaxBatch], '\n'); end >= 0 {
+	if end := bytes.LastIndexByte(lines[:most], '\n'); end >= 0 {
 		return end + 1
 	}
 	return bytes.IndexByte(lines, '\n') + 1

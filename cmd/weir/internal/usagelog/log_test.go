@@ -409,38 +409,25 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
-// TestBatches: batches are whole lines, within MaxBatch, and their ids are those of their first
-// records.
-func TestBatches(t *testing.T) {
-	var got []Batch
-	l := New(sinkFunc(func(b Batch) { got = append(got, b) }), Options{Node: "n"})
+// TestSplit: parts of a batch are whole lines, within what they may have, and their ids are those of
+// their first records.
+func TestSplit(t *testing.T) {
+	const most = 256 << 10
 	line := strings.Repeat("x", 1000) + "\n"
-	long := strings.Repeat("y", MaxBatch+10) + "\n"
+	long := strings.Repeat("y", most+10) + "\n"
 	lines := []byte(strings.Repeat(line, 300) + long + line)
-	if !l.keep(&interval{id: "i/", lines: lines}) {
-		t.Fatal("it was not kept")
-	}
 	var ids []string
 	var all []byte
-	for _, b := range got {
+	for b := range (Batch{ID: "n/i/1/7", Lines: lines}).Split(most) {
 		ids, all = append(ids, b.ID), append(all, b.Lines...)
-		if len(b.Lines) > MaxBatch && bytes.Count(b.Lines, endOfLine) > 1 || !bytes.HasSuffix(b.Lines, endOfLine) {
+		if len(b.Lines) > most && bytes.Count(b.Lines, endOfLine) > 1 || !bytes.HasSuffix(b.Lines, endOfLine) {
 			t.Errorf("%s has %d bytes", b.ID, len(b.Lines))
 		}
 	}
-	if want := []string{"i/0", "i/261", "i/300", "i/301"}; !slices.Equal(ids, want) || !bytes.Equal(all, lines) {
-		t.Errorf("batches %q, want %q", ids, want)
+	if want := []string{"n/i/1/7", "n/i/1/268", "n/i/1/307", "n/i/1/308"}; !slices.Equal(ids, want) || !bytes.Equal(all, lines) {
+		t.Errorf("parts %q, want %q", ids, want)
 	}
 }
-
-type sinkFunc func(Batch)
-
-func (f sinkFunc) Append(_ context.Context, b Batch) error {
-	f(b)
-	return nil
-}
-
-func (sinkFunc) Close() error { return nil }
 
 // TestKnownKeyIsFree: to count a key again allocates nothing.
 func TestKnownKeyIsFree(t *testing.T) {

@@ -3,6 +3,7 @@ package usagelog
 import (
 	"crypto/sha256"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -86,8 +87,9 @@ type ID struct {
 // Rule counts what one rule decides. Log.Open makes it. Its methods may be called from many
 // goroutines, and may be called on nil, which counts nothing.
 type Rule struct {
-	id  ID
-	log *Log
+	id   ID
+	log  *Log
+	salt uint64 // of the hashes of its rows
 }
 
 // Decided counts a decision of the rule about a descriptor with these entries.
@@ -166,14 +168,10 @@ type table struct {
 
 // shard is a part of a table.
 type shard struct {
-	mu   sync.Mutex
-	rows map[place]*row
-}
-
-// place is where something is counted.
-type place struct {
-	rule *Rule
-	key  string // of a count, or otherKey
+	mu sync.Mutex
+	// rows are by a hash of rule and key, which is worked out once for shard and row. Rows with one
+	// hash follow each other.
+	rows map[uint64]*row
 }
 
 // otherKey stands for all keys of a rule that are not told apart. No key of a count is so: one that
@@ -184,27 +182,49 @@ const otherKey = "\xff"
 type row struct {
 	Counts
 
+	now  bool // it has been counted in this interval
+	rule *Rule
+	key  string // of a count, or otherKey
+	next *row   // another one with its hash
+
 	text, name string // of the key
-	now        bool   // it has been counted in this interval
+}
+
+// room is how many bytes its record takes, about.
+func (r *row) room() int64 {
+	return int64(recordRoom + 2*(len(r.rule.id.Domain)+len(r.rule.id.Rule)+len(r.text)+len(r.name)))
 }
 
 func newTable() *table {
 	t := &table{seed: maphash.MakeSeed()}
 	for i := range t.shards {
-		t.shards[i].rows = map[place]*row{}
+		t.shards[i].rows = map[uint64]*row{}
 	}
 	return t
 }
 
+func (t *table) hash(r *Rule, key string) uint64 { return maphash.String(t.seed, key) ^ r.salt }
+
 // find is the row of a key, if it is counted already, and its shard, which is then locked: the
 // caller unlocks it.
 func (t *table) find(r *Rule, key string) (*shard, *row) {
-	s := &t.shards[maphash.String(t.seed, key)%shards]
+	hash := t.hash(r, key)
+	s := &t.shards[hash%shards]
 	s.mu.Lock()
-	if to := s.rows[place{r, key}]; to != nil && to.now {
+	if to := s.rows[hash].of(r, key); to != nil && to.now {
 		return s, to
 	}
 	return s, nil
+}
+
+// of is the row of a key among r and those that follow it; nil: there is none.
+func (r *row) of(rule *Rule, key string) *row {
+	for ; r != nil; r = r.next {
+		if r.rule == rule && r.key == key {
+			return r
+		}
+	}
+	return nil
 }
 
 // begin is the row of a key that this interval has not counted yet, or that of the rule's other
@@ -215,29 +235,26 @@ func (t *table) begin(s *shard, r *Rule, key string, words func() (text, name st
 		t.other.Add(1)
 		key = otherKey // in this shard: there is one such row of a rule in each
 	}
-	at := place{r, key}
-	to := s.rows[at]
+	hash := t.hash(r, key)
+	to := s.rows[hash].of(r, key)
 	if to == nil {
-		to = new(row)
+		to = &row{rule: r, key: otherKey, next: s.rows[hash]}
 		if key != otherKey {
-			at.key = cloned(key)
+			to.key = strings.Clone(key) // which may be a part of a whole request
 			to.text, to.name = words()
 			if to.text == key {
-				to.text = at.key
+				to.text = to.key
 			}
 			to.text, to.name = r.log.shown(to.text, to.name)
 		}
-		s.rows[at] = to
+		s.rows[hash] = to
 	}
 	if !to.now {
 		to.now = true
-		t.bytes.Add(int64(recordRoom + 2*(len(r.id.Domain)+len(r.id.Rule)+len(to.text)+len(to.name))))
+		t.bytes.Add(to.room())
 	}
 	return to
 }
-
-// cloned is a copy: a key may be a part of a whole request.
-func cloned(key string) string { return string([]byte(key)) }
 
 // ended is a row of an interval that has ended.
 type ended struct {
@@ -256,22 +273,21 @@ func (t *table) take() []ended {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		for at, r := range s.rows {
-			switch {
-			case !r.now:
-				delete(s.rows, at)
-				continue
-			case at.key == otherKey:
-				if others[at.rule] == nil {
-					others[at.rule] = new(Counts)
+		for hash, first := range s.rows {
+			var kept *row
+			for r := first; r != nil; {
+				next := r.next
+				if r.now {
+					all = t.end(r, all, others)
+					r.next, kept = kept, r
 				}
-				others[at.rule].Add(&r.Counts)
-			default:
-				all = append(all, ended{rule: at.rule, Counts: r.Counts, text: r.text, name: r.name})
-				t.keys.Add(-1)
+				r = next
 			}
-			t.bytes.Add(-int64(recordRoom + 2*(len(at.rule.id.Domain)+len(at.rule.id.Rule)+len(r.text)+len(r.name))))
-			r.Counts, r.now = Counts{}, false
+			if kept == nil {
+				delete(s.rows, hash)
+			} else {
+				s.rows[hash] = kept
+			}
 		}
 		if len(s.rows) > MaxKeys/shards/2 {
 			clear(s.rows)
@@ -281,5 +297,22 @@ func (t *table) take() []ended {
 	for rule, c := range others {
 		all = append(all, ended{rule: rule, Counts: *c, other: true})
 	}
+	return all
+}
+
+// end appends what a row has counted to all, or adds it to that of the rule's other keys, and makes the
+// row ready for the next interval.
+func (t *table) end(r *row, all []ended, others map[*Rule]*Counts) []ended {
+	if r.key == otherKey {
+		if others[r.rule] == nil {
+			others[r.rule] = new(Counts)
+		}
+		others[r.rule].Add(&r.Counts)
+	} else {
+		all = append(all, ended{rule: r.rule, Counts: r.Counts, text: r.text, name: r.name})
+		t.keys.Add(-1)
+	}
+	t.bytes.Add(-r.room())
+	r.Counts, r.now = Counts{}, false
 	return all
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 )
 
-// stream is a Sink that sends a message for each batch to JetStream, which drops copies by their id.
+// stream is a Sink that sends messages with lines to JetStream, which drops copies by their id.
 type stream struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
@@ -35,8 +35,21 @@ func openNATS(n *broker.NATS) (usagelog.Sink, error) {
 	return &stream{conn, js, n.Subject, last}, nil
 }
 
-// Append is as Sink has it.
+// maxMessage is how many bytes of records a message has, but for one record that is longer. Servers take
+// 1 MiB by default.
+const maxMessage = 256 << 10
+
+// Append is as Sink has it. When it comes again, the stream drops the messages that it has.
 func (s *stream) Append(ctx context.Context, b usagelog.Batch) error {
+	for part := range b.Split(maxMessage) {
+		if err := s.publish(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) publish(ctx context.Context, b usagelog.Batch) error {
 	s.last.Store(nil)
 	m := nats.NewMsg(s.subject)
 	m.Data = b.Lines
