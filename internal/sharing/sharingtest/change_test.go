@@ -10,12 +10,14 @@ import (
 )
 
 // first is the node that owns the key of a simulation while all reach each other.
-func first(nodes int) int {
+func first(nodes int) int { return firstOf(nodes, new(Settings).key(0)) }
+
+func firstOf(nodes int, key weir.StateKey) int {
 	var names []string
 	for i := range nodes {
 		names = append(names, fmt.Sprintf("node%d", i))
 	}
-	owner := sharing.Owner(weir.StateKey{Rule: "api", Key: "k0"}, names)
+	owner := sharing.Owner(key, names)
 	for i, name := range names {
 		if name == owner {
 			return i
@@ -26,7 +28,10 @@ func first(nodes int) int {
 
 // apart cuts a number of nodes off, the owner of the key among them or not.
 func apart(nodes, cut int, owner bool) func(i int) bool {
-	at := first(nodes)
+	return apartFrom(first(nodes), nodes, cut, owner)
+}
+
+func apartFrom(at, nodes, cut int, owner bool) func(i int) bool {
 	return func(i int) bool {
 		place := (i - at + nodes) % nodes // 0 is the owner
 		if owner {

@@ -56,6 +56,30 @@ func TestLeaders(t *testing.T) {
 	t.Logf("%.0f cluster-seconds simulated, %.0f a second, %d events passed, nothing over", simulated.Seconds(), simulated.Seconds()/time.Since(begun).Seconds(), passed)
 }
 
+// TestLeadersMutant holds TestLeaders to finding what is wrong.
+func TestLeadersMutant(t *testing.T) {
+	for _, m := range []Mutant{StartsFull, CapIgnores, Credits, Inherits} {
+		caught, n := false, uint64(0)
+		for ; n < 60 && !caught; n++ {
+			s := led(n)
+			if m == Inherits { // of two leaders, before a cut and after it
+				s = lure(m, n)
+				s.Leaders = 1
+				s.halves(firstOf(s.Nodes, s.key(0)))
+			}
+			if r := run(t, s); r.Over > 0 {
+				t.Fatalf("mutant %d: without it, seed %d: %v", m, n, &r)
+			}
+			s.Mutant = m
+			caught = run(t, s).Over > 0
+		}
+		t.Logf("mutant %d: caught by one of %d seeds", m, n)
+		if !caught {
+			t.Errorf("mutant %d: not caught", m)
+		}
+	}
+}
+
 // TestLeaderMessages holds leases of a leader to at most 0.2 messages a decision, whatever the number of nodes:
 // each is asked 1,000 times a second.
 func TestLeaderMessages(t *testing.T) {
@@ -77,8 +101,7 @@ func TestLeaderKilled(t *testing.T) {
 	const nodes, killed = 5, 4 * time.Second
 	for seed := range uint64(10) {
 		s := Settings{Seed: seed, Nodes: nodes, Limit: weir.MustParseLimit("1000/s burst 100"), Leaders: 1, Load: 5, For: 8 * time.Second, Found: true}
-		first := sharing.Owner(s.key(0), []string{"node0", "node1", "node2", "node3", "node4"})
-		s.Acts = []Act{{At: killed, Node: int(first[len("node")] - '0'), What: Kill}}
+		s.Acts = []Act{{At: killed, Node: firstOf(nodes, s.key(0)), What: Kill}}
 		r := run(t, s)
 		recovered := killed
 		for ; recovered < s.For-300*time.Millisecond; recovered += StepLength {

@@ -121,17 +121,8 @@ func lure(m Mutant, seed uint64) Settings {
 	case StartsFull:
 		s.Faults.Crash = time.Second
 	case Inherits:
-		const heals = 16 * time.Second
 		s.Nodes, s.Keys, s.For = 4, 1, 20*time.Second
-		off := apart(4, 2, false)
-		s.Parts = []Part{{From: 2 * time.Second, To: heals, Deaf: func(from, to int) bool { return off(from) != off(to) }}}
-		s.Where = func(since time.Duration) int { // first those cut off, then all
-			i := int(since/time.Microsecond) % 4
-			if since > heals+500*time.Millisecond || since > heals-500*time.Millisecond && since < heals && off(i) || since%(100*time.Millisecond) < time.Millisecond {
-				return i
-			}
-			return -1
-		}
+		s.halves(first(4))
 	case Prolongs:
 		const cut = 6 * time.Second // nobody asks much before, so that leases last
 		s.Nodes, s.Keys, s.Policy, s.For = 6, 1, sharing.Closed, 10*time.Second
@@ -150,6 +141,20 @@ func lure(m Mutant, seed uint64) Settings {
 		s.Load, s.Wave = 10, time.Duration(500+seed%3*500)*time.Millisecond
 	}
 	return s
+}
+
+// halves cuts four nodes into two halves: those without the owner ask much just before the cut ends, all after it.
+func (s *Settings) halves(owner int) {
+	const heals = 16 * time.Second
+	off := apartFrom(owner, 4, 2, false)
+	s.Parts = []Part{{From: 2 * time.Second, To: heals, Deaf: func(from, to int) bool { return off(from) != off(to) }}}
+	s.Where = func(since time.Duration) int { // first those cut off, then all
+		i := int(since/time.Microsecond) % 4
+		if since > heals+500*time.Millisecond || since > heals-500*time.Millisecond && since < heals && off(i) || since%(100*time.Millisecond) < time.Millisecond {
+			return i
+		}
+		return -1
+	}
 }
 
 // TestLongBucket: an auditor counts right in a bucket that takes months to fill.

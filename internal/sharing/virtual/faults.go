@@ -13,6 +13,9 @@ func (c *Cluster) Cut(now weir.Instant, from, to int, until weir.Instant) {
 	c.watch(now)
 }
 
+// Mute lets nothing that a node sends to another arrive until then, and has neither take the other for silent.
+func (c *Cluster) Mute(from, to int, until weir.Instant) { c.cuts[from][to] = until }
+
 // Part cuts the first nodes off from all others until then.
 func (c *Cluster) Part(now weir.Instant, first int, until weir.Instant) {
 	for i := range c.machines {
