@@ -31,7 +31,7 @@ errors; warnings alone are fine.
 With --store URL it also finds limits that such a store can't keep, tells what
 it does not promise, and what passes in a period while it is away. It makes no
 connection. With --store cluster: it tells how much more nodes let pass together
-where they share a limit by mesh or gossip, and what cuts between them cost;
+where they share a limit by mesh, gossip or hub, and what cuts between them cost;
 --nodes says how many they are, for rules without nodes: N.`,
 		Example: `  weir lint rules/
   weir lint --store redis+cluster://10.0.0.1:6379 rules/
