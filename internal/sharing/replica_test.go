@@ -42,7 +42,7 @@ func TestDividedStarts(t *testing.T) {
 		all := group(t, weir.SharingDivided, nodes)
 		var members []Presence
 		for _, p := range all {
-			members = append(members, Presence{Name: p.settings.Name})
+			members = append(members, Presence{Name: p.settings.Name, Open: true})
 		}
 		now, passed, changes := replicaStart, 0, 0
 		use := func(away int) {
@@ -113,7 +113,7 @@ func settleAll(t rapid.TB, now weir.Instant, all []*Replica) {
 func restart(t rapid.TB, now weir.Instant, all []*Replica, i int) {
 	var members []Presence
 	for _, p := range all {
-		members = append(members, Presence{Name: p.settings.Name})
+		members = append(members, Presence{Name: p.settings.Name, Open: true})
 	}
 	all[i] = newReplica(t, now, all[i].settings.Name, all[i].settings.Incarnation+1, all[i].settings.Sharing)
 	all[i].View(now, members)
@@ -272,7 +272,12 @@ func TestReplicasAgree(t *testing.T) {
 		all := group(t, s, n)
 		now, passed, ask := replicaStart, int64(0), weir.Ask{State: apiKey, Limit: limit}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			now += weir.Instant(rapid.Int64Range(0, 200_000).Draw(t, "since"))
+			since := weir.Instant(rapid.Int64Range(0, 200_000).Draw(t, "since"))
+			for ; s == weir.SharingHub && since > 10_000; since -= 10_000 { // a hub tells in time what it was told
+				now += 10_000
+				settleAll(t, now, all)
+			}
+			now += since
 			i := rapid.IntRange(0, n-1).Draw(t, "node")
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
