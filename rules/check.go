@@ -291,6 +291,9 @@ func (t *take) settleBacks(ctx context.Context, store weir.Settler) error {
 		if receipt := at[b.ask]; receipt != nil {
 			receipt.Cost = min(receipt.Cost+b.events, weir.MaxCost)
 		} else if !a.Peek && b.events > 0 {
+			if a.Policy.Lease > 0 {
+				return weir.ErrNoRefund // the newest events in use may be ones that a process has yet to spend
+			}
 			at[b.ask] = a.Limit.Refund(a.State, b.events, id)
 			all = append(all, at[b.ask])
 		}

@@ -29,6 +29,9 @@ type Holding struct {
 	spent   int64
 	// have is what was left of it when Decide looked last, less what has been spent since.
 	have int64
+	// drained is when a bucket of nothing but the portion's events that have passed, each at its time, would
+	// be empty.
+	drained time.Duration
 
 	// What the store said last: what remained, when it would be as never used, and when that was.
 	remaining int64
@@ -51,7 +54,7 @@ type Holding struct {
 // Begin has h hold events of l by p from now on. What it held must have been given back.
 func (h *Holding) Begin(now time.Duration, l *weir.Limit, p *weir.Policy) {
 	*h = Holding{
-		limit: l, lease: min(p.Lease, weir.MaxLease), nodes: p.Nodes, whole: whole(l), turn: Turn(l, p.Lease),
+		limit: l, lease: span(p.Lease), nodes: p.Nodes, whole: whole(l), turn: Turn(l, p.Lease),
 		window: l.Melts(weir.MaxLease) == 0, since: now, heard: now,
 	}
 	h.remaining, _ = l.Standing(nil, 0)
@@ -61,7 +64,7 @@ func (h *Holding) Begin(now time.Duration, l *weir.Limit, p *weir.Policy) {
 // anew have other Limits of the same text.
 func (h *Holding) Fits(l *weir.Limit, p *weir.Policy) bool {
 	return h.limit != nil && (h.limit == l || h.limit.String() == l.String()) &&
-		h.lease == min(p.Lease, weir.MaxLease) && h.nodes == p.Nodes
+		h.lease == span(p.Lease) && h.nodes == p.Nodes
 }
 
 // Left is how many events of the portion may still pass.
@@ -102,6 +105,9 @@ func (h *Holding) Decide(now time.Duration, cost int64, d *weir.Decision) Verdic
 	case h.have >= cost:
 		*d = weir.Decision{Outcome: weir.Allowed, Cost: cost}
 	case h.denied > 0 && cost >= h.denied && now < h.until:
+		if h.have > 0 {
+			return ByStore // it may be denied for what h holds
+		}
 		*d = weir.Decision{Outcome: weir.Denied, Cost: cost, RetryAfter: micros(max(h.until, h.free) - now)}
 	default:
 		return Short
@@ -114,6 +120,7 @@ func (h *Holding) Commit(now time.Duration, d *weir.Decision) {
 	if d.Charged {
 		h.spent += d.Cost
 		h.have -= d.Cost
+		h.pass(now, d.Cost)
 	}
 	h.tell(now, d)
 }
@@ -209,6 +216,8 @@ func (h *Holding) Hear(asked, now time.Duration, events, cost int64, d *weir.Dec
 	h.denied, h.seen = 0, *seen
 	if d.Outcome == weir.Allowed && d.Receipt != nil {
 		h.receipt, h.asked, h.spent = d.Receipt, asked, cost
+		h.drained = 0
+		h.pass(now, cost)
 	}
 	inTurn := h.demand * int64(h.turn/time.Microsecond) / int64(Lasts(h.lease)/time.Microsecond)
 	if d.Outcome == weir.Allowed && (d.Cost >= events || d.Cost-cost >= inTurn) {
@@ -228,6 +237,14 @@ func (h *Holding) Hear(asked, now time.Duration, events, cost int64, d *weir.Dec
 // remembered is how long a denial is remembered at most: what others give back, reset or change is seen
 // within it.
 const remembered = time.Second
+
+// pass takes note of events of a portion that pass.
+func (h *Holding) pass(now time.Duration, cost int64) {
+	if us, _, of := h.limit.Span(cost); of > 0 {
+		d := time.Duration(us+1) * time.Microsecond
+		h.drained = max(h.drained, now) + d + d/64
+	}
+}
 
 // Returned is that the store has something back of h: it may pass what it denied, and is asked after a turn.
 func (h *Holding) Returned(now time.Duration) { h.until = min(h.until, now+h.turn) }
@@ -255,9 +272,18 @@ func (h *Holding) Return(now time.Duration) (s weir.Settlement, worth bool) {
 	}
 	h.receipt = nil
 	s = weir.Settlement{Receipt: r, Used: h.spent}
+	// Events that passed long after the charge have drained less than the store believes: a charge that is
+	// settled for them alone would be taken for drained as if they had passed at once, and as many
+	// more would pass. So as much stays charged as has drained since, and has to drain yet.
+	if !h.window && now < h.drained {
+		s.Used = min(max(h.spent, h.limit.Melts(h.drained-now)+h.limit.Melts(aged(now-h.asked))), r.Cost)
+	}
 	plenty := !h.window && h.left(now) >= h.whole-h.whole/largestPart
 	return s, h.spent < r.Cost && !plenty && now-h.asked < h.outstanding(r)
 }
+
+// old is whether the portion is held for so long that it is to go back: its receipt does not live much longer.
+func (h *Holding) old(now time.Duration) bool { return now-h.asked >= 2*Lasts(h.lease) }
 
 // outstanding is for how long something of a charge may be outstanding.
 func (h *Holding) outstanding(r *weir.Receipt) time.Duration {

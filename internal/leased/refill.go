@@ -136,6 +136,10 @@ type answer struct {
 // change of the limit, goes back.
 func (s *Store) land(e *entry, f *flight, r request, a answer) {
 	h, d := &e.holding, a.decision
+	if d.Receipt == nil && r.epoch != e.epoch {
+		f.failed = true
+		return
+	}
 	if d.Receipt != nil {
 		d.Receipt.Expires = min(d.Receipt.Expires, d.Receipt.Taken+keptFor(h.lease))
 		s.counts.portions.Add(1)
@@ -175,11 +179,34 @@ func (s *Store) await(ctx context.Context, e *entry, f *flight, first bool) bool
 	return false
 }
 
-// giveBack takes the portion out of e, which is locked, and has it given back.
+// giveBack takes the portion out of e, which is locked, and has it given back. If less than its rest could go
+// back now, that waits until its events have drained, unless too many wait.
 func (s *Store) giveBack(e *entry, now time.Duration) {
-	if r, worth := e.holding.Return(now); worth {
-		s.enqueue(r)
+	spent, drained := e.holding.spent, e.holding.drained
+	r, worth := e.holding.Return(now)
+	if !worth {
+		return
 	}
+	if r.Used > spent && !s.closed.Load() {
+		select {
+		case s.waiting <- struct{}{}:
+			s.running.Go(func() { s.giveBackLater(r, spent, drained-now) })
+			return
+		default:
+		}
+	}
+	s.enqueue(r)
+}
+
+// giveBackLater gives a portion back when its events have drained, or what it can when the store is closed.
+func (s *Store) giveBackLater(r weir.Settlement, spent int64, after time.Duration) {
+	select {
+	case <-time.After(after + 1):
+		r.Used = spent
+	case <-s.done:
+	}
+	<-s.waiting
+	s.enqueue(r)
 }
 
 // enqueue has a portion given back. Where too many wait, it is not: its events come back as the limit
@@ -246,7 +273,7 @@ func (s *Store) sweep() {
 			case now-e.asked >= keptTimes*Lasts(e.holding.lease):
 				s.giveBack(e, now)
 				s.table.Drop(e)
-			case now-e.asked >= Lasts(e.holding.lease) || e.holding.Left(now) == 0:
+			case now-e.asked >= Lasts(e.holding.lease), e.holding.Left(now) == 0, e.holding.old(now):
 				s.giveBack(e, now)
 			}
 			e.Unlock()

@@ -42,7 +42,13 @@ func whole(l *weir.Limit) int64 {
 
 // Lasts is for how long a portion is meant at most, and how long a key stays unasked for until its
 // portion is given back.
-func Lasts(lease time.Duration) time.Duration { return coverTimes * min(lease, weir.MaxLease) }
+func Lasts(lease time.Duration) time.Duration { return coverTimes * span(lease) }
+
+// shortest is the shortest lease there is: demand is reckoned by it, and a shorter one is taken for it.
+const shortest = time.Millisecond
+
+// span is a lease within its bounds.
+func span(lease time.Duration) time.Duration { return min(max(lease, shortest), weir.MaxLease) }
 
 // Turn is how long a node leaves a key alone that had less than it wanted.
 func Turn(l *weir.Limit, lease time.Duration) time.Duration {
@@ -50,7 +56,7 @@ func Turn(l *weir.Limit, lease time.Duration) time.Duration {
 	if us, _, of := l.Span(whole(l)); of > 0 {
 		recovers = time.Duration(us) * time.Microsecond
 	}
-	return min(turnTimes*min(lease, weir.MaxLease), recovers/turnPart)
+	return min(turnTimes*span(lease), recovers/turnPart)
 }
 
 // need is what a portion is sized by. All are events.

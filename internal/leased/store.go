@@ -48,6 +48,7 @@ type Store struct {
 	running sync.WaitGroup // run, refills, and those who give back
 	flying  chan struct{}  // an element for each refill under way
 	returns chan weir.Settlement
+	waiting chan struct{} // an element for each portion that is given back when its events have drained
 	counts  counts
 }
 
@@ -106,6 +107,9 @@ const (
 	// many are given back at a time.
 	maxReturns = 4096
 	returners  = 16
+	// maxDraining is how many portions wait until their events have drained, before they are given back. Further
+	// ones give back less, at once.
+	maxDraining = 4096
 	// maxRounds is how often a take is tried again after a refill, for each of its asks.
 	maxRounds = 3
 	// failedFor is for how long no portion is asked for after one that failed.
@@ -116,7 +120,7 @@ const (
 func New(next Next, try func(ctx context.Context, asks []weir.Ask, out []weir.Decision) error) *Store {
 	s := &Store{
 		next: next, try: try, epoch: time.Now(), done: make(chan struct{}),
-		flying: make(chan struct{}, maxRefills), returns: make(chan weir.Settlement, maxReturns),
+		flying: make(chan struct{}, maxRefills), returns: make(chan weir.Settlement, maxReturns), waiting: make(chan struct{}, maxDraining),
 	}
 	s.table.New = func() *entry { return new(entry) }
 	s.table.Init()
@@ -332,7 +336,9 @@ func (s *Store) decide(t *take) (short int) {
 				return late
 			}
 			t.out[i] = weir.Decision{Outcome: weir.Allowed, Cost: t.asks[i].Cost}
-		} else if e.holding.Decide(now, t.asks[i].Cost, &t.out[i]) != ByNode {
+		} else if v := e.holding.Decide(now, t.asks[i].Cost, &t.out[i]); v == ByStore {
+			return late
+		} else if v != ByNode {
 			return i
 		}
 	}
