@@ -185,14 +185,16 @@ func (s *leases) take(now weir.Instant, client int, a *weir.Ask) weir.Decision {
 }
 
 func (s *leases) giveBack(now weir.Instant, node, client int) {
-	r, worth := s.holdings[node][client].Return(s.since(now))
+	b, worth := s.holdings[node][client].Return(s.since(now))
 	if !worth {
 		return
 	}
-	s.send(now, node, func(now weir.Instant) {
-		if state, err := s.limit.Settle(s.store[client], now, 0, &r); err == nil {
-			s.store[client] = state
-			s.holdings[node][client].Returned(s.since(now))
-		}
+	s.at(now+weir.Instant(b.After.Microseconds()), func(now weir.Instant) {
+		s.send(now, node, func(now weir.Instant) {
+			if state, err := s.limit.Settle(s.store[client], now, 0, &b.All); err == nil {
+				s.store[client] = state
+				s.holdings[node][client].Returned(s.since(now))
+			}
+		})
 	})
 }

@@ -262,24 +262,38 @@ func (h *Holding) Unspend(of *weir.Receipt, cost int64) {
 	}
 }
 
+// Back is a portion on its way back to the store.
+type Back struct {
+	// Now is what can go back at once. Events that passed long after the charge have drained less than the
+	// store believes: a charge that is settled for them alone would be taken for drained as if they had
+	// passed at once, and as many more would pass. So as much stays charged as has drained since, and has to
+	// drain yet.
+	Now weir.Settlement
+	// All is what can go back After the events have drained, in place of Now; with 0 that is the same.
+	All   weir.Settlement
+	After time.Duration
+}
+
 // Return takes the portion out of h, to be given back: nothing of it is spent any more. It says no
 // where that is not worth a call: all is spent, it has melted and the store has it back, or there
 // is so much left that the limit recovers by itself before somebody misses it.
-func (h *Holding) Return(now time.Duration) (s weir.Settlement, worth bool) {
+func (h *Holding) Return(now time.Duration) (b Back, worth bool) {
 	r := h.receipt
 	if r == nil {
-		return s, false
+		return b, false
 	}
 	h.receipt = nil
-	s = weir.Settlement{Receipt: r, Used: h.spent}
-	// Events that passed long after the charge have drained less than the store believes: a charge that is
-	// settled for them alone would be taken for drained as if they had passed at once, and as many
-	// more would pass. So as much stays charged as has drained since, and has to drain yet.
+	b.Now = weir.Settlement{Receipt: r, Used: h.spent}
+	b.All = b.Now
 	if !h.window && now < h.drained {
-		s.Used = min(max(h.spent, h.limit.Melts(h.drained-now)+h.limit.Melts(aged(now-h.asked))), r.Cost)
+		drains := h.limit.Melts(h.drained-now) + h.limit.Melts(aged(now-h.asked))
+		b.Now.Used = min(max(h.spent, drains), r.Cost)
+		if b.Now.Used > h.spent {
+			b.After = h.drained - now + 1
+		}
 	}
 	plenty := !h.window && h.left(now) >= h.whole-h.whole/largestPart
-	return s, h.spent < r.Cost && !plenty && now-h.asked < h.outstanding(r)
+	return b, h.spent < r.Cost && !plenty && now-h.asked < h.outstanding(r)
 }
 
 // old is whether the portion is held for so long that it is to go back: its receipt does not live much longer.

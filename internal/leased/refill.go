@@ -182,28 +182,28 @@ func (s *Store) await(ctx context.Context, e *entry, f *flight, first bool) bool
 // giveBack takes the portion out of e, which is locked, and has it given back. If less than its rest could go
 // back now, that waits until its events have drained, unless too many wait.
 func (s *Store) giveBack(e *entry, now time.Duration) {
-	spent, drained := e.holding.spent, e.holding.drained
-	r, worth := e.holding.Return(now)
+	b, worth := e.holding.Return(now)
 	if !worth {
 		return
 	}
-	if r.Used > spent && !s.closed.Load() {
+	if b.After > 0 && !s.closed.Load() {
 		select {
 		case s.waiting <- struct{}{}:
-			s.running.Go(func() { s.giveBackLater(r, spent, drained-now) })
+			s.running.Go(func() { s.giveBackLater(&b) })
 			return
 		default:
 		}
 	}
-	s.enqueue(r)
+	s.enqueue(b.Now)
 }
 
 // giveBackLater gives a portion back when its events have drained, or what it can when the store is closed.
-func (s *Store) giveBackLater(r weir.Settlement, spent int64, after time.Duration) {
+func (s *Store) giveBackLater(b *Back) {
+	r := b.All
 	select {
-	case <-time.After(after + 1):
-		r.Used = spent
+	case <-time.After(b.After):
 	case <-s.done:
+		r = b.Now
 	}
 	<-s.waiting
 	s.enqueue(r)
@@ -244,10 +244,10 @@ func (s *Store) release(ctx context.Context, asks []weir.Ask) (some bool) {
 			continue
 		}
 		left := e.holding.Left(s.now()) > 0
-		r, _ := e.holding.Return(s.now())
+		b, _ := e.holding.Return(s.now())
 		e.Unlock()
 		if left {
-			s.settle(ctx, r)
+			s.settle(ctx, b.Now)
 			some = true
 		}
 	}
@@ -302,8 +302,8 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	for _, e := range everything {
 		e.Lock()
-		if r, worth := e.holding.Return(s.now()); worth {
-			left <- r
+		if b, worth := e.holding.Return(s.now()); worth {
+			left <- b.Now
 		}
 		e.Unlock()
 	}
