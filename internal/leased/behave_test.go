@@ -3,6 +3,7 @@ package leased_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -266,4 +267,98 @@ func (d *dying) Settle(ctx context.Context, settlements []weir.Settlement) error
 		return errLost
 	}
 	return nil
+}
+
+// TestHoldsNoMore: what another limit denies is not held beyond what a node holds beforehand, however much
+// the request costs, and whether it waits for its answer or not.
+func TestHoldsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		s := open(r, 1)[0]
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		wide, narrow := ask("1000/h fixed-window", "k"), ask("10/h fixed-window", "k2")
+		for range 10 {
+			take(t, s, narrow)
+		}
+		time.Sleep(2 * time.Second)
+		wide.Cost = 900
+		most := leased.Largest(wide.Limit) + leased.Largest(narrow.Limit)
+		for i := range 20 {
+			if i%2 == 0 {
+				take(t, s, wide, narrow)
+			} else {
+				ctx, cancel := context.WithTimeout(t.Context(), moment)
+				_ = s.Take(ctx, []weir.Ask{wide}, make([]weir.Decision, 1))
+				cancel()
+				time.Sleep(10 * time.Millisecond)
+			}
+			if u := s.Stats().Unspent; u > most {
+				t.Errorf("%d are held of at most %d", u, most)
+			}
+			time.Sleep(2 * time.Second)
+			r.Store.Reset(t.Context(), []weir.StateKey{wide.State})
+		}
+		end(t, []*leased.Store{s})
+	})
+}
+
+// TestPeeksAtBoth: a peek allows what the node and the store have together.
+func TestPeeksAtBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := node()
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		a := ask("1000/h fixed-window", "k")
+		passed := warm(t, s, a)
+		a.Peek = true
+		for more := range int64(2) {
+			a.Cost = 1000 - passed + more
+			d := take(t, s, a)[0]
+			if d.Remaining != 1000-passed || (d.Outcome == weir.Allowed) != (more == 0) || (d.RetryAfter > 0) != (more > 0) {
+				t.Errorf("%d more: %+v after %d", more, d, passed)
+			}
+		}
+		end(t, []*leased.Store{s})
+	})
+}
+
+// TestClosesWhileAsked: a node that is asked while it closes gives back all that has not passed.
+func TestClosesWhileAsked(t *testing.T) {
+	lost := 0
+	for range 300 {
+		m, s := node()
+		var asks []weir.Ask
+		for k := range 8 {
+			asks = append(asks, ask("1000000/h fixed-window", fmt.Sprint(k)))
+		}
+		var passed atomic.Int64
+		var closing atomic.Bool
+		var g sync.WaitGroup
+		for c := range 4 {
+			g.Go(func() {
+				out := make([]weir.Decision, 1)
+				for i := c; !closing.Load() || i%64 > 0; i++ {
+					a := asks[i%len(asks)]
+					a.Cost = 1 + int64(i%3)
+					if err := s.Take(t.Context(), []weir.Ask{a}, out); err == nil && out[0].Outcome == weir.Allowed {
+						passed.Add(a.Cost)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		closing.Store(true)
+		end(t, []*leased.Store{s})
+		g.Wait()
+		got := int64(0)
+		for _, a := range asks {
+			got += used(t, m, a)
+		}
+		if got != passed.Load() {
+			lost++
+			t.Logf("%d in use of %d that have passed: %+v", got, passed.Load(), s.Stats())
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of 300 lost something", lost)
+	}
 }

@@ -249,17 +249,14 @@ func (h *Holding) pass(now time.Duration, cost int64) {
 // Returned is that the store has something back of h: it may pass what it denied, and is asked after a turn.
 func (h *Holding) Returned(now time.Duration) { h.until = min(h.until, now+h.turn) }
 
-// Forget drops all that h knows, and what it held: the count was reset.
-func (h *Holding) Forget(now time.Duration) {
-	l, p := h.limit, weir.Policy{Lease: h.lease, Nodes: h.nodes}
-	h.Begin(now, l, &p)
-}
-
-// Unspend gives a request's events back to the portion that they are of: another limit denied it.
-func (h *Holding) Unspend(of *weir.Receipt, cost int64) {
-	if of == h.receipt && of != nil {
-		h.spent -= cost
+// Unspend gives a request's events back to the portion that they are of: another limit denied it. It says no
+// where the portion has gone.
+func (h *Holding) Unspend(of *weir.Receipt, cost int64) bool {
+	if of != h.receipt {
+		return false
 	}
+	h.spent -= cost
+	return true
 }
 
 // Back is a portion on its way back to the store.

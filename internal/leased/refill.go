@@ -67,9 +67,9 @@ func (s *Store) refill(e *entry, a *weir.Ask) (f *flight, first bool) {
 }
 
 // fly has the store asked for a portion of e, which is locked, for a request of this cost, or none. It is
-// nil when too many are under way.
+// nil when too many are under way, or the store is about to reset the count.
 func (s *Store) fly(e *entry, now time.Duration, a weir.Ask, cost int64) *flight {
-	if s.closed.Load() {
+	if s.closed.Load() || s.resets.has(e.Key) {
 		return nil
 	}
 	select {
@@ -158,6 +158,7 @@ func (s *Store) land(e *entry, f *flight, r request, a answer) {
 	if f.cost > 0 {
 		f.granted = d.Receipt
 	}
+	s.trim(e)
 }
 
 func sameText(a, b *weir.Limit) bool { return a == b || a.String() == b.String() }
@@ -173,7 +174,9 @@ func (s *Store) await(ctx context.Context, e *entry, f *flight, first bool) bool
 	if first {
 		e.Lock()
 		defer e.Unlock()
-		e.holding.Unspend(f.granted, f.cost)
+		if f.granted != nil {
+			s.unspend(e, f.granted, f.cost)
+		}
 		f.cost = 0
 	}
 	return false
@@ -297,15 +300,15 @@ func (s *Store) Close(ctx context.Context) error {
 	})
 	s.running.Wait()
 	left := make(chan weir.Settlement, maxReturns+len(everything))
-	for len(s.returns) > 0 {
-		left <- <-s.returns
-	}
 	for _, e := range everything {
 		e.Lock()
 		if b, worth := e.holding.Return(s.now()); worth {
 			left <- b.Now
 		}
 		e.Unlock()
+	}
+	for len(s.returns) > 0 { // last: until then takes under way may have given back
+		left <- <-s.returns
 	}
 	close(left)
 	var all sync.WaitGroup

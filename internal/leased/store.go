@@ -12,7 +12,8 @@
 // holds itself.
 //
 // size.go says how large a portion is and holding.go what a node knows of one count, as pure functions;
-// store.go decides by holdings and asks the rest; refill.go takes portions and gives them back.
+// store.go decides by holdings and asks the rest; refill.go takes portions and gives them back; reset.go has the
+// store reset counts.
 package leased
 
 import (
@@ -49,6 +50,7 @@ type Store struct {
 	flying  chan struct{}  // an element for each refill under way
 	returns chan weir.Settlement
 	waiting chan struct{} // an element for each portion that is given back when its events have drained
+	resets  resets
 	counts  counts
 }
 
@@ -301,7 +303,7 @@ func (s *Store) find(t *take) bool {
 		return false
 	}
 	for i, e := range t.found {
-		if e.Dropped() || s.closed.Load() {
+		if e.Dropped() || s.closed.Load() && t.paid[i] == nil {
 			unlock(t.found)
 			return false
 		}
@@ -348,7 +350,7 @@ func (s *Store) decide(t *take) (short int) {
 			e.holding.Commit(now, d)
 		} else {
 			if !d.Charged {
-				e.holding.Unspend(t.paid[i], t.asks[i].Cost)
+				s.unspend(e, t.paid[i], t.asks[i].Cost)
 			}
 			e.holding.have = e.holding.Left(now)
 			e.holding.tell(now, d)
@@ -371,9 +373,27 @@ func (s *Store) unpay(t *take) {
 			continue
 		}
 		if e, ok := s.table.Find(t.asks[i].State); ok {
-			e.holding.Unspend(r, t.asks[i].Cost)
+			s.unspend(e, r, t.asks[i].Cost)
 			e.Unlock()
 		}
+	}
+}
+
+// unspend has the events of a request, which is not to pass, be those of the portion of e again, which is
+// locked.
+func (s *Store) unspend(e *entry, of *weir.Receipt, cost int64) {
+	if !e.holding.Unspend(of, cost) {
+		s.counts.lost.Add(cost)
+	}
+	s.trim(e)
+}
+
+// trim gives back a portion of e, which is locked, that is larger than what a node holds beforehand: it was made
+// for a request that did not pass.
+func (s *Store) trim(e *entry) {
+	h, now := &e.holding, s.now()
+	if h.receipt != nil && h.Left(now) > Largest(h.limit) {
+		s.giveBack(e, now)
 	}
 }
 
@@ -414,7 +434,7 @@ func (s *Store) see(a *weir.Ask, d *weir.Decision) {
 		return
 	}
 	d.Remaining, d.NextAfter = min(d.Remaining+left, e.holding.whole), 0
-	if d.Outcome == weir.Denied && a.Cost <= left {
+	if d.Outcome == weir.Denied && a.Cost <= d.Remaining {
 		d.Outcome, d.RetryAfter = weir.Allowed, 0
 	}
 }
@@ -422,22 +442,6 @@ func (s *Store) see(a *weir.Ask, d *weir.Decision) {
 // Settle settles receipts in the store: what is decided locally has none.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	return s.next.Settle(ctx, settlements)
-}
-
-// Reset forgets what was used of the keys, in the store and here. What other nodes hold of them passes
-// beside what the limit lets pass anew.
-func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
-	if err := s.next.Reset(ctx, keys); err != nil {
-		return err
-	}
-	for _, k := range keys {
-		if e, ok := s.table.Find(k); ok {
-			e.epoch++
-			e.holding.Forget(s.now())
-			e.Unlock()
-		}
-	}
-	return nil
 }
 
 // Look is the states of asks in the store, when this node has given back what it holds of them.
