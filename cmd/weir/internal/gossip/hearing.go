@@ -34,7 +34,7 @@ type hearing struct {
 	deaf   atomic.Bool   // it has said since that it does not, or must say it anew
 	sent   atomic.Int64  // when something went to it last
 	round  atomic.Uint32 // its round
-	silent atomic.Bool   // as members were told
+	silent atomic.Bool   // as members were told; tell sets it
 
 	known bool // it has heard this process before; of hear
 }

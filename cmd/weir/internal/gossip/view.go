@@ -44,6 +44,12 @@ func (g *Gossip) tell() {
 	g.telling.Lock()
 	defer g.telling.Unlock()
 	members := g.Members()
+	names := *g.names.Load()
+	for _, m := range members {
+		if p := names[m.Name]; p != nil {
+			p.silent.Store(m.Silent) // noticed finds out by it when that is no longer so
+		}
+	}
 	if slices.EqualFunc(g.told, members, alike) && g.told != nil {
 		return
 	}

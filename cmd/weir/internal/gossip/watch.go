@@ -88,7 +88,6 @@ func (g *Gossip) noticed(now time.Duration) (news bool) {
 	limit := time.Duration(g.limit.Load())
 	for _, p := range *g.names.Load() {
 		if _, silent := p.quiet(now, limit); silent != p.silent.Load() {
-			p.silent.Store(silent)
 			news = true
 			if !silent && !p.alive.Load() {
 				g.look()
