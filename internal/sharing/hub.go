@@ -20,8 +20,8 @@ const (
 	everyone = int32(-1)
 )
 
-// recent is for how long a hub tells on what it was not told as the hub, and a new one tells again what was
-// heard before it was one: longer than it takes nodes to notice that they do not hear the old one.
+// recent is for how long a new hub tells again what was heard before it was one: longer than it takes nodes to
+// notice that they do not hear the old one.
 const recent = Sweep
 
 // OpenTo is which of n nodes may be hubs, as the one numbered self knows: those that it hears, and that hear all
@@ -105,13 +105,14 @@ func (p *Replica) rehub(now weir.Instant) {
 	}
 }
 
-// relays is whether what was heard is to be told on: reported tells that this node was told as the hub.
-func (p *Replica) relays(now weir.Instant, r *tally, of *told) bool {
+// relays is whether news are to be told on: reported tells that this node was told as the hub. A hub tells on all
+// of it, whoever told it and when, for nobody else will: what was news to it may be to others.
+func (p *Replica) relays(r *tally, reported bool) bool {
 	switch p.settings.Sharing {
 	case weir.SharingGossip:
 		return true
 	case weir.SharingHub:
-		return of.reported || r.hub == itself && now-of.changed < micros(recent)
+		return reported || r.hub == itself
 	default:
 		return false
 	}

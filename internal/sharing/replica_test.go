@@ -453,3 +453,38 @@ func TestReplicaTake(t *testing.T) {
 		}
 	}
 }
+
+// TestHubTellsOn: what a hub hears late, by asking for it or by a sweep, it tells all others. Nobody else does: a
+// node tells them its events one after the other.
+func TestHubTellsOn(t *testing.T) {
+	for _, sweep := range []bool{false, true} {
+		all := group(t, weir.SharingHub, 4)
+		hub, now := slices.IndexFunc(all, func(p *Replica) bool { return p.hubOf(apiKey) == itself }), replicaStart+micros(Sweep)
+		node := (hub + 1) % len(all)
+		if passed := all[node].passes(now, "100/h", 5); passed != 5 {
+			t.Fatalf("%d of 5 pass", passed)
+		}
+		for range 3 {
+			now += micros(Sync + Gather)
+			all[node].Tick(now, new([]Post)) // and all is lost
+		}
+		now += micros(2 * Sweep)
+		var posts []Post
+		if sweep {
+			pack, _ := all[node].some(now, all[node].ids[all[hub].settings.Name], 0)
+			posts = []Post{{[]string{all[hub].settings.Name}, pack.message(weir.SharingHub, 0, 0)}}
+			deliver(t, now, all, node, &posts)
+		} else {
+			q := &all[hub].peers[all[hub].ids[all[node].settings.Name]]
+			q.pull = pull{from: pullStart}
+			all[hub].ask(now, q, &posts)
+			deliver(t, now, all, hub, &posts)
+		}
+		settleAll(t, now+micros(Sync+Gather), all)
+		for _, p := range all {
+			if _, count := p.Known(apiKey, all[node].settings.Name, 1); count != 5 {
+				t.Errorf("by a sweep %v: %s knows of %d of 5 events", sweep, p.settings.Name, count)
+			}
+		}
+	}
+}

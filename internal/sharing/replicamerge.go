@@ -53,7 +53,7 @@ func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
 	}
 	p.stats.Heard++
 	p.charge(now, r, &was, l, news)
-	if p.relays(now, r, of) {
+	if p.relays(r, of.reported) {
 		p.tell(now, r, l, relays)
 	}
 }
