@@ -195,24 +195,27 @@ func (d *Daemon) inCluster(f func(http.ResponseWriter, *http.Request, membership
 	}
 }
 
-// leader is GET /v1/cluster/leader?rule=NAME: which nodes lead a rule, as this one sees it.
+// leader is GET /v1/cluster/leader?rule=NAME: which nodes lead a rule, as this one sees it. Of several rules with
+// that name it is the first that has a leader.
 func (d *Daemon) leader(w http.ResponseWriter, r *http.Request, _ membership.Status) {
 	name, set := r.URL.Query().Get("rule"), d.limiter.Set()
-	if set == nil || name == "" {
+	if name == "" {
 		sendProblem(w, http.StatusBadRequest, "write ?rule=NAME, the name of an active rule")
 		return
 	}
-	i := slices.IndexFunc(set.Rules(), func(r *rules.Rule) bool { return r.Name == name })
-	if i < 0 {
+	var named []*rules.Rule
+	if set != nil {
+		named = slices.DeleteFunc(slices.Clone(set.Rules()), func(r *rules.Rule) bool { return r.Name != name })
+	}
+	i := slices.IndexFunc(named, membership.HasLeaders)
+	switch {
+	case len(named) == 0:
 		sendProblem(w, http.StatusConflict, fmt.Sprintf("no active rule has the name %s; weir lint prints all", name))
-		return
-	}
-	rule := set.Rules()[i]
-	if !membership.HasLeaders(rule) {
+	case i < 0:
 		sendProblem(w, http.StatusConflict, fmt.Sprintf("the rule %s has no leader: write sharing: leader, or hub", name))
-		return
+	default:
+		sendJSON(w, d.storage.node.Leaders(named[i]))
 	}
-	sendJSON(w, d.storage.node.Leaders(rule))
 }
 
 // maxForget is how long the body of a forget may be.

@@ -69,6 +69,26 @@ func TestNodesPage(t *testing.T) {
 	}
 }
 
+// TestLeadersOfOneName: rules may have one name, and metrics tell them as one. Of these, the first that has a leader is
+// told; all other metrics are there too.
+func TestLeadersOfOneName(t *testing.T) {
+	text := "descriptors: [{key: a, name: one, limits: [1/s]}, {key: b, name: one, limits: [1/s], sharing: leader}, {key: c, name: one, limits: [1/s], sharing: hub}]\n"
+	r := start(t, Config{Rules: rulesFile(t, "domain: d\n"+text), Store: "cluster:", Cluster: "127.0.0.1:0"})
+	name := r.daemon.storage.node.Name()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s, _ := r.daemon.storage.node.Status(); s.Settled {
+			break
+		}
+	}
+	want := `weir_cluster_leader{leader="` + name + `",rule="one",seat="0"} 1`
+	if status, text := get(t, "http://"+r.admin+"/metrics"); status != http.StatusOK || strings.Count(text, want) != 1 || strings.Count(text, "\nweir_cluster_leader{") != 1 {
+		t.Errorf("%d, without %s: %.300s", status, want, text)
+	}
+	if status, text := get(t, "http://"+r.admin+"/v1/cluster/leader?rule=one"); status != http.StatusOK || !strings.Contains(text, `"sharing":"leader"`) || !strings.Contains(text, name) {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
 // TestNodesPageRevision: the page says which revision of the rule database is active.
 func TestNodesPageRevision(t *testing.T) {
 	r := start(t, Config{Data: t.TempDir()})

@@ -36,7 +36,7 @@ func HasLeaders(r *rules.Rule) bool {
 
 // SetRules tells which rules are active now.
 func (n *Node) SetRules(set *rules.Set) {
-	leaders, seats := map[string]int{}, 0
+	leaders, seats, named := map[string]int{}, 0, map[string]bool{}
 	var led []*rules.Rule
 	for _, r := range set.Rules() {
 		if !HasLeaders(r) {
@@ -45,6 +45,10 @@ func (n *Node) SetRules(set *rules.Set) {
 		if r.Sharing == weir.SharingLeader {
 			leaders[r.State("").Placement()] = r.Leaders
 		}
+		if named[r.Name] {
+			continue // metrics tell rules of one name as one, the first
+		}
+		named[r.Name] = true
 		if seats += max(r.Leaders, 1); seats <= maxLed {
 			led = append(led, r)
 		}
