@@ -93,7 +93,10 @@ func (v *View) Leads(rule string, seat int, policy Policy) []Lead {
 	}
 	leads := make([]Lead, 0, len(votes))
 	for leader, n := range votes {
-		e := entitled(policy, n, all, leader == first)
+		e := entitled(policy, n, all, leader == first && (v.quorum > 0 || leader == ""))
+		if policy == Open {
+			e = entitlement{1, 1} // or more: all, where the first is not reached
+		}
 		leads = append(leads, Lead{leader, e.part, e.of})
 	}
 	slices.SortFunc(leads, func(a, b Lead) int {

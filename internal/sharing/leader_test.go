@@ -80,6 +80,9 @@ func TestLeads(t *testing.T) {
 		return v
 	}
 	side := func(i int) bool { return i == 1 || i == 4 }
+	few := view(4, func(i, j int) bool { return i >= 3 != (j >= 3) })
+	most := view(0, func(i, j int) bool { return i == 0 != (j == 0) })
+	few.quorum, most.quorum = 0, 0 // for long
 	for _, c := range []struct {
 		what string
 		view *View
@@ -90,6 +93,11 @@ func TestLeads(t *testing.T) {
 		{"two are cut off", view(2, func(i, j int) bool { return side(i) != side(j) }), Proportional, []Lead{{rank[0], 3, 5}, {"", 2, 5}}},
 		{"the same, of these", view(4, func(i, j int) bool { return side(i) != side(j) }), Proportional, []Lead{{"", 3, 5}, {rank[1], 2, 5}}},
 		{"the same, closed", view(2, func(i, j int) bool { return side(i) != side(j) }), Closed, []Lead{{rank[0], 1, 1}, {"", 0, 1}}},
+		{"the same, open", view(2, func(i, j int) bool { return side(i) != side(j) }), Open, []Lead{{"", 1, 1}, {rank[0], 1, 1}}},
+		{"the leader is alone for long, closed", most, Closed, []Lead{{"", 0, 1}, {rank[0], 0, 1}}},
+		{"the same, by reserve", most, Reserve, []Lead{{"", 4, 50}, {rank[0], 1, 50}}},
+		{"the same, by share", most, Share, []Lead{{"", 4, 5}, {rank[0], 1, 5}}},
+		{"the leader is with most of them for long, closed", few, Closed, []Lead{{"", 1, 1}, {rank[3], 0, 1}}},
 		{"one does not reach the leader", view(2, func(i, j int) bool { return i == 0 && j == 3 || i == 3 && j == 0 }), Proportional, []Lead{{rank[0], 4, 5}, {rank[1], 1, 5}}},
 	} {
 		if diff := cmp.Diff(c.want, c.view.Leads("api", 0, c.by)); diff != "" {
