@@ -10,7 +10,7 @@ import (
 
 // led knows the names of rules whose counts are with leaders.
 type led struct {
-	names atomic.Pointer[map[seated]string] // at most sharing.MaxRules, so that a decision makes none
+	names atomic.Pointer[map[seated]string] // at most sharing.MaxRules, so that a decision makes none; beyond, each does
 	rules atomic.Pointer[map[string]int]    // how many leaders, by placement
 }
 
@@ -55,23 +55,27 @@ func (l *led) count(k weir.StateKey) weir.StateKey {
 // name is that of a rule with the mark of a seat.
 func (l *led) name(n seated) string {
 	before := l.names.Load()
-	if before != nil {
-		if name, ok := (*before)[n]; ok {
-			return name
-		}
+	if before == nil {
+		before = &map[seated]string{}
+		l.names.CompareAndSwap(nil, before)
+	}
+	if name, ok := (*before)[n]; ok {
+		return name
 	}
 	name := sharing.Mark(n.seat) + n.rule
-	after := map[seated]string{}
-	if before != nil && len(*before) < sharing.MaxRules {
-		after = maps.Clone(*before)
+	if len(*before) < sharing.MaxRules {
+		after := maps.Clone(*before)
+		after[n] = name
+		l.names.CompareAndSwap(before, &after) // else the next one tries again
 	}
-	after[n] = name
-	l.names.CompareAndSwap(before, &after) // else the next one tries again
 	return name
 }
 
 // Lead tells the store which rules have leaders, and how many, by their placements: a reset does not say so.
-func (s *Store) Lead(rules map[string]int) { s.led.rules.Store(&rules) }
+func (s *Store) Lead(rules map[string]int) {
+	s.led.rules.Store(&rules)
+	s.led.names.Store(nil) // of earlier rules
+}
 
 // Leads are those who lead each seat of a rule with that policy, as this node sees it; empty before View.
 // state is any count of the rule.

@@ -120,3 +120,35 @@ func TestLedAllocates(t *testing.T) {
 		t.Errorf("%v allocations", allocs)
 	}
 }
+
+// TestLedNames: with more rules than names are remembered, names take no copy of all others; new rules make room.
+func TestLedNames(t *testing.T) {
+	var l led
+	ask := weir.Ask{Policy: weir.Policy{Sharing: weir.SharingLeader}}
+	known := func(rule int) string {
+		ask.State.Rule = fmt.Sprint("r", rule)
+		return l.known(&ask).Rule
+	}
+	full := map[seated]string{}
+	for i := range sharing.MaxRules - 1 {
+		full[seated{fmt.Sprint("r", i), 0}] = sharing.Mark(0) + fmt.Sprint("r", i)
+	}
+	l.names.Store(&full)
+	known(sharing.MaxRules - 1)
+	before := l.names.Load()
+	for i := range sharing.MaxRules + 2 {
+		if name := known(i); name != sharing.Mark(0)+fmt.Sprint("r", i) {
+			t.Fatalf("%q", name)
+		}
+	}
+	if len(*before) != sharing.MaxRules || l.names.Load() != before {
+		t.Errorf("%d names, and %d after others came", len(*before), len(*l.names.Load()))
+	}
+	s := Store{led: led{}}
+	s.led.names.Store(before)
+	s.Lead(nil)
+	ask.State.Rule = "new"
+	if s.led.known(&ask); len(*s.led.names.Load()) != 1 {
+		t.Errorf("%d names after new rules", len(*s.led.names.Load()))
+	}
+}
