@@ -74,7 +74,7 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 		return r.divided(nodes), false
 	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub:
 		words = r.late(nodes)
-	case weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
+	case "", weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
 		switch r.Partition {
 		case "", weir.PartitionProportional:
 			words += ", and beside it the smaller side's part in a cut longer than 35s"

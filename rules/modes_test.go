@@ -30,6 +30,17 @@ descriptors:
 	}
 }
 
+// TestTogetherByDefault: a rule that does not say how nodes share is told as one that says lease.
+func TestTogetherByDefault(t *testing.T) {
+	for _, partition := range []string{"", ", partition: proportional", ", partition: closed", ", partition: reserve", ", partition: share", ", partition: open"} {
+		set := parse(t, "domain: shop\ndescriptors:\n  - {key: a, limits: [100/s]"+partition+"}\n  - {key: b, limits: [100/s], sharing: lease"+partition+"}\n")
+		got, exact := set.Rules()[0].Together(5)
+		if want, same := set.Rules()[1].Together(5); got != want || exact != same {
+			t.Errorf("%s: %q, %v; want %q", partition, got, exact, want)
+		}
+	}
+}
+
 // TestExplainSharing: an explanation tells how far nodes may be apart about a count.
 func TestExplainSharing(t *testing.T) {
 	set := parse(t, `domain: shop
