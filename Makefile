@@ -167,7 +167,7 @@ bench-client: ## Measure takes at a daemon beside Redis and Envoy's call; 30 s; 
 			exit failed \
 		}'
 
-bench-stores: ## Measure Weir's stores in Redis, memcached and NATS beside others; 5 minutes; BENCH=-short takes 30 s, BENCH=-json prints JSON
+bench-stores: ## Measure Weir's stores in Redis, PostgreSQL, memcached and NATS beside others; 9 minutes; BENCH=-short takes 40 s, BENCH=-json prints JSON
 	cd bench && $(ALONE) build -trimpath -o ../bin/bench-stores ./stores && ../bin/bench-stores $(BENCH)
 
 .PHONY: bench-simulate

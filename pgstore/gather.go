@@ -14,7 +14,7 @@ const (
 	maxRows  = 256
 	maxBytes = 1 << 20
 	// worthwhile is how many calls have to wait for another line, while one is under way.
-	worthwhile = 32
+	worthwhile = 128
 	// maxKept is how large a buffer is kept for the next statement.
 	maxKept = 256 << 10
 )

@@ -21,6 +21,7 @@ type bench struct {
 	short     bool
 	redis     *redis
 	memcached *memcached // nil where there is none
+	postgres  *postgres  // likewise
 	nats      *natsServer
 	ways      []way // of redis
 	keys      []string
@@ -41,6 +42,9 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.memcached, err = startMemcached(ctx); err != nil {
 		return err
 	}
+	if b.postgres, err = startPostgres(ctx); err != nil {
+		return err
+	}
 	b.nats, err = startNATS(ctx)
 	return err
 }
@@ -48,6 +52,7 @@ func (b *bench) start(ctx context.Context) (err error) {
 func (b *bench) stop() {
 	b.redis.stop()
 	b.memcached.stop()
+	b.postgres.stop()
 	b.nats.stop()
 }
 
@@ -59,7 +64,30 @@ func (b *bench) rounds() (int, time.Duration) {
 	return 5, 2 * time.Second
 }
 
-func (b *bench) run(ctx context.Context) error {
+// run measures all stores, or one of them.
+func (b *bench) run(ctx context.Context, only string) error {
+	for _, s := range []struct {
+		name    string
+		there   bool
+		measure func(context.Context) error
+	}{
+		{"redis", true, b.inRedis},
+		{"memcached", b.memcached != nil, b.inMemcached},
+		{"postgres", b.postgres != nil, b.inPostgres},
+		{"nats", true, b.inNATS},
+	} {
+		if !s.there || only != "" && only != s.name {
+			continue
+		}
+		if err := s.measure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inRedis measures Weir's store in Redis beside others.
+func (b *bench) inRedis(ctx context.Context) error {
 	many, err := b.byTurns(ctx, b.ways, goroutines)
 	if err != nil {
 		return err
@@ -78,15 +106,7 @@ func (b *bench) run(ctx context.Context) error {
 	if err := b.denied(ctx); err != nil {
 		return err
 	}
-	if err := b.leases(ctx); err != nil {
-		return err
-	}
-	if b.memcached != nil {
-		if err := b.inMemcached(ctx); err != nil {
-			return err
-		}
-	}
-	return b.inNATS(ctx)
+	return b.leases(ctx)
 }
 
 // inMemcached measures Weir's store in memcached beside what can be done with

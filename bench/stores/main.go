@@ -19,8 +19,9 @@ func main() {
 	}
 	b := bench{table: table.New("Weir", "beside", "ratio")}
 	asJSON := flag.Bool("json", false, "print one JSON object")
-	flag.BoolVar(&b.short, "short", false, "take 30 seconds")
+	flag.BoolVar(&b.short, "short", false, "take 40 seconds")
 	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out; lease measures leases alone")
+	store := flag.String("store", "", "measure this store alone: redis, memcached, postgres or nats")
 	callers := flag.Int("callers", goroutines, "by so many goroutines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -29,7 +30,7 @@ func main() {
 	var err error
 	if *only != "" {
 		err = b.profile(ctx, *only, *callers)
-	} else if err = b.run(ctx); err == nil {
+	} else if err = b.run(ctx, *store); err == nil {
 		err = b.table.Print(os.Stdout, *asJSON)
 	}
 	b.stop()

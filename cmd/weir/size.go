@@ -37,7 +37,7 @@ constants. Numbers may end in k, M or G. docs/sizing.md tells where they are fro
 	f.Int64Var(&s.need.Limits, "limits-per-request", 1, "`N` limits like this that a request meets")
 	f.Int64Var(&s.need.Regions, "regions", 1, "`N` places that are far from each other")
 	f.StringVar(&s.tolerance, "tolerance", "0%", "`PERCENT` of the limit that may pass beyond it")
-	f.StringVar(&s.store, "store", "", "size this `STORE` whatever is advised: memory, redis, redis+cluster, memcached, nats or cluster")
+	f.StringVar(&s.store, "store", "", "size this `STORE` whatever is advised: memory, redis, redis+cluster, memcached, postgres, nats or cluster")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
 	needFlags(cmd, "keys", "limit")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {

@@ -282,6 +282,42 @@ func (s *Server) Signal(t testing.TB, signal os.Signal) {
 	}
 }
 
+// CPU is the time that the server's processes have used, and the kernel for them, as Linux tells it.
+func (s *Server) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	ticks := int64(0)
+	for _, pid := range append(s.children(t), s.command.Process.Pid) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		for _, used := range strings.Fields(rest)[11:15] { // its own, and that of children that have ended
+			n, err := strconv.ParseInt(used, 10, 64)
+			if err != nil {
+				t.Fatalf("/proc says %q", stat)
+			}
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * (time.Second / 100) // of which every Linux has 100 a second
+}
+
+// children are the server's processes but the first.
+func (s *Server) children(t testing.TB) (all []int) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(s.command.Process.Pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
 // Own gives a folder to the user who runs PostgreSQL, for a tablespace.
 func (s *Server) Own(t testing.TB, dir string) {
 	t.Helper()
@@ -299,18 +335,12 @@ func (s *Server) Own(t testing.TB, dir string) {
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
 	all := []*os.Process{s.command.Process}
-	out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(s.command.Process.Pid)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for word := range strings.FieldsSeq(string(out)) {
-		if pid, err := strconv.Atoi(word); err == nil {
-			p, err := os.FindProcess(pid)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, p)
+	for _, pid := range s.children(t) {
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
 		}
+		all = append(all, p)
 	}
 	tell := func(signal os.Signal) {
 		for _, p := range all {

@@ -41,6 +41,9 @@ var memory = map[Store]map[shape]footprint{
 	NATS: { // go test ./cmd/weir/internal/natsstoretest -run '^$' -bench Memory; in memory, or a file with its index
 		bucket: {520, 0}, window: {530, 0}, parts: {560, 80}, holders: {540, 240},
 	},
+	Postgres: { // go test ./pgstore -run '^$' -bench Memory -benchtime 1x; on disk, with the index
+		bucket: {371, 0}, window: {371, 0}, parts: {446, 158}, holders: {411, 480},
+	},
 }
 
 // take is what one limit of a request costs with a store outside of the process.
@@ -58,6 +61,7 @@ var takes = map[Store]struct{ plain, other take }{
 	Redis:     {plain: take{4_400, 4_200, 253}, other: take{10_400, 6_300, 308}},
 	Memcached: {plain: take{4_600, 16_000, 228}, other: take{4_600, 16_000, 329}},
 	NATS:      {plain: take{12_000, 16_000, 450}, other: take{12_000, 16_000, 550}}, // make bench-stores
+	Postgres:  {plain: take{16_000, 18_000, 1_103}, other: take{16_000, 18_000, 1_200}},
 }
 
 const (
@@ -74,6 +78,9 @@ const (
 	load = 60
 	// serverMemory is how much one server is taken to have. It is an assumption.
 	serverMemory = 64_000_000_000
+	// serverProcessors is how many processors a server of PostgreSQL is taken to have, which are all of
+	// use. It is an assumption, too.
+	serverProcessors = 8
 )
 
 // shapeOf is the shape of a limit's state, and how many units it has beyond the
@@ -132,6 +139,7 @@ var connections = map[Store]struct {
 	Cluster:   {5, 10_000, "maxclients"},
 	Memcached: {2, 1_024, "-c"},
 	NATS:      {1, 65_536, "max_connections"},
+	Postgres:  {4, 100, "max_connections"},
 }
 
 // ParseStore is the store of that name, or of a URL with its scheme; the empty
@@ -141,7 +149,7 @@ func ParseStore(name string) (Store, error) {
 	if store, ok := schemes[scheme]; ok || name == "" {
 		return store, nil
 	}
-	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached, nats or cluster", name)
+	return "", fmt.Errorf("there are no figures for %q: take memory, redis, redis+cluster, memcached, postgres, nats or cluster", name)
 }
 
 // schemes are the stores that URLs are of.
@@ -150,6 +158,7 @@ var schemes = map[string]Store{
 	"redis":  Redis, "rediss": Redis, "redis+unix": Redis, "redis+sentinel": Redis,
 	"redis+cluster": Cluster,
 	"memcached":     Memcached, "memcached+unix": Memcached,
-	"nats":    NATS,
+	"nats":     NATS,
+	"postgres": Postgres, "postgresql": Postgres,
 	"cluster": Nodes,
 }

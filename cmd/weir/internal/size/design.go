@@ -40,6 +40,7 @@ var designs = [...]struct {
 	{"Weir with a Redis, and leases", (*Need).withLease},
 	{"Weir nodes that share counts, by leases", (*Need).leases},
 	{"Weir with a Redis Cluster", (*Need).cluster},
+	{"Weir with PostgreSQL", (*Need).postgres},
 	{"Weir with NATS", (*Need).nats},
 	{"Weir with memcached", (*Need).memcached},
 	{"Weir nodes, each with its part of the limit", (*Need).divided},
@@ -209,6 +210,8 @@ func (n *Need) enough(s Store, sync time.Duration) (Sizing, string) {
 		return z, err.Error()
 	case s == Redis || s == NATS:
 		return z, z.tooMuch()
+	case s == Postgres:
+		return z, z.primary()
 	}
 	return z, cmp.Or(z.crowded(), n.hot(&z))
 }
@@ -297,6 +300,19 @@ func (n *Need) cluster() Verdict {
 	}
 	return yes(Cluster, "weir serve --store redis+cluster://HOST:PORT,HOST:PORT,HOST:PORT",
 		fmt.Sprintf("as one Redis, on %d primaries; the descriptors of a request are charged one after the other, and given back when one denies", z.Servers))
+}
+
+func (n *Need) postgres() Verdict {
+	if why := cmp.Or(n.unshared(), n.unfit(Postgres)); why != "" {
+		return no("%s", why)
+	}
+	if n.Tolerance == 0 {
+		return no("each process brings its own clock, so that more passes by as much as they are apart: that is not exact")
+	}
+	if _, why := n.enough(Postgres, 0); why != "" {
+		return no("%s", why)
+	}
+	return yes(Postgres, "weir serve --store postgres://USER@HOST/DATABASE", "where it runs already, and no Redis does: by the clocks of the nodes, and all limits of a request at one moment; nothing is forgotten but what a failover loses")
 }
 
 func (n *Need) memcached() Verdict {

@@ -9,14 +9,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/memcachestore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
 
@@ -38,6 +42,20 @@ func BenchmarkTake(b *testing.B) {
 					return number(b, server.Addr, "INFO", "total_net_input_bytes:", "total_net_output_bytes:")
 				}
 				measure(b, s, limit, callers, cost, bytes)
+			})
+			b.Run(fmt.Sprintf("postgres/%s/%d", limit, callers), func(b *testing.B) {
+				server := postgrestest.StartTCP(b, "fsync=on")
+				var wire atomic.Int64
+				addr := proxytest.Start(b, server.Addr, func(_ bool, data []byte) (int, bool) {
+					wire.Add(int64(len(data)))
+					return len(data), false
+				})
+				s, err := pgstore.Dial(strings.Replace(server.Database(b), server.Addr, addr, 1), pgstore.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() { _ = s.Close() }()
+				measure(b, s, limit, callers, func() float64 { return server.CPU(b).Seconds() }, func() float64 { return float64(wire.Load()) })
 			})
 			b.Run(fmt.Sprintf("memcached/%s/%d", limit, callers), func(b *testing.B) {
 				server := memcachedtest.Start(b, "-m", "512")

@@ -78,7 +78,7 @@ func (n *Need) Of(s Store, sync time.Duration) (Sizing, error) {
 
 // servers is how many of them have memory for the keys twice, and processors that are half idle.
 func (n *Need) servers(s Store, z *Sizing) int64 {
-	if s == Redis || s == NATS { // one server leads a bucket
+	if s == Redis || s == Postgres || s == NATS { // one server takes all writes, or leads a bucket
 		return 1
 	}
 	byMemory := up(times(z.MemoryBytes, 2), serverMemory)
@@ -87,6 +87,19 @@ func (n *Need) servers(s Store, z *Sizing) int64 {
 		return max(byMemory, byCPU, 3) // Redis Cluster has three at least
 	}
 	return max(byMemory, up(byCPU, 4)) // memcached has four threads by default
+}
+
+// primary says why one server of PostgreSQL, which alone takes writes, is not enough; empty when it is.
+func (z *Sizing) primary() string {
+	switch {
+	case z.crowded() != "":
+		return z.crowded()
+	case z.StoreCPU > load*serverProcessors:
+		return fmt.Sprintf("one server takes all writes, and %s takes a second need %d %% of a processor; plan for %d %% of each of %d", Count(z.Takes), z.StoreCPU, load, serverProcessors)
+	case z.MemoryBytes > serverMemory:
+		return fmt.Sprintf("the rows need %s, and have to be in memory, of which one server is taken to have %s", Bytes(z.MemoryBytes), Bytes(serverMemory))
+	}
+	return ""
 }
 
 // tooMuch says why one server of the kind is not enough; empty when it is.

@@ -39,7 +39,7 @@ func TestMoreIsNeverLess(t *testing.T) {
 		case 2:
 			more.Limits += rapid.Int64Range(0, MaxLimits-n.Limits).Draw(t, "more limits")
 		}
-		for _, s := range []Store{Memory, Redis, Cluster, Memcached, NATS} {
+		for _, s := range []Store{Memory, Redis, Cluster, Memcached, Postgres, NATS} {
 			small, err := n.Of(s, 0)
 			large, err2 := more.Of(s, 0)
 			if (err == nil) != (err2 == nil) {
@@ -62,7 +62,7 @@ func TestMoreIsNeverLess(t *testing.T) {
 // TestMoreSubWindowsAreNeverSmaller holds the lines between measured points to
 // going up, and to go through the points.
 func TestMoreSubWindowsAreNeverSmaller(t *testing.T) {
-	for _, s := range []Store{Memory, Redis, Memcached, NATS} {
+	for _, s := range []Store{Memory, Redis, Memcached, Postgres, NATS} {
 		before := int64(0)
 		for _, n := range []string{"", " 2", " 3", " 4", " 5", " 6", " 10", " 12", " 30", " 60"} {
 			bytes, ok := keyBytes(s, weir.MustParseLimit("100/min sliding-window"+n))
@@ -83,6 +83,7 @@ func TestMoreSubWindowsAreNeverSmaller(t *testing.T) {
 		{Redis, "1000/min sliding-log", 198 + 8*999, 198 + 8*999},
 		{Memcached, "100/min sliding-window 60", 482, 515},
 		{NATS, "100/min sliding-window 60", 771, 800},
+		{Postgres, "100/min sliding-window 60", 872, 880},
 	} {
 		if got, _ := keyBytes(c.store, weir.MustParseLimit(c.limit)); got < c.least || got > c.most {
 			t.Errorf("%s, %s: %d B, measured %d…%d", c.store, c.limit, got, c.least, c.most)
@@ -111,14 +112,14 @@ func TestAdvice(t *testing.T) {
 		{"a slow bucket on one machine", "10/day", m, k, 1, 1, 1, 0, "Weir in memory", ""},
 		{"promises on one machine", "100/min strict", m, k, 1, 1, 1, 0, "Weir in memory", ""},
 		{"several nodes", "100/min", m, k, 4, 1, 1, 0, "Weir with a Redis", "Weir with a Redis Cluster"},
-		{"several nodes, nearly exact", "100/min", m, k, 4, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster, Weir with NATS, Weir with memcached"},
+		{"several nodes, nearly exact", "100/min", m, k, 4, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster, Weir with PostgreSQL, Weir with NATS, Weir with memcached"},
 		{"hot keys, nearly exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 50, "Weir with a Redis, and sync", "Weir with a Redis, and leases, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with memcached, Weir nodes, each with its part of the limit"},
 		{"hot keys, exact", "1000/s burst 2000", k, 500 * k, 3, 1, 1, 0, "Weir with a Redis, and leases", "Weir nodes that share counts, by leases, Weir with a Redis Cluster"},
 		{"one key, hotter than any server", "1000000/s", 1, 1000 * k, 15, 1, 1, 0, "Weir with a Redis, and leases", "Weir nodes that share counts, by leases"},
 		{"more nodes than Redis takes connections", "100/min", m, k, 20 * k, 1, 1, 0, "", ""},
-		{"few keys, nearly exact", "100000/day", k, k, 4, 1, 1, 30, "Weir with a Redis, and sync", "Weir with a Redis, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with NATS, Weir with memcached, Weir nodes, each with its part of the limit"},
+		{"few keys, nearly exact", "100000/day", k, k, 4, 1, 1, 30, "Weir with a Redis, and sync", "Weir with a Redis, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with PostgreSQL, Weir with NATS, Weir with memcached, Weir nodes, each with its part of the limit"},
 		{"too many keys for one server", "100/min", 1000 * m, k, 3, 1, 1, 0, "Weir with a Redis Cluster", ""},
-		{"rough is enough", "100/min", m, k, 3, 1, 1, 200, "Weir in memory on each node, each with the whole limit", "Weir with a Redis, Weir with a Redis Cluster, Weir with NATS, Weir with memcached"},
+		{"rough is enough", "100/min", m, k, 3, 1, 1, 200, "Weir in memory on each node, each with the whole limit", "Weir with a Redis, Weir with a Redis Cluster, Weir with PostgreSQL, Weir with NATS, Weir with memcached"},
 		{"logs are not for memcached", "100/min sliding-log", m, k, 3, 1, 1, 5, "Weir with a Redis", "Weir with a Redis Cluster"},
 		{"regions", "100/min", m, k, 6, 1, 3, 0, "Weir in each region, with a count of its own", ""},
 		{"regions, rough is enough", "100/min", m, k, 3, 1, 3, 200, "Weir in memory on each node, each with the whole limit", "Weir in each region, with a count of its own"},
@@ -163,7 +164,12 @@ func TestAdviceKeepsItsWord(t *testing.T) {
 				if z, err := n.Of(v.store, 0); err != nil || up(z.StoreCPU, n.Keys) > load || z.Connections > connections[v.store].most {
 					t.Fatalf("%+v takes %+v, %v", v, z, err)
 				}
-			case v.store == Redis || v.store == NATS:
+			case v.store == Postgres:
+				z, err := n.Of(v.store, 0)
+				if err != nil || z.StoreCPU > load*serverProcessors || z.MemoryBytes > serverMemory || z.Connections > connections[v.store].most {
+					t.Fatalf("%+v takes %+v, %v", v, z, err)
+				}
+			case v.store == Redis:
 				z, err := n.Of(v.store, v.sync)
 				if err != nil || z.StoreCPU > load || z.MemoryBytes > serverMemory/2 || z.Connections > 10_000 {
 					t.Fatalf("%+v takes %+v, %v", v, z, err)

@@ -9,5 +9,6 @@ const (
 	Redis     Store = "redis"
 	Cluster   Store = "redis+cluster"
 	Memcached Store = "memcached"
+	Postgres  Store = "postgres"
 	NATS      Store = "nats"
 )
