@@ -204,6 +204,9 @@ func (s *Server) start(t testing.TB, options []string) {
 	s.run(t)
 }
 
+// There is whether this machine has PostgreSQL.
+func There() bool { return programs() != "" }
+
 // programs is the folder with PostgreSQL's programs, the newest that there is;
 // empty: there are none. Debian puts them where no PATH leads.
 func programs() string {
@@ -286,7 +289,7 @@ func (s *Server) Signal(t testing.TB, signal os.Signal) {
 func (s *Server) CPU(t testing.TB) time.Duration {
 	t.Helper()
 	ticks := int64(0)
-	for _, pid := range append(s.children(t), s.command.Process.Pid) {
+	for _, pid := range append(s.running(t), s.command.Process.Pid) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			continue // it has ended
@@ -303,12 +306,20 @@ func (s *Server) CPU(t testing.TB) time.Duration {
 	return time.Duration(ticks) * (time.Second / 100) // of which every Linux has 100 a second
 }
 
-// children are the server's processes but the first.
-func (s *Server) children(t testing.TB) (all []int) {
+// running are the server's processes but the first.
+func (s *Server) running(t testing.TB) []int {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "pgrep", "-P", strconv.Itoa(s.command.Process.Pid)).Output()
+	all := s.children()
+	if len(all) == 0 {
+		t.Fatal("a server of one process, which PostgreSQL never is; is pgrep installed?")
+	}
+	return all
+}
+
+func (s *Server) children() (all []int) {
+	out, err := exec.CommandContext(context.Background(), "pgrep", "-P", strconv.Itoa(s.command.Process.Pid)).Output()
 	if err != nil {
-		t.Fatal(err)
+		return nil // there are none
 	}
 	for word := range strings.FieldsSeq(string(out)) {
 		if pid, err := strconv.Atoi(word); err == nil {
@@ -335,7 +346,7 @@ func (s *Server) Own(t testing.TB, dir string) {
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
 	all := []*os.Process{s.command.Process}
-	for _, pid := range s.children(t) {
+	for _, pid := range s.running(t) {
 		p, err := os.FindProcess(pid)
 		if err != nil {
 			t.Fatal(err)
@@ -356,7 +367,13 @@ func (s *Server) Freeze(t testing.TB) (thaw func()) {
 // Kill ends the server at once, with all its processes, as kill −9 does.
 func (s *Server) Kill() {
 	if s.command != nil && s.command.Process != nil && s.command.ProcessState == nil {
+		children := s.children()
 		killAll(s.command)
+		for _, pid := range children { // one that is frozen would not see that the first is gone
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // it may be gone
+			}
+		}
 		_ = s.command.Wait() // it was killed
 	}
 }

@@ -22,9 +22,11 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/memcachestore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -114,6 +116,9 @@ func serve(t testing.TB, store string) (server, string) {
 	case "memcached":
 		s := memcachedtest.Start(t)
 		return s, "memcached://" + s.Addr
+	case "postgres":
+		s := postgrestest.StartTCP(t)
+		return &postgres{Server: s}, s.Database(t)
 	case "nats":
 		s := &natsServer{Server: natstest.Start(t)}
 		return s, "nats://" + proxytest.Start(t, s.Addr, s.pass) + "?storage=memory"
@@ -145,12 +150,30 @@ func (s *natsServer) Kill() {
 	s.Stop()
 }
 
+// postgres is a server of many processes, which stop and go on together.
+type postgres struct {
+	*postgrestest.Server
+
+	thaw func()
+}
+
+func (p *postgres) Signal(t testing.TB, s os.Signal) {
+	if s == syscall.SIGSTOP {
+		p.thaw = p.Freeze(t)
+	} else {
+		p.thaw()
+	}
+}
+
 // missing is the program that a house needs and this machine has not; empty: none.
 func missing(house string) string {
 	for store, program := range map[string]string{"redis": "redis-server", "memcached": "memcached"} {
 		if _, err := exec.LookPath(program); err != nil && strings.HasSuffix(house, store) {
 			return program
 		}
+	}
+	if strings.HasSuffix(house, "postgres") && !postgrestest.There() {
+		return "postgresql"
 	}
 	return ""
 }
@@ -185,7 +208,7 @@ func openDaemon(t testing.TB, store, file string) (*served, error) {
 	return s, err
 }
 
-// openProgram is a Go program with rules and a store: of a daemon in memory, Redis or memcached.
+// openProgram is a Go program with rules and a store: of a daemon in memory, Redis, PostgreSQL or memcached.
 func openProgram(t testing.TB, store, file string) (s *served, err error) {
 	var opened weir.Store
 	if store == "client" {
@@ -232,6 +255,13 @@ func (s *served) open(url string) (weir.Store, error) {
 			s.closing = append(s.closing, r.Close)
 		}
 		return r, err
+	}
+	if s.store == "postgres" {
+		p, err := pgstore.Dial(url, pgstore.Options{})
+		if err == nil {
+			s.closing = append(s.closing, p.Close)
+		}
+		return p, err
 	}
 	m, err := memcachestore.Dial(url, memcachestore.Options{})
 	if err == nil {

@@ -57,7 +57,10 @@ func (d *drawer) fits() bool {
 		if kind == "cluster" {
 			store = kind
 		}
-		urls := map[string]string{"redis": "redis://localhost:1", "memcached": "memcached://localhost:1", "nats": "nats://localhost:1", "cluster": "cluster:"}
+		urls := map[string]string{
+			"redis": "redis://localhost:1", "memcached": "memcached://localhost:1", "postgres": "postgres://localhost:1/x",
+			"nats": "nats://localhost:1", "cluster": "cluster:",
+		}
 		for scheme, url := range urls {
 			if traits, err := daemon.StoreTraits(url); store == scheme && (err != nil || set.Fits(traits) != nil) {
 				return false
@@ -101,7 +104,8 @@ func (d *drawer) rules() (all []oracle.Rule) {
 
 // edged is whether the counts of the house are in another process, with an edge before it.
 func (d *drawer) edged() bool {
-	return slices.Contains([]string{"daemon redis", "daemon memcached", "daemon nats", "program client"}, d.story.house)
+	stores := []string{"daemon redis", "daemon memcached", "daemon postgres", "daemon nats", "program client"}
+	return slices.Contains(stores, d.story.house)
 }
 
 // leasable leaves lease out of a rule that can't have it.
@@ -228,7 +232,7 @@ func (d *drawer) event() step {
 	switch {
 	case house == "cluster":
 		return pick(d, step{op: "join"}, step{op: "leave", node: d.IntN(4)}, step{op: "kill", node: d.IntN(4)}, step{op: "restart"})
-	case (house == "daemon" || house == "program") && slices.Contains([]string{"redis", "memcached", "nats"}, store):
+	case (house == "daemon" || house == "program") && slices.Contains([]string{"redis", "memcached", "postgres", "nats"}, store):
 		return step{op: "store", what: pick(d, "freeze", "thaw", "thaw", "kill", "back", "back")}
 	}
 	return step{op: "restart"}

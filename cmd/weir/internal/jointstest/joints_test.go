@@ -53,7 +53,8 @@ func TestStories(t *testing.T) {
 // houses are where stories are drawn for, by turns. Those of a clock of their own are quick.
 var houses = []string{
 	"parts", "parts keys=64", "parts snapshot", "daemon memory", "parts", "daemon snapshot", "program client",
-	"parts", "parts keys=64", "daemon redis", "parts", "daemon memcached", "parts snapshot", "daemon nats", "parts", "program redis", "parts", "program memcached",
+	"parts", "parts keys=64", "daemon redis", "parts", "daemon memcached", "parts snapshot", "daemon nats", "parts",
+	"program redis", "parts", "program memcached", "parts", "daemon postgres", "parts", "program postgres",
 }
 
 // clusters take seconds each.
