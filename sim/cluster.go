@@ -129,7 +129,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 		c.names = append(c.names, string(binary.BigEndian.AppendUint32(nil, uint32(i))))
 	}
 	if o.Sharing == SharingStore {
-		c.store = newLeases(l, &o, w.Clients(), start, nodes.At)
+		c.store = newLeases(l, &o, c.names, start, nodes.At)
 	}
 	if o.Cut > 0 {
 		at := start + weir.Instant(o.Duration.Microseconds()/4)
@@ -199,6 +199,9 @@ func (o *ClusterOptions) told() weir.Sharing {
 	return o.Sharing
 }
 
+// clusterRule is the rule of all keys.
+const clusterRule = "sim"
+
 // run sends all requests, and returns the largest cost.
 func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, end weir.Instant) (largest int64, err error) {
 	// The node of a request has a stream of its own: other numbers of nodes get the same requests.
@@ -231,7 +234,7 @@ func (c *cluster) run(ctx context.Context, requests source, o *ClusterOptions, e
 	c.nodes.Until(end)
 	c.figures.Messages, c.figures.Bytes, c.figures.Heartbeats = c.nodes.Messages, c.nodes.Bytes, c.nodes.Heartbeats
 	if c.store != nil {
-		c.figures.Messages = c.store.messages
+		c.figures.Messages, c.figures.Bytes = c.store.messages, c.store.bytes
 	}
 	c.nodes.Until(end + weir.Instant(time.Second.Microseconds())) // for answers on their way
 	return largest, nil
@@ -247,7 +250,7 @@ func (c *cluster) request(r *Request, node int, o *ClusterOptions) {
 	if d.Outcome == weir.Allowed {
 		c.figures.Ideal++
 	}
-	a := weir.Ask{State: weir.StateKey{Rule: "sim", Key: c.names[r.Client]}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
+	a := weir.Ask{State: weir.StateKey{Rule: clusterRule, Key: c.names[r.Client]}, Limit: c.limit, Cost: r.Cost, Policy: weir.Policy{Sharing: o.Sharing, Partition: o.Partition}}
 	client, cost := r.Client, r.Cost
 	answered := func(now weir.Instant, d weir.Decision) {
 		if d.Outcome == weir.Allowed {

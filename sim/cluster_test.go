@@ -14,12 +14,12 @@ import (
 )
 
 // TestClusterBound holds what passes beyond the limit to what is promised, in every
-// cell of nodes × mode × load; with owners, and divided, that is nothing.
+// cell of nodes × mode × load; with owners, and divided, that is nothing. All messages have bytes.
 func TestClusterBound(t *testing.T) {
 	for _, text := range []string{"10/s", "100/s burst 20", "100/s fixed-window", "1000/s"} {
 		l := weir.MustParseLimit(text)
 		for _, nodes := range []int{2, 5, 20} {
-			for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided, sim.SharingStore} {
+			for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingLeader, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, sim.SharingStore} {
 				for _, load := range []int64{1, 10} {
 					workload := fmt.Sprintf("poisson rate=%d/s", load*l.Spec().Count)
 					w, err := sim.ParseWorkload(workload, l)
@@ -36,6 +36,9 @@ func TestClusterBound(t *testing.T) {
 					if f.Ahead == nil || f.Over > *f.Ahead || f.Passed == 0 || f.Ideal == 0 {
 						t.Errorf("%s on %d nodes, %s, %s: %+v", text, nodes, how, workload, *f)
 					}
+					if f.Bytes < 10*f.Messages || (f.Messages == 0) != (how == weir.SharingDivided) {
+						t.Errorf("%s on %d nodes, %s: %d messages have %d bytes", text, nodes, how, f.Messages, f.Bytes)
+					}
 				}
 			}
 		}
@@ -50,7 +53,7 @@ func TestClusterSeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingMesh, sim.SharingStore} {
+	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingLeader, weir.SharingMesh, weir.SharingHub, sim.SharingStore} {
 		o := sim.ClusterOptions{Seed: 7, Duration: 8 * time.Second, Nodes: 5, Sharing: how, Delay: time.Millisecond, Loss: 10, Cut: 4 * time.Second}
 		f, err := sim.RunCluster(t.Context(), w, l, o)
 		if err != nil {
@@ -60,7 +63,7 @@ func TestClusterSeed(t *testing.T) {
 		if diff := cmp.Diff(f, again); err != nil || diff != "" {
 			t.Errorf("%s: twice the same seed differs: %v\n%s", how, err, diff)
 		}
-		if f.Ahead != nil || (f.Heartbeats > 0) != (how == weir.SharingLease) || f.Passed < f.Ideal*9/10 {
+		if f.Ahead != nil || (f.Heartbeats > 0) != (how == weir.SharingLease || how == weir.SharingLeader) || f.Passed < f.Ideal*9/10 {
 			t.Errorf("%s: %+v", how, *f)
 		}
 	}

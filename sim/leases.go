@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/leased"
+	"github.com/weir-limit/weir/internal/storewire"
 )
 
 // SharingStore is the nodes of no cluster: they keep their counts in a store that they all ask, with
@@ -15,7 +16,8 @@ const SharingStore weir.Sharing = "store"
 const storeLease = 100 * time.Millisecond
 
 // leases are nodes on one store. Each node decides by its holdings, which are those of the edge; what is
-// simulated is the way to the store and back, and the store.
+// simulated is the way to the store and back, and the store. The messages are those of programs whose store is a
+// daemon.
 type leases struct {
 	limit    *weir.Limit
 	policy   weir.Policy
@@ -26,7 +28,9 @@ type leases struct {
 	parted   [2]weir.Instant // from when until when the second half of the nodes can't reach the store
 	holdings [][]holder      // by node and client
 	store    []weir.State    // by client
+	names    []string        // of clients
 	messages int64
+	bytes    int64 // of messages
 }
 
 // holder is what a node has of one client.
@@ -45,15 +49,15 @@ type leaseRequest struct {
 }
 
 func newLeases(
-	l *weir.Limit, o *ClusterOptions, clients int, start weir.Instant, at func(weir.Instant, func(weir.Instant)),
+	l *weir.Limit, o *ClusterOptions, names []string, start weir.Instant, at func(weir.Instant, func(weir.Instant)),
 ) *leases {
 	s := &leases{
 		limit: l, policy: weir.Policy{Lease: storeLease, Nodes: o.Nodes}, network: *o,
 		chance: newDraw(o.Seed, 'w'), at: at, start: start,
-		holdings: make([][]holder, o.Nodes), store: make([]weir.State, clients),
+		holdings: make([][]holder, o.Nodes), store: make([]weir.State, len(names)), names: names,
 	}
 	for i := range s.holdings {
-		s.holdings[i] = make([]holder, clients)
+		s.holdings[i] = make([]holder, len(names))
 	}
 	if o.Cut > 0 {
 		from := start + weir.Instant(o.Duration.Microseconds()/4)
@@ -65,9 +69,24 @@ func newLeases(
 // since is the time of holdings.
 func (s *leases) since(now weir.Instant) time.Duration { return (now - s.start).Duration() }
 
-// send has a message arrive, or not: it is lost, or the node can't reach the store.
-func (s *leases) send(now weir.Instant, node int, arrives func(now weir.Instant)) {
+// say counts a message.
+func (s *leases) say(m storewire.Written) {
 	s.messages++
+	s.bytes += int64(len(m.Append(nil)))
+}
+
+// takes is the message by which a node asks the store, and decides the answer.
+func takes(a *weir.Ask) storewire.Written {
+	return storewire.Batch{storewire.AppendTake(nil, []weir.Ask{*a})}
+}
+
+func decides(d *weir.Decision) storewire.Written {
+	return &storewire.TakeResponse{Answers: []storewire.Answer{{Decisions: []weir.Decision{*d}}}}
+}
+
+// send has a message arrive, or not: it is lost, or the node can't reach the store.
+func (s *leases) send(now weir.Instant, node int, m storewire.Written, arrives func(now weir.Instant)) {
+	s.say(m)
 	took := int64(0)
 	if d := s.network.Delay.Microseconds(); d > 0 {
 		took = d/2 + int64(s.chance.below(uint64(d-d/2+1)))
@@ -99,8 +118,11 @@ func (s *leases) ask(now weir.Instant, node, client int, r leaseRequest) {
 		r.answered(now, d)
 		s.tend(now, node, client)
 	case verdict == leased.ByStore || r.tries > 2:
-		s.send(now, node, func(now weir.Instant) {
-			r.answered(now, s.take(now, client, &weir.Ask{Limit: s.limit, Cost: r.cost}))
+		a := s.request(client, r.cost)
+		s.send(now, node, takes(&a), func(now weir.Instant) {
+			d := s.take(now, client, &a)
+			s.say(decides(&d))
+			r.answered(now, d)
 		})
 	case h.flying:
 		r.tries++
@@ -108,6 +130,11 @@ func (s *leases) ask(now weir.Instant, node, client int, r leaseRequest) {
 	default:
 		s.fly(now, node, client, &r)
 	}
+}
+
+// request is what a node asks the store about a client.
+func (s *leases) request(client int, cost int64) weir.Ask {
+	return weir.Ask{State: weir.StateKey{Rule: clusterRule, Key: s.names[client]}, Limit: s.limit, Cost: cost}
 }
 
 // tend gives back a portion that is over, and asks for the next one in time.
@@ -132,13 +159,15 @@ func (s *leases) fly(now weir.Instant, node, client int, r *leaseRequest) {
 		cost = r.cost
 	}
 	events, least := h.Need(s.since(now), cost)
+	a := s.request(client, events)
+	a.AtLeast, a.Receipt = least, s.chance.below(1<<62)+1
 	landed := false
-	s.send(now, node, func(at weir.Instant) {
-		a := weir.Ask{Limit: s.limit, Cost: events, AtLeast: least, Receipt: s.chance.below(1<<62) + 1}
+	s.send(now, node, takes(&a), func(at weir.Instant) {
 		d := s.take(at, client, &a)
 		if d.Outcome != weir.Allowed && least == 0 && events > cost {
-			s.messages++ // the second try takes what there is
-			a.AtLeast = cost
+			s.say(decides(&d))
+			a.AtLeast = cost // the second try takes what there is
+			s.say(takes(&a))
 			d = s.take(at, client, &a)
 		}
 		own := int64(0)
@@ -146,7 +175,7 @@ func (s *leases) fly(now weir.Instant, node, client int, r *leaseRequest) {
 			r.answered(at, weir.Decision{Outcome: d.Outcome})
 			own = r.cost
 		}
-		s.send(at, node, func(back weir.Instant) {
+		s.send(at, node, decides(&d), func(back weir.Instant) {
 			landed = true
 			if d.Receipt != nil {
 				s.giveBack(back, node, client)
@@ -190,9 +219,10 @@ func (s *leases) giveBack(now weir.Instant, node, client int) {
 		return
 	}
 	s.at(now+weir.Instant(b.After.Microseconds()), func(now weir.Instant) {
-		s.send(now, node, func(now weir.Instant) {
+		s.send(now, node, &storewire.SettleRequest{Settlements: []weir.Settlement{b.All}}, func(now weir.Instant) {
 			if state, err := s.limit.Settle(s.store[client], now, 0, &b.All); err == nil {
 				s.store[client] = state
+				s.say(&storewire.SettleResponse{Settlements: []weir.Settlement{b.All}})
 				s.holdings[node][client].Returned(s.since(now))
 			}
 		})
