@@ -52,6 +52,8 @@ type config struct {
 	TTLs      bool     `json:"allow_msg_ttl"`
 	Direct    bool     `json:"allow_direct"`
 	Rollup    bool     `json:"allow_rollup_hdrs"`
+	NewPerKey bool     `json:"discard_new_per_subject,omitempty"`
+	Silent    bool     `json:"no_ack,omitempty"`
 	Deny      bool     `json:"deny_delete"`
 	FirstSeq  uint64   `json:"first_seq,omitempty"`
 	Sealed    bool     `json:"sealed,omitempty"`
@@ -203,6 +205,10 @@ func (l *link) fit(c *config) error {
 		why = "it is no bucket that is written"
 	case c.PerKey != 1:
 		why = fmt.Sprintf("it keeps a history of %d, and an old count would come back when a newer one is over", c.PerKey)
+	case c.NewPerKey:
+		why = "it keeps the first value of a key, and refuses a newer one"
+	case c.Silent:
+		why = "it does not answer writes"
 	case !c.TTLs:
 		why = "it has no ttl for each message, which NATS 2.11 and later have"
 	case c.MaxAge != 0:

@@ -123,8 +123,10 @@ func (c *cells) Swap(ctx context.Context, _ string, swaps []cas.Swap) (written b
 	for i := range swaps {
 		w := &swaps[i]
 		var sent error
-		calls[i], ids[i], sent = c.link.send(ctx, c.link.subjects+w.Name, header(w), w.Value)
-		err = cmp.Or(err, sent)
+		if calls[i], ids[i], sent = c.link.send(ctx, c.link.subjects+w.Name, header(w), w.Value); sent != nil {
+			err = c.refused(sent)
+			break // those that were sent hold their turns until they are waited for
+		}
 	}
 	written = true
 	for i, k := range calls {
@@ -197,13 +199,13 @@ func sequence(b []byte) (uint64, error) {
 	return answer.Seq, nil
 }
 
-// refused is an answer by which nothing was done. One that speaks of one item is a CountError: the
-// servers are well. All else is a failure of the servers, which the edge counts.
+// refused is why nothing was done. What speaks of one item is a CountError: the servers are well. All
+// else is a failure of the servers, which the edge counts.
 func (c *cells) refused(err error) error {
-	switch code(err) {
-	case codeTooLarge:
+	switch n := code(err); {
+	case n == codeTooLarge, errors.Is(err, nats.ErrMaxPayload):
 		return &record.CountError{Err: err}
-	case codeNoStream, codeUnavailable:
+	case n == codeNoStream, n == codeUnavailable:
 		c.link.doubt(err)
 	}
 	return err

@@ -30,6 +30,7 @@ var remedies = [...]struct{ says, remedy string }{
 	{"is not fit", "give Weir a bucket of its own, which it makes itself"},
 	{"another program's", "give Weir a bucket of its own"},
 	{"exceeds maximum allowed", "raise the bucket's max value size, or give the descriptor fewer limits"},
+	{"Maximum Payload", "raise max_payload of the servers to 1 MB, or give the descriptor fewer limits"}, // of a server that ends the connection
 	{"maximum payload", "raise max_payload of the servers to 1 MB, or give the descriptor fewer limits"},
 	{"would take more than", "give the descriptor fewer limits"},
 	{"no servers available", "is nats-server running there?"},

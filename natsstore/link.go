@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,13 +44,14 @@ var (
 	errLost = errors.New("the answer was lost")
 	// errNobody is what a server says where nobody listens: no server leads the bucket.
 	errNobody = errors.New("no server leads the bucket")
+	errRight  = fmt.Errorf("the user has no right to it: %w", nats.ErrPermissionViolation)
 )
 
 // link is the connection to the servers. One that is lost is made again, by the client; calls then
 // fail until the bucket was looked at again.
 //
 // Goroutines: keep is one, which own waits for. The client has some, which call lost, again, said and
-// answered, and end with it.
+// answered, and end with it. Those of a client that another has replaced may be late.
 type link struct {
 	*target
 
@@ -66,8 +68,9 @@ type link struct {
 	high atomic.Uint64
 
 	mu      sync.Mutex
-	client  *nats.Conn // once set it stays, also while it connects again
+	client  *nats.Conn // it stays while it connects again; keep replaces one that has given up
 	inbox   string     // what the subjects of answers begin with
+	deaf    bool       // the user has no right to the inbox
 	epoch   uint64     // of the numbers of writes; see cells
 	created time.Time  // when the bucket was made
 	ready   bool       // the bucket is there and fit
@@ -122,23 +125,63 @@ func (l *link) keep() {
 	}
 }
 
-// prepare connects where there is no connection yet, and looks at the bucket.
+// prepare connects where there is no client that could, and looks at the bucket.
 func (l *link) prepare() error {
-	if l.client == nil { // only this goroutine sets it
-		client, err := nats.Connect("nats://"+strings.Join(l.servers, ",nats://"), append(l.connects(), l.options...)...)
-		if err != nil {
-			return err
-		}
-		inbox := client.NewInbox() + "."
-		if _, err := client.Subscribe(inbox+"*", l.answered); err != nil {
+	l.mu.Lock()
+	client, deaf := l.client, l.deaf
+	l.mu.Unlock()
+	if client == nil || client.IsClosed() || deaf {
+		if client != nil {
 			client.Close()
+		}
+		if err := l.connect(); err != nil {
 			return err
 		}
-		l.mu.Lock()
-		l.client, l.inbox = client, inbox
-		l.mu.Unlock()
 	}
 	return l.findBucket()
+}
+
+// connect makes a client. One closes for ever when a server says an error that it does not know, of a
+// message that is too large for the server, say; and it does not ask again for an inbox to which its
+// user had no right.
+func (l *link) connect() error {
+	client, err := nats.Connect("nats://"+strings.Join(l.servers, ",nats://"), append(l.connects(), l.options...)...)
+	if err != nil {
+		return err
+	}
+	inbox := client.NewInbox() + "."
+	_, err = client.Subscribe(inbox+"*", l.answered)
+	if err == nil {
+		err = client.FlushTimeout(dialTimeout)
+	}
+	if said := client.LastError(); errors.Is(said, nats.ErrPermissionViolation) {
+		err = errRight
+	}
+	if err != nil {
+		client.Close()
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.client, l.inbox, l.deaf = client, inbox, false
+	l.drop(errors.New("the connection was made anew"))
+	return nil
+}
+
+// drop ends the calls on their way and the epoch. mu is held.
+func (l *link) drop(err error) {
+	l.epoch++
+	l.ready, l.failed = false, err
+	for id := range l.calls {
+		l.end(id, fmt.Errorf("%w: %w", errLost, err))
+	}
+}
+
+// connection is the client, once open has found one.
+func (l *link) connection() *nats.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client
 }
 
 // connects are the options of the client. It must not keep messages for servers that are away, and
@@ -153,7 +196,7 @@ func (l *link) connects() []nats.Option {
 			return pause/2 + rand.N(pause)
 		}),
 		nats.SetCustomDialer(dialer{l.ctx}),
-		nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ErrorHandler(l.said),
+		nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ClosedHandler(l.again), nats.ErrorHandler(l.said),
 	}
 }
 
@@ -167,20 +210,18 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 
 // lost ends the calls on their way when a connection is lost. Numbers of writes from before mean
 // nothing to a server that was restarted with nothing on its disk.
-func (l *link) lost(_ *nats.Conn, err error) {
-	if err == nil {
+func (l *link) lost(client *nats.Conn, err error) {
+	if err = cmp.Or(err, client.LastError()); err == nil {
 		err = errors.New("the connection was closed")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.epoch++
-	l.ready, l.failed = false, err
-	for id := range l.calls {
-		l.end(id, fmt.Errorf("%w: %w", errLost, err))
+	if l.client == client {
+		l.drop(err)
 	}
 }
 
-// again has the bucket looked at after a new connection.
+// again has the bucket looked at after a new connection, and when there won't be one.
 func (l *link) again(*nats.Conn) { l.look() }
 
 func (l *link) look() {
@@ -216,9 +257,15 @@ func (l *link) said(_ *nats.Conn, _ *nats.Subscription, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.inbox != "" && strings.Contains(err.Error(), l.inbox) {
+		l.deaf = true
+		l.drop(errRight)
+		l.look()
+		return
+	}
 	for id, k := range l.calls {
-		if strings.Contains(err.Error(), strconv.Quote(k.subject)) || strings.Contains(err.Error(), l.inbox) {
-			l.end(id, fmt.Errorf("%w: the user has no right to it: %w", errUnsent, nats.ErrPermissionViolation))
+		if strings.Contains(err.Error(), strconv.Quote(k.subject)) {
+			l.end(id, fmt.Errorf("%w: %w", errUnsent, errRight))
 		}
 	}
 }
@@ -240,7 +287,7 @@ func (l *link) end(id uint64, err error) *call {
 
 // answered hands an answer to its call. One that comes too late has none.
 func (l *link) answered(m *nats.Msg) {
-	id, err := strconv.ParseUint(m.Subject[len(l.inbox):], 36, 64)
+	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 36, 64)
 	if err != nil {
 		return // it is to nobody
 	}
@@ -279,16 +326,29 @@ func (l *link) open(ctx context.Context) (uint64, error) {
 	return l.epoch, nil
 }
 
-// send sends a call. An error of it is errUnsent: nothing was done.
-func (l *link) send(ctx context.Context, subject string, header nats.Header, data []byte) (*call, uint64, error) {
+// turn waits until a call may be sent.
+func (l *link) turn(ctx context.Context) error {
 	select {
 	case l.slots <- struct{}{}:
+		return nil
 	default:
-		select {
-		case l.slots <- struct{}{}:
-		case <-ctx.Done():
-			return nil, 0, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
-		}
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnsent, ctx.Err())
+	case <-late.C:
+		return fmt.Errorf("%w: %d calls wait for their answers: %w", errUnsent, maxInFlight, os.ErrDeadlineExceeded)
+	}
+}
+
+// send sends a call. An error of it is errUnsent: nothing was done.
+func (l *link) send(ctx context.Context, subject string, header nats.Header, data []byte) (*call, uint64, error) {
+	if err := l.turn(ctx); err != nil {
+		return nil, 0, err
 	}
 	k := &call{subject: subject, done: make(chan struct{})}
 	l.mu.Lock()
@@ -358,7 +418,7 @@ func (l *link) read(ctx context.Context, subject string, data []byte) ([]byte, e
 		once, cancel := context.WithTimeout(ctx, wait)
 		b, err := l.ask(once, subject, nil, data)
 		cancel()
-		if !errors.Is(err, errLost) || ctx.Err() != nil || !l.client.IsConnected() {
+		if !errors.Is(err, errLost) || ctx.Err() != nil || !l.connection().IsConnected() {
 			return b, err
 		}
 	}
@@ -377,7 +437,7 @@ func (l *link) close() {
 	l.mu.Unlock()
 	l.cancel()
 	l.own.Wait()
-	if l.client != nil {
-		l.client.Close()
+	if client := l.connection(); client != nil {
+		client.Close()
 	}
 }

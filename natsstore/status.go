@@ -28,18 +28,19 @@ func (s *Store) Status(ctx context.Context) (*Status, error) {
 	if _, err := l.open(ctx); err != nil {
 		return nil, l.explain(err)
 	}
+	client := l.connection()
 	var is stream
 	begin := time.Now()
 	if err := l.info(ctx, &is); err != nil {
 		return nil, l.explain(err)
 	}
 	st := &Status{
-		Server: l.client.ConnectedAddr(), Version: l.client.ConnectedServerVersion(),
+		Server: client.ConnectedAddr(), Version: client.ConnectedServerVersion(),
 		Latency: time.Since(begin), Bucket: l.bucket,
 		Memory: is.Config.Storage == storageMemory, Replicas: is.Config.Replicas,
 		Leader: is.Cluster.Leader, Keys: is.State.Messages, Bytes: is.State.Bytes, MaxBytes: max(is.Config.MaxBytes, 0),
 	}
-	if _, err := l.client.TLSConnectionState(); err == nil {
+	if _, err := client.TLSConnectionState(); err == nil {
 		st.TLS = true
 	}
 	if !is.Time.IsZero() {

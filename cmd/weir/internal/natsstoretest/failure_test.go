@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/proxytest"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/natsstore"
 )
 
@@ -384,6 +386,19 @@ func TestUnfitBucket(t *testing.T) {
 		_, err := take(t.Context(), s, "10/day", "k")
 		want(t, err, server.Addr, "nothing was decided", "is not fit", says)
 	}
+	for says, c := range map[string]jetstream.StreamConfig{
+		"it keeps the first value of a key": {DiscardNewPerSubject: true},
+		"it does not answer writes":         {NoAck: true},
+	} {
+		bucket := bucketOf(says)
+		c.Name, c.Subjects = "KV_"+bucket, []string{"$KV." + bucket + ".>"}
+		c.MaxMsgsPerSubject, c.Discard, c.AllowMsgTTL = 1, jetstream.DiscardNew, true
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		_, err := take(t.Context(), dial(t, "nats://"+server.Addr+"?bucket="+bucket), "10/day", "k")
+		want(t, err, "is not fit", says)
+	}
 }
 
 // TestBucketMadeByHand: a bucket that leaves markers when a key ends, and keys that are deleted or
@@ -514,18 +529,16 @@ func TestLarge(t *testing.T) {
 // TestRights: the least rights are enough, and each is needed. A user without them is told so, and no
 // secret is in what is said.
 func TestRights(t *testing.T) {
-	rights := []string{"$JS.API.STREAM.INFO.KV_weir", "$JS.API.STREAM.CREATE.KV_weir", "$JS.API.STREAM.MSG.GET.KV_weir", "$KV.weir.>"}
+	rights := []string{"_INBOX.>", "$JS.API.STREAM.INFO.KV_weir", "$JS.API.STREAM.CREATE.KV_weir", "$JS.API.STREAM.MSG.GET.KV_weir", "$KV.weir.>"}
 	for without := range len(rights) + 1 {
-		var allowed []string
-		for i, right := range rights {
-			if i != without {
-				allowed = append(allowed, right)
-			}
+		allowed := slices.Clone(rights)
+		if without < len(rights) {
+			allowed[without] = "nothing"
 		}
 		s := natstest.Start(t, func(o *server.Options) {
 			o.Users = []*server.User{{Username: "weir", Password: "secret-word", Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: allowed},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				Publish:   &server.SubjectPermission{Allow: allowed[1:]},
+				Subscribe: &server.SubjectPermission{Allow: allowed[:1]},
 			}}}
 		})
 		store := dial(t, "nats://weir:secret-word@"+s.Addr)
@@ -537,12 +550,44 @@ func TestRights(t *testing.T) {
 			continue
 		}
 		want(t, err, s.Addr, "nothing was decided", "the user has no right to it")
+		if without == 0 { // the server says it once for each connection
+			time.Sleep(time.Second)
+			_, err = take(t.Context(), store, "10/day", "k")
+			want(t, err, "the user has no right to it")
+		}
 		stranger := dial(t, "nats://weir:secret-wrong@"+s.Addr)
 		_, refused := take(t.Context(), stranger, "10/day", "k")
 		want(t, refused, s.Addr, "check user, password")
 		if text := fmt.Sprint(err, refused); strings.Contains(text, "secret") {
 			t.Errorf("a secret in %s", text)
 		}
+	}
+}
+
+// TestServerEndsTheConnection: an error after which the client gives up is said, and the store connects
+// anew: here a server takes smaller messages than it did when it was connected to. What is too large for
+// it then is an error of that descriptor alone.
+func TestServerEndsTheConnection(t *testing.T) {
+	s := natstest.Start(t)
+	store := dial(t, "nats://"+s.Addr)
+	ask := make([]weir.Ask, 16)
+	for i := range ask {
+		rule := fmt.Sprintf("r#%d%s", i, strings.Repeat("x", 1000))
+		ask[i] = weir.Ask{State: weir.StateKey{Rule: rule, Key: "large"}, Limit: weir.MustParseLimit("10/day"), Cost: 1}
+	}
+	out := make([]weir.Decision, len(ask))
+	if err := store.Take(t.Context(), ask, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reload(func(o *server.Options) { o.MaxPayload = 8 << 10 }); err != nil {
+		t.Fatal(err)
+	}
+	want(t, store.Take(t.Context(), ask, out), "may have been a charge", "Maximum Payload Violation")
+	passes(t, store, "10/day", "small")
+	err := store.Take(t.Context(), ask, out)
+	want(t, err, "nothing was decided", "raise max_payload")
+	if _, alone := errors.AsType[*record.CountError](err); !alone {
+		t.Errorf("%v: it is no error of one descriptor", err)
 	}
 }
 

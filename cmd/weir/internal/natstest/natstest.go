@@ -147,3 +147,10 @@ func freeAddr(t testing.TB) *net.TCPAddr {
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr)
 }
+
+// Reload changes the options of a server that runs.
+func (s *Server) Reload(change func(*server.Options)) error {
+	change(&s.options)
+	options := s.options
+	return s.running.ReloadOptions(&options)
+}
