@@ -89,16 +89,18 @@ func StartCluster(t testing.TB, n int) Cluster {
 	return c
 }
 
-// Ready waits until the servers that run have a leader of JetStream.
+// Ready waits until the servers that run have a leader of JetStream, which knows that they do.
 func (c Cluster) Ready(t testing.TB) {
 	t.Helper()
 	Until(t, "the cluster has a leader", func() bool {
+		running, known := 0, 0
 		for _, s := range c {
-			if s.running.Running() && s.running.JetStreamIsLeader() {
-				return true
+			if s.running.Running() {
+				running++
+				known = max(known, len(s.running.JetStreamClusterPeers())) // of one that leads
 			}
 		}
-		return false
+		return known >= running
 	})
 }
 
