@@ -245,8 +245,8 @@ func (n *Need) nodes(how weir.Sharing) (s Share, why string) {
 		return s, "nodes of a cluster are near each other: the answer of an owner in another region takes tens of milliseconds, and a cut between regions lasts"
 	case n.Nodes > maxShare:
 		return s, fmt.Sprintf("a cluster is up to %d nodes", maxShare)
-	case times(n.Keys, n.Limits) > mostKeys:
-		return s, fmt.Sprintf("a node is asked about %s keys at most", Count(mostKeys))
+	case times(n.Keys, n.Limits) > most(how):
+		return s, fmt.Sprintf("a node is asked about %s keys at most", Count(most(how)))
 	}
 	if s = (Share{Sharing: how, Unfit: bounds.Unfit(how, n.Limit, int(n.Nodes))}); s.Unfit == "" {
 		n.share(&s)

@@ -39,9 +39,20 @@ const (
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
 	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
+	mostTallies  = 1 << 16 // that a node keeps by each way in which it decides by itself: a quarter of that
 	maxShare     = 1024    // nodes of a cluster: sharing.MaxMembers
 	messageDelay = 10 * time.Millisecond
 )
+
+// most is how many keys a node keeps that nodes share so.
+func most(how weir.Sharing) int64 {
+	switch how {
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
+		return mostTallies
+	case weir.SharingLease, weir.SharingLeader, weir.SharingSticky:
+	}
+	return mostKeys
+}
 
 // tells is how often a second a node tells others.
 const tells = int64(time.Second / bounds.TellEvery)
@@ -160,6 +171,21 @@ func writeShares(b *strings.Builder, shares []Share, n *needLine) {
 		if every := time.Duration(s.Every) * time.Millisecond; every > bounds.TellEvery {
 			late = fmt.Sprintf("; so many keys that other nodes learn of each every %v", every)
 		}
+		if times(n.Keys, n.Limits) > most(s.Sharing) {
+			late += full(s.Sharing)
+		}
 		fmt.Fprintf(b, "  %-8s %s of keys; sends %s a second%s, %s; %s%s\n", s.Sharing, Bytes(s.Memory), many(s.Messages, "message"), leads, Bytes(s.Bytes), over, late)
 	}
+}
+
+// full says what becomes of more keys than a node keeps.
+func full(how weir.Sharing) string {
+	switch how {
+	case weir.SharingLeader:
+		return fmt.Sprintf("; a leader keeps %s keys, and denies further ones: leaders: K divides them", Count(most(how)))
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
+		return fmt.Sprintf("; each node keeps %s keys, and denies further ones", Count(most(how)))
+	case weir.SharingLease, weir.SharingSticky:
+	}
+	return ""
 }
