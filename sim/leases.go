@@ -177,7 +177,7 @@ func (s *leases) fly(now weir.Instant, node, client int, r *leaseRequest) {
 		}
 		s.send(at, node, decides(&d), func(back weir.Instant) {
 			landed = true
-			if d.Receipt != nil {
+			if d.Receipt != nil && !h.Keeps(s.since(back), d.Receipt) {
 				s.giveBack(back, node, client)
 			}
 			h.Hear(s.since(now), s.since(back), events, own, &d, &weir.Evidence{})
@@ -218,13 +218,18 @@ func (s *leases) giveBack(now weir.Instant, node, client int) {
 	if !worth {
 		return
 	}
-	s.at(now+weir.Instant(b.After.Microseconds()), func(now weir.Instant) {
-		s.send(now, node, &storewire.SettleRequest{Settlements: []weir.Settlement{b.All}}, func(now weir.Instant) {
-			if state, err := s.limit.Settle(s.store[client], now, 0, &b.All); err == nil {
+	settle := func(now weir.Instant, r weir.Settlement) {
+		s.send(now, node, &storewire.SettleRequest{Settlements: []weir.Settlement{r}}, func(now weir.Instant) {
+			if state, err := s.limit.Settle(s.store[client], now, 0, &r); err == nil {
 				s.store[client] = state
-				s.say(&storewire.SettleResponse{Settlements: []weir.Settlement{b.All}})
+				s.say(&storewire.SettleResponse{Settlements: []weir.Settlement{r}})
 				s.holdings[node][client].Returned(s.since(now))
 			}
 		})
-	})
+	}
+	if b.After == 0 {
+		b.Each(func(r weir.Settlement) { settle(now, r) })
+		return
+	}
+	s.at(now+weir.Instant(b.After.Microseconds()), func(now weir.Instant) { settle(now, b.All) })
 }

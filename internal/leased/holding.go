@@ -23,10 +23,11 @@ type Holding struct {
 	window bool          // its events don't melt
 
 	// receipt is of the portion; nil: there is none. asked is when the store was asked for it, and spent
-	// is how many of its events have passed.
+	// is how many of its events have passed, less those that the portion before has left it (Keeps).
 	receipt *weir.Receipt
 	asked   time.Duration
 	spent   int64
+	before  *weir.Receipt // of the portion that left it some; meant while spent is below 0
 	// have is what was left of it when Decide looked last, less what has been spent since.
 	have int64
 	// drained is when a bucket of nothing but the portion's events that have passed, each at its time, would
@@ -72,12 +73,17 @@ func (h *Holding) Left(now time.Duration) int64 {
 	if h.receipt == nil {
 		return 0
 	}
-	return max(h.receipt.Limit.Prepaid(h.receipt, aged(now-h.asked))-h.spent, 0)
+	good := h.receipt.Limit.Prepaid(h.receipt, aged(now-h.asked))
+	if good == 0 { // spent may be below 0
+		return 0
+	}
+	return max(good-h.spent, 0)
 }
 
 // Has is whether the portion is this one, and all its events that were spent could pass now.
 func (h *Holding) Has(now time.Duration, r *weir.Receipt) bool {
-	return h.receipt == r && r.Limit.Prepaid(r, aged(now-h.asked)) >= h.spent
+	good := r.Limit.Prepaid(r, aged(now-h.asked))
+	return h.receipt == r && good > 0 && good >= h.spent
 }
 
 // aged is an age by a clock that may be slower than another.
@@ -177,6 +183,9 @@ func (h *Holding) Need(now time.Duration, cost int64) (events, least int64) {
 	}
 	n.melts = min(h.limit.Melts(Lasts(h.lease)), mostCounted)
 	events = n.size()
+	if h.window { // what is left stays, if the window does
+		events = max(events-h.Left(now), cost)
+	}
 	if h.denied > 0 || events > n.left/2 {
 		return events, cost
 	}
@@ -208,14 +217,21 @@ func (h *Holding) left(now time.Duration) int64 {
 	return min(h.remaining+h.limit.Melts(since), h.whole)
 }
 
+// Keeps is whether the few events that are left of the portion stay beside those of a new one, as both are good
+// until the same time. That spares a settlement for each portion.
+func (h *Holding) Keeps(now time.Duration, next *weir.Receipt) bool {
+	return h.window && h.receipt != nil && next.Mark[0] == h.receipt.Mark[0] && h.Left(now) <= h.receipt.Cost/lowPart
+}
+
 // Hear takes note of the store's answer to a Need that was asked at that time for a request of this
 // cost. An answer that grants events is of the portion from now on, and those of the request have
-// passed. Return must have been called.
+// passed. Return must have been called, unless it Keeps.
 func (h *Holding) Hear(asked, now time.Duration, events, cost int64, d *weir.Decision, seen *weir.Evidence) {
 	h.remaining, h.reset, h.heard = d.Remaining, d.ResetAfter, now
 	h.denied, h.seen = 0, *seen
 	if d.Outcome == weir.Allowed && d.Receipt != nil {
-		h.receipt, h.asked, h.spent = d.Receipt, asked, cost
+		h.spent = cost - h.Left(now)
+		h.before, h.receipt, h.asked = h.receipt, d.Receipt, asked
 		h.drained = 0
 		h.pass(now, cost)
 	}
@@ -266,9 +282,20 @@ type Back struct {
 	// passed at once, and as many more would pass. So as much stays charged as has drained since, and has to
 	// drain yet.
 	Now weir.Settlement
-	// All is what can go back After the events have drained, in place of Now; with 0 that is the same.
+	// All is what can go back After the events have drained, in place of Now; with 0 that is the same, or would
+	// take longer than a portion lasts: then the rest of it drains meanwhile, too.
 	All   weir.Settlement
 	After time.Duration
+	// Also can go back at once, beside it: what is left of the portion before. Without a receipt that is nothing.
+	Also weir.Settlement
+}
+
+// Each calls do with what can go back at once.
+func (b *Back) Each(do func(weir.Settlement)) {
+	do(b.Now)
+	if b.Also.Receipt != nil {
+		do(b.Also)
+	}
 }
 
 // Return takes the portion out of h, to be given back: nothing of it is spent any more. It says no
@@ -280,12 +307,15 @@ func (h *Holding) Return(now time.Duration) (b Back, worth bool) {
 		return b, false
 	}
 	h.receipt = nil
-	b.Now = weir.Settlement{Receipt: r, Used: h.spent}
+	b.Now = weir.Settlement{Receipt: r, Used: max(h.spent, 0)}
+	if h.spent < 0 {
+		b.Also = weir.Settlement{Receipt: h.before, Used: h.before.Cost + h.spent}
+	}
 	b.All = b.Now
 	if !h.window && now < h.drained {
 		drains := h.limit.Melts(h.drained-now) + h.limit.Melts(aged(now-h.asked))
 		b.Now.Used = min(max(h.spent, drains), r.Cost)
-		if b.Now.Used > h.spent {
+		if b.Now.Used > h.spent && h.drained-now < Lasts(h.lease) {
 			b.After = h.drained - now + 1
 		}
 	}

@@ -17,9 +17,10 @@ const sweepEvery = 250 * time.Millisecond
 const keptTimes = 4
 
 // keptFor is for how long the store remembers at most that a portion was given back: longer than one is
-// held. A receipt lives for longer, but nobody gives back twice, and each is memory in the store.
+// held, and drains, and waits for its settlement. A receipt lives for longer, but nobody gives back twice, and each
+// is memory in the store.
 func keptFor(lease time.Duration) weir.Instant {
-	return weir.Instant((2*Lasts(lease) + time.Minute) / time.Microsecond)
+	return weir.Instant((3*Lasts(lease) + 10*time.Second) / time.Microsecond)
 }
 
 // begin begins to give back.
@@ -149,7 +150,9 @@ func (s *Store) land(e *entry, f *flight, r request, a answer) {
 			f.failed = true
 			return
 		}
-		s.giveBack(e, a.heard)
+		if !h.Keeps(a.heard, d.Receipt) {
+			s.giveBack(e, a.heard)
+		}
 	}
 	if a.seen.Told && d.Charged {
 		a.seen.State = h.limit.Charge(a.seen.State, a.seen.At, d.Cost)
@@ -197,7 +200,7 @@ func (s *Store) giveBack(e *entry, now time.Duration) {
 		default:
 		}
 	}
-	s.enqueue(b.Now)
+	b.Each(s.enqueue)
 }
 
 // giveBackLater gives a portion back when its events have drained, or what it can when the store is closed.
@@ -250,7 +253,7 @@ func (s *Store) release(ctx context.Context, asks []weir.Ask) (some bool) {
 		b, _ := e.holding.Return(s.now())
 		e.Unlock()
 		if left {
-			s.settle(ctx, b.Now)
+			b.Each(func(r weir.Settlement) { s.settle(ctx, r) })
 			some = true
 		}
 	}
@@ -299,11 +302,11 @@ func (s *Store) Close(ctx context.Context) error {
 		return true
 	})
 	s.running.Wait()
-	left := make(chan weir.Settlement, maxReturns+len(everything))
+	left := make(chan weir.Settlement, maxReturns+2*len(everything))
 	for _, e := range everything {
 		e.Lock()
 		if b, worth := e.holding.Return(s.now()); worth {
-			left <- b.Now
+			b.Each(func(r weir.Settlement) { left <- r })
 		}
 		e.Unlock()
 	}

@@ -55,7 +55,7 @@ func (s *Store) Reset(ctx context.Context, keys []weir.StateKey) error {
 		}
 		e.epoch++
 		if b, worth := e.holding.Return(s.now()); worth {
-			held = append(held, b.Now)
+			b.Each(func(r weir.Settlement) { held = append(held, r) })
 		}
 		e.holding = Holding{}
 		e.Unlock()

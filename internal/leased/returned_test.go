@@ -180,6 +180,28 @@ func TestReturnBeforeReceiptEnds(t *testing.T) {
 	})
 }
 
+// a portion whose events drain for longer than its receipt lives.
+func TestReturnBeforeDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s := node()
+		a := ask("60/min burst 1000", "k")
+		passed := int64(0)
+		for range 250 {
+			if take(t, s, a)[0].Outcome == weir.Allowed {
+				passed++
+			}
+			time.Sleep(4 * time.Millisecond)
+		}
+		held := s.Stats().Unspent
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if u := used(t, m, a); u > passed || held < 5 {
+			t.Errorf("%d are in use of %d that passed, and %d were held: %+v", u, passed, held, s.Stats())
+		}
+		end(t, []*leased.Store{s})
+	})
+}
+
 // a node is denied for what it holds itself, and for as long as somebody asks.
 func TestNotDeniedByOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
