@@ -1,6 +1,7 @@
 package sharing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -25,19 +26,30 @@ const (
 const recent = Sweep
 
 // OpenTo is which of n nodes may be hubs, as the one numbered self knows: those that it hears, and that hear all
-// that somebody hears, and are heard by them.
-func OpenTo(self, n int, hears func(by, of int) bool) []bool {
-	heard := func(i int) bool { return i == self || hears(self, i) }
-	alive, open := make([]bool, n), make([]bool, n)
-	for j := range n {
-		for i := 0; i < n && !alive[j]; i++ {
-			alive[j] = heard(i) && (i == j || hears(i, j))
+// that somebody hears, and are heard by them. deaf is whom a node does not hear: where all is well nobody, so that
+// many nodes cost little.
+func OpenTo(self, n int, deaf func(by int) []int) []bool {
+	heard := slices.Repeat([]bool{true}, n)
+	for _, of := range deaf(self) {
+		heard[of] = of == self
+	}
+	misses, hearing, missed := make([][]int, n), 0, make([]int, n)
+	for by := range n {
+		if !heard[by] {
+			continue
+		}
+		hearing++
+		misses[by] = deaf(by)
+		for _, of := range misses[by] {
+			missed[of]++
 		}
 	}
-	for i := range n {
-		open[i] = heard(i)
-		for j := 0; j < n && open[i]; j++ {
-			open[i] = i == j || !alive[j] || hears(i, j) && (!heard(j) || hears(j, i))
+	open := slices.Clone(heard)
+	for by := range n {
+		for _, of := range misses[by] {
+			if alive := heard[of] || missed[of] < hearing; alive && of != by {
+				open[by], open[of] = false, false
+			}
 		}
 	}
 	return open

@@ -64,8 +64,13 @@ func (v *View) open() []bool {
 	if settled || v.self < 0 {
 		return slices.Repeat([]bool{settled}, len(v.members))
 	}
-	return OpenTo(v.self, len(v.members), func(by, of int) bool {
-		return !v.members[of].counts || reaches(v.members[by].stand(of))
+	return OpenTo(v.self, len(v.members), func(by int) (deaf []int) {
+		for of := range v.members[by].stands {
+			if v.members[of].counts && !reaches(v.members[by].stands[of].Stand) {
+				deaf = append(deaf, of)
+			}
+		}
+		return deaf
 	})
 }
 

@@ -155,7 +155,14 @@ func (c *Cluster) pulse(now weir.Instant, i int, peers *sharing.Peers) {
 func (c *Cluster) view(now weir.Instant, i int) {
 	m := c.machines[i]
 	var members []sharing.Presence
-	open := sharing.OpenTo(i, len(c.machines), func(by, of int) bool { return !c.machines[by].silent[of] })
+	open := sharing.OpenTo(i, len(c.machines), func(by int) (deaf []int) {
+		for of, silent := range c.machines[by].silent {
+			if silent {
+				deaf = append(deaf, of)
+			}
+		}
+		return deaf
+	})
 	for j, other := range c.machines {
 		members = append(members, sharing.Presence{Name: other.name, Silent: m.silent[j], Open: open[j]})
 	}

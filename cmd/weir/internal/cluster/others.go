@@ -211,8 +211,9 @@ func (s *Store) show(v *sharing.View) {
 	for i := range s.shards {
 		s.shards[i].show(v)
 	}
+	members := v.Presence()
 	for i := range s.replicas {
-		s.replicas[i].show(v)
+		s.replicas[i].show(members)
 	}
 }
 

@@ -169,11 +169,11 @@ func (r *replica) look(a *weir.Ask) (now weir.Instant, state weir.State) {
 	return now, state
 }
 
-func (r *replica) show(v *sharing.View) {
+func (r *replica) show(members []sharing.Presence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node != nil {
-		r.node.View(r.store.now(), v.Presence())
+		r.node.View(r.store.now(), members)
 		r.plan()
 	}
 }
