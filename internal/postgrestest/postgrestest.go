@@ -20,6 +20,10 @@ import (
 	"time"
 )
 
+// startTime is how long a server may take until it answers. It fails no test on a machine that is
+// merely slow.
+const startTime = 2 * time.Minute
+
 // Server is a PostgreSQL server of one test.
 type Server struct {
 	Addr string // 127.0.0.1:port, of StartTCP; else empty
@@ -148,7 +152,7 @@ default_pool_size=3
 		t.Fatal(err)
 	}
 	through := "postgres://weir@" + addr + of.Path + "?sslmode=disable"
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if s.program("psql", through, "-X", "-c", "select 1").Run() == nil {
 			return through
 		}
@@ -239,7 +243,7 @@ func (s *Server) run(t testing.TB) {
 	if err := s.command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if s.program("pg_isready", "-h", s.dir, "-p", s.port(), "-q").Run() == nil {
 			return
 		}

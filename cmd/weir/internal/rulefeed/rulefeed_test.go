@@ -5,12 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/postgrestest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -66,9 +64,12 @@ type watched struct {
 	patience time.Duration
 }
 
+// patience is how long a test waits for what must come. It fails no test that is merely slow.
+const patience = 3 * time.Minute
+
 func watch(t *testing.T, dir string, o Options) *watched {
 	t.Helper()
-	w := &watched{Feed: Open(dir, o), told: make(chan News, 100), patience: 20 * time.Second}
+	w := &watched{Feed: Open(dir, o), told: make(chan News, 100), patience: patience}
 	if _, err := w.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +295,7 @@ func TestSameFile(t *testing.T) {
 // TestSilent: a database that is there and answers nothing is told of, while overrides
 // end; and what was changed comes when it answers again.
 func TestSilent(t *testing.T) {
-	url, stall := silenced(t, postgrestest.Start(t).Database(t))
+	url, stall := silenced(t)
 	w := watch(t, url, Options{})
 	defer w.end()
 	enforce(t, w.Feed, "shop", "7/s")
@@ -321,56 +322,17 @@ func TestSilent(t *testing.T) {
 
 // silenced is the URL of a database by a way that can be stalled: then it takes what
 // is sent, and lets nothing through.
-func silenced(t *testing.T, database string) (through string, stall func(bool)) {
+func silenced(t *testing.T) (through string, stall func(bool)) {
 	t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var door net.ListenConfig
-	l, err := door.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := postgrestest.StartTCP(t)
 	var stalled atomic.Bool
-	var ways sync.WaitGroup
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
+	addr := proxytest.Start(t, server.Addr, func(_ bool, b []byte) (int, bool) {
+		if stalled.Load() {
+			return 0, false
 		}
-		ways.Wait()
+		return len(b), false
 	})
-	pour := func(to, from net.Conn) {
-		defer to.Close()
-		defer from.Close()
-		for b := make([]byte, 64<<10); ; {
-			n, err := from.Read(b)
-			if !stalled.Load() {
-				_, bad := to.Write(b[:n])
-				err = errors.Join(err, bad)
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-	ways.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return // it was closed
-			}
-			var out net.Dialer
-			far, err := out.DialContext(t.Context(), "unix", filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			ways.Go(func() { pour(far, near) })
-			ways.Go(func() { pour(near, far) })
-		}
-	})
-	return "postgres://weir@" + l.Addr().String() + u.Path + "?sslmode=disable", stalled.Store
+	return strings.Replace(server.Database(t), server.Addr, addr, 1), stalled.Store
 }
 
 // TestRestored: when an older state of the database is put back under a node, that
