@@ -86,7 +86,7 @@ func ask(rule, key, limit string) []weir.Ask {
 // takeBy asks until the answer is by fallback, or, for "", by the daemon.
 func takeBy(t *testing.T, s *Store, fallback weir.Fallback) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(slowest); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		out := make([]weir.Decision, 1)
 		if err := s.Take(t.Context(), ask("r", "k", "1000000/day"), out); err != nil {
 			t.Fatal(err)
@@ -368,49 +368,75 @@ func TestPermits(t *testing.T) {
 				return weir.NewLimiter(open(t, "grpc://"+w.grpc), rule, weir.MustParseLimit(limit))
 			}
 			one, other := limiter("long", "1 concurrent ttl 1h"), limiter("long", "1 concurrent ttl 1h")
-			held := hold(t, one)
-			left := func() (d time.Duration) {
-				until(t, "a word of the daemon", func() bool {
-					a, err := other.Ask(t.Context(), weir.Request{Key: "k", Cost: 1, Peek: true})
-					if err != nil || a.Degraded == "" && (a.Outcome != weir.Denied || a.ResetAfter <= 0) {
-						t.Fatalf("%+v, %v", a, err)
-					}
-					d = a.ResetAfter
-					return a.Degraded == ""
-				})
-				return d
+			key, held := hold(t, one)
+			left := func() time.Duration {
+				a := peek(t, other, key)
+				if a.Outcome != weir.Denied || a.ResetAfter <= 0 {
+					t.Fatalf("%+v", a)
+				}
+				return a.ResetAfter
 			}
 			before := left()
 			time.Sleep(20 * time.Millisecond)
-			if now := left(); now >= before {
-				t.Fatalf("%s are left, and before it were %s", now, before)
+			aged := left()
+			if aged >= before {
+				t.Fatalf("%s are left, and before it were %s", aged, before)
 			}
-			until(t, "a permit that is renewed", func() bool { return one.Renew(t.Context(), held) == nil })
-			if now := left(); now <= before-10*time.Millisecond {
-				t.Errorf("renewed, it has %s left, and before it had %s", now, before)
-			}
-			until(t, "a permit that is freed", func() bool { _, err := one.Settle(t.Context(), held, 1); return err == nil })
-			hold(t, other)
+			// On a busy machine the first answers may come so late that a renewed permit has aged, too.
+			until(t, "a permit that is renewed", func() bool { return one.Renew(t.Context(), held) == nil && left() > aged })
+			until(t, "a permit that is freed", func() bool {
+				_, err := one.Settle(t.Context(), held, 1)
+				return err == nil || errors.Is(err, weir.ErrSettled) // by a try whose answer was lost
+			})
+			until(t, "a permit for the other", func() bool { return peek(t, other, key).Outcome == weir.Allowed })
 
-			short := limiter("short", "1 concurrent ttl 1s")
-			killed := hold(t, short)
-			hold(t, limiter("short", "1 concurrent ttl 1s")) // when its time is over
-			if err := short.Renew(t.Context(), killed); !errors.Is(err, weir.ErrExpired) {
-				t.Errorf("another has it, and it was renewed: %v", err)
-			}
+			short, next := limiter("short", "1 concurrent ttl 1s"), limiter("short", "1 concurrent ttl 1s")
+			key, killed := hold(t, short)
+			until(t, "a permit whose time is over", func() bool { return has(answer(t, next, weir.Request{Key: key, Cost: 1})) })
+			until(t, "an answer to a late renewal", func() bool {
+				err := short.Renew(t.Context(), killed)
+				if err == nil {
+					t.Fatal("another has it, and it was renewed")
+				}
+				return errors.Is(err, weir.ErrExpired)
+			})
 		})
 	}
 }
 
-// hold gets a permit of the daemon's store.
-func hold(t *testing.T, l *weir.Limiter) (held weir.Answer) {
+// answer is what a limiter says.
+func answer(t *testing.T, l *weir.Limiter, r weir.Request) weir.Answer {
 	t.Helper()
+	a, err := l.Ask(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// has is whether the daemon has given what was asked for.
+func has(a weir.Answer) bool { return a.Outcome == weir.Allowed && a.Degraded == "" }
+
+// hold gets a permit of the daemon's store. A permit whose answer the guard gave up is held by
+// nobody, so each try has a key of its own.
+func hold(t *testing.T, l *weir.Limiter) (key string, held weir.Answer) {
+	t.Helper()
+	tries := 0
 	until(t, "a permit", func() bool {
-		var err error
-		if held, err = l.Ask(t.Context(), weir.Request{Key: "k", Cost: 1, Receipt: true}); err != nil {
-			t.Fatal(err)
-		}
-		return held.Outcome == weir.Allowed && held.Degraded == ""
+		tries++
+		key = fmt.Sprint("k", tries)
+		held = answer(t, l, weir.Request{Key: key, Cost: 1, Receipt: true})
+		return has(held)
 	})
-	return held
+	return key, held
+}
+
+// peek is what the daemon would say.
+func peek(t *testing.T, l *weir.Limiter, key string) (a weir.Answer) {
+	t.Helper()
+	until(t, "a word of the daemon", func() bool {
+		a = answer(t, l, weir.Request{Key: key, Cost: 1, Peek: true})
+		return a.Degraded == ""
+	})
+	return a
 }

@@ -19,10 +19,13 @@ import (
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
+// slowest is how long a test waits for what must come. It fails no test that is merely slow.
+const slowest = 3 * time.Minute
+
 // until waits for something that has to come.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(slowest); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it never came to: " + what)
 		}
