@@ -186,7 +186,9 @@ func (s *Store) takeBySwap(ctx context.Context, asks []weir.Ask, out []weir.Deci
 // Settle settles receipts of one take. On a Cluster those of different descriptors are settled one
 // after the other.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	together := func(part []weir.Settlement) error { return s.settleTogether(ctx, part) }
+	together := func(part []weir.Settlement) error {
+		return record.SettleCopy(part, func(part []weir.Settlement) error { return s.settleTogether(ctx, part) })
+	}
 	switch {
 	case s.cluster:
 		return record.SettleApart(settlements, record.PlaceOf, together)

@@ -67,8 +67,10 @@ func (l *Limiter) Replace(set *Set) {
 func (l *Limiter) Set() *Set { return l.set.Load() }
 
 // TellSettled has f told of all that is settled of the active rules: receipts, and what
-// requests give back. Charged of each settlement says what came of it. Set it before the
-// first request; f must keep nothing of what it is told.
+// requests give back. Charged of each settlement says what came of it. A receipt that was settled
+// before is not among those that f is told of, and one that was settled before a store failed at
+// another receipt of its take is. Set it before the first request; f must keep nothing of what it
+// is told.
 func (l *Limiter) TellSettled(f func([]weir.Settlement)) { l.settled = f }
 
 // Settle says what the work behind an Answer really cost: used[i] is for
@@ -118,11 +120,24 @@ func (s *settler) Settle(ctx context.Context, settlements []weir.Settlement) err
 type told Limiter
 
 func (t *told) Settle(ctx context.Context, settlements []weir.Settlement) error {
-	if err := t.store.Settle(ctx, settlements); err != nil {
-		return err
+	if t.settled == nil {
+		return t.store.Settle(ctx, settlements)
 	}
-	if t.settled != nil {
-		t.settled(settlements)
+	const not = -1 // settled now
+	for i := range settlements {
+		settlements[i].Charged = not
 	}
-	return nil
+	err := t.store.Settle(ctx, settlements)
+	var now []weir.Settlement
+	for i := range settlements {
+		if settlements[i].Charged == not {
+			settlements[i].Charged = 0
+		} else {
+			now = append(now, settlements[i])
+		}
+	}
+	if len(now) > 0 {
+		t.settled(now)
+	}
+	return err
 }

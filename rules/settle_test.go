@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -159,6 +161,65 @@ func TestTellSettled(t *testing.T) {
 	ask(rules.Descriptor{Cost: 4, GiveBack: true})
 	place := set.Rules()[0].State("").Rule
 	want := []string{place + " ann: 5, 2 stay", place + " ann: 4, 2 stay"}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// sundered settles receipts of several descriptors one after the other, and fails when it is told to.
+type sundered struct {
+	*memstore.Store
+
+	fails int // at this call
+}
+
+func (s *sundered) Settle(ctx context.Context, settlements []weir.Settlement) error {
+	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
+		if s.fails--; s.fails == 0 {
+			return weir.ErrAway
+		}
+		own := slices.Clone(part)
+		for i := range own { // memstore knows all receipts of a take by one id
+			r := *own[i].Receipt
+			r.ID += uint64(len(r.State.Rule))
+			own[i].Receipt = &r
+		}
+		err := s.Store.Settle(ctx, own)
+		for i := range own {
+			part[i].Charged = own[i].Charged
+		}
+		return err
+	})
+}
+
+// TestTellSettledApart: where a store settles some receipts of a take and then fails, what came of these
+// is told at once, and not again when the others are settled later.
+func TestTellSettledApart(t *testing.T) {
+	set, err := rules.Parse("test.yaml", []byte("domain: d\ndescriptors:\n  - {key: k, limits: [10/h]}\n  - {key: long, limits: [10/h]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := rules.NewLimiter(&sundered{memstore.New(memstore.Options{}), 2}, set)
+	var got []string
+	l.TellSettled(func(all []weir.Settlement) {
+		for _, s := range all {
+			got = append(got, fmt.Sprintf("%s: %d, %d stay", s.Receipt.State.Rule, s.Receipt.Cost, s.Charged))
+		}
+	})
+	a, err := l.Check(t.Context(), &rules.Request{Domain: "d", Receipt: true, Descriptors: []rules.Descriptor{
+		{Entries: []rules.Entry{{"k", "ann"}}, Cost: 5}, {Entries: []rules.Entry{{"long", "ann"}}, Cost: 4},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Settle(t.Context(), a.Receipts(), []int64{2, 1}, false); !errors.Is(err, weir.ErrAway) {
+		t.Errorf("the store fails, and settling: %v", err)
+	}
+	if _, err := l.Settle(t.Context(), a.Receipts(), []int64{2, 1}, false); err != nil {
+		t.Error(err)
+	}
+	all := set.Rules()
+	want := []string{all[0].State("").Rule + ": 5, 2 stay", all[1].State("").Rule + ": 4, 1 stay"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}

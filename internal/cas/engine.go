@@ -240,7 +240,9 @@ func (e *Engine) Settle(ctx context.Context, settlements []weir.Settlement) erro
 		defer e.denials.Forget(settlements[i].Receipt.State)
 	}
 	return record.SettleApart(settlements, record.PlaceOf, func(part []weir.Settlement) error {
-		return e.submit(ctx, settleJob(part), e.Name(part[0].Receipt.State))
+		return record.SettleCopy(part, func(part []weir.Settlement) error {
+			return e.submit(ctx, settleJob(part), e.Name(part[0].Receipt.State))
+		})
 	})
 }
 

@@ -62,16 +62,18 @@ func PlaceOf(s weir.Settlement) weir.StateKey { return Place(s.Receipt.State) }
 
 // SettleApart settles receipts of one take part by part, as part tells those apart that settle can settle
 // together. It is done when some of them were settled now, and the others before; else it says why
-// none was. A failure of the store ends it: asked again, it goes on where it was.
+// none was. A failure of the store ends it: asked again, it goes on where it was. Charged is filled in of
+// those that were settled now, also where it fails then, and settle must do the same.
 func SettleApart[P comparable](all []weir.Settlement, part func(weir.Settlement) P, settle func([]weir.Settlement) error) error {
 	done, refused := false, error(nil)
 	for rest := all; len(rest) > 0; {
 		var first []weir.Settlement
 		first, rest = Cut(rest, part)
-		switch err := settle(first); {
+		err := settle(first)
+		tellCharged(all, first)
+		switch {
 		case err == nil:
 			done = true
-			tellCharged(all, first)
 		case !Answers(err):
 			return err
 		case refused == nil || errors.Is(err, weir.ErrExpired):
@@ -82,6 +84,17 @@ func SettleApart[P comparable](all []weir.Settlement, part func(weir.Settlement)
 		return nil
 	}
 	return refused
+}
+
+// SettleCopy settles a copy, and fills in Charged only if that was done: a store may work on what it was
+// given before it fails, and longer than its caller waits.
+func SettleCopy(part []weir.Settlement, settle func([]weir.Settlement) error) error {
+	own := slices.Clone(part)
+	if err := settle(own); err != nil {
+		return err
+	}
+	copy(part, own)
+	return nil
 }
 
 // Answers is whether an error answers a settlement, and is no failure of the store.

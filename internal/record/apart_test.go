@@ -70,7 +70,7 @@ func TestReportBesideOthers(t *testing.T) {
 }
 
 // TestSettleApart: a take is settled when a part of it is; else it says why none was, and a
-// failure of the store ends it.
+// failure of the store ends it. What stays charged is told of those parts alone that were settled.
 func TestSettleApart(t *testing.T) {
 	away := errors.New("away")
 	for name, c := range map[string]struct {
@@ -91,10 +91,12 @@ func TestSettleApart(t *testing.T) {
 		}
 		calls := 0
 		err := record.SettleApart(all, record.PlaceOf, func(part []weir.Settlement) error {
-			err := c.parts[calls]
-			part[0].Charged = 7
-			calls++
-			return err
+			return record.SettleCopy(part, func(part []weir.Settlement) error {
+				err := c.parts[calls]
+				part[0].Charged = 7
+				calls++
+				return err
+			})
 		})
 		if !errors.Is(err, c.want) || calls != c.calls {
 			t.Errorf("%s: %v after %d calls, want %v after %d", name, err, calls, c.want, c.calls)

@@ -199,11 +199,13 @@ func (s *Store) settlePart(ctx context.Context, part []weir.Settlement) error {
 		st.Receipt = &r
 		q.settlements = append(q.settlements, st)
 	}
-	err := s.tell(ctx, &q)
+	if err := s.tell(ctx, &q); err != nil {
+		return err
+	}
 	for i := range part {
 		part[i].Charged = q.settlements[i].Charged
 	}
-	return err
+	return nil
 }
 
 // tell is ask for what has no other answer: it fails with weir.ErrAway.
