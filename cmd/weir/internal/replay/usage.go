@@ -207,22 +207,24 @@ func (p *usagePlayer) add(r *usagelog.Record, self string, interval int) {
 // play asks about all that was read, key by key.
 func (p *usagePlayer) play(ctx context.Context) error {
 	for of, k := range p.keys {
-		if err := ctx.Err(); err != nil {
+		if err := p.playKey(ctx, of, k); err != nil {
 			return err
 		}
-		p.playKey(of, k)
 	}
 	return nil
 }
 
 // playKey asks about the requests of a key in the order of their times. Those of several nodes are
-// asked by turns.
-func (p *usagePlayer) playKey(of counted, k *usageKey) {
+// asked by turns. A single record may tell of any number of requests.
+func (p *usagePlayer) playKey(ctx context.Context, of counted, k *usageKey) error {
 	slices.SortStableFunc(k.spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	tallies := p.limits[of.descriptor]
 	states := make([]weir.State, len(tallies))
 	var open []*span
 	for next := 0; next < len(k.spans) || len(open) > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		var first *span
 		for _, s := range open {
 			if first == nil || s.at() < first.at() {
@@ -238,6 +240,7 @@ func (p *usagePlayer) playKey(of counted, k *usageKey) {
 			open = slices.DeleteFunc(open, func(s *span) bool { return s == first })
 		}
 	}
+	return nil
 }
 
 // ask asks the limits of a descriptor about the next request of a span, together.

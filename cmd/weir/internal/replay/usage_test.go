@@ -160,3 +160,23 @@ func TestUsageBad(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUsageEnds: records that no daemon writes do no harm, and one that tells of more requests than can
+// be asked about ends when the user wants it.
+func TestUsageEnds(t *testing.T) {
+	_, err := replayed(t, usageRules, false, usageRecord(t, "n/1/1/0", 0, usagelog.Record{Rule: "d/user", Key: "ann", Allowed: -5}))
+	if _, ok := errors.AsType[*accesslog.InputError](err); !ok {
+		t.Errorf("a record of −5 requests: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte(usageRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	line := usageRecord(t, "n/1/1/0", 0, usagelog.Record{Rule: "d/user#1", Key: "ann", Denied: 1 << 50})
+	err = RunUsage(ctx, Options{Rules: file}, func(_ context.Context, f func([]byte) error) error { return f([]byte(line)) }, new(bytes.Buffer))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a record of many requests: %v", err)
+	}
+}

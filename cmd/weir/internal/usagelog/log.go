@@ -26,6 +26,9 @@ const (
 	MaxBatch = 4 << 20
 	// appendTimeout is how long a Sink may take for a batch.
 	appendTimeout = 10 * time.Second
+	// frozen is how long a Sink may take to end a batch when there is no more time. A file system that
+	// is frozen never does.
+	frozen = time.Second
 	// retryFirst and retryMost are how long to wait before a batch is tried again.
 	retryFirst, retryMost = 100 * time.Millisecond, 5 * time.Second
 )
@@ -111,7 +114,7 @@ func New(sink Sink, o Options) *Log {
 	}
 	now := time.Now()
 	l := &Log{
-		sink: sink, options: o, table: newTable(), since: now,
+		sink: sink, options: o, table: newTable(), since: now.Round(0),
 		self:  fmt.Sprintf("%s/%012x%08x", o.Node, now.UnixMilli(), rand.Uint32()),
 		rules: map[ID]*Rule{}, gone: map[ID]*Rule{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
@@ -184,26 +187,53 @@ func (l *Log) Start() {
 }
 
 // Stop ends the last interval, and waits until all is acknowledged, or ctx is done; then it fails
-// with what is lost. Nobody counts any more.
+// with what is lost. It leaves a Sink alone that is frozen. Nobody counts any more.
 func (l *Log) Stop(ctx context.Context) error {
 	l.end(time.Now(), true)
 	close(l.stop)
 	l.nudge()
 	cut := context.AfterFunc(ctx, l.cancel)
-	l.stopped.Wait()
+	ended := l.ended()
 	cut()
 	l.cancel()
+	if !ended {
+		return errors.Join(l.lost(), errors.New("the last batch does not end: what it is written to is frozen"))
+	}
+	return errors.Join(l.lost(), l.sink.Close())
+}
+
+// ended waits until nothing is on its way, and no longer than frozen when there is no more time.
+func (l *Log) ended() bool {
+	ended := make(chan struct{})
+	go func() {
+		l.stopped.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-l.ctx.Done():
+	}
+	select {
+	case <-ended:
+		return true
+	case <-time.After(frozen):
+		return false
+	}
+}
+
+// lost says what was not acknowledged, if anything.
+func (l *Log) lost() error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	lost, rows := int64(0), 0
 	for _, i := range l.queue {
 		lost, rows = lost+i.decisions, rows+i.rows
 	}
-	l.mu.Unlock()
-	err := l.sink.Close()
-	if rows > 0 {
-		err = errors.Join(fmt.Errorf("%d records of %d decisions were not acknowledged, and are lost", rows, lost), err)
+	if rows == 0 {
+		return nil
 	}
-	return err
+	return fmt.Errorf("%d records of %d decisions were not acknowledged, and are lost", rows, lost)
 }
 
 // Discard closes a log that was never started.
@@ -225,17 +255,17 @@ func (l *Log) end(now time.Time, last bool) {
 	clear(l.gone)
 	l.naming.Unlock()
 	rows := l.table.take()
-	from := l.since
-	if now.Before(from) {
-		now = from // the clock was set back
+	from, to := l.since, now.Round(0) // by the clock that records tell, without the monotonic one
+	if to.Before(from) {
+		to = from // the clock was set back
 	}
-	l.since = now
+	l.since = to
 	if len(rows) == 0 {
 		return
 	}
 	l.interval++
 	i := &interval{id: fmt.Sprintf("%s/%d/", l.self, l.interval), lines: make([]byte, 0, l.perRow*len(rows)), rows: len(rows), ended: now}
-	h := headOf(i.id, i.rows, from, now)
+	h := headOf(i.id, i.rows, from, to)
 	for n := range rows {
 		i.lines = appendRecord(i.lines, &h, n, &rows[n])
 		i.decisions += rows[n].Allowed + rows[n].Denied + rows[n].Impossible

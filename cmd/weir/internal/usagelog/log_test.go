@@ -344,6 +344,59 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// frozenSink takes a batch and never ends, whatever its context says, as a frozen file system does.
+type frozenSink struct{ called chan struct{} }
+
+func (f frozenSink) Append(context.Context, Batch) error {
+	close(f.called)
+	select {}
+}
+
+func (f frozenSink) Close() error { panic("it is in use") }
+
+// TestFrozen: a sink that never ends does not hold up the end of the daemon.
+func TestFrozen(t *testing.T) {
+	rule := testSet(t).Rules()[0]
+	sink := frozenSink{make(chan struct{})}
+	l := New(sink, Options{Node: "n", every: time.Millisecond})
+	l.Start()
+	l.Open(ID{Domain: "d", Rule: "r"}).Decided(decision(rule, "ann", weir.Allowed, 1), nil)
+	<-sink.called
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.Stop(ctx) }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "1 records of 1 decisions") || !strings.Contains(err.Error(), "frozen") {
+			t.Error(err)
+		}
+	case <-time.After(10 * frozen):
+		t.Error("Stop does not end")
+	}
+}
+
+// TestClockSetBack: an interval does not end before it begins, by the clock that its records tell. The
+// monotonic clock of the process would say that it does not, and readers would take its records for
+// foreign ones.
+func TestClockSetBack(t *testing.T) {
+	rule := testSet(t).Rules()[0]
+	l := New(&broker{}, Options{Node: "n"})
+	if r := l.since; r != r.Round(0) {
+		t.Error("the first interval begins by the monotonic clock")
+	}
+	now := time.Now()
+	l.end(now, false)
+	if r := l.since; r != r.Round(0) {
+		t.Error("the second interval begins by the monotonic clock")
+	}
+	l.Open(ID{Domain: "d", Rule: "r"}).Decided(decision(rule, "ann", weir.Allowed, 1), nil)
+	l.end(now.Add(-time.Hour), false)
+	if _, err := ParseRecord(l.queue[0].lines); err != nil {
+		t.Errorf("%s: %v", l.queue[0].lines, err)
+	}
+}
+
 // TestWords: a key is told in words or as a digest with its name, is hidden where that is wanted,
 // and what is no text does no harm.
 func TestWords(t *testing.T) {
@@ -402,7 +455,8 @@ func TestParseRecord(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, line := range []string{"", "x", "{}", `"text"`, good[:40], strings.Replace(good, "n/1/1/0", "n", 1), strings.Replace(good, "10:00:01", "09:00:00", 1),
-		strings.Replace(good, `"rows":1`, `"rows":0`, 1), strings.Replace(good, `"allowed":1`, `"allowed":"x"`, 1)} {
+		strings.Replace(good, `"rows":1`, `"rows":0`, 1), strings.Replace(good, `"allowed":1`, `"allowed":"x"`, 1),
+		strings.Replace(good, `"allowed":1`, `"allowed":-1`, 1), strings.Replace(good, `"allowed":1`, `"charged":9223372036854775807`, 1)} {
 		if r, err := ParseRecord([]byte(line)); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s: %+v, %v", line, r, err)
 		}

@@ -136,10 +136,25 @@ func ParseRecord(line []byte) (Record, error) {
 	if err := json.Unmarshal(bytes.TrimSpace(line), &r); err != nil {
 		return r, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
-	if strings.Count(r.ID, "/") != 3 || r.Rows < 1 || r.From.IsZero() || r.To.Before(r.From) {
+	if strings.Count(r.ID, "/") != 3 || r.Rows < 1 || r.From.IsZero() || r.To.Before(r.From) || !r.counted() {
 		return r, ErrForeign
 	}
 	return r, nil
+}
+
+// mostCounted is more than an interval counts, and sums of some counts of so many have no overflow.
+const mostCounted = 1 << 60
+
+// counted is whether the counts are such as an interval can have.
+func (r *Record) counted() bool {
+	for _, n := range [...]int64{
+		r.Allowed, r.Denied, r.Impossible, r.Degraded, r.AllowedEvents, r.DeniedEvents, r.Charged, r.Settled, r.GivenBack, r.ChargedMore,
+	} {
+		if n < 0 || n > mostCounted {
+			return false
+		}
+	}
+	return true
 }
 
 // digestText is what a record says of a key that is a digest of 32 bytes.
