@@ -24,19 +24,20 @@ const (
 // kafka is a Sink that sends a message for each record, under the name of node and incarnation: so
 // those of one process are in one partition, in order.
 type kafka struct {
-	client *kgo.Client
-	topic  string
+	connect func() (*kgo.Client, error)
+	client  *kgo.Client
+	topic   string
 
 	batch string     // that is on its way; empty: none is
 	acked chan error // when it has arrived
 }
 
 func openKafka(k *broker.Kafka, more ...kgo.Opt) (usagelog.Sink, error) {
-	client, err := k.Client(append(more, kgo.DefaultProduceTopic(k.Topic), kgo.ProducerLinger(linger))...)
-	if err != nil {
-		return nil, err
-	}
-	return &kafka{client: client, topic: k.Topic}, nil
+	o := append(more, kgo.DefaultProduceTopic(k.Topic), kgo.ProducerLinger(linger))
+	sink := &kafka{connect: func() (*kgo.Client, error) { return k.Client(o...) }, topic: k.Topic}
+	var err error
+	sink.client, err = sink.connect()
+	return sink, err
 }
 
 // Append is as Sink has it. The client has its own numbers for what it sends, by which the broker
@@ -50,7 +51,7 @@ func (k *kafka) Append(ctx context.Context, b usagelog.Batch) error {
 	select {
 	case err := <-k.acked:
 		k.batch = ""
-		return k.explained(err)
+		return errors.Join(k.explained(err), k.renew(err))
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err()
@@ -66,6 +67,20 @@ func (k *kafka) send(b usagelog.Batch, acked chan<- error) {
 		all = append(all, &kgo.Record{Key: key, Value: bytes.TrimSuffix(line, []byte{'\n'})})
 	}
 	acked <- k.client.ProduceSync(context.Background(), all...).FirstErr()
+}
+
+// renew makes a new client after a failure: one that was refused its number as a producer never asks for it
+// again, also where it would get it now.
+func (k *kafka) renew(failed error) error {
+	if failed == nil {
+		return nil
+	}
+	client, err := k.connect()
+	if err == nil {
+		k.client.Close()
+		k.client = client
+	}
+	return err
 }
 
 // why is the reason for which nothing was acknowledged in time.

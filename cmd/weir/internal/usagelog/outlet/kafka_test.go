@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -167,6 +168,31 @@ func TestKafkaRights(t *testing.T) {
 			end(t, l)
 		})
 	}
+}
+
+// TestKafkaRightComes: a user without the right to be a producer is told so, and when it has it nothing is
+// lost.
+func TestKafkaRightComes(t *testing.T) {
+	t.Parallel()
+	c := startKafka(t)
+	var refusing atomic.Bool
+	refusing.Store(true)
+	c.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		refused := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+		refused.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+		return refused, nil, refusing.Load()
+	})
+	url := kafkaURL(c, "", "")
+	l, s := open(t, url)
+	l.Start()
+	stop := counting(l)
+	eventually(t, "the log says what is missing", func() bool { return strings.Contains(s.texts(), "IDEMPOTENT_WRITE at the cluster") })
+	refusing.Store(false)
+	eventually(t, "it is logged again", func() bool { return strings.HasSuffix(s.texts(), "<nil>]") })
+	want := stop()
+	end(t, l)
+	audit(t, read(t, url), want)
 }
 
 // kcat is librdkafka's brokers in one process, and a reader of the topic usage at them: neither has
