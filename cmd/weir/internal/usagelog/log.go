@@ -26,6 +26,8 @@ const (
 	MaxBatch = 4 << 20
 	// appendTimeout is how long a Sink may take for a batch.
 	appendTimeout = 10 * time.Second
+	// tellAgain is after how long another reason is told.
+	tellAgain = time.Minute
 	// frozen is how long a Sink may take to end a batch when there is no more time. A file system that
 	// is frozen never does.
 	frozen = time.Second
@@ -55,7 +57,8 @@ type Options struct {
 	Node string
 	// Hide is what to write in the place of a key; nil: keys are written as they are.
 	Hide func(string) string
-	// Changed is told when records can't be kept, and with nil when they are again.
+	// Changed is told when records can't be kept, when that is for another reason, and with nil when
+	// they are again.
 	Changed func(away error)
 
 	every time.Duration // Every; tests do not wait so long
@@ -89,7 +92,8 @@ type Log struct {
 	cancel  context.CancelFunc
 
 	kept, failures, late atomic.Int64
-	away                 bool // the last attempt failed
+	away                 string    // why records can't be kept, as it was told; empty: they can
+	told                 time.Time // when
 }
 
 // interval is one that has ended.
@@ -367,10 +371,7 @@ func (l *Log) try(b Batch) bool {
 		ctx, cancel := context.WithTimeout(l.ctx, appendTimeout)
 		err := l.sink.Append(ctx, b)
 		cancel()
-		if (err != nil) != l.away {
-			l.away = err != nil
-			l.options.Changed(err)
-		}
+		l.tell(err)
 		if err == nil {
 			return true
 		}
@@ -380,6 +381,20 @@ func (l *Log) try(b Batch) bool {
 		case <-l.ctx.Done():
 			return false
 		}
+	}
+}
+
+// tell says that records can't be kept, or can be again. While they can't it says a new reason, too: an operator who
+// has mended the first has to hear of the second.
+func (l *Log) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	now := time.Now()
+	if (text != "") != (l.away != "") || text != l.away && now.Sub(l.told) >= tellAgain {
+		l.away, l.told = text, now
+		l.options.Changed(err)
 	}
 }
 

@@ -344,6 +344,37 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// TestReasons: a new reason for which records can't be kept is told, and not more often than each minute.
+func TestReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := testSet(t).Rules()[0]
+		begin, tries := time.Now(), 0
+		b := &broker{fail: func() (bool, error) {
+			tries++
+			switch took := time.Since(begin); {
+			case took < 30*time.Second:
+				return false, errors.New("no broker answers")
+			case took < 3*time.Minute:
+				return false, errors.New("there is no topic")
+			case took < 10*time.Minute:
+				return false, fmt.Errorf("failure %d", tries)
+			}
+			return true, nil
+		}}
+		var told []string
+		l := New(b, Options{Node: "n", Changed: func(err error) { told = append(told, fmt.Sprint(err)) }})
+		l.Start()
+		l.Open(ID{Domain: "d", Rule: "r"}).Decided(decision(rule, "ann", weir.Allowed, 1), nil)
+		time.Sleep(11 * time.Minute)
+		if err := l.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(told) < 8 || len(told) > 10 || told[0] != "no broker answers" || told[1] != "there is no topic" || told[len(told)-1] != "<nil>" {
+			t.Errorf("of %d tries was told %q", tries, told)
+		}
+	})
+}
+
 // frozenSink takes a batch and never ends, whatever its context says, as a frozen file system does.
 type frozenSink struct{ called chan struct{} }
 

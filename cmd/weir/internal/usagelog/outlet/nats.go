@@ -15,24 +15,24 @@ import (
 
 // stream is a Sink that sends messages with lines to JetStream, which drops copies by their id.
 type stream struct {
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	subject string
-	last    *atomic.Pointer[error] // what the server has complained of; nil: nothing
+	*broker.NATS
+
+	conn *nats.Conn
+	js   jetstream.JetStream
+	last atomic.Pointer[error] // what the server has complained of; nil: nothing
 }
 
 func openNATS(n *broker.NATS) (usagelog.Sink, error) {
-	last := new(atomic.Pointer[error])
-	conn, err := n.Connect(nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { last.Store(&err) }))
-	if err != nil {
-		return nil, err
+	s := &stream{NATS: n}
+	return s, s.connect()
+}
+
+func (s *stream) connect() (err error) {
+	if s.conn, err = s.Connect(nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.last.Store(&err) })); err != nil {
+		return err
 	}
-	js, err := jetstream.New(conn)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return &stream{conn, js, n.Subject, last}, nil
+	s.js, err = jetstream.New(s.conn)
+	return err
 }
 
 // maxMessage is how many bytes of records a message has, but for one record that is longer. Servers take
@@ -40,7 +40,15 @@ func openNATS(n *broker.NATS) (usagelog.Sink, error) {
 const maxMessage = 256 << 10
 
 // Append is as Sink has it. When it comes again, the stream drops the messages that it has.
+//
+// The client closes for ever when a server says an error that it does not know, of a message that is too large
+// for the server, say. Then another one connects.
 func (s *stream) Append(ctx context.Context, b usagelog.Batch) error {
+	if s.conn.IsClosed() {
+		if err := s.connect(); err != nil {
+			return err
+		}
+	}
 	for part := range b.Split(maxMessage) {
 		if err := s.publish(ctx, part); err != nil {
 			return err
@@ -51,18 +59,22 @@ func (s *stream) Append(ctx context.Context, b usagelog.Batch) error {
 
 func (s *stream) publish(ctx context.Context, b usagelog.Batch) error {
 	s.last.Store(nil)
-	m := nats.NewMsg(s.subject)
+	m := nats.NewMsg(s.Subject)
 	m.Data = b.Lines
 	_, err := s.js.PublishMsg(ctx, m, jetstream.WithMsgID(b.ID))
 	switch said := s.last.Load(); {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("no stream has the subject %q; make one: nats stream add --subjects %s (%w)", s.subject, s.subject, err)
+		return fmt.Errorf("no stream has the subject %q; make one: nats stream add --subjects %s (%w)", s.Subject, s.Subject, err)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("a message has %d bytes; raise max_payload of the servers to 1 MB: %w", len(b.Lines), err)
 	case said != nil:
 		return fmt.Errorf("%w (%w)", *said, err)
 	case !s.conn.IsConnected():
 		return fmt.Errorf("no server answers (%w): %w", err, noted(s.conn.LastError()))
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("a server answers, and the stream of %q has not acknowledged a message in time: %w", s.Subject, err)
 	}
 	return err
 }

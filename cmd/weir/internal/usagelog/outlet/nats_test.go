@@ -121,6 +121,34 @@ func TestNATSRights(t *testing.T) {
 	}
 }
 
+// TestNATSPayload: while the servers take smaller messages than the daemon sends the log says what to do,
+// also where they end the connection for it, and nothing is lost.
+func TestNATSPayload(t *testing.T) {
+	t.Parallel()
+	o := server.Options{Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+	s := startNATS(t, o)
+	url := natsURL(s, "")
+	makeStream(t, url)
+	l, said := open(t, url)
+	l.Start()
+	stop := counting(l)
+	eventually(t, "it is kept", func() bool { return l.Stats().Kept > 0 })
+	for _, way := range []struct {
+		payload int32
+		says    string
+	}{{256, "Maximum Payload Violation"}, {1 << 20, "<nil>]"}} {
+		changed := o
+		changed.MaxPayload = way.payload
+		if err := s.ReloadOptions(&changed); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the log says "+way.says, func() bool { return strings.Contains(said.texts(), way.says) })
+	}
+	want := stop()
+	end(t, l)
+	audit(t, read(t, url), want)
+}
+
 // TestNATSCopies: the same batch sent twice is there once.
 func TestNATSCopies(t *testing.T) {
 	t.Parallel()
