@@ -30,6 +30,8 @@ const (
 	optionKey  = "key"  // one with its key
 )
 
+var errOdd = errors.New("the user or the password can't be read; write each of %:/?@, as % and two digits")
+
 // readURL takes a URL apart. known are the options besides those of all brokers. Errors have nothing of a
 // URL but the part that is wrong, for it may have a password.
 func readURL(rawURL, what string, known []string) (p place, err error) {
@@ -43,16 +45,24 @@ func readURL(rawURL, what string, known []string) (p place, err error) {
 		p.user, err = url.PathUnescape(user)
 		p.password, odd = url.PathUnescape(password)
 		if err != nil || odd != nil {
-			return p, errors.New("the user or the password can't be read; write each of %:/?@, as % and two digits")
+			return p, errOdd
 		}
 	}
 	for host := range strings.SplitSeq(authority, ",") {
 		if _, _, err := storeurl.HostPort(host); err != nil {
+			// A / or ? in a password ends the host's part too early: what is taken for a host is then a
+			// part of the password.
+			if strings.Contains(name+query, "@") {
+				return p, errOdd
+			}
 			return p, err
 		}
 		p.hosts = append(p.hosts, host)
 	}
-	if p.name = name; name == "" || strings.ContainsAny(name, "/ \t") {
+	switch p.name = name; {
+	case strings.Contains(name, "@"):
+		return p, errOdd
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return p, fmt.Errorf("%q is no %s; write HOST:PORT/%s", name, what, strings.ToUpper(what))
 	}
 	known = append([]string{optionTLS, optionCA, optionCert, optionKey}, known...)

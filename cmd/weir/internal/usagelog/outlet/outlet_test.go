@@ -161,7 +161,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestFile: files are read as they were written, of a folder or one by one.
 func TestFile(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "usage[1]") // which is no pattern
 	url := "file:" + dir
 	l, _ := open(t, url+"?node=n")
 	l.Start()
@@ -190,6 +190,11 @@ func TestBadURLs(t *testing.T) {
 		"kafka://h:1":                              `"" is no topic; write HOST:PORT/TOPIC`,
 		"kafka://h:1/a/b":                          `"a/b" is no topic`,
 		"kafka://u:hush%zz@h:1/t":                  "the user or the password can't be read",
+		"kafka://u:hush/hush@h:1/t":                "write each of %:/?@, as %",
+		"nats://u:hush?hush@h:1/t":                 "write each of %:/?@, as %",
+		"kafka://u:12/hush@h:1/t":                  "write each of %:/?@, as %",
+		"kafka://h:1/t\n":                          `"t\n" is no topic`,
+		"nats://h:1/t\x00":                         `"t\x00" is no subject`,
 		"kafka://u:hush@h:1/t?sasl=magic":          `sasl is "magic"; write scram-sha-512`,
 		"kafka://h:1/t?sasl=plain":                 "sasl is for a user",
 		"kafka://h:1/t?creds=x":                    `unknown option "creds"`,

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,17 +71,18 @@ func readFiles(path string, f func(line []byte) error) error {
 	if err != nil {
 		return err
 	}
-	files := []string{path}
-	if info.IsDir() {
-		if files, err = filepath.Glob(filepath.Join(path, "usage-*.jsonl")); err != nil {
-			return err
-		}
-		if len(files) == 0 {
-			return fmt.Errorf("%s has no file usage-*.jsonl", path)
-		}
+	if !info.IsDir() {
+		return readFile(path, f)
 	}
-	slices.Sort(files)
-	for _, file := range files {
+	files, err := fs.Glob(os.DirFS(path), "usage-*.jsonl") // sorted
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s has no file usage-*.jsonl", path)
+	}
+	for _, name := range files {
+		file := filepath.Join(path, name)
 		if err := readFile(file, f); err != nil {
 			return err
 		}
