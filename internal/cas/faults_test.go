@@ -296,6 +296,40 @@ func TestSpillRefused(t *testing.T) {
 	}
 }
 
+// jammed refuses all swaps, and lets its looks see that nobody writes.
+type jammed struct {
+	process
+
+	until time.Time
+	swaps *int
+}
+
+func (j jammed) Swap(ctx context.Context, at string, swaps []Swap) (bool, error) {
+	if time.Now().Before(j.until) {
+		*j.swaps++
+		return false, nil
+	}
+	return j.process.Swap(ctx, at, swaps)
+}
+
+// TestJammed: while a write of an item is on its way for long, others of it are tried ever more seldom, and
+// are done soon after.
+func TestJammed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		swaps := 0
+		until := time.Now().Add(10 * time.Second)
+		e := openOn(t, jammed{process{server: newServer(), delay: time.Millisecond}, until, &swaps}, false)
+		ask := []weir.Ask{{State: weir.StateKey{Rule: "r", Key: "k"}, Limit: weir.MustParseLimit("10/day"), Cost: 1}}
+		out := make([]weir.Decision, 1)
+		if err := e.Take(t.Context(), ask, out); err != nil || out[0].Outcome != weir.Allowed {
+			t.Errorf("%+v, %v", out[0], err)
+		}
+		if late := time.Since(until); swaps > 600 || late > 100*time.Millisecond {
+			t.Errorf("%d swaps in 10 s, and it was done after %v more", swaps, late)
+		}
+	})
+}
+
 // TestNotedInVain: notes are looked for only of jobs that the round can decide.
 func TestNotedInVain(t *testing.T) {
 	e := openOn(t, process{server: newServer()}, true)

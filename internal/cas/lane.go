@@ -79,6 +79,7 @@ type lane struct {
 	// refused is that a swap of known and items beside it was. Then other says after the next look whether
 	// another process had written this item.
 	refused, other bool
+	stuck          int // swaps in a row that were refused, though the looks before and after saw the same
 	most           int // jobs that are claimed together, since more made the item too large; 0: maxTogether
 }
 

@@ -98,6 +98,9 @@ func (e *Engine) look(r *round, noted []*job) error {
 // alone becomes false by a refused swap, or by a look that finds another number than the last. It
 // becomes true again by a look that finds the same number as this process's last write or look:
 // nobody has written in between.
+//
+// A store of single items that refuses a swap, and holds the same as before, has a write on its way that
+// is not done yet: that of NATS while most replicas are away.
 func (e *Engine) compare(l *lane, v view) {
 	if e.seen.gone(l.name, time.Since(e.opened), v.Version.Number != 0, bornOf(v.Value)) {
 		e.counts.forgotten.Add(1)
@@ -107,6 +110,11 @@ func (e *Engine) compare(l *lane, v view) {
 		l.alone = same
 	}
 	l.other = l.refused && !same
+	if l.refused && same && !e.Together {
+		l.stuck++
+	} else {
+		l.stuck = 0
+	}
 	l.known, l.refused = view{}, false
 }
 
@@ -269,7 +277,7 @@ func (e *Engine) learn(r *round, swaps []Swap) {
 		// Until then the server has to keep the item no longer than life; later it may be gone, and a
 		// swap over it would be refused as if another process had written.
 		e.seen.see(l.name, sighting{it.born, time.Since(e.opened) + life})
-		l.known, l.most = view{}, 0
+		l.known, l.most, l.stuck = view{}, 0, 0
 		// A larger item is not remembered: maxLanes views of maxKnown bytes are 128 MiB already.
 		if len(v.Value) <= maxKnown {
 			l.known = view{Cell{Value: v.Value, Version: v.Version}, time.Now().Add(life)}
@@ -297,6 +305,9 @@ func (e *Engine) again(r *round, jobs []*job, looked bool) {
 	most := 0
 	for _, j := range jobs {
 		j.refused, most = true, max(most, j.tries+1)
+	}
+	for _, l := range r.lanes {
+		most = max(most, min(l.stuck+1, mostDoubled))
 	}
 	e.unclaim(jobs)
 	_ = sleep.For(e.ctx, rand.N(firstPause<<most)) // closed: the next try says so
@@ -329,3 +340,6 @@ func (e *Engine) giveUp(jobs []*job) []*job {
 // may be twice as long. It is a few round trips: shorter ones left more jobs
 // without an answer (BenchmarkTake, one key, many stores).
 const firstPause = time.Millisecond
+
+// mostDoubled is how often that is doubled at most, where a write of the item is on its way for long: 64 ms.
+const mostDoubled = 6
