@@ -11,8 +11,13 @@ import (
 // optionCreds is a file with the credentials of a user.
 const optionCreds = "creds"
 
-// natsReconnect is how often a server that is away is tried again.
-const natsReconnect = 500 * time.Millisecond
+const (
+	// natsReconnect is how often a server that is away is tried again.
+	natsReconnect = 500 * time.Millisecond
+	// natsPing is how often a silent connection is asked whether it is still one; the second time without
+	// an answer ends it.
+	natsPing = 5 * time.Second
+)
 
 // NATS is a subject at NATS servers.
 type NATS struct {
@@ -60,6 +65,7 @@ func (n *NATS) Connect(o ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.Name("weir"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(natsReconnect), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2),
 	}, n.connect...)
 	servers := make([]string, len(n.hosts))
 	for i, host := range n.hosts {

@@ -64,7 +64,7 @@ func (d *Daemon) usageMetrics() []prometheus.Metric {
 	return []prometheus.Metric{
 		telemetry.Counter("weir_usage_log_records_total", "Records of usage that were acknowledged.", s.Kept),
 		telemetry.Counter("weir_usage_log_failures_total", "Attempts to keep records of usage that failed; they are tried again.", s.Failures),
-		telemetry.Gauge("weir_usage_log_waiting_bytes", "Records of usage that wait to be acknowledged; at most 32 MiB.", s.Waiting),
+		telemetry.Gauge("weir_usage_log_waiting_bytes", "Records of usage that wait to be acknowledged; at most 32 MiB, or those of one interval.", s.Waiting),
 		telemetry.Gauge("weir_usage_log_waiting_seconds", "How long the oldest of them has waited.", s.Oldest.Seconds()),
 		telemetry.Counter("weir_usage_log_long_intervals_total",
 			"Seconds that an interval of usage lasted longer, because too many records wait.", s.Late),

@@ -74,7 +74,7 @@ func (s *stream) publish(ctx context.Context, b usagelog.Batch) error {
 	case !s.conn.IsConnected():
 		return fmt.Errorf("no server answers (%w): %w", err, noted(s.conn.LastError()))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("a server answers, and the stream of %q has not acknowledged a message in time: %w", s.Subject, err)
+		return fmt.Errorf("the stream of %q has not acknowledged a message in time; is its server frozen, or most of its replicas away? %w", s.Subject, err)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package outlet
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/broker"
+	"github.com/weir-limit/weir/internal/proxytest"
 )
 
 // startNATS starts a server in this process, with JetStream in a folder.
@@ -147,6 +149,40 @@ func TestNATSPayload(t *testing.T) {
 	want := stop()
 	end(t, l)
 	audit(t, read(t, url), want)
+}
+
+// TestNATSSilent: a connection that has gone silent is left soon, and nothing is lost.
+func TestNATSSilent(t *testing.T) {
+	t.Parallel()
+	s := startNATS(t, server.Options{})
+	makeStream(t, natsURL(s, ""))
+	var silent atomic.Bool
+	addr := proxytest.Start(t, s.Addr().String(), func(_ bool, b []byte) (int, bool) {
+		if silent.Load() {
+			return 0, false
+		}
+		return len(b), false
+	})
+	l, said := open(t, "nats://"+addr+"/weir.usage")
+	l.Start()
+	stop := counting(l)
+	eventually(t, "it is kept", func() bool { return l.Stats().Kept > 0 })
+	connections := func() uint64 {
+		v, err := s.Varz(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.TotalConnections
+	}
+	before := connections()
+	silent.Store(true)
+	eventually(t, "it connects anew", func() bool { return connections() > before })
+	eventually(t, "the log says whose answer is missing", func() bool { return strings.Contains(said.texts(), "has not acknowledged a message in time") })
+	silent.Store(false)
+	eventually(t, "it is logged again", func() bool { return strings.HasSuffix(said.texts(), "<nil>]") })
+	want := stop()
+	end(t, l)
+	audit(t, read(t, natsURL(s, "")), want)
 }
 
 // TestNATSCopies: the same batch sent twice is there once.
