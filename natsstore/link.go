@@ -145,7 +145,9 @@ func (l *link) prepare() error {
 // message that is too large for the server, say; and it does not ask again for an inbox to which its
 // user had no right.
 func (l *link) connect() error {
-	client, err := nats.Connect("nats://"+strings.Join(l.servers, ",nats://"), append(l.connects(), l.options...)...)
+	o := []nats.Option{nats.Name("weir"), nats.Timeout(dialTimeout), nats.SetCustomDialer(dialer{l.ctx})}
+	o = append(append(o, l.options...), l.stays()...)
+	client, err := nats.Connect("nats://"+strings.Join(l.servers, ",nats://"), o...)
 	if err != nil {
 		return err
 	}
@@ -184,19 +186,20 @@ func (l *link) connection() *nats.Conn {
 	return l.client
 }
 
-// connects are the options of the client. It must not keep messages for servers that are away, and
-// it must never give up, also when a server refuses the user: who that is may be repaired meanwhile.
-func (l *link) connects() []nats.Option {
+// stays are the options by which the client keeps the connection, which no caller may change. It must not keep
+// messages for servers that are away, and it must never give up, also when a server refuses the user: who that
+// is may be repaired meanwhile.
+func (l *link) stays() []nats.Option {
 	return []nats.Option{
-		nats.Name("weir"), nats.Timeout(dialTimeout), nats.NoEcho(),
+		nats.NoEcho(), nats.RetryOnFailedConnect(false),
 		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2),
 		nats.CustomReconnectDelay(func(tries int) time.Duration {
 			pause := min(firstPause<<min(tries, 8), lastPause)
 			return pause/2 + rand.N(pause)
 		}),
-		nats.SetCustomDialer(dialer{l.ctx}),
-		nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ClosedHandler(l.again), nats.ErrorHandler(l.said),
+		nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ClosedHandler(l.again),
+		nats.ErrorHandler(l.said),
 	}
 }
 

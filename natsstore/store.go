@@ -35,7 +35,7 @@ import (
 // Options of a store, beside those of its URL.
 type Options struct {
 	// Connect are options of the client, such as nats.UserJWT. They come after those that the URL
-	// and this package set; those of connecting again, of pings and of handlers are this package's.
+	// sets. Those of connecting again, of pings and of handlers have no effect: they are this package's.
 	Connect []nats.Option
 }
 

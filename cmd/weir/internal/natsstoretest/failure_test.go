@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-limit/weir"
@@ -589,6 +590,26 @@ func TestServerEndsTheConnection(t *testing.T) {
 	if _, alone := errors.AsType[*record.CountError](err); !alone {
 		t.Errorf("%v: it is no error of one descriptor", err)
 	}
+}
+
+// TestOptions: no option of a program keeps the store from coming back.
+func TestOptions(t *testing.T) {
+	server := natstest.Start(t)
+	s, err := natsstore.Dial("nats://"+server.Addr, natsstore.Options{Connect: []nats.Option{
+		nats.NoReconnect(), nats.DisconnectErrHandler(nil), nats.ReconnectHandler(nil), nats.ClosedHandler(nil),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	passes(t, s, "10/day", "k")
+	server.Stop()
+	natstest.Until(t, "takes fail", func() bool {
+		_, err := take(t.Context(), s, "10/day", "k")
+		return err != nil
+	})
+	server.Restart(t)
+	passes(t, s, "10/day", "k")
 }
 
 // TestNoJetStream: a server without it is named, with what to do.
