@@ -75,6 +75,7 @@ func (b *bench) run(ctx context.Context, only string) error {
 		{"memcached", b.memcached != nil, b.inMemcached},
 		{"postgres", b.postgres != nil, b.inPostgres},
 		{"nats", true, b.inNATS},
+		{"lease", true, b.leases},
 	} {
 		if !s.there || only != "" && only != s.name {
 			continue
@@ -103,10 +104,7 @@ func (b *bench) inRedis(ctx context.Context) error {
 	b.rates("one goroutine: ", b.ways, one, map[int]*table.Target{2: table.AtLeast(1)})
 	b.table.Compare("one goroutine: Redis CPU of a decision, beside "+b.ways[2].name, "µs", one[0].server, one[2].server, nil)
 	b.table.Compare("one goroutine: our CPU of a decision, beside "+b.ways[2].name, "µs", one[0].client, one[2].client, nil)
-	if err := b.denied(ctx); err != nil {
-		return err
-	}
-	return b.leases(ctx)
+	return b.denied(ctx)
 }
 
 // inMemcached measures Weir's store in memcached beside what can be done with

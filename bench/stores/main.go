@@ -21,7 +21,7 @@ func main() {
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take 40 seconds")
 	only := flag.String("only", "", "measure this way alone for 4 seconds, such as weir, and write its profile to cpu.out; lease measures leases alone")
-	store := flag.String("store", "", "measure this store alone: redis, memcached, postgres or nats")
+	store := flag.String("store", "", "measure this store alone: redis, memcached, postgres, nats, or lease on two of them")
 	callers := flag.Int("callers", goroutines, "by so many goroutines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
