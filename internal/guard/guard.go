@@ -353,10 +353,14 @@ func (g *Guard) ask(ctx context.Context, asks []weir.Ask, out []weir.Decision) e
 	return err
 }
 
-// probe asks a server whether it is back, by a charge to a count that is kept with k
-// and is nobody's. To read would not do: a server without memory, or one that has
-// become a replica, still answers that.
+// probe asks a server whether it is back, by a charge to a count that is nobody's and that the server of k has.
+// To read would not do: a server without memory, or one that has become a replica, still answers that.
+//
+// Where the server is one, the count is not kept with k: the row of k may be what a call waits for.
 func (g *Guard) probe(ctx context.Context, k weir.StateKey) error {
+	if g.spread == nil {
+		k = weir.StateKey{Rule: "probe"}
+	}
 	k.Rule = k.Placement() + "#probe of weir" // the same Placement and Key: so the same server has it
 	return g.store.Take(ctx, []weir.Ask{{State: k, Limit: g.nobodys, Cost: 1}}, make([]weir.Decision, 1))
 }
