@@ -33,6 +33,7 @@ var remedies = [...]struct{ code, remedy string }{
 	{"53200", "it has no memory left"},
 	{"53300", "raise max_connections, or write connections=2 into the URL"},
 	{"53", "it has no room for more"},
+	{"55P03", "another transaction holds its row, or the whole table: see pg_locks and pg_stat_activity"},
 	{"57014", "a lock or a slow disk holds it up: see pg_stat_activity"},
 	{"57P03", "it starts, or stops"},
 	{"57P", "it was stopped, or restarts"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,6 +158,50 @@ func TestClose(t *testing.T) {
 	want(t, err, "the store was closed")
 	if st := s.Status(t.Context()); st.Err == nil {
 		t.Error("a closed store tells a status")
+	}
+}
+
+// TestCloseAfterFrozen: a connection to a server that stays frozen is given up, and does not keep Close waiting
+// once the time of its call is over.
+func TestCloseAfterFrozen(t *testing.T) {
+	server := postgrestest.StartTCP(t)
+	before := runtime.NumGoroutine()
+	s := dial(t, with(t, server.Database(t), "connections", "1"))
+	if _, err := take(t.Context(), s, "10/day", "r", "k"); err != nil {
+		t.Fatal(err)
+	}
+	server.Freeze(t)
+	_, err := take(t.Context(), s, "10/day", "r", "k")
+	want(t, err, "frozen")
+	begin := time.Now()
+	_ = s.Close()
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// silent is a host that accepts connections, and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// TestSilentHosts: hosts that are silent cost their time, and the one behind them is found.
+func TestSilentHosts(t *testing.T) {
+	server := postgrestest.Common(t)
+	of := strings.Replace(server.Database(t), server.Addr, silent(t)+","+silent(t)+","+server.Addr, 1)
+	if _, err := take(t.Context(), dial(t, of), "10/day", "r", "k"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -48,11 +49,11 @@ func (l *line) run(ctx context.Context, b *pgconn.Batch, statements int, read fu
 	asked := time.Now()
 	results := l.conn.ExecBatch(ctx, b)
 	var failed error
-	for n := 0; failed == nil && results.NextResult(); n++ {
+	for n := -ahead; failed == nil && results.NextResult(); n++ {
 		r := results.ResultReader()
 		for r.NextRow() {
-			if n > 0 {
-				read(n-1, r.Values())
+			if n >= 0 {
+				read(n, r.Values())
 			} else if l.cells.options.serverClock {
 				l.cells.clock.tell(number(r.Values()[0]), asked, time.Now())
 			}
@@ -62,15 +63,25 @@ func (l *line) run(ctx context.Context, b *pgconn.Batch, statements int, read fu
 	return cmp.Or(failed, results.Close()) // what failed first says why
 }
 
+// ahead is how many statements travel ahead of those of calls: level and settings.
+const ahead = 2
+
 // batch begins what travels together.
 func (l *line) batch(ctx context.Context, all ...*statement) (b *pgconn.Batch, named bool, err error) {
-	named, err = l.prepare(ctx, append(all, &l.cells.sql.settings)...)
+	sql := &l.cells.sql
+	named, err = l.prepare(ctx, append(all, &sql.level, &sql.settings)...)
 	if err != nil {
 		return nil, false, err
 	}
 	b = new(pgconn.Batch)
-	l.cells.sql.settings.append(b, named)
+	sql.level.append(b, named)
+	sql.settings.append(b, named, l.patience())
 	return b, named, nil
+}
+
+// patience is for how long statements wait for a lock, as PostgreSQL takes it.
+func (l *line) patience() []byte {
+	return strconv.AppendInt(nil, l.waits.Milliseconds(), 10)
 }
 
 // look reads rows for calls.

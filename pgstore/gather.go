@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-limit/weir/internal/cas"
 )
@@ -13,8 +14,12 @@ const (
 	// travels alone. With more rows a statement is hardly quicker for each, and the first waits for the last.
 	maxRows  = 256
 	maxBytes = 1 << 20
-	// worthwhile is how many calls have to wait for another line, while one is under way.
+	// worthwhile is how many calls have to wait for another line, while one is under way, and overdue for how long
+	// it has to be under way if they are fewer.
 	worthwhile = 128
+	overdue    = 20 * time.Millisecond
+	// maxHeld is how often a call is tried again whose row was held. Then it fails with weir.ErrBusy.
+	maxHeld = 5
 	// maxKept is how large a buffer is kept for the next statement.
 	maxKept = 256 << 10
 )
@@ -28,6 +33,9 @@ const (
 	kindGroup             // write rows that all still are what was seen
 	kindSet               // write rows, whatever is there
 	kindTask              // anything else; it travels alone
+	// kindHeld waits for calls that write, too, but whose row was held by another transaction when they were tried.
+	// They travel alone, and one at a time, so that others do not wait with them.
+	kindHeld
 	kinds
 )
 
@@ -42,8 +50,10 @@ type call struct {
 	written bool
 	task    func(ctx context.Context, l *line) error
 
-	err  error
-	done chan struct{}
+	tries int  // for which its row was held
+	again bool // it is to be tried again
+	err   error
+	done  chan struct{}
 }
 
 // size is how many rows and bytes a call adds to a statement.
@@ -56,12 +66,13 @@ func (k *call) size() (rows, bytes int) {
 
 // gather has calls travel together. A call that finds none of its kind under way leaves at once; others wait
 // until one has landed, or until enough wait to be worth another line: a statement costs about as much as
-// 20 rows of it.
+// 20 rows of it. One that is overdue, as it waits for a lock, a slow disk or a connection, keeps nobody back.
 type gather struct {
 	mu      sync.Mutex
 	some    sync.Cond // signalled when calls may leave
 	waiting [kinds][]*call
-	flying  [kinds]int // lines under way
+	flying  [kinds]int       // lines under way
+	left    [kinds]time.Time // when the last of them left
 	closed  bool
 }
 
@@ -94,10 +105,16 @@ func (g *gather) join(k *call) error {
 // may is whether calls of a kind may leave. mu is held.
 func (g *gather) may(k kind) bool {
 	n := len(g.waiting[k])
-	return n > 0 && (g.flying[k] == 0 || n >= worthwhile || k == kindTask)
+	switch {
+	case n == 0:
+		return false
+	case k == kindHeld:
+		return g.flying[k] == 0
+	}
+	return g.flying[k] == 0 || n >= worthwhile || k == kindTask || time.Since(g.left[k]) >= overdue
 }
 
-// next are the calls for a line; none: it is closed. It takes the kind of which most wait: so the others wait
+// next are the calls for a line, and where they waited; none: it is closed. It takes the kind of which most wait: so the others wait
 // for one flight of each line at most.
 func (g *gather) next() (kind, []*call) {
 	g.mu.Lock()
@@ -105,6 +122,7 @@ func (g *gather) next() (kind, []*call) {
 	for {
 		if k, found := g.most(); found {
 			g.flying[k]++
+			g.left[k] = time.Now()
 			calls := g.take(k)
 			if _, more := g.most(); more {
 				g.some.Signal()
@@ -128,11 +146,22 @@ func (g *gather) most() (most kind, found bool) {
 	return most, found
 }
 
-// land notes that calls of a kind were answered.
-func (g *gather) land(k kind) {
+// land notes that calls of a kind were tried, and answers those that are not to be tried again.
+func (g *gather) land(of kind, calls []*call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.flying[k]--
+	g.flying[of]--
+	for _, k := range calls {
+		if k.again {
+			k.again = false
+			g.waiting[kindHeld] = append(g.waiting[kindHeld], k)
+			continue
+		}
+		close(k.done)
+	}
+	if g.may(kindHeld) {
+		g.some.Signal()
+	}
 }
 
 // take takes the first calls of a kind that may travel together. mu is held.
@@ -140,7 +169,7 @@ func (g *gather) land(k kind) {
 // No row is written by two calls of a statement: the second stays, and goes with the next.
 func (g *gather) take(of kind) []*call {
 	all := g.waiting[of]
-	if of == kindTask {
+	if of == kindTask || of == kindHeld {
 		g.waiting[of] = all[1:]
 		return all[:1:1]
 	}
@@ -164,6 +193,15 @@ func (g *gather) take(of kind) []*call {
 	}
 	g.waiting[of] = rest
 	return calls
+}
+
+// wake lets calls leave that wait for a flight that is overdue.
+func (g *gather) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, found := g.most(); found {
+		g.some.Signal()
+	}
 }
 
 // close has lines end when nothing waits any more.

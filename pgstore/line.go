@@ -1,20 +1,28 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weir-limit/weir"
 )
 
 const (
-	// callTime is how long a line waits for an answer. It is longer than statementTime, so that what a slow
-	// server says of itself arrives.
+	// callTime is how long a line waits for an answer. It is longer than what statementTime leaves the statements
+	// of a call, so that what a slow server says of itself arrives.
 	callTime = 2 * time.Second
+	// partTime is after which time parts of a flight are not tried again. All that wait then is likely to wait for
+	// a lock of the whole table.
+	partTime = 200 * time.Millisecond
 	// idle is after which time a connection is looked at before it is used: the server may have ended it.
 	idle = 50 * time.Millisecond
 	// The time before a server that could not be reached is tried again doubles from shortest to longest.
@@ -30,8 +38,9 @@ type line struct {
 	cells    *cells
 	conn     *pgconn.PgConn // nil: none
 	prepared map[string]bool
-	used     time.Time // when it last answered
-	sent     bool      // what this flight is for was sent, or a part of it
+	used     time.Time     // when it last answered
+	sent     bool          // what this flight is for was sent, or a part of it
+	waits    time.Duration // for how long its statements wait for a lock
 	rows     rows
 }
 
@@ -48,49 +57,85 @@ type door struct {
 // work serves calls until the store is closed.
 func (l *line) work() {
 	defer l.hangUp()
+	late := time.AfterFunc(overdue, l.cells.gather.wake)
+	defer late.Stop()
 	for {
-		kind, calls := l.cells.gather.next()
+		of, calls := l.cells.gather.next()
 		if calls == nil {
 			return
 		}
-		err := l.serve(kind, calls)
-		l.cells.gather.land(kind)
-		for _, k := range calls {
-			if err != nil {
-				k.err = err
-			}
-			close(k.done)
-		}
+		late.Reset(overdue)
+		l.serve(calls[0].kind, calls)
+		late.Stop()
+		l.cells.gather.land(of, calls)
 	}
 }
 
-// serve answers calls of one kind, all with one error or each with what it asked for.
-func (l *line) serve(of kind, calls []*call) error {
+// serve answers calls of one kind, each with what it asked for or an error.
+func (l *line) serve(of kind, calls []*call) {
+	l.waits = lockTime
+	l.try(of, calls, time.Now().Add(partTime))
+}
+
+// try is serve, as long as parts of a flight may be tried again.
+//
+// When calls have waited too long for a row that another transaction holds, they are tried again by halves, so that
+// those of other rows are answered. A call that is alone with such a row is tried again later.
+func (l *line) try(of kind, calls []*call, until time.Time) {
+	if err := l.ready(); err != nil {
+		fail(calls, err)
+		return
+	}
 	// It is not a caller's context: a flight serves many callers, and outlives each of them.
 	ctx, cancel := context.WithTimeout(l.cells.ctx, callTime)
 	defer cancel()
-	if err := l.ready(ctx); err != nil {
-		return err
-	}
 	l.sent = false
 	err := l.fly(ctx, of, calls)
 	if err != nil && l.unprepared(err) {
 		err = l.fly(ctx, of, calls) // the server has said that it did nothing
 	}
 	l.used = time.Now()
-	if err == nil {
+	held := isHeld(err) && of.writes()
+	switch half := len(calls) / 2; {
+	case err == nil:
 		l.cells.door.shut.Store(false)
-		return nil
+	case held && half > 0 && time.Now().Before(until):
+		l.waits = lockAgain
+		l.try(of, calls[:half], until)
+		l.try(of, calls[half:], until)
+	case held && half == 0 && calls[0].tries < maxHeld && l.cells.ctx.Err() == nil:
+		calls[0].tries++
+		calls[0].again = true
+	case held && half == 0:
+		fail(calls, fmt.Errorf("%w: %w", weir.ErrBusy, err))
+	default:
+		fail(calls, l.why(of, err))
+		if l.conn.IsClosed() || spoils(err) {
+			l.hangUp()
+		}
 	}
+}
+
+// isHeld is whether a statement has waited too long for a lock, and so wrote nothing.
+func isHeld(err error) bool {
+	said := code(err)
+	return said == "55P03" || said == "40P01"
+}
+
+func fail(calls []*call, err error) {
+	for _, k := range calls {
+		k.err = err
+	}
+}
+
+// why is what callers are told of an error.
+func (l *line) why(of kind, err error) error {
 	why := err
 	if l.cells.ctx.Err() != nil {
 		why = errClosed
 	}
 	if of.writes() && l.lost(err) {
 		why = fmt.Errorf("%w: %w", errLost, why)
-	}
-	if l.conn.IsClosed() || spoils(err) {
-		l.hangUp()
 	}
 	return why
 }
@@ -110,7 +155,7 @@ func (l *line) fly(ctx context.Context, of kind, calls []*call) error {
 }
 
 // ready sees to it that there is a connection.
-func (l *line) ready(ctx context.Context) error {
+func (l *line) ready() error {
 	if l.conn != nil && time.Since(l.used) > idle && l.conn.CheckConn() != nil {
 		l.hangUp()
 	}
@@ -126,7 +171,7 @@ func (l *line) ready(ctx context.Context) error {
 	case d.shut.Load() && time.Now().Before(d.until):
 		return d.err
 	}
-	if err := l.connect(ctx); err != nil {
+	if err := l.connect(); err != nil {
 		if l.cells.ctx.Err() != nil {
 			return errClosed
 		}
@@ -140,19 +185,40 @@ func (l *line) ready(ctx context.Context) error {
 }
 
 // connect makes a connection, and looks whether the table is fit.
-func (l *line) connect(ctx context.Context) error {
-	conn, err := pgconn.ConnectConfig(ctx, l.cells.config)
+//
+// A host that is silent takes its time, and the next one is tried after it: calls wait longer for them than
+// for an answer.
+func (l *line) connect() error {
+	ctx, cancel := context.WithTimeout(l.cells.ctx, l.cells.options.connecting)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(context.WithValue(ctx, connecting{}, true), l.cells.config)
 	if err != nil {
 		return err
 	}
 	l.conn, l.prepared = conn, map[string]bool{}
 	l.cells.open.Add(1)
 	l.cells.clock.renew()
+	ctx, cancel = context.WithTimeout(l.cells.ctx, callTime)
+	defer cancel()
 	if err := l.cells.fit(ctx, conn); err != nil {
 		l.hangUp()
 		return err
 	}
 	return nil
+}
+
+// connecting marks contexts of connect.
+type connecting struct{}
+
+// onlyConnect keeps pgconn from dialing when a call has failed: it would have the server cancel the statement,
+// and so wait for a server that is frozen. The server ends statements by itself.
+func onlyConnect(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if ctx.Value(connecting{}) == nil {
+			return nil, errors.New("statements are not cancelled")
+		}
+		return dial(ctx, network, addr)
+	}
 }
 
 // hangUp ends the connection.
@@ -162,7 +228,8 @@ func (l *line) hangUp() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_ = l.conn.Close(ctx) // it may be broken
+	_ = l.conn.Close(ctx)     // it may be broken
+	_ = l.conn.Conn().Close() // of a broken one pgconn waits 15 s for the server to end it
 	<-l.conn.CleanupDone()
 	l.conn = nil
 	l.cells.open.Add(-1)
@@ -174,21 +241,36 @@ func (l *line) prepare(ctx context.Context, all ...*statement) (named bool, err 
 	if l.cells.pooled.Load() {
 		return false, nil
 	}
+	var lacks []*statement
 	for _, st := range all {
-		if l.prepared[st.name] {
-			continue
+		if !l.prepared[st.name] {
+			lacks = append(lacks, st)
 		}
-		_, err := l.conn.Prepare(ctx, st.name, st.sql, st.takes)
-		if code(err) == "42P05" {
-			l.cells.pooled.Store(true)
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		l.prepared[st.name] = true
 	}
-	return true, nil
+	if len(lacks) == 0 {
+		return true, nil
+	}
+	// The server locks the table as it reads a statement, so the settings travel ahead here, too.
+	p := l.conn.StartPipeline(ctx)
+	settings := &l.cells.sql.settings
+	p.SendQueryParams(settings.sql, [][]byte{l.patience()}, settings.takes, inBinary, inBinary)
+	for _, st := range lacks {
+		p.SendPrepare(st.name, st.sql, st.takes)
+	}
+	err = p.Sync()
+	if err == nil {
+		_, err = p.GetResults() // of the settings
+	}
+	for i := 0; err == nil && i < len(lacks); i++ {
+		if _, err = p.GetResults(); err == nil {
+			l.prepared[lacks[i].name] = true
+		}
+	}
+	if err = cmp.Or(err, p.Close()); code(err) == "42P05" {
+		l.cells.pooled.Store(true)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // unprepared is whether a statement failed, before it did anything, because the connection behind the pooler
@@ -197,5 +279,6 @@ func (l *line) unprepared(err error) bool {
 	if code(err) != "26000" || l.conn.IsClosed() {
 		return false
 	}
-	return !l.cells.pooled.Swap(true)
+	l.cells.pooled.Store(true)
+	return true
 }

@@ -96,6 +96,7 @@ type options struct {
 	serverClock       bool
 	synchronousCommit string // empty: as the server has it
 	connections       int
+	connecting        time.Duration // how long all hosts may take together to accept a connection
 }
 
 // quoted is the name of the table in SQL. It has nothing that would have to be escaped: see nameForm.
@@ -131,7 +132,10 @@ func parseURL(text string) (*pgconn.Config, *options, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; %s", unquoted(err), urlForm)
 	}
-	if !values.Has("target_session_attrs") {
+	switch attrs := values.Get("target_session_attrs"); attrs {
+	case "read-only", "standby", "prefer-standby":
+		return nil, nil, fmt.Errorf("target_session_attrs=%s is of servers that take no writes; leave it out", attrs)
+	case "": // PGTARGETSESSIONATTRS is of programs that may read
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if config.RuntimeParams["application_name"] == "" {
@@ -140,7 +144,12 @@ func parseURL(text string) (*pgconn.Config, *options, error) {
 	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
-	config.ConnectTimeout = connectTime
+	if config.ConnectTimeout == 0 { // neither the URL nor the environment says
+		config.ConnectTimeout = connectTime
+	}
+	config.DialFunc = onlyConnect(config.DialFunc)
+	// Each has one address or two, of IPv6 and of IPv4.
+	o.connecting = config.ConnectTimeout * time.Duration(2*(1+len(config.Fallbacks)))
 	return config, o, nil
 }
 
@@ -205,5 +214,5 @@ func (o *options) set(name, value string) error {
 	return nil
 }
 
-// connectTime is how long a server may take to accept a connection.
+// connectTime is how long a host may take to accept a connection, where connect_timeout does not say.
 const connectTime = time.Second

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 )
@@ -26,6 +27,9 @@ func TestURL(t *testing.T) {
 		"postgres://weir:secret@db/counts?connections=0":                             "from 1 to 64",
 		"postgres://weir:secret@db/counts?connections=65":                            "from 1 to 64",
 		"postgres://weir:secret@db/counts?connections=1&connections=2":               "given 2 times",
+		"postgres://weir:secret@db/counts?connect_timeout=5":                         "",
+		"postgres://weir:secret@db/counts?connect_timeout=soon":                      "connect_timeout",
+		"postgres://weir:secret@db/counts?target_session_attrs=standby":              "take no writes",
 		"postgres://weir:secret@db/counts?sslmode=maybe":                             "sslmode",
 		"postgres://weir:secret@db/counts?sslmode=verify-full&sslrootcert=/no/where": "CA file",
 	} {
@@ -59,6 +63,20 @@ func TestTraits(t *testing.T) {
 			if why := weir.MustParseLimit(text).Unfit(traits); (why != "") != want {
 				t.Errorf("%s: %s: %q", of, text, why)
 			}
+		}
+	}
+}
+
+// TestConnectTime: a host has as long to accept a connection as the URL says, and all hosts together enough for that.
+func TestConnectTime(t *testing.T) {
+	for of, want := range map[string]time.Duration{
+		"postgres://db/x":                                      connectTime,
+		"postgres://db/x?connect_timeout=7":                    7 * time.Second,
+		"postgres://a,b,c/x?connect_timeout=3&sslmode=disable": 3 * time.Second,
+	} {
+		config, o, err := parseURL(of)
+		if err != nil || config.ConnectTimeout != want || o.connecting < want*time.Duration(1+len(config.Fallbacks)) {
+			t.Errorf("%s: a host has %v, and all have %v; %v", of, config.ConnectTimeout, o.connecting, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,6 +81,55 @@ func TestReplica(t *testing.T) {
 	}
 	if st := both.Status(t.Context()); st.Err != nil || st.Replicas != 1 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestFailoverOfFrozen: when the primary stands still and its replica takes over, callers who come all the time find
+// the new one as soon as each connection has noticed and tried the old one once more.
+func TestFailoverOfFrozen(t *testing.T) {
+	server := postgrestest.StartTCP(t)
+	database := server.Database(t)
+	replica := server.Standby(t)
+	s := dial(t, strings.Replace(database, server.Addr, server.Addr+","+replica.Addr, 1))
+	var wg sync.WaitGroup
+	for i := range 200 { // over all connections
+		wg.Go(func() {
+			if _, err := take(t.Context(), s, "100/day", "r", fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	server.Freeze(t)
+	replica.Promote(t)
+	begin := time.Now()
+	done := make(chan struct{})
+	var callers sync.WaitGroup
+	defer func() { close(done); callers.Wait() }()
+	for i := range 8 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+					_, _ = take(ctx, s, "100/day", "r", fmt.Sprint(i))
+					cancel()
+				}
+			}
+		})
+	}
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := take(ctx, s, "100/day", "r", "k")
+		cancel()
+		if took := time.Since(begin); err == nil {
+			t.Logf("the new primary is found after %v", took)
+			return
+		} else if took > 8*time.Second {
+			t.Fatalf("after %v: %v", took, err)
+		}
 	}
 }
 

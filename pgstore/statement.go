@@ -27,11 +27,13 @@ func newStatement(sql string, takes ...uint32) statement {
 
 // statements are those of a table.
 type statements struct {
-	// settings hold until the end of the transaction, and so reach the statements that travel behind it.
-	// They are no settings of the connection, for a pooler would hand these to others. All rows are found
-	// by their names: a plan that was made while the table was small would go on to read the whole table.
-	// A statement that waits for a row ends before its caller gives up.
-	settings statement
+	// level and settings hold until the end of the transaction, and so reach the statements that travel behind
+	// them. They are no settings of the connection, for a pooler would hand these to others. The level comes first,
+	// for it can't be set once a statement has read: where the server's default is a higher one, a statement would
+	// fail that meets another's write. All rows are found by their names: a plan that was made while the table was
+	// small would go on to read the whole table. A statement that waits for a row ends before its caller gives up.
+	level    statement
+	settings statement // it is given for how long a statement waits for a lock
 	look     statement // rows by their names
 	add      statement // rows that are not there
 	set      statement // rows, whether they are there or not
@@ -48,10 +50,18 @@ type statements struct {
 	group statement // the same by groups: of a group that lacks a row, none is written
 }
 
-// statementTime is how long the server may work on a statement.
-//
-// It is less than callTime, so that a statement that waits fails with an error that says that it wrote nothing.
-const statementTime = 1500 * time.Millisecond
+const (
+	// statementTime is how long the server may work on a statement.
+	//
+	// Two of them take less than callTime, so that one that waits fails with an error that says that it wrote
+	// nothing.
+	statementTime = 800 * time.Millisecond
+	// lockTime is how long a statement waits for a row, or for the table. Other transactions of Weir hold rows for
+	// as long as one write to disk takes; what holds one for longer is an operator's.
+	lockTime = 20 * time.Millisecond
+	// lockAgain is the same for parts of a flight that has waited for so long already.
+	lockAgain = 5 * time.Millisecond
+)
 
 func newStatements(o *options) statements {
 	of := strings.NewReplacer("{table}", o.quoted(), "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
@@ -61,9 +71,11 @@ func newStatements(o *options) statements {
 		commit = fmt.Sprintf(", set_config('synchronous_commit', '%s', true)", o.synchronousCommit)
 	}
 	return statements{
-		settings: newStatement(of.Replace(fmt.Sprintf(
-			`select {now}, set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', '%d', true)%s`,
-			statementTime.Milliseconds(), commit))),
+		level: newStatement(`set transaction_isolation = 'read committed'`),
+		settings: newStatement(of.Replace(fmt.Sprintf(`select {now},
+  set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+  set_config('statement_timeout', '%d', true), set_config('lock_timeout', $1, true)%s`,
+			statementTime.Milliseconds(), commit)), oidText),
 		look: newStatement(of.Replace(`select k, v, s from {table} where k = any($1)`), oidTextArray),
 		add: newStatement(of.Replace(`insert into {table} (k, v, s, until)
 select k, v, s, {until} from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as u (k, v, s, keep)

@@ -18,7 +18,8 @@
 //
 // Open puts the edge around the store that a URL names: see package edge. A Store of Dial is
 // without it. Its calls take the time of their context, and about 2 s for each round trip at
-// most; Ask.Policy has no effect.
+// most; before that 1 s for each host that is silent, where a connection has to be made. Ask.Policy
+// has no effect.
 //
 // In the code, cells.go is what the engine is given, gather.go has calls travel together, statement.go
 // is the SQL, line.go connects, table.go makes and checks the table, sweep.go deletes what is over.

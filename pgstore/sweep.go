@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,12 +115,16 @@ func (c *cells) ask(ctx context.Context, sql string, values ...string) (row [][]
 		given[i] = []byte(v)
 	}
 	err = c.task(ctx, func(ctx context.Context, l *line) error {
-		sql := strings.ReplaceAll(sql, "{table}", c.options.quoted())
-		r := l.conn.ExecParams(ctx, sql, given, nil, nil, nil).Read()
-		if r.Err == nil && len(r.Rows) > 0 {
-			row = r.Rows[0]
+		b, _, err := l.batch(ctx)
+		if err != nil {
+			return err
 		}
-		return r.Err
+		b.ExecParams(strings.ReplaceAll(sql, "{table}", c.options.quoted()), given, nil, nil, nil)
+		return l.run(ctx, b, 0, func(_ int, r answer) {
+			for _, value := range r {
+				row = append(row, slices.Clone(value))
+			}
+		})
 	})
 	return row, err
 }
