@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/proxytest"
@@ -208,9 +209,11 @@ func openDaemon(t testing.TB, store, file string) (*served, error) {
 	return s, err
 }
 
-// openProgram is a Go program with rules and a store: of a daemon in memory, Redis, PostgreSQL or memcached.
-func openProgram(t testing.TB, store, file string) (s *served, err error) {
+// openProgram is a Go program with rules and a store: of a daemon in memory, Redis, PostgreSQL or memcached. Words
+// that begin with edge put one around the store, as there is around that of a daemon.
+func openProgram(t testing.TB, words, file string) (s *served, err error) {
 	var opened weir.Store
+	store, edged := strings.CutPrefix(words, "edge ")
 	if store == "client" {
 		if s, err = openDaemon(t, store, file); err != nil {
 			return nil, err
@@ -224,7 +227,7 @@ func openProgram(t testing.TB, store, file string) (s *served, err error) {
 		s = &served{t: t, store: store}
 		var url string
 		s.server, url = serve(t, store)
-		if opened, err = s.open(url); err != nil {
+		if opened, err = s.open(url, edged); err != nil {
 			return nil, err
 		}
 	}
@@ -248,26 +251,28 @@ func (s *served) meet(store weir.Store) error {
 	return errors.New("the store does not answer")
 }
 
-func (s *served) open(url string) (weir.Store, error) {
-	if s.store == "redis" {
-		r, err := redisstore.Dial(url)
-		if err == nil {
-			s.closing = append(s.closing, r.Close)
-		}
-		return r, err
+// open opens the store of a program.
+func (s *served) open(url string, edged bool) (weir.Store, error) {
+	var bare edge.Remote
+	var err error
+	switch s.store {
+	case "redis":
+		bare, err = redisstore.Dial(url)
+	case "postgres":
+		bare, err = pgstore.Dial(url, pgstore.Options{})
+	default:
+		bare, err = memcachestore.Dial(url, memcachestore.Options{})
 	}
-	if s.store == "postgres" {
-		p, err := pgstore.Dial(url, pgstore.Options{})
-		if err == nil {
-			s.closing = append(s.closing, p.Close)
-		}
-		return p, err
+	if err != nil {
+		return nil, err
 	}
-	m, err := memcachestore.Dial(url, memcachestore.Options{})
-	if err == nil {
-		s.closing = append(s.closing, m.Close)
+	if !edged {
+		s.closing = append(s.closing, bare.Close)
+		return bare, nil
 	}
-	return m, err
+	around := edge.New(bare, edge.Options{})
+	s.closing = append(s.closing, around.Close)
+	return around, nil
 }
 
 func (s *served) promises() oracle.Promises {

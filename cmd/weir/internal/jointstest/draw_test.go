@@ -53,7 +53,7 @@ func (d *drawer) fits() bool {
 		if err != nil {
 			return false
 		}
-		kind, store, _ := strings.Cut(d.story.house, " ")
+		kind, store := storeOf(d.story.house)
 		if kind == "cluster" {
 			store = kind
 		}
@@ -102,10 +102,16 @@ func (d *drawer) rules() (all []oracle.Rule) {
 	return all
 }
 
+// storeOf is the kind of a house, and the store in it, whether there is an edge around that or not.
+func storeOf(house string) (kind, store string) {
+	kind, words, _ := strings.Cut(house, " ")
+	return kind, strings.TrimPrefix(words, "edge ")
+}
+
 // edged is whether the counts of the house are in another process, with an edge before it.
 func (d *drawer) edged() bool {
 	stores := []string{"daemon redis", "daemon memcached", "daemon postgres", "daemon nats", "program client"}
-	return slices.Contains(stores, d.story.house)
+	return slices.Contains(stores, d.story.house) || strings.HasPrefix(d.story.house, "program edge ")
 }
 
 // leasable leaves lease out of a rule that can't have it.
@@ -228,7 +234,7 @@ func (d *drawer) step() {
 
 // event is something that a house may know: else it is passed over.
 func (d *drawer) event() step {
-	house, store, _ := strings.Cut(d.story.house, " ")
+	house, store := storeOf(d.story.house)
 	switch {
 	case house == "cluster":
 		return pick(d, step{op: "join"}, step{op: "leave", node: d.IntN(4)}, step{op: "kill", node: d.IntN(4)}, step{op: "restart"})

@@ -47,7 +47,7 @@ type house interface {
 //
 //	parts [keys=N] [snapshot]    listeners around a store in memory, with a clock of the story's
 //	daemon STORE                 a daemon, in this process: memory, snapshot, redis, memcached, postgres, nats
-//	program STORE                a Go program with rules: client (of a daemon), redis, memcached, postgres
+//	program [edge] STORE         a Go program with rules: client (of a daemon), redis, memcached, postgres
 //	cluster N [SHARING]          so many nodes, in processes of their own, which share so
 func openHouse(t testing.TB, words, file string) (house, error) {
 	kind, rest, _ := strings.Cut(words, " ")
