@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/edge"
+	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -45,6 +46,27 @@ func TestAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { _, _ = l.Take(t.Context(), names[0], 1) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestAllocatesTogether: nor does one of two limits.
+func TestAllocatesTogether(t *testing.T) {
+	s := leased.New(memstore.New(memstore.Options{}), memstore.New(memstore.Options{}).Take)
+	asks := []weir.Ask{ask("1000000000/h fixed-window", "k"), ask("1000000000/min", "k")}
+	out := make([]weir.Decision, len(asks))
+	decide := func() {
+		if err := s.Take(context.Background(), asks, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 300 {
+		time.Sleep(100 * time.Microsecond)
+		decide()
+	}
+	before := s.Stats().Store
+	if n := testing.AllocsPerRun(1000, decide); n > 0 || s.Stats().Store > before {
+		t.Errorf("%v allocations: %+v", n, s.Stats())
+	}
+	end(t, []*leased.Store{s})
 }
 
 // BenchmarkTake is a decision of a Limiter by a portion, and by a store in memory.

@@ -207,8 +207,15 @@ func (s *Store) locally(ctx context.Context, asks []weir.Ask, out []weir.Decisio
 			return true
 		}
 	}
+	var found [few]*entry
+	var paid [few]*weir.Receipt
+	var waited [few]bool
 	t := take{asks: asks, out: out, counted: counted}
-	t.paid, t.waited = make([]*weir.Receipt, len(asks)), make([]bool, len(asks))
+	if n := len(asks); n <= few {
+		t.found, t.paid, t.waited = found[:n], paid[:n], waited[:n]
+	} else {
+		t.found, t.paid, t.waited = make([]*entry, n), make([]*weir.Receipt, n), make([]bool, n)
+	}
 	for range maxRounds * len(asks) {
 		if !s.find(&t) {
 			break
@@ -267,6 +274,9 @@ func (s *Store) spend(
 	return true, true
 }
 
+// few is how many limits most takes have at most: these ask for no memory.
+const few = 4
+
 // take is a take on its way through the holdings of its keys.
 type take struct {
 	asks  []weir.Ask
@@ -284,7 +294,6 @@ type take struct {
 // find locks the entries of a take, and makes those that are not there. It says no, and has locked none,
 // where there is no room, or a key is there twice: that is the store's to refuse.
 func (s *Store) find(t *take) bool {
-	t.found = t.found[:0]
 	now := s.now()
 	for i := range t.asks {
 		e, ok := s.table.Get(t.asks[i].State)
@@ -297,7 +306,7 @@ func (s *Store) find(t *take) bool {
 			e.Unlock()
 			s.began.Do(s.begin)
 		}
-		t.found = append(t.found, e)
+		t.found[i] = e
 	}
 	if !lock(t.found) {
 		return false
@@ -453,8 +462,8 @@ func (s *Store) Look(ctx context.Context, asks []weir.Ask) (weir.Instant, []weir
 // lock locks entries in one order for all, so that takes in any order never wait for each other in a
 // circle. Not when one is there twice.
 func lock(entries []*entry) bool {
-	var few [4]*entry
-	sorted := append(few[:0], entries...)
+	var some [few]*entry
+	sorted := append(some[:0], entries...)
 	for i := range sorted {
 		for j := i; j > 0 && sorted[j].before(sorted[j-1]); j-- {
 			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
