@@ -22,9 +22,10 @@ GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Parallel tests wait for servers more than they compute, so more of them run than there are cores.
 test: ## Run all tests, and those of integrations/ and tools/
 	@tools/debian-packages
-	$(GO) test -timeout 5m work
+	$(GO) test -timeout 5m -parallel 8 work
 	cd tools && $(ALONE) test ./walks
 	cd integrations && $(ALONE) test -timeout 5m ./...
 

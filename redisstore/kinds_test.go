@@ -50,6 +50,7 @@ func addresses(servers []*redistest.Server) []string {
 
 // TestCluster: a Redis Cluster keeps the contract of a store.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t, 0)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addresses(servers), DisableRetry: true, DisableCache: true})
 	if err != nil {

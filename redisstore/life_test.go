@@ -10,6 +10,7 @@ import (
 
 // TestGeneralScript: what pace.lua does for plain takes, take.lua does alike.
 func TestGeneralScript(t *testing.T) {
+	t.Parallel()
 	runSuite(t, "general:", true)
 }
 

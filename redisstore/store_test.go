@@ -97,6 +97,7 @@ func (o *opener) dying(t testing.TB, addr, name string, steps int) storetest.Clo
 // TestValkey holds a store in Valkey to the contract, and has the doctor name it. A process that
 // crashes is left out: that takes most of the time, and looks the same to every server.
 func TestValkey(t *testing.T) {
+	t.Parallel()
 	addr := redistest.StartValkey(t).Addr
 	client := connect(t, addr)
 	e, err := Examine(t.Context(), "redis://"+addr)
@@ -117,4 +118,7 @@ func runSuite(t *testing.T, prefix string, general bool) {
 	}})
 }
 
-func TestStore(t *testing.T) { runSuite(t, "test:", false) }
+func TestStore(t *testing.T) {
+	t.Parallel() // with the same suite on other servers: each waits for its own
+	runSuite(t, "test:", false)
+}
