@@ -1,7 +1,11 @@
 package outlet
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/broker"
+	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/internal/proxytest"
 )
 
@@ -183,6 +188,44 @@ func TestNATSSilent(t *testing.T) {
 	want := stop()
 	end(t, l)
 	audit(t, read(t, natsURL(s, "")), want)
+}
+
+// TestNATSLong: a long log is read in order, and no further when its reader has had enough.
+func TestNATSLong(t *testing.T) {
+	t.Parallel()
+	s := startNATS(t, server.Options{})
+	url := natsURL(s, "")
+	makeStream(t, url)
+	n, err := broker.ParseNATS(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := openNATS(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	const all = 1000
+	for i := range all {
+		id := fmt.Sprintf("n/i/%d/0", i)
+		if err := sink.Append(t.Context(), usagelog.Batch{ID: id, Node: "n/i", Lines: []byte(id + "\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := read(t, url)
+	if len(got) != all || !slices.IsSortedFunc(got, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) {
+		t.Errorf("%d of %d were read: %q …", len(got), all, got[:min(len(got), 20)])
+	}
+	ctx, enough := context.WithCancel(t.Context())
+	lines := 0
+	err = Read(ctx, url, func([]byte) error {
+		lines++
+		enough()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || lines > 2*pulled {
+		t.Errorf("after %d lines: %v", lines, err)
+	}
 }
 
 // TestNATSCopies: the same batch sent twice is there once.

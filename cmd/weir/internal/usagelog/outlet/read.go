@@ -24,6 +24,8 @@ import (
 const (
 	// maxLine is how many bytes a line has at most; a longer one is no record.
 	maxLine = 1 << 20
+	// pulled is how many messages NATS sends before they are read.
+	pulled = 64
 	// readTimeout is how long a broker may say nothing while a log is read.
 	readTimeout = 15 * time.Second
 )
@@ -230,8 +232,15 @@ func readNATS(ctx context.Context, n *broker.NATS, f func(line []byte) error) er
 	if err != nil {
 		return fmt.Errorf("read stream %q: %w", name, err)
 	}
+	messages, err := c.Messages(jetstream.PullMaxMessages(pulled))
+	if err != nil {
+		return fmt.Errorf("read stream %q: %w", name, err)
+	}
+	defer messages.Stop()
 	for range info.NumPending {
-		m, err := c.Next(jetstream.FetchMaxWait(readTimeout))
+		waiting, cancel := context.WithTimeout(ctx, readTimeout)
+		m, err := messages.Next(jetstream.NextContext(waiting))
+		cancel()
 		if err != nil {
 			return fmt.Errorf("read stream %q: %w", name, err)
 		}
