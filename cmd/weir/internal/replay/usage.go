@@ -64,7 +64,8 @@ type usagePlayer struct {
 	limits  map[descriptor][]*tally // that have a rule in the file
 	tallies []*tally                // in the order of the file
 	keys    map[counted]*usageKey
-	last    map[string][2]int // interval and row, by NODE/INCARNATION
+	seen    map[row]struct{}  // what came already
+	selves  map[string]string // NODE/INCARNATION, each once in memory
 	usage   UsageReport
 
 	asked, passed int64
@@ -78,6 +79,18 @@ func descriptorOf(domain, rule string) descriptor {
 	return descriptor{domain, name}
 }
 
+// part is an interval of a process, and row a record of it.
+type part struct {
+	self     string // NODE/INCARNATION
+	interval int
+}
+
+type row struct {
+	part
+
+	number int
+}
+
 type counted struct {
 	descriptor
 
@@ -87,16 +100,15 @@ type counted struct {
 // usageKey is what the log tells of a key.
 type usageKey struct {
 	spans []span
-	// latest is the index of the span of each process' last interval. The limits of a descriptor
-	// are asked about the same requests, so only the first of them by name counts.
-	latest map[string]int
+	// at is the index of the span of an interval. The limits of a descriptor are asked about the same
+	// requests, so only the first of them by name counts.
+	at map[part]int
 }
 
 // span is the requests of a key in an interval.
 type span struct {
 	from, to weir.Instant
 	rule     string
-	interval int
 	requests int64
 	events   int64
 	done     int64 // requests that were asked about
@@ -125,7 +137,7 @@ func newUsagePlayer(q Question) (*usagePlayer, error) {
 	if q.Domain != "" && !slices.Contains(q.Rules.Domains(), q.Domain) {
 		return nil, &accesslog.InputError{Err: fmt.Errorf("the rules have no domain %q, but %q", q.Domain, q.Rules.Domains())}
 	}
-	p := &usagePlayer{limits: map[descriptor][]*tally{}, keys: map[counted]*usageKey{}, last: map[string][2]int{}}
+	p := &usagePlayer{limits: map[descriptor][]*tally{}, keys: map[counted]*usageKey{}, seen: map[row]struct{}{}, selves: map[string]string{}}
 	room := &bounds{keys: MaxKeys, nameBytes: MaxNameBytes}
 	for _, r := range q.Rules.Rules() {
 		if q.Domain != "" && r.Domain != q.Domain {
@@ -145,29 +157,39 @@ func (p *usagePlayer) read(line []byte) error {
 		p.usage.Foreign++
 		return nil
 	}
-	part := strings.Split(r.ID, "/")
-	self := part[0] + "/" + part[1]
-	interval, bad := strconv.Atoi(part[2])
-	row, odd := strconv.Atoi(part[3])
-	if bad != nil || odd != nil {
+	id, ok := p.row(r.ID)
+	if !ok {
 		p.usage.Foreign++
 		return nil
 	}
-	last, known := p.last[self]
-	if known && (interval < last[0] || interval == last[0] && row <= last[1]) {
+	if _, copied := p.seen[id]; copied {
 		p.usage.Copies++
 		return nil
 	}
-	p.last[self] = [2]int{interval, row}
+	p.seen[id] = struct{}{}
 	if p.usage.Records++; p.usage.Records > MaxRecords {
 		return &accesslog.InputError{Err: fmt.Errorf("the usage log has more than %d records; replay a part of it", MaxRecords)}
 	}
-	p.add(&r, self, interval)
+	p.add(&r, id.part)
 	return nil
 }
 
+// row reads the id of a record.
+func (p *usagePlayer) row(id string) (r row, ok bool) {
+	words := strings.Split(id, "/")
+	self := words[0] + "/" + words[1]
+	if _, known := p.selves[self]; !known {
+		p.selves[self] = self
+	}
+	r.self = p.selves[self]
+	var bad, odd error
+	r.interval, bad = strconv.Atoi(words[2])
+	r.number, odd = strconv.Atoi(words[3])
+	return r, bad == nil && odd == nil
+}
+
 // add keeps what a record tells, if rules are to be asked about it.
-func (p *usagePlayer) add(r *usagelog.Record, self string, interval int) {
+func (p *usagePlayer) add(r *usagelog.Record, in part) {
 	of := descriptorOf(r.Domain, r.Rule)
 	switch {
 	case p.limits[of] == nil:
@@ -181,17 +203,17 @@ func (p *usagePlayer) add(r *usagelog.Record, self string, interval int) {
 	if r.Allowed+r.Denied == 0 {
 		return
 	}
-	at := counted{of, r.Key}
-	k := p.keys[at]
+	whose := counted{of, r.Key}
+	k := p.keys[whose]
 	if k == nil {
-		k = &usageKey{latest: map[string]int{}}
-		p.keys[at] = k
+		k = &usageKey{at: map[part]int{}}
+		p.keys[whose] = k
 	}
 	s := span{
-		from: weir.InstantOf(r.From), to: weir.InstantOf(r.To), rule: r.Rule, interval: interval,
+		from: weir.InstantOf(r.From), to: weir.InstantOf(r.To), rule: r.Rule,
 		requests: r.Allowed + r.Denied, events: r.AllowedEvents + r.DeniedEvents,
 	}
-	if i, ok := k.latest[self]; ok && k.spans[i].interval == interval {
+	if i, ok := k.at[in]; ok {
 		switch before := &k.spans[i]; {
 		case before.rule == r.Rule: // one of them is of the time when it was in shadow
 			before.requests, before.events = before.requests+s.requests, before.events+s.events
@@ -200,7 +222,7 @@ func (p *usagePlayer) add(r *usagelog.Record, self string, interval int) {
 		}
 		return
 	}
-	k.latest[self] = len(k.spans)
+	k.at[in] = len(k.spans)
 	k.spans = append(k.spans, s)
 }
 

@@ -161,6 +161,28 @@ func TestUsageBad(t *testing.T) {
 	}
 }
 
+// TestUsageOrder: records count once in whatever order they come: a topic of Kafka that got more partitions
+// has those of one process in several.
+func TestUsageOrder(t *testing.T) {
+	var lines []string
+	for _, interval := range []int{3, 1, 2} {
+		for row, rule := range []string{"d/user#2", "d/user#1"} {
+			id := fmt.Sprintf("n/1/%d/%d", interval, row)
+			lines = append(lines, usageRecord(t, id, interval, usagelog.Record{Rule: rule, Key: "ann", Allowed: 1, AllowedEvents: 1}))
+		}
+	}
+	lines[1], lines[2] = lines[2], lines[1]
+	got, err := replayed(t, usageRules, false, append(lines, lines...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"6 records read: 3 requests,", "count once: 6"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nwant %q", got, want)
+		}
+	}
+}
+
 // TestUsageEnds: records that no daemon writes do no harm, and one that tells of more requests than can
 // be asked about ends when the user wants it.
 func TestUsageEnds(t *testing.T) {
