@@ -176,7 +176,7 @@ func (c *usageCaller) ask(r *rand.Rand) {
 	cost := 1 + r.Int64N(3)
 	switch r.IntN(6) {
 	case 0, 1:
-		c.check(key, cost, r.Int64N(5), r.IntN(2) == 0 && !c.degrades())
+		c.check(key, cost, r.Int64N(5), r.IntN(2) == 0)
 	case 2:
 		c.envoy(key, uint32(cost), r.IntN(2) == 0)
 	case 3:
@@ -220,10 +220,14 @@ func usageSums(t *testing.T, dir string) map[string]usagelog.Counts {
 // they asked, over a reload of the rules, with the store and without, and to the last call before
 // the end.
 func TestUsageLog(t *testing.T) {
-	for name, store := range map[string]string{"memory": "memory:", "away": "redis://127.0.0.1:1"} {
+	for name, store := range map[string]string{"memory": "memory:", "away": "redis://127.0.0.1:1", "mesh": "cluster:"} {
 		t.Run(name, func(t *testing.T) {
+			usageRules := usageRules
+			if name == "mesh" {
+				usageRules = strings.ReplaceAll(usageRules, "limits:", "sharing: mesh, limits:")
+			}
 			dir, file := t.TempDir(), rulesFile(t, usageRules)
-			r := start(t, Config{Rules: file, Store: store, RESP: "127.0.0.1:0", UsageLog: "file:" + dir + "?node=n"})
+			r := start(t, Config{Rules: file, Store: store, Cluster: "127.0.0.1:0", RESP: "127.0.0.1:0", UsageLog: "file:" + dir + "?node=n"})
 			told := map[string]usagelog.Counts{}
 			var mu sync.Mutex
 			var callers sync.WaitGroup

@@ -202,7 +202,7 @@ func (m *Meter) settled(all []weir.Settlement) {
 	c := m.counters.Load()
 	for i := range all {
 		s := &all[i]
-		place := s.Receipt.State.Rule
+		place := unmarked(s.Receipt.State.Rule)
 		by, known := c.places[place]
 		if !known {
 			if of, ok := c.brought.Load(broughtTo(place)); ok {
@@ -221,6 +221,10 @@ func (m *Meter) settled(all []weir.Settlement) {
 		m.usage.Gone(usagelog.ID{Domain: domain, Rule: place}).Settled(s, nil)
 	}
 }
+
+// unmarked is a place without what is put before it in the receipts of a fallback, and of nodes that each
+// decide by themselves, up to a byte that no place has.
+func unmarked(place string) string { return place[strings.LastIndexByte(place, 0)+1:] }
 
 // broughtTo is what the places of all overrides of a domain have in common.
 func broughtTo(place string) string {
