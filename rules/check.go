@@ -388,6 +388,9 @@ func (t *take) answer(r *Request) *Answer {
 			continue
 		}
 		cost := r.Descriptors[i].Cost
+		if r.Descriptors[i].GiveBack {
+			cost = 0 // it was decided as one of 0
+		}
 		for j, rule := range m.rules {
 			k := m.first + j
 			if k == a.verdict.Decisive && a.Decisive < 0 {

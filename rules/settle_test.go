@@ -158,7 +158,9 @@ func TestTellSettled(t *testing.T) {
 	for range 2 { // the second time it is settled already
 		_, _ = l.Settle(t.Context(), a.Receipts(), []int64{2}, false)
 	}
-	ask(rules.Descriptor{Cost: 4, GiveBack: true})
+	if d := ask(rules.Descriptor{Cost: 4, GiveBack: true}).Decisions[0]; d.Cost != 0 || d.Charged {
+		t.Errorf("what gives back is counted as a request of %d events", d.Cost)
+	}
 	place := set.Rules()[0].State("").Rule
 	want := []string{place + " ann: 5, 2 stay", place + " ann: 4, 2 stay"}
 	if !slices.Equal(got, want) {
