@@ -54,9 +54,12 @@ type config struct {
 	Rollup    bool     `json:"allow_rollup_hdrs"`
 	NewPerKey bool     `json:"discard_new_per_subject,omitempty"`
 	Silent    bool     `json:"no_ack,omitempty"`
-	Deny      bool     `json:"deny_delete"`
-	FirstSeq  uint64   `json:"first_seq,omitempty"`
-	Sealed    bool     `json:"sealed,omitempty"`
+
+	Sources   []json.RawMessage `json:"sources,omitempty"`
+	Transform json.RawMessage   `json:"subject_transform,omitempty"`
+	Deny      bool              `json:"deny_delete"`
+	FirstSeq  uint64            `json:"first_seq,omitempty"`
+	Sealed    bool              `json:"sealed,omitempty"`
 }
 
 // apiError is what JetStream answers where it does not do as it is told.
@@ -207,6 +210,10 @@ func (l *link) fit(c *config) error {
 		why = fmt.Sprintf("it keeps a history of %d, and an old count would come back when a newer one is over", c.PerKey)
 	case c.NewPerKey:
 		why = "it keeps the first value of a key, and refuses a newer one"
+	case len(c.Sources) > 0:
+		why = "it takes messages from another stream, which would put old counts over newer ones"
+	case len(c.Transform) > 0:
+		why = "it keeps keys under other names"
 	case c.Silent:
 		why = "it does not answer writes"
 	case !c.TTLs:

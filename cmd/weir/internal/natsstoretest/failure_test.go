@@ -390,6 +390,8 @@ func TestUnfitBucket(t *testing.T) {
 	for says, c := range map[string]jetstream.StreamConfig{
 		"it keeps the first value of a key": {DiscardNewPerSubject: true},
 		"it does not answer writes":         {NoAck: true},
+		"it takes messages from another":    {Sources: []*jetstream.StreamSource{{Name: "KV_" + bucketOf("it has no ttl for each message")}}},
+		"it keeps keys under other names":   {SubjectTransform: &jetstream.SubjectTransformConfig{Source: ">", Destination: "x.>"}},
 	} {
 		bucket := bucketOf(says)
 		c.Name, c.Subjects = "KV_"+bucket, []string{"$KV." + bucket + ".>"}
