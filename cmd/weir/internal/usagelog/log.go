@@ -376,12 +376,28 @@ func (l *Log) try(b Batch) bool {
 			return true
 		}
 		l.failures.Add(1)
-		select {
-		case <-time.After(pause):
-		case <-l.ctx.Done():
+		if !l.pause(pause) {
 			return false
 		}
 	}
+}
+
+// pause waits before a batch is tried again, and is false when there is no more time. At the end of the
+// daemon there is little: it tries at once what may be kept by now, and then as often as at first.
+func (l *Log) pause(d time.Duration) bool {
+	stop := l.stop
+	select {
+	case <-stop:
+		stop, d = nil, retryFirst
+	default:
+	}
+	select {
+	case <-time.After(d):
+	case <-stop:
+	case <-l.ctx.Done():
+		return false
+	}
+	return true
 }
 
 // tell says that records can't be kept, or can be again. While they can't it says a new reason, too: an operator who

@@ -344,6 +344,32 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// TestBackAtTheEnd: what could not be kept is tried at once when the daemon ends, and soon again, for it has
+// less time then than pauses take.
+func TestBackAtTheEnd(t *testing.T) {
+	for _, back := range []time.Duration{time.Minute, time.Minute + time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			rule := testSet(t).Rules()[0]
+			begin := time.Now()
+			b := &broker{fail: func() (bool, error) {
+				if time.Since(begin) < back {
+					return false, errors.New("away")
+				}
+				return true, nil
+			}}
+			l := New(b, Options{Node: "n"})
+			l.Start()
+			l.Open(ID{Domain: "d", Rule: "r"}).Decided(decision(rule, "ann", weir.Allowed, 1), nil)
+			time.Sleep(time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := l.Stop(ctx); err != nil || l.Stats().Kept != 1 {
+				t.Errorf("the log was back: %v", err)
+			}
+		})
+	}
+}
+
 // TestReasons: a new reason for which records can't be kept is told, and not more often than each minute.
 func TestReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
