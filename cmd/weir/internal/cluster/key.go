@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"unicode/utf8"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
@@ -33,6 +34,19 @@ func short(k weir.StateKey) weir.StateKey {
 		k.Rule = hashed(place) + label
 	}
 	if !travels(k.Key) {
+		k.Key = hashed(k.Key)
+	}
+	return k
+}
+
+// Text is short for keys that stand in texts: it has no bytes that are not UTF-8.
+func Text(k weir.StateKey) weir.StateKey {
+	k = short(k)
+	if !utf8.ValidString(k.Rule) {
+		place := k.Placement()
+		k.Rule = hashed(place) + "#" + hashed(k.Rule[len(place):])
+	}
+	if !utf8.ValidString(k.Key) {
 		k.Key = hashed(k.Key)
 	}
 	return k

@@ -125,17 +125,17 @@ func (sh *shard) decide(q *question) status {
 
 func (sh *shard) decideTake(now weir.Instant, q *question) (err error) {
 	first := &q.asks[0]
-	once, id := first.ChargesOnce(), receiptID{}
+	once, id := first.ChargesOnce(), record.OnceID{}
 	if once {
 		id = sh.store.receiptID(first.Receipt, first.State)
-		if again, err := sh.notes.once.answered(now, id, q.out); again || err != nil {
+		if again, err := sh.notes.once.Answered(now, id, q.out); again || err != nil {
 			return err
 		}
 	}
 	q.now, q.states, err = sh.node.Take(now, q.asks, q.out, &sh.fx)
 	sh.deliver(0, nil)
 	if err == nil && once {
-		sh.notes.once.remember(id, q.out)
+		sh.notes.once.Remember(id, q.out)
 	}
 	return err
 }
@@ -152,6 +152,6 @@ func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
 	return cmp.Or(sh.store.receipts.Settle(now, settlements), err)
 }
 
-func (s *Store) receiptID(id uint64, k weir.StateKey) receiptID {
-	return receiptID{id, maphash.Comparable(s.seed, record.Place(k))}
+func (s *Store) receiptID(id uint64, k weir.StateKey) record.OnceID {
+	return record.OnceID{ID: id, Place: maphash.Comparable(s.seed, record.Place(k))}
 }

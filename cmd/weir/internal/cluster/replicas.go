@@ -77,7 +77,7 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 	now := r.store.now()
 	id, once := r.store.receiptID(asks[0].Receipt, asks[0].State), asks[0].ChargesOnce()
 	if once {
-		if again, err := r.notes.once.answered(now, id, out); again || err != nil {
+		if again, err := r.notes.once.Answered(now, id, out); again || err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 		}
 	}
 	if once {
-		r.notes.once.remember(id, out)
+		r.notes.once.Remember(id, out)
 	}
 	r.plan()
 	return nil
