@@ -34,7 +34,8 @@ type ReplicaSettings struct {
 	// the name before.
 	Name        string
 	Incarnation uint64
-	// Sharing is weir.SharingMesh, SharingGossip, SharingHub or SharingDivided.
+	// Sharing is weir.SharingMesh, SharingGossip, SharingHub or SharingDivided, or bounds.Log: then
+	// View, Tick and Receive are not called, but Entries and Hear.
 	Sharing weir.Sharing
 	// Keys is how many keys are kept at a time; requests for more are denied. At
 	// least 1.
@@ -92,7 +93,7 @@ type Post struct {
 // NewReplica is a replica that starts now. Until it has heard from all members it
 // passes no more than its part.
 func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
-	ways := []weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided}
+	ways := []weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, bounds.Log}
 	switch {
 	case !slices.Contains(ways, s.Sharing):
 		return nil, fmt.Errorf("replicas share by one of %v, not by %q", ways, s.Sharing)
@@ -217,7 +218,7 @@ func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 	own := r.line(0, p.settings.Incarnation)
 	if own.slot == 0 || fresh && own.left == 0 && now-own.changed >= micros(2*Sweep) {
 		p.slots++
-		own.slot, own.count, own.opened = p.slots, 0, now
+		own.slot, own.count, own.appended, own.opened = p.slots, 0, 0, now
 	}
 	own.count += events
 	own.changed = now
@@ -235,6 +236,8 @@ func (p *Replica) repeats() uint8 {
 		return uint8(min(max((len(p.others)+bounds.TellSome-1)/bounds.TellSome, 2), 255))
 	case weir.SharingMesh, weir.SharingHub:
 		return 2
+	case bounds.Log:
+		return 1
 	default:
 		return 0
 	}
@@ -242,7 +245,7 @@ func (p *Replica) repeats() uint8 {
 
 // tell lines r up, for one of its lines to be told in so many turns.
 func (p *Replica) tell(now weir.Instant, r *tally, of *line, turns uint8) {
-	if len(p.others) == 0 {
+	if len(p.others) == 0 && p.settings.Sharing != bounds.Log {
 		return
 	}
 	of.left = max(of.left, turns)
@@ -276,7 +279,7 @@ func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tall
 		return nil
 	}
 	key = weir.StateKey{Rule: strings.Clone(key.Rule), Key: strings.Clone(key.Key)}
-	r := &tally{key: key, form: p.form(l), born: now, mark: p.view.gap, cold: p.settings.Sharing != weir.SharingDivided}
+	r := &tally{key: key, form: p.form(l), born: now, mark: p.view.gap, cold: p.settings.Sharing != weir.SharingDivided && p.settings.Sharing != bounds.Log}
 	if p.settings.Sharing == weir.SharingHub {
 		r.hub, r.echo = p.hubOf(key), &echo{}
 	}

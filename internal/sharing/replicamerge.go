@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // The bounds of replicas.
@@ -42,7 +43,7 @@ func (p *Replica) hear(now weir.Instant, r *tally, of *told) {
 			return
 		}
 		at, _ = r.find(id, of.incarnation)
-		r.lines = slices.Insert(r.lines, at, line{node: id, incarnation: of.incarnation, slot: of.slot, opened: of.opened})
+		r.lines = slices.Insert(r.lines, at, line{node: id, incarnation: of.incarnation, slot: of.slot, count: of.before, opened: of.opened})
 	}
 	l := &r.lines[at]
 	was := *l
@@ -81,6 +82,10 @@ func (l *line) merge(of *told) (news int64) {
 // all charged at once: the other node had its part of the limit, and only the events of the last
 // moments are still in use.
 func (p *Replica) charge(now weir.Instant, r *tally, was, l *line, news int64) {
+	if p.settings.Sharing == bounds.Log {
+		r.charge(l.changed, news, weight{1, 1}) // the log tells when
+		return
+	}
 	if p.cold(now, r) {
 		r.owed = min(r.owed+news, weir.MaxCost)
 		return

@@ -151,6 +151,7 @@ type told struct {
 	node              string
 	incarnation, slot uint64
 	count             int64
+	before            int64 // of count, what needs no charge where nothing was known; 0 but of an Entry
 	opened, changed   weir.Instant
 	reported          bool // to this node, as the hub
 }

@@ -250,14 +250,9 @@ func (p *Replica) tallyOf(now weir.Instant, key weir.StateKey, limit string) *ta
 	if r, ok := p.tallies.get(key); ok {
 		return r
 	}
-	f := p.forms[limit]
+	f := p.formOf(limit)
 	if f == nil {
-		l, err := weir.ParseLimit(limit)
-		if err != nil || bounds.Unfit(p.settings.Sharing, l, 0) != "" {
-			p.stats.Dropped++
-			return nil
-		}
-		f = p.form(l)
+		return nil
 	}
 	r := p.keep(now, key, f.limit)
 	if r == nil {
@@ -265,4 +260,17 @@ func (p *Replica) tallyOf(now weir.Instant, key weir.StateKey, limit string) *ta
 		p.lost = now
 	}
 	return r
+}
+
+// formOf is the form of a limit that was heard of, or nil if nodes can't share it.
+func (p *Replica) formOf(limit string) *form {
+	if f := p.forms[limit]; f != nil {
+		return f
+	}
+	l, err := weir.ParseLimit(limit)
+	if err != nil || bounds.Unfit(p.settings.Sharing, l, 0) != "" {
+		p.stats.Dropped++
+		return nil
+	}
+	return p.form(l)
 }

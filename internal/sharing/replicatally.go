@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // tally is what a replica keeps of a key: the state by which it decides, and what it
@@ -43,6 +44,7 @@ type line struct {
 	opened      weir.Instant // when the slot began
 	changed     weir.Instant // when the count did
 	heard       weir.Instant // last
+	appended    int64        // of this process with a log: the count that its last Entry told
 	left        uint8        // in how many turns it is still to be told
 }
 
@@ -62,7 +64,7 @@ func (p *Replica) form(l *weir.Limit) *form {
 	if len(p.forms) >= MaxForms {
 		clear(p.forms)
 	}
-	horizon := horizonOf(l)
+	horizon := bounds.Horizon(l)
 	f := &form{limit: l, owing: Owing(l), horizon: horizon, memory: horizon + micros(Memory)}
 	p.forms[l.String()] = f
 	return f
@@ -81,15 +83,6 @@ func Owing(l *weir.Limit) *weir.Limit {
 		return larger
 	}
 	return l
-}
-
-// horizonOf is how long an event is in use at most.
-func horizonOf(l *weir.Limit) weir.Instant {
-	s := l.Spec()
-	if us, _, of := l.Span(s.Burst); of != 0 {
-		return weir.Instant(us + 1)
-	}
-	return micros(2 * s.Period) // a sliding window weighs the period before
 }
 
 // line is that of one process of a node.

@@ -11,6 +11,27 @@ import (
 	"github.com/weir-limit/weir"
 )
 
+// Log is how nodes share that each decide by themselves and tell each other through an event log: a
+// store, kafka: in the daemon. It is no word of rules.
+const Log weir.Sharing = "log"
+
+// How far nodes that share by a Log may be behind.
+const (
+	// LogUsual is a lag of a log that keeps up with what nodes append, for those who want one figure.
+	LogUsual = 100 * time.Millisecond
+	// LogMost is how long it may take at most until a node reads back what it has appended. When
+	// it takes longer, the node decides nothing: the fallbacks of the rules do.
+	LogMost = time.Second
+	// LogBeat is how often a node appends something to each part of the log to measure that by.
+	LogBeat = 250 * time.Millisecond
+	// LogWorst is what a node may not know of others at most: those append within LogMost and a
+	// LogBeat or decide nothing, and it reads within as long or decides nothing.
+	LogWorst = 2 * (LogMost + LogBeat)
+	// LogBack is how far back a node that starts reads at most. Limits whose events are in use for
+	// longer don't fit.
+	LogBack = 48 * time.Hour
+)
+
 // How nodes tell each other what they let pass, with weir.SharingMesh, weir.SharingGossip and weir.SharingHub:
 // Delay, and so every bound, goes by it.
 const (
@@ -34,16 +55,18 @@ const (
 
 // replicated is whether nodes decide by themselves and tell each other.
 func replicated(s weir.Sharing) bool {
-	return s == weir.SharingMesh || s == weir.SharingGossip || s == weir.SharingHub
+	return s == weir.SharingMesh || s == weir.SharingGossip || s == weir.SharingHub || s == Log
 }
 
 // Delay is how long it takes until all of so many nodes know what one of them has let
-// pass, when messages take up to d and none is lost; each that is lost adds TellEvery. It is 0
-// where no node decides by what it was told.
+// pass, when messages take up to d and none is lost; each that is lost adds TellEvery. With a Log
+// d is all of it, from the event until it is seen. It is 0 where no node decides by what it was told.
 func Delay(s weir.Sharing, nodes int, d time.Duration) time.Duration {
 	switch {
 	case nodes <= 1 || !replicated(s):
 		return 0
+	case s == Log:
+		return d
 	case s == weir.SharingGossip:
 		turns := (nodes - 2 + TellSome) / TellSome
 		return time.Duration(turns)*TellEvery + d
@@ -102,29 +125,59 @@ func Unfit(s weir.Sharing, l *weir.Limit, nodes int) string {
 }
 
 // late is how late nodes learn of an event at least.
-func late(s weir.Sharing) time.Duration { return Delay(s, 2, 0) }
+func late(s weir.Sharing) time.Duration {
+	if s == Log {
+		return LogUsual
+	}
+	return Delay(s, 2, 0)
+}
+
+// Horizon is how long an event of l is in use at most.
+func Horizon(l *weir.Limit) weir.Instant {
+	s := l.Spec()
+	if us, _, of := l.Span(s.Burst); of != 0 {
+		return weir.Instant(us + 1)
+	}
+	return weir.Instant(2 * s.Period.Microseconds()) // a sliding window weighs the period before
+}
 
 // untold says why nodes can't tell each other of l.
 func untold(s weir.Sharing, l *weir.Limit) string {
+	how, instead := string(s), "sharing: lease"
+	if s == Log {
+		how, instead = "the event log", "redis:// as the store"
+	}
+	if why := untellable(how, instead, late(s), l); why != "" || s != Log {
+		return why
+	}
+	if in := Horizon(l).Duration().Truncate(time.Second); in > LogBack {
+		return fmt.Sprintf("its events are in use for up to %v, and a node that starts reads back %v of the log; take a shorter period, or %s", in, LogBack, instead)
+	}
+	return ""
+}
+
+// untellable is untold for a way of telling that is late by so much. how is that way, and
+// instead what to take.
+func untellable(how, instead string, late time.Duration, l *weir.Limit) string {
 	switch spec := l.Spec(); {
 	case spec.Algorithm == weir.SlidingLog:
-		return fmt.Sprintf("a log has the time of each event, and %s tells how many only; take sliding-window, or sharing: lease", s)
+		return fmt.Sprintf("a log has the time of each event, and %s tells how many only; take sliding-window, or %s", how, instead)
 	case spec.Algorithm == weir.LeakyQueue:
-		return "leaky-queue gives every request a place in one line, and nodes that decide locally give the same place twice; take gcra, or sharing: lease"
+		return "leaky-queue gives every request a place in one line, and nodes that decide locally give the same place twice; take gcra, or " + instead
 	case spec.Algorithm == weir.Concurrent:
-		return "permits of a node that dies would stay held at other nodes; take sharing: lease"
+		return "permits of a node that dies would stay held at other nodes; take " + instead
 	case spec.Algorithm == weir.WarmUp:
-		return "warm-up depends on when each event passes, which other nodes learn too late; take gcra, or sharing: lease"
+		return "warm-up depends on when each event passes, which other nodes learn too late; take gcra, or " + instead
 	case l.NeverOver():
-		return fmt.Sprintf("%s lets more pass than the limit now and then, which %s is to prevent; leave it out, or take sharing: lease", s, spec.Mode)
+		return fmt.Sprintf("%s lets more pass than the limit now and then, which %s is to prevent; leave it out, or take %s", how, spec.Mode, instead)
 	case spec.Anchored:
-		return "an anchored window opens with the first event, of which other nodes learn too late; leave out anchored, or take sharing: lease"
+		return "an anchored window opens with the first event, of which other nodes learn too late; leave out anchored, or take " + instead
 	case spec.Debt > 0:
-		return "debt is for a request that finds one event left, and all nodes would find the same one; leave out debt, or take sharing: lease"
+		return "debt is for a request that finds one event left, and all nodes would find the same one; leave out debt, or take " + instead
 	case l.DenialCounts():
-		return "denials are not reported to other nodes; leave out count-denied and initial, or take sharing: lease"
-	case spec.Algorithm.Family() != weir.GCRA && late(s) >= spec.Period/2:
-		return fmt.Sprintf("other nodes learn of an event up to %v later, when half of the window is over; take a period of more than %v, or sharing: lease", late(s), 2*late(s))
+		return "denials are not reported to other nodes; leave out count-denied and initial, or take " + instead
+	case spec.Algorithm.Family() != weir.GCRA && late >= spec.Period/2:
+		return fmt.Sprintf("other nodes learn of an event up to %v later, when half of the window is over; take a period of more than %v, or %s", late, 2*late, instead)
 	}
 	return ""
 }

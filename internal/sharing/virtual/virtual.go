@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // Network says how messages travel. The zero Network takes no time, and loses none.
@@ -36,6 +37,8 @@ type Settings struct {
 	// Forge makes of a message to a replica what arrives in its place: tests show by it that they find what is
 	// wrong. Nil: itself.
 	Forge func(to string, message []byte) []byte
+	// LogRate is how many entries a second the log of bounds.Log takes; 0: any number.
+	LogRate int
 }
 
 // Stats are counters of a cluster.
@@ -43,6 +46,7 @@ type Stats struct {
 	Messages, Bytes int64 // sent, whether they arrived or not; without heartbeats
 	Heartbeats      int64
 	Crashes         int64
+	Lag             weir.Instant // the longest from an event until all nodes knew it, with a log
 }
 
 // Cluster is the nodes and what is between them. Its methods are told a time that
@@ -62,6 +66,7 @@ type Cluster struct {
 	waiting  map[uint64]func(weir.Instant, weir.Decision)
 	asked    uint64
 	faulty   bool // somebody may be silent
+	log      log
 }
 
 // machine is a node and what is around it.
@@ -77,6 +82,7 @@ type machine struct {
 	timer       weir.Instant // the earliest that is set; 0: none
 	silent      []bool       // whom it does not hear
 	heard       []weir.Instant
+	reader      reader // of the log
 }
 
 // New is a cluster whose nodes start now.
@@ -111,7 +117,7 @@ func (c *Cluster) start(now weir.Instant, i int) (err error) {
 		m.heard[j], m.silent[j] = now, false
 	}
 	switch c.settings.Sharing {
-	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, bounds.Log:
 		m.replica, err = sharing.NewReplica(m.clock(now), sharing.ReplicaSettings{
 			Name: m.name, Incarnation: m.incarnation, Sharing: c.settings.Sharing, Keys: c.settings.Keys,
 		})
@@ -121,7 +127,11 @@ func (c *Cluster) start(now weir.Instant, i int) (err error) {
 	if err != nil {
 		return fmt.Errorf("start node %d: %w", i, err)
 	}
-	if m.replica != nil {
+	switch {
+	case c.settings.Sharing == bounds.Log:
+		c.beat(now, i, m.incarnation)
+		return nil
+	case m.replica != nil:
 		c.view(now, i)
 		return nil
 	}
@@ -193,6 +203,10 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 	}
 	if m.replica != nil {
 		var out [1]weir.Decision
+		if m.reader.lag(now) > bounds.LogMost {
+			answered(now, weir.Decision{Outcome: weir.Denied, RetryAfter: bounds.LogBeat}) // fallback: closed
+			return
+		}
 		m.replica.Take(m.clock(now), []weir.Ask{*a}, out[:])
 		answered(now, out[0])
 		c.settle(now, node)
@@ -274,6 +288,10 @@ func (c *Cluster) settle(now weir.Instant, i int) {
 		}
 	}
 	c.posts = c.posts[:0]
+	if c.settings.Sharing == bounds.Log {
+		c.gather(now, i)
+		return
+	}
 	c.set(now, i)
 }
 
@@ -321,11 +339,7 @@ func (c *Cluster) send(now weir.Instant, from, to int, hear func(now weir.Instan
 		copies = 2
 	}
 	for range copies {
-		took := n.Delay.Microseconds()
-		if took > 1 {
-			took = took/2 + c.random.Int64N(took-took/2)
-		}
-		c.at(now+weir.Instant(took), to, func(now weir.Instant) {
+		c.at(now+c.travels(), to, func(now weir.Instant) {
 			hear(now)
 			c.settle(now, to)
 		})
