@@ -188,9 +188,8 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 		}
 		own, _ := p.weights(now, r, asks[i].Policy.Partition, asks[i].Policy.Nodes)
 		fresh := r.form.limit.Fresh(r.state, now)
-		r.commit(now, own, &asks[i], &out[i])
-		if out[i].Charged {
-			p.passed(now, r, out[i].Cost, fresh)
+		if events := r.commit(now, own, &asks[i], &out[i]); events > 0 {
+			p.passed(now, r, events, fresh)
 		}
 	}
 }
@@ -304,7 +303,7 @@ func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 	receipt.Cost, _ = r.events(st.Receipt.Cost, own)
 	scaled.Used, _ = r.events(max(st.Used, 0), own)
 	scaled.Receipt = &receipt
-	state, err := r.form.owing.Settle(r.state, now, max(r.born, r.reset), &scaled)
+	state, err := r.form.owing.Settle(r.state, now, max(r.born, r.since), &scaled)
 	if err != nil {
 		return err
 	}
@@ -323,6 +322,7 @@ func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 // nothing back.
 func (p *Replica) Reset(now weir.Instant, key weir.StateKey) {
 	if r, ok := p.tallies.get(key); ok {
-		r.state, r.earlier, r.rest, r.owed, r.reset = nil, nil, 0, 0, now+1
+		r.state, r.earlier, r.rest, r.owed = nil, nil, 0, 0
+		r.since = max(r.since, max(now, r.given)+1) // the clock may have stepped back
 	}
 }

@@ -22,7 +22,8 @@ type tally struct {
 	policy weir.Partition // of the last ask
 	nodes  int            // of the last ask
 	born   weir.Instant   // when the replica began to keep it
-	reset  weir.Instant   // just after it was reset last; 0: never
+	since  weir.Instant   // receipts from before give nothing back, as weir.Kept.Since
+	given  weir.Instant   // the latest that a receipt was of
 	scale  weight         // the last that state was charged by
 	rest   int64          // what this has left over, below scale.den
 	mark   int64          // the gap whose entitlement was used up
@@ -107,13 +108,13 @@ func (r *tally) adopt(now weir.Instant, p *Replica, l *weir.Limit) {
 		return
 	}
 	if k := r.kept(); k.Become(l, now, 0) {
-		r.state, r.earlier = k.State, k.Earlier
+		r.state, r.since, r.earlier = k.State, k.Since, k.Earlier
 		r.form, r.rest = p.form(l), 0
 	}
 }
 
 func (r *tally) kept() weir.Kept {
-	return weir.Kept{Limit: r.form.limit, State: r.state, Earlier: r.earlier}
+	return weir.Kept{Limit: r.form.limit, State: r.state, Since: r.since, Earlier: r.earlier}
 }
 
 // hear tells the earlier limits what this one counts.
@@ -179,14 +180,23 @@ func (r *tally) whole(n int64, w weight, most int64) int64 {
 	return min(events, most)
 }
 
-// commit is Limit.Commit, where each event counts for w.
-func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision) {
+// commit is Limit.Commit, where each event counts for w. It returns how many events others are to be
+// told of.
+func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision) (passed int64) {
 	cost := d.Cost
 	if d.Charged {
 		d.Cost, r.rest = r.events(cost, w)
-		r.scale = w
+		r.scale, passed = w, cost
 	}
-	r.state = r.form.owing.Commit(r.state, now, a, d)
+	if a.After { // of work reported afterwards a bucket keeps what it can hold, and others hear of that
+		l := r.form.limit
+		before := l.Used(r.state, now)
+		r.state = l.Commit(r.state, now, a, d)
+		d.Cost = min(d.Cost, max(l.Used(r.state, now)-before, 0))
+		passed = min(passed, part(d.Cost, w.den, w.num))
+	} else {
+		r.state = r.form.owing.Commit(r.state, now, a, d)
+	}
 	if d.Charged {
 		r.hear(now, d.Cost)
 	}
@@ -194,8 +204,10 @@ func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 	d.Remaining = part(d.Remaining, w.den, w.num)
 	if d.Receipt != nil {
 		d.Receipt.Limit, d.Receipt.Cost = r.form.limit, cost
+		d.Date(max(r.born, r.since))
+		r.given = max(r.given, d.Receipt.Taken)
 	}
-	d.Date(max(r.born, r.reset))
+	return passed
 }
 
 // charge counts events that other nodes have let pass.
