@@ -33,8 +33,8 @@ type ClusterOptions struct {
 	// Duration is for how long requests come. 0: what suits the workload.
 	Duration time.Duration
 
-	Nodes     int // 1…MaxNodes
-	Sharing   weir.Sharing
+	Nodes     int          // 1…MaxNodes
+	Sharing   weir.Sharing // a word of rules, or SharingLog
 	Partition weir.Partition
 	// Skewed sends some nodes more requests than others: the first one of N nearly
 	// twice its part.
@@ -45,7 +45,18 @@ type ClusterOptions struct {
 	// Cut is for how long the first half of the nodes and the others don't hear each
 	// other, from a quarter of the duration on. 0: not at all.
 	Cut time.Duration
+	// LogRate is how many entries a second the log of SharingLog takes: with more, they wait for each
+	// other, and nodes learn of each other's events later. 0: any number.
+	LogRate int
 }
+
+// SharingLog is how nodes share that tell each other through an event log, as daemons with
+// --store kafka://… do. It is no word of rules.
+const SharingLog = bounds.Log
+
+// LogMost is how long a node waits at most to read back what it has appended to the log; one that
+// waits longer denies, as by a fallback that is closed.
+const LogMost = bounds.LogMost
 
 // ClusterFigures tell what came of requests that go to the nodes of a cluster, by
 // chance.
@@ -68,6 +79,9 @@ type ClusterFigures struct {
 	Messages   int64 `json:"messages"`
 	Bytes      int64 `json:"bytes"`
 	Heartbeats int64 `json:"beats"`
+	// Lag is the longest that it took until all nodes had read of an event from the log, in
+	// microseconds. It is nil where there is no log.
+	Lag *int64 `json:"lag_us,omitempty"`
 }
 
 // cluster is one run.
@@ -115,7 +129,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	start := w.start()
 	nodes, err := virtual.New(start-weir.Instant(warming.Microseconds()), virtual.Settings{
 		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.told(), Keys: w.Clients(), Heartbeats: o.Cut > 0,
-		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss},
+		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss}, LogRate: o.LogRate,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate a cluster: %w", err)
@@ -142,10 +156,15 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 		return nil, err
 	}
 	// The bound depends on the largest cost, so it is computed when that is known.
+	delay := bounds.Delay(o.Sharing, o.Nodes, o.Delay)
+	if o.Sharing == SharingLog {
+		c.figures.Lag = new(int64(nodes.Lag))
+		delay = min(nodes.Lag.Duration(), bounds.LogWorst) // beyond, nodes let nothing pass
+	}
 	if o.Loss == 0 && o.Cut == 0 {
 		c.figures.Ahead = new(int64)
 		if o.Sharing != SharingStore {
-			*c.figures.Ahead = bounds.Ahead(l, o.Sharing, o.Nodes, bounds.Delay(o.Sharing, o.Nodes, o.Delay), largest)
+			*c.figures.Ahead = bounds.Ahead(l, o.Sharing, o.Nodes, delay, largest)
 		}
 	}
 	return &c.figures, nil
@@ -163,6 +182,10 @@ func (o *ClusterOptions) check(w *Workload, l *weir.Limit) error {
 		return inputf("messages take %v, and %d of a thousand are lost; it must be 0s…%v and 0…999", o.Delay, o.Loss, MaxDelay)
 	case o.Cut < 0 || o.Cut > o.Duration:
 		return inputf("a cut of %v; it must be no longer than the run, %v", o.Cut, o.Duration)
+	case o.Sharing == SharingLog && (o.Loss > 0 || o.Cut > 0):
+		return inputf("nodes that share by an event log send each other nothing that is lost or cut; leave out loss and cut")
+	case o.LogRate < 0 || o.LogRate > 0 && o.Sharing != SharingLog:
+		return inputf("a log takes %d entries a second; it must be more than 0, for nodes that share by %s", o.LogRate, SharingLog)
 	case w.settings.tries > 1:
 		return inputf("requests to a cluster are made once; leave out tries=%d", w.settings.tries)
 	}

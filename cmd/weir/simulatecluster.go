@@ -59,7 +59,9 @@ by how much that is beyond the limit at worst, and how many messages it takes.
 
 Each request goes to a node by chance. --cut parts the nodes into two halves that
 can't reach each other; --loss loses messages. --sharing store is no cluster: the nodes
-have a store, and lease: 100ms in the rule. The same seed gives the same answer.
+have a store, and lease: 100ms in the rule. --sharing log is none, either: the nodes
+tell each other through an event log; with --log-rate it takes so many entries a
+second only, so that its lag grows with the load. The same seed gives the same answer.
 docs/simulate.md defines all figures.`,
 		Example: `  weir simulate cluster
   weir simulate cluster --limit 1000/s --nodes 3,30 --sharing lease,mesh --cut 8s --duration 20s
@@ -77,10 +79,11 @@ docs/simulate.md defines all figures.`,
 	f.Var((*timeFlag)(&k.options.Cut), "cut", "how long two halves can't reach each other, from a quarter of the duration on")
 	f.DurationVar(&k.options.Delay, "delay", time.Millisecond, "the longest `TIME` that a message takes")
 	f.IntVar(&k.options.Loss, "loss", 0, "`N` of a thousand messages are lost")
+	f.IntVar(&k.options.LogRate, "log-rate", 0, "`N` entries a second that the log of --sharing log takes (default any number)")
 	f.BoolVar(&k.options.Skewed, "skewed", false, "some nodes get more requests than others")
 	f.Uint64Var(&k.options.Seed, "seed", 1, "`N` that all chance comes from")
 	f.BoolVar(&k.json, "json", false, "print JSON, a line for each cluster")
-	f.StringVar(&k.svg, "svg", "", "also write the picture cluster.svg to folder `DIR`")
+	f.StringVar(&k.svg, "svg", "", "also write the picture cluster.svg, and lag.svg of a log, to folder `DIR`")
 	cmd.MarkFlagsMutuallyExclusive("load", "workload")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		k.command = commandLine(cmd)
@@ -129,6 +132,9 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 				}
 				o := k.options
 				o.Nodes, o.Sharing, o.Partition = n, weir.Sharing(how), weir.Partition(k.partition)
+				if o.Sharing != sim.SharingLog {
+					o.LogRate = 0
+				}
 				cell := clusterCell{ClusterFigures: sim.ClusterFigures{Nodes: n, Sharing: o.Sharing}, Workload: w.String(), load: load}
 				if cell.Unfit = o.Unfit(l); cell.Unfit == "" {
 					f, err := sim.RunCluster(ctx, w, l, o)
@@ -146,7 +152,7 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 
 // read checks the words and numbers of flags.
 func (k *clusters) read(l *weir.Limit) error {
-	all := append(slices.Clip(waysToShare), string(sim.SharingStore))
+	all := append(slices.Clip(waysToShare), string(sim.SharingStore), string(sim.SharingLog))
 	for _, how := range k.sharings {
 		if !slices.Contains(all, how) {
 			return usagef("--sharing %s: take some of %s", how, strings.Join(all, ", "))
@@ -154,6 +160,9 @@ func (k *clusters) read(l *weir.Limit) error {
 	}
 	if !slices.Contains([]string{"proportional", "closed", "reserve", "share", "open"}, k.partition) {
 		return usagef("--partition %s: take proportional, closed, reserve, share or open", k.partition)
+	}
+	if k.options.LogRate != 0 && !slices.Contains(k.sharings, string(sim.SharingLog)) {
+		return usagef("--log-rate is of a log; add --sharing log")
 	}
 	if k.workload != "" {
 		k.loads = []int64{0}
@@ -202,9 +211,16 @@ func (k *clusters) print(to io.Writer, cells []clusterCell) error {
 		k.table("passed", some, passedCell).Write(&b)
 		b.WriteByte('\n')
 		k.table("messages", some, k.messagesCell).Write(&b)
+		if slices.Contains(k.sharings, string(sim.SharingLog)) {
+			b.WriteByte('\n')
+			k.table("lag", some, lagCell).Write(&b)
+		}
 	}
 	b.WriteString("\npassed: more or less than one node would let pass; the most events in use beyond the limit, of how many it can be by proof.\n" +
 		"messages: each node sends a second, and bytes of them.\n")
+	if slices.Contains(k.sharings, string(sim.SharingLog)) {
+		fmt.Fprintf(&b, "lag: from an event until all nodes had read of it, at worst; a node that waits longer than %v denies.\n", sim.LogMost)
+	}
 	said := map[string]bool{}
 	for i := range cells {
 		if c := &cells[i]; c.Unfit != "" && !said[c.Unfit] {
@@ -246,6 +262,14 @@ func passedCell(f *sim.ClusterFigures) string {
 		return fmt.Sprintf("%s, %d", apart(f), f.Over)
 	}
 	return fmt.Sprintf("%s, %d of %d", apart(f), f.Over, *f.Ahead)
+}
+
+// lagCell is how late nodes learned of an event from the log, at worst.
+func lagCell(f *sim.ClusterFigures) string {
+	if f.Lag == nil {
+		return "-"
+	}
+	return (time.Duration(*f.Lag) * time.Microsecond).Round(time.Millisecond).String()
 }
 
 // apart is how much more passed than on one node, in percent.
@@ -300,7 +324,33 @@ func (k *clusters) draw(cells []clusterCell) error {
 		Description: "A row for each way to share the limit and a column for each number of nodes: how much more or less passed than on one node, over a bar of the most that was ever beyond the limit. A bar is full where that is the count of the limit, or more.",
 		Drawing:     m,
 	}
+	if lag, ok := k.lag(cells); ok {
+		return report.Save(k.svg, p, lag)
+	}
 	return report.Save(k.svg, p)
+}
+
+// lag is how late the nodes read a log, by how many requests come.
+func (k *clusters) lag(cells []clusterCell) (plot.Picture, bool) {
+	lines := plot.Lines{
+		X:      plot.Axis{Name: "requests, in times of what the limit lets pass", Base: 10},
+		Y:      plot.Axis{Name: "lag at worst, in ms", Base: 10},
+		Levels: []plot.Level{{Name: "a node denies", Value: sim.LogMost.Milliseconds()}},
+	}
+	for _, n := range k.nodes {
+		line := plot.Line{Name: counted(n)}
+		for i := range cells {
+			if c := &cells[i]; c.Lag != nil && c.Nodes == n {
+				line.Points = append(line.Points, plot.Point{X: c.load, Y: (*c.Lag + 999) / 1000})
+			}
+		}
+		lines.Lines = append(lines.Lines, line)
+	}
+	return plot.Picture{
+		Name: "lag", Title: k.limit + ": how late nodes learn of each other's events from a log, the more requests come", Command: k.command,
+		Description: "A line for each number of nodes: the longest that it took until all nodes had read an event from the log, for each number of requests. Above the level a node waits too long to read back its own events, and lets nothing pass.",
+		Drawing:     lines,
+	}, len(k.loads) > 1 && slices.Contains(k.sharings, string(sim.SharingLog))
 }
 
 func printClusterJSON(to io.Writer, cells []clusterCell) error {
