@@ -141,6 +141,9 @@ type Traits struct {
 	// OwnClock tells that the store has one clock for all; else each process
 	// brings its own, and their skew adds to what passes.
 	OwnClock bool
+	// Late tells that each process decides by itself, and hears afterwards what others let pass: all
+	// together let more pass than a limit does, as far as they are late.
+	Late bool
 	// Forgets tells that the store drops counts to make place, those that deny,
 	// too. Such a key is as never used, and may pass once more what one like it
 	// passes at once.

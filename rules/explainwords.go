@@ -104,6 +104,9 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	note(rule.Lease > 0, "with a store that is shared, each node takes events beforehand, and what others hold is missing here: lease %v", rule.Lease)
 	note(rule.Sync > 0, "with a store that is shared, each node decides by what it last knew of it, and is ahead of it by %d at most: sync %v", rule.Limit.Unsynced(rule.Sync), rule.Sync)
 	apart := rule.apart()
+	if x.store.Late {
+		apart = rule.unread()
+	}
 	note(apart != "", "%s", apart)
 	note(rule.ShareThreshold, "all values that fit share this count")
 	note(rule.Override, "the request brought this limit, in place of the rules")

@@ -57,11 +57,11 @@ func (l *Limiter) Serves(domain string) error {
 
 // Idle warns, MaxFindings times at most, of rules with words that have no effect with a store, and so may not mean what
 // they seem to: about the nodes of a cluster where the store is none, and about others where
-// it is one.
-func (s *Set) Idle(cluster bool) []Finding {
+// it is one, or has such traits.
+func (s *Set) Idle(cluster bool, store weir.Traits) []Finding {
 	var all []Finding
 	for _, r := range s.rules {
-		why := r.idle(cluster)
+		why := r.idle(cluster, store)
 		if why == "" {
 			continue
 		}
@@ -74,7 +74,7 @@ func (s *Set) Idle(cluster bool) []Finding {
 }
 
 // idle says what has no effect; empty when all has.
-func (r *Rule) idle(cluster bool) string {
+func (r *Rule) idle(cluster bool, store weir.Traits) string {
 	const elsewhere = " has no effect with this store: it is for the nodes of --store cluster:"
 	owned := r.Sharing != weir.SharingDivided && !r.replicated()
 	switch {
@@ -84,6 +84,10 @@ func (r *Rule) idle(cluster bool) string {
 		return "sharing: " + string(r.Sharing) + elsewhere
 	case !cluster && r.Partition != "":
 		return "partition: " + string(r.Partition) + elsewhere
+	case store.Late && r.Sync > 0:
+		return fmt.Sprintf("sync: %v gives nothing with an event log, by which each daemon decides itself, and others hear of its events later; leave it out", r.Sync)
+	case store.Late && r.Lease > 0:
+		return fmt.Sprintf("lease: %v gives nothing with an event log, by which each daemon decides itself, and portions that are not spent are missing elsewhere; leave it out", r.Lease)
 	case cluster && r.Sync > 0:
 		return fmt.Sprintf("sync: %v has no effect with --store cluster:, whose nodes need no server; sharing says how they go on by themselves", r.Sync)
 	case cluster && r.Lease > 0:

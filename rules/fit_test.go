@@ -186,28 +186,39 @@ descriptors:
   - {key: f, limits: [5/s], nodes: 3, sharing: divided}
   - {key: g, limits: [5/s], nodes: 3, sharing: mesh}
   - {key: h, rate_limit: {unlimited: true}, sharing: mesh, nodes: 3}
+  - {key: i, limits: [5/s], lease: 100ms}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cluster, want := range map[bool][]string{
-		false: {
+	type store struct{ cluster, late bool }
+	for kind, want := range map[store][]string{
+		{}: {
 			"shop.yaml:3:5: warning: sharing: sticky has no effect with this store: it is for the nodes of --store cluster: (rule shop/a)",
 			"shop.yaml:4:5: warning: partition: open has no effect with this store: it is for the nodes of --store cluster: (rule shop/b)",
 			"shop.yaml:8:5: warning: sharing: divided has no effect with this store: it is for the nodes of --store cluster: (rule shop/f)",
 			"shop.yaml:9:5: warning: sharing: mesh has no effect with this store: it is for the nodes of --store cluster: (rule shop/g)",
 		},
-		true: {
+		{cluster: true}: {
 			"shop.yaml:6:5: warning: sync: 100ms has no effect with --store cluster:, whose nodes need no server; sharing says how they go on by themselves (rule shop/d)",
 			"shop.yaml:7:5: warning: nodes: 3 does not divide the limit with --store cluster:, whose nodes know how many they are; write sharing: divided too, or leave it out (rule shop/e)",
+			"shop.yaml:11:5: warning: lease: 100ms has no effect with --store cluster:, whose nodes need no server; sharing: lease, which is the default, keeps the same promise there (rule shop/i)",
+		},
+		{late: true}: {
+			"shop.yaml:3:5: warning: sharing: sticky has no effect with this store: it is for the nodes of --store cluster: (rule shop/a)",
+			"shop.yaml:4:5: warning: partition: open has no effect with this store: it is for the nodes of --store cluster: (rule shop/b)",
+			"shop.yaml:6:5: warning: sync: 100ms gives nothing with an event log, by which each daemon decides itself, and others hear of its events later; leave it out (rule shop/d)",
+			"shop.yaml:8:5: warning: sharing: divided has no effect with this store: it is for the nodes of --store cluster: (rule shop/f)",
+			"shop.yaml:9:5: warning: sharing: mesh has no effect with this store: it is for the nodes of --store cluster: (rule shop/g)",
+			"shop.yaml:11:5: warning: lease: 100ms gives nothing with an event log, by which each daemon decides itself, and portions that are not spent are missing elsewhere; leave it out (rule shop/i)",
 		},
 	} {
 		var got []string
-		for _, f := range set.Idle(cluster) {
+		for _, f := range set.Idle(kind.cluster, weir.Traits{Late: kind.late}) {
 			got = append(got, f.String())
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("cluster %v: %q", cluster, got)
+			t.Errorf("%+v: %q", kind, got)
 		}
 	}
 }

@@ -56,6 +56,16 @@ func (r *Rule) apart() string {
 	return ""
 }
 
+// unread is apart for daemons that share by an event log, whatever the rule says of a cluster.
+func (r *Rule) unread() string {
+	others, nodes := "each other daemon", 2
+	if r.Nodes > 1 {
+		others, nodes = fmt.Sprintf("the others of %d daemons", r.Nodes), r.Nodes
+	}
+	return fmt.Sprintf("daemons share this count by an event log: what %s let pass that this one has not read yet, %d events at most where the log is %v late, is missing here",
+		others, bounds.Ahead(r.Limit, bounds.Log, nodes, bounds.LogUsual, 1), bounds.LogUsual)
+}
+
 // Together says in words, for weir lint, what so many nodes of a cluster let pass together, beyond
 // what the limit lets one pass, and what more while they don't hear each other; nodes is 0 when it
 // is not known. exact is whether that is nothing, but for cuts that last until one side has

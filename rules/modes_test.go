@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -37,6 +38,30 @@ func TestTogetherByDefault(t *testing.T) {
 		got, exact := set.Rules()[0].Together(5)
 		if want, same := set.Rules()[1].Together(5); got != want || exact != same {
 			t.Errorf("%s: %q, %v; want %q", partition, got, exact, want)
+		}
+	}
+}
+
+// late is a store of processes that share by an event log.
+type late struct{ *memstore.Store }
+
+func (late) Traits() weir.Traits { return weir.Traits{Shared: true, OwnClock: true, Late: true} }
+
+// TestExplainLog: an explanation tells what a daemon at an event log may not know yet.
+func TestExplainLog(t *testing.T) {
+	set := parse(t, `domain: shop
+descriptors:
+  - {key: five, limits: [100/s], nodes: 5, sharing: mesh}
+  - {key: some, limits: [100/min fixed-window]}
+`)
+	l := rules.NewLimiter(late{memstore.New(memstore.Options{})}, set)
+	for key, want := range map[string]string{
+		"five": "daemons share this count by an event log: what the others of 5 daemons let pass that this one has not read yet, 436 events at most where the log is 100ms late, is missing here",
+		"some": "daemons share this count by an event log: what each other daemon let pass that this one has not read yet, 100 events at most where the log is 100ms late, is missing here",
+	} {
+		e, err := l.Explain(t.Context(), ask(descriptor(key+"=x")))
+		if err != nil || !slices.Contains(e.Limits[0].Notes, want) {
+			t.Errorf("%s: %q, %v; want %q", key, e.Limits[0].Notes, err, want)
 		}
 	}
 }

@@ -35,6 +35,9 @@ type Options struct {
 	// ask for one all the same, which such stores decide by the count itself. They drop
 	// what is as never used by the test's clock, so it does not step back there.
 	Ahead bool
+	// Coarse is for stores that keep more of a count than its limit does, by which receipts have other
+	// marks than the model's: random traces, which compare them, are left out.
+	Coarse bool
 }
 
 // check finds keys that would stay for ever.
@@ -76,6 +79,9 @@ func Run(t *testing.T, vectors string, open Open, o Options) {
 		{"misuse", runMisuse},
 	} {
 		t.Run(part.name, func(t *testing.T) {
+			if o.Coarse && part.name == "model" {
+				t.Skip("receipts have marks of their own")
+			}
 			part.run(t, open)
 			o.check(t)
 		})

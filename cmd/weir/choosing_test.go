@@ -14,13 +14,14 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/lesson"
 )
 
-// The page for newcomers, and its pictures.
+// The page for newcomers, the one of simulations, and their pictures.
 const (
 	choosingPage   = "../../docs/choosing.md"
+	simulatePage   = "../../docs/simulate.md"
 	choosingFolder = "../../docs/pictures"
 )
 
-// simulated are the pictures of the page that a command draws: NAME-PICTURE.svg, or
+// simulated are the pictures of the pages that a command draws: NAME-PICTURE.svg, or
 // PICTURE.svg where there is no name.
 var simulated = []struct{ name, command, pictures string }{
 	{"usual", "weir simulate", "believed attacks"},
@@ -29,25 +30,31 @@ var simulated = []struct{ name, command, pictures string }{
 	{"retry", "weir simulate --limit '100/min fixed-window' --limit 100/min --limit '100/min leaky-queue' --workload retrying", "decided"},
 	{"all", "weir simulate --all", "memory periods"},
 	{"modes", "weir simulate cluster --sharing mesh,gossip,divided", "cluster"},
+	{"log", "weir simulate cluster --load 1,2,5,10,20,50 --log-rate 300 --nodes 2,5,20 --sharing log", "lag"},
 	{"", "weir simulate --all", "lesson-bucket lesson-gcra lesson-sub-windows lesson-queue lesson-warm-up"},
 }
 
 // permitsCommand draws the lesson about permits, which can't be simulated.
 const permitsCommand = "make docs-pictures"
 
-// TestDocsPictures draws the pictures of docs/choosing.md again and compares them
+// TestDocsPictures draws the pictures of docs/choosing.md and docs/simulate.md again and compares them
 // byte for byte. With -update it writes them, and takes away those that are no
-// longer shown. Each must stand on the page, above the command that draws it.
+// longer shown. Each must stand on a page, above the command that draws it.
 func TestDocsPictures(t *testing.T) {
 	page, err := os.ReadFile(choosingPage)
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := os.ReadFile(simulatePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page = append(page, more...)
 	drawn, by := drawPictures(t)
 	for name, svg := range drawn {
 		shown := regexp.MustCompile(`(?m)^!\[[^\]]{40,}\]\(pictures/` + regexp.QuoteMeta(name) + "\\)\n\n`" + regexp.QuoteMeta(by[name]) + "`$")
 		if !shown.Match(page) {
-			t.Errorf("docs/choosing.md does not show %s with its words, and then `%s`", name, by[name])
+			t.Errorf("no page shows %s with its words, and then `%s`", name, by[name])
 		}
 		if title := html.EscapeString(by[name]) + "</title>"; !bytes.Contains(svg, []byte(title)) {
 			t.Errorf("the title of %s does not end with %s", name, title)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/redisstore"
 )
@@ -30,7 +31,8 @@ what happens when it is short, what is written to disk, and whether all keys of
 Weir expire. Unwise settings come last, each with what to do.
 
 It connects as weir serve does, sends 200 PINGs and 200 takes of 20 keys that
-expire within a second, and changes nothing else.
+expire within a second, and changes nothing else. Of an event log it tells the
+topic's settings and the lag, for which it appends some messages.
 
 It exits 0 when there are warnings at most, 1 when a fault keeps the store from
 its work, 3 when no server answers.`,
@@ -78,6 +80,8 @@ func examine(ctx context.Context, url string) (*examined, error) {
 		return examineMemcached(ctx, url)
 	case strings.HasPrefix(url, "postgres"):
 		return examinePostgres(ctx, url)
+	case logstore.Is(url):
+		return examineLog(ctx, url)
 	case strings.HasPrefix(url, "nats:"):
 		return examineNATS(ctx, url)
 	}
@@ -110,6 +114,7 @@ func (x *examined) text() string {
 	b.WriteString("\n")
 	x.Ping.print(&b, "PING ")
 	x.Take.print(&b, "takes")
+	x.Lag.print(&b, "lag  ")
 	if x.Skew != nil {
 		fmt.Fprintf(&b, "  clock  %v from this machine's\n", seconds(*x.Skew).Round(10*time.Microsecond))
 	}
@@ -184,6 +189,7 @@ type examined struct {
 	TLS      bool              `json:"tls"`
 	Ping     *examinedLatency  `json:"ping,omitempty"`
 	Take     *examinedLatency  `json:"take,omitempty"` // none when takes fail
+	Lag      *examinedLatency  `json:"lag,omitempty"`  // of an event log
 	Skew     *float64          `json:"skew_seconds,omitempty"`
 	Nodes    []examinedNode    `json:"nodes"`
 	Findings []examinedFinding `json:"findings"`

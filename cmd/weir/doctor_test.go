@@ -6,11 +6,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
+
+// startLog starts a broker with a topic as Weir makes it, but for its partitions, and one that is compacted.
+func startLog(t *testing.T) (addr string) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for topic, settings := range map[string]map[string]string{
+		"weir":    {"cleanup.policy": "delete", "retention.ms": "259200000", "message.timestamp.type": "LogAppendTime"},
+		"compact": {"cleanup.policy": "compact"},
+	} {
+		if err := c.CreateTopic(topic, 2, settings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.ListenAddrs()[0]
+}
 
 // TestDoctor: 0 when there are warnings at most, 1 for faults, 2 for what is no
 // store, 3 when nobody answers; and no password in what it says.
@@ -19,6 +40,7 @@ func TestDoctor(t *testing.T) {
 	cached := memcachedtest.Start(t, "-m", "64")
 	nats := natstest.Start(t)
 	replica := redistest.Start(t, "replicaof", "127.0.0.1 1")
+	log := startLog(t)
 	postgres := postgrestest.StartTCP(t)
 	database := postgres.Database(t)
 	postgres.Query(t, database, "create table theirs (k int)")
@@ -44,6 +66,11 @@ func TestDoctor(t *testing.T) {
 		{"nats://" + nats.Addr, exitYes, "warning: the bucket has one replica"},
 		{"nats://me:secret@127.0.0.1:1", exitFail, "is nats-server running there?"},
 		{"nats://" + nats.Addr + "?replicas=3", exitFail, "has replicas: 1, and the URL says 3"},
+		{"kafka://" + log + "/weir", exitYes, "Kafka, topic weir: partitions 2, replicas 1, messages kept 72h0m0s\n  lag    "},
+		{"kafka://" + log + "/weir", exitYes, "warning: the topic has one replica, so that counts are lost with its broker; give it three"},
+		{"kafka://" + log + "/compact", exitNo, "fault: the topic \"compact\" is compacted, which drops counts of other processes; set cleanup.policy=delete"},
+		{"kafka://" + log + "/none", exitYes, "warning: there is no topic \"none\"; weir serve makes it, or make it yourself: partitions 8, "},
+		{"kafka://me:secret@127.0.0.1:1/weir?sasl=plain", exitFail, "connection refused"},
 		{"memory:", exitUsage, "there is no server to examine"},
 		{"cluster:", exitUsage, "weir cluster status"},
 	} {

@@ -32,14 +32,16 @@ With --store URL it also finds limits that such a store can't keep, tells what
 it does not promise, and what passes in a period while it is away. It makes no
 connection. With --store cluster: it tells how much more nodes let pass together
 where they share a limit by mesh, gossip or hub, and what cuts between them cost;
---nodes says how many they are, for rules without nodes: N.`,
+--nodes says how many they are, for rules without nodes: N. With --store
+kafka://HOST:PORT/TOPIC it tells how much more daemons let pass, by the lag of
+the log.`,
 		Example: `  weir lint rules/
   weir lint --store redis+cluster://10.0.0.1:6379 rules/
   weir lint --store cluster: --nodes 5 rules/`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&url, "store", daemon.DefaultStore, "`URL` of where counts will be kept")
-	cmd.Flags().IntVar(&nodes, "nodes", 0, "`N` nodes of the cluster, for rules that don't say it")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "`N` nodes of the cluster, or daemons at the log, for rules that don't say it")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		in, err := lintStore(cmd.Flags(), url, nodes)

@@ -184,6 +184,7 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 	d.opened.Store(o)
 	d.sayOpen(o)
 	d.sayHTTP2()
+	d.readBack(ctx)
 	if d.storage.remote != nil {
 		d.storage.remote.Meet(ctx)
 	}

@@ -68,6 +68,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		{Store: "memcached://" + memcachedtest.Start(t).Addr},
 		{Store: postgrestest.Start(t).Database(t)},
 		{Store: "nats://" + natstest.Start(t).Addr},
+		{Store: "kafka://127.0.0.1:1/weir?node=a"},
 		{Store: "cluster:", Cluster: "127.0.0.1:0", Rules: rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s], sharing: leader}]\n")},
 		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {

@@ -163,7 +163,7 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 
 // warnings is what there is to say of active rules.
 func (d *Daemon) warnings(set *rules.Set) []rules.Finding {
-	return slices.Concat(set.Warnings(), set.Idle(d.storage.node != nil))
+	return slices.Concat(set.Warnings(), set.Idle(d.storage.node != nil, d.storage.traits))
 }
 
 // failure is why rules could not be loaded, for anybody, and what was found. A file

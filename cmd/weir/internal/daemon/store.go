@@ -10,16 +10,21 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
+	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/guard"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/memcachestore"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/natsstore"
 	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
+
+// maxReadBack is how long a daemon that starts waits for an event log to be read back.
+const maxReadBack = 20 * time.Second
 
 // uncountableEvery is how often the log says why keys can't be counted, at most.
 const uncountableEvery = time.Minute
@@ -32,6 +37,7 @@ type storage struct {
 	guard  *guard.Guard     // of remote, or around node; nil in memory
 	remote *edge.Store      // nil but for a store outside of the process
 	node   *membership.Node // this daemon's in a cluster; nil where there is none
+	log    *logstore.Store  // remote's, where counts are shared by an event log; nil elsewhere
 	meters []prometheus.Collector
 
 	snapshots *snapshots // nil when there are none
@@ -56,8 +62,9 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 		return nil, storeError(err)
 	}
 	e := edge.New(r, edge.Options{Changed: told.Changed, Uncountable: told.Uncountable})
+	log, _ := r.(*logstore.Store)
 	return &storage{
-		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e,
+		scheme: scheme, store: e, traits: e.Traits(), guard: e.Guard(), remote: e, log: log,
 		meters: []prometheus.Collector{telemetry.Guard(e.Guard()), telemetry.Sync(e.Synced()), telemetry.Lease(e.Leased()), meters},
 	}, nil
 }
@@ -93,6 +100,12 @@ func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
 			return nil, nil, err
 		}
 		return s, telemetry.Postgres(s), nil
+	case logstore.Is(url):
+		s, err := logstore.Dial(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, telemetry.Log(s), nil
 	case scheme == "nats":
 		s, err := natsstore.Dial(url, natsstore.Options{})
 		if err != nil {
@@ -150,17 +163,20 @@ func CheckStore(url string) error {
 		return nil
 	case isPostgres(scheme):
 		return storeError(pgstore.CheckURL(url))
+	case logstore.Is(url):
+		_, err := logstore.Dial(url) // which connects to nobody
+		return storeError(err)
 	case scheme == "nats":
 		_, err := natsstore.TraitsOf(url)
 		return storeError(err)
 	case isMemcached(scheme):
-		s, err := memcachestore.Dial(url, memcachestore.Options{}) // which connects to nobody
+		s, err := memcachestore.Dial(url, memcachestore.Options{}) // likewise
 		if err == nil {
 			err = s.Close()
 		}
 		return storeError(err)
 	}
-	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port, memcached://host:port, nats://host:port or postgres://user@host/database"}
+	return &ConfigError{"--store", "this is no store; write memory:, cluster:, or a URL as redis://host:port, memcached://host:port, nats://host:port, postgres://user@host/database or kafka://host:port/topic"}
 }
 
 // StoreTraits are what the store of a URL promises, which is checked, and
@@ -176,6 +192,8 @@ func StoreTraits(url string) (weir.Traits, error) {
 		return pgstore.TraitsOf(url), nil
 	case isMemcached(scheme):
 		return memcachestore.TraitsOf(), nil
+	case logstore.Is(url):
+		return logstore.TraitsOf(), nil
 	case scheme == "nats":
 		return natsstore.TraitsOf(url)
 	case scheme == "cluster":
@@ -229,6 +247,9 @@ func (d *Daemon) away() string {
 	if d.storage.guard == nil {
 		return ""
 	}
+	if d.storage.log != nil {
+		return d.behind()
+	}
 	switch s := d.storage.guard.Stats(); {
 	case s.Away == 0 && s.Distance < far:
 		return ""
@@ -238,6 +259,38 @@ func (d *Daemon) away() string {
 		return fmt.Sprintf("%d of %d servers of the store are away: the fallbacks of the rules decide their keys", s.Away, s.Servers)
 	}
 	return "the store is away: the fallbacks of the rules decide"
+}
+
+// behind is what /readyz says of an event log that this daemon can't follow.
+func (d *Daemon) behind() string {
+	err := d.storage.log.Ping(context.Background(), 0)
+	if err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "logstore: ") + ": the fallbacks of the rules decide"
+}
+
+// readBack reads an event log, from as long ago as the rules look back, before the daemon is ready. A
+// log that is away, or takes long, keeps no daemon from its work: the fallbacks decide meanwhile.
+func (d *Daemon) readBack(ctx context.Context) {
+	if d.storage.log == nil {
+		return
+	}
+	back, set := bounds.LogBack, d.limiter.Set()
+	if set != nil && len(set.Rules()) > 0 {
+		back = 0
+		for _, r := range set.Rules() {
+			if !r.Unlimited {
+				back = max(back, bounds.Horizon(r.Limit).Duration())
+			}
+		}
+	}
+	d.storage.log.Start(back, d.config.Log)
+	ctx, cancel := context.WithTimeout(ctx, maxReadBack)
+	defer cancel()
+	if err := d.storage.log.Caught(ctx); err != nil {
+		d.config.Log.Error("the log is not read back; the fallbacks of the rules decide until it is", "store", d.storage.scheme, "error", err)
+	}
 }
 
 // close leaves the store. Nobody counts any more.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/internal/synced"
@@ -215,5 +216,36 @@ func NATS(store *natsstore.Store) prometheus.Collector {
 				"Keys that were gone from the bucket before their time; they may pass their limits again.",
 				s.Forgotten),
 		}
+	})
+}
+
+// Log tells how an event log is doing by which counts are shared.
+func Log(store *logstore.Store) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := store.Stats()
+		return append([]prometheus.Metric{
+			Gauge("weir_log_lag_seconds",
+				"How long it takes until a daemon reads back from the log what it has appended, in the slowest "+
+					"partition: when it is too long, the fallbacks of the rules decide.", s.Lag.Seconds()),
+			Gauge("weir_log_behind_messages", "Messages in the log that this daemon has not read yet.", s.Behind),
+			Gauge("weir_log_keys", "Keys whose counts this daemon keeps.", s.Keys),
+			Gauge("weir_log_waiting_keys", "Keys with counts that are to be appended to the log.", s.Waiting),
+			Gauge("weir_log_unacknowledged_messages",
+				"Messages that were sent to the log, which has not said that it has them.", s.InFlight),
+			Counter("weir_log_appended_messages_total", "Messages that were appended to the log.", s.Appended),
+			Counter("weir_log_refused_messages_total",
+				"Messages that the log refused; their counts are appended again.", s.Refused),
+			Counter("weir_log_read_messages_total", "Messages that were read from the log, of all daemons.", s.Read),
+			Counter("weir_log_news_total", "Counts of other daemons that were news to this one.", s.News),
+			Counter("weir_log_lost_messages_total",
+				"Messages that were deleted from the log before this daemon has read them; what they told may pass "+
+					"again.", s.Lost),
+			Counter("weir_log_dropped_counts_total",
+				"Counts of other daemons that this one does not keep, because it has too many keys or daemons or "+
+					"can't share such a limit.", s.Dropped),
+		}, By(Counter, "weir_log_skipped_messages_total",
+			"Messages in the log that were skipped: foreign ones are not of Weir, newer ones of a later version of "+
+				"it.",
+			"kind", map[string]int64{"foreign": s.Foreign, "newer": s.Newer})...)
 	})
 }
