@@ -57,3 +57,24 @@ func TestSettledFlood(t *testing.T) {
 		t.Errorf("another rule: %v", err)
 	}
 }
+
+// TestGivenBackInOneCall: a count of which something was given back costs one script call a take, as others do,
+// but for the first: pace.lua leaves it alone.
+func TestGivenBackInOneCall(t *testing.T) {
+	s := New(connect(t, redistest.Start(t).Addr), Options{Prefix: "odd:"})
+	asks := asksOf("1000/day", "k")
+	asks[0].Cost, asks[0].Receipt = 50, 1
+	if err := s.Settle(t.Context(), []weir.Settlement{{Receipt: take(t, s, asks).Receipt, Used: 10}}); err != nil {
+		t.Fatal(err)
+	}
+	asks[0].Cost, asks[0].Receipt = 1, 0
+	before := s.Stats().Calls
+	for n := range int64(20) {
+		if d := take(t, s, asks); d.Remaining != 989-n {
+			t.Fatalf("%+v after %d", d, n)
+		}
+	}
+	if calls := s.Stats().Calls - before; calls != 21 {
+		t.Errorf("%d calls", calls)
+	}
+}

@@ -74,7 +74,11 @@ func (s *Store) plainCall(asks []weir.Ask) *call {
 	if p.one == "" || a.Cost > p.most {
 		return nil
 	}
-	c := &call{keys: []string{s.key(a.State)}, pair: p.one}
+	key := s.key(a.State)
+	if s.odd.has(key) {
+		return nil
+	}
+	c := &call{keys: []string{key}, pair: p.one}
 	if a.Cost > 1 {
 		c.pair = p.pair(a.Limit, a.Cost)
 	}
@@ -281,6 +285,7 @@ func (s *Store) settle(ctx context.Context, c *call, asks []weir.Ask, out []weir
 		case 'W': // s.skew is right by now
 			return true, nil
 		case 'X': // it is for take.lua
+			s.odd.add(c.keys[i])
 			return true, nil
 		}
 	}

@@ -97,6 +97,7 @@ type Store struct {
 	pacer   *script // pace.lua
 	swapper *script // swap.lua
 	general bool    // take.lua decides all; for tests
+	odd     *odd    // keys that pace.lua left alone
 	// now is what scripts take for the time. Empty: the server's own, which is how every store but
 	// those of tests works. So all processes decide by one clock, and none has to have a right one.
 	now string
@@ -145,8 +146,8 @@ func New(client rueidis.Client, o Options) *Store {
 	// first call.
 	s := &Store{
 		client: client, prefix: o.Prefix, cluster: o.Cluster,
-		denials: record.NewDenials(),
-		pacer:   newScript(paceScript), swapper: newScript(swapScript),
+		denials: record.NewDenials(), odd: newOdd(),
+		pacer: newScript(paceScript), swapper: newScript(swapScript),
 	}
 	begin(&s.lane, s.run)
 	begin(&s.paced, s.runPaced)
