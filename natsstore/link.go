@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,6 +95,8 @@ func newLink(t *target) *link {
 		tried: make(chan struct{}), wake: make(chan struct{}, 1), slots: make(chan struct{}, maxInFlight),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	// A program may have a dialer of its own.
+	l.options = slices.Insert(l.options, 0, nats.SetCustomDialer(dialer{l.ctx}))
 	return l
 }
 
@@ -145,9 +148,10 @@ func (l *link) prepare() error {
 // message that is too large for the server, say; and it does not ask again for an inbox to which its
 // user had no right.
 func (l *link) connect() error {
-	o := []nats.Option{nats.Name("weir"), nats.Timeout(dialTimeout), nats.SetCustomDialer(dialer{l.ctx})}
-	o = append(append(o, l.options...), l.stays()...)
-	client, err := nats.Connect("nats://"+strings.Join(l.servers, ",nats://"), o...)
+	client, err := l.Servers.Connect(
+		nats.NoEcho(), nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ClosedHandler(l.again),
+		nats.ErrorHandler(l.said),
+	)
 	if err != nil {
 		return err
 	}
@@ -184,23 +188,6 @@ func (l *link) connection() *nats.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.client
-}
-
-// stays are the options by which the client keeps the connection, which no caller may change. It must not keep
-// messages for servers that are away, and it must never give up, also when a server refuses the user: who that
-// is may be repaired meanwhile.
-func (l *link) stays() []nats.Option {
-	return []nats.Option{
-		nats.NoEcho(), nats.RetryOnFailedConnect(false),
-		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2),
-		nats.CustomReconnectDelay(func(tries int) time.Duration {
-			pause := min(firstPause<<min(tries, 8), lastPause)
-			return pause/2 + rand.N(pause)
-		}),
-		nats.DisconnectErrHandler(l.lost), nats.ReconnectHandler(l.again), nats.ClosedHandler(l.again),
-		nats.ErrorHandler(l.said),
-	}
 }
 
 // dialer ends with the store.
@@ -428,7 +415,7 @@ func (l *link) read(ctx context.Context, subject string, data []byte) ([]byte, e
 }
 
 // place is where the store is, for errors.
-func (l *link) place() string { return strings.Join(l.servers, ",") }
+func (l *link) place() string { return strings.Join(l.places, ",") }
 
 // close ends the calls on their way, and the connection.
 func (l *link) close() {

@@ -2,19 +2,12 @@ package natsstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/cas"
-	"github.com/weir-limit/weir/internal/storeurl"
 )
 
 // DefaultBucket is the bucket of a URL that names none.
@@ -62,74 +55,21 @@ func Dial(address string, o Options) (*Store, error) {
 
 // target is what a URL says.
 type target struct {
-	servers  []string // host:port
-	options  []nats.Option
-	password bool // the URL has one
+	Servers
+
 	bucket   string
 	replicas int
 	memory   bool
 }
 
-const urlForm = "write nats://host:port, more of them with commas"
-
-// parse reads a store's URL. It opens no connection. It reads the files that the URL names, so that a
-// wrong path shows at the start. No error tells a password.
+// parse reads a store's URL. It opens no connection.
 func parse(address string) (*target, error) {
-	rest, ok := strings.CutPrefix(address, "nats://")
-	if !ok {
-		return nil, fmt.Errorf("the URL does not begin with nats://; %s", urlForm)
-	}
-	// An unescaped / or ? in a password ends the host's part too early, and the @ then stands
-	// behind it. Without this look a part of the password would be taken for a host, and be told
-	// in errors.
-	if strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
-		return nil, errors.New(
-			"there is an @ behind the host; in a password write / as %2F, ? as %3F, # as %23, and elsewhere @ as %40")
-	}
-	hosts, query, _ := strings.Cut(rest, "?")
-	t := &target{}
-	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
-		u, err := url.Parse("x://" + hosts[:at] + "@x")
-		if err != nil {
-			return nil, fmt.Errorf("the user and password can't be read; %s", urlForm) // its error would tell the password
-		}
-		t.options = append(t.options, user(u.User))
-		_, t.password = u.User.Password()
-		hosts = hosts[at+1:]
-	}
-	hosts = strings.TrimSuffix(hosts, "/")
-	for host := range strings.SplitSeq(hosts, ",") {
-		addr, err := hostPort(host)
-		if err != nil {
-			return nil, err
-		}
-		t.servers = append(t.servers, addr)
-	}
-	values, err := storeurl.Options(query,
-		"bucket", "replicas", "storage", "tls", "ca", "cert", "key", "creds", "nkey", "password-file")
+	s, err := ParseServers(address, "bucket", "replicas", "storage")
 	if err != nil {
 		return nil, err
 	}
-	return t, errors.Join(t.keeps(values), t.secures(values), t.signs(values))
-}
-
-func user(u *url.Userinfo) nats.Option {
-	if password, is := u.Password(); is {
-		return nats.UserInfo(u.Username(), password)
-	}
-	return nats.Token(u.Username())
-}
-
-// hostPort is where a server is, whose port may be left out.
-func hostPort(text string) (string, error) {
-	if !strings.Contains(text, ":") || strings.HasSuffix(text, "]") {
-		text += ":4222"
-	}
-	host, port, err := storeurl.HostPort(text)
-	if err != nil {
-		return "", fmt.Errorf("%w; %s", err, urlForm)
-	}
-	return net.JoinHostPort(host, port), nil
+	t := &target{Servers: *s}
+	return t, t.keeps(s.Own)
 }
 
 // keeps reads the options of the bucket.
@@ -151,66 +91,4 @@ func (t *target) keeps(values map[string]string) error {
 		return fmt.Errorf("storage: %q is neither file nor memory", values["storage"])
 	}
 	return nil
-}
-
-// secures reads the options of TLS. A server that asks for TLS gets it without them too.
-func (t *target) secures(values map[string]string) error {
-	if given := values["tls"]; given != "" && given != "1" {
-		return fmt.Errorf("tls=%s means nothing; write tls=1 for TLS, or leave it out", given)
-	}
-	ca, cert, key := values["ca"], values["cert"], values["key"]
-	if values["tls"] == "" && ca+cert+key == "" {
-		return nil
-	}
-	config, err := storeurl.TLS(ca, cert, key)
-	if err != nil {
-		return err
-	}
-	t.options = append(t.options, nats.Secure(config))
-	return nil
-}
-
-// signs reads the options that name files by which a user is known. All but that of a key are read
-// again for each connection, so that they may change.
-func (t *target) signs(values map[string]string) error {
-	if file := values["creds"]; file != "" {
-		if _, err := os.Stat(file); err != nil {
-			return fmt.Errorf("creds: %w", err)
-		}
-		t.options = append(t.options, nats.UserCredentials(file))
-	}
-	if file := values["nkey"]; file != "" {
-		key, err := nats.NkeyOptionFromSeed(file)
-		if err != nil {
-			return fmt.Errorf("nkey: %s has no seed of a user: %w", file, err)
-		}
-		t.options = append(t.options, key)
-	}
-	if file := values["password-file"]; file != "" {
-		if t.password {
-			return errors.New("there is a password in the URL and a password-file; leave one out")
-		}
-		if _, err := storeurl.Password(file); err != nil {
-			return err
-		}
-		t.options = append(t.options, withPassword(file))
-	}
-	return nil
-}
-
-// withPassword has the client take the password of its user, or the token where it has none, from a
-// file.
-func withPassword(file string) nats.Option {
-	read := func() string {
-		password, _ := storeurl.Password(file) // the server refuses an empty one, and it is read again
-		return password
-	}
-	return func(o *nats.Options) error {
-		// The URL's user without a password was taken for a token.
-		if name := o.Token; name != "" {
-			o.Token = ""
-			return nats.UserInfoHandler(func() (string, string) { return name, read() })(o)
-		}
-		return nats.TokenHandler(read)(o)
-	}
 }

@@ -19,8 +19,8 @@
 // without it. Its calls take the time of their context, and about 2 s for each round trip at
 // most; Ask.Policy has no effect.
 //
-// In the code, link.go keeps the connection and pairs answers with calls, bucket.go makes the bucket
-// or refuses one that is not fit, cells.go is what the engine is given.
+// In the code, servers.go reads URLs and connects, link.go keeps the connection and pairs answers with
+// calls, bucket.go makes the bucket or refuses one that is not fit, cells.go is what the engine is given.
 package natsstore
 
 import (
