@@ -32,7 +32,7 @@ Weir expire. Unwise settings come last, each with what to do.
 
 It connects as weir serve does, sends 200 PINGs and 200 takes of 20 keys that
 expire within a second, and changes nothing else. Of an event log it tells the
-topic's settings and the lag, for which it appends some messages.
+settings and the lag, for which it appends some messages.
 
 It exits 0 when there are warnings at most, 1 when a fault keeps the store from
 its work, 3 when no server answers.`,

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
@@ -33,6 +36,19 @@ func startLog(t *testing.T) (addr string) {
 	return c.ListenAddrs()[0]
 }
 
+// madeStream has a process make the stream of a URL.
+func madeStream(t *testing.T, url string) {
+	t.Helper()
+	s, err := logstore.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start(0, slog.New(slog.DiscardHandler))
+	if err := errors.Join(s.Caught(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDoctor: 0 when there are warnings at most, 1 for faults, 2 for what is no
 // store, 3 when nobody answers; and no password in what it says.
 func TestDoctor(t *testing.T) {
@@ -41,6 +57,7 @@ func TestDoctor(t *testing.T) {
 	nats := natstest.Start(t)
 	replica := redistest.Start(t, "replicaof", "127.0.0.1 1")
 	log := startLog(t)
+	madeStream(t, "nats://"+nats.Addr+"?log=made")
 	postgres := postgrestest.StartTCP(t)
 	database := postgres.Database(t)
 	postgres.Query(t, database, "create table theirs (k int)")
@@ -71,6 +88,12 @@ func TestDoctor(t *testing.T) {
 		{"kafka://" + log + "/compact", exitNo, "fault: the topic \"compact\" is compacted, which drops counts of other processes; set cleanup.policy=delete"},
 		{"kafka://" + log + "/none", exitYes, "warning: there is no topic \"none\"; weir serve makes it, or make it yourself: partitions 8, "},
 		{"kafka://me:secret@127.0.0.1:1/weir?sasl=plain", exitFail, "connection refused"},
+		{"nats://" + nats.Addr + "?log=weir", exitYes, "warning: there is no stream \"weir\"; weir serve makes it, or make it yourself: nats stream add weir "},
+		{"nats://" + nats.Addr + "?log=KV_weir", exitNo, "fault: the stream \"KV_weir\" keeps 1 messages of a subject"},
+		{"nats://" + nats.Addr + "?log=made", exitYes, "NATS, stream made: partitions 1, replicas 1, messages kept 72h0m0s\n  lag    "},
+		{"nats://" + nats.Addr + "?log=made", exitYes, "warning: the stream has one replica, so that counts are lost with its server; nats stream edit made --replicas 3"},
+		{"nats://me:secret@127.0.0.1:1?log=weir", exitFail, "is nats-server running there?"},
+		{"nats://" + nats.Addr + "?log=a.b", exitUsage, "is no name of a stream"},
 		{"memory:", exitUsage, "there is no server to examine"},
 		{"cluster:", exitUsage, "weir cluster status"},
 	} {

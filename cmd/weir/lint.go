@@ -32,9 +32,9 @@ With --store URL it also finds limits that such a store can't keep, tells what
 it does not promise, and what passes in a period while it is away. It makes no
 connection. With --store cluster: it tells how much more nodes let pass together
 where they share a limit by mesh, gossip or hub, and what cuts between them cost;
---nodes says how many they are, for rules without nodes: N. With --store
-kafka://HOST:PORT/TOPIC it tells how much more daemons let pass, by the lag of
-the log.`,
+--nodes says how many they are, for rules without nodes: N. With an event log,
+--store kafka://HOST:PORT/TOPIC or nats://HOST:PORT?log=STREAM, it tells how much
+more daemons let pass, by the lag of the log.`,
 		Example: `  weir lint rules/
   weir lint --store redis+cluster://10.0.0.1:6379 rules/
   weir lint --store cluster: --nodes 5 rules/`,

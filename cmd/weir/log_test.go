@@ -10,23 +10,34 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 )
 
 // TestLogKilled: daemons that share by an event log are all killed, and start again: nothing is forgotten.
 func TestLogKilled(t *testing.T) {
-	binary := build(t)
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	for kind, url := range map[string]string{
+		"kafka": "kafka://" + c.ListenAddrs()[0] + "/weir?", "nats": "nats://" + natstest.Start(t).Addr + "?log=weir&",
+	} {
+		t.Run(kind, func(t *testing.T) { logKilled(t, url) })
+	}
+}
+
+func logKilled(t *testing.T, url string) {
+	t.Helper()
+	binary := build(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte("domain: d\ndescriptors:\n  - {key: k, limits: [100/day fixed-window]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start := func() (all []*process) {
 		for n := range 3 {
-			all = append(all, serve(t, binary, "--rules", file, "--store", fmt.Sprintf("kafka://%s/weir?node=n%d", c.ListenAddrs()[0], n)))
+			all = append(all, serve(t, binary, "--rules", file, "--store", fmt.Sprintf("%snode=n%d", url, n)))
 		}
 		return all
 	}

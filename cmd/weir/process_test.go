@@ -75,7 +75,7 @@ func start(t testing.TB, binary string, log io.Writer, args ...string) *process 
 	if err != nil || !strings.HasPrefix(try, "try: curl ") {
 		t.Fatal(try, err)
 	}
-	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=(\S+) store=(?:memory|cluster|kafka) domains=\d+ rules=\d+\n$`).FindStringSubmatch(ready)
+	m := regexp.MustCompile(`^weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=(\S+) store=(?:memory|cluster|kafka|nats) domains=\d+ rules=\d+\n$`).FindStringSubmatch(ready)
 	if m == nil {
 		t.Fatalf("%q is not the ready line", ready)
 	}

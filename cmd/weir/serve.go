@@ -35,8 +35,8 @@ stay. Where --tls-client-ca asks for the certificates of clients, only
 
 With --store redis://HOST:PORT several daemons share one count; rediss, redis+unix,
 redis+sentinel, redis+cluster, memcached, nats and postgres work, too, and so does
-kafka://HOST:PORT/TOPIC, an event log by which daemons tell each other what they
-let pass. While the store does not
+an event log, by which daemons tell each other what they let pass:
+kafka://HOST:PORT/TOPIC or nats://HOST:PORT?log=STREAM. While the store does not
 answer, each rule's fallback decides, and log, /readyz and
 weir_store_unavailable_servers say so. weir doctor --store URL examines its servers.
 

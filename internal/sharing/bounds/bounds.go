@@ -12,7 +12,7 @@ import (
 )
 
 // Log is how nodes share that each decide by themselves and tell each other through an event log: a
-// store, kafka: in the daemon. It is no word of rules.
+// store of the daemon's: kafka:, or nats: with a log. It is no word of rules.
 const Log weir.Sharing = "log"
 
 // How far nodes that share by a Log may be behind.

@@ -7,25 +7,39 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 )
 
 // TestEventLog: daemons at an event log share counts, which outlive all of them; while the log is away the
 // fallbacks of the rules decide, and /readyz says why.
 func TestEventLog(t *testing.T) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	t.Run("kafka", func(t *testing.T) {
+		broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(broker.Close)
+		eventLog(t, "kafka://"+broker.ListenAddrs()[0]+"/weir?", broker.Close)
+	})
+	t.Run("nats", func(t *testing.T) {
+		server := natstest.Start(t)
+		eventLog(t, "nats://"+server.Addr+"?log=weir&", server.Stop)
+	})
+}
+
+func eventLog(t *testing.T, url string, stop func()) {
+	t.Helper()
+	scheme, _, _ := strings.Cut(url, ":")
 	l, log := newLog()
 	config := func(node string) Config {
 		return Config{
-			Store: "kafka://" + broker.ListenAddrs()[0] + "/weir?node=" + node,
+			Store: url + "node=" + node,
 			Rules: rulesFile(t, "domain: d\ndescriptors:\n  - {key: closed, limits: [6/day fixed-window], fallback: closed}\n"), Log: log,
 		}
 	}
 	one, other := start(t, config("one")), start(t, config("other"))
-	if !strings.Contains(one.line, " store=kafka ") {
+	if !strings.Contains(one.line, " store="+scheme+" ") {
 		t.Error(one.line)
 	}
 	for i, r := range []*running{one, other, one} {
@@ -48,7 +62,7 @@ func TestEventLog(t *testing.T) {
 	if lag, err := strconv.ParseFloat(metric(t, again, "weir_log_lag_seconds"), 64); err != nil || lag > 1 {
 		t.Error(lag, err)
 	}
-	broker.Close()
+	stop()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		_, _, body := asked(t, again, "/v1/check", "closed")
 		_, ready := get(t, "http://"+again.http+"/readyz")

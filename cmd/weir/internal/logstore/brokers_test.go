@@ -158,9 +158,7 @@ func TestTruncated(t *testing.T) {
 	said := new(notes)
 	b := dial(t, url, "b")
 	b.Start(time.Hour, slog.New(slog.NewTextHandler(said, nil)))
-	if err := b.Caught(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	caught(t, b)
 	if n := used(t, b, limit, "k"); n != 0 || !said.has("what was used before is forgotten") {
 		t.Errorf("%d used; said %v", n, said.text.String())
 	}
@@ -220,7 +218,10 @@ func TestRights(t *testing.T) {
 // nor counts for longer.
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	url := urlOf(startKafka(t))
+	atEach(t, "", clocks)
+}
+
+func clocks(t *testing.T, url string) {
 	a := open(t, url, "a")
 	const limit = "100/h"
 	take(t, a, limit, "k", 50)
@@ -236,9 +237,7 @@ func TestClocks(t *testing.T) {
 		b := dial(t, url, "b")
 		b.now = func() weir.Instant { return weir.InstantOf(time.Now().Add(c.off)) }
 		b.Start(c.back, logOf(t))
-		if err := b.Caught(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		caught(t, b)
 		if n := used(t, b, limit, "k"); n < 49 || n > 50 {
 			t.Errorf("a clock that is off by %v: %d used, want 50", c.off, n)
 		}

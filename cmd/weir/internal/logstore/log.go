@@ -38,8 +38,12 @@ type eventLog interface {
 	close()
 }
 
-// errRefused is of a user without the rights.
-var errRefused = errors.New("this user may not read and write")
+var (
+	// errRefused is of a user without the rights.
+	errRefused = errors.New("this user may not read and write")
+	// errOver is of a log that has to be opened again, because its client has given up.
+	errOver = errors.New("the connection is over")
+)
 
 // shape is what a log is. When it changes, the log is another, or has more partitions.
 type shape struct {
@@ -82,10 +86,13 @@ const optionNode = "node"
 const maxNode = 255
 
 // Is is whether a URL names an event log.
-func Is(url string) bool { return broker.IsKafka(url) }
+func Is(url string) bool { return broker.IsKafka(url) || isStream(url) }
 
 // placeOf reads a URL, and connects to nobody.
 func placeOf(url string) (*place, error) {
+	if isStream(url) {
+		return placeOfStream(url)
+	}
 	topic, err := broker.ParseKafka(url, optionNode)
 	if err != nil {
 		return nil, err
@@ -94,6 +101,18 @@ func placeOf(url string) (*place, error) {
 	return &place{
 		kind: "Kafka, topic", name: topic.Topic, node: node,
 		open: func() (eventLog, error) { return openKafka(topic) },
+	}, err
+}
+
+func placeOfStream(url string) (*place, error) {
+	p, err := parseStream(url)
+	if err != nil {
+		return nil, err
+	}
+	node, err := nodeOf(p.servers.Own[optionNode])
+	return &place{
+		kind: "NATS, stream", name: p.name, node: node,
+		open: func() (eventLog, error) { return openStream(p) },
 	}, err
 }
 

@@ -113,13 +113,16 @@ func (s *Store) warn(text string, args ...any) {
 	s.said.Warn(text, append([]any{"log", s.place.kind + " " + s.place.name}, args...)...)
 }
 
-// watch waits until the log is another than the one that was opened, or has more partitions.
+// watch waits until the log is another than the one that was opened, or has more partitions, or its client
+// has given up.
 func (s *Store) watch(ctx context.Context, log *opened) {
 	for sleep.For(ctx, watchEvery) == nil {
 		asking, cancel := context.WithTimeout(ctx, watchEvery)
 		found, err := log.find(asking)
 		cancel()
 		switch {
+		case errors.Is(err, errOver):
+			s.warn("the log is opened again", "error", err)
 		case err != nil || found == log.shape:
 			continue // what is away is told by those that read
 		case found.partitions == 0:

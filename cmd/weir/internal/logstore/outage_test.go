@@ -23,11 +23,7 @@ func heard(t *testing.T, url, node string) (*Store, *notes) {
 	said := new(notes)
 	s := dial(t, url, node)
 	s.Start(time.Hour, slog.New(slog.NewTextHandler(said, nil)))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := s.Caught(ctx); err != nil {
-		t.Fatal(err)
-	}
+	caught(t, s)
 	return s, said
 }
 
@@ -116,7 +112,10 @@ func TestLeaders(t *testing.T) {
 // TestKilled: of a process that dies without Close, all is known that it had appended.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	url := urlOf(startKafka(t))
+	atEach(t, "", killed)
+}
+
+func killed(t *testing.T, url string) {
 	a := open(t, url, "a")
 	const limit = "1000/h fixed-window"
 	take(t, a, limit, "k", 30)
@@ -262,13 +261,14 @@ func TestReason(t *testing.T) {
 // TestApart: processes whose clocks are 10 minutes apart share buckets as others do.
 func TestApart(t *testing.T) {
 	t.Parallel()
-	url := urlOf(startKafka(t))
+	atEach(t, "", apart)
+}
+
+func apart(t *testing.T, url string) {
 	a, b := open(t, url, "a"), dial(t, url, "b")
 	b.now = func() weir.Instant { return weir.InstantOf(time.Now().Add(10 * time.Minute)) }
 	b.Start(time.Hour, logOf(t))
-	if err := b.Caught(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	caught(t, b)
 	const limit = "100/day"
 	passed := 0
 	for range 6 {
@@ -285,7 +285,10 @@ func TestApart(t *testing.T) {
 // TestReported: of work reported afterwards a bucket keeps what it can hold, here and at others.
 func TestReported(t *testing.T) {
 	t.Parallel()
-	url := urlOf(startKafka(t))
+	atEach(t, "", reported)
+}
+
+func reported(t *testing.T, url string) {
 	a, b := open(t, url, "a"), open(t, url, "b")
 	const limit = "10/day"
 	out := make([]weir.Decision, 1)

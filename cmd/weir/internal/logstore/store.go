@@ -1,4 +1,5 @@
-// Package logstore is a weir.Store whose counts are shared through an event log, a topic of Kafka.
+// Package logstore is a weir.Store whose counts are shared through an event log, a topic of Kafka or a
+// stream of NATS JetStream.
 //
 // Each process decides by itself, by the sum of what all processes have let pass: it appends to the
 // log how many events of a key it has let pass in all, and reads what the others append. So a decision
@@ -8,8 +9,8 @@
 // weir.ErrAway, and the fallback of the rule decides.
 //
 // store.go decides, by a sharing.Replica under one lock; append.go appends; read.go reads, and
-// knows the lag; open.go opens a log; log.go says what a log must do, and kafka.go does it by a topic of
-// Kafka; examine.go looks at a log for weir doctor.
+// knows the lag; open.go opens a log; log.go says what a log must do, kafka.go does it by a topic of
+// Kafka, nats.go and natsreader.go by a stream; examine.go looks at a log for weir doctor.
 package logstore
 
 import (
@@ -73,8 +74,8 @@ type Store struct {
 
 type counts struct{ appended, refused, read, foreign, newer, lost atomic.Int64 }
 
-// Dial makes a store of a URL, kafka://[USER:PASSWORD@]HOST:PORT[,…]/TOPIC[?node=NAME], and connects to
-// nobody.
+// Dial makes a store of a URL, kafka://[USER:PASSWORD@]HOST:PORT[,…]/TOPIC[?node=NAME] or
+// nats://[USER:PASSWORD@]HOST[:PORT][,…]?log=STREAM[&node=NAME], and connects to nobody.
 func Dial(url string) (*Store, error) {
 	place, err := placeOf(url)
 	if err != nil {

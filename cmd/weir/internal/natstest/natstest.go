@@ -51,6 +51,9 @@ func (s *Server) Stop() {
 	}
 }
 
+// Disk is the folder where the server keeps what it has.
+func (s *Server) Disk() string { return s.options.StoreDir }
+
 // Restart starts the server at its address, where it does not run.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
