@@ -310,6 +310,30 @@ func TestParted(t *testing.T) {
 	}
 }
 
+// TestPartedBusy holds a process that leaves to wait for one that is too busy to answer for a while, but not for one
+// that is gone.
+func TestPartedBusy(t *testing.T) {
+	p := newPair(t, "100/s")
+	p.owner.peers.Found()
+	p.until(5 * second)
+	var fx Effects
+	alone := func(long weir.Instant) {
+		for end := p.now + long; p.now < end; p.now += micros(Pulse) {
+			p.owner.peers.Tick(p.now, false, &fx)
+			p.owner.View(p.now, p.owner.peers.View(), nil)
+		}
+	}
+	const busy = 4 * Silence / 3
+	alone(micros(busy))
+	p.owner.peers.Leave(p.now, &fx)
+	if alone(micros(busy)); p.owner.peers.Parted(p.now) {
+		t.Error("done, and the other process will take it for lost")
+	}
+	if alone(micros(Farewell)); !p.owner.peers.Parted(p.now) {
+		t.Error("not done, though nobody is there")
+	}
+}
+
 // TestUnclean holds a process to count each unclean departure that it notices itself, also those that
 // it remembers no more, and none that it has only been told of.
 func TestUnclean(t *testing.T) {

@@ -18,6 +18,9 @@ const (
 	// Silence is how long two processes don't hear each other until each takes the
 	// other for silent.
 	Silence = 300 * time.Millisecond
+	// Farewell is how long a process that leaves waits for one that is silent. It may only be busy, and would take
+	// the other for lost: all keys that this one may have owned would count as used.
+	Farewell = time.Second
 	// Quorum is for how long a process that does not hear most of the members goes on with what
 	// belongs to the first of them alone. When it is over, most of them may take the
 	// silent ones for gone.
@@ -397,11 +400,12 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	}
 }
 
-// Parted is whether all that this process hears know that it leaves, and has nothing any more
-// that they would miss. Members that leave, too, miss nothing.
+// Parted is whether all that this process hears, or did a Farewell ago, know that it leaves, and has nothing
+// any more that they would miss. Members that leave, too, miss nothing.
 func (p *Peers) Parted(now weir.Instant) bool {
 	return p.parted > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool {
-		return x.member && x != p.self && !x.last.Leaving && p.hears(now, x) && x.mutual < p.parted
+		heard := p.hears(now, x) || now < x.mutual+micros(Farewell)
+		return x.member && x != p.self && !x.last.Leaving && heard && x.mutual < p.parted
 	})
 }
 
