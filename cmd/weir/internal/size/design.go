@@ -46,6 +46,7 @@ var designs = [...]struct {
 	{"Weir nodes, each with its part of the limit", (*Need).divided},
 	{"Weir nodes that tell each other, by mesh", (*Need).mesh},
 	{"Weir nodes that tell each other, by gossip", (*Need).gossip},
+	{"Weir with an event log in Kafka", (*Need).eventLog},
 	{"Weir in each region, with a count of its own", (*Need).eachRegion},
 }
 
@@ -291,6 +292,26 @@ func (n *Need) replicas(how weir.Sharing) Verdict {
 	}
 	return yes(Nodes, fmt.Sprintf("%s, and sharing: %s in the rules", runNodes, how),
 		fmt.Sprintf("each node decides locally, and no request ever waits; up to %s events more of a key pass, as you allow. Each sends %s a second", Count(s.Over), many(s.Messages, "message")))
+}
+
+// eventLog is not sized: what brokers take, their makers say.
+func (n *Need) eventLog() Verdict {
+	unfit := bounds.Unfit(bounds.Log, n.Limit, int(n.Nodes))
+	over := bounds.Ahead(n.Limit, bounds.Log, int(n.Nodes), bounds.LogUsual, 1)
+	switch {
+	case n.total() == 1:
+		return no("there is one node")
+	case n.Regions > 1:
+		return no("nodes and the brokers of a log are near each other")
+	case times(n.Keys, n.Limits) > logKeys:
+		return no("each node keeps all keys, and %s of them at most", Count(logKeys))
+	case unfit != "":
+		return no("%s", unfit)
+	case times(100, over) > times(n.Tolerance, n.Limit.Spec().Count):
+		return no("up to %s events more of a key would pass where the log is %v late, and you allow %d %% of %d", Count(over), bounds.LogUsual, n.Tolerance, n.Limit.Spec().Count)
+	}
+	return yes("", "weir serve --store kafka://HOST:PORT/TOPIC",
+		fmt.Sprintf("where a Kafka runs already: each node decides locally, no request ever waits, and counts outlive all nodes; up to %s events more of a key pass where the log is %v late, as you allow", Count(over), bounds.LogUsual))
 }
 
 func (n *Need) cluster() Verdict {

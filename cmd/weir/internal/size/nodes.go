@@ -39,6 +39,7 @@ const (
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
 	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
+	logKeys      = 1 << 18 // that a node keeps with an event log: logstore.MaxKeys
 	mostTallies  = 1 << 16 // that a node keeps by each way in which it decides by itself: a quarter of that
 	maxShare     = 1024    // nodes of a cluster: sharing.MaxMembers
 	messageDelay = 10 * time.Millisecond

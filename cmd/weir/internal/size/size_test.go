@@ -125,6 +125,8 @@ func TestAdvice(t *testing.T) {
 		{"regions, rough is enough", "100/min", m, k, 3, 1, 3, 200, "Weir in memory on each node, each with the whole limit", "Weir in each region, with a count of its own"},
 		{"what can't be divided", "2/min", m, k, 3, 1, 3, 0, "", ""},
 		{"and need not be", "2/min", m, k, 6, 1, 3, 200, "Weir in each region, with a count of its own", ""},
+		{"a log that is late", "1000/s burst 10", k, k, 3, 1, 1, 30, "Weir with a Redis, and sync", "Weir with a Redis, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with PostgreSQL, Weir with NATS, Weir with memcached, Weir nodes that tell each other, by mesh, Weir nodes that tell each other, by gossip, Weir with an event log in Kafka"},
+		{"a log that is too late", "1000/s burst 10", k, k, 3, 1, 1, 21, "Weir with a Redis, and sync", "Weir with a Redis, Weir nodes that share counts, by leases, Weir with a Redis Cluster, Weir with PostgreSQL, Weir with NATS, Weir with memcached"},
 		{"warm-up on several nodes", "100/min warm-up 10s", m, k, 3, 1, 1, 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
