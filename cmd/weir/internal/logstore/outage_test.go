@@ -301,3 +301,22 @@ func reported(t *testing.T, url string) {
 		t.Errorf("%+v, %v", out[0], err)
 	}
 }
+
+// TestOnePartition: a process that can't append to one partition decides nothing, for others may not hear of all that it lets pass.
+func TestOnePartition(t *testing.T) {
+	t.Parallel()
+	c := startKafka(t, kfake.NumBrokers(2))
+	a := open(t, urlOf(c), "a")
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
+			for _, p := range topic.Partitions {
+				if p.Partition == 3 { // which comes with others of one broker of the two
+					return nil, errors.New("not this one"), true
+				}
+			}
+		}
+		return nil, nil, false
+	})
+	eventually(t, "it decides nothing", func() bool { return a.away() != nil })
+}
