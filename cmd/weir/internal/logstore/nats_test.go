@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -314,7 +315,9 @@ func TestStreamRenumbered(t *testing.T) {
 		t.Helper()
 		got := ""
 		eventually(t, "all is read: "+texts, func() bool {
-			batches, _ := log.poll(t.Context()) // an error is one of before
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			batches, _ := log.poll(ctx) // an error is one of before
 			for _, b := range batches {
 				for _, m := range b.messages {
 					got += string(m.value)
@@ -419,7 +422,7 @@ func TestStreamUnfit(t *testing.T) {
 	few.stop()
 	more := dial(t, "nats://"+s.Addr+"?log=bare&replicas=3", "a")
 	more.Start(0, logOf(t))
-	eventually(t, "fewer replicas are refused", func() bool { return strings.Contains(more.away().Error(), "has replicas: 1, and the URL says 3") })
+	eventually(t, "fewer replicas are refused", func() bool { return strings.Contains(fmt.Sprint(more.away()), "has replicas: 1, and the URL says 3") })
 }
 
 // TestStreamRights: the least rights are enough, and each is needed. A user without them is told so, and no
@@ -467,7 +470,7 @@ func TestStreamAbsent(t *testing.T) {
 	} {
 		s := dial(t, url, "a")
 		s.Start(0, logOf(t))
-		eventually(t, says, func() bool { return strings.Contains(s.away().Error(), says) })
+		eventually(t, says, func() bool { return strings.Contains(fmt.Sprint(s.away()), says) })
 	}
 }
 
