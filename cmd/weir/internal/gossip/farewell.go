@@ -57,6 +57,7 @@ func (g *Gossip) Forget(name string) error {
 	message := formatEntries(now, []entry{*e})
 	g.publish()
 	g.mu.Unlock()
+	g.tellAll(message)
 	g.spread(fmt.Sprintf("%016x", p.id), message, nil)
 	g.tell()
 	return nil
@@ -70,6 +71,7 @@ func (g *Gossip) departed(e *entry) {
 	if news {
 		g.publish()
 	}
+	news = news || e.standing == gone && g.table.doubt(now, e.id)
 	g.mu.Unlock()
 	if !news {
 		return
@@ -97,6 +99,15 @@ func (g *Gossip) sayFarewell(lost bool) (told <-chan struct{}) {
 	g.publish()
 	g.mu.Unlock()
 	message := formatEntries(now, []entry{e})
+	g.tellAll(message)
+	on := make(chan struct{})
+	g.spread(fmt.Sprintf("%016x", e.id), message, func() { close(on) })
+	return on
+}
+
+// tellAll sends news of membership to each member itself. Members that are told by chance alone may
+// be left out until two of them compare all that they know, which takes a minute.
+func (g *Gossip) tellAll(message []byte) {
 	send := g.list.SendBestEffort
 	if g.tcp {
 		send = g.list.SendReliable
@@ -109,11 +120,8 @@ func (g *Gossip) sayFarewell(lost bool) (told <-chan struct{}) {
 		}
 	}
 	if err := sends.Wait(); err != nil {
-		g.log.Debug("a member did not get the message that this node leaves; other members will tell it", "error", err)
+		g.log.Debug("a member did not get the message that a node is no member any more; other members will tell it", "error", err)
 	}
-	on := make(chan struct{})
-	g.spread(fmt.Sprintf("%016x", e.id), message, func() { close(on) })
-	return on
 }
 
 // announce tells memberlist what is new of this process: that it has a later

@@ -21,6 +21,10 @@ const (
 	// later incarnation, when its name had a later one.
 	settledAfter = 10 * time.Second
 
+	// hearsay is how long the word holds that a process is gone which is still heard: the
+	// operator who said so may have seen the silence first.
+	hearsay = 5 * time.Second
+
 	// keepGone is longer than all take to hear that one is gone.
 	keepGone = 10 * time.Minute
 )
@@ -50,6 +54,7 @@ type entry struct {
 	alive    bool          // memberlist reaches it
 	since    time.Duration // when standing or alive changed
 	lost     bool          // of left: it has given up its name to another
+	doubted  time.Duration // of agreed: until when it is gone as soon as it is silent; 0: it is not
 }
 
 // table is who is a member, as this process knows. It is told what happens and
@@ -130,6 +135,17 @@ func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) b
 	return true
 }
 
+// doubt takes note that another member was told to forget a process that is still heard here. It
+// tells whether that is news, which it is once: copies may go around for a while.
+func (t *table) doubt(now time.Duration, id uint64) bool {
+	e := t.entries[id]
+	if e == nil || e.standing != agreed || e.doubted > 0 && now < e.doubted+Confirm {
+		return false
+	}
+	e.doubted = now + hearsay
+	return true
+}
+
 // tick confirms that a member is gone when it was dead and silent for all of confirm, on the side
 // that most members are on: in a partition, only one side may take over the keys of the other. A
 // member that counted as gone and is reached all the same is a member again.
@@ -139,6 +155,8 @@ func (t *table) tick(now time.Duration, silent, long func(id uint64) bool, confi
 		age := now - e.since
 		switch {
 		case e.standing == agreed && !e.alive && age >= confirm && most && silent(id) && long(id):
+			t.depart(now, id, gone, false)
+		case e.standing == agreed && now < e.doubted && silent(id):
 			t.depart(now, id, gone, false)
 		case e.standing == gone && e.alive && age >= confirm && t.admits(id):
 			e.standing, e.since = agreed, now

@@ -85,6 +85,28 @@ func TestMembership(t *testing.T) {
 	m.want(t, "a 10", "b 21") // memberlist has reached it all the time
 }
 
+// TestForgottenWhileHeard has the word that a process is gone come while it is still heard. It is gone
+// when it falls silent soon, and not when it does later.
+func TestForgottenWhileHeard(t *testing.T) {
+	m := newTable(run(1, "a", 10))
+	m.join(0, run(2, "b", 20))
+	nobody := func(uint64) bool { return false }
+	if !m.doubt(time.Second, 2) || m.doubt(time.Second, 2) || m.doubt(time.Second, 3) {
+		t.Error("what is news is told on once")
+	}
+	m.tick(2*time.Second, nobody, nobody, Confirm)
+	m.want(t, "a 10", "b 20")
+	m.tick(time.Second+hearsay, silentAll, nobody, Confirm)
+	m.want(t, "a 10", "b 20") // it was heard for long after the word
+
+	m.doubt(60*time.Second, 2)
+	m.tick(61*time.Second, silentAll, nobody, Confirm)
+	m.want(t, "a 10")
+	m.join(62*time.Second, run(2, "b", 20))
+	m.tick(63*time.Second, silentAll, nobody, Confirm)
+	m.want(t, "a 10", "b 20") // it was heard of again
+}
+
 // TestDeadMembersAreToldOn holds that who joins hears of members that are dead:
 // else it would take its side of a cut for all there is.
 func TestDeadMembersAreToldOn(t *testing.T) {
