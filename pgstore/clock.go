@@ -28,17 +28,20 @@ type clock struct {
 
 func newClock() *clock { return &clock{begin: time.Now()} }
 
-// tell hears the server's time in microseconds, of a question and its answer.
+// tell hears the server's time in microseconds, of a question and its answer. An answer that does not fit to what is
+// known is another server's: behind a pooler no new connection tells of that.
 func (c *clock) tell(server int64, asked, answered time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	half := answered.Sub(asked) / 2
 	at := answered.Sub(c.begin)
-	if c.known && !c.anew && c.boundAt(at) < half {
+	ahead := server - (at - half).Microseconds()
+	apart := (time.Duration(ahead-c.ahead) * time.Microsecond).Abs()
+	fits := apart <= c.boundAt(at)+half+2*time.Microsecond // and what was rounded
+	if c.known && !c.anew && fits && c.boundAt(at) < half {
 		return // what is known is nearer
 	}
-	c.known, c.anew, c.bound, c.seen = true, false, half, at
-	c.ahead = server - (at - half).Microseconds()
+	c.known, c.anew, c.ahead, c.bound, c.seen = true, false, ahead, half, at
 }
 
 // renew has the next answer count, for a connection was made.

@@ -95,6 +95,22 @@ func TestClock(t *testing.T) {
 	})
 }
 
+// TestClockOfAnotherServer: an answer that does not fit to what is known is believed, though it took longer. Behind a
+// pooler it is all that tells of a failover.
+func TestClockOfAnotherServer(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Minute, -50 * time.Millisecond, 50 * time.Millisecond, time.Minute} {
+		c := newClock()
+		at := c.begin.Add(time.Second)
+		c.tell(at.UnixMicro(), at.Add(-time.Millisecond), at.Add(time.Millisecond))
+		at = at.Add(time.Second)
+		c.tell(at.Add(ahead).UnixMicro(), at.Add(-20*time.Millisecond), at.Add(20*time.Millisecond))
+		now, bound := c.now()
+		if off := now.Time().Sub(time.Now().Add(ahead)).Abs(); off > bound+time.Millisecond {
+			t.Errorf("off by %v from a server that is %v ahead, and the bound is %v", off, ahead, bound)
+		}
+	}
+}
+
 // TestServerClock: with clock=server, a process whose own clock is 10 minutes off decides by the server's;
 // a slow answer does not make it worse.
 func TestServerClock(t *testing.T) {

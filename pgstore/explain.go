@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -41,24 +42,18 @@ var remedies = [...]struct{ code, remedy string }{
 	{"08P01", "if this is PgBouncer, see its log"},
 }
 
+// tableError is of a table that is not as the store needs it.
+type tableError interface {
+	error
+	remedy() string
+}
+
 // remedy is what to do about an error.
 func remedy(err error) string {
-	var absent *absentError
-	var foreign *foreignError
-	var logged *loggedError
-	var rights *rightsError
-	switch {
-	case errors.As(err, &absent):
-		return fmt.Sprintf("let an administrator run: %s; grant select, insert, update, delete on %s to its user", absent.options.createTable(), absent.options.quoted())
-	case errors.As(err, &foreign):
-		return "it is another program's, or another version's; name another with table=, or drop it if nobody needs it"
-	case errors.As(err, &logged) && logged.unlogged:
-		return "leave unlogged=1 out, or run: alter table " + logged.table + " set unlogged"
-	case errors.As(err, &logged):
-		return "write unlogged=1, or run: alter table " + logged.table + " set logged"
-	case errors.As(err, &rights):
-		return fmt.Sprintf("run: grant select, insert, update, delete on %s to %s", rights.table, rights.user)
-	case errors.Is(err, errOld):
+	if table, ok := errors.AsType[tableError](err); ok {
+		return table.remedy()
+	}
+	if errors.Is(err, errOld) {
 		return "upgrade it"
 	}
 	if said := code(err); said != "" {
@@ -90,19 +85,17 @@ var errReadOnly = errors.New("it takes no writes")
 
 // Answers says whether an error of Status tells of a server that answers, and of a table that is not fit.
 func Answers(err error) bool {
-	var absent *absentError
-	var foreign *foreignError
-	var logged *loggedError
-	var rights *rightsError
-	return errors.As(err, &absent) || errors.As(err, &foreign) || errors.As(err, &logged) || errors.As(err, &rights) ||
-		errors.Is(err, errOld) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
+	_, is := errors.AsType[tableError](err)
+	return is || errors.Is(err, errOld) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
 }
 
-// spoils is whether a connection is of no more use after an error: the server is none to write to any more, or the table
-// has to be looked at again, as a new connection does.
+// spoils is whether a connection is of no more use after an error: the server is none to write to any more, or the
+// table has to be looked at again, as a new connection does.
 func spoils(err error) bool {
 	said := code(err)
-	return said == "25006" || strings.HasPrefix(said, "42") || strings.HasPrefix(said, "0A") || strings.HasPrefix(said, "08") || strings.HasPrefix(said, "57P")
+	return said == "25006" || slices.ContainsFunc([]string{"42", "0A", "08", "57P"}, func(begin string) bool {
+		return strings.HasPrefix(said, begin)
+	})
 }
 
 // explain adds to an error whose it is, whether something may have been charged, and what to do

@@ -280,12 +280,46 @@ func TestNoRights(t *testing.T) {
 	if _, err := s.cells.sweepOnce(t.Context()); err != nil {
 		t.Errorf("a sweep with these rights: %v", err)
 	}
-	if st := s.Status(t.Context()); st.Err != nil || st.Bytes == 0 {
-		t.Errorf("a status with these rights: %+v", st)
+	other := dial(t, database)
+	if _, err := take(t.Context(), other, "10/day", "r", "k"); err != nil {
+		t.Fatal(err)
+	}
+	least := s.Stats().Connections + other.Stats().Connections
+	if st := s.Status(t.Context()); st.Err != nil || st.Bytes == 0 || int64(st.Connections) < least {
+		t.Errorf("a status with these rights: %+v; %d connections at least are open", st, least)
 	}
 	server.Query(t, database, "revoke update on weir from low")
 	_, err = take(t.Context(), s, "10/day", "r", "k")
 	want(t, err, "nothing was decided")
+}
+
+// TestNoSchema: a schema that is not there, or that a user may not see into, is told with what to run. What is told can
+// be run, also for a user whose name has to be quoted.
+func TestNoSchema(t *testing.T) {
+	server := postgrestest.Common(t)
+	database := server.Database(t)
+	server.Query(t, database, `create role "Low-1" login`)
+	s := dial(t, with(t, strings.Replace(database, "weir@", "Low-1@", 1), "table", "apart.counts"))
+	_, err := take(t.Context(), s, "10/day", "r", "k")
+	want(t, err, "nothing was decided", `there is no table "apart"."counts"`, "create schema if not exists", `to "Low-1"`)
+	_, run, _ := strings.Cut(err.Error(), "administrator run: ")
+	server.Query(t, database, run)
+	server.Query(t, database, `revoke usage on schema apart from "Low-1"`)
+	time.Sleep(longest)
+	_, err = take(t.Context(), s, "10/day", "r", "k")
+	want(t, err, `user "Low-1" may not use schema "apart"`)
+	if !Answers(err) {
+		t.Errorf("a server that answers is taken for away: %v", err)
+	}
+	_, run, _ = strings.Cut(err.Error(), "; run: ")
+	server.Query(t, database, run)
+	time.Sleep(longest)
+	if d, err := take(t.Context(), s, "10/day", "r", "k"); err != nil || d.Remaining != 9 {
+		t.Errorf("with what was told: %+v, %v", d, err)
+	}
+	server.Query(t, database, "alter table apart.counts enable row level security")
+	_, err = take(t.Context(), dial(t, with(t, strings.Replace(database, "weir@", "Low-1@", 1), "table", "apart.counts")), "10/day", "r", "k")
+	want(t, err, "row-level security", "disable row level security")
 }
 
 // TestForeignTable: a table that is not Weir's is left alone, and named.
@@ -293,8 +327,12 @@ func TestForeignTable(t *testing.T) {
 	server := postgrestest.Common(t)
 	database := server.Database(t)
 	for name, c := range map[string]struct{ sql, option, says string }{
-		"columns":    {"create table columns (k text, v int)", "", "has the columns k text default, v integer"},
-		"noprimary":  {`create table noprimary (k text collate "C", v bigint, s bytea, until timestamptz)`, "", "has no primary key (k)"},
+		"columns":   {"create table columns (k text, v int)", "", "has the columns k text default null, v integer null"},
+		"noprimary": {`create table noprimary (k text collate "C" not null, v bigint not null, s bytea not null, until timestamptz not null)`, "", "has no primary key (k)"},
+		"nullable": {
+			strings.Replace((&options{table: "nullable"}).createTable(), "s bytea not null", "s bytea", 1), "",
+			"has the columns k text C, v bigint, s bytea null,",
+		},
 		"aview":      {"create view aview as select 1 as k", "", "is no plain table"},
 		"islogged":   {strings.Replace((&options{table: "islogged"}).createTable(), "unlogged ", "", 1), "unlogged", "is logged, and the URL says unlogged=1"},
 		"isunlogged": {(&options{table: "isunlogged", unlogged: true}).createTable(), "", "is unlogged, and the URL does not say unlogged=1"},

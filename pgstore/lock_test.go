@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -199,6 +201,9 @@ func TestIsolation(t *testing.T) {
 // TestDeleteBesideTakes: the statement by which docs/stores.md has an operator delete the counts of a rule ends soon
 // beside takes, and neither waits for the other in a circle.
 func TestDeleteBesideTakes(t *testing.T) {
+	if docs, err := os.ReadFile("../docs/stores.md"); err != nil || !strings.Contains(string(docs), deleteRule("shop/user")) {
+		t.Errorf("docs/stores.md has another statement than %s; %v", deleteRule("shop/user"), err)
+	}
 	server := postgrestest.StartTCP(t, "deadlock_timeout=10ms")
 	database := server.Database(t)
 	stores := []*Store{dial(t, database), dial(t, database), dial(t, database)}

@@ -31,7 +31,8 @@ type statements struct {
 	// them. They are no settings of the connection, for a pooler would hand these to others. The level comes first,
 	// for it can't be set once a statement has read: where the server's default is a higher one, a statement would
 	// fail that meets another's write. All rows are found by their names: a plan that was made while the table was
-	// small would go on to read the whole table. A statement that waits for a row ends before its caller gives up.
+	// small would go on to read the whole table. Those of Status that do read a whole table then look dear, and without
+	// jit=off they would be compiled for a second. A statement that waits ends before its caller gives up.
 	level    statement
 	settings statement // it is given for how long a statement waits for a lock
 	look     statement // rows by their names
@@ -74,6 +75,7 @@ func newStatements(o *options) statements {
 		level: newStatement(`set transaction_isolation = 'read committed'`),
 		settings: newStatement(of.Replace(fmt.Sprintf(`select {now},
   set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+  set_config('jit', 'off', true),
   set_config('statement_timeout', '%d', true), set_config('lock_timeout', $1, true)%s`,
 			statementTime.Milliseconds(), commit)), oidText),
 		look: newStatement(of.Replace(`select k, v, s from {table} where k = any($1)`), oidTextArray),

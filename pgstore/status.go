@@ -29,11 +29,12 @@ type Status struct {
 	Err            error // why it could not be asked
 }
 
-// statusQuery tells of the server and of the table.
+// statusQuery tells of the server and of the table. In pg_stat_activity a user sees no more than its own connections.
 const statusQuery = `select current_setting('server_version'),
   current_setting('synchronous_commit'), current_setting('fsync') = 'on', current_setting('autovacuum') = 'on',
-  current_setting('max_connections'), (select count(*) from pg_stat_activity where backend_type = 'client backend'),
-  (select count(*) from pg_stat_replication), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0), pg_total_relation_size($1::regclass), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)
+  current_setting('max_connections'), (select sum(numbackends) from pg_stat_database),
+  (select count(*) from pg_stat_replication), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0),
+  pg_total_relation_size($1::regclass), coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false)
 from (select) as one left join pg_stat_user_tables on relid = $1::regclass`
 
 // Status asks the server.

@@ -30,8 +30,10 @@ whether their scripts run, how far their clock is from this machine's, memory an
 what happens when it is short, what is written to disk, and whether all keys of
 Weir expire. Unwise settings come last, each with what to do.
 
-It connects as weir serve does, sends 200 PINGs and 200 takes of 20 keys that
-expire within a second, and changes nothing else. Of an event log it tells the
+It connects as weir serve does, which makes the table of PostgreSQL or the bucket
+of NATS where there is none. It sends 200 PINGs and 200 takes of 20 keys that
+expire within a second, and changes nothing else. In PostgreSQL the rows of these
+keys go with the next sweep of a daemon. Of an event log it tells the
 settings and the lag, for which it appends some messages.
 
 It exits 0 when there are warnings at most, 1 when a fault keeps the store from
