@@ -111,6 +111,21 @@ func TestLockedRowBehindEdge(t *testing.T) {
 	}
 }
 
+// TestBrieflyLockedRow: a take waits for a row that is held for longer than one wait, as while a disk is slow.
+func TestBrieflyLockedRow(t *testing.T) {
+	server := postgrestest.Common(t)
+	database := server.Database(t)
+	s := dial(t, database)
+	if _, err := take(t.Context(), s, "10/day", "r", "k"); err != nil {
+		t.Fatal(err)
+	}
+	release := hold(t, database, "select 1 from weir where k = 'r:k' for update")
+	time.AfterFunc(3*lockTime, release)
+	if d, err := take(t.Context(), s, "10/day", "r", "k"); err != nil || d.Remaining != 8 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 // TestManyBesideLockedRow: of calls that travel with that of a locked row, only that one is not done.
 func TestManyBesideLockedRow(t *testing.T) {
 	server := postgrestest.Common(t)
