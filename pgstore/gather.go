@@ -73,6 +73,7 @@ type gather struct {
 	waiting [kinds][]*call
 	flying  [kinds]int       // lines under way
 	left    [kinds]time.Time // when the last of them left
+	last    kind             // whose turn it was
 	closed  bool
 }
 
@@ -114,17 +115,17 @@ func (g *gather) may(k kind) bool {
 	return g.flying[k] == 0 || n >= worthwhile || k == kindTask || time.Since(g.left[k]) >= overdue
 }
 
-// next are the calls for a line, and where they waited; none: it is closed. It takes the kind of which most wait: so the others wait
-// for one flight of each line at most.
+// next are the calls for a line, and where they waited; none: it is closed.
 func (g *gather) next() (kind, []*call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		if k, found := g.most(); found {
+		if k, found := g.turn(); found {
+			g.last = k
 			g.flying[k]++
 			g.left[k] = time.Now()
 			calls := g.take(k)
-			if _, more := g.most(); more {
+			if _, more := g.turn(); more {
 				g.some.Signal()
 			}
 			return k, calls
@@ -136,14 +137,15 @@ func (g *gather) next() (kind, []*call) {
 	}
 }
 
-// most is the kind of which most calls wait, of those that may leave. mu is held.
-func (g *gather) most() (most kind, found bool) {
-	for k := range kinds {
-		if g.may(k) && (!found || len(g.waiting[k]) > len(g.waiting[most])) {
-			most, found = k, true
+// turn is the next kind whose calls may leave. All have their turn, so that few calls of one kind do not wait for many
+// of the others. mu is held.
+func (g *gather) turn() (of kind, found bool) {
+	for i := range kinds {
+		if k := (g.last + 1 + i) % kinds; g.may(k) {
+			return k, true
 		}
 	}
-	return most, found
+	return 0, false
 }
 
 // land notes that calls of a kind were tried, and answers those that are not to be tried again.
@@ -199,7 +201,7 @@ func (g *gather) take(of kind) []*call {
 func (g *gather) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, found := g.most(); found {
+	if _, found := g.turn(); found {
 		g.some.Signal()
 	}
 }

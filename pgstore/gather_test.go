@@ -61,3 +61,27 @@ func TestHeld(t *testing.T) {
 		t.Error("the second does not leave when the first has landed")
 	}
 }
+
+// TestTurns: a line that always finds many calls of two kinds serves the one call of a third all the same.
+func TestTurns(t *testing.T) {
+	var g gather
+	g.init()
+	join := func(of kind, calls int) {
+		for range calls {
+			if err := g.join(&call{kind: of}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	join(kindGroup, 1)
+	for range kinds {
+		join(kindLook, 10)
+		join(kindSwap, 10)
+		of, calls := g.next()
+		g.land(of, calls)
+		if of == kindGroup {
+			return
+		}
+	}
+	t.Error("one call never had its turn")
+}
