@@ -164,9 +164,10 @@ func TestClose(t *testing.T) {
 // TestCloseAfterFrozen: a connection to a server that stays frozen is given up, and does not keep Close waiting
 // once the time of its call is over.
 func TestCloseAfterFrozen(t *testing.T) {
-	server := postgrestest.StartTCP(t)
+	server := postgrestest.Common(t)
+	database := server.Database(t)
 	before := runtime.NumGoroutine()
-	s := dial(t, with(t, server.Database(t), "connections", "1"))
+	s := dial(t, with(t, database, "connections", "1"))
 	if _, err := take(t.Context(), s, "10/day", "r", "k"); err != nil {
 		t.Fatal(err)
 	}

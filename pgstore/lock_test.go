@@ -189,13 +189,19 @@ func TestLockedTable(t *testing.T) {
 	}
 }
 
+// setForAll has all connections to a database that are made from now on begin with a setting.
+func setForAll(t *testing.T, server *postgrestest.Server, database, name, value string) {
+	t.Helper()
+	server.Query(t, database, fmt.Sprintf(
+		`do $$ begin execute format('alter database %%I set %s = %%L', current_database(), '%s'); end $$`, name, value))
+}
+
 // TestIsolation: a server whose transactions are isolated more than Weir needs refuses no take for that.
 func TestIsolation(t *testing.T) {
 	server := postgrestest.Common(t)
 	for _, level := range []string{"repeatable read", "serializable"} {
 		database := server.Database(t)
-		server.Query(t, database, fmt.Sprintf(
-			`do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', current_database(), '%s'); end $$`, level))
+		setForAll(t, server, database, "default_transaction_isolation", level)
 		stores := []*Store{dial(t, database), dial(t, database), dial(t, database)}
 		var wg sync.WaitGroup
 		for g := range 32 {
@@ -219,8 +225,9 @@ func TestDeleteBesideTakes(t *testing.T) {
 	if docs, err := os.ReadFile("../docs/stores.md"); err != nil || !strings.Contains(string(docs), deleteRule("shop/user")) {
 		t.Errorf("docs/stores.md has another statement than %s; %v", deleteRule("shop/user"), err)
 	}
-	server := postgrestest.StartTCP(t, "deadlock_timeout=10ms")
+	server := postgrestest.Common(t)
 	database := server.Database(t)
+	setForAll(t, server, database, "deadlock_timeout", "10ms")
 	stores := []*Store{dial(t, database), dial(t, database), dial(t, database)}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
