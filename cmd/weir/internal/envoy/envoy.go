@@ -38,6 +38,21 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if err != nil {
 		return nil, &RequestError{err}
 	}
+	a, err := check(ctx, limiter, r)
+	if err != nil {
+		return nil, err
+	}
+	response := responseOf(a, len(r.Descriptors))
+	metadata := metadataOf(a, len(r.Descriptors))
+	if echo {
+		metadata = withRequest(metadata, q)
+	}
+	response.DynamicMetadata = structOf(metadata)
+	return response, nil
+}
+
+// check has the limiter decide.
+func check(ctx context.Context, limiter Limiter, r *rules.Request) (*rules.Answer, error) {
 	a, err := limiter.Check(ctx, r)
 	if bad, ok := errors.AsType[*rules.RequestError](err); ok {
 		return nil, &RequestError{bad}
@@ -45,12 +60,7 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if errors.Is(err, weir.ErrNoRefund) {
 		return nil, &RequestError{fmt.Errorf("is_negative_hits: %w; POST /v1/settle gives back what has one", weir.ErrNoRefund)}
 	}
-	if err != nil {
-		return nil, err
-	}
-	response := responseOf(a, len(r.Descriptors))
-	response.DynamicMetadata = dynamicMetadata(q, a, response, echo)
-	return response, nil
+	return a, err
 }
 
 // requestOf is q as the rules see it. It does not check a request for faults that the rules refuse
@@ -83,10 +93,8 @@ func fill(d *rules.Descriptor, in *ratelimit.RateLimitDescriptor, hits uint32) e
 	for i, e := range entries {
 		d.Entries[i] = rules.Entry{Key: e.GetKey(), Value: e.GetValue()}
 	}
-	d.Cost = max(int64(hits), 1)
-	if own := in.GetHitsAddend(); own != nil {
-		d.Cost = int64(min(own.GetValue(), maxHits))
-	}
+	own := in.GetHitsAddend()
+	d.Cost = costOf(hits, own != nil, own.GetValue())
 	d.GiveBack = in.GetIsNegativeHits()
 	if in.GetLimit() == nil {
 		return nil
@@ -97,4 +105,12 @@ func fill(d *rules.Descriptor, in *ratelimit.RateLimitDescriptor, hits uint32) e
 	}
 	d.Override = limit
 	return nil
+}
+
+// costOf is the cost of a descriptor: its own, if it has one, or the request's.
+func costOf(hits uint32, has bool, own uint64) int64 {
+	if has {
+		return int64(min(own, maxHits))
+	}
+	return max(int64(hits), 1)
 }

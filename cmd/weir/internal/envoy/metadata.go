@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,33 +13,45 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// dynamicMetadata is what Envoy keeps of an answer for its other filters and its
+// metadataOf is what Envoy keeps of an answer for its other filters and its
 // access log, in the form of envoyproxy/ratelimit: the metadata of the rules that
-// let their descriptor pass, merged, and with echo the request itself. It is nil
-// when there is nothing to say.
-func dynamicMetadata(q *rls.RateLimitRequest, a *rules.Answer, r *rls.RateLimitResponse, echo bool) *structpb.Struct {
-	var merged map[string]any
-	seen := -1
-	for i := range a.Decisions {
-		d := &a.Decisions[i]
-		if d.Rule.Metadata == nil || d.Descriptor == seen || r.Statuses[d.Descriptor].Code != rls.RateLimitResponse_OK {
-			continue
-		}
-		seen = d.Descriptor // all its rules stand at one descriptor of the file
-		merged = merge(merged, d.Rule.Metadata)
-	}
-	if merged == nil && !echo {
+// let their descriptor pass, merged. It is nil when there is nothing to say.
+func metadataOf(a *rules.Answer, descriptors int) map[string]any {
+	if !slices.ContainsFunc(a.Decisions, func(d rules.Decision) bool { return d.Rule.Metadata != nil }) {
 		return nil
 	}
-	fields := map[string]any{}
-	if merged != nil {
-		fields["metadata"] = merged
+	var merged map[string]any
+	next := 0
+	for i, s := range standings(a, descriptors) {
+		for seen := false; next < len(a.Decisions) && a.Decisions[next].Descriptor == i; next++ {
+			// All rules of a descriptor stand at one descriptor of the file.
+			if m := a.Decisions[next].Rule.Metadata; m != nil && !seen && s.code == rls.RateLimitResponse_OK {
+				merged, seen = merge(merged, m), true
+			}
+		}
 	}
-	if echo {
-		echoRequest(fields, q)
+	if merged == nil {
+		return nil
 	}
-	metadata, _ := structpb.NewStruct(fields) // fails for text that is no UTF-8, which neither side sends
+	return map[string]any{"metadata": merged}
+}
+
+// withRequest adds what was asked.
+func withRequest(metadata map[string]any, q *rls.RateLimitRequest) map[string]any {
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	echoRequest(metadata, q)
 	return metadata
+}
+
+// structOf is metadata as a message; nil: there is none.
+func structOf(metadata map[string]any) *structpb.Struct {
+	if metadata == nil {
+		return nil
+	}
+	s, _ := structpb.NewStruct(metadata) // fails for text that is no UTF-8, which neither side sends
+	return s
 }
 
 // merge adds to a what b has and a has not, also in mappings inside. It changes

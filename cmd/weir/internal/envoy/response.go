@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -17,43 +18,66 @@ import (
 // client that was denied.
 const DenialHeader = "Weir-Denial"
 
+// standing is what an answer says of one descriptor.
+type standing struct {
+	code      rls.RateLimitResponse_Code
+	remaining uint32
+	decision  *rules.Decision // nil: there is none
+}
+
+// standings are those of so many descriptors, in their order.
+func standings(a *rules.Answer, descriptors int) iter.Seq2[int, standing] {
+	return func(yield func(int, standing) bool) {
+		next := 0
+		for i := range descriptors {
+			first := next
+			for next < len(a.Decisions) && a.Decisions[next].Descriptor == i {
+				next++
+			}
+			s := standing{code: rls.RateLimitResponse_OK, decision: decisive(a.Decisions[first:next])}
+			switch d := s.decision; {
+			case d != nil:
+				if d.Outcome != weir.Allowed && !d.Rule.Shadow {
+					s.code = rls.RateLimitResponse_OVER_LIMIT
+				}
+				s.remaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
+			case slices.Contains(a.Unlimited, i):
+				s.remaining = math.MaxUint32
+			}
+			if !yield(i, s) {
+				return
+			}
+		}
+	}
+}
+
 // responseOf is an answer as Envoy reads it, with a status for each of so many
 // descriptors.
 func responseOf(a *rules.Answer, descriptors int) *rls.RateLimitResponse {
 	response := &rls.RateLimitResponse{
-		OverallCode: rls.RateLimitResponse_OK,
+		OverallCode: overall(a),
 		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, descriptors),
 	}
 	if !a.Allowed {
-		response.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 		response.ResponseHeadersToAdd = []*core.HeaderValue{{Key: DenialHeader, Value: a.ID}}
 	}
-	// One piece of memory for all: most of the work of a response is to get it.
-	room := make([]struct {
-		status rls.RateLimitResponse_DescriptorStatus
-		limit  rls.RateLimitResponse_RateLimit
-		reset  durationpb.Duration
-	}, descriptors)
-	next := 0
-	for i := range response.Statuses {
-		first := next
-		for next < len(a.Decisions) && a.Decisions[next].Descriptor == i {
-			next++
+	for i, s := range standings(a, descriptors) {
+		status := &rls.RateLimitResponse_DescriptorStatus{Code: s.code, LimitRemaining: s.remaining}
+		if d := s.decision; d != nil {
+			name, count, unit := limitOf(d.Rule)
+			status.CurrentLimit = &rls.RateLimitResponse_RateLimit{Name: name, RequestsPerUnit: count, Unit: unit}
+			status.DurationUntilReset = &durationpb.Duration{Seconds: fields.Reset(&d.Decision)}
 		}
-		s := &room[i]
-		response.Statuses[i] = &s.status
-		s.status.Code = rls.RateLimitResponse_OK
-		if d := decisive(a.Decisions[first:next]); d != nil {
-			describe(&s.status, d)
-			name(&s.limit, d.Rule)
-			s.status.CurrentLimit = &s.limit
-			s.reset.Seconds = fields.Reset(&d.Decision)
-			s.status.DurationUntilReset = &s.reset
-		} else if slices.Contains(a.Unlimited, i) {
-			s.status.LimitRemaining = math.MaxUint32
-		}
+		response.Statuses[i] = status
 	}
 	return response
+}
+
+func overall(a *rules.Answer) rls.RateLimitResponse_Code {
+	if a.Allowed {
+		return rls.RateLimitResponse_OK
+	}
+	return rls.RateLimitResponse_OVER_LIMIT
 }
 
 // decisive is the decision of one descriptor that explains its status. Where
@@ -77,20 +101,13 @@ func outweighs(d, o *rules.Decision) bool {
 	return d.Decision.Outweighs(&o.Decision)
 }
 
-func describe(s *rls.RateLimitResponse_DescriptorStatus, d *rules.Decision) {
-	if d.Outcome != weir.Allowed && !d.Rule.Shadow {
-		s.Code = rls.RateLimitResponse_OVER_LIMIT
-	}
-	s.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
-}
-
-// name says which limit it was: by rate_limit.name where the limit has Envoy's
+// limitOf says which limit it was: by rate_limit.name where the limit has Envoy's
 // form, even when it has no name there.
-func name(l *rls.RateLimitResponse_RateLimit, r *rules.Rule) {
+func limitOf(r *rules.Rule) (name string, count uint32, unit rls.RateLimitResponse_RateLimit_Unit) {
 	s := r.Limit.Spec()
-	l.Name, l.Unit = r.Name, unitOf(&s)
+	name = r.Name
 	if r.Envoy {
-		l.Name = r.EnvoyName
+		name = r.EnvoyName
 	}
-	l.RequestsPerUnit = uint32(min(s.Count, math.MaxUint32))
+	return name, uint32(min(s.Count, math.MaxUint32)), unitOf(&s)
 }
