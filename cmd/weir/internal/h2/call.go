@@ -1,0 +1,122 @@
+package h2
+
+import (
+	"bytes"
+	"context"
+	"time"
+)
+
+// Answer is what answers a call.
+type Answer struct {
+	Status   int     // of HTTP
+	Head     []Field // beside the status
+	Body     []byte
+	Trailers []Field // behind the body; nil: none
+}
+
+// Call is a request whose body is here. It is answered once, by Answer: before the function returns that
+// was called for it, or later, if it has called Later.
+type Call struct {
+	Head    *Head
+	Body    []byte
+	Arrived time.Time
+
+	conn   *conn
+	stream *stream
+	here   bool // on the connection's goroutine
+}
+
+// Caller is what Config.Connect said of the connection.
+func (c *Call) Caller() any { return c.conn.caller }
+
+// Context ends with the connection, and after Later with the stream.
+func (c *Call) Context() context.Context { return c.conn.ctx }
+
+// Later has another goroutine answer: what the call has is copied, and may be used until it is answered. The
+// context ends when the client gives up.
+func (c *Call) Later() (later *Call, ctx context.Context) {
+	s, conn := c.stream, c.conn
+	s.later = true
+	if conn.current == s {
+		conn.park()
+	}
+	ctx, s.stop = context.WithCancel(conn.ctx)
+	return &Call{Head: s.head, Body: bytes.Clone(c.Body), Arrived: c.Arrived, conn: conn, stream: s}, ctx
+}
+
+// Answer answers the call. It keeps nothing of a.
+func (c *Call) Answer(a *Answer) {
+	if c.here {
+		c.conn.send(c.stream, a)
+		return
+	}
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	c.conn.send(c.stream, a)
+	c.conn.flush()
+}
+
+// send answers a stream. mu is held.
+func (c *conn) send(s *stream, a *Answer) {
+	if s.lost || s.done {
+		return
+	}
+	ends := len(a.Body) == 0 && a.Trailers == nil
+	c.fields(s, a.Status, a.Head, ends)
+	if ends {
+		c.finish(s)
+		return
+	}
+	n := len(a.Body)
+	if len(c.blocked) > 0 || n > largest || int64(n) > min(c.window, c.initial+s.extra) {
+		s.pending = bytes.Clone(a.Body)
+		s.trailers, s.ending = a.Trailers, true
+		if !c.push(s) {
+			c.blocked = append(c.blocked, s)
+		}
+		return
+	}
+	flags := byte(0)
+	if a.Trailers == nil {
+		flags = flagEndStream
+	}
+	if n > 0 {
+		c.out = append(appendHead(c.out, n, frameData, flags, s.id), a.Body...)
+		c.window -= int64(n)
+		s.extra -= int64(n)
+	}
+	if a.Trailers != nil {
+		c.fields(s, 0, a.Trailers, true)
+	}
+	c.finish(s)
+}
+
+// fields appends a header block: with a status that of an answer's head, else trailers.
+func (c *conn) fields(s *stream, status int, all []Field, ends bool) {
+	at := len(c.out)
+	flags := byte(flagEndHeaders)
+	if ends {
+		flags |= flagEndStream
+	}
+	c.out = c.encoder.begin(appendHead(c.out, 0, frameHeaders, flags, s.id))
+	if status != 0 {
+		c.out = c.encoder.status(c.out, status)
+	}
+	for _, f := range all {
+		c.out = c.encoder.field(c.out, f, s.rest == nil)
+	}
+	size := len(c.out) - at - frameHead
+	c.out[at], c.out[at+1], c.out[at+2] = byte(size>>16), byte(size>>8), byte(size)
+}
+
+// finish ends a stream that is answered. A request that has not arrived as a whole need not (RFC 9113, 8.1).
+func (c *conn) finish(s *stream) {
+	s.done = true
+	c.waste.answered()
+	if !s.ended {
+		c.out = appendReset(c.out, s.id, NoError)
+		c.resets[c.nextReset] = s.id
+		c.nextReset = (c.nextReset + 1) % len(c.resets)
+	}
+	c.remove(s)
+}

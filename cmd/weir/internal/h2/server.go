@@ -1,0 +1,205 @@
+package h2
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+)
+
+// Reasons for which connections are closed, of Config.Refused.
+const (
+	ReasonSlow   = "slow"   // a request did not arrive in time
+	ReasonUnread = "unread" // what answers it is not read
+	ReasonFlood  = "flood"  // frames ask nothing
+)
+
+// Config is what a Server answers. All functions may be called at once by many.
+type Config struct {
+	// Fast says who answers requests with this head once their body is here, on the goroutine that reads the
+	// connection; nil: Rest does. What it says may be remembered for all requests with the same head.
+	Fast func(*Head) func(*Call)
+	// Rest answers all other requests, and those whose body is larger than MaxBody.
+	Rest http.Handler
+	// TLS is how connections are made safe. Nil: they are not.
+	TLS *tls.Config
+	// Gate says how many streams a connection may have. Nil: MaxStreams.
+	Gate *overload.Gate
+	// Budget is what requests may hold together that have not arrived as a whole.
+	Budget *overload.Budget
+	// Connect is called for each connection; Call.Caller and Caller return what it says.
+	Connect func(net.Conn) any
+	// Refused is called for each connection that is closed because too much is asked, with the reason.
+	Refused func(reason string)
+	// HandshakeFailed is called after each handshake of TLS that failed.
+	HandshakeFailed func()
+	// Panicked is called after something has panicked.
+	Panicked func(where string, p any)
+}
+
+// Server answers connections. It is made by NewServer.
+type Server struct {
+	config  Config
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	listeners []net.Listener
+	leaving   bool
+}
+
+// NewServer is a server that answers as c says.
+func NewServer(c Config) *Server { return &Server{config: c, conns: map[*conn]struct{}{}} }
+
+// Serve answers connections of l until Shutdown. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	defer func() { _ = l.Close() }() // it may be closed already
+	if !s.listens(l) {
+		return net.ErrClosed
+	}
+	for pause := time.Duration(0); ; {
+		raw, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.begin(raw)
+			continue
+		}
+		s.mu.Lock()
+		leaving := s.leaving
+		s.mu.Unlock()
+		if leaving || errors.Is(err, net.ErrClosed) {
+			return net.ErrClosed
+		}
+		if t, ok := errors.AsType[net.Error](err); !ok || !t.Timeout() && !temporary(err) {
+			return err
+		}
+		pause = min(max(2*pause, acceptPause), time.Second)
+		time.Sleep(pause)
+	}
+}
+
+// acceptPause is how long a server waits at first when it can't accept a connection, as for too many files.
+const acceptPause = 5 * time.Millisecond
+
+func temporary(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && t.Temporary()
+}
+
+func (s *Server) listens(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving {
+		return false
+	}
+	s.listeners = append(s.listeners, l)
+	return true
+}
+
+// begin has a connection answered on a goroutine of its own.
+func (s *Server) begin(raw net.Conn) {
+	c := &conn{server: s, raw: raw, nc: raw}
+	if s.config.TLS != nil {
+		c.nc = tls.Server(raw, s.config.TLS)
+	}
+	if s.config.Connect != nil {
+		c.caller = s.config.Connect(raw)
+	}
+	c.init()
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	s.mu.Lock()
+	if s.leaving {
+		s.mu.Unlock()
+		c.cancel()
+		c.cut()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	s.running.Go(func() {
+		c.serve()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	})
+}
+
+// Shutdown closes the listeners, and the connections when what was asked on them is answered. When ctx ends
+// first, what is left gets no answer.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.leaving = true
+	for _, l := range s.listeners {
+		_ = l.Close() // Serve tells
+	}
+	for c := range s.conns {
+		go c.leave()
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		c.cut()
+	}
+	s.mu.Unlock()
+	<-done
+	return ctx.Err()
+}
+
+// leavePause is how long a client has at most to know that its connection ends.
+const leavePause = 100 * time.Millisecond
+
+// leave has the connection end when all is answered. A client may have sent calls before it knows that; they are
+// answered, too: what comes after the answer to a ping is not.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving != staying {
+		return
+	}
+	c.leaving = asked
+	c.out = appendGoAway(c.out, math.MaxInt32, NoError, "")
+	c.out = append(appendHead(c.out, 8, framePing, 0, 0), leaveMark...)
+	c.flush()
+	time.AfterFunc(leavePause, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.leaveNow()
+		c.flush()
+	})
+}
+
+// leaveNow has the client know what is answered yet. mu is held.
+func (c *conn) leaveNow() {
+	if c.leaving == asked {
+		c.leaving = last
+		c.out = appendGoAway(c.out, c.highest, NoError, "")
+	}
+}
+
+// mayClose has the connection end, if it takes leave and all is answered. mu is held.
+func (c *conn) mayClose() {
+	if c.leaving != last || c.open > 0 || len(c.out) > 0 {
+		return
+	}
+	c.leaving = gone
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // its goroutine sees that it is to end; if that fails, so does reading
+}
