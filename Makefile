@@ -26,7 +26,7 @@ help: ## List the targets
 test: ## Run all tests, and those of integrations/ and tools/
 	@tools/debian-packages
 	$(GO) test -timeout 5m -parallel 8 work
-	cd tools && $(ALONE) test ./walks
+	cd tools && $(ALONE) test ./walks ./spec
 	cd integrations && $(ALONE) test -timeout 5m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz

@@ -43,6 +43,9 @@ type storage struct {
 	snapshots *snapshots // nil when there are none
 }
 
+// here is whether the store is in this process, and never waits.
+func (s *storage) here() bool { return s.scheme == "memory" }
+
 // openStorage opens the store of a URL that was checked. told is who hears of a store
 // outside of the process.
 func openStorage(url string, told guard.Options) (*storage, error) {

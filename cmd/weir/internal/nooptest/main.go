@@ -13,8 +13,10 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/h2"
 	listener "github.com/weir-limit/weir/cmd/weir/internal/rls"
 )
 
@@ -43,8 +45,8 @@ func main() {
 	}
 }
 
-// noop serves answers that decide nothing: gRPC by grpc-go, with the options of
-// weir's listener and the default codec; /v1/check by net/http and encoding/json.
+// noop serves answers that decide nothing: gRPC by grpc-go, with as many
+// streams and workers as weir's listener; /v1/check by net/http and encoding/json.
 func noop() error {
 	var config net.ListenConfig
 	g, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -55,7 +57,10 @@ func noop() error {
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer(listener.ServerOptions()...)
+	s := grpc.NewServer(
+		grpc.MaxRecvMsgSize(listener.MaxMessage), grpc.MaxConcurrentStreams(h2.MaxStreams), grpc.NumStreamWorkers(256), grpc.MaxHeaderListSize(16<<10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: 2 * time.Minute, Timeout: 20 * time.Second}),
+	)
 	rls.RegisterRateLimitServiceServer(s, answers{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/check", check)

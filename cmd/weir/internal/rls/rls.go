@@ -9,24 +9,20 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime/debug"
-	"strings"
+	"sync"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
+	"github.com/weir-limit/weir/cmd/weir/internal/h2"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
-	"github.com/weir-limit/weir/internal/storewire"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -35,24 +31,10 @@ const (
 	// MaxMessage is how large a request may be; larger ones are answered with
 	// RESOURCE_EXHAUSTED.
 	MaxMessage = 2 << 20
-	// maxStreams is how many calls a connection may have in flight. More wait at
-	// the client, and Envoy opens another connection. Under overload it is less.
-	maxStreams = 256
-	// workers is how many goroutines wait for calls. One that is made for a call
-	// alone grows its stack each time, which was a fifth of a call's cost. When all
-	// are busy, calls get goroutines of their own; idle, they hold 8 KiB each.
+	// workers is how many goroutines wait for calls that must wait for a store. One that is made for a call
+	// alone grows its stack each time. When all are busy, calls get goroutines of their own; idle, they hold
+	// 8 KiB each.
 	workers = 256
-	// maxHeaders is how large the metadata of a call may be.
-	maxHeaders = 16 << 10
-	// handshake is how long a connection may take to be set up.
-	handshake = 10 * time.Second
-	// idle is how long a connection may be without calls; pingEvery and
-	// pingTimeout find those whose client is gone.
-	idle        = 15 * time.Minute
-	pingEvery   = 2 * time.Minute
-	pingTimeout = 20 * time.Second
-	// pingLeast is how often a client may ping at most.
-	pingLeast = 5 * time.Second
 )
 
 // serviceName is what clients of envoyproxy/ratelimit ask the health of.
@@ -86,18 +68,27 @@ type Options struct {
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
 	// Store is how the store is lent to programs. Nil: it is not.
 	Store *Lending
+	// Here is that the limiter never waits, and the store that is lent neither: calls are then answered on the
+	// goroutine that reads their connection.
+	Here bool
 	// Panicked is called after a call that panicked was answered with INTERNAL.
 	Panicked func()
 }
 
 // Server is the gRPC listener. It is made by New.
 type Server struct {
-	rls.UnimplementedRateLimitServiceServer
+	limiter  envoy.Limiter
+	options  Options
+	methods  map[string]*method // by path
+	messages sync.Pool          // of *message
+	http     *h2.Server
+	grpc     *grpc.Server // what is left: health, and what there is not
+	health   *healthService
 
-	limiter envoy.Limiter
-	options Options
-	grpc    *grpc.Server
-	health  *healthService
+	running sync.WaitGroup
+	work    chan func()
+	closing chan struct{}
+	closed  sync.Once
 }
 
 // New makes the listener to limiter. Its health is NOT_SERVING until SetServing.
@@ -117,41 +108,31 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.HandshakeFailed == nil {
 		o.HandshakeFailed = func() {}
 	}
-	s := &Server{limiter: limiter, options: o, health: newHealthService()}
-	safe := insecure.NewCredentials()
-	if o.TLS != nil {
-		safe = credentials.NewTLS(o.TLS)
+	s := &Server{
+		limiter: limiter, options: o, health: newHealthService(), grpc: grpc.NewServer(),
+		methods: map[string]*method{}, work: make(chan func()), closing: make(chan struct{}),
 	}
-	s.grpc = grpc.NewServer(append(
-		ServerOptions(), grpc.Creds(&watching{safe, o.Gate, o.Budget, o.Refused, o.HandshakeFailed, o.Client}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(s.admit),
-	)...)
-	s.grpc.RegisterService(&grpc.ServiceDesc{
-		ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
-		HandlerType: rls.RateLimitService_ServiceDesc.HandlerType,
-		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.handle}},
-		Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
-	}, s)
+	s.methods[rls.RateLimitService_ShouldRateLimit_FullMethodName] = &method{name: "ShouldRateLimit", answer: s.shouldRateLimit}
 	if o.Store != nil {
-		s.grpc.RegisterService(newLender(s).service(), nil)
+		newLender(s).register(s.methods)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.http = h2.NewServer(h2.Config{
+		Fast: s.fast, Rest: http.HandlerFunc(s.rest), TLS: o.TLS, Gate: o.Gate, Budget: o.Budget, Refused: o.Refused,
+		HandshakeFailed: o.HandshakeFailed, Connect: s.clientOf,
+		Panicked: func(where string, p any) { _ = s.panicked(where, p) },
+	})
+	s.begin()
 	s.SetServing(false)
 	return s
 }
 
-// ServerOptions bound what a client can do to a server. They are for the listener,
-// and for a server that is measured beside it.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(MaxMessage),
-		grpc.RPCDecompressor(unpacker{}), //nolint:staticcheck // nothing else bounds what one server unpacks
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.NumStreamWorkers(workers),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.ConnectionTimeout(handshake),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: pingEvery, Timeout: pingTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingLeast, PermitWithoutStream: true}),
+// clientOf is what Options.Client says of the address that a connection comes from.
+func (s *Server) clientOf(c net.Conn) any {
+	if s.options.Client == nil || c.RemoteAddr() == nil {
+		return ""
 	}
+	return s.options.Client(c.RemoteAddr().String())
 }
 
 // SetServing says what the health service answers.
@@ -167,29 +148,21 @@ func (s *Server) SetServing(yes bool) {
 
 // Serve answers calls on l until Stop. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.http.Serve(l); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
 // Stop closes the listeners and answers the calls that are in flight. When ctx
-// ends first, those that are left get no answer.
+// ends first, those that are left get no answer. Then it waits for them.
 func (s *Server) Stop(ctx context.Context) error {
 	s.health.close()
-	done := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		s.grpc.Stop()
-		<-done
-		return ctx.Err()
-	}
+	err := s.http.Shutdown(ctx)
+	s.closed.Do(func() { close(s.closing) })
+	s.running.Wait()
+	s.grpc.Stop()
+	return err
 }
 
 // Reasons for which calls are refused.
@@ -197,9 +170,9 @@ const (
 	ReasonWait = "wait" // work waits too long for a processor
 	ReasonLate = "late" // the caller gave up before its turn came
 	// And those for which connections are closed.
-	ReasonSlow   = "slow"   // a call did not arrive in time
-	ReasonUnread = "unread" // its answers are not read
-	ReasonFlood  = "flood"  // frames ask nothing
+	ReasonSlow   = h2.ReasonSlow
+	ReasonUnread = h2.ReasonUnread
+	ReasonFlood  = h2.ReasonFlood
 )
 
 // Reasons are all that Options.Refused is called with.
@@ -207,81 +180,11 @@ func Reasons() []string {
 	return []string{ReasonWait, ReasonLate, ReasonSlow, ReasonUnread, ReasonFlood}
 }
 
-// admit is a tap.ServerInHandle: it refuses before a call has cost much. Health
-// is always told. UNAVAILABLE lets Envoy apply its failure mode, and stock
-// clients ask another daemon; RESOURCE_EXHAUSTED would look like a decision.
-func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
-	forStore := strings.HasPrefix(call.FullMethodName, "/"+storewire.Service+"/")
-	if s.options.Gate.Shut() && (forStore || call.FullMethodName == rls.RateLimitService_ShouldRateLimit_FullMethodName) {
-		s.options.Refused(ReasonWait)
-		return ctx, status.Error(codes.Unavailable, "more is asked than can be decided in time; ask again later, or another daemon")
-	}
-	if forStore && s.options.Store != nil {
-		return ctx, s.options.Store.admit(call.Header)
-	}
-	return ctx, nil
-}
-
-// handle is a grpc.MethodHandler in place of the generated one. Whatever
-// happens in a call, the process lives on.
-func (s *Server) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
-	start := time.Now()
-	if s.options.Trace != nil {
-		var end func(codes.Code)
-		if ctx, end = s.options.Trace(ctx); end != nil {
-			defer func() { end(status.Code(err)) }()
-		}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			response, err = nil, s.panicked("ShouldRateLimit", p)
-		}
-		s.options.Observe(status.Code(err), time.Since(start))
-	}()
-	if ctx.Err() != nil { // nobody waits for it, so nothing is charged
-		s.options.Refused(ReasonLate)
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
-	s.options.Gate.Begin()
-	defer s.options.Gate.End()
-	in := new(inbound)
-	if err := decode(in); err != nil {
-		return nil, err
-	}
-	q := new(rls.RateLimitRequest)
-	if err := in.read(func(wire []byte) error { return envoy.Unmarshal(wire, q) }); err != nil {
-		return nil, unread("the request is no RateLimitRequest: ", err)
-	}
-	return s.ShouldRateLimit(ctx, q)
-}
-
-// unread is the answer to a call whose bytes are no request: unless they say what is
-// wrong themselves, what they are not comes first.
-func unread(not string, err error) error {
-	if _, ok := errors.AsType[*envoy.RequestError](err); ok {
-		not = ""
-	}
-	if s, ok := status.FromError(err); ok {
-		return s.Err()
-	}
-	return status.Error(codes.InvalidArgument, not+err.Error())
-}
-
 // panicked tells of a call that panicked, and is its answer.
 func (s *Server) panicked(route string, p any) error {
 	s.options.Log.Error("a call panicked", "route", route, "panic", p, "stack", string(debug.Stack()))
 	s.options.Panicked()
 	return status.Error(codes.Internal, "this is a bug of the daemon; its log says more")
-}
-
-// clientOf is what Options.Client says of the address that a call comes from.
-func clientOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		if from, ok := p.Addr.(caller); ok {
-			return from.client
-		}
-	}
-	return ""
 }
 
 // from is the limiter of a call: it is told who asks.
@@ -296,21 +199,21 @@ func (f from) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error
 	return f.server.limiter.Check(ctx, r)
 }
 
-// ShouldRateLimit answers one call.
-func (s *Server) ShouldRateLimit(ctx context.Context, q *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	response, err := envoy.ShouldRateLimit(ctx, from{s, clientOf(ctx)}, q, s.options.Echo)
+// shouldRateLimit answers one call.
+func (s *Server) shouldRateLimit(ctx context.Context, m *message, dst []byte) ([]byte, error) {
+	out, err := m.wire.Answer(ctx, from{s, m.client}, m.text, s.options.Echo, dst)
 	if err == nil {
-		return response, nil
+		return out, nil
 	}
-	if _, ok := errors.AsType[*envoy.RequestError](err); ok {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+	if bad, ok := errors.AsType[*envoy.RequestError](err); ok {
+		return dst, status.Error(codes.InvalidArgument, bad.Error())
 	}
 	switch {
 	case errors.Is(err, rules.ErrNoRules):
-		return nil, status.Error(codes.Unavailable, "no rules are loaded yet; try again when the health service says so")
+		return dst, status.Error(codes.Unavailable, "no rules are loaded yet; try again when the health service says so")
 	case ctx.Err() != nil:
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return dst, status.FromContextError(ctx.Err()).Err()
 	}
 	s.options.Log.Error("a call failed", "route", "ShouldRateLimit", "error", err)
-	return nil, status.Error(codes.Unavailable, "the daemon could not decide; its log says why")
+	return dst, status.Error(codes.Unavailable, "the daemon could not decide; its log says why")
 }

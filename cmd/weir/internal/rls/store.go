@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/h2"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
@@ -57,12 +56,13 @@ type Lending struct {
 }
 
 // admit lets calls in that show a token, where one is needed.
-func (l *Lending) admit(header metadata.MD) error {
+func (l *Lending) admit(head *h2.Head) error {
 	if l.Token == nil {
 		return nil
 	}
-	for _, shown := range header.Get("authorization") {
-		if token, ok := strings.CutPrefix(shown, "Bearer "); ok && l.Token([]byte(token)) {
+	for i := range head.Len() {
+		name, shown := head.At(i)
+		if token, ok := bytes.CutPrefix(shown, []byte("Bearer ")); ok && string(name) == "authorization" && l.Token(token) {
 			return nil
 		}
 	}
@@ -86,47 +86,23 @@ func newLender(s *Server) *lender {
 	return l
 }
 
-// service describes the methods to gRPC.
-func (l *lender) service() *grpc.ServiceDesc {
-	return &grpc.ServiceDesc{
-		ServiceName: storewire.Service,
-		Metadata:    "store.proto",
-		Methods: []grpc.MethodDesc{
-			method(l, "Take", l.take, func() *storewire.TakeRequest { return &storewire.TakeRequest{Limits: l.limits.Get} }),
-			method(l, "Settle", l.settle, func() *storewire.SettleRequest { return &storewire.SettleRequest{Limits: l.limits.Get} }),
-			method(l, "Reset", l.reset, func() *storewire.ResetRequest { return new(storewire.ResetRequest) }),
-			method(l, "Describe", l.describe, func() *storewire.DescribeRequest { return new(storewire.DescribeRequest) }),
-		},
-	}
+// register adds the methods of the store.
+func (l *lender) register(methods map[string]*method) {
+	add(methods, "Take", l.take, func() *storewire.TakeRequest { return &storewire.TakeRequest{Limits: l.limits.Get} })
+	add(methods, "Settle", l.settle, func() *storewire.SettleRequest { return &storewire.SettleRequest{Limits: l.limits.Get} })
+	add(methods, "Reset", l.reset, func() *storewire.ResetRequest { return new(storewire.ResetRequest) })
+	add(methods, "Describe", l.describe, func() *storewire.DescribeRequest { return new(storewire.DescribeRequest) })
 }
 
-// method is one of them. Whatever happens in a call, the process lives on.
-func method[Q storewire.Read](l *lender, name string, answer func(context.Context, Q) storewire.Written, request func() Q) grpc.MethodDesc {
-	handle := func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
-		s, start := l.server, time.Now()
-		defer func() {
-			if p := recover(); p != nil {
-				response, err = nil, s.panicked(name, p)
-			}
-			s.options.Observe(status.Code(err), time.Since(start))
-		}()
-		if ctx.Err() != nil { // nobody waits for it, so nothing is charged
-			s.options.Refused(ReasonLate)
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
-		s.options.Gate.Begin()
-		defer s.options.Gate.End()
+// add adds one of them.
+func add[Q storewire.Read](methods map[string]*method, name string, answer func(context.Context, Q) storewire.Written, request func() Q) {
+	methods["/"+storewire.Service+"/"+name] = &method{name: name, store: true, answer: func(ctx context.Context, m *message, dst []byte) ([]byte, error) {
 		q := request()
-		in := new(inbound)
-		if err := decode(in); err != nil {
-			return nil, err
+		if err := q.Parse(bytes.Clone(m.text)); err != nil {
+			return dst, status.Error(codes.InvalidArgument, "this can't be asked of "+name+": "+err.Error())
 		}
-		if err := in.read(func(wire []byte) error { return q.Parse(bytes.Clone(wire)) }); err != nil {
-			return nil, unread("this can't be asked of "+name+": ", err)
-		}
-		return answer(ctx, q), nil
-	}
-	return grpc.MethodDesc{MethodName: name, Handler: handle}
+		return answer(ctx, q).Append(dst), nil
+	}}
 }
 
 func (l *lender) take(ctx context.Context, q *storewire.TakeRequest) storewire.Written {
