@@ -174,7 +174,9 @@ func TestSlowRequest(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		<-p.bye
-		if took := time.Since(start); took < inTime || took > inTime+2*time.Second || len(p.why) != 1 || p.why[0] != ReasonSlow || len(later) != 1 {
+		took := time.Since(start)
+		synctest.Wait()
+		if took < inTime || took > inTime+2*time.Second || len(p.why) != 1 || p.why[0] != ReasonSlow || len(later) != 1 {
 			t.Errorf("after %v, refused for %v", took, p.why)
 		}
 	})

@@ -3,6 +3,7 @@ package h2
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -94,9 +95,9 @@ func (c *conn) send(s *stream, a *Answer) {
 // fields appends a header block: with a status that of an answer's head, else trailers.
 func (c *conn) fields(s *stream, status int, all []Field, ends bool) {
 	at := len(c.out)
-	flags := byte(flagEndHeaders)
+	flags := byte(0)
 	if ends {
-		flags |= flagEndStream
+		flags = flagEndStream
 	}
 	c.out = c.encoder.begin(appendHead(c.out, 0, frameHeaders, flags, s.id))
 	if status != 0 {
@@ -106,7 +107,15 @@ func (c *conn) fields(s *stream, status int, all []Field, ends bool) {
 		c.out = c.encoder.field(c.out, f, s.rest == nil)
 	}
 	size := len(c.out) - at - frameHead
+	for size > largest { // the rest goes on in a frame of its own
+		c.out[at], c.out[at+1], c.out[at+2] = 0, 0, 0
+		appendHead(c.out[:at], largest, c.out[at+3], c.out[at+4], s.id)
+		at += frameHead + largest
+		size -= largest
+		c.out = slices.Insert(c.out, at, appendHead(nil, 0, frameContinuation, 0, s.id)...)
+	}
 	c.out[at], c.out[at+1], c.out[at+2] = byte(size>>16), byte(size>>8), byte(size)
+	c.out[at+4] |= flagEndHeaders
 }
 
 // finish ends a stream that is answered. A request that has not arrived as a whole need not (RFC 9113, 8.1).

@@ -73,29 +73,33 @@ type conn struct {
 	cancel context.CancelFunc
 	seat   overload.Seat
 
-	buffer    []byte
-	read      []byte    // what was read and not looked at
-	now       time.Time // of the last read
-	heard     time.Time // when something came last
-	called    time.Time // when a call began last
-	pinged    time.Time // when it was asked whether it lives; zero: it is not
-	due       time.Time // the deadline of reading; zero: it is over
-	decoder   decoder
-	scratch   Head // of the block that was decoded last
-	memos     [4]memo
-	nextMemo  int
-	block     []byte // of a header block that is not complete
-	blockOf   frame
-	pieces    int  // of it
-	settled   bool // the client's first settings have come
-	knows     bool // the client has said that it knows ours
-	told      int  // how many streams the client was told it may have
-	receives  int64
-	taken     int // what has come since the client was told of more
-	wholeLast time.Time
+	begun      time.Time // when it did
+	buffer     []byte
+	read       []byte    // what was read and not looked at
+	now        time.Time // of the last read
+	heard      time.Time // when something came last
+	called     time.Time // when a call began last
+	pinged     time.Time // when it was asked whether it lives; zero: it is not
+	due        time.Time // the deadline of reading; zero: it is over
+	decoder    decoder
+	scratch    Head // of the block that was decoded last
+	memos      [4]memo
+	nextMemo   int
+	block      []byte // of a header block that is not complete
+	blockOf    frame
+	pieces     int       // of it
+	blockBegun time.Time // when it did
+	growing    []*stream // those of which something came, except current; some are over
+	settled    bool      // the client's first settings have come
+	knows      bool      // the client has said that it knows ours
+	told       int       // how many streams the client was told it may have
+	receives   int64
+	taken      int // what has come since the client was told of more
+	wholeLast  time.Time
 
 	mu        sync.Mutex
-	changed   sync.Cond // something was written, or a stream has changed
+	greeted   bool      // the client was told our settings
+	changed   sync.Cond // something was written
 	out       []byte    // to be written
 	spare     []byte
 	writing   bool
@@ -144,7 +148,7 @@ func (c *conn) init() {
 	c.decoder.table.init()
 	c.waste.left = wasteMost
 	c.now = time.Now()
-	c.heard, c.called, c.wholeLast = c.now, c.now, c.now
+	c.begun, c.heard, c.called, c.wholeLast = c.now, c.now, c.now, c.now
 }
 
 // serve answers the connection until it ends.
@@ -199,6 +203,10 @@ func (c *conn) greet() bool {
 		c.fail(ProtocolError, "the connection does not begin as HTTP/2 does")
 		c.out = appendGoAway(c.out, 0, c.fault.code, c.fault.why)
 	}
+	c.greeted = true
+	if c.leaving == asked {
+		c.askToLeave()
+	}
 	c.flush()
 	return c.fault == nil && !c.broken
 }
@@ -214,12 +222,12 @@ func (c *conn) step() bool {
 	}
 	n, err := c.nc.Read(c.buffer[kept:])
 	c.read = c.buffer[:kept+n]
-	c.now = time.Now()
 	if c.server.config.Gate != nil {
 		c.server.config.Gate.Use(&c.seat)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.now = time.Now()
 	if n > 0 {
 		c.heard, c.pinged = c.now, time.Time{}
 		c.answer()
@@ -331,10 +339,13 @@ func (c *conn) failed(err error) {
 
 // late is whether a request takes too long to arrive.
 func (c *conn) late() bool {
-	if c.partial == 0 {
+	if c.partial == 0 && c.pieces == 0 {
 		return false
 	}
 	c.wholeLast = c.now
+	if c.pieces > 0 {
+		c.wholeLast = c.blockBegun
+	}
 	for s := range c.all {
 		if !s.ended && s.begun.Before(c.wholeLast) {
 			c.wholeLast = s.begun
@@ -355,7 +366,7 @@ func (c *conn) wait() bool {
 	if !c.pinged.IsZero() {
 		due = c.pinged.Add(pong)
 	}
-	if whole := c.wholeLast.Add(inTime); c.partial > 0 && whole.Before(due) {
+	if whole := c.wholeLast.Add(inTime); c.partial+c.pieces > 0 && whole.Before(due) {
 		due = whole
 	}
 	if c.broken {
@@ -368,14 +379,16 @@ func (c *conn) wait() bool {
 	return c.nc.SetReadDeadline(due) == nil
 }
 
-// hold counts what requests hold that have not arrived as a whole.
+// hold counts what requests hold that have not arrived as a whole. It looks at those only of which something came.
 func (c *conn) hold() {
-	if c.partial == 0 {
+	if c.partial == 0 && c.pieces == 0 {
 		c.wholeLast = c.now
-		return
 	}
-	for s := range c.all {
-		if s.ended {
+	if c.current != nil {
+		c.growing = append(c.growing, c.current)
+	}
+	for _, s := range c.growing {
+		if s.ended || s.lost {
 			continue
 		}
 		if s.held == nil {
@@ -383,6 +396,8 @@ func (c *conn) hold() {
 		}
 		s.held.Hold(c.now, overload.Unfinished+s.came) // who reads it may keep it all
 	}
+	clear(c.growing)
+	c.growing = c.growing[:0]
 }
 
 // cut ends the connection at once.
@@ -436,6 +451,9 @@ func (c *conn) flush() {
 		}
 	}
 	c.writing = false
+	if cap(c.out)+cap(c.spare) > 2*mostUnread {
+		c.out, c.spare = nil, nil // a connection that rests holds little
+	}
 	c.changed.Broadcast()
 	c.mayClose()
 }
@@ -447,11 +465,14 @@ func (c *conn) end() {
 		c.server.config.Refused(c.fault.reason)
 	}
 	told := c.fault != nil && c.fault.why != "" && !c.broken || c.leaving == gone
+	for told && c.writing && !c.broken {
+		c.changed.Wait() // whoever writes does so to the end
+	}
 	c.broken = true
 	for s := range c.all {
 		c.remove(s)
 	}
-	c.changed.Broadcast()
+	c.blocked = nil
 	c.mu.Unlock()
 	c.cancel()
 	if told {

@@ -7,6 +7,9 @@ import "errors"
 const (
 	tableSize = 4 << 10
 	fieldCost = 32
+	// mostList is how large the fields of a block may be: a byte may stand for a field as large as the table, so they
+	// cost more than the bytes that came.
+	mostList = 64 << 10
 )
 
 // decoder reads header blocks (RFC 7541). A connection has one for all its blocks, in their order.
@@ -87,6 +90,7 @@ var (
 	errIndex     = errors.New("a header field has an index that no table has")
 	errNumber    = errors.New("a number in a header block is too large")
 	errResize    = errors.New("a header block makes the table larger than it may be, or late")
+	errList      = errors.New("the fields of a header block are larger than 65536 bytes, each with 32")
 )
 
 // decode reads a block into h.
@@ -125,6 +129,9 @@ func (d *decoder) decode(block []byte, h *Head) error {
 		}
 		if err != nil {
 			return err
+		}
+		if h.size > mostList {
+			return errList
 		}
 	}
 	if changed {

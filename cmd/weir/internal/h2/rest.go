@@ -7,15 +7,19 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+	"sync"
 )
 
 // rest is a request that an http.Handler answers, on a goroutine of its own.
 type rest struct {
 	conn   *conn
 	stream *stream
-	body   []byte // that has come; guarded by conn.mu, as are
-	taken  int    // what was read of it
-	credit int    // and since the client was told of more
+	// changed is that there is more of the body, less to be sent, or that the stream is over. It is the stream's own:
+	// to wake all of a connection for each would cost far more than the bytes.
+	changed sync.Cond
+	body    []byte // that has come; guarded by conn.mu, as are
+	taken   int    // what was read of it
+	credit  int    // and since the client was told of more
 
 	header  http.Header
 	status  int // that was sent; 0: none was
@@ -38,6 +42,7 @@ func (c *conn) toRest(s *stream, end bool) {
 	}
 	c.park()
 	r := &rest{conn: c, stream: s, header: http.Header{}, body: s.body}
+	r.changed.L = &c.mu
 	s.rest, s.body = r, nil
 	ctx, cancel := context.WithCancel(c.ctx)
 	s.stop = cancel
@@ -98,7 +103,7 @@ func (c *conn) feed(s *stream, data []byte, end bool) {
 	if end {
 		c.endOf(s)
 	}
-	c.changed.Broadcast()
+	r.changed.Broadcast()
 }
 
 // Read reads the request's body.
@@ -107,7 +112,7 @@ func (r *rest) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(r.body) == r.taken && !r.stream.ended && !r.stream.lost {
-		c.changed.Wait()
+		r.changed.Wait()
 	}
 	switch {
 	case len(r.body) == r.taken && r.stream.ended:
@@ -167,7 +172,7 @@ func (r *rest) FlushError() error {
 	}
 	c.flush()
 	for len(s.pending) > 0 && !s.lost {
-		c.changed.Wait()
+		r.changed.Wait()
 	}
 	r.written = nil
 	if s.lost {

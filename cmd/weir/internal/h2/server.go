@@ -176,15 +176,26 @@ func (c *conn) leave() {
 		return
 	}
 	c.leaving = asked
-	c.out = appendGoAway(c.out, math.MaxInt32, NoError, "")
-	c.out = append(appendHead(c.out, 8, framePing, 0, 0), leaveMark...)
-	c.flush()
+	if c.greeted {
+		c.askToLeave()
+		c.flush()
+	}
 	time.AfterFunc(leavePause, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if !c.greeted {
+			c.cut() // nothing was asked on it
+			return
+		}
 		c.leaveNow()
 		c.flush()
 	})
+}
+
+// askToLeave tells the client that its connection ends. It must know the settings before. mu is held.
+func (c *conn) askToLeave() {
+	c.out = appendGoAway(c.out, math.MaxInt32, NoError, "")
+	c.out = append(appendHead(c.out, 8, framePing, 0, 0), leaveMark...)
 }
 
 // leaveNow has the client know what is answered yet. mu is held.

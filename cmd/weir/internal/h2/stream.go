@@ -4,9 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+)
+
+// mostUnused and mostReused are how many streams a connection keeps to use them again, and how much memory each of
+// their buffers may have.
+const (
+	mostUnused = 16
+	mostReused = 4 << 10
 )
 
 // stream is a request and its answer.
@@ -71,6 +79,9 @@ func (c *conn) park() {
 		s.own.clone(s.head)
 		s.head = &s.own
 	}
+	if !s.ended {
+		c.growing = append(c.growing, s)
+	}
 	c.streams[s.id] = s
 	c.current = nil
 }
@@ -94,9 +105,10 @@ func (c *conn) remove(s *stream) {
 		s.stop()
 	}
 	if s.rest != nil {
-		c.changed.Broadcast()
+		s.rest.changed.Broadcast()
 	}
-	if !s.later && s.rest == nil && len(s.pending) == 0 && len(c.unused) < 16 {
+	if !s.later && s.rest == nil && len(s.pending) == 0 && len(c.unused) < mostUnused &&
+		cap(s.body) <= mostReused && cap(s.own.bytes) <= mostReused {
 		c.unused = append(c.unused, s)
 	}
 }
@@ -144,7 +156,7 @@ func (c *conn) headers(f *frame) {
 		c.head(f, f.payload)
 		return
 	}
-	c.block, c.blockOf, c.pieces = append(c.block[:0], f.payload...), *f, 1
+	c.block, c.blockOf, c.pieces, c.blockBegun = append(c.block[:0], f.payload...), *f, 1, c.now
 }
 
 // continuation goes on with a header block.
@@ -176,7 +188,10 @@ func (c *conn) decode(block []byte) (m *memo, ok bool) {
 		c.wastes((len(block) - freeHead) / wasteBlock)
 	}
 	before := c.decoder.changes
-	if err := c.decoder.decode(block, &c.scratch); err != nil {
+	if err := c.decoder.decode(block, &c.scratch); errors.Is(err, errList) {
+		c.fault = &fault{EnhanceYourCalm, ReasonFlood, err.Error()}
+		return nil, false
+	} else if err != nil {
 		c.fail(Compression, err.Error())
 		return nil, false
 	}
@@ -216,7 +231,7 @@ func (c *conn) head(f *frame, block []byte) {
 		return
 	}
 	most := mostUntold
-	if c.knows {
+	if c.knows || c.now.Sub(c.begun) >= inTime {
 		most = MaxStreams
 	}
 	if c.leaving >= last || c.open >= most {
@@ -290,6 +305,9 @@ func (c *conn) data(f *frame) {
 	end := f.has(flagEndStream)
 	if len(f.payload) == 0 && !end {
 		c.wastes(1)
+	}
+	if s != c.current {
+		c.growing = append(c.growing, s)
 	}
 	s.room -= int64(size)
 	s.came += int64(len(f.payload))

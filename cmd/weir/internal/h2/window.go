@@ -64,7 +64,13 @@ func (c *conn) setting(id uint16, value uint32) {
 	case settingWindow:
 		// A stream's window is what is beyond the initial one, so that a change costs the same for any
 		// number of streams.
-		if value > mostWindow || int64(value)+c.extra > mostWindow {
+		if int64(value)+c.extra > mostWindow {
+			c.extra = 0 // what it was may be sent since
+			for s := range c.all {
+				c.extra = max(c.extra, s.extra)
+			}
+		}
+		if int64(value)+c.extra > mostWindow {
 			c.fail(FlowControl, "INITIAL_WINDOW_SIZE makes a window larger than 2^31-1")
 			return
 		}
@@ -108,12 +114,15 @@ func (c *conn) moreWindow(f *frame) {
 	c.wastes(1)
 	more := int64(binary.BigEndian.Uint32(f.payload) &^ (1 << 31))
 	if f.stream == 0 {
+		before := c.window
 		if c.window += more; more == 0 {
 			c.fail(ProtocolError, "WINDOW_UPDATE is 0")
 		} else if c.window > mostWindow {
 			c.fail(FlowControl, "the connection's window is larger than 2^31-1")
 		}
-		c.pump()
+		if before <= 0 { // else all that wait do so for their own windows
+			c.pump()
+		}
 		return
 	}
 	if f.stream > c.highest {
@@ -130,12 +139,20 @@ func (c *conn) moreWindow(f *frame) {
 	default:
 		s.extra += more
 		c.extra = max(c.extra, s.extra)
-		c.pump()
+		c.resume(s)
 	}
 }
 
-// pump sends what waits for a window, oldest first.
+// resume sends what waits for the stream's window.
+func (c *conn) resume(s *stream) {
+	if (len(s.pending) > 0 || s.ending) && c.push(s) {
+		c.blocked = slices.DeleteFunc(c.blocked, func(o *stream) bool { return o == s })
+	}
+}
+
+// pump sends what waits for a window, oldest first. To look at all costs something, too.
 func (c *conn) pump() {
+	c.wastes(len(c.blocked) / MaxStreams)
 	still := c.blocked[:0]
 	for _, s := range c.blocked {
 		if !s.lost && !c.push(s) {
@@ -175,7 +192,7 @@ func (c *conn) push(s *stream) bool {
 	}
 	s.pending = nil
 	if s.rest != nil {
-		c.changed.Broadcast()
+		s.rest.changed.Broadcast()
 	}
 	if s.ending {
 		if s.trailers == nil {
