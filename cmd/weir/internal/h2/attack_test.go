@@ -150,7 +150,7 @@ func TestLeaveEarly(t *testing.T) {
 				}
 			}
 			go func() { _, _ = io.Copy(io.Discard, there) }()
-			if err := <-done; err != nil || time.Since(start) > 3*leavePause {
+			if err := <-done; err != nil || time.Since(start) > 2*greetPause {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
 			_ = there.Close()
@@ -175,6 +175,38 @@ func TestWindowsComeBack(t *testing.T) {
 		_ = p.conn.Close()
 		if bye := <-p.bye; bye != nil {
 			t.Errorf("the client was told %v", bye)
+		}
+	})
+}
+
+// TestPadding: a client may send on what it has sent as padding.
+func TestPadding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		read := int64(0)
+		s := NewServer(Config{
+			Fast: func(*Head) func(*Call) { return nil },
+			Rest: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				read, _ = io.Copy(io.Discard, r.Body) // read tells
+			}),
+			Budget: new(overload.Budget), Refused: func(why string) { t.Error(why) },
+		})
+		s.begin(here)
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		f := http2.NewFramer(there, there)
+		_, _ = io.WriteString(there, preface) // the frames tell
+		_ = f.WriteSettings()
+		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83, 0x86, 0x84}, EndHeaders: true})
+		for i := 0; i < 1000 && err == nil; i++ {
+			err = f.WriteDataPadded(1, i == 999, []byte("x"), make([]byte, 255))
+			synctest.Wait()
+		}
+		if err != nil || read != 1000 {
+			t.Errorf("%d bytes were read, %v", read, err)
+		}
+		_ = there.Close()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

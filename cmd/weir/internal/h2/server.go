@@ -167,6 +167,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // leavePause is how long a client has at most to know that its connection ends.
 const leavePause = 100 * time.Millisecond
 
+// greetPause is the same for a connection that is being set up.
+const greetPause = time.Second
+
 // leave has the connection end when all is answered. A client may have sent calls before it knows that; they are
 // answered, too: what comes after the answer to a ping is not.
 func (c *conn) leave() {
@@ -180,7 +183,11 @@ func (c *conn) leave() {
 		c.askToLeave()
 		c.flush()
 	}
-	time.AfterFunc(leavePause, func() {
+	pause := leavePause
+	if !c.greeted {
+		pause = greetPause
+	}
+	time.AfterFunc(pause, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.greeted {

@@ -320,6 +320,7 @@ func (c *conn) data(f *frame) {
 	case length >= 0 && (s.came > length || end && s.came < length):
 		c.resetStream(s, ProtocolError)
 	case s.rest != nil:
+		s.rest.credit += size - len(f.payload) // nobody reads padding
 		c.feed(s, f.payload, end)
 	case end && len(s.body) == 0:
 		c.calls(s, f.payload)
