@@ -115,6 +115,11 @@ func TestWaste(t *testing.T) {
 		"large heads": {[]step{func(p *peer, id uint32) error {
 			return p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: bytes.Repeat([]byte{0x82}, 12_000), EndHeaders: true})
 		}}, true},
+		"calls with metadata of 4 KB": {[]step{func(p *peer, id uint32) error {
+			block := append(bytes.Clone(p.head), 0, 1, 'x', 0x7f, 0xa1, 0x1e)
+			block = append(block, bytes.Repeat([]byte{'y'}, 4000)...)
+			return p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true})
+		}}, false},
 		"pings in time":          {[]step{ping, sleep(time.Millisecond)}, false},
 		"calls, windows, a ping": {[]step{call, ping, func(p *peer, _ uint32) error { return p.WriteWindowUpdate(0, 1) }, ping}, false},
 		"calls, taken back late": {[]step{call, reset}, false},

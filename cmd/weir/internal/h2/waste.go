@@ -13,7 +13,7 @@ const (
 	// wasteSettings is what settings cost: they may change the windows of all streams.
 	wasteSettings = 4
 	// freeHead is how large a header block is that costs nothing, and wasteBlock how many bytes more cost one.
-	freeHead   = 1 << 10
+	freeHead   = 4 << 10
 	wasteBlock = 256
 )
 
