@@ -29,6 +29,10 @@ func (h *Head) reset() {
 
 // add adds a field.
 func (h *Head) add(name, value []byte) {
+	if h.large { // what is dropped need not be copied
+		h.size += len(name) + len(value) + fieldCost
+		return
+	}
 	from := len(h.bytes)
 	h.bytes = append(h.bytes, name...)
 	middle := len(h.bytes)
