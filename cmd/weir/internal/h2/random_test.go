@@ -51,6 +51,7 @@ func randomFrames(t *testing.T, r *rand.Rand) {
 		}
 	}()
 	first := append([]byte(preface), appendSettings(nil, setting{settingWindow, uint32(r.IntN(3) * r.IntN(3000))})...)
+	first = append(appendHead(first, 3, frameHeaders, flagEndHeaders, 1), 0x83, 0x86, 0x84)
 	_, err := there.Write(first)
 	granted := int64(65535)
 	top := uint32(1)
@@ -67,7 +68,7 @@ func randomFrames(t *testing.T, r *rand.Rand) {
 			synctest.Wait()
 			check(t, c, sent.Load(), granted)
 		}
-		if r.IntN(20) == 0 {
+		if r.IntN(60) == 0 {
 			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 		}
 	}
@@ -157,7 +158,7 @@ func randomFrame(r *rand.Rand, top *uint32, granted *int64) []byte {
 	case 18:
 		return appendHead(nil, 0, frameSettings, flagAck, 0)
 	case 19:
-		if r.IntN(4) > 0 {
+		if r.IntN(50) > 0 {
 			return nil
 		}
 		f := appendHead(nil, 4, byte(r.IntN(12)), byte(r.IntN(256)), id)
