@@ -194,6 +194,9 @@ func check(t *testing.T, c *conn, sent, granted int64) {
 		if s.lost || slices.Index(c.blocked, s) != i || c.find(s.id) != s {
 			t.Errorf("stream %d waits, and is over", s.id)
 		}
+		if c.fault == nil && min(c.window, c.initial+s.extra) > 0 {
+			t.Errorf("stream %d waits, and has a window", s.id)
+		}
 	}
 	for i, s := range c.unused {
 		if slices.Index(c.unused, s) != i || !s.lost {
