@@ -172,6 +172,7 @@ func (c *cluster) passes(t *testing.T, times int, key, value string) (passed int
 // TestCluster: three daemons, asked at any of them, keep a limit to the event, and go
 // on while one of them is killed, comes back, or leaves.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	const count, keys = 30, 8
 	c := newCluster(t, 3)
 	for i := range c.nodes {
@@ -469,6 +470,7 @@ func (c *cluster) within(t *testing.T, used map[string]int, count int) {
 // TestClusterOfStrangers: a node with another key is none of the cluster, and decides
 // by itself. Both sides count what they refuse and say so, and it knows why it is alone.
 func TestClusterOfStrangers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(t, 0)
 	c.start(t, 1)
@@ -508,6 +510,7 @@ func refuses(t *testing.T, p *process) bool {
 // TestClusterStops: all nodes are stopped at one moment. None waits for the others, which
 // have gone, too, and none says that it could not leave.
 func TestClusterStops(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	for i := range c.nodes {
 		c.start(t, i)

@@ -53,6 +53,7 @@ var rates = slices.Sorted(maps.Keys(halves))
 // the limit has passed. It prints of how many keys less is left than before: none, but where nodes did not hear
 // each other because the machine had too much else to do.
 func TestClusterKeeps(t *testing.T) {
+	t.Parallel()
 	if *keysKept == 0 {
 		k := keeps(t, "cluster:", 24)
 		k.use(t)

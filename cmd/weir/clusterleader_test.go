@@ -18,6 +18,7 @@ func (c *cluster) leader(t *testing.T, node int, rule string) (text string, code
 // TestClusterLeader: three daemons name the leader and the hub of rules. When the leader is killed another one
 // takes over with its part, and no more than the limit passes.
 func TestClusterLeader(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	for i := range c.nodes {
 		c.start(t, i)

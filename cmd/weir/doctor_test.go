@@ -52,6 +52,7 @@ func madeStream(t *testing.T, url string) {
 // TestDoctor: 0 when there are warnings at most, 1 for faults, 2 for what is no
 // store, 3 when nobody answers; and no password in what it says.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	guarded := redistest.Start(t, "requirepass", "secret-word")
 	cached := memcachedtest.Start(t, "-m", "64")
 	nats := natstest.Start(t)

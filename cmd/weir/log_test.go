@@ -16,6 +16,7 @@ import (
 
 // TestLogKilled: daemons that share by an event log are all killed, and start again: nothing is forgotten.
 func TestLogKilled(t *testing.T) {
+	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

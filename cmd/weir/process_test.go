@@ -90,6 +90,7 @@ func start(t testing.TB, binary string, log io.Writer, args ...string) *process 
 // TestSIGTERM: "SIGTERM drains and exits 0", and callers that leave when they
 // are told so lose no call.
 func TestSIGTERM(t *testing.T) {
+	t.Parallel()
 	p := serve(t, build(t), "--resp", "127.0.0.1:0")
 	conn, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -190,6 +191,7 @@ func TestSIGTERM(t *testing.T) {
 // TestKilled: kill -9 in the middle of work leaves nothing behind that keeps
 // the next daemon from coming up at the same listeners, with the same rules.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte("domain: demo\ndescriptors:\n  - {key: client_id, limits: [9/day]}\n  - {key: b, limits: [1/s]}\n"), 0o600); err != nil {
@@ -254,6 +256,7 @@ func demoFile(t *testing.T) string {
 
 // TestSIGHUP: it makes the daemon read its rules again, and ends nothing.
 func TestSIGHUP(t *testing.T) {
+	t.Parallel()
 	p := serve(t, build(t), "--rules", demoFile(t))
 	for n := 1; n < 4; n++ { // that are not changed, so that nothing else reloads them
 		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
@@ -273,6 +276,7 @@ func TestSIGHUP(t *testing.T) {
 // TestSignalTwice: timeout(1) and supervisors signal the process and its group. That
 // is one wish to end, and what was asked is answered all the same.
 func TestSignalTwice(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
 	for range 20 {
 		if signalTwice(t, binary) {
@@ -324,6 +328,7 @@ func signalTwice(t *testing.T, binary string) bool {
 
 // TestLogReaderGone: a daemon outlives the program that its log is piped to.
 func TestLogReaderGone(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -389,6 +394,7 @@ func post(t *testing.T, url, body string) (int, error) {
 
 // TestSubprocess is what only a process of its own can show.
 func TestSubprocess(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
 	p := serve(t, binary, "--resp", "127.0.0.1:0")
 	defer func() {

@@ -47,6 +47,7 @@ func logged(t *testing.T, dir string) (decisions int64) {
 // TestUsageLogSurvives: SIGTERM in the middle of work loses no record, and kill -9 none but of the
 // last moments: two intervals at most.
 func TestUsageLogSurvives(t *testing.T) {
+	t.Parallel()
 	binary, dir := build(t), t.TempDir()
 	var answered atomic.Int64
 	for _, by := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -74,6 +75,7 @@ func TestMetricNames(t *testing.T) {
 		{"--store", "redis://" + redistest.Start(t).Addr},
 		{"--store", "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), "--usage-log", "file:" + t.TempDir()},
 		{"--store", "cluster:", "--cluster", free(t)},
+		{"--store", "nats://" + natstest.Start(t).Addr + "?log=weir"},
 	} {
 		told += edge(t, args...).metrics(t)
 	}
