@@ -60,17 +60,17 @@ type take struct {
 var takes = map[Store]struct{ plain, other take }{
 	Redis:     {plain: take{4_400, 4_200, 253}, other: take{10_400, 6_300, 308}},
 	Memcached: {plain: take{4_600, 16_000, 228}, other: take{4_600, 16_000, 329}},
-	NATS:      {plain: take{12_000, 16_000, 450}, other: take{12_000, 16_000, 550}}, // make bench-stores
+	NATS:      {plain: take{21_000, 26_000, 450}, other: take{21_000, 26_000, 550}}, // make bench-stores
 	Postgres:  {plain: take{16_000, 18_000, 1_103}, other: take{16_000, 18_000, 1_200}},
 }
 
 const (
 	// callCPU is ns of the node's processor for a call with one limit in memory:
 	// gRPC, 64 in flight, of make bench-daemon.
-	callCPU = 14_000
+	callCPU = 2_200
 	// moreCPU is that of each further limit: a call of three beside one, of the
 	// same.
-	moreCPU = 1_300
+	moreCPU = 1_000
 	// daemonMemory is the daemon itself, of docs/operating.md#memory.
 	daemonMemory = 20_000_000
 	// load is how much of a processor is planned for, in percent: the rest is for
