@@ -252,3 +252,25 @@ func (r *Receipts) Count() (settled int, refused int64) {
 	defer r.mu.Unlock()
 	return int(r.settled.Load()), r.refused
 }
+
+// Own makes a receipt one of what its caller asked. A store may have decided under another key, and by a limit of
+// the same text.
+func Own(d *weir.Decision, a *weir.Ask) {
+	if d.Receipt == nil {
+		return
+	}
+	r := *d.Receipt
+	r.State = a.State
+	if r.Limit.String() == a.Limit.String() {
+		r.Limit = a.Limit
+	}
+	d.Receipt = &r
+}
+
+// NoRefunds fails with weir.ErrNoRefund where a settlement gives back what has no receipt.
+func NoRefunds(settlements []weir.Settlement) error {
+	if slices.ContainsFunc(settlements, func(s weir.Settlement) bool { return s.Receipt.IsRefund() }) {
+		return weir.ErrNoRefund
+	}
+	return nil
+}

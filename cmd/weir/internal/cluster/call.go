@@ -148,7 +148,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	}
 	copy(out, q.out)
 	for i := range out {
-		own(&out[i], &asks[i])
+		record.Own(&out[i], &asks[i])
 		if mark, _ := sharing.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
 			out[i].Receipt.State.Rule = mark + out[i].Receipt.State.Rule
 		}
@@ -161,29 +161,14 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	return nil
 }
 
-// own makes a receipt one of what its caller asked.
-func own(d *weir.Decision, a *weir.Ask) {
-	if d.Receipt == nil {
-		return
-	}
-	r := *d.Receipt
-	r.State = a.State
-	if r.Limit.String() == a.Limit.String() {
-		r.Limit = a.Limit
-	}
-	d.Receipt = &r
-}
-
 // Settle settles receipts with the owners of their keys. It is done when some of them
 // were settled now, and the others before.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for i := range settlements {
-		if settlements[i].Receipt.IsRefund() {
-			return weir.ErrNoRefund
-		}
+	if err := record.NoRefunds(settlements); err != nil {
+		return err
 	}
 	return record.SettleApart(settlements, s.partOf, func(part []weir.Settlement) error { return s.settlePart(ctx, part) })
 }

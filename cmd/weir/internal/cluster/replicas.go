@@ -90,7 +90,7 @@ func (r *replica) take(asks []weir.Ask, out []weir.Decision) error {
 	}
 	for i := range out {
 		if d := &out[i]; d.Receipt != nil {
-			own(d, &asks[i])
+			record.Own(d, &asks[i])
 			d.Receipt.State.Rule = r.mark() + d.Receipt.State.Rule
 		}
 	}

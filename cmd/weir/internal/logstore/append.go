@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limit/weir/internal/sleep"
 )
 
-// maxInFlight is how many messages wait to be acknowledged. What comes to be told meanwhile is added up,
+// maxInFlight is how many messages wait to be acknowledged. Counts that change meanwhile are added up,
 // by its key, and waits for them.
 const maxInFlight = 1 << 13
 

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
-// What a topic is made with that is not there.
+// A topic that is not there is made with these.
 const (
 	partitions = 8
 	retention  = bounds.LogBack + 24*time.Hour

@@ -202,7 +202,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 		}
 	}
 	for i := range out {
-		own(&out[i], &asks[i])
+		record.Own(&out[i], &asks[i])
 	}
 	if once {
 		s.once.Remember(id, out)
@@ -223,29 +223,14 @@ func (s *Store) looked(now weir.Instant, asks, known []weir.Ask) []weir.State {
 	return states
 }
 
-// own makes a receipt one of what its caller asked.
-func own(d *weir.Decision, a *weir.Ask) {
-	if d.Receipt == nil {
-		return
-	}
-	r := *d.Receipt
-	r.State = a.State
-	if r.Limit.String() == a.Limit.String() {
-		r.Limit = a.Limit
-	}
-	d.Receipt = &r
-}
-
 // Settle settles receipts of one take, once. Other processes hear of events used beyond what was charged,
 // and not of those given back.
 func (s *Store) Settle(ctx context.Context, settlements []weir.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for i := range settlements {
-		if settlements[i].Receipt.IsRefund() {
-			return weir.ErrNoRefund
-		}
+	if err := record.NoRefunds(settlements); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
