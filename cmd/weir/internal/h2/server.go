@@ -3,13 +3,13 @@ package h2
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"math"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 )
 
@@ -23,7 +23,7 @@ const (
 // Config is what a Server answers. All functions may be called at once by many.
 type Config struct {
 	// Fast says who answers requests with this head once their body is here, on the goroutine that reads the
-	// connection; nil: Rest does. What it says may be remembered for all requests with the same head.
+	// connection; nil: Rest does. Its answer may be remembered for all requests with the same head.
 	Fast func(*Head) func(*Call)
 	// Rest answers all other requests, and those whose body is larger than MaxBody.
 	Rest http.Handler
@@ -63,36 +63,16 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.listens(l) {
 		return net.ErrClosed
 	}
-	for pause := time.Duration(0); ; {
-		raw, err := l.Accept()
-		if err == nil {
-			pause = 0
-			s.begin(raw)
-			continue
-		}
-		s.mu.Lock()
-		leaving := s.leaving
-		s.mu.Unlock()
-		if leaving || errors.Is(err, net.ErrClosed) {
-			return net.ErrClosed
-		}
-		if t, ok := errors.AsType[net.Error](err); !ok || !t.Timeout() && !temporary(err) {
-			return err
-		}
-		pause = min(max(2*pause, acceptPause), time.Second)
-		time.Sleep(pause)
+	if err := listen.Each(l, s.leaves, func(error, time.Duration) {}, s.begin); err != nil {
+		return err
 	}
+	return net.ErrClosed
 }
 
-// acceptPause is how long a server waits at first when it can't accept a connection, as for too many files.
-const acceptPause = 5 * time.Millisecond
-
-func temporary(err error) bool {
-	t, ok := errors.AsType[interface {
-		error
-		Temporary() bool
-	}](err)
-	return ok && t.Temporary()
+func (s *Server) leaves() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving
 }
 
 func (s *Server) listens(l net.Listener) bool {
@@ -145,23 +125,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		go c.leave()
 	}
 	s.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for c := range s.conns {
-		c.cut()
-	}
-	s.mu.Unlock()
-	<-done
-	return ctx.Err()
+	return listen.Finish(ctx, &s.running, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			c.cut()
+		}
+	})
 }
 
 // leavePause is how long a client has at most to know that its connection ends.

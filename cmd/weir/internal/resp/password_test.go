@@ -104,7 +104,7 @@ func TestStrangers(t *testing.T) {
 // TestRedisCLIWithPassword: the stock client says it as it does to Redis.
 func TestRedisCLIWithPassword(t *testing.T) {
 	path := tool(t, "redis-cli")
-	host, port := listen(t, guarded(t))
+	host, port := listenTo(t, guarded(t))
 	run := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), path, append([]string{"-h", host, "-p", port, "--no-auth-warning"}, args...)...).CombinedOutput()
 		if err != nil {

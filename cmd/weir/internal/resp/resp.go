@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
@@ -195,30 +196,10 @@ func (s *Server) Serve(l net.Listener) error {
 		s.working.Wait()
 		cancel()
 	}()
-	for wait := time.Duration(0); ; {
-		c, err := l.Accept()
-		switch {
-		case err == nil:
-			wait = 0
-			s.start(ctx, c)
-		case s.leaving.Load():
-			return nil
-		case passes(err):
-			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			s.options.Log.Warn("a connection could not be accepted", "listener", "resp", "error", err, "wait", wait)
-			time.Sleep(wait)
-		default:
-			_ = l.Close() // it is broken already
-			return err
-		}
+	retried := func(err error, wait time.Duration) {
+		s.options.Log.Warn("a connection could not be accepted", "listener", "resp", "error", err, "wait", wait)
 	}
-}
-
-// passes is whether accepting may work again later, as when there are too many
-// open files.
-func passes(err error) bool {
-	t, ok := err.(interface{ Temporary() bool })
-	return ok && t.Temporary()
+	return listen.Each(l, s.leaving.Load, retried, func(c net.Conn) { s.start(ctx, c) })
 }
 
 // start serves a connection on a goroutine of its own, unless the listener closes.
@@ -258,21 +239,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 
-	done := make(chan struct{})
-	go func() {
-		s.working.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for nc := range s.conns {
-		_ = nc.Close() // to end its goroutine
-	}
-	s.mu.Unlock()
-	<-done
-	return ctx.Err()
+	return listen.Finish(ctx, &s.working, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for nc := range s.conns {
+			_ = nc.Close() // to end its goroutine
+		}
+	})
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // listen serves s on a port of its own until the test ends.
-func listen(t *testing.T, s *Server) (host, port string) {
+func listenTo(t *testing.T, s *Server) (host, port string) {
 	t.Helper()
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func dial(t *testing.T, host, port string) net.Conn {
 
 // TestManyClients: many callers at once get no more than the limit.
 func TestManyClients(t *testing.T) {
-	host, port := listen(t, newServer(t, Options{}))
+	host, port := listenTo(t, newServer(t, Options{}))
 	var allowed atomic.Int64
 	var g sync.WaitGroup
 	for range 8 {
@@ -91,7 +91,7 @@ func TestManyClients(t *testing.T) {
 // TestErrorArrives: a client gets the error before the connection is closed,
 // though most of what it says is never read.
 func TestErrorArrives(t *testing.T) {
-	host, port := listen(t, newServer(t, Options{}))
+	host, port := listenTo(t, newServer(t, Options{}))
 	for range 20 {
 		c := dial(t, host, port)
 		write(t, c, "*1\r\n$65537\r\n"+strings.Repeat("x", 65537))
@@ -200,7 +200,7 @@ func tool(t *testing.T, name string) string {
 // TestRedisCLI: the stock client, by both protocols, with arguments and typed.
 func TestRedisCLI(t *testing.T) {
 	cli := tool(t, "redis-cli")
-	host, port := listen(t, newServer(t, Options{}))
+	host, port := listenTo(t, newServer(t, Options{}))
 	run := func(stdin string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), cli, append([]string{"-h", host, "-p", port, "--no-raw"}, args...)...)
@@ -235,7 +235,7 @@ func TestRedisBenchmark(t *testing.T) {
 	path := tool(t, "redis-benchmark")
 	var mu sync.Mutex
 	var calls int
-	host, port := listen(t, newServer(t, Options{Observe: func(command string, ok bool, _ time.Duration) {
+	host, port := listenTo(t, newServer(t, Options{Observe: func(command string, ok bool, _ time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		if command == "cl.throttle" && ok {
@@ -269,7 +269,7 @@ func TestNames(t *testing.T) {
 func TestHalfCommands(t *testing.T) {
 	budget := &overload.Budget{Most: 1 << 20}
 	var reached atomic.Int64
-	host, port := listen(t, newServer(t, Options{Budget: budget, Reached: func(b Bound) {
+	host, port := listenTo(t, newServer(t, Options{Budget: budget, Reached: func(b Bound) {
 		if b == BoundMemory {
 			reached.Add(1)
 		}
