@@ -68,28 +68,11 @@ func (c *conn) send(s *stream, a *Answer) {
 		c.finish(s)
 		return
 	}
-	n := len(a.Body)
-	if len(c.blocked) > 0 || n > largest || int64(n) > min(c.window, c.initial+s.extra) {
-		s.pending = bytes.Clone(a.Body)
-		s.trailers, s.ending = a.Trailers, true
-		if !c.push(s) {
-			c.blocked = append(c.blocked, s)
-		}
-		return
+	s.pending, s.trailers, s.ending = a.Body, a.Trailers, true
+	if !c.push(s) {
+		s.pending = bytes.Clone(s.pending) // it is the caller's
+		c.blocked = append(c.blocked, s)
 	}
-	flags := byte(0)
-	if a.Trailers == nil {
-		flags = flagEndStream
-	}
-	if n > 0 {
-		c.out = append(appendHead(c.out, n, frameData, flags, s.id), a.Body...)
-		c.window -= int64(n)
-		s.extra -= int64(n)
-	}
-	if a.Trailers != nil {
-		c.fields(s, 0, a.Trailers, true)
-	}
-	c.finish(s)
 }
 
 // fields appends a header block: with a status that of an answer's head, else trailers.
@@ -123,9 +106,7 @@ func (c *conn) finish(s *stream) {
 	s.done = true
 	c.waste.answered()
 	if !s.ended {
-		c.out = appendReset(c.out, s.id, NoError)
-		c.resets[c.nextReset] = s.id
-		c.nextReset = (c.nextReset + 1) % len(c.resets)
+		c.sendReset(s.id, NoError)
 	}
 	c.remove(s)
 }

@@ -34,7 +34,6 @@ const (
 	ProtocolError   Code = 1
 	InternalError   Code = 2
 	FlowControl     Code = 3
-	SettingsTimeout Code = 4
 	StreamClosed    Code = 5
 	FrameSize       Code = 6
 	RefusedStream   Code = 7

@@ -5,7 +5,7 @@ import "bytes"
 // maxHead is how large the fields of a request may be, each with fieldCost.
 const maxHead = 16 << 10
 
-// Head is the header fields of a request. What it returns is valid until the call is answered.
+// Head is the header fields of a request. Its texts are valid until the call is answered.
 type Head struct {
 	bytes  []byte
 	fields []field

@@ -84,7 +84,7 @@ func (t *table) compact() {
 	}
 }
 
-// What is wrong with a header block. The connection ends with it: nobody knows what later blocks mean.
+// The mistakes that a header block may have. The connection ends with it: nobody knows what later blocks mean.
 var (
 	errBlockEnds = errors.New("a header block ends within a field")
 	errIndex     = errors.New("a header field has an index that no table has")

@@ -100,7 +100,7 @@ func unpack(dst, coded []byte) ([]byte, error) {
 		have -= uint(s.bits)
 		at = 0
 	}
-	// What is left are the first bits of EOS, fewer than 8.
+	// The bits that are left are the first of EOS, fewer than 8.
 	if at != 0 || bits&(1<<have-1) != 1<<have-1 {
 		return dst, errHuffman
 	}

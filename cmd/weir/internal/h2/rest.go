@@ -30,7 +30,7 @@ type rest struct {
 // held back is how much of an answer is written together.
 const heldBack = 4 << 10
 
-// toRest has the rest of the server answer a stream. Of its body has come what s.body says.
+// toRest has the rest of the server answer a stream. s.body is the part of its body that has come.
 func (c *conn) toRest(s *stream, end bool) {
 	u, err := url.ParseRequestURI(string(s.head.Path()))
 	if err != nil || string(s.head.Method()) == http.MethodConnect {

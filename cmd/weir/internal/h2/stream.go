@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
@@ -386,6 +387,11 @@ func (c *conn) priority(f *frame) {
 // refuse resets a stream that is not open.
 func (c *conn) refuse(id uint32, code Code) {
 	c.wastes(1)
+	c.sendReset(id, code)
+}
+
+// sendReset tells the client that a stream ends, and remembers that.
+func (c *conn) sendReset(id uint32, code Code) {
 	c.resets[c.nextReset] = id
 	c.nextReset = (c.nextReset + 1) % len(c.resets)
 	c.out = appendReset(c.out, id, code)
@@ -399,11 +405,4 @@ func (c *conn) resetStream(s *stream, code Code) {
 }
 
 // wasReset is whether a stream was reset here lately: its client may not know.
-func (c *conn) wasReset(id uint32) bool {
-	for _, r := range c.resets {
-		if r == id {
-			return true
-		}
-	}
-	return false
-}
+func (c *conn) wasReset(id uint32) bool { return slices.Contains(c.resets[:], id) }

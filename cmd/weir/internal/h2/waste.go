@@ -2,7 +2,7 @@ package h2
 
 import "time"
 
-// What a client may waste: work that brings no call to its end. One bucket pays for all kinds of it, so
+// A client may waste so much work that brings no call to its end. One bucket pays for all kinds of it, so
 // that an attack which nobody has thought of is bounded, too.
 const (
 	// wasteMost is what a connection may waste at once, and in a second.
