@@ -116,6 +116,9 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Store != nil {
 		newLender(s).register(s.methods)
 	}
+	for _, m := range s.methods {
+		m.serve = s.serving(m)
+	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.http = h2.NewServer(h2.Config{
 		Fast: s.fast, Rest: http.HandlerFunc(s.rest), TLS: o.TLS, Gate: o.Gate, Budget: o.Budget, Refused: o.Refused,

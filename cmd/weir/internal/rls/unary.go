@@ -25,6 +25,7 @@ type method struct {
 	store bool // it is one of the store's that is lent
 	// answer appends the answer to a message, of which it keeps nothing.
 	answer func(ctx context.Context, m *message, dst []byte) ([]byte, error)
+	serve  func(*h2.Call) // serving makes it
 }
 
 // message is a call's. It comes with memory that is used again.
@@ -35,7 +36,7 @@ type message struct {
 	out    []byte
 }
 
-// What answers a call beside its message.
+// The fields that answer a call beside its message.
 var (
 	answerHead = []h2.Field{{Name: "content-type", Value: "application/grpc"}}
 	answerOK   = []h2.Field{{Name: "grpc-status", Value: "0"}}
@@ -44,8 +45,8 @@ var (
 // prefix is what stands before a message: whether it is packed, and its size.
 const prefix = 5
 
-// fast says who answers a call with this head at once, or nobody.
-func (s *Server) fast(h *h2.Head) func(*h2.Call) {
+// methodOf is the method that a call with this head is for; nil: it is none of ours.
+func (s *Server) methodOf(h *h2.Head) *method {
 	m := s.methods[string(h.Path())]
 	if m == nil || string(h.Method()) != http.MethodPost {
 		return nil
@@ -60,6 +61,19 @@ func (s *Server) fast(h *h2.Head) func(*h2.Call) {
 	default:
 		return nil // gRPC says which there are
 	}
+	return m
+}
+
+// fast says who answers a call with this head at once, or nobody.
+func (s *Server) fast(h *h2.Head) func(*h2.Call) {
+	if m := s.methodOf(h); m != nil {
+		return m.serve
+	}
+	return nil
+}
+
+// serving is how calls of a method are answered: here, or where they may wait.
+func (s *Server) serving(m *method) func(*h2.Call) {
 	if s.options.Here {
 		return func(c *h2.Call) { s.call(c.Context(), c, m) }
 	}
@@ -130,7 +144,7 @@ func escape(text string) string {
 	return b.String()
 }
 
-// run decides a call; body is its message behind its prefix. What is to be sent stands in t.out. Whatever happens in a
+// run decides a call; body is its message behind its prefix. The answer stands in t.out. Whatever happens in a
 // call, the process lives on.
 func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *method, t *message, body []byte) (err error) {
 	start := time.Now()
@@ -210,15 +224,18 @@ func withMetadata(ctx context.Context, head *h2.Head) context.Context {
 	return metadata.NewIncomingContext(ctx, md)
 }
 
+// units are those of grpc-timeout.
+var units = [256]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
 // timeout reads grpc-timeout.
 func timeout(text []byte) (time.Duration, bool) {
 	n := len(text) - 1
 	if n < 1 || n > 8 {
 		return 0, false
 	}
-	unit := map[byte]time.Duration{
-		'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
-	}[text[n]]
+	unit := units[text[n]]
 	digits := time.Duration(0)
 	for _, b := range text[:n] {
 		if b < '0' || b > '9' {
@@ -258,8 +275,11 @@ func tooLarge(size uint32) error {
 
 // rest answers what fast does not: calls whose message is large, here, and all others, by gRPC.
 func (s *Server) rest(w http.ResponseWriter, r *http.Request) {
-	head := h2.HeadOf(r)
-	if head == nil || s.fast(head) == nil {
+	head, m := h2.HeadOf(r), (*method)(nil)
+	if head != nil {
+		m = s.methodOf(head)
+	}
+	if m == nil {
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 			_, _ = io.CopyN(io.Discard, r.Body, h2.MaxBody) // no request is answered that turns out to be none
 		}
@@ -268,7 +288,7 @@ func (s *Server) rest(w http.ResponseWriter, r *http.Request) {
 	}
 	t := &message{}
 	t.client, _ = h2.Caller(r.Context()).(string) // it is one
-	m, arrived := s.methods[r.URL.Path], time.Now()
+	arrived := time.Now()
 	body, err := readMessage(r.Body)
 	if err == nil {
 		err = s.run(r.Context(), head, arrived, m, t, body)
