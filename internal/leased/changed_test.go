@@ -22,15 +22,7 @@ func (s slowReset) Reset(ctx context.Context, keys []weir.StateKey) error {
 // a denial by the old limit is remembered for the new one.
 func TestChangeUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		s := open(r, 1)[0]
-		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
-		a := ask("100/h fixed-window", "k")
-		for range 300 {
-			take(t, s, a)
-			time.Sleep(2 * time.Millisecond)
-		}
-		time.Sleep(1100 * time.Millisecond)
+		_, s, a := denied(t)
 		go func() {
 			out := make([]weir.Decision, 1)
 			_ = s.Take(context.Background(), []weir.Ask{a}, out)

@@ -226,18 +226,25 @@ func TestNotDeniedByOwn(t *testing.T) {
 	})
 }
 
+// denied is a node that asked for more than its limit, a while ago: the denial is over, and the next request asks.
+func denied(t *testing.T) (*remote, *leased.Store, weir.Ask) {
+	t.Helper()
+	r := newRemote()
+	s := open(r, 1)[0]
+	time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+	a := ask("100/h fixed-window", "k")
+	for range 300 {
+		take(t, s, a)
+		time.Sleep(2 * time.Millisecond)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	return r, s, a
+}
+
 // a denial from before a reset is remembered after it.
 func TestStaleDenialOfReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		s := open(r, 1)[0]
-		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
-		a := ask("100/h fixed-window", "k")
-		for range 300 {
-			take(t, s, a)
-			time.Sleep(2 * time.Millisecond)
-		}
-		time.Sleep(1100 * time.Millisecond) // the denial is over: the next request asks
+		r, s, a := denied(t)
 		gone := make(chan struct{})
 		slowed := r.late
 		n := 0
@@ -272,15 +279,7 @@ func TestStaleDenialOfReset(t *testing.T) {
 // a denial by the old limit is remembered for the new one.
 func TestStaleDenialOfChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		s := open(r, 1)[0]
-		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
-		a := ask("100/h fixed-window", "k")
-		for range 300 {
-			take(t, s, a)
-			time.Sleep(2 * time.Millisecond)
-		}
-		time.Sleep(1100 * time.Millisecond)
+		_, s, a := denied(t)
 		gone := make(chan struct{})
 		go func() { defer close(gone); take(t, s, a) }()
 		time.Sleep(100 * time.Microsecond)
