@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"regexp"
@@ -115,11 +116,37 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestOutside: a module outside the workspace requires each version that a module of
+// this repository brings it, or go refuses to build it.
+func TestOutside(t *testing.T) {
+	for _, dir := range []string{"bench", "bench/envoyratelimit", "bench/memory", "integrations", "tools"} {
+		m := readMod(t, dir)
+		for _, folder := range m.replaces {
+			for name, version := range readMod(t, folder).versions {
+				if has := m.versions[name]; has != "" && older(has, version) {
+					t.Errorf("%s requires %s %s, and %s brings %s: run go mod tidy there", dir, name, has, folder, version)
+				}
+			}
+		}
+	}
+}
+
+// older reports whether version a comes before b.
+func older(a, b string) bool {
+	split := func(v string) []string {
+		return strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune("v.-+", r) })
+	}
+	return slices.CompareFunc(split(a), split(b), func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
+	}) < 0
+}
+
 // goMod is what a go.mod says.
 type goMod struct {
 	text, path string
 	requires   map[string]bool // indirectly
 	versions   map[string]string
+	replaces   map[string]string // folders, from the root
 }
 
 // siblingOf is the folder of a module of this repository.
@@ -147,22 +174,29 @@ func goMods(t *testing.T) map[string]*goMod {
 	t.Helper()
 	all := map[string]*goMod{}
 	for _, dir := range modules(t) {
-		text, err := os.ReadFile(path.Join(dir, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &goMod{text: string(text), requires: map[string]bool{}, versions: map[string]string{}}
-		for line := range strings.Lines(m.text) {
-			line, comment, _ := strings.Cut(strings.TrimPrefix(line, "require "), "//")
-			switch words := strings.Fields(line); {
-			case len(words) == 2 && words[0] == "module":
-				m.path = words[1]
-			case len(words) == 2 && strings.HasPrefix(words[1], "v"):
-				m.requires[words[0]] = strings.TrimSpace(comment) == "indirect"
-				m.versions[words[0]] = words[1]
-			}
-		}
-		all[dir] = m
+		all[dir] = readMod(t, dir)
 	}
 	return all
+}
+
+func readMod(t *testing.T, dir string) *goMod {
+	t.Helper()
+	text, err := os.ReadFile(path.Join(dir, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &goMod{text: string(text), requires: map[string]bool{}, versions: map[string]string{}, replaces: map[string]string{}}
+	for line := range strings.Lines(m.text) {
+		line, comment, _ := strings.Cut(strings.TrimPrefix(line, "require "), "//")
+		switch words := strings.Fields(strings.TrimPrefix(line, "replace ")); {
+		case len(words) == 2 && words[0] == "module":
+			m.path = words[1]
+		case len(words) == 2 && strings.HasPrefix(words[1], "v"):
+			m.requires[words[0]] = strings.TrimSpace(comment) == "indirect"
+			m.versions[words[0]] = words[1]
+		case len(words) == 3 && words[1] == "=>":
+			m.replaces[words[0]] = path.Join(dir, words[2])
+		}
+	}
+	return m
 }

@@ -13,7 +13,7 @@ require (
 	github.com/ulule/limiter/v3 v3.11.2
 	github.com/weir-limit/weir v0.0.0
 	go.uber.org/ratelimit v0.3.1
-	golang.org/x/sys v0.48.0
+	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.16.0
 )
 
