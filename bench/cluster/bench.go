@@ -95,7 +95,7 @@ func (s side) measure(bodies [][]byte, last time.Duration) (use, error) {
 		go func() {
 			from := i * len(bodies) / len(s) // so that they are not all asked about the same
 			turned := append(append([][]byte(nil), bodies[from:]...), bodies[:from]...)
-			r, err := load.ClosedH2(p.Addresses["grpc"], connections/len(s), inFlight/len(s), turned, last)
+			r, err := load.Closed{Address: p.Addresses["grpc"], Connections: connections / len(s), InFlight: inFlight / len(s), Bodies: turned, Last: last}.H2()
 			outcomes <- outcome{r, err}
 		}()
 	}

@@ -20,6 +20,7 @@ func main() {
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	old := flag.String("old", "", "an older program of the daemon, to measure beside in place of the no-op server")
+	flag.StringVar(&b.store, "store", "", "the store of the daemon, and of an older program, such as redis://HOST:PORT; their memory where it is empty")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	flag.BoolVar(&b.short, "short", false, "take a minute")
 	flag.Parse()
@@ -55,6 +56,9 @@ func (b *bench) start(ctx context.Context, weir string, beside string) error {
 	}
 	const any = "127.0.0.1:0"
 	serve := []string{"serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any}
+	if b.store != "" {
+		serve = append(serve, "--store", b.store)
+	}
 	b.weir, err = server.Start(ctx, -1, nil, append([]string{weir}, serve...)...)
 	if err != nil {
 		return err

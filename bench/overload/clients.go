@@ -52,7 +52,7 @@ func callers(at string, connections int, bodies [][]byte) group {
 	g.inFlight = slices.DeleteFunc(g.inFlight, func(n int) bool { return n < connections })
 	g.closed = func(n int, last time.Duration, counting func()) (*load.Result, error) {
 		counting()
-		return load.ClosedH2(at, connections, n, bodies, last)
+		return load.Closed{Address: at, Connections: connections, InFlight: n, Bodies: bodies, Last: last}.H2()
 	}
 	for _, patience := range []time.Duration{impatience, deadline} {
 		g.open = append(g.open, load.Open{Address: at, Connections: connections, Deadline: deadline, Patience: patience, Bodies: bodies})

@@ -11,7 +11,7 @@ import (
 type Result struct {
 	Answered  int64
 	Refused   int64
-	Latencies []time.Duration // of answered calls
+	Latencies []time.Duration // of answered calls; of gRPC in a closed loop only of one call alone
 	Took      time.Duration
 }
 
@@ -22,30 +22,47 @@ func (r *Result) Rate() float64 { return float64(r.Answered) / r.Took.Seconds() 
 // said.
 const Connections = 4
 
-// ClosedH2 keeps so many calls in flight for a time, at least one on each
+// Closed is a load that keeps so many calls in flight for a time, at least one on each
 // connection.
-func ClosedH2(address string, connections, inFlight int, bodies [][]byte, last time.Duration) (*Result, error) {
-	dial := func() (*H2, error) { return DialH2(address, 0) }
-	return closed(connections, last, dial, func(c *H2, i int, stop *atomic.Bool) (*Result, error) {
-		r, next := &Result{}, i*len(bodies)/connections
+type Closed struct {
+	Address     string
+	Connections int // Connections where it is 0
+	InFlight    int
+	Bodies      [][]byte
+	Traced      bool // each call has a traceparent of its own
+	Last        time.Duration
+}
+
+// H2 makes the calls by gRPC.
+func (l Closed) H2() (*Result, error) {
+	if l.Connections == 0 {
+		l.Connections = Connections
+	}
+	dial := func() (*H2, error) { return dialH2(l.Address, 0, l.Traced) }
+	return closed(l.Connections, l.Last, dial, func(c *H2, i int, stop *atomic.Bool) (*Result, error) {
+		r, next := &Result{}, i*len(l.Bodies)/l.Connections
 		ask := func() {
 			now := time.Now()
 			c.Expire(now.Add(-time.Minute)) // moves on past the calls that have ended
-			c.Call(bodies[next%len(bodies)], now)
+			c.Call(l.Bodies[next%len(l.Bodies)], now)
 			next++
 		}
-		for range max(inFlight/connections, 1) {
+		for range max(l.InFlight/l.Connections, 1) {
 			ask()
 		}
 		for err := c.Flush(); ; err = c.Flush() {
 			if err != nil {
 				return nil, err
 			}
-			err := c.Receive(func(_ time.Time, o Outcome) {
-				if o == Answered {
-					r.Answered++
-				} else {
+			err := c.Receive(func(begun time.Time, o Outcome) {
+				switch {
+				case o != Answered:
 					r.Refused++
+				case l.InFlight == 1:
+					r.Latencies = append(r.Latencies, time.Since(begun))
+					fallthrough
+				default:
+					r.Answered++
 				}
 				ask()
 			})

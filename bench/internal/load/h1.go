@@ -33,6 +33,11 @@ func Post(path string, body []byte) []byte {
 	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
+// GetRequest is the bytes of a GET of path.
+func GetRequest(path string) []byte {
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: weir\r\n\r\n", path)
+}
+
 // Ask sends a request and waits for its answer's status. The connection ends
 // when closed is true.
 func (c *H1) Ask(request []byte) (status int, closed bool, err error) {

@@ -29,13 +29,14 @@ const (
 // H2 is one HTTP/2 connection for unary gRPC calls of one method.
 type H2 struct {
 	deadline time.Duration
+	traced   bool
 	start    time.Time
 	read     *bufio.Reader // of its reader alone
 
 	mu         sync.Mutex
 	conn       net.Conn
 	closed     bool
-	header     []byte // the header block of every call but the first
+	head       head
 	out        []byte
 	next       uint32      // stream
 	oldest     uint32      // stream that may be in flight
@@ -53,7 +54,11 @@ const method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // DialH2 opens a connection. Its calls have the deadline, when it is not 0, in
 // their header, as Envoy's have.
 func DialH2(address string, deadline time.Duration) (*H2, error) {
-	c := &H2{deadline: deadline, start: time.Now().Add(-time.Hour)}
+	return dialH2(address, deadline, false)
+}
+
+func dialH2(address string, deadline time.Duration, traced bool) (*H2, error) {
+	c := &H2{deadline: deadline, traced: traced, start: time.Now().Add(-time.Hour)}
 	if err := c.dial(address); err != nil {
 		return nil, err
 	}
@@ -73,14 +78,13 @@ func (c *H2) dial(address string) error {
 	if err != nil {
 		return err
 	}
-	first, later := headers(c.deadline)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		_ = conn.Close() // nothing was sent
 		return net.ErrClosed
 	}
-	c.conn, c.header = conn, later
+	c.conn, c.head = conn, newHead(c.deadline, c.traced)
 	c.read = bufio.NewReaderSize(conn, 64<<10)
 	c.next, c.oldest, c.active, c.maxStreams, c.window = 1, 1, 0, ring/2, 65535
 	var preface bytes.Buffer
@@ -89,7 +93,7 @@ func (c *H2) dial(address string) error {
 	_ = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	_ = framer.WriteWindowUpdate(0, 1<<31-1-65535)
 	c.out = preface.Bytes()
-	c.call(first, nil, time.Now())
+	c.call(nil, time.Now())
 	_, err = conn.Write(c.out)
 	c.out = nil
 	return err
@@ -124,9 +128,17 @@ func (c *H2) redial(address string, done func(time.Time, Outcome)) (ended bool) 
 	return ended
 }
 
-// headers are the header block of a first call and those of all others, which
-// are indexes into the table that the first one fills.
-func headers(deadline time.Duration) (first, later []byte) {
+// head writes the header blocks of the calls of a connection. After the first they are
+// indexes into the table that it filled, and, when calls are traced, a traceparent.
+type head struct {
+	fields  []hpack.HeaderField
+	block   *bytes.Buffer
+	encoder *hpack.Encoder
+	calls   uint64
+	traced  bool
+}
+
+func newHead(deadline time.Duration, traced bool) head {
 	fields := []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
@@ -139,19 +151,29 @@ func headers(deadline time.Duration) (first, later []byte) {
 	if deadline > 0 {
 		fields = append(fields, hpack.HeaderField{Name: "grpc-timeout", Value: fmt.Sprintf("%dm", deadline.Milliseconds())})
 	}
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	encode := func() []byte {
-		block.Reset()
-		for _, f := range fields {
-			_ = encoder.WriteField(f) // to memory
-		}
-		return bytes.Clone(block.Bytes())
-	}
-	return encode(), encode()
+	block := &bytes.Buffer{}
+	return head{fields: fields, block: block, encoder: hpack.NewEncoder(block), traced: traced}
 }
 
-func (c *H2) call(header, body []byte, begun time.Time) {
+// next is the block of the next call, until the one after it.
+func (h *head) next() []byte {
+	h.calls++
+	if h.calls > 2 && !h.traced {
+		return h.block.Bytes() // the second one and those after it are alike
+	}
+	h.block.Reset()
+	for _, f := range h.fields {
+		_ = h.encoder.WriteField(f) // to memory
+	}
+	if h.traced {
+		trace := fmt.Sprintf("00-%016x%016x-%016x-01", h.calls*0x9e3779b97f4a7c15, h.calls, h.calls*0xbf58476d1ce4e5b9)
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: "traceparent", Value: trace})
+	}
+	return h.block.Bytes()
+}
+
+func (c *H2) call(body []byte, begun time.Time) {
+	header := c.head.next()
 	id := c.next
 	c.next += 2
 	c.active++
@@ -179,7 +201,7 @@ func (c *H2) Call(body []byte, begun time.Time) bool {
 	if c.active >= c.maxStreams || c.window < len(body)+5 || c.next-c.oldest >= 2*ring {
 		return false
 	}
-	c.call(c.header, body, begun)
+	c.call(body, begun)
 	return true
 }
 

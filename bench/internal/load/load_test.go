@@ -12,6 +12,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -19,10 +20,13 @@ import (
 type counting struct {
 	rls.UnimplementedRateLimitServiceServer
 
-	calls atomic.Int64
+	calls, traces atomic.Int64
 }
 
-func (c *counting) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+func (c *counting) ShouldRateLimit(ctx context.Context, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	if sent, _ := metadata.FromIncomingContext(ctx); len(sent["traceparent"]) == 1 {
+		c.traces.Add(1)
+	}
 	if c.calls.Add(1)%2 == 0 {
 		return nil, status.Error(codes.Unavailable, "refused")
 	}
@@ -42,17 +46,24 @@ func serve(t *testing.T, streams uint32) (*counting, string) {
 	return c, l.Addr().String()
 }
 
-// TestClosedH2: the generator counts what a stock server has seen, but for the
-// calls that are on their way at the end.
-func TestClosedH2(t *testing.T) {
-	c, address := serve(t, 100)
-	r, err := ClosedH2(address, 4, 16, [][]byte{{}, {0x0a, 1, 'd'}}, 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := c.calls.Load()
-	if got := r.Answered + r.Refused; got == 0 || got > seen || seen-got > 20 || r.Answered-r.Refused > 20 || r.Refused-r.Answered > 20 {
-		t.Errorf("%d answered, %d refused, %d calls seen", r.Answered, r.Refused, seen)
+// TestClosed: the generators count what a stock server has seen, but for the calls that
+// are on their way at the end.
+func TestClosed(t *testing.T) {
+	for name, run := range map[string]func(Closed) (*Result, error){"by frames": Closed.H2, "by grpc-go": Closed.Stock} {
+		for _, traced := range []bool{false, true} {
+			c, address := serve(t, 100)
+			r, err := run(Closed{Address: address, InFlight: 16, Bodies: [][]byte{{}, {0x0a, 1, 'd'}}, Traced: traced, Last: 50 * time.Millisecond})
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			seen := c.calls.Load()
+			if got := r.Answered + r.Refused; got == 0 || got > seen || seen-got > 20 || r.Answered-r.Refused > 20 || r.Refused-r.Answered > 20 {
+				t.Errorf("%s, traced %v: %d answered, %d refused, %d calls seen", name, traced, r.Answered, r.Refused, seen)
+			}
+			if traced && name == "by frames" && c.traces.Load() < seen {
+				t.Errorf("%d of %d calls had a traceparent", c.traces.Load(), seen)
+			}
+		}
 	}
 }
 

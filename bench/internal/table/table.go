@@ -42,14 +42,22 @@ func New(weir, beside, measured string) *Table {
 // Target is what a ratio must be. Nil asks for nothing.
 type Target struct {
 	bound float64
-	most  bool // else it is the least
+	most  bool    // else it is the least
+	own   float64 // what ours may be at most by itself, unless 0
 }
 
 // AtMost is a target that smaller ratios meet.
-func AtMost(bound float64) *Target { return &Target{bound, true} }
+func AtMost(bound float64) *Target { return &Target{bound: bound, most: true} }
 
 // AtLeast is a target that larger ratios meet.
-func AtLeast(bound float64) *Target { return &Target{bound, false} }
+func AtLeast(bound float64) *Target { return &Target{bound: bound} }
+
+// And says what Weir's own number may be at most, too.
+func (t *Target) And(own float64) *Target {
+	both := *t
+	both.own = own
+	return &both
+}
 
 func (t *Target) String() string {
 	if t.most {
@@ -77,6 +85,12 @@ func (t *Table) Compare(what, unit string, ours, theirs []float64, to *Target) {
 	r := Row{What: what, Weir: Spread(ours, unit), Beside: Spread(theirs, unit), Measured: fmt.Sprintf("%.2f", ratio)}
 	if to != nil {
 		r.Target, r.Verdict = to.String(), to.Verdict(ratio)
+		if to.own > 0 {
+			r.Target = fmt.Sprintf("≤ %.1f %s, %s", to.own, unit, r.Target)
+			if Median(ours) > to.own {
+				r.Verdict = AtMost(to.own).Verdict(Median(ours))
+			}
+		}
 	}
 	t.Rows = append(t.Rows, r)
 }

@@ -22,6 +22,15 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%v of %s: %s, want %s", c.measured, c.target, got, c.want)
 		}
 	}
+	table := New("a", "b", "c")
+	table.Compare("both", "µs", []float64{2}, []float64{10}, AtMost(0.25).And(2.2))
+	table.Compare("too much of its own", "µs", []float64{2.3}, []float64{10}, AtMost(0.25).And(2.2))
+	table.Compare("too much beside", "µs", []float64{2}, []float64{7}, AtMost(0.25).And(2.2))
+	for i, want := range []string{"pass", "MISS", "MISS"} {
+		if got := table.Rows[i]; got.Verdict != want || got.Target != "≤ 2.2 µs, ≤ 0.25" {
+			t.Errorf("%s: %s of %s, want %s", got.What, got.Verdict, got.Target, want)
+		}
+	}
 	if got := Median([]float64{3, 1, 2, 10}); got != 2.5 {
 		t.Errorf("median: %v", got)
 	}

@@ -56,4 +56,13 @@ func Check() [][]byte {
 	return requests
 }
 
+// Auth are requests of /auth about one descriptor.
+func Auth() [][]byte {
+	requests := make([][]byte, Keys)
+	for i := range requests {
+		requests[i] = load.GetRequest("/auth?domain=bench&e=user=" + value(i))
+	}
+	return requests
+}
+
 func value(i int) string { return fmt.Sprintf("user-%04d", i) }

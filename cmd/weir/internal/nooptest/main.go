@@ -46,7 +46,8 @@ func main() {
 }
 
 // noop serves answers that decide nothing: gRPC by grpc-go, with as many
-// streams and workers as weir's listener; /v1/check by net/http and encoding/json.
+// streams and workers as weir's listener; /v1/check by net/http and encoding/json; /auth by
+// net/http, which reads nothing of its query.
 func noop() error {
 	var config net.ListenConfig
 	g, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -64,6 +65,7 @@ func noop() error {
 	rls.RegisterRateLimitServiceServer(s, answers{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/check", check)
+	mux.HandleFunc("/auth", func(w http.ResponseWriter, _ *http.Request) { describe(w.Header()) })
 	web := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
@@ -120,10 +122,13 @@ func check(w http.ResponseWriter, r *http.Request) {
 			Descriptor: i, Rule: "bench/user", Limit: "1000000/h", Outcome: "allowed", Cost: 1, Charged: true, Remaining: 999_999, Reset: 0.0036,
 		})
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/json")
+	describe(w.Header())
+	_ = json.NewEncoder(w).Encode(&a) // the client may be gone
+}
+
+func describe(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("RateLimit-Policy", `"bench/user";q=1000000;w=3600`)
 	h.Set("RateLimit", `"bench/user";r=999999`)
-	_ = json.NewEncoder(w).Encode(&a) // the client may be gone
 }
