@@ -128,11 +128,7 @@ func statusText(first, s *membership.Status) string {
 	}
 	(&table.Table{Rows: rows, From: 2, To: 3}).Write(&b)
 	for _, a := range s.Apart {
-		if a.OtherKey {
-			fmt.Fprintf(&b, "%s has another cluster key than this node, or one of them has none: it decides apart\n", a.Address)
-		} else {
-			fmt.Fprintf(&b, "%s could not be joined: %s\n", a.Address, a.Why)
-		}
+		fmt.Fprintln(&b, a.String())
 	}
 	for _, l := range s.Lost {
 		fmt.Fprintf(&b, "%s left uncleanly at %s: keys that it may have owned count as used up then\n", l.Node, l.At.Format(time.RFC3339))

@@ -18,7 +18,7 @@ import (
 
 // cluster is daemons that share limits, as they are shipped.
 type cluster struct {
-	binary, store, rules, key string
+	binary, store, rules, key, name string
 
 	at    []string // their --cluster
 	nodes []*process
@@ -93,7 +93,7 @@ func freeDoor(t *testing.T) string {
 // start starts a node, which joins all others.
 func (c *cluster) start(t *testing.T, i int) {
 	t.Helper()
-	c.nodes[i] = serve(t, c.binary, "--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key)
+	c.nodes[i] = serve(t, c.binary, "--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key, "--cluster-name", c.name)
 }
 
 func (c *cluster) stop(t *testing.T, i int) {
@@ -467,42 +467,57 @@ func (c *cluster) within(t *testing.T, used map[string]int, count int) {
 	}
 }
 
-// TestClusterOfStrangers: a node with another key is none of the cluster, and decides
-// by itself. Both sides count what they refuse and say so, and it knows why it is alone.
+// TestClusterOfStrangers: a node with another key, or of another cluster, is none of the cluster, and
+// decides by itself. Both sides count what they refuse and say so, and it knows why it is alone.
 func TestClusterOfStrangers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3)
-	c.start(t, 0)
-	c.start(t, 1)
-	c.key = filepath.Join(t.TempDir(), "key")
-	keygen(t, c.key)
-	c.start(t, 2)
-	one, stranger := c.nodes[0], c.nodes[2]
-	c.nodes[2] = nil
-	c.meet(t, 2)
-	c.nodes = []*process{stranger}
-	c.meet(t, 1)
-	if passed := c.passes(t, 40, "day", "mine"); passed != 30 {
-		t.Errorf("%d of 30 passed at the stranger", passed)
-	}
-	other := c.at[0] + " has another cluster key"
-	until(t, "all is told", func(string) bool {
-		text, code := command(t, "cluster", "status", "--addr", "http://"+stranger.admin)
-		return strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), "no other node has been joined, and this one decides by itself: ") &&
-			strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), other) &&
-			code == exitNo && strings.Contains(text, other) && refuses(t, one) && refuses(t, stranger)
-	})
-	for p, says := range map[*process]string{one: "its messages are refused", stranger: "a node to join has another cluster key"} {
-		if !strings.Contains(p.stderr.String(), says) {
-			t.Errorf("the log does not say %q\n%s", says, p.stderr)
-		}
+	for _, s := range []struct {
+		name, reason, readyz, there, comes string
+		change                             func(c *cluster)
+	}{
+		{"other key", "unknown-key", " has another cluster key", "its messages are refused", "a node to join has another cluster key", func(c *cluster) {
+			c.key = filepath.Join(t.TempDir(), "key")
+			keygen(t, c.key)
+		}},
+		{"other name", "other-cluster", ` is no node of this cluster: a node is there that is in cluster "shop", and this node is in cluster "mail"`,
+			"a node of another cluster was refused", "a node to join is in another cluster", func(c *cluster) { c.name = "mail" }},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3)
+			c.name = "shop"
+			c.start(t, 0)
+			c.start(t, 1)
+			s.change(c)
+			c.start(t, 2)
+			one, stranger := c.nodes[0], c.nodes[2]
+			c.nodes[2] = nil
+			c.meet(t, 2)
+			c.nodes = []*process{stranger}
+			c.meet(t, 1)
+			if passed := c.passes(t, 40, "day", "mine"); passed != 30 {
+				t.Errorf("%d of 30 passed at the stranger", passed)
+			}
+			other := c.at[0] + s.readyz
+			until(t, "all is told", func(string) bool {
+				text, code := command(t, "cluster", "status", "--addr", "http://"+stranger.admin)
+				return strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), "no other node has been joined, and this one decides by itself: ") &&
+					strings.Contains(fetch(t, "http://"+stranger.http+"/readyz"), other) &&
+					code == exitNo && strings.Contains(text, other) && refuses(t, one, s.reason) && refuses(t, stranger, s.reason)
+			})
+			for p, says := range map[*process]string{one: s.there, stranger: s.comes} {
+				if !strings.Contains(p.stderr.String(), says) {
+					t.Errorf("the log does not say %q\n%s", says, p.stderr)
+				}
+			}
+		})
 	}
 }
 
-// refuses is whether a node counts what came with another key.
-func refuses(t *testing.T, p *process) bool {
+// refuses is whether a node counts what it did not take for a reason.
+func refuses(t *testing.T, p *process, reason string) bool {
 	t.Helper()
-	const counter = `weir_cluster_dropped_total{direction="in",reason="unknown-key"} `
+	counter := fmt.Sprintf("weir_cluster_dropped_total{direction=\"in\",reason=%q} ", reason)
 	_, rest, _ := strings.Cut(fetch(t, "http://"+p.admin+"/metrics"), counter)
 	return rest != "" && rest[0] != '0'
 }

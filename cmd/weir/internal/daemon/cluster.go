@@ -44,7 +44,7 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 		return nil
 	}
 	o := membership.Options{
-		Address: d.config.Cluster, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
+		Address: d.config.Cluster, Cluster: d.config.ClusterName, Join: d.config.joins(), TCP: clusterTCP(d.config.Store),
 		Version: d.config.Version, HTTP: httpAt, Log: d.config.Log,
 	}
 	if d.keys.shared != nil {
@@ -106,7 +106,7 @@ func clusterTCP(url string) bool { return url == "cluster:?transport=tcp" }
 // checkCluster finds what can't be meant of a cluster.
 func (c *Config) checkCluster() (errs []error) {
 	if schemeOf(c.Store) != "cluster" {
-		for flag, value := range map[string]string{"--join": c.Join, "--cluster-key-file": c.ClusterKeyFile} {
+		for flag, value := range map[string]string{"--join": c.Join, "--cluster-name": c.ClusterName, "--cluster-key-file": c.ClusterKeyFile} {
 			if value != "" {
 				errs = append(errs, &ConfigError{flag, "it is for nodes that share limits; give --store cluster: too"})
 			}
@@ -119,6 +119,9 @@ func (c *Config) checkCluster() (errs []error) {
 		return append(errs, &ConfigError{"--cluster", err.Error() + "; write HOST:PORT, as " + DefaultCluster})
 	case !address.IP.IsLoopback() && c.ClusterKeyFile == "":
 		return append(errs, clusterNeedsKey(c.Cluster))
+	}
+	if err := gossip.CheckCluster(c.ClusterName); err != nil {
+		errs = append(errs, &ConfigError{"--cluster-name", err.Error()})
 	}
 	for _, join := range c.joins() {
 		_, port, err := net.SplitHostPort(join)

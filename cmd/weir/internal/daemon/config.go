@@ -61,6 +61,9 @@ type Config struct {
 	// Join is the addresses of other nodes, separated by commas. Its own is ignored.
 	// Empty: it waits to be joined.
 	Join string
+	// ClusterName is the name of the cluster; nodes of clusters with other names, or with
+	// none, are refused. Empty: it has none.
+	ClusterName string
 	// ClusterKeyFile has the keys that all nodes share, one a line. It is read again
 	// when it changes. Empty: none, which only loopback allows.
 	ClusterKeyFile string

@@ -37,6 +37,8 @@ func TestConfig(t *testing.T) {
 		{"a node to join at no port", Config{Store: "cluster:", Join: "127.0.0.1:70000"}, bad, "--join: \"127.0.0.1:70000\" is no node"},
 		{"a node to join without a port", Config{Store: "cluster:", Join: "a"}, bad, "--join: \"a\" is no node"},
 		{"a key without a cluster", Config{ClusterKeyFile: certtest.File(t, "keys", bytes.Repeat([]byte("ab"), 32))}, bad, "--cluster-key-file: it is for nodes that share limits"},
+		{"a name without a cluster", Config{ClusterName: "shop"}, bad, "--cluster-name: it is for nodes that share limits"},
+		{"a cluster with a space in its name", Config{Store: "cluster:", ClusterName: "my shop"}, bad, "--cluster-name: the name of a cluster has ' '; write letters"},
 		{"NATS without a host", Config{Store: "nats://me:secret@"}, bad, "--store: \":4222\" names no host"},
 		{"memcached with a password", Config{Store: "memcached://me:secret@host:11211"}, bad, "--store: users and passwords are not supported"},
 		{"postgres with a wrong option", Config{Store: "postgres://me:secret@host/db?unlogged=maybe"}, bad, "write unlogged=1"},

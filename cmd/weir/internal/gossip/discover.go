@@ -184,7 +184,7 @@ func (g *Gossip) complain(what, address, why string) {
 	}
 	g.mu.Unlock()
 	if !often {
-		//nolint:sloglint // what is one of three constants
+		//nolint:sloglint // what is one of a few constants
 		g.log.Warn(what, "address", address, "error", why)
 	}
 }

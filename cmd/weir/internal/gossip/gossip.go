@@ -38,6 +38,9 @@ type Options struct {
 	Name string
 	// Bind is host:port to listen at, TCP and UDP. Port 0 is any.
 	Bind string
+	// Cluster is the name of the cluster: nodes of clusters with other names, or with none,
+	// are not joined and refused. CheckCluster says what a name may be. Empty: it has none.
+	Cluster string
 	// Join is where other nodes may be: host:port. A name stands for all its
 	// addresses. The node's own is ignored.
 	Join []string
@@ -147,7 +150,7 @@ func open(ctx context.Context, o Options, e edge) (*Gossip, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	port, err := listen(ctx, o.Bind)
+	port, err := listen(ctx, o.Bind, o.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("listen for other nodes: %w", err)
 	}
@@ -176,7 +179,7 @@ const firstAnswer = 250 * time.Millisecond
 
 // check refuses what can mean nothing.
 func (o *Options) check() error {
-	errs := []error{checkKeys(o.Keys)}
+	errs := []error{checkKeys(o.Keys), CheckCluster(o.Cluster)}
 	if len(o.Meta) > MaxMeta {
 		errs = append(errs, fmt.Errorf("meta has %d bytes; there may be %d", len(o.Meta), MaxMeta))
 	}
@@ -248,7 +251,7 @@ func (g *Gossip) membership() error {
 	g.broadcasts = &memberlist.TransmitLimitedQueue{NumNodes: func() int { return int(g.size.Load()) }, RetransmitMult: 4}
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.me.memberlistName()
-	c.Label = label
+	c.Label = g.port.label
 	c.Transport = g.port
 	c.Delegate, c.Events, c.Alive = delegate{g}, delegate{g}, delegate{g}
 	c.LogOutput = &grumbles{log: g.log, stranger: func() { g.in.drop(UnknownKey) }}

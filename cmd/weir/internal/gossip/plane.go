@@ -134,7 +134,9 @@ func (g *Gossip) read() {
 			return
 		case err != nil: // of an earlier packet: its address does not answer
 		case n > 0 && b[0] == labelMark:
-			if !g.port.handPacket(b[:n], from) {
+			if theirs, ok := packetLabel(b[:n]); ok && theirs != g.port.label {
+				g.foreign(from.String(), theirs)
+			} else if !g.port.handPacket(b[:n], from) {
 				g.in.drop(Membership)
 			}
 		default:

@@ -31,7 +31,7 @@ type relay struct {
 // newRelay opens a relay. The node behind it is named later.
 func newRelay(t *testing.T) *relay {
 	t.Helper()
-	port, err := listen(t.Context(), "127.0.0.1:0")
+	port, err := listen(t.Context(), "127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,26 +7,27 @@ type Reason uint8
 
 // The reasons. None is that of what was taken.
 const (
-	None        Reason = iota
-	Truncated          // in: the packet ends too early
-	Oversize           // in: the packet is too long; out: the message is
-	Version            // in: of another version, or no packet at all
-	UnknownKey         // in: sealed with a key that this node was not given, or not sealed
-	Forged             // in: the key does not open it, or it is for another process
-	Replayed           // in: it came before, or windowSize packets late
-	Unknown            // in and out: no member of that name or number
-	Old                // in: of a process that has left, is gone, or was replaced
-	OwnName            // in: of this process itself
-	Garbled            // in: it was opened, and is no messages
-	Budget             // in and out: more than maxPackets a second; out: the queue is full
-	Unreachable        // out: the system did not send it
-	Membership         // in: memberlist had no room for it
+	None         Reason = iota
+	Truncated           // in: the packet ends too early
+	Oversize            // in: the packet is too long; out: the message is
+	Version             // in: of another version, or no packet at all
+	UnknownKey          // in: sealed with a key that this node was not given, or not sealed
+	Forged              // in: the key does not open it, or it is for another process
+	Replayed            // in: it came before, or windowSize packets late
+	Unknown             // in and out: no member of that name or number
+	Old                 // in: of a process that has left, is gone, or was replaced
+	OwnName             // in: of this process itself
+	Garbled             // in: it was opened, and is no messages
+	Budget              // in and out: more than maxPackets a second; out: the queue is full
+	Unreachable         // out: the system did not send it
+	Membership          // in: memberlist had no room for it
+	OtherCluster        // in: of a node of another cluster, by its name
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"none", "truncated", "oversize", "version", "unknown-key", "forged", "replayed", "unknown-member", "old", "own-name",
-	"garbled", "budget", "unreachable", "membership",
+	"garbled", "budget", "unreachable", "membership", "other-cluster",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

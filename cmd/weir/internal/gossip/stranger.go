@@ -18,7 +18,9 @@ type Unjoined struct {
 	// OtherKey is whether a node is there that has other cluster keys, or where one of
 	// the two has none.
 	OtherKey bool
-	Why      string
+	// OtherCluster is whether a node is there whose cluster has another name.
+	OtherCluster bool
+	Why          string
 }
 
 // Unjoined are addresses of Options.Join, and of members that memberlist does not reach,
@@ -54,8 +56,10 @@ func (g *Gossip) refused(address string, before bool, err error) Unjoined {
 	if !ok {
 		why = err.Error()
 	}
-	u := Unjoined{Address: address, Why: oneLine(why), OtherKey: strange(why)}
+	u := Unjoined{Address: address, Why: oneLine(why), OtherKey: strange(why), OtherCluster: strings.Contains(why, elsewhere)}
 	switch {
+	case u.OtherCluster:
+		g.complain("a node to join is in another cluster; give all nodes of a cluster the same name, or leave it out of the nodes to join", address, u.Why)
 	case u.OtherKey:
 		g.in.drop(UnknownKey)
 		g.complain("a node to join has another cluster key; give all nodes of a cluster the same", address, u.Why)

@@ -93,3 +93,54 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// TestOtherCluster: nodes whose clusters have other names, or one of which has none, are not joined, by
+// whichever way they hear of each other. Both say so, and the one that would join knows why.
+func TestOtherCluster(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		there, comes string
+		keys         [][]byte
+		says         string
+	}{
+		{"other name", "shop", "mail", nil, `cluster "shop", and this node is in cluster "mail"`},
+		{"other name and a key", "shop", "mail", [][]byte{key(1)}, `cluster "shop", and this node is in cluster "mail"`},
+		{"none comes", "shop", "", nil, `cluster "shop", and this node is in a cluster without a name`},
+		{"none there", "", "mail", [][]byte{key(1)}, `a cluster without a name, and this node is in cluster "mail"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			there := begin(t, Options{Cluster: c.there, Keys: c.keys})
+			comes := begin(t, Options{Cluster: c.comes, Keys: c.keys, Join: []string{there.Name()}})
+			comes.until(t, "knows that the other is in another cluster", func() bool {
+				u := comes.Unjoined()
+				return len(u) == 1 && u[0].OtherCluster && !u[0].OtherKey && u[0].Address == there.Name() && strings.Contains(u[0].Why, c.says)
+			})
+			there.until(t, "counts it, and says so", func() bool {
+				return there.Stats().In.Dropped[OtherCluster] > 0 && strings.Contains(there.log.String(), "a node of another cluster was refused")
+			})
+			if !strings.Contains(comes.log.String(), "a node to join is in another cluster") {
+				t.Errorf("it does not say so:\n%s", comes.log.String())
+			}
+			before := there.Stats().In.Dropped[OtherCluster]
+			poke(t, there, append([]byte{labelMark, byte(len(labelOf(c.comes)))}, labelOf(c.comes)...))
+			there.until(t, "counts a packet", func() bool { return there.Stats().In.Dropped[OtherCluster] > before })
+			if len(there.Members()) != 1 || len(comes.Members()) != 1 {
+				t.Error("they are members of one cluster")
+			}
+			third := begin(t, Options{Cluster: c.there, Keys: c.keys, Join: []string{there.Name()}})
+			third.sees(t, there, third)
+		})
+	}
+}
+
+// TestClusterNames: what may be the name of a cluster.
+func TestClusterNames(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"": true, "shop": true, "Team-7.eu_west": true, strings.Repeat("a", maxCluster): true,
+		strings.Repeat("a", maxCluster+1): false, "a b": false, "a/b": false, "ä": false, "a\x00": false,
+	} {
+		if err := CheckCluster(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

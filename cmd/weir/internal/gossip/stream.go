@@ -174,7 +174,17 @@ func (g *Gossip) greet(c net.Conn) {
 		return
 	}
 	if first[0] == labelMark {
-		if !g.port.handStream(c, first) {
+		head, theirs, err := readLabel(c)
+		if err != nil {
+			g.port.accepted.remove(c)
+			return
+		}
+		if theirs != g.port.label {
+			g.foreign(c.RemoteAddr().String(), theirs)
+			g.port.turnAway(c)
+			return
+		}
+		if !g.port.handStream(c, head) {
 			g.in.drop(Membership)
 			g.port.accepted.remove(c)
 		}

@@ -29,8 +29,6 @@ const (
 	maxHandoff    = 256             // packets that wait for memberlist; more are dropped
 	firstBytes    = 2 * time.Second // a connection says what it is for
 	socketBuffer  = 4 << 20         // bytes, or what the system allows
-	label         = "weir"          // of memberlist's packets and streams
-	labelMark     = 244             // what these begin with
 	portAttempts  = 16
 	packetMaximum = 64 << 10
 )
@@ -38,6 +36,7 @@ const (
 // transport is the listener that memberlist and the data plane share: one port, TCP
 // and UDP. A packet or stream that begins with memberlist's mark goes to memberlist.
 type transport struct {
+	label     string // of memberlist's packets and streams
 	udp       *net.UDPConn
 	tcp       *net.TCPListener
 	advertise netip.AddrPort // where others reach it
@@ -53,7 +52,7 @@ type transport struct {
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
 // listen opens the port of bind for both. Port 0 is any that is free for both.
-func listen(ctx context.Context, bind string) (*transport, error) {
+func listen(ctx context.Context, bind, cluster string) (*transport, error) {
 	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(bind)
 	if err != nil {
@@ -67,7 +66,7 @@ func listen(ctx context.Context, bind string) (*transport, error) {
 		at := l.Addr().(*net.TCPAddr)
 		c, err := lc.ListenPacket(ctx, "udp", net.JoinHostPort(host, fmt.Sprint(at.Port)))
 		if err == nil {
-			return newTransport(l.(*net.TCPListener), c.(*net.UDPConn))
+			return newTransport(l.(*net.TCPListener), c.(*net.UDPConn), labelOf(cluster))
 		}
 		_ = l.Close() // nothing came through it
 		if port != "0" || !errors.Is(err, syscall.EADDRINUSE) || try == portAttempts {
@@ -76,9 +75,9 @@ func listen(ctx context.Context, bind string) (*transport, error) {
 	}
 }
 
-func newTransport(l *net.TCPListener, c *net.UDPConn) (*transport, error) {
+func newTransport(l *net.TCPListener, c *net.UDPConn, label string) (*transport, error) {
 	t := &transport{
-		udp: c, tcp: l,
+		label: label, udp: c, tcp: l,
 		packets: make(chan *memberlist.Packet, maxHandoff), streams: make(chan net.Conn), states: make(chan struct{}, maxStates), done: make(chan struct{}),
 	}
 	// A system that allows less gives what it allows; more is lost under bursts then.
@@ -141,7 +140,11 @@ func (t *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 
 // DialTimeout opens a stream of memberlist.
 func (t *transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
-	return t.dial(address, min(timeout, streamPatience))
+	c, err := t.dial(address, min(timeout, streamPatience))
+	if err != nil {
+		return nil, err
+	}
+	return &begun{c, &reply{from: c, label: t.label}, func() { _ = c.Close() }}, nil
 }
 
 // DialAddressTimeout opens a stream of memberlist.

@@ -44,6 +44,8 @@ type Options struct {
 	Address string
 	// Join is the addresses of other nodes. Its own is ignored.
 	Join []string
+	// Cluster is the name of the cluster; nodes of others are refused. Empty: it has none.
+	Cluster string
 	// TCP makes the nodes speak by TCP alone.
 	TCP bool
 	// Keys are those that all nodes share. Nil: none.
@@ -73,7 +75,7 @@ func (n *Node) Join(ctx context.Context, o Options) error {
 		return err
 	}
 	g, err := gossip.Open(ctx, gossip.Options{
-		Name: o.Address, Bind: o.Address, Join: o.Join, TCP: o.TCP, Keys: o.Keys, Meta: meta,
+		Name: o.Address, Bind: o.Address, Cluster: o.Cluster, Join: o.Join, TCP: o.TCP, Keys: o.Keys, Meta: meta,
 		Incarnation: began, Log: o.Log, Received: n.Store.Receive, Changed: n.changed,
 	})
 	if err != nil {

@@ -19,8 +19,8 @@ type Status struct {
 	// rules that are closed.
 	Minority bool     `json:"minority,omitempty"`
 	Members  []Member `json:"members"`
-	// Apart are nodes that decide apart from this one, because they have another key; and those
-	// that could not be joined, while none is.
+	// Apart are nodes that decide apart from this one, because they have another key or are in
+	// another cluster; and those that could not be joined, while none is.
 	Apart []Apart `json:"apart,omitempty"`
 	// Lost are the nodes that went without a word, as far as that is remembered: keys that they
 	// may have owned began with all used then.
@@ -36,7 +36,20 @@ type Status struct {
 type Apart struct {
 	Address  string `json:"address"`
 	OtherKey bool   `json:"other_key,omitempty"` // a node is there, and has another cluster key
-	Why      string `json:"why"`
+	// OtherCluster is whether a node is there whose cluster has another name.
+	OtherCluster bool   `json:"other_cluster,omitempty"`
+	Why          string `json:"why"`
+}
+
+// String says so in a line.
+func (a *Apart) String() string {
+	switch {
+	case a.OtherKey:
+		return a.Address + " has another cluster key than this node, or one of them has none"
+	case a.OtherCluster:
+		return a.Address + " is no node of this cluster: " + a.Why
+	}
+	return a.Address + " could not be joined: " + a.Why
 }
 
 // Lost is a process that is gone, and did not hand over what it owned.

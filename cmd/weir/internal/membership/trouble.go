@@ -48,10 +48,10 @@ func (n *Node) silent(members []gossip.Member) string {
 }
 
 // apart are the nodes that could not be joined and should be known of: those with another
-// key, and all where this node has met nobody.
+// key or in another cluster, and all where this node has met nobody.
 func apart(members int, unjoined []gossip.Unjoined) (all []gossip.Unjoined) {
 	for _, u := range unjoined {
-		if members == 1 || u.OtherKey {
+		if members == 1 || u.OtherKey || u.OtherCluster {
 			all = append(all, u)
 		}
 	}
@@ -64,11 +64,7 @@ func sayApart(members int, all []gossip.Unjoined) string {
 	}
 	var said []string
 	for _, u := range all[:min(len(all), maxNamed)] {
-		if u.OtherKey {
-			said = append(said, u.Address+" has another cluster key than this node, or one of them has none")
-		} else {
-			said = append(said, u.Address+" could not be joined: "+u.Why)
-		}
+		said = append(said, (*Apart)(&u).String())
 	}
 	if members == 1 {
 		return "no other node has been joined, and this one decides by itself: " + strings.Join(said, "; ")

@@ -86,7 +86,7 @@ func traffic(way string, t *gossip.Traffic) []prometheus.Metric {
 		Counter("weir_cluster_messages_total", "Messages in the packets between nodes.", t.Messages, "direction", way),
 	}, By(Counter, "weir_cluster_dropped_total",
 		"Incoming packets and outgoing messages that this node dropped, by reason; unknown-key: sealed with "+
-			"a cluster key that this node does not have, or not sealed.",
+			"a cluster key that this node does not have, or not sealed; other-cluster: sent by a node whose cluster has another name.",
 		"reason", dropped, "direction", way)...)
 }
 
