@@ -146,6 +146,22 @@ func TestWaste(t *testing.T) {
 	}
 }
 
+// TestWasteAtOnce: a connection that has rested may waste no more at once than wasteMost.
+func TestWasteAtOnce(t *testing.T) {
+	now := time.Now()
+	w := waste{left: wasteMost, at: now}
+	for range 3 {
+		now = now.Add(time.Hour)
+		spent := 0
+		for ; !w.spend(1, now); spent++ {
+			now = now.Add(time.Microsecond)
+		}
+		if most := wasteMost + 2; spent < wasteMost-1 || spent > most {
+			t.Errorf("%d were spent at once, want up to %d", spent, most)
+		}
+	}
+}
+
 // TestSlowRequest: a request must arrive within inTime, however often its client says something; one that has may take
 // as long as it takes.
 func TestSlowRequest(t *testing.T) {
@@ -346,6 +362,30 @@ func TestLeave(t *testing.T) {
 		}
 		if err := <-done; err != nil || len(later) != 2 {
 			t.Error(err, len(later))
+		}
+	})
+}
+
+// TestShut: a client that never opens a window for an answer is sent away, whatever else it says.
+func TestShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := meet(t, func(c *Call) { c.Answer(&Answer{Status: 200, Body: make([]byte, 100)}) }, nil)
+		start := time.Now()
+		for _, err := range []error{
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), p.request(1, true), p.request(3, true), p.WriteWindowUpdate(3, 99),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for err := error(nil); err == nil; time.Sleep(time.Second) {
+			err = p.WritePing(false, [8]byte{})
+		}
+		if bye := <-p.bye; bye == nil || bye.ErrCode != http2.ErrCodeEnhanceYourCalm {
+			t.Errorf("the client was told %v", bye)
+		}
+		if took := time.Since(start); took < unread || took > unread+2*time.Second || len(p.why) != 1 || p.why[0] != ReasonUnread {
+			t.Errorf("after %v, refused for %v", took, p.why)
 		}
 	})
 }

@@ -71,7 +71,7 @@ func (c *conn) send(s *stream, a *Answer) {
 	s.pending, s.trailers, s.ending = a.Body, a.Trailers, true
 	if !c.push(s) {
 		s.pending = bytes.Clone(s.pending) // it is the caller's
-		c.blocked = append(c.blocked, s)
+		c.holdBack(s)
 	}
 }
 

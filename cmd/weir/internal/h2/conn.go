@@ -50,7 +50,7 @@ const (
 	handshake = 10 * time.Second
 	// inTime is how long a request may take to arrive.
 	inTime = 10 * time.Second
-	// unread is how long a client may take to read what was written.
+	// unread is how long a client may take to read what was written, and to open a window for what waits.
 	unread = 15 * time.Second
 	// idle is how long a connection may be without calls; after silent, a ping finds those whose client is
 	// gone: it is answered within pong.
@@ -325,6 +325,8 @@ func (c *conn) failed(err error) {
 		c.fault = &fault{}
 	case c.late():
 		c.fault = &fault{EnhanceYourCalm, ReasonSlow, "a call must arrive within " + inTime.String()}
+	case c.shut():
+		c.fault = &fault{EnhanceYourCalm, ReasonUnread, "a window must open for an answer within " + unread.String()}
 	case !c.pinged.IsZero():
 		if c.now.Sub(c.pinged) >= pong {
 			c.fault = &fault{}
@@ -368,6 +370,9 @@ func (c *conn) wait() bool {
 	}
 	if whole := c.wholeLast.Add(inTime); c.partial+c.pieces > 0 && whole.Before(due) {
 		due = whole
+	}
+	if len(c.blocked) > 0 && c.blocked[0].waits.Add(unread).Before(due) {
+		due = c.blocked[0].waits.Add(unread)
 	}
 	if c.broken {
 		return false

@@ -167,7 +167,7 @@ func (r *rest) FlushError() error {
 	if len(r.written) > 0 && !s.lost {
 		s.pending = r.written
 		if !c.push(s) {
-			c.blocked = append(c.blocked, s)
+			c.holdBack(s)
 		}
 	}
 	c.flush()

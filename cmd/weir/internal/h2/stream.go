@@ -40,7 +40,8 @@ type stream struct {
 	extra    int64 // the window to send in, beyond conn.initial
 	pending  []byte
 	trailers []Field
-	ending   bool // trailers, or the end, follow what is pending
+	ending   bool      // trailers, or the end, follow what is pending
+	waits    time.Time // since when it has waited for a window
 }
 
 // memo is a header block and what it means, as long as no other has changed the table.

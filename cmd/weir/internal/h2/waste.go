@@ -25,11 +25,9 @@ type waste struct {
 
 // spend takes so much of it, and says whether it was too much.
 func (w *waste) spend(cost int, now time.Time) (tooMuch bool) {
-	if w.left < cost {
-		if more := min(now.Sub(w.at), time.Second) * wasteMost / time.Second; more > 0 {
-			w.left = min(w.left+int(more), wasteMost)
-			w.at = now
-		}
+	if passed := now.Sub(w.at); passed >= time.Second/wasteMost {
+		w.left = min(w.left+int(min(passed, time.Second)*wasteMost/time.Second), wasteMost)
+		w.at = now
 	}
 	w.left -= cost
 	return w.left < 0

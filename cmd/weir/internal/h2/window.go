@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 )
 
 // mostWindow is the largest window there is (RFC 9113, 6.9.1).
@@ -161,6 +162,17 @@ func (c *conn) pump() {
 	}
 	clear(c.blocked[len(still):])
 	c.blocked = still
+}
+
+// holdBack has a stream wait for a window.
+func (c *conn) holdBack(s *stream) {
+	s.waits = time.Now()
+	c.blocked = append(c.blocked, s)
+}
+
+// shut is whether the oldest of what waits for a window has waited too long.
+func (c *conn) shut() bool {
+	return len(c.blocked) > 0 && c.now.Sub(c.blocked[0].waits) >= unread
 }
 
 // unblock forgets what waits for a window.
