@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -242,99 +241,6 @@ func (c *h2) call(extra ...string) []byte {
 		_ = c.write.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}) // a buffer takes all
 	}
 	return bytes.Clone(c.fields.Bytes())
-}
-
-// TestRapidReset is CVE-2023-44487: calls that are taken back as soon as made.
-func TestRapidReset(t *testing.T) {
-	r := start(t, Config{})
-	const calls = 20_000
-	before := runtime.NumGoroutine()
-	var g sync.WaitGroup
-	for range 4 {
-		c := speak(t, r)
-		g.Go(func() {
-			for id := uint32(1); id < 2*calls; id += 2 {
-				err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.call(), EndHeaders: true})
-				if err == nil {
-					err = c.WriteRSTStream(id, http2.ErrCodeCancel)
-				}
-				if err != nil {
-					return
-				}
-			}
-			t.Error("all calls were taken")
-		})
-	}
-	others(t, r)
-	if n := runtime.NumGoroutine() - before; n > 4*4096 { // calls in flight
-		t.Errorf("%d goroutines", n)
-	}
-	g.Wait()
-	others(t, r)
-	if n := metric(t, r, `weir_refused_total{listener="grpc",reason="flood"} `); n != "4" {
-		t.Errorf("%s connections were closed, want 4", n)
-	}
-}
-
-// TestFloods: frames that cost the sender nothing end its connection, and others are
-// answered.
-func TestFloods(t *testing.T) {
-	r := start(t, Config{})
-	for _, flood := range []struct {
-		name, says string // why it was hung up on, if that is told
-		begin      func(*h2) error
-		frame      func(*h2) error
-	}{
-		{"ping", "ENHANCE_YOUR_CALM: too", nil, func(c *h2) error { return c.WritePing(false, [8]byte{}) }},
-		{"settings", "ENHANCE_YOUR_CALM: too many frames", nil, func(c *h2) error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) }},
-		{
-			"empty continuation", "ENHANCE_YOUR_CALM: too many frames",
-			func(c *h2) error {
-				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.call()})
-			},
-			func(c *h2) error { return c.WriteContinuation(1, false, nil) },
-		},
-		{
-			"continuation", "",
-			func(c *h2) error {
-				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.call()})
-			},
-			func(c *h2) error { return c.WriteContinuation(1, false, c.call("x", strings.Repeat("y", 16_000))) },
-		},
-	} {
-		t.Run(flood.name, func(t *testing.T) {
-			used := allocated()
-			c := speak(t, r)
-			if flood.begin != nil {
-				if err := flood.begin(c); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var err error
-			frames := 0
-			for end := time.Now().Add(2 * time.Second); err == nil && time.Now().Before(end) && frames < 100_000; frames++ {
-				err = flood.frame(c)
-			}
-			others(t, r)
-			if err == nil && flood.says != "" {
-				_ = c.SetReadDeadline(time.Now().Add(patience)) // it was told, or will be
-				err = <-c.err
-				c.err <- err
-			}
-			_ = c.Close()
-			why := <-c.err
-			t.Logf("%d frames, then %v (%v)", frames, err, why)
-			if flood.name == "continuation" && err == nil {
-				t.Error("it is read without end")
-			}
-			if flood.says != "" && (why == nil || !strings.Contains(why.Error(), flood.says)) {
-				t.Errorf("%v, want %s", why, flood.says)
-			}
-			if n := allocated() - used; n > 64<<20 {
-				t.Errorf("%d bytes", n)
-			}
-		})
-	}
 }
 
 // TestGzipBomb: a message that is small on the wire is not unpacked beyond what

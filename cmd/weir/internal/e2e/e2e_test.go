@@ -235,7 +235,7 @@ func (p *process) listening(t *testing.T, address string) {
 
 // eventually asks until the answer is yes, and fails after a time that no machine
 // needs.
-func eventually(t *testing.T, otherwise string, ask func() bool) {
+func eventually(t testing.TB, otherwise string, ask func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
