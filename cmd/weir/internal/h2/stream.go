@@ -108,6 +108,9 @@ func (c *conn) remove(s *stream) {
 	}
 	if s.rest != nil {
 		s.rest.changed.Broadcast()
+		if !s.done {
+			c.wastes(wasteRest)
+		}
 	}
 	if !s.later && s.rest == nil && len(s.pending) == 0 && len(c.unused) < mostUnused &&
 		cap(s.body) <= mostReused && cap(s.own.bytes) <= mostReused {

@@ -12,6 +12,9 @@ const (
 	wastePerCall = 4
 	// wasteSettings is what settings cost: they may change the windows of all streams.
 	wasteSettings = 4
+	// wasteRest is what a request costs that Config.Rest answers, and that ends before it is answered: as much work as
+	// some ten calls.
+	wasteRest = 10
 	// freeHead is how large a header block is that costs nothing, and wasteBlock how many bytes more cost one.
 	freeHead   = 4 << 10
 	wasteBlock = 256
