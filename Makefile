@@ -196,3 +196,7 @@ test-cluster: ## Run clusters of processes while networks and processes fail, an
 
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
 	$(GO) test ./cmd/weir/internal/guardtest -run TestOutage -count 1 -v -outage
+
+.PHONY: bench-floods
+bench-floods: ## Print what each known attack on the gRPC listener costs it and other clients; 2 minutes, alone on the machine
+	$(GO) test ./cmd/weir/internal/e2e -run TestAttackCosts -count 1 -v -costs

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -32,6 +33,7 @@ type attacker struct {
 	large []byte // the largest message
 
 	over     chan struct{} // closed when nothing more comes
+	pong     chan struct{} // has an answer to a ping
 	mu       sync.Mutex
 	came     [10]int // frames, by their type
 	answered int     // calls
@@ -47,7 +49,7 @@ func attackAt(t testing.TB, address string, deaf bool) *attacker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attacker{Conn: nc, over: make(chan struct{}), small: message(t, 1), large: message(t, 100)}
+	a := &attacker{Conn: nc, over: make(chan struct{}), pong: make(chan struct{}, 1), small: message(t, 1), large: message(t, 100)}
 	a.Framer = http2.NewFramer(&a.text, nc)
 	a.AllowIllegalWrites = true
 	a.heads, a.watch = callTo(rls.RateLimitService_ShouldRateLimit_FullMethodName), callTo(healthpb.Health_Watch_FullMethodName)
@@ -108,6 +110,11 @@ func (a *attacker) listen() {
 		switch f := f.(type) {
 		case *http2.GoAwayFrame:
 			a.bye = fmt.Sprintf("%v: %s", f.ErrCode, f.DebugData())
+		case *http2.PingFrame:
+			select {
+			case a.pong <- struct{}{}:
+			default:
+			}
 		case *http2.MetaHeadersFrame:
 			if f.StreamEnded() {
 				a.answered++
@@ -123,8 +130,9 @@ func (a *attacker) send() (int, error) {
 	return a.Write(a.text.Bytes())
 }
 
-// flood sends an attack until the server hangs up, or so many bytes are sent. It says how many were.
-func (a *attacker) flood(k *attack, most int) (sent int) {
+// flood sends an attack until the server hangs up, or more says after so many bytes that it is enough. It says how
+// many were sent.
+func (a *attacker) flood(k *attack, more func(sent int) bool) (sent int) {
 	if k.begin != nil {
 		k.begin(a)
 	}
@@ -134,9 +142,22 @@ func (a *attacker) flood(k *attack, most int) (sent int) {
 			i++
 		}
 		n, err := a.send()
-		if sent += n; err != nil || sent >= most || k.each == nil {
+		if sent += n; err != nil || k.each == nil || !more(sent) {
 			return sent
 		}
+	}
+}
+
+// settles waits until all is read that was sent, or the server hangs up.
+func (a *attacker) settles(t testing.TB) {
+	t.Helper()
+	a.raw(http2.FramePing, 0, 0, "the last")
+	_, _ = a.send() // if it fails, the server has hung up
+	select {
+	case <-a.pong:
+	case <-a.over:
+	case <-time.After(time.Minute):
+		t.Fatal("no answer comes to a ping")
 	}
 }
 

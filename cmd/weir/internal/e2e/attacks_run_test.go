@@ -54,7 +54,7 @@ func attacked(t *testing.T, k *attack) {
 		most = math.MaxInt                             // until nothing more is taken, and the server hangs up
 		_ = a.SetWriteDeadline(begun.Add(time.Minute)) // if it fails, the test may last
 	}
-	go func() { sent <- a.flood(k, most) }()
+	go func() { sent <- a.flood(k, func(sent int) bool { return sent < most }) }()
 	answers(t, conn, 100)
 	n := <-sent
 	if k.ends == "" {
@@ -94,13 +94,7 @@ func attacked(t *testing.T, k *attack) {
 // pays waits until all is read that the attacker has sent. Each of its calls was answered, once.
 func (a *attacker) pays(t *testing.T) {
 	t.Helper()
-	a.raw(http2.FramePing, 0, 0, "the last")
-	_, _ = a.send() // no answer comes, if it fails
-	eventually(t, "no answer comes to a ping", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.came[http2.FramePing] > 0 || a.bye != ""
-	})
+	a.settles(t)
 	if a.answered != a.asked || a.bye != "" {
 		t.Errorf("%d calls were made, and %d answered: %s", a.asked, a.answered, a.bye)
 	}
