@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -141,5 +143,47 @@ backend weir
 				}
 			}
 		})
+	}
+}
+
+// TestGRPCJS: the stock gRPC client of Node has its calls answered, and loses none while one daemon leaves and another
+// comes.
+func TestGRPCJS(t *testing.T) {
+	t.Parallel()
+	node := program(t, "node")
+	modules := nodeModules(t)
+	at := free(t)
+	d := edge(t, "--grpc", at)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, absolute(t, "grpcclients/grpcjs.js"), at, hex.EncodeToString(wire(t)))
+	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
+	cmd.Stderr = new(output)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(out)
+	if said.Scan() && said.Text() == "ready" {
+		if err := d.stop(); err != nil {
+			t.Error(err)
+		}
+		d = edge(t, "--grpc", at)
+	}
+	calls := `weir_calls_total{code="OK",listener="grpc",route="ShouldRateLimit"}`
+	eventually(t, "no call comes to the second daemon", func() bool { return ctx.Err() != nil || strings.Contains(d.metrics(t), calls) })
+	_ = in.Close() // it may have ended
+	if !said.Scan() || said.Text() == "0" {
+		t.Error("no call was answered in the end")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, cmd.Stderr)
 	}
 }
