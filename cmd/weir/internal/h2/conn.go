@@ -112,6 +112,7 @@ type conn struct {
 	open      int
 	partial   int // of them, those whose request has not arrived as a whole
 	highest   uint32
+	final     uint32     // the last stream that is answered, since leaving is last
 	resets    [32]uint32 // streams that were reset here lately
 	nextReset int
 	blocked   []*stream // those that wait for a window
@@ -201,7 +202,7 @@ func (c *conn) greet() bool {
 	c.out = appendWindow(c.out, 0, connWindow-65535)
 	if string(begin) != preface {
 		c.fail(ProtocolError, "the connection does not begin as HTTP/2 does")
-		c.out = appendGoAway(c.out, 0, c.fault.code, c.fault.why)
+		c.goAway(c.fault.code, c.fault.why)
 	}
 	c.greeted = true
 	if c.leaving == asked {
@@ -236,7 +237,7 @@ func (c *conn) step() bool {
 		c.failed(err)
 	}
 	if c.fault != nil && c.fault.why != "" {
-		c.out = appendGoAway(c.out, c.highest, c.fault.code, c.fault.why)
+		c.goAway(c.fault.code, c.fault.why)
 	}
 	c.flush()
 	return c.fault == nil && !c.broken

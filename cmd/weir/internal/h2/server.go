@@ -145,7 +145,7 @@ const greetPause = time.Second
 func (c *conn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leaving != staying {
+	if c.leaving != staying || c.fault != nil {
 		return
 	}
 	c.leaving = asked
@@ -177,10 +177,19 @@ func (c *conn) askToLeave() {
 
 // leaveNow has the client know what is answered yet. mu is held.
 func (c *conn) leaveNow() {
-	if c.leaving == asked {
+	if c.leaving == asked && c.fault == nil {
+		c.goAway(NoError, "")
 		c.leaving = last
-		c.out = appendGoAway(c.out, c.highest, NoError, "")
 	}
+}
+
+// goAway tells the client which stream is the last that may be answered. Later ones are refused, so it never becomes
+// one of them (RFC 9113, 6.8).
+func (c *conn) goAway(code Code, why string) {
+	if c.leaving < last {
+		c.final = c.highest
+	}
+	c.out = appendGoAway(c.out, c.final, code, why)
 }
 
 // mayClose has the connection end, if it takes leave and all is answered. mu is held.

@@ -295,16 +295,16 @@ func (c *conn) data(f *frame) {
 	if !c.takes(size) {
 		return
 	}
+	if !f.unpad() {
+		c.fail(ProtocolError, "the padding is longer than the frame")
+		return
+	}
 	s := c.find(f.stream)
 	if s == nil {
 		if !c.wasReset(f.stream) {
 			c.refuse(f.stream, StreamClosed)
 		}
 		c.wastes(1)
-		return
-	}
-	if !f.unpad() {
-		c.fail(ProtocolError, "the padding is longer than the frame")
 		return
 	}
 	end := f.has(flagEndStream)
