@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,8 +117,13 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	if o.Store != nil {
 		newLender(s).register(s.methods)
 	}
-	for _, m := range s.methods {
+	services := map[string]bool{}
+	for path, m := range s.methods {
 		m.serve = s.serving(m)
+		services[path[1:strings.LastIndexByte(path, '/')]] = true
+	}
+	for name := range services { // gRPC says of other methods that there are none
+		s.grpc.RegisterService(&grpc.ServiceDesc{ServiceName: name}, nil)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.http = h2.NewServer(h2.Config{

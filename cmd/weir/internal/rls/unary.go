@@ -56,20 +56,32 @@ func (s *Server) methodOf(h *h2.Head) *method {
 	default:
 		return nil
 	}
-	switch string(h.Get("grpc-encoding")) {
-	case "", "identity", "gzip":
-	default:
-		return nil // gRPC says which there are
-	}
 	return m
+}
+
+// unknownPacking is an error if a client packs messages in a way that is not known here.
+func unknownPacking(h *h2.Head) error {
+	switch way := h.Get("grpc-encoding"); string(way) {
+	case "", "identity", "gzip":
+		return nil
+	default:
+		return status.Errorf(codes.Unimplemented, "grpc-encoding is %q; send identity or gzip", way)
+	}
 }
 
 // fast says who answers a call with this head at once, or nobody.
 func (s *Server) fast(h *h2.Head) func(*h2.Call) {
-	if m := s.methodOf(h); m != nil {
-		return m.serve
+	m := s.methodOf(h)
+	if m == nil {
+		return nil
 	}
-	return nil
+	if err := unknownPacking(h); err != nil {
+		return func(c *h2.Call) {
+			s.options.Observe(status.Code(err), 0)
+			c.Answer(failure(err))
+		}
+	}
+	return m.serve
 }
 
 // serving is how calls of a method are answered: here, or where they may wait.
@@ -126,9 +138,13 @@ func (s *Server) call(ctx context.Context, c *h2.Call, m *method) {
 // failure is the answer to a call that fails.
 func failure(err error) *h2.Answer {
 	st := status.Convert(err)
-	return &h2.Answer{Status: http.StatusOK, Head: []h2.Field{
+	a := &h2.Answer{Status: http.StatusOK, Head: []h2.Field{
 		answerHead[0], {Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))}, {Name: "grpc-message", Value: escape(st.Message())},
 	}}
+	if st.Code() == codes.Unimplemented { // as the protocol of gRPC wants
+		a.Head = append(a.Head, h2.Field{Name: "grpc-accept-encoding", Value: "identity,gzip"})
+	}
+	return a
 }
 
 // escape is a text as grpc-message holds it.
@@ -289,7 +305,11 @@ func (s *Server) rest(w http.ResponseWriter, r *http.Request) {
 	t := &message{}
 	t.client, _ = h2.Caller(r.Context()).(string) // it is one
 	arrived := time.Now()
-	body, err := readMessage(r.Body)
+	var body []byte
+	err := unknownPacking(head)
+	if err == nil {
+		body, err = readMessage(r.Body)
+	}
 	if err == nil {
 		err = s.run(r.Context(), head, arrived, m, t, body)
 	} else {
