@@ -93,7 +93,11 @@ func freeDoor(t *testing.T) string {
 // start starts a node, which joins all others.
 func (c *cluster) start(t *testing.T, i int) {
 	t.Helper()
-	c.nodes[i] = serve(t, c.binary, "--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key, "--cluster-name", c.name)
+	args := []string{"--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key}
+	if c.name != "" {
+		args = append(args, "--cluster-name", c.name)
+	}
+	c.nodes[i] = serve(t, c.binary, args...)
 }
 
 func (c *cluster) stop(t *testing.T, i int) {
