@@ -4,6 +4,7 @@ package natstest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -141,16 +142,21 @@ func Until(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// freeAddr is an address that nobody listens at.
+// freeAddr is an address that nobody listens at. Its port is below those that the system gives to
+// programs that ask for any: one of these could take it while the server is stopped.
 func freeAddr(t testing.TB) *net.TCPAddr {
 	t.Helper()
 	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := config.Listen(t.Context(), "tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().(*net.TCPAddr)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr)
+	t.Fatal("no port from 10000 to 29999 is free")
+	return nil
 }
 
 // Reload changes the options of a server that runs.
