@@ -8,8 +8,6 @@ import (
 
 // Answer is what the rules say to a Request. It is the caller's: nothing changes it later.
 type Answer struct {
-	// ID names this answer in logs: 16 hexadecimal digits.
-	ID string
 	// Allowed tells that the request may pass: no enforced limit denies. A request that meets no
 	// rule may pass.
 	Allowed bool
@@ -24,7 +22,11 @@ type Answer struct {
 	Unlimited []int
 
 	verdict weir.Verdict // of the limits; its Decisive is the index of an ask
+	id      uint64
 }
+
+// ID names this answer in logs: 16 hexadecimal digits.
+func (a *Answer) ID() string { return formatID(a.id) }
 
 // Decision is what one limit says to one descriptor.
 type Decision struct {

@@ -117,7 +117,8 @@ func (l *Limiter) end(ctx context.Context, x *trial, r *Request, active *Answer)
 	}
 	told := Trial{Request: r, Active: active}
 	if err == nil {
-		told.Candidate = x.take.answer(r)
+		told.Candidate = new(Answer)
+		x.take.answer(r, told.Candidate)
 		l.hold(ctx, x.of, told)
 	}
 	x.of.told(told)

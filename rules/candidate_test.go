@@ -54,7 +54,7 @@ func (r remote) Traits() weir.Traits {
 // sameAnswer compares what counts of answers: ids are drawn, and rules of two
 // parsings are known by their names.
 func sameAnswer(a, b *rules.Answer) string {
-	return cmp.Diff(a, b, cmpopts.IgnoreFields(rules.Answer{}, "ID"), cmpopts.IgnoreUnexported(rules.Answer{}, rules.Decision{}),
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(rules.Answer{}, rules.Decision{}),
 		cmp.Comparer(func(a, b *rules.Rule) bool { return a.Name == b.Name }), cmpopts.IgnoreTypes(&weir.Receipt{}))
 }
 

@@ -19,35 +19,55 @@ import (
 // asks together, and answer says it in terms of descriptors and rules. A candidate goes the
 // same way beside it, and is told of when the answer is there.
 func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
-	set, err := l.active(r)
-	if err != nil {
+	// The usual answer has one decision: one piece of memory for both.
+	var room struct {
+		Answer
+
+		one [1]Decision
+	}
+	room.Decisions = room.one[:0]
+	if err := l.CheckInto(ctx, r, &room.Answer); err != nil {
 		return nil, err
 	}
+	return &room.Answer, nil
+}
+
+// CheckInto is Check for a caller that has memory for the answer: a is overwritten, and its slices are used again.
+// After an error a says nothing.
+func (l *Limiter) CheckInto(ctx context.Context, r *Request, a *Answer) error {
+	set, err := l.active(r)
+	if err != nil {
+		return err
+	}
 	if err := r.fits(l.store); err != nil {
-		return nil, err
+		return err
 	}
 	t := l.newTake(set, r)
 	defer l.release(t)
 	if err := l.overrides.admit(t, r); err != nil {
-		return nil, err
+		return err
 	}
 	// The request gives back before its other descriptors are decided, also if these are
 	// denied then.
 	if err := t.settleBacks(ctx, (*told)(l)); err != nil {
-		return nil, fmt.Errorf("give back in %q: %w", r.Domain, err)
+		return fmt.Errorf("give back in %q: %w", r.Domain, err)
 	}
 	x := l.try(ctx, r)
-	a, err := l.decide(ctx, t, r)
+	err = l.decide(ctx, t, r, a)
 	if x != nil { // also after an error: the trial has a take to release
-		l.end(ctx, x, r, a)
+		active := a
+		if err != nil {
+			active = nil
+		}
+		l.end(ctx, x, r, active)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("check %q: %w", r.Domain, err)
+		return fmt.Errorf("check %q: %w", r.Domain, err)
 	}
 	if !a.Allowed && l.denials != nil {
 		l.denials.keep(set, r, t, a)
 	}
-	return a, nil
+	return nil
 }
 
 // active is the rules that decide about r, which is a request.
@@ -80,17 +100,18 @@ func (l *Limiter) release(t *take) {
 
 // decide has the store decide what t asks, all at one moment if it can. A store is not asked
 // where there is nothing to ask: no rule is met, or all are unlimited.
-func (l *Limiter) decide(ctx context.Context, t *take, r *Request) (*Answer, error) {
+func (l *Limiter) decide(ctx context.Context, t *take, r *Request, a *Answer) error {
 	if l.denials != nil {
 		t.collectEvidence()
 	}
 	if len(t.asks) > 0 {
 		if err := l.store.Take(ctx, t.asks, t.out); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	t.use()
-	return t.answer(r), nil
+	t.answer(r, a)
+	return nil
 }
 
 // take is a request on its way through the limits. It is used again by later
@@ -131,8 +152,6 @@ type take struct {
 	// evidence is by ask: the states that a denial was decided on, which the store fills in.
 	// It is empty unless Denials are kept.
 	evidence []weir.Evidence
-	// named is the number of Answer.ID. Denials finds a denial by it.
-	named uint64
 }
 
 // back is what an ask gives back.
@@ -177,7 +196,7 @@ func (t *take) clear() {
 	clear(t.out)
 	clear(t.rules)
 	t.meets, t.asks, t.out, t.rules, t.backs = t.meets[:0], t.asks[:0], t.out[:0], t.rules[:0], t.backs[:0]
-	t.id, t.named = 0, 0
+	t.id = 0
 	for i := range t.evidence {
 		e := &t.evidence[i]
 		if e.Clear(); 8*cap(e.State) > MaxDenial { // no denial that is kept needs so much memory
@@ -360,27 +379,19 @@ func (t *take) hasEvidence() bool {
 	return !slices.ContainsFunc(t.evidence, func(e weir.Evidence) bool { return !e.Told })
 }
 
-// answer tells what was decided, of asks that the store has taken.
-func (t *take) answer(r *Request) *Answer {
+// answer tells what was decided, of asks that the store has taken. It writes over a.
+func (t *take) answer(r *Request, a *Answer) {
 	n := 0
 	for i := range t.meets {
 		n += t.meets[i].asks()
 	}
-	// The usual answer has one decision: one piece of memory for both.
-	var room struct {
-		Answer
-
-		one [1]Decision
+	verdict := weir.Judge(t.asks, t.out)
+	*a = Answer{
+		// An id names a denial in Denials and in logs. It is drawn, so that nobody can guess the id
+		// of another client's denial and have it explained.
+		id: rand.Uint64(), Allowed: verdict.Allowed, Decisive: -1, verdict: verdict,
+		Decisions: slices.Grow(a.Decisions[:0], n), Unlimited: a.Unlimited[:0],
 	}
-	a := &room.Answer
-	if a.Decisions = room.one[:0]; n > 1 {
-		a.Decisions = make([]Decision, 0, n)
-	}
-	// An id names a denial in Denials and in logs. It is drawn, so that nobody can guess the id
-	// of another client's denial and have it explained.
-	t.named = rand.Uint64()
-	a.verdict = weir.Judge(t.asks, t.out)
-	a.ID, a.Allowed, a.Decisive = formatID(t.named), a.verdict.Allowed, -1
 	for i := range t.meets {
 		m := &t.meets[i]
 		if m.unlimited() {
@@ -396,12 +407,12 @@ func (t *take) answer(r *Request) *Answer {
 			if k == a.verdict.Decisive && a.Decisive < 0 {
 				a.Decisive = len(a.Decisions)
 			}
-			d := Decision{Descriptor: i, Rule: rule, Key: m.key, Decision: t.out[k], idle: !a.verdict.Heeds(&t.asks[k], &t.out[k])}
+			a.Decisions = append(a.Decisions, Decision{Descriptor: i, Rule: rule, Key: m.key, Decision: t.out[k]})
+			d := &a.Decisions[len(a.Decisions)-1]
+			d.idle = !a.verdict.Heeds(&t.asks[k], &t.out[k])
 			d.Cost, d.Charged = cost, d.Charged && cost > 0
-			a.Decisions = append(a.Decisions, d)
 		}
 	}
-	return a
 }
 
 // onePlace is whether the store keeps all counts of the take together, by their co-location

@@ -332,7 +332,7 @@ func TestSetIsClosed(t *testing.T) {
 		t.Error("complete")
 	}
 	l := rules.NewLimiter(memstore.New(memstore.Options{}), set)
-	if a := check(t, l, ask(descriptor("a=x"))); a.Decisions[0].Outcome != weir.Impossible || len(a.ID) != 16 {
+	if a := check(t, l, ask(descriptor("a=x"))); a.Decisions[0].Outcome != weir.Impossible || len(a.ID()) != 16 {
 		t.Errorf("%+v", a)
 	}
 }

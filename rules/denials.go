@@ -135,7 +135,7 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 		d.missed.Add(1)
 		return
 	}
-	h := head{id: t.named, at: t.evidence[0].At, version: v.number, kept: whole}
+	h := head{id: a.id, at: t.evidence[0].At, version: v.number, kept: whole}
 	if !t.hasEvidence() { // who decided in the store's place tells nothing
 		h.at, h.kept = weir.InstantOf(time.Now()), noEvidence
 	}

@@ -30,8 +30,8 @@ func recall(t testing.TB, l *rules.Limiter, id string) *rules.Explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.ID != id || e.Answer.ID != id {
-		t.Errorf("asked for %s, and it is %s %s", id, e.ID, e.Answer.ID)
+	if e.ID != id || e.Answer.ID() != id {
+		t.Errorf("asked for %s, and it is %s %s", id, e.ID, e.Answer.ID())
 	}
 	return e
 }
@@ -91,7 +91,7 @@ func TestRecall(t *testing.T) {
 			}
 			l.Replace(parse(t, "domain: other\ndescriptors: []"))
 			for range 2 {
-				if diff := cmp.Diff(whole(before), whole(recall(t, l, a.ID))); diff != "" {
+				if diff := cmp.Diff(whole(before), whole(recall(t, l, a.ID()))); diff != "" {
 					t.Errorf("-explained +recalled\n%s", diff)
 				}
 			}
@@ -113,13 +113,13 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	forgotten(t, l, "0123456789abcdef", "another process")
-	forgotten(t, l, check(t, l, ask(descriptor("user=ann"))).ID, "the request was allowed")
+	forgotten(t, l, check(t, l, ask(descriptor("user=ann"))).ID(), "the request was allowed")
 
 	large := ask(descriptor("zero=" + strings.Repeat("x", 4000)))
 	large.Descriptors = append(large.Descriptors, large.Descriptors[0], large.Descriptors[0])
-	forgotten(t, l, check(t, l, large).ID, "more than the 8192 bytes")
+	forgotten(t, l, check(t, l, large).ID(), "more than the 8192 bytes")
 
-	old := check(t, l, denied).ID
+	old := check(t, l, denied).ID()
 	for i := range rules.MaxVersions {
 		if i < rules.MaxVersions-1 {
 			l.Replace(parse(t, explainRules))
@@ -129,7 +129,7 @@ func TestForgotten(t *testing.T) {
 	l.Replace(parse(t, explainRules))
 	forgotten(t, l, old, "replaced 4 times")
 
-	late := check(t, l, denied).ID
+	late := check(t, l, denied).ID()
 	clock.now += weir.Instant(rules.DenialLife / time.Microsecond)
 	recall(t, l, late)
 	clock.now++
@@ -173,13 +173,13 @@ func TestLostOnce(t *testing.T) {
 func TestSweepRules(t *testing.T) {
 	l := rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, explainRules))
 	d := remember(t, l)
-	id := check(t, l, ask(descriptor("zero=a"))).ID
+	id := check(t, l, ask(descriptor("zero=a"))).ID()
 	l.Replace(parse(t, explainRules))
 	d.Sweep(time.Now())
 	recall(t, l, id)
 	d.Sweep(time.Now().Add(rules.DenialLife + time.Second))
 	forgotten(t, l, id, "denied at")
-	recall(t, l, check(t, l, ask(descriptor("zero=a"))).ID) // the rules in force stay
+	recall(t, l, check(t, l, ask(descriptor("zero=a"))).ID()) // the rules in force stay
 }
 
 // TestDenialFlood: one who is denied all the time, and a flood of keys of one
@@ -203,11 +203,11 @@ func TestDenialFlood(t *testing.T) {
 			d := remember(t, l)
 			var ids []string
 			for i := range others {
-				ids = append(ids, check(t, l, ask(descriptor(fmt.Sprintf("nix=%d", i)))).ID)
+				ids = append(ids, check(t, l, ask(descriptor(fmt.Sprintf("nix=%d", i)))).ID())
 			}
 			var last string
 			for i := range 5 * rules.MaxDenials {
-				last = check(t, l, ask(flood(i))).ID
+				last = check(t, l, ask(flood(i))).ID()
 			}
 			recall(t, l, last)
 			lost := 0
@@ -240,7 +240,7 @@ func TestDenialsAtOnce(t *testing.T) {
 			for i := range each {
 				a := check(t, l, ask(descriptor(fmt.Sprintf("zero=%d", c*each+i))))
 				mu.Lock()
-				ids = append(ids, a.ID)
+				ids = append(ids, a.ID())
 				mu.Unlock()
 				if i%10 == 0 {
 					d.Sweep(time.Now())
@@ -281,7 +281,7 @@ func TestRecallOverflow(t *testing.T) {
 			if a.Allowed {
 				continue
 			}
-			switch e, err := l.Recall(t.Context(), a.ID); {
+			switch e, err := l.Recall(t.Context(), a.ID()); {
 			case errors.Is(err, rules.ErrForgotten):
 				forgot++
 			case err != nil || e.Answer.Allowed:

@@ -177,7 +177,8 @@ func (x *explainer) take(peek bool) *take {
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	t, after := x.take(false), x.before.clone()
 	after.take(t)
-	answer := t.answer(x.request)
+	answer := new(Answer)
+	t.answer(x.request, answer)
 	passing, err := x.passing(ctx, answer, t, after)
 	if err != nil {
 		return nil, err

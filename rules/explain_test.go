@@ -445,7 +445,7 @@ func TestExplainIsCheck(t *testing.T) {
 				rt.Fatalf("-check +explain\n%s\n%s", diff, text.String())
 			}
 			if !a.Allowed {
-				if diff := cmp.Diff(whole(first), whole(recall(t, l, a.ID))); diff != "" {
+				if diff := cmp.Diff(whole(first), whole(recall(t, l, a.ID()))); diff != "" {
 					rt.Fatalf("-explained +recalled\n%s\n%s", diff, text.String())
 				}
 			}

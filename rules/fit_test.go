@@ -159,7 +159,7 @@ func TestRecallNoEvidence(t *testing.T) {
 			if err != nil || a.Allowed {
 				t.Fatal(a, err)
 			}
-			forgotten(t, l, a.ID, "by a fallback")
+			forgotten(t, l, a.ID(), "by a fallback")
 		}
 		if s := d.Stats(); s.NoEvidence != 40 {
 			t.Errorf("%+v", s)
@@ -169,7 +169,7 @@ func TestRecallNoEvidence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recall(t, l, a.ID)
+		recall(t, l, a.ID())
 	}
 }
 

@@ -328,7 +328,7 @@ func TestConcurrentUse(t *testing.T) {
 				for i := range 50 {
 					a := check(t, l, ask(descriptor("a=x")))
 					mu.Lock()
-					if ids[a.ID] = true; a.Allowed {
+					if ids[a.ID()] = true; a.Allowed {
 						passed++
 					}
 					mu.Unlock()
@@ -358,6 +358,15 @@ func BenchmarkCheck(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := l.Check(b.Context(), c.r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(c.name+" into", func(b *testing.B) {
+			b.ReportAllocs()
+			var a rules.Answer
+			for b.Loop() {
+				if err := l.CheckInto(b.Context(), c.r, &a); err != nil {
 					b.Fatal(err)
 				}
 			}

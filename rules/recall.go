@@ -64,7 +64,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 		return nil, fmt.Errorf("%w: it was denied at %s together with other keys that had no room in the store; how much each had used is not known",
 			ErrForgotten, h.at.Time().Format(time.RFC3339))
 	}
-	e.ID, e.Answer.ID = id, id
+	e.ID, e.Answer.id = id, number
 	return e, nil
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Limiter is what decides; *rules.Limiter is one.
 type Limiter interface {
-	Check(context.Context, *rules.Request) (*rules.Answer, error)
+	CheckInto(context.Context, *rules.Request, *rules.Answer) error
 }
 
 // RequestError says that a request is none, and what to send instead.
@@ -38,8 +38,8 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if err != nil {
 		return nil, &RequestError{err}
 	}
-	a, err := check(ctx, limiter, r)
-	if err != nil {
+	a := new(rules.Answer)
+	if err := check(ctx, limiter, r, a); err != nil {
 		return nil, err
 	}
 	response := responseOf(a, len(r.Descriptors))
@@ -52,15 +52,15 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 }
 
 // check has the limiter decide.
-func check(ctx context.Context, limiter Limiter, r *rules.Request) (*rules.Answer, error) {
-	a, err := limiter.Check(ctx, r)
+func check(ctx context.Context, limiter Limiter, r *rules.Request, a *rules.Answer) error {
+	err := limiter.CheckInto(ctx, r, a)
 	if bad, ok := errors.AsType[*rules.RequestError](err); ok {
-		return nil, &RequestError{bad}
+		return &RequestError{bad}
 	}
 	if errors.Is(err, weir.ErrNoRefund) {
-		return nil, &RequestError{fmt.Errorf("is_negative_hits: %w; POST /v1/settle gives back what has one", weir.ErrNoRefund)}
+		return &RequestError{fmt.Errorf("is_negative_hits: %w; POST /v1/settle gives back what has one", weir.ErrNoRefund)}
 	}
-	return a, err
+	return err
 }
 
 // requestOf is q as the rules see it. It does not check a request for faults that the rules refuse

@@ -59,7 +59,7 @@ func responseOf(a *rules.Answer, descriptors int) *rls.RateLimitResponse {
 		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, descriptors),
 	}
 	if !a.Allowed {
-		response.ResponseHeadersToAdd = []*core.HeaderValue{{Key: DenialHeader, Value: a.ID}}
+		response.ResponseHeadersToAdd = []*core.HeaderValue{{Key: DenialHeader, Value: a.ID()}}
 	}
 	for i, s := range standings(a, descriptors) {
 		status := &rls.RateLimitResponse_DescriptorStatus{Code: s.code, LimitRemaining: s.remaining}

@@ -19,6 +19,7 @@ import (
 // work of a call. It keeps its memory for the next request, so it has one at a time. The zero Wire is ready.
 type Wire struct {
 	request rules.Request
+	answer  rules.Answer
 	entries []rules.Entry
 	own     []bool // whether a descriptor has a cost of its own
 	hits    uint32
@@ -30,11 +31,10 @@ func (w *Wire) Answer(ctx context.Context, limiter Limiter, message []byte, echo
 	if echo || !w.read(string(message)) {
 		return answer(ctx, limiter, message, echo, dst)
 	}
-	a, err := check(ctx, limiter, &w.request)
-	if err != nil {
+	if err := check(ctx, limiter, &w.request, &w.answer); err != nil {
 		return dst, err
 	}
-	return appendResponse(dst, a, len(w.request.Descriptors))
+	return appendResponse(dst, &w.answer, len(w.request.Descriptors))
 }
 
 // answer does the same by the generated types.
@@ -231,7 +231,7 @@ func appendResponse(dst []byte, a *rules.Answer, descriptors int) ([]byte, error
 	if !a.Allowed {
 		dst = append(dst, tagAdd, 0)
 		at := len(dst)
-		dst = ends(appendString(appendString(dst, tagKey, DenialHeader), tagValue, a.ID), at)
+		dst = ends(appendString(appendString(dst, tagKey, DenialHeader), tagValue, a.ID()), at)
 	}
 	metadata := structOf(metadataOf(a, descriptors))
 	if metadata == nil {

@@ -14,7 +14,7 @@ import (
 // receipt is left out when it is empty.
 func AppendAnswer(b []byte, a *rules.Answer, receipt string) []byte {
 	b = append(b, `{"id":`...)
-	b = appendString(b, a.ID)
+	b = appendString(b, a.ID())
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, a.Allowed)
 	b = append(b, `,"decisive":`...)

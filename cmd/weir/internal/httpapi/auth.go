@@ -33,7 +33,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request) int {
 		return http.StatusOK
 	}
 	// Some proxies hand all of this on to the client that sent the request.
-	w.Header()[envoy.DenialHeader] = []string{answer.ID}
+	w.Header()[envoy.DenialHeader] = []string{answer.ID()}
 	detail := "there were too many requests; come back later"
 	if answer.Away() {
 		detail = "the store of the limits is away, and the rules say to deny then; come back later"

@@ -23,11 +23,10 @@ type listener struct {
 	answer *rules.Answer
 }
 
-// Check is that of the limiter.
-func (l *listener) Check(ctx context.Context, r *rules.Request) (a *rules.Answer, err error) {
-	r.Client = l.client
-	l.answer, err = l.Limiter.Check(ctx, r)
-	return l.answer, err
+// CheckInto is that of the limiter.
+func (l *listener) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
+	r.Client, l.answer = l.client, a
+	return l.Limiter.CheckInto(ctx, r, a)
 }
 
 // envoyJSON is POST /json: Envoy's rate limit service as proto JSON.

@@ -19,6 +19,7 @@ import (
 // Limiter is what decides; *rules.Limiter is one.
 type Limiter interface {
 	Check(context.Context, *rules.Request) (*rules.Answer, error)
+	CheckInto(context.Context, *rules.Request, *rules.Answer) error
 	Settle(ctx context.Context, receipts []*weir.Receipt, used []int64, renew bool) (charged []int64, err error)
 }
 

@@ -37,6 +37,14 @@ func (l *fakeLimiter) Check(context.Context, *rules.Request) (*rules.Answer, err
 	return l.answer, l.err
 }
 
+func (l *fakeLimiter) CheckInto(ctx context.Context, r *rules.Request, to *rules.Answer) error {
+	a, err := l.Check(ctx, r)
+	if a != nil {
+		*to = *a
+	}
+	return err
+}
+
 func (l *fakeLimiter) Settle(_ context.Context, receipts []*weir.Receipt, used []int64, _ bool) ([]int64, error) {
 	l.settled = append(l.settled, receipts...)
 	return used, l.err

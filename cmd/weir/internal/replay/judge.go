@@ -28,8 +28,9 @@ type judge struct {
 	groups    map[*rules.Rule][]*tally // of a descriptor, by its first rule
 
 	request rules.Request // to be used again
-	filled  []*question   // its descriptors
-	passed  bool          // the last line
+	answer  rules.Answer
+	filled  []*question // its descriptors
+	passed  bool        // the last line
 	// denied are the counts that kept the last line out.
 	denied []denial
 }
@@ -108,8 +109,8 @@ func (j *judge) decide(now weir.Instant, r *request) error {
 
 // ask asks one request, and counts what each of its rules says.
 func (j *judge) ask() error {
-	answer, err := j.limiter.Check(context.Background(), &j.request) // in memory, where nothing waits
-	if err != nil {
+	answer := &j.answer
+	if err := j.limiter.CheckInto(context.Background(), &j.request, answer); err != nil { // in memory, where nothing waits
 		return err
 	}
 	for _, i := range answer.Unlimited {

@@ -199,18 +199,18 @@ func (s *Server) panicked(route string, p any) error {
 // from is the limiter of a call: it is told who asks.
 type from struct {
 	server *Server
-	client string
+	client string // of Options.Client
 }
 
-// Check is that of the limiter.
-func (f from) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+// CheckInto is that of the limiter.
+func (f *from) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
 	r.Client = f.client
-	return f.server.limiter.Check(ctx, r)
+	return f.server.limiter.CheckInto(ctx, r, a)
 }
 
 // shouldRateLimit answers one call.
 func (s *Server) shouldRateLimit(ctx context.Context, m *message, dst []byte) ([]byte, error) {
-	out, err := m.wire.Answer(ctx, from{s, m.client}, m.text, s.options.Echo, dst)
+	out, err := m.wire.Answer(ctx, &m.from, m.text, s.options.Echo, dst)
 	if err == nil {
 		return out, nil
 	}

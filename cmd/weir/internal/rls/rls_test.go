@@ -78,9 +78,9 @@ type heard struct {
 	clients chan string
 }
 
-func (h heard) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+func (h heard) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
 	h.clients <- r.Client
-	return h.Limiter.Check(ctx, r)
+	return h.Limiter.CheckInto(ctx, r, a)
 }
 
 // TestClient: calls are those of the client whose connection they come by.
@@ -179,11 +179,11 @@ type faulty struct {
 	panics bool
 }
 
-func (f *faulty) Check(context.Context, *rules.Request) (*rules.Answer, error) {
+func (f *faulty) CheckInto(context.Context, *rules.Request, *rules.Answer) error {
 	if f.panics {
 		panic("at the disco")
 	}
-	return nil, f.err
+	return f.err
 }
 
 // TestOwnFaults: a panic costs one call, and errors of the store tell nothing
@@ -212,13 +212,14 @@ func TestOwnFaults(t *testing.T) {
 // asking tells how long its callers would wait.
 type asking struct{ within chan time.Duration }
 
-func (a *asking) Check(ctx context.Context, _ *rules.Request) (*rules.Answer, error) {
+func (a *asking) CheckInto(ctx context.Context, _ *rules.Request, to *rules.Answer) error {
 	within := time.Duration(0)
 	if end, ok := ctx.Deadline(); ok {
 		within = time.Until(end)
 	}
 	a.within <- within
-	return &rules.Answer{Allowed: true, Decisive: -1}, nil
+	*to = rules.Answer{Allowed: true, Decisive: -1}
+	return nil
 }
 
 // TestPatience: callers have the time that they say, and what stands behind the listener
@@ -300,10 +301,11 @@ func TestStopWithWatchers(t *testing.T) {
 // slow answers when it is told to.
 type slow struct{ begun, go_ chan struct{} }
 
-func (s *slow) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
+func (s *slow) CheckInto(_ context.Context, _ *rules.Request, a *rules.Answer) error {
 	s.begun <- struct{}{}
 	<-s.go_
-	return &rules.Answer{Allowed: true, Decisive: -1}, nil
+	*a = rules.Answer{Allowed: true, Decisive: -1}
+	return nil
 }
 
 // TestStop: a call in flight is answered, however long it takes within the time

@@ -30,10 +30,10 @@ type method struct {
 
 // message is a call's. It comes with memory that is used again.
 type message struct {
-	text   []byte
-	client string // of Options.Client
-	wire   envoy.Wire
-	out    []byte
+	text []byte
+	from from
+	wire envoy.Wire
+	out  []byte
 }
 
 // The fields that answer a call beside its message.
@@ -124,9 +124,9 @@ func (s *Server) begin() {
 func (s *Server) call(ctx context.Context, c *h2.Call, m *method) {
 	t, _ := s.messages.Get().(*message) // nil where there is none
 	if t == nil {
-		t = new(message)
+		t = &message{from: from{server: s}}
 	}
-	t.client, _ = c.Caller().(string) // it is one
+	t.from.client, _ = c.Caller().(string) // it is one
 	if err := s.run(ctx, c.Head, c.Arrived, m, t, c.Body); err != nil {
 		c.Answer(failure(err))
 	} else {
@@ -302,8 +302,8 @@ func (s *Server) rest(w http.ResponseWriter, r *http.Request) {
 		s.grpc.ServeHTTP(w, r)
 		return
 	}
-	t := &message{}
-	t.client, _ = h2.Caller(r.Context()).(string) // it is one
+	t := &message{from: from{server: s}}
+	t.from.client, _ = h2.Caller(r.Context()).(string) // it is one
 	arrived := time.Now()
 	var body []byte
 	err := unknownPacking(head)

@@ -184,11 +184,19 @@ func nearLimit(l *weir.Limit) int64 {
 // Check is that of rules.Limiter.
 func (m *Meter) Check(ctx context.Context, r *rules.Request) (*rules.Answer, error) {
 	a, err := m.Limiter.Check(ctx, r)
-	if err != nil || r.Peek {
-		return a, err
+	if err == nil && !r.Peek {
+		m.count(r, a)
 	}
-	m.count(r, a)
-	return a, nil
+	return a, err
+}
+
+// CheckInto is that of rules.Limiter.
+func (m *Meter) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
+	err := m.Limiter.CheckInto(ctx, r, a)
+	if err == nil && !r.Peek {
+		m.count(r, a)
+	}
+	return err
 }
 
 // Throttled counts what CL.THROTTLE decides about a key.

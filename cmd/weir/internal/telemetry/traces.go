@@ -21,6 +21,15 @@ func (t Traced) Check(ctx context.Context, r *rules.Request) (*rules.Answer, err
 	return a, err
 }
 
+// CheckInto is that of meter.
+func (t Traced) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
+	err := t.Meter.CheckInto(ctx, r, a)
+	if err == nil {
+		tracing.Decided(ctx, a)
+	}
+	return err
+}
+
 // Traces reports what became of spans.
 func Traces(t *tracing.Tracer) prometheus.Collector {
 	return Readings(func() []prometheus.Metric {

@@ -157,5 +157,5 @@ func Decided(ctx context.Context, a *rules.Answer) {
 	if len(a.Decisions) > 0 {
 		span.SetAttributes(attribute.String("weir.domain", a.Decisions[0].Rule.Domain))
 	}
-	span.SetAttributes(attribute.String("weir.outcome", outcome), attribute.String("weir.decision.id", a.ID))
+	span.SetAttributes(attribute.String("weir.outcome", outcome), attribute.String("weir.decision.id", a.ID()))
 }

@@ -229,7 +229,7 @@ func BenchmarkTrace(b *testing.B) {
 			tracer := newTracer(&broken{errors.New("away")}, resource.Empty(), slog.New(slog.DiscardHandler))
 			r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/check", nil)
 			r.Header.Set("Traceparent", c.header)
-			a := &rules.Answer{ID: "0123456789abcdef", Decisive: -1}
+			a := &rules.Answer{Decisive: -1}
 			b.ReportAllocs()
 			for b.Loop() {
 				r, end := tracer.HTTP(r, "/v1/check")

@@ -25,8 +25,8 @@ func TestTry(t *testing.T) {
 			t.Fatal(a, err)
 		}
 		if !want {
-			r, page := b.get(t, "/ui/try?id="+a.ID)
-			wants(t, r, page, http.StatusOK, "Denial "+a.ID, "denied", "&lt;b&gt;ann", "as things stood then")
+			r, page := b.get(t, "/ui/try?id="+a.ID())
+			wants(t, r, page, http.StatusOK, "Denial "+a.ID(), "denied", "&lt;b&gt;ann", "as things stood then")
 		}
 	}
 	for range 2 {
