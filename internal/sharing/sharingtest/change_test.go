@@ -304,3 +304,33 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledSmall holds small bursts to pass while their owner is dead and still a member, on few nodes and on
+// many, and also where one node alone is asked: the others lend their shares to one node, for the part that a
+// single node has of a small burst is less than one event.
+func TestKilledSmall(t *testing.T) {
+	for _, c := range []struct {
+		limit string
+		nodes int
+		least int64 // in hundredths of what one node would let pass
+	}{
+		{"10/s burst 2", 3, 40}, {"10/s burst 2", 30, 45}, {"100/min burst 5", 3, 55}, {"100/min burst 5", 30, 85}, {"1000/s burst 100", 10, 85},
+	} {
+		for _, one := range []bool{false, true} {
+			owner := first(c.nodes)
+			s := Settings{
+				Seed: 1, Nodes: c.nodes, Limit: weir.MustParseLimit(c.limit), Load: 5, For: 20 * time.Second, Found: true,
+				Acts: []Act{{At: 5 * time.Second, What: Kill, Node: owner}},
+			}
+			if one {
+				s.Where = func(time.Duration) int { return (owner + 1) % c.nodes }
+			}
+			r := run(t, s)
+			after := r.Between(7*time.Second, 20*time.Second)
+			t.Logf("%s, %d nodes, one asked %v: over %d, %d %%", c.limit, c.nodes, one, r.Over, 100*after.Passed/after.Ideal)
+			if r.Over > 0 || 100*after.Passed < c.least*after.Ideal {
+				t.Errorf("%s, %d nodes, one asked %v: %d over, %d of %d pass; want none, and %d %%", c.limit, c.nodes, one, r.Over, after.Passed, after.Ideal, c.least)
+			}
+		}
+	}
+}
