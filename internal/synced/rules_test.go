@@ -50,7 +50,7 @@ func TestRules(t *testing.T) {
 		if st := nodes[0].Stats(); passed != 20 || st.Local < 90 {
 			t.Errorf("%d passed, want 20; %+v", passed, st)
 		}
-		e, err := l.Recall(t.Context(), denial.ID)
+		e, err := l.Recall(t.Context(), denial.ID())
 		if err != nil || e.Answer.Allowed || e.Limits[0].Before.Used != 20 {
 			t.Fatalf("%+v, %v", e, err)
 		}
