@@ -183,7 +183,7 @@ simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m);
 .PHONY: simulate-leaders
 simulate-leaders: ## The same for rules with leaders that are killed each three seconds, and for hubs, for FOR (1m)
 	$(GO) test ./internal/sharing/sharingtest -run 'Leader' -count 1 -v -timeout 0 -leaders $(FOR)
-	$(GO) test ./internal/sharing -run 'Hub' -count 1 -v -timeout 0 -hubs $(FOR)
+	$(GO) test ./internal/cluster/counter -run 'Hub' -count 1 -v -timeout 0 -hubs $(FOR)
 
 .PHONY: torture-joints
 torture-joints: ## Draw rules, requests and events for the whole product, for FOR (1m), and hold it to an oracle; FOR=8h the night through

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sharing/virtual"
@@ -136,7 +137,7 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	}
 	most, _ := l.Standing(nil, start)
 	c := &cluster{
-		nodes: nodes, limit: l, owing: sharing.Owing(l), most: most, ideal: make([]weir.State, w.Clients()), truth: make([]weir.State, w.Clients()),
+		nodes: nodes, limit: l, owing: counter.Owing(l), most: most, ideal: make([]weir.State, w.Clients()), truth: make([]weir.State, w.Clients()),
 		figures: ClusterFigures{Nodes: o.Nodes, Sharing: o.Sharing},
 	}
 	for i := range w.Clients() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -105,7 +106,7 @@ func TestAdvice(t *testing.T) {
 				near(t, limit, "next", got.NextAfter, want.NextAfter)
 				near(t, limit, "reset", got.ResetAfter, want.ResetAfter)
 			}
-			if h, ok := all[at].holders.get(r.State); ok && h.denied > now+micros(MaxDeny) {
+			if h, ok := all[at].holders.Get(r.State); ok && h.denied > now+bounds.Micros(MaxDeny) {
 				t.Fatalf("%s: a node would deny by itself for %v", limit, (h.denied - now).Duration())
 			}
 			denied = !passed
@@ -114,7 +115,7 @@ func TestAdvice(t *testing.T) {
 				now += weir.Instant(rapid.Int64Range(0, 3_000_000).Draw(t, "since"))
 				continue
 			}
-			passes = now + micros(got.RetryAfter)
+			passes = now + bounds.Micros(got.RetryAfter)
 			now = max(now, passes-weir.Instant(rapid.SampledFrom([]int64{0, 1, 1_000_000}).Draw(t, "early")))
 		}
 	})

@@ -103,7 +103,7 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 // lent of it. Until that is back or over, in a Life and Margin at most, nothing is granted.
 // It fails as Take.
 func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
-	if g, ok := n.ledgers.get(key); ok {
+	if g, ok := n.ledgers.Get(key); ok {
 		n.see(now, key, g, g.policy)
 		if g.may.part == 0 {
 			return n.refusal(key)
@@ -136,14 +136,14 @@ func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, re
 	for i := range asks {
 		a := &asks[i]
 		policy := PolicyOf(a.Policy.Partition)
-		g, ok := n.ledgers.get(a.State)
+		g, ok := n.ledgers.Get(a.State)
 		if ok {
 			n.see(now, a.State, g, policy)
 		} else if g = n.open(now, a.State, a.Limit, policy); g != nil {
 			n.see(now, a.State, g, policy)
 		}
 		switch {
-		case g == nil && !n.ledgers.room(now):
+		case g == nil && !n.ledgers.Room(now):
 			return nil, nil, 0, weir.ErrFull
 		case g == nil || g.may.part == 0:
 			return nil, nil, 0, n.refusal(a.State)

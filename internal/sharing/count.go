@@ -13,23 +13,13 @@ type Counts struct {
 
 // Count looks at all that the node keeps.
 func (n *Node) Count(now weir.Instant) Counts {
-	c := Counts{Asked: len(n.holders.rows), Owned: len(n.ledgers.rows), By: map[string]int{}}
-	for _, row := range n.holders.rows {
-		n.prolong(now, row.of)
-		c.By[row.of.place.owner]++
-		if row.of.left(now) > 0 {
+	c := Counts{Asked: len(n.holders.Rows), Owned: len(n.ledgers.Rows), By: map[string]int{}}
+	for _, row := range n.holders.Rows {
+		n.prolong(now, row.Of)
+		c.By[row.Of.place.owner]++
+		if row.Of.left(now) > 0 {
 			c.Leases++
 		}
 	}
 	return c
-}
-
-// Look is the state of a key as the replica knows it, as limit would be given it.
-func (p *Replica) Look(now weir.Instant, limit *weir.Limit, key weir.StateKey) weir.State {
-	r, ok := p.tallies.get(key)
-	if !ok {
-		return nil
-	}
-	k := r.kept()
-	return k.View(limit, now)
 }

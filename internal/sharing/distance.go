@@ -1,6 +1,9 @@
 package sharing
 
-import "time"
+import (
+	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"time"
+)
 
 // Distance is how long it takes another node to answer: a round trip, smoothed. 0: not
 // known, so near.
@@ -53,5 +56,5 @@ func (d Distance) during(demand int64) int64 {
 	if !d.far() {
 		return 0
 	}
-	return part(demand, int64(d), int64(Horizon))
+	return bounds.Part(demand, int64(d), int64(Horizon))
 }

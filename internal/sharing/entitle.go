@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // gift is what an owner was entitled to, and whether it was the first of all members.
@@ -73,13 +74,13 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 // early. Permits are whole, and none is let pass that other nodes hold.
 func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 	left := g.free(now) - g.takes(0)
-	events := left - part(left, had.part*has.of, had.of*has.part)
+	events := left - bounds.Part(left, had.part*has.of, had.of*has.part)
 	algorithm := g.kept.Limit.Algorithm()
 	if algorithm == weir.Concurrent {
 		return events
 	}
 	if algorithm == weir.SlidingLog || algorithm == weir.SlidingWindow {
-		events += part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.of-had.part, had.of)
+		events += bounds.Part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.of-had.part, had.of)
 	}
 	return events + 1
 }
@@ -96,7 +97,7 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 		charged := ledger{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
 		charged.charge(now, claim)
 		_, takes := g.kept.Limit.Standing(charged.kept.State, g.at(now))
-		return micros(takes) <= waits
+		return bounds.Micros(takes) <= waits
 	}
 	few := claim <= 1+g.pace()
 	return !recovers(slices.Clone(g.kept.State)) && (!few || !recovers(nil))

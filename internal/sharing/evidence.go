@@ -38,7 +38,7 @@ func (h *holder) see(m *Message) {
 // Sight is what the denials of a key stand on now, if its owner has told: the state, which is
 // not to be changed, and its moment by the owner's clock.
 func (n *Node) Sight(now weir.Instant, hash uint64, key weir.StateKey) (at weir.Instant, state weir.State, ok bool) {
-	h, ok := n.holders.find(hash, key)
+	h, ok := n.holders.Find(hash, key)
 	if !ok || h.seen == nil || now >= h.seen.until {
 		return 0, nil, false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/packing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // The bounds of handing over.
@@ -75,12 +76,12 @@ func (w *window) take(incarnation, number uint64) bool {
 // Moving is whether there are ledgers that may be another node's now. All ledgers of a node that
 // leaves may be.
 func (n *Node) Moving() bool {
-	return n.handing > 0 || n.view.leaving && len(n.ledgers.rows) > 0 && len(n.view.members) > 1
+	return n.handing > 0 || n.view.leaving && len(n.ledgers.Rows) > 0 && len(n.view.members) > 1
 }
 
 // Left is how many ledgers the node has, those included that are on their way to others.
 func (n *Node) Left() int {
-	left := len(n.ledgers.rows)
+	left := len(n.ledgers.Rows)
 	for _, by := range n.movers {
 		left += len(by.pending)
 	}
@@ -90,8 +91,8 @@ func (n *Node) Left() int {
 // giveBack gives back leases, when the node leaves. While an answer is on its way, which
 // counts from when the lease began, it can't be told what is left.
 func (n *Node) giveBack(now weir.Instant, fx *Effects) {
-	for _, row := range n.holders.rows {
-		if h := row.of; h.lease != 0 && !h.asking && h.place.owner != "" && h.place.owner != n.settings.Name {
+	for _, row := range n.holders.Rows {
+		if h := row.Of; h.lease != 0 && !h.asking && h.place.owner != "" && h.place.owner != n.settings.Name {
 			fx.send(h.place.owner, h.message(Release, now))
 		}
 	}
@@ -122,9 +123,9 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 	}
 	switch {
 	case wait:
-		n.handing = now + micros(Retry)
-	case n.ledgers.looked < len(n.ledgers.rows):
-		n.handing = now + micros(time.Millisecond)
+		n.handing = now + bounds.Micros(Retry)
+	case n.ledgers.Looked < len(n.ledgers.Rows):
+		n.handing = now + bounds.Micros(time.Millisecond)
 	default:
 		n.handing = 0
 	}
@@ -133,18 +134,18 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 // look looks at some more ledgers, and is whether too many are on their way.
 func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 	for range scanned {
-		if n.ledgers.looked >= len(n.ledgers.rows) {
+		if n.ledgers.Looked >= len(n.ledgers.Rows) {
 			return false
 		}
-		row := n.ledgers.rows[n.ledgers.looked]
-		moved, wait := n.pass(now, row.key, row.of, fx)
+		row := n.ledgers.Rows[n.ledgers.Looked]
+		moved, wait := n.pass(now, row.Key, row.Of, fx)
 		switch {
 		case wait:
 			return true
 		case moved:
-			n.ledgers.remove(n.ledgers.looked)
+			n.ledgers.Remove(n.ledgers.Looked)
 		default:
-			n.ledgers.looked++
+			n.ledgers.Looked++
 		}
 	}
 	return false
@@ -155,16 +156,16 @@ func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 // has begun another ledger meanwhile, that one knows of it now. The table may be over its bound by
 // as many ledgers as were on their way.
 func (n *Node) back(m *move) {
-	if g, ok := n.ledgers.get(m.message.State); ok {
+	if g, ok := n.ledgers.Get(m.message.State); ok {
 		g.known = 0
 		return
 	}
 	m.of.has, m.of.waits, m.of.known, m.of.lost = entitlement{0, 1}, 0, 0, 0
-	n.ledgers.add(m.message.State, m.of)
+	n.ledgers.Add(m.message.State, m.of)
 }
 
 func (m *move) send(now weir.Instant, to string, fx *Effects) {
-	m.again = now + micros(Retry)
+	m.again = now + bounds.Micros(Retry)
 	m.message.Wait = (now - m.began).Duration()
 	fx.send(to, m.message)
 }
@@ -178,7 +179,7 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	if to == "" || to == n.settings.Name || !n.gone(g) {
 		return false, false
 	}
-	if g.idle(now) {
+	if g.Idle(now) {
 		return true, false
 	}
 	by := n.mover(to)
@@ -251,7 +252,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if theirs.kept.Earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.kept.State) {
 		return
 	}
-	g, known := n.ledgers.get(m.State)
+	g, known := n.ledgers.Get(m.State)
 	if !known {
 		g = &ledger{kept: weir.Kept{Limit: limit}, policy: m.Policy}
 	}
@@ -264,7 +265,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if has := entitled(m.Policy, int64(len(p.voters)), p.count, m.Closed && m.Policy.owns(&p)); has.less(gave) && m.Wait < patience {
 		return // votes of the one before are on their way
 	}
-	if !known && !n.ledgers.room(now) {
+	if !known && !n.ledgers.Room(now) {
 		return
 	}
 	by := sender{from, m.Shard}
@@ -275,7 +276,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		if known {
 			n.stand(now, m.State, g)
 		} else {
-			n.ledgers.add(m.State, g)
+			n.ledgers.Add(m.State, g)
 		}
 		g.released = released
 		g.merge(now, m, &theirs, known)
@@ -308,7 +309,7 @@ func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool)
 	}
 	theirs.charge(now, g.both(gave))
 	left := theirs.free(now) - m.Spent
-	if mine := g.free(now) - g.takes(0); !known || part(left, gave.part, gave.of) > part(mine, g.has.part, max(g.has.of, 1)) {
+	if mine := g.free(now) - g.takes(0); !known || bounds.Part(left, gave.part, gave.of) > bounds.Part(mine, g.has.part, max(g.has.of, 1)) {
 		g.kept.Limit, g.kept.State, g.kept.Earlier = theirs.kept.Limit, theirs.kept.State, theirs.kept.Earlier
 		g.ahead, g.has = theirs.ahead, gave
 	}
@@ -318,7 +319,7 @@ func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool)
 	g.resets = g.resets || m.Resets
 	if m.Spent > 0 {
 		g.taxed += m.Spent
-		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + micros(m.Life)})
+		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + bounds.Micros(m.Life)})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // movesTo is a key that is a's while a is alone, and b's then, and who says so.
@@ -40,7 +41,7 @@ func TestReturned(t *testing.T) {
 	n.Ask(now, &Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &Effects{})
 	fx := move(now)
 	first := fx.Messages[0].Message
-	for ; now < begin+2*settle(2); now += micros(Retry) {
+	for ; now < begin+2*settle(2); now += bounds.Micros(Retry) {
 		if n.Tick(now, fx); !n.Moving() {
 			t.Fatalf("%v after it began to hand over a ledger that nobody took, a node is done", (now - begin).Duration())
 		}
@@ -50,7 +51,7 @@ func TestReturned(t *testing.T) {
 		t.Errorf("first %+v, then %+v; want all of it, and later, by another number, nothing", first, last)
 	}
 	n.Receive(now, "b", &Message{Kind: Taken, State: key, Incarnation: 1, ID: last.ID}, fx)
-	if n.Tick(now+micros(Retry), fx); n.Moving() || n.Count(now).Owned > 0 {
+	if n.Tick(now+bounds.Micros(Retry), fx); n.Moving() || n.Count(now).Owned > 0 {
 		t.Error("a node whose ledger was taken is not done")
 	}
 }
@@ -61,7 +62,7 @@ func TestShards(t *testing.T) {
 	const shards = 3
 	var from []*Node
 	_, to, _, _ := movesTo(t)
-	to.ledgers.most = shards
+	to.ledgers.Most = shards
 	key := weir.StateKey{Rule: "api", Key: "k"}
 	limit, now := weir.MustParseLimit("100/h"), begin
 	for i := range shards {
@@ -84,7 +85,7 @@ func TestShards(t *testing.T) {
 		t.Errorf("of %d ledgers %d were taken, and all were said to be", shards, got)
 	}
 	for i, a := range from {
-		if a.Tick(now+micros(Retry), &Effects{}); a.Moving() {
+		if a.Tick(now+bounds.Micros(Retry), &Effects{}); a.Moving() {
 			t.Errorf("shard %d goes on to hand over", i)
 		}
 	}
@@ -258,7 +259,7 @@ func TestHandedReset(t *testing.T) {
 	if _, _, err := b.Take(now, asks, out, &Effects{}); err == nil {
 		t.Errorf("while 60 may still pass: %+v", out[0])
 	}
-	now += micros(Life+Margin) + 1000
+	now += bounds.Micros(Life+Margin) + 1000
 	if _, _, err := b.Take(now, asks, out, &Effects{}); err != nil || out[0].Outcome != weir.Allowed {
 		t.Errorf("when they are over: %+v, %v; want all 100", out[0], err)
 	}
@@ -295,7 +296,7 @@ func TestParted(t *testing.T) {
 		t.Error("done before anybody knows")
 	}
 	for end := p.now + second; !p.owner.peers.Parted(p.now); {
-		if p.until(p.now + micros(Pulse)); p.now > end {
+		if p.until(p.now + bounds.Micros(Pulse)); p.now > end {
 			t.Fatal("not done within a second")
 		}
 	}
@@ -303,7 +304,7 @@ func TestParted(t *testing.T) {
 	for range 100 { // only the holder is there
 		holder.Agree(p.now, named(holderName), &fx)
 		holder.Tick(p.now, false, &fx)
-		p.now += micros(Pulse)
+		p.now += bounds.Micros(Pulse)
 	}
 	if len(holder.list) != 1 || len(holder.losses) != 0 {
 		t.Errorf("%d members, and lost are %+v", len(holder.list), holder.losses)
@@ -318,18 +319,18 @@ func TestPartedBusy(t *testing.T) {
 	p.until(5 * second)
 	var fx Effects
 	alone := func(long weir.Instant) {
-		for end := p.now + long; p.now < end; p.now += micros(Pulse) {
+		for end := p.now + long; p.now < end; p.now += bounds.Micros(Pulse) {
 			p.owner.peers.Tick(p.now, false, &fx)
 			p.owner.View(p.now, p.owner.peers.View(), nil)
 		}
 	}
 	const busy = 4 * Silence / 3
-	alone(micros(busy))
+	alone(bounds.Micros(busy))
 	p.owner.peers.Leave(p.now, &fx)
-	if alone(micros(busy)); p.owner.peers.Parted(p.now) {
+	if alone(bounds.Micros(busy)); p.owner.peers.Parted(p.now) {
 		t.Error("done, and the other process will take it for lost")
 	}
-	if alone(micros(Farewell)); !p.owner.peers.Parted(p.now) {
+	if alone(bounds.Micros(Farewell)); !p.owner.peers.Parted(p.now) {
 		t.Error("not done, though nobody is there")
 	}
 }
@@ -356,7 +357,7 @@ func TestUnclean(t *testing.T) {
 	for range 100 { // it is given up
 		holder.Agree(p.now, named(holderName), &fx)
 		holder.Tick(p.now, false, &fx)
-		p.now += micros(Pulse)
+		p.now += bounds.Micros(Pulse)
 	}
 	if n := holder.Unclean(); n != restarts+1 || len(holder.Lost(p.now)) >= MaxLosses {
 		t.Errorf("%d after the owner was given up; lost are %+v", n, holder.Lost(p.now))

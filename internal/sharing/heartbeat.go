@@ -72,7 +72,7 @@ func (b *Heartbeat) sound(now weir.Instant) bool {
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Heartbeat) Append(bytes []byte) []byte {
-	body := append(make([]byte, 0, 128), version, byte(heartbeat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
+	body := append(make([]byte, 0, 128), Version, byte(heartbeat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
 	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Age), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
@@ -94,7 +94,7 @@ func (b *Heartbeat) Append(bytes []byte) []byte {
 // IsHeartbeat is whether b begins with a heartbeat, and not with a Message.
 func IsHeartbeat(b []byte) bool {
 	_, size := binary.Uvarint(b)
-	return size > 0 && len(b) >= size+2 && b[size] == version && Kind(b[size+1]) == heartbeat
+	return size > 0 && len(b) >= size+2 && b[size] == Version && Kind(b[size+1]) == heartbeat
 }
 
 // ParseHeartbeat reads a heartbeat that Append has written, and tells what follows it.
@@ -103,7 +103,7 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 	if err != nil {
 		return Heartbeat{}, rest, err
 	}
-	if len(body) < 3 || body[0] != version || Kind(body[1]) != heartbeat {
+	if len(body) < 3 || body[0] != Version || Kind(body[1]) != heartbeat {
 		return Heartbeat{}, rest, ErrUnknown
 	}
 	b.Active, b.Leaving, b.Clean, b.Blank = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0, body[2]&8 != 0

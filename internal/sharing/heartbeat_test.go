@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -91,7 +92,7 @@ func countTwice(seed uint64, hasty bool) string {
 		processes[name] = NewPeers(now, name, uint64(i+1))
 	}
 	for range 200 {
-		now += micros(Pulse)
+		now += bounds.Micros(Pulse)
 		for _, from := range names {
 			if random.IntN(40) == 0 {
 				link := [2]string{from, names[random.IntN(4)]}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // holder is what a node keeps of a key that it is asked about: its lease, its ask
@@ -257,14 +258,14 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 // ahead is how many events to ask for beside, by a lease that lasts: more and more, where
 // they are used up soon and there is plenty.
 func (h *holder) ahead(now weir.Instant, least int64) int64 {
-	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+micros(Lasting) {
+	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+bounds.Micros(Lasting) {
 		return 0
 	}
 	return min(max(4*least, 2*h.spent), h.all/64)
 }
 
 func (h *holder) send(now weir.Instant, fx *Effects) {
-	h.again = now + micros(h.place.far.Retry())
+	h.again = now + bounds.Micros(h.place.far.Retry())
 	h.plan()
 	p := &h.pending
 	fx.send(h.place.owner, Message{
@@ -276,9 +277,9 @@ func (h *holder) send(now weir.Instant, fx *Effects) {
 // plan says when an ask that is under way, or somebody who waits for it, is to be looked
 // after.
 func (h *holder) plan() {
-	h.due = min(h.again, h.first+micros(h.place.far.asks()))
+	h.due = min(h.again, h.first+bounds.Micros(h.place.far.asks()))
 	if len(h.waiting) > 0 {
-		h.due = min(h.due, h.waiting[0].since+micros(h.place.far.Patience()))
+		h.due = min(h.due, h.waiting[0].since+bounds.Micros(h.place.far.Patience()))
 	}
 }
 
@@ -309,13 +310,13 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
 	}
 	h.granted, h.got = m.Granted, now
-	h.expires = h.first + micros(m.Life)
-	h.lasts, h.ends = m.Lasts, h.first+micros(Lasting)
-	h.free, h.fresh = m.Free, now+micros(m.Fresh)
-	h.denied, h.least = now+micros(min(m.Wait, MaxDeny)), h.pending.least
-	h.retry, h.next = now+micros(m.Retry), now+micros(m.Next)
+	h.expires = h.first + bounds.Micros(m.Life)
+	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(Lasting)
+	h.free, h.fresh = m.Free, now+bounds.Micros(m.Fresh)
+	h.denied, h.least = now+bounds.Micros(min(m.Wait, MaxDeny)), h.pending.least
+	h.retry, h.next = now+bounds.Micros(m.Retry), now+bounds.Micros(m.Next)
 	h.see(m)
-	h.due = now + micros(Idle)
+	h.due = now + bounds.Micros(Idle)
 	for i, w := range h.waiting {
 		if h.left(now) < w.cost {
 			h.short(now, i, m.Wait, fx)
@@ -370,11 +371,11 @@ func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
 // tick does what is due.
 func (h *holder) tick(now weir.Instant, fx *Effects) {
 	switch {
-	case h.asking && now >= h.first+micros(h.place.far.asks()):
+	case h.asking && now >= h.first+bounds.Micros(h.place.far.asks()):
 		h.asking = false
 		h.denied = now
 		h.deny(now, 0, fx)
-		h.due = now + micros(Idle)
+		h.due = now + bounds.Micros(Idle)
 	case h.asking:
 		if h.forget(now, fx); now >= h.again {
 			h.send(now, fx)
@@ -398,23 +399,23 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 // keeps is how long a lease is kept that nobody uses.
 func (h *holder) keeps(now weir.Instant) weir.Instant {
 	if h.lasts > 0 && now < h.expires {
-		return micros(Lasting / 2)
+		return bounds.Micros(Lasting / 2)
 	}
-	return micros(Idle)
+	return bounds.Micros(Idle)
 }
 
 // forget denies the requests that have waited too long.
 func (h *holder) forget(now weir.Instant, fx *Effects) {
 	n := 0
-	for n < len(h.waiting) && now-h.waiting[n].since >= micros(h.place.far.Patience()) {
+	for n < len(h.waiting) && now-h.waiting[n].since >= bounds.Micros(h.place.far.Patience()) {
 		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, Retry, fx)
 		n++
 	}
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]
 }
 
-// idle is whether the holder may be forgotten. While a timer is set for it, it would not be
+// Idle is whether the holder may be forgotten. While a timer is set for it, it would not be
 // gone.
-func (h *holder) idle(now weir.Instant) bool {
+func (h *holder) Idle(now weir.Instant) bool {
 	return !h.asking && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
 }

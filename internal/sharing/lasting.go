@@ -1,6 +1,9 @@
 package sharing
 
-import "github.com/weir-limit/weir"
+import (
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
+)
 
 // Leases that last are used for longer than a Life, while heartbeats of their owner prolong
 // them: docs/decisions/0036.
@@ -19,7 +22,7 @@ func (l *lasting) next(now weir.Instant, v *View) uint64 {
 	if now >= v.sure {
 		return 0
 	}
-	if l.number == 0 || l.version != v.version || now >= l.lent+micros(Life) {
+	if l.number == 0 || l.version != v.version || now >= l.lent+bounds.Micros(Life) {
 		l.number, l.version, l.ended = l.number+1, v.version, l.lent
 	}
 	l.lent = now
@@ -45,9 +48,9 @@ func (v *View) lends(now weir.Instant) uint64 {
 // prolonged is until when this process has to expect that leases of a number are used.
 func (v *View) prolonged(number uint64) weir.Instant {
 	if number == v.prolongs {
-		return v.lent + micros(Life+Margin)
+		return v.lent + bounds.Micros(Life+Margin)
 	}
-	return v.ended + micros(Life+Margin)
+	return v.ended + bounds.Micros(Life+Margin)
 }
 
 // lasts is until when leases of a number may be used that a process of that name has granted.
@@ -67,7 +70,7 @@ func (n *Node) prolong(now weir.Instant, h *holder) {
 
 // recall calls back leases that last, where somebody is denied.
 func (n *Node) recall(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects) {
-	if now < g.recalled+micros(Retry) {
+	if now < g.recalled+bounds.Micros(Retry) {
 		return
 	}
 	for i := range g.accounts {
@@ -86,7 +89,7 @@ func (n *Node) end(now weir.Instant, key weir.StateKey, a *account, fx *Effects)
 	m.Epoch = n.settings.Incarnation
 	if a.name != n.settings.Name {
 		fx.send(a.name, m)
-	} else if h, ok := n.holders.get(key); ok {
+	} else if h, ok := n.holders.Get(key); ok {
 		before := len(fx.Messages)
 		h.receive(now, &m, fx)
 		n.settle(now, h, before, fx)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // rare is a pair whose holder has a lease that lasts, with some events left, and was not asked
@@ -23,7 +24,7 @@ func rare(t *testing.T) *pair {
 // TestLasting holds a lease that lasts to pass what is left of it while the owner's heartbeats are
 // heard, and to count as outstanding for as long.
 func TestLasting(t *testing.T) {
-	for _, quiet := range []weir.Instant{0, life - 2*micros(Pulse), life + margin} {
+	for _, quiet := range []weir.Instant{0, life - 2*bounds.Micros(Pulse), life + margin} {
 		p := rare(t)
 		p.now += quiet // without heartbeats
 		hears := quiet < life
@@ -42,7 +43,7 @@ func TestLasting(t *testing.T) {
 func TestLastingEnds(t *testing.T) {
 	for what, end := range map[string]func(*pair) Message{
 		"unused": func(p *pair) Message {
-			p.until(p.now + micros(Lasting/2))
+			p.until(p.now + bounds.Micros(Lasting/2))
 			var fx Effects
 			p.holder.Tick(p.now, &fx)
 			if len(fx.Messages) == 0 {

@@ -60,8 +60,8 @@ func CutMark(rule string) (mark, rest string) {
 	return rule[:len(rule)-len(rest)], rest
 }
 
-// score ranks a member for a key: the highest of all comes first.
-func score(member string, key weir.StateKey) uint64 {
+// Score ranks a member for a key: the highest of all comes first.
+func Score(member string, key weir.StateKey) uint64 {
 	if mark, _ := CutMark(key.Rule); mark != "" {
 		key.Key = ""
 	}

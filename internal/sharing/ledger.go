@@ -1,11 +1,11 @@
 package sharing
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // ledger is what the owner of a key keeps of it.
@@ -110,7 +110,7 @@ func (g *ledger) open(now weir.Instant, name string) *account {
 	if a := g.account(name); a != nil {
 		return a
 	}
-	g.accounts = slices.DeleteFunc(g.accounts, func(a account) bool { return a.lease == 0 && now-a.asked >= micros(MaxDeny) })
+	g.accounts = slices.DeleteFunc(g.accounts, func(a account) bool { return a.lease == 0 && now-a.asked >= bounds.Micros(MaxDeny) })
 	g.accounts = append(g.accounts, account{name: name})
 	return &g.accounts[len(g.accounts)-1]
 }
@@ -240,7 +240,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 		a.lease = next
 	}
 	a.granted += granted
-	a.expires = now + micros(Life+Margin)
+	a.expires = now + bounds.Micros(Life+Margin)
 	lasts := uint64(0)
 	if wait == 0 && m.Ahead > 0 {
 		lasts = g.lend(now, a, m.Ahead, v.lends(now))
@@ -267,7 +267,7 @@ func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64)
 		return 0
 	}
 	a.granted += min(events, more)
-	a.lasts, a.ends = number, now+micros(Lasting+Lasting/100)
+	a.lasts, a.ends = number, now+bounds.Micros(Lasting+Lasting/100)
 	return number
 }
 
@@ -306,7 +306,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	if free >= want && (all <= a.demand || all <= room) {
 		return want, 0
 	}
-	share := part(room+g.pace(), a.demand, all)
+	share := bounds.Part(room+g.pace(), a.demand, all)
 	granted := min(free, max(least, share))
 	if granted >= want {
 		return granted, 0
@@ -315,13 +315,13 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	if span == 0 {
 		return granted, Horizon / 2 // a window has no pace to tell the next turn by
 	}
-	return granted, min(Horizon, time.Duration(part(span, all, a.demand))*time.Microsecond)
+	return granted, min(Horizon, time.Duration(bounds.Part(span, all, a.demand))*time.Microsecond)
 }
 
 // next gives a denied node its turn. If each were told when the next event is free,
 // all would come for the same one.
 func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
-	free := now + micros(min(d.RetryAfter, MaxDeny))
+	free := now + bounds.Micros(min(d.RetryAfter, MaxDeny))
 	if d.Outcome == weir.Impossible { // as long as others hold so much
 		span, _, _ := g.kept.Limit.Span(1)
 		free = now + min(weir.Instant(span)+1, horizon/4)
@@ -329,8 +329,8 @@ func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision)
 	if all <= a.demand { // nobody else comes for it
 		return (free - now).Duration()
 	}
-	turn := min(max(g.turn, free), now+micros(MaxDeny))
-	span, _, _ := g.kept.Limit.Span(max(1, part(g.pace(), a.demand, all)))
+	turn := min(max(g.turn, free), now+bounds.Micros(MaxDeny))
+	span, _, _ := g.kept.Limit.Span(max(1, bounds.Part(g.pace(), a.demand, all)))
 	g.turn = turn + weir.Instant(span)
 	return (turn - now).Duration()
 }
@@ -339,7 +339,7 @@ func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision)
 func (g *ledger) demand(now weir.Instant) int64 {
 	sum := int64(0)
 	for i := range g.accounts {
-		if a := &g.accounts[i]; a.demand > 0 && now-a.asked < micros(MaxDeny) {
+		if a := &g.accounts[i]; a.demand > 0 && now-a.asked < bounds.Micros(MaxDeny) {
 			sum += a.demand
 		}
 	}
@@ -353,26 +353,11 @@ func (g *ledger) free(now weir.Instant) int64 {
 
 func (g *ledger) pace() int64 { return pace(g.kept.Limit) }
 
-// idle is whether the ledger may be forgotten: a new one would know no less.
-func (g *ledger) idle(now weir.Instant) bool {
+// Idle is whether the ledger may be forgotten: a new one would know no less.
+func (g *ledger) Idle(now weir.Instant) bool {
 	g.expire(now, nil)
 	return g.outstanding() == 0 && g.kept.FreshAfter(g.at(now)) == 0
 }
 
 // pace is how many events pass in a Horizon, at least 1.
 func pace(l *weir.Limit) int64 { return max(1, l.Unsynced(Horizon)) }
-
-// part is n·of/all, rounded down.
-func part(n, of, all int64) int64 {
-	if n <= 0 || all <= 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(n), uint64(of))
-	if hi >= uint64(all) {
-		return 1 << 62
-	}
-	q, _ := bits.Div64(hi, lo, uint64(all))
-	return int64(min(q, 1<<62))
-}
-
-func micros(d time.Duration) weir.Instant { return weir.Instant(d.Microseconds()) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // process is a node and what it knows of the others.
@@ -53,7 +54,7 @@ func newPair(t *testing.T, limit string) *pair {
 
 // until lets the processes hear each other until then.
 func (p *pair) until(then weir.Instant) {
-	for ; p.now <= then; p.now += micros(Pulse) / 5 {
+	for ; p.now <= then; p.now += bounds.Micros(Pulse) / 5 {
 		p.pulse(p.now)
 	}
 	p.now = then
@@ -146,7 +147,7 @@ func (p *pair) wants(incarnation, id uint64) Message {
 }
 
 // free is how much the owner has left.
-func (p *pair) ledger() *ledger { return p.owner.ledgers.rows[0].of }
+func (p *pair) ledger() *ledger { return p.owner.ledgers.Rows[0].Of }
 
 // TestLearning holds processes that start to grant nothing as long as somebody may count
 // on what earlier ones have promised, and to take all for used then.
@@ -156,11 +157,11 @@ func TestLearning(t *testing.T) {
 	if a := p.serve(p.wants(1, 1)); a == nil || a.Granted > 0 {
 		t.Errorf("an owner that may not know of a lease answers %+v; want no events", a)
 	}
-	p.until(begin + settle(2) + micros(Pulse)/5)
+	p.until(begin + settle(2) + bounds.Micros(Pulse)/5)
 	if a := p.serve(p.wants(1, 2)); a == nil || a.Granted > 0 {
 		t.Errorf("an owner that knows nothing of its limit's use answers %+v; want no events", a)
 	}
-	p.until(begin + settle(2) + 5*micros(Pulse))
+	p.until(begin + settle(2) + 5*bounds.Micros(Pulse))
 	if a := p.serve(p.wants(1, 3)); a == nil || a.Granted != 1 {
 		t.Errorf("some heartbeats later an owner answers %+v; want 1 event", a)
 	}

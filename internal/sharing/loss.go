@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // MaxLosses is how many processes are remembered that went without a word, and took their
@@ -51,7 +52,7 @@ func (p *Peers) remember(l loss) {
 // hear remembers what another has told.
 func (p *Peers) hear(now weir.Instant, told []Loss) {
 	for _, l := range told {
-		p.remember(loss{l.Member, l.Incarnation, now - micros(l.Ago), l.Alone, max(l.Of, 1)})
+		p.remember(loss{l.Member, l.Incarnation, now - bounds.Micros(l.Ago), l.Alone, max(l.Of, 1)})
 	}
 }
 
@@ -181,7 +182,7 @@ func share(policy Policy, votes, of, all int64) int64 {
 		return 0
 	}
 	e := entitled(policy, votes, max(of, votes), false)
-	return min(part(all, e.part, e.of)+min(e.part, 1), all)
+	return min(bounds.Part(all, e.part, e.of)+min(e.part, 1), all)
 }
 
 // leads is whether this node comes first in the rank of the key, whichever nodes are heard.
@@ -189,9 +190,9 @@ func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
 	}
-	own, name := score(v.members[v.self].name, key), v.members[v.self].name
+	own, name := Score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := score(m.name, key)
+		s := Score(m.name, key)
 		return s > own || s == own && m.name < name
 	})
 }
@@ -208,9 +209,9 @@ func (v *View) owned(key weir.StateKey, l *loss) bool {
 	if l.name == "" {
 		return true
 	}
-	lost := score(l.name, key)
+	lost := Score(l.name, key)
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := score(m.name, key)
+		s := Score(m.name, key)
 		return m.name != l.name && m.since > 0 && m.since < l.at && (s > lost || s == lost && m.name < l.name)
 	})
 }

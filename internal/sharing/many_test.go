@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // TestManyKeys is I9: a million distinct keys at one of two nodes are answered each, with no
@@ -69,7 +70,7 @@ func TestManyKeys(t *testing.T) {
 	if passed+denied != keys || passed < 10*most || sent > 4*keys {
 		t.Errorf("%d passed and %d were denied, with %d messages; want %d in all, at least %d of them passed, and 4 messages each", passed, denied, sent, keys, 10*most)
 	}
-	now += 10 * micros(MaxDeny)
+	now += 10 * bounds.Micros(MaxDeny)
 	var fx Effects
 	nodes["a"].Tick(now, &fx)
 	deliver(now, "a", &fx)

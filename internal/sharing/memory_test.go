@@ -8,11 +8,10 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// BenchmarkMemory tells what keys take at a node: at one that asks their owner, at
-// their owner, which asks itself, and at a replica that has heard of each key from
-// another. The constants of cmd/weir/internal/size are from it.
+// BenchmarkMemory tells what keys take at a node: at one that asks their owner, and at
+// their owner, which asks itself. The constants of cmd/weir/internal/size are from it.
 func BenchmarkMemory(b *testing.B) {
-	const keys, now = 100_000, replicaStart
+	const keys, now = 100_000, begin
 	limit := weir.MustParseLimit("100/min")
 	key := func(i int) weir.StateKey {
 		return weir.StateKey{Rule: "shop/user#gcra", Key: fmt.Sprintf("10.1.%d.%d", i/250, i%250)}
@@ -45,23 +44,6 @@ func BenchmarkMemory(b *testing.B) {
 			return nodes
 		})
 	})
-	b.Run("replica", func(b *testing.B) {
-		perKey(b, keys, func() any {
-			p, err := NewReplica(now, ReplicaSettings{Name: members[0].Name, Incarnation: 1, Sharing: weir.SharingMesh, Keys: keys})
-			if err != nil {
-				b.Fatal(err)
-			}
-			p.View(now, []Presence{{Name: members[0].Name}, {Name: members[1].Name}})
-			var out [1]weir.Decision
-			for i := range keys {
-				p.Take(now, []weir.Ask{{State: key(i), Limit: limit, Cost: 1}}, out[:])
-				t, _ := p.tallies.get(key(i))
-				p.hear(now, t, &told{node: members[1].Name, incarnation: 1, slot: 1, count: 1, opened: now, changed: now})
-			}
-			p.hush()
-			return p
-		})
-	})
 }
 
 func perKey(b *testing.B, keys int, fill func() any) {
@@ -74,28 +56,5 @@ func perKey(b *testing.B, keys int, fill func() any) {
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(keys), "B/key")
 		runtime.KeepAlive(kept)
-	}
-}
-
-// BenchmarkReplica is a decision of a replica about a key that it knows.
-func BenchmarkReplica(b *testing.B) {
-	p := newReplica(b, replicaStart, "a", 1, weir.SharingMesh)
-	p.View(replicaStart, []Presence{{Name: "a"}, {Name: "b"}})
-	p.neighborsCaught()
-	asks, out := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("1000000/s"), Cost: 1}}, make([]weir.Decision, 1)
-	b.ReportAllocs()
-	now := replicaStart
-	for b.Loop() {
-		now += 10
-		p.Take(now, asks, out)
-	}
-	if out[0].Outcome != weir.Allowed {
-		b.Errorf("%+v", out[0])
-	}
-}
-
-func (p *Replica) neighborsCaught() {
-	for i := range p.peers {
-		p.peers[i].pull.done = true
 	}
 }

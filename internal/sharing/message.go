@@ -107,7 +107,8 @@ func (m *Message) sound() bool {
 
 func within(n, least, most int64) bool { return least <= n && n <= most }
 
-const version = 1
+// Version is that of messages between nodes. A node drops messages of another one.
+const Version = 1
 
 // The bounds of a message.
 const (
@@ -132,7 +133,7 @@ var (
 // form: the node denies their requests before.
 func (m *Message) Append(b []byte) []byte {
 	start := len(b)
-	b = append(b, 0, version, byte(m.Kind))
+	b = append(b, 0, Version, byte(m.Kind))
 	texts, all := m.texts()
 	for _, text := range texts[:all] {
 		b = packing.AppendText(b, *text)
@@ -221,7 +222,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	if err != nil {
 		return Message{}, rest, err
 	}
-	if len(body) < 2 || body[0] != version || body[1] < byte(Ask) || body[1] > byte(Taken) {
+	if len(body) < 2 || body[0] != Version || body[1] < byte(Ask) || body[1] > byte(Taken) {
 		return Message{}, rest, ErrUnknown
 	}
 	m.Kind = Kind(body[1])

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 )
@@ -38,8 +39,8 @@ type Node struct {
 	view     *View
 	leases   uint64 // given so far
 	asks     uint64 // sent so far
-	holders  table[*holder]
-	ledgers  table[*ledger]
+	holders  table.Table[*holder]
+	ledgers  table.Table[*ledger]
 	limits   limittext.Cache
 	rules    rules
 	given    record.Latest
@@ -78,7 +79,7 @@ func NewNode(s Settings) (*Node, error) {
 	}
 	return &Node{
 		settings: s, view: &View{}, rules: rules{},
-		holders: newTable[*holder](s.Keys, s.Seed), ledgers: newTable[*ledger](s.Keys, s.Seed),
+		holders: table.New[*holder](s.Keys, s.Seed), ledgers: table.New[*ledger](s.Keys, s.Seed),
 		windows: map[sender]*window{},
 	}, nil
 }
@@ -94,7 +95,7 @@ func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 		return
 	}
 	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.has(by.name) })
-	n.ledgers.looked = 0
+	n.ledgers.Looked = 0
 	n.hand(now, fx)
 }
 
@@ -113,7 +114,7 @@ func (n *Node) Ask(now weir.Instant, r *Request, fx *Effects) {
 // Spend answers a request as Ask does, if a lease that is held covers it. Else it does
 // nothing, and is false. hash is that of its key.
 func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision, fx *Effects) bool {
-	h, ok := n.holders.find(hash, r.State)
+	h, ok := n.holders.Find(hash, r.State)
 	if !ok || !n.knows(h, r) {
 		return false
 	}
@@ -129,7 +130,7 @@ func (n *Node) Spend(now weir.Instant, hash uint64, r *Request, d *weir.Decision
 
 // Covers is whether Spend would answer the request now.
 func (n *Node) Covers(now weir.Instant, hash uint64, r *Request) bool {
-	h, ok := n.holders.find(hash, r.State)
+	h, ok := n.holders.Find(hash, r.State)
 	if !ok || !n.knows(h, r) {
 		return false
 	}
@@ -157,7 +158,7 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 	}
 	switch m.Kind {
 	case Grant:
-		if h, ok := n.holders.get(m.State); ok && h.place.owner == peer && m.Incarnation == n.settings.Incarnation {
+		if h, ok := n.holders.Get(m.State); ok && h.place.owner == peer && m.Incarnation == n.settings.Incarnation {
 			h.receive(now, m, fx)
 			n.settle(now, h, 0, fx)
 		}
@@ -230,7 +231,7 @@ func (n *Node) settle(now weir.Instant, h *holder, first int, fx *Effects) {
 // holder is what the node keeps of a key that it is asked about, or nil if it can
 // keep no more, or nodes can't share its limit.
 func (n *Node) holder(now weir.Instant, r *Request) *holder {
-	h, ok := n.holders.get(r.State)
+	h, ok := n.holders.Get(r.State)
 	if ok && n.knows(h, r) {
 		n.follow(now, h)
 		return h
@@ -239,17 +240,17 @@ func (n *Node) holder(now weir.Instant, r *Request) *holder {
 		return nil
 	}
 	if !ok {
-		if !n.holders.room(now) {
+		if !n.holders.Room(now) {
 			return nil
 		}
 		key := weir.StateKey{Rule: n.rules.clone(r.State.Rule), Key: strings.Clone(r.State.Key)}
 		x := &struct { // side by side: a decision reads both
-			row row[*holder]
+			row table.Row[*holder]
 			of  holder
 		}{of: holder{state: key, incarnation: n.settings.Incarnation, asks: &n.asks}}
 		h = &x.of
-		x.row.key, x.row.of = key, h
-		n.holders.put(&x.row)
+		x.row.Key, x.row.Of = key, h
+		n.holders.Put(&x.row)
 	}
 	h.become(r.Limit)
 	n.follow(now, h)
@@ -279,7 +280,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 	if m.Epoch != n.settings.Incarnation {
 		m.Lease = 0 // of an earlier process
 	}
-	g, ok := n.ledgers.get(m.State)
+	g, ok := n.ledgers.Get(m.State)
 	if m.Kind == Release {
 		if ok {
 			g.expire(now, n.view)
@@ -327,10 +328,10 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		g.known = n.view.lost
 	}
 	n.stand(now, key, g)
-	if n.entitlement(now, g).part == 0 || !n.ledgers.room(now) {
+	if n.entitlement(now, g).part == 0 || !n.ledgers.Room(now) {
 		return nil
 	}
-	n.ledgers.add(key, g)
+	n.ledgers.Add(key, g)
 	return g
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // The times of heartbeats. Where there are more than 33 members they are longer, so that a
@@ -112,13 +113,13 @@ func (p *Peers) Found() { p.began, p.blank = p.began-settle(MaxMembers), 0 }
 
 // pulse is how often a process of n members sends heartbeats, and silence how long nothing
 // is heard of one that is silent.
-func pulse(n int64) weir.Instant   { return max(micros(Pulse), weir.Instant(n)*1500) }
-func silence(n int64) weir.Instant { return max(micros(Silence), 4*pulse(n)) }
+func pulse(n int64) weir.Instant   { return max(bounds.Micros(Pulse), weir.Instant(n)*1500) }
+func silence(n int64) weir.Instant { return max(bounds.Micros(Silence), 4*pulse(n)) }
 
 // settle is how long a vote rests that goes from one member to another: the one before
 // may count on it for a silence, and grant leases until then.
 func settle(n int64) weir.Instant {
-	return silence(n)*101/100 + micros(Life+Margin)
+	return silence(n)*101/100 + bounds.Micros(Life+Margin)
 }
 
 // Agree tells who the members are, in any order: those that have joined, and have neither
@@ -164,7 +165,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		p.lose(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
 	}
 	if before.since != 0 {
-		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)
+		x.since, x.order, x.left = before.since, p.sent, now+bounds.Micros(Life+Margin)
 	}
 }
 
@@ -226,11 +227,11 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
 	x.until = 0
 	if b.Vote > 0 {
-		x.until = b.Vote + micros(b.Life)
+		x.until = b.Vote + bounds.Micros(b.Life)
 	}
 	x.active = 0
 	if b.Age > 0 {
-		x.active = now - micros(b.Age)
+		x.active = now - bounds.Micros(b.Age)
 	}
 	p.hear(now, b.Losses)
 	if p.lends(now, x) {
@@ -281,7 +282,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	p.suspect()
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
-		out := !x.member && x.shown == Out && now >= x.leaves+micros(Life+Margin)
+		out := !x.member && x.shown == Out && now >= x.leaves+bounds.Micros(Life+Margin)
 		if out {
 			p.forget(now, x)
 		}
@@ -305,7 +306,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	}
 	before := p.minority
 	switch {
-	case now >= p.quorate+micros(Quorum):
+	case now >= p.quorate+bounds.Micros(Quorum):
 		p.minority = true
 	case p.minority && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
@@ -359,7 +360,7 @@ func (p *Peers) tallies(now weir.Instant, x *peer) bool {
 	if x == p.self {
 		return p.active && x.member
 	}
-	return x.counts && (x.leaves == 0 && x.member || now < x.leaves+micros(Life+Margin))
+	return x.counts && (x.leaves == 0 && x.member || now < x.leaves+bounds.Micros(Life+Margin))
 }
 
 // told is whether all members have told what is so. Members that leave have no say.
@@ -404,7 +405,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 // any more that they would miss. Members that leave, too, miss nothing.
 func (p *Peers) Parted(now weir.Instant) bool {
 	return p.parted > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool {
-		heard := p.hears(now, x) || now < x.mutual+micros(Farewell)
+		heard := p.hears(now, x) || now < x.mutual+bounds.Micros(Farewell)
 		return x.member && x != p.self && !x.last.Leaving && heard && x.mutual < p.parted
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -29,7 +30,7 @@ func TestReset(t *testing.T) {
 		}
 		if lost {
 			fx = Effects{}
-			now += micros(MaxDeny)
+			now += bounds.Micros(MaxDeny)
 		}
 		all.deliver(now, owner, &fx, nil)
 		passed, at := 0, rapid.SampledFrom(names).Draw(t, "then") // one, for another may hold what it has not used

@@ -19,9 +19,7 @@
 //
 // leader.go ranks the nodes for a whole rule in place of each key.
 //
-// replica.go is the other kind of node, which decides by itself: replicatally.go is what
-// it keeps of a key, replicamerge.go what it hears, replicasync.go what it tells,
-// replicaview.go what it does while it does not hear all. hub.go has one of them tell all others.
+// presence.go is which members are heard, for the other kind of node, which decides by itself: package counter.
 package sharing
 
 import (
@@ -76,7 +74,7 @@ func Owner(key weir.StateKey, members []string) string {
 	var owner string
 	var highest uint64
 	for _, m := range members {
-		if s := score(m, key); owner == "" || s > highest || s == highest && m < owner {
+		if s := Score(m, key); owner == "" || s > highest || s == highest && m < owner {
 			owner, highest = m, s
 		}
 	}

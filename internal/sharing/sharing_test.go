@@ -236,8 +236,8 @@ func TestGarbage(t *testing.T) {
 				}
 				delete(waiting, a.ID)
 			}
-			if len(n.holders.rows) > 3 || len(n.ledgers.rows) > 3 {
-				t.Fatalf("%d and %d keys are kept", len(n.holders.rows), len(n.ledgers.rows))
+			if len(n.holders.Rows) > 3 || len(n.ledgers.Rows) > 3 {
+				t.Fatalf("%d and %d keys are kept", len(n.holders.Rows), len(n.ledgers.Rows))
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // View is what Peers knows at a time: what a Node goes by. It is never changed. The
@@ -63,10 +64,10 @@ func (p *Peers) View() *View { return p.view }
 func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
 		version: p.versions, made: now, changed: p.view.changed, self: -1, count: p.count, voting: p.voting && !p.leaving, leaving: p.leaving,
-		sure: 1<<63 - 1, owning: p.changed + micros(Life+Margin),
+		sure: 1<<63 - 1, owning: p.changed + bounds.Micros(Life+Margin),
 	}
 	if !p.minority {
-		v.quorum = p.quorate + micros(Quorum)
+		v.quorum = p.quorate + bounds.Micros(Quorum)
 	}
 	if p.versions != p.view.version {
 		v.changed = now
@@ -88,7 +89,7 @@ func (p *Peers) show(now weir.Instant) *View {
 				s.until = 0
 			}
 			s.fresh, s.since, s.moved = x.fresh && x.last.Run == 1, x.active, s.run != x.converged
-			s.prolongs, s.lasts = x.last.Lasting, x.last.Echo+micros(Life)
+			s.prolongs, s.lasts = x.last.Lasting, x.last.Echo+bounds.Micros(Life)
 		}
 		if v.sure = min(v.sure, s.until); s.stands != nil || !s.counts || s.leaves {
 			v.sure = 0
@@ -177,7 +178,7 @@ func (v *View) rank(key weir.StateKey) []int {
 	scores := make([]uint64, len(v.members))
 	order := make([]int, len(v.members))
 	for i := range v.members {
-		order[i], scores[i] = i, score(v.members[i].name, key)
+		order[i], scores[i] = i, Score(v.members[i].name, key)
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		if scores[a] != scores[b] {

@@ -6,6 +6,7 @@ package bounds
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -181,3 +182,19 @@ func untellable(how, instead string, late time.Duration, l *weir.Limit) string {
 	}
 	return ""
 }
+
+// Part is n·of/all, rounded down; 0 where n or all is none.
+func Part(n, of, all int64) int64 {
+	if n <= 0 || all <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(of))
+	if hi >= uint64(all) {
+		return 1 << 62
+	}
+	q, _ := bits.Div64(hi, lo, uint64(all))
+	return int64(min(q, 1<<62))
+}
+
+// Micros is d as nodes count time.
+func Micros(d time.Duration) weir.Instant { return weir.Instant(d.Microseconds()) }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -43,7 +44,7 @@ func (c *Cluster) Pause(now weir.Instant, node int, until weir.Instant) {
 func (c *Cluster) Clock(now weir.Instant, node int) weir.Instant { return c.machines[node].clock(now) }
 
 // Replica is that of a node.
-func (c *Cluster) Replica(node int) *sharing.Replica { return c.machines[node].replica }
+func (c *Cluster) Replica(node int) *counter.Replica { return c.machines[node].replica }
 
 // heartbeat is how often nodes look who is silent.
 const heartbeat = 100 * time.Millisecond

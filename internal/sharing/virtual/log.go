@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -37,7 +37,7 @@ func (c *Cluster) gather(now weir.Instant, i int) {
 		return
 	}
 	m.reader.gathering = true
-	c.at(now+weir.Instant(sharing.Gather.Microseconds()), i, func(later weir.Instant) {
+	c.at(now+weir.Instant(counter.Gather.Microseconds()), i, func(later weir.Instant) {
 		m.reader.gathering = false
 		c.append(now, later, i, m.replica.Entries(m.replica.Stats().Waiting, nil))
 	})
@@ -50,12 +50,12 @@ func (c *Cluster) beat(now weir.Instant, i int, incarnation uint64) {
 		return // killed meanwhile
 	}
 	m.reader.beats++
-	c.append(now, now, i, []sharing.Entry{{Node: m.name, Incarnation: incarnation, Beat: m.reader.beats}})
+	c.append(now, now, i, []counter.Entry{{Node: m.name, Incarnation: incarnation, Beat: m.reader.beats}})
 	c.at(now+weir.Instant(bounds.LogBeat.Microseconds()), i, func(now weir.Instant) { c.beat(now, i, incarnation) })
 }
 
 // append appends entries of events since then. Each node reads them in the order of the log.
-func (c *Cluster) append(since, now weir.Instant, i int, entries []sharing.Entry) {
+func (c *Cluster) append(since, now weir.Instant, i int, entries []counter.Entry) {
 	c.Messages++
 	for e := range entries {
 		c.Bytes += int64(len(entries[e].Line()))

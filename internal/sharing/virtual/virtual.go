@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
@@ -61,7 +62,7 @@ type Cluster struct {
 	cuts     [][]weir.Instant // [from][to]: nothing arrives until then
 	events   events
 	seq      uint64
-	posts    []sharing.Post
+	posts    []counter.Post
 	fx       sharing.Effects
 	waiting  map[uint64]func(weir.Instant, weir.Decision)
 	asked    uint64
@@ -75,7 +76,7 @@ type machine struct {
 	node        *sharing.Node    // with owners
 	peers       *sharing.Peers   // of node, with Settings.Heartbeats
 	view        *sharing.View    // that node has
-	replica     *sharing.Replica // else
+	replica     *counter.Replica // else
 	offset, ppm int64
 	incarnation uint64
 	away        weir.Instant // until then it stands still
@@ -118,7 +119,7 @@ func (c *Cluster) start(now weir.Instant, i int) (err error) {
 	}
 	switch c.settings.Sharing {
 	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, bounds.Log:
-		m.replica, err = sharing.NewReplica(m.clock(now), sharing.ReplicaSettings{
+		m.replica, err = counter.New(m.clock(now), counter.Settings{
 			Name: m.name, Incarnation: m.incarnation, Sharing: c.settings.Sharing, Keys: c.settings.Keys,
 		})
 	default:

@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/counter"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
@@ -151,7 +153,7 @@ func (s *Store) open(incarnation uint64) error {
 		s.shards[i].open(node)
 	}
 	for i := range s.replicas {
-		o := sharing.ReplicaSettings{Name: name, Incarnation: incarnation, Sharing: replicated[i], Keys: max(s.keys/len(replicated), 1)}
+		o := counter.Settings{Name: name, Incarnation: incarnation, Sharing: replicated[i], Keys: max(s.keys/len(replicated), 1)}
 		if err := s.replicas[i].open(o); err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
@@ -205,7 +207,7 @@ func (s *Store) Owner(key weir.StateKey, p *weir.Policy) string {
 
 // shard is the part of the node that has a key. Keys of one placement are in one.
 func (s *Store) shard(key weir.StateKey) *shard {
-	_, place := sharing.Hash(s.seed, key)
+	_, place := table.Hash(s.seed, key)
 	return &s.shards[place%shards]
 }
 

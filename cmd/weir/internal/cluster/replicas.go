@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
 )
@@ -20,14 +21,14 @@ type replica struct {
 	sharing weir.Sharing
 
 	mu    sync.Mutex
-	node  *sharing.Replica // nil: it takes no part, or does not any more
-	posts []sharing.Post
+	node  *counter.Replica // nil: it takes no part, or does not any more
+	posts []counter.Post
 	due   weir.Instant // when it is to be ticked, as run knows; 0: never
 	notes notes
 }
 
-func (r *replica) open(o sharing.ReplicaSettings) error {
-	node, err := sharing.NewReplica(r.store.now(), o)
+func (r *replica) open(o counter.Settings) error {
+	node, err := counter.New(r.store.now(), o)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.node = node
@@ -221,7 +222,7 @@ func (r *replica) plan() {
 
 // hearPost hands what another node tells to the replica of its way to share.
 func (s *Store) hearPost(from string, b []byte) {
-	way, ok := sharing.IsPost(b)
+	way, ok := counter.IsPost(b)
 	if r := s.replica(way); ok && r != nil {
 		r.receive(from, b)
 		return

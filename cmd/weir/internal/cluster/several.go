@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/sharing"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) gather(asks []weir.Ask, all *several) bool {
 			return false
 		}
 		key := s.led.known(a)
-		hash, place := sharing.Hash(s.seed, key)
+		hash, place := table.Hash(s.seed, key)
 		if slices.Contains(all.hashes[:i], hash) {
 			return false
 		}

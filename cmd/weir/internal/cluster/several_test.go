@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"pgregory.net/rapid"
 )
 
@@ -44,7 +44,7 @@ func left(s *Store, a *weir.Ask) (events int64) {
 	sh := s.shard(a.State)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	hash, _ := sharing.Hash(s.seed, a.State)
+	hash, _ := table.Hash(s.seed, a.State)
 	for r := want(a.State, a); ; events++ {
 		if r.Cost = events + 1; !sh.node.Covers(s.now(), hash, &r) {
 			return events

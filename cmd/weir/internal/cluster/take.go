@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sharing"
 )
@@ -24,7 +25,7 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 			return r.take(asks, out)
 		}
 		key := s.led.known(&asks[0])
-		hash, place := sharing.Hash(s.seed, key)
+		hash, place := table.Hash(s.seed, key)
 		if lent, err := s.shards[place%shards].take(ctx, hash, key, &asks[0], &out[0]); lent {
 			if err == nil && asks[0].Evidence != nil && out[0].Outcome != weir.Allowed {
 				s.shards[place%shards].witness(hash, key, asks[0].Evidence)

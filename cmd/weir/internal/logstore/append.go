@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sleep"
 )
@@ -37,7 +37,7 @@ func (s *Store) append(ctx context.Context) {
 			s.beat()
 			s.tell() // also what was refused
 		case <-s.wake:
-			if sleep.For(ctx, sharing.Gather) != nil {
+			if sleep.For(ctx, counter.Gather) != nil {
 				return
 			}
 			s.tell()
@@ -59,7 +59,7 @@ func (s *Store) tell() {
 	}
 	s.mu.Lock()
 	entries := s.resets[:min(room, len(s.resets))]
-	s.resets = append([]sharing.Entry(nil), s.resets[len(entries):]...)
+	s.resets = append([]counter.Entry(nil), s.resets[len(entries):]...)
 	entries = s.replica.Entries(room-len(entries), entries[:len(entries):len(entries)])
 	s.mu.Unlock()
 	for i := range entries {
@@ -71,7 +71,7 @@ func (s *Store) tell() {
 }
 
 // told hears what became of a message.
-func (s *Store) told(e *sharing.Entry, err error) {
+func (s *Store) told(e *counter.Entry, err error) {
 	if s.inFlight.Add(-1) == maxInFlight/2 {
 		s.hurry()
 	}
@@ -112,8 +112,8 @@ func (s *Store) beat() {
 }
 
 // beatNow is a beat: its number is the age of the process, in microseconds.
-func (s *Store) beatNow() sharing.Entry {
-	return sharing.Entry{Node: s.place.node, Incarnation: s.incarnation, Beat: max(s.age().Microseconds(), 1)}
+func (s *Store) beatNow() counter.Entry {
+	return counter.Entry{Node: s.place.node, Incarnation: s.incarnation, Beat: max(s.age().Microseconds(), 1)}
 }
 
 // keyOf is the key of a message, by which people find it: the rule's place and the key.
@@ -136,7 +136,7 @@ func (s *Store) flush(ctx context.Context) error {
 		if left == 0 {
 			return nil
 		}
-		if sleep.For(ctx, sharing.Gather) != nil || s.log.Load() == nil {
+		if sleep.For(ctx, counter.Gather) != nil || s.log.Load() == nil {
 			return fmt.Errorf("logstore: what this process let pass of %d keys was not appended: %w", left, weir.ErrAway)
 		}
 	}

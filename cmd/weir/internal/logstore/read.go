@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sleep"
 )
@@ -144,11 +144,11 @@ func (s *Store) follow(ctx context.Context, log *opened) {
 
 // hear takes in messages of a partition, in their order.
 func (s *Store) hear(log *opened, b *batch) {
-	entries := make([]sharing.Entry, len(b.messages))
+	entries := make([]counter.Entry, len(b.messages))
 	for i := range b.messages {
 		var err error
-		switch entries[i], err = sharing.ParseEntry(b.messages[i].value); {
-		case errors.Is(err, sharing.ErrNewer):
+		switch entries[i], err = counter.ParseEntry(b.messages[i].value); {
+		case errors.Is(err, counter.ErrNewer):
 			s.counts.newer.Add(1)
 		case err != nil:
 			s.counts.foreign.Add(1)

@@ -8,7 +8,7 @@
 // measured by beats that each process appends and reads back. When it is too long, takes fail with
 // weir.ErrAway, and the fallback of the rule decides.
 //
-// store.go decides, by a sharing.Replica under one lock; append.go appends; read.go reads, and
+// store.go decides, by a counter.Replica under one lock; append.go appends; read.go reads, and
 // knows the lag; open.go opens a log; log.go says what a log must do, kafka.go does it by a topic of
 // Kafka, nats.go and natsreader.go by a stream; examine.go looks at a log for weir doctor.
 package logstore
@@ -26,8 +26,8 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -56,9 +56,9 @@ type Store struct {
 	said        *slog.Logger           // of Start
 
 	mu      sync.Mutex
-	replica *sharing.Replica
+	replica *counter.Replica
 	once    record.Once
-	resets  []sharing.Entry // to be appended
+	resets  []counter.Entry // to be appended
 	telling sync.Mutex      // held to append: entries of a key stay in order
 
 	receipts record.Receipts
@@ -86,7 +86,7 @@ func Dial(url string) (*Store, error) {
 		now:  func() weir.Instant { return weir.InstantOf(time.Now()) },
 		wake: make(chan struct{}, 1), caught: make(chan struct{}), stop: func() {},
 	}
-	s.replica, err = sharing.NewReplica(s.now(), sharing.ReplicaSettings{
+	s.replica, err = counter.New(s.now(), counter.Settings{
 		Name: place.node, Incarnation: s.incarnation, Sharing: bounds.Log, Keys: MaxKeys,
 	})
 	if err != nil {

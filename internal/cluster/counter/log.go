@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"github.com/weir-limit/weir"
@@ -49,7 +49,7 @@ func (p *Replica) Entries(most int, entries []Entry) []Entry {
 
 // Missed is told of an entry of Entries that the log has refused: what it said is told again.
 func (p *Replica) Missed(now weir.Instant, e *Entry) {
-	r, ok := p.tallies.get(e.Key)
+	r, ok := p.tallies.Get(e.Key)
 	if !ok {
 		return
 	}
@@ -72,7 +72,7 @@ func (p *Replica) Hear(now, at weir.Instant, e *Entry) {
 		p.Reset(now, e.Key)
 		return
 	}
-	if _, known := p.tallies.get(e.Key); !known {
+	if _, known := p.tallies.Get(e.Key); !known {
 		if f := p.formOf(e.Limit); f == nil || now-at >= f.horizon {
 			return // nothing of it is in use
 		}
@@ -88,7 +88,7 @@ func (p *Replica) Hear(now, at weir.Instant, e *Entry) {
 // Forget is Reset, of which the entry tells all other nodes: it comes after all that was used before.
 func (p *Replica) Forget(now weir.Instant, key weir.StateKey) Entry {
 	p.Reset(now, key)
-	if r, ok := p.tallies.get(key); ok {
+	if r, ok := p.tallies.Get(key); ok {
 		own := r.line(0, p.settings.Incarnation)
 		own.left, own.slot = 0, 0 // the next event begins another
 	}

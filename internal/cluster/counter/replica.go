@@ -1,4 +1,15 @@
-package sharing
+// Package counter lets nodes keep one limit together of which each decides by itself: by mesh, gossip, a hub, an event log,
+// or parts. A Replica counts what its own process has let pass, and hears the counts of all other processes. Counts of a
+// process only grow, and the largest holds, so messages may be lost, doubled, late and in any order. Together the nodes
+// may let more pass than the limit, by as much as package bounds says.
+//
+// A Replica is a state machine without clock, network and goroutine, as sharing.Node is: its caller tells it what happens and
+// when, and sends what it wants sent.
+//
+// In the code, replica.go decides, tally.go is what is kept of a key, merge.go what is heard, sync.go what is told, and
+// message.go how. view.go is what a replica does while it does not hear all. hub.go has one node tell all others. log.go
+// and entry.go tell others by an event log.
+package counter
 
 import (
 	"fmt"
@@ -10,6 +21,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/table"
+	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -28,8 +41,8 @@ const (
 	Memory = time.Minute
 )
 
-// ReplicaSettings say what a replica is.
-type ReplicaSettings struct {
+// Settings say what a replica is.
+type Settings struct {
 	// Name is the node's, and Incarnation more than that of every process that had
 	// the name before.
 	Name        string
@@ -43,10 +56,10 @@ type ReplicaSettings struct {
 }
 
 // Replica is one of several nodes that each decide by themselves, and tell each
-// other what they let pass: a state machine like Node. All nodes together may let more pass than
+// other what they let pass. All nodes together may let more pass than
 // the limit does, by no more than bounds.Shared says.
 type Replica struct {
-	settings ReplicaSettings
+	settings Settings
 	began    weir.Instant
 	random   *rand.Rand
 
@@ -57,9 +70,9 @@ type Replica struct {
 	others []int32 // members but this node, in an order that is this node's own
 	turn   int     // of others, who is told next
 	view   view
-	hubs   map[string]int32 // by placement; at most MaxRules
+	hubs   map[string]int32 // by placement; at most sharing.MaxRules
 
-	tallies table[*tally]
+	tallies table.Table[*tally]
 	forms   map[string]*form
 	slots   uint64 // given so far
 
@@ -70,11 +83,11 @@ type Replica struct {
 	sweep     int          // which tally was swept last
 	reclaimed weir.Instant // when numbers of nodes were last, 0: never
 	lost      weir.Instant // when counts were dropped because too many keys are kept
-	stats     ReplicaStats
+	stats     Stats
 }
 
-// ReplicaStats are counters since the replica began.
-type ReplicaStats struct {
+// Stats are counters since the replica began.
+type Stats struct {
 	Sent    int64 // messages, each to one peer
 	Bytes   int64 // of them
 	Heard   int64 // counts that were news
@@ -90,31 +103,31 @@ type Post struct {
 	Message []byte
 }
 
-// NewReplica is a replica that starts now. Until it has heard from all members it
+// New is a replica that starts now. Until it has heard from all members it
 // passes no more than its part.
-func NewReplica(now weir.Instant, s ReplicaSettings) (*Replica, error) {
+func New(now weir.Instant, s Settings) (*Replica, error) {
 	ways := []weir.Sharing{weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, bounds.Log}
 	switch {
 	case !slices.Contains(ways, s.Sharing):
 		return nil, fmt.Errorf("replicas share by one of %v, not by %q", ways, s.Sharing)
-	case s.Keys < 1 || s.Name == "" || len(s.Name) > MaxText:
-		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", MaxText)
+	case s.Keys < 1 || s.Name == "" || len(s.Name) > sharing.MaxText:
+		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", sharing.MaxText)
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.Name))
 	p := &Replica{
 		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, h.Sum64())),
-		ids: map[string]int32{}, hubs: map[string]int32{}, forms: map[string]*form{}, tallies: newTable[*tally](s.Keys, maphash.MakeSeed()),
-		view: view{members: 1, heard: 1, at: now}, synced: now - micros(Sync), swept: now, lost: now - micros(weir.MaxPeriod),
+		ids: map[string]int32{}, hubs: map[string]int32{}, forms: map[string]*form{}, tallies: table.New[*tally](s.Keys, maphash.MakeSeed()),
+		view: view{members: 1, heard: 1, at: now}, synced: now - bounds.Micros(Sync), swept: now, lost: now - bounds.Micros(weir.MaxPeriod),
 	}
 	p.id(now, s.Name)
 	return p, nil
 }
 
 // Stats are the counters.
-func (p *Replica) Stats() ReplicaStats {
+func (p *Replica) Stats() Stats {
 	s := p.stats
-	s.Keys, s.Waiting = len(p.tallies.rows), len(p.changed)
+	s.Keys, s.Waiting = len(p.tallies.Rows), len(p.changed)
 	return s
 }
 
@@ -143,16 +156,16 @@ func (p *Replica) id(now weir.Instant, name string) int32 {
 // reclaim frees the numbers of nodes that are no members, and of which nothing is in
 // use. It looks at everything, so it does that once in a Sweep.
 func (p *Replica) reclaim(now weir.Instant) {
-	if p.reclaimed != 0 && now < p.reclaimed+micros(Sweep) {
+	if p.reclaimed != 0 && now < p.reclaimed+bounds.Micros(Sweep) {
 		return
 	}
 	p.reclaimed = now
 	used := make([]bool, len(p.peers))
 	used[0] = true
-	for _, row := range p.tallies.rows {
-		row.of.prune(now)
-		for i := range row.of.lines {
-			used[row.of.lines[i].node] = true
+	for _, row := range p.tallies.Rows {
+		row.Of.prune(now)
+		for i := range row.Of.lines {
+			used[row.Of.lines[i].node] = true
 		}
 	}
 	for id := range p.peers {
@@ -173,7 +186,7 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 		}
 	}
 	for i := range asks {
-		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: MaxDeny}
+		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: sharing.MaxDeny}
 		if r := p.tally(now, &asks[i]); r != nil {
 			own, _ := p.weights(now, r, asks[i].Policy.Partition, asks[i].Policy.Nodes)
 			r.decide(now, own, &asks[i], &out[i])
@@ -181,7 +194,7 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 	}
 	weir.Resolve(asks, out)
 	for i := range asks {
-		r, ok := p.tallies.get(asks[i].State)
+		r, ok := p.tallies.Get(asks[i].State)
 		if !ok {
 			out[i].Charged = false
 			continue
@@ -215,7 +228,7 @@ func (p *Replica) take(now weir.Instant, r *tally, a *weir.Ask, d *weir.Decision
 // the state was fresh, and other nodes have heard of all that was counted before.
 func (p *Replica) passed(now weir.Instant, r *tally, events int64, fresh bool) {
 	own := r.line(0, p.settings.Incarnation)
-	if own.slot == 0 || fresh && own.left == 0 && now-own.changed >= micros(2*Sweep) {
+	if own.slot == 0 || fresh && own.left == 0 && now-own.changed >= bounds.Micros(2*Sweep) {
 		p.slots++
 		own.slot, own.count, own.appended, own.opened = p.slots, 0, 0, now
 	}
@@ -260,7 +273,7 @@ func (p *Replica) tell(now weir.Instant, r *tally, of *line, turns uint8) {
 
 // tally is what is kept of a key that is asked about, or nil if no more can be.
 func (p *Replica) tally(now weir.Instant, a *weir.Ask) *tally {
-	if r, ok := p.tallies.get(a.State); ok {
+	if r, ok := p.tallies.Get(a.State); ok {
 		r.adopt(now, p, a.Limit)
 		r.policy, r.nodes = a.Policy.Partition, a.Policy.Nodes
 		return r
@@ -274,7 +287,7 @@ func (p *Replica) tally(now weir.Instant, a *weir.Ask) *tally {
 
 // keep begins to keep a key.
 func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tally {
-	if max(len(key.Rule), len(key.Key), len(l.String())) > MaxText || !p.tallies.room(now) {
+	if max(len(key.Rule), len(key.Key), len(l.String())) > sharing.MaxText || !p.tallies.Room(now) {
 		return nil
 	}
 	key = weir.StateKey{Rule: strings.Clone(key.Rule), Key: strings.Clone(key.Key)}
@@ -282,7 +295,7 @@ func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tall
 	if p.settings.Sharing == weir.SharingHub {
 		r.hub, r.echo = p.hubOf(key), &echo{}
 	}
-	p.tallies.add(key, r)
+	p.tallies.Add(key, r)
 	return r
 }
 
@@ -290,7 +303,7 @@ func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tall
 // the caller to see to. Other nodes hear of events used beyond it, but not of events given back.
 func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 	p.view.to(now)
-	r, ok := p.tallies.get(st.Receipt.State)
+	r, ok := p.tallies.Get(st.Receipt.State)
 	if !ok {
 		_, err := st.Receipt.Limit.Settle(nil, now, now, st)
 		return err
@@ -310,7 +323,7 @@ func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 	r.state = state
 	// More than was used where less was outstanding, and less where not all of it fits.
 	over, lost := scaled.Charged-scaled.Used, scaled.Used-scaled.Charged
-	st.Charged = min(st.Used+part(over, own.den, own.num), max(st.Used, st.Receipt.Cost)) - part(lost, own.den, own.num)
+	st.Charged = min(st.Used+bounds.Part(over, own.den, own.num), max(st.Used, st.Receipt.Cost)) - bounds.Part(lost, own.den, own.num)
 	if more := st.Used - st.Receipt.Cost; more > 0 {
 		r.hear(now, scaled.Charged-receipt.Cost)
 		p.passed(now, r, more, false)
@@ -321,8 +334,18 @@ func (p *Replica) Settle(now weir.Instant, st *weir.Settlement) error {
 // Reset forgets what was used of a key, at this node. Receipts of it from before give
 // nothing back.
 func (p *Replica) Reset(now weir.Instant, key weir.StateKey) {
-	if r, ok := p.tallies.get(key); ok {
+	if r, ok := p.tallies.Get(key); ok {
 		r.state, r.earlier, r.rest, r.owed = nil, nil, 0, 0
 		r.since = max(r.since, max(now, r.given)+1) // the clock may have stepped back
 	}
+}
+
+// Look is the state of a key as the replica knows it, as limit would be given it.
+func (p *Replica) Look(now weir.Instant, limit *weir.Limit, key weir.StateKey) weir.State {
+	r, ok := p.tallies.Get(key)
+	if !ok {
+		return nil
+	}
+	k := r.kept()
+	return k.View(limit, now)
 }

@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/packing"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -33,7 +35,7 @@ func TestReplicaMessages(t *testing.T) {
 			}
 		}
 		var posts []Post
-		a.Tick(now+micros(Sync), &posts)
+		a.Tick(now+bounds.Micros(Sync), &posts)
 		for _, post := range posts {
 			if sharing, ok := IsPost(post.Message); !ok || sharing != weir.SharingGossip {
 				t.Fatalf("a message that begins with % x is not known", post.Message[:3])
@@ -41,16 +43,16 @@ func TestReplicaMessages(t *testing.T) {
 			if len(post.Message) > MaxPost {
 				t.Fatalf("a message of %d bytes", len(post.Message))
 			}
-			if err := b.Receive(now+micros(Sync), "n0", post.Message, nil); err != nil {
+			if err := b.Receive(now+bounds.Micros(Sync), "n0", post.Message, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, row := range a.tallies.rows {
-			other, _ := b.tallies.get(row.key)
-			for _, l := range row.of.lines {
+		for _, row := range a.tallies.Rows {
+			other, _ := b.tallies.Get(row.Key)
+			for _, l := range row.Of.lines {
 				at, ok := other.find(b.id(now, a.peers[l.node].name), l.incarnation)
 				if !ok || other.lines[at].slot != l.slot || other.lines[at].count != l.count || l.opened-other.lines[at].opened > tick {
-					t.Fatalf("%q: of %v came %v", row.key, l, other.lines)
+					t.Fatalf("%q: of %v came %v", row.Key, l, other.lines)
 				}
 			}
 		}
@@ -60,11 +62,11 @@ func TestReplicaMessages(t *testing.T) {
 // TestPosts holds a replica to a bound of messages at a time, and to tell the rest later.
 func TestPosts(t *testing.T) {
 	now := replicaStart
-	p, err := NewReplica(now, ReplicaSettings{Name: "a", Incarnation: 1, Sharing: weir.SharingMesh, Keys: 10_000})
+	p, err := New(now, Settings{Name: "a", Incarnation: 1, Sharing: weir.SharingMesh, Keys: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.View(now, []Presence{{Name: "a"}, {Name: "b"}})
+	p.View(now, []sharing.Presence{{Name: "a"}, {Name: "b"}})
 	p.peers[1].pull.done = true
 	l := weir.MustParseLimit("10/h")
 	for i := range 10_000 {
@@ -75,7 +77,7 @@ func TestPosts(t *testing.T) {
 	for p.Stats().Waiting > 0 {
 		var posts []Post
 		before := p.Stats().Waiting
-		now += micros(Sync)
+		now += bounds.Micros(Sync)
 		p.Tick(now, &posts)
 		if len(posts) > MaxPosts+1 {
 			t.Fatalf("%d messages at a time", len(posts))
@@ -107,12 +109,12 @@ func FuzzReplica(f *testing.F) {
 	all := group(f, weir.SharingMesh, 3)
 	all[0].passes(now, "100/s", 3)
 	var posts []Post
-	all[0].Tick(now+micros(Sync), &posts)
+	all[0].Tick(now+bounds.Micros(Sync), &posts)
 	for _, post := range posts {
 		f.Add(post.Message)
 	}
-	f.Add([]byte{version, ask, 0, 5})
-	f.Add([]byte{version, charges, 0, 0, 0, 0, 1, 'r', 1, 5, '1', '0', '0', '/', 's', 0, 1, 1, 'b', 1, 1, 9, 0, 0, 0})
+	f.Add([]byte{sharing.Version, ask, 0, 5})
+	f.Add([]byte{sharing.Version, charges, 0, 0, 0, 0, 1, 'r', 1, 5, '1', '0', '0', '/', 's', 0, 1, 1, 'b', 1, 1, 9, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		hears(t, group(t, weir.SharingMesh, 3)[0], b)
 		if len(b) > 2 { // the same by a hub, and to it
@@ -130,21 +132,21 @@ func hears(t *testing.T, p *Replica, b []byte) {
 	p.passes(now, "100/s", 10)
 	var posts []Post
 	for range 2 {
-		if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, ErrMessage) {
+		if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, sharing.ErrMessage) {
 			t.Fatal(err)
 		}
 	}
 	if n := p.passes(now+1, "100/s", 200); n > 90 {
 		t.Errorf("after % x, %d more than 100 pass", b, n-90)
 	}
-	p.Tick(now+micros(Sweep), &posts)
+	p.Tick(now+bounds.Micros(Sweep), &posts)
 	for _, post := range posts {
 		if err := p.Receive(now+2, "n2", post.Message, &posts); err != nil {
 			t.Errorf("after % x it says % x: %v", b, post.Message, err)
 		}
 	}
-	if len(p.tallies.rows) > 100 || len(p.peers) > MaxPeers {
-		t.Errorf("%d keys and %d nodes are kept", len(p.tallies.rows), len(p.peers))
+	if len(p.tallies.Rows) > 100 || len(p.peers) > MaxPeers {
+		t.Errorf("%d keys and %d nodes are kept", len(p.tallies.Rows), len(p.peers))
 	}
 }
 
@@ -154,13 +156,13 @@ func TestManyNames(t *testing.T) {
 	p, now := newReplica(t, replicaStart, "a", 1, weir.SharingMesh), replicaStart
 	p.passes(now, "100/h", 1)
 	for i := range 3 * MaxPeers {
-		now += micros(Sync)
-		p.View(now, []Presence{{Name: "a"}, {Name: fmt.Sprint("pod-", i)}, {Name: fmt.Sprint("pod-", i)}})
+		now += bounds.Micros(Sync)
+		p.View(now, []sharing.Presence{{Name: "a"}, {Name: fmt.Sprint("pod-", i)}, {Name: fmt.Sprint("pod-", i)}})
 		if p.view.members != 2 || len(p.peers) > MaxPeers {
 			t.Fatalf("after %d nodes: %d members, %d names", i, p.view.members, len(p.peers))
 		}
 		if i%MaxPeers == 0 {
-			r, _ := p.tallies.get(apiKey)
+			r, _ := p.tallies.Get(apiKey)
 			p.hear(now, r, &told{node: fmt.Sprint("pod-", i), incarnation: 1, slot: 1, count: 1, opened: now, changed: now})
 		}
 	}
@@ -188,10 +190,10 @@ func TestReplicaFull(t *testing.T) {
 		t.Errorf("%+v; want 100 keys kept and 100 dropped", kept)
 	}
 	out := make([]weir.Decision, 1)
-	if all[0].Take(now, []weir.Ask{{State: weir.StateKey{Rule: "new"}, Limit: l, Cost: 1}}, out); out[0].Outcome != weir.Denied || out[0].RetryAfter != MaxDeny {
+	if all[0].Take(now, []weir.Ask{{State: weir.StateKey{Rule: "new"}, Limit: l, Cost: 1}}, out); out[0].Outcome != weir.Denied || out[0].RetryAfter != sharing.MaxDeny {
 		t.Errorf("a key too many: %+v", out[0])
 	}
-	all[0].tallies.remove(0)
+	all[0].tallies.Remove(0)
 	n := 0
 	for range 200 {
 		if all[0].Take(now, []weir.Ask{{State: weir.StateKey{Rule: "new"}, Limit: l, Cost: 1}}, out); out[0].Outcome == weir.Allowed {

@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/packing"
+	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // The messages of replicas have kinds beyond those of nodes.
@@ -27,8 +28,8 @@ const tick = weir.Instant(10_000)
 
 // IsPost is whether a message between nodes is from a Replica, and of which
 // weir.Sharing; else it is from a Node.
-func IsPost(message []byte) (sharing weir.Sharing, ok bool) {
-	if len(message) < 3 || message[0] != version || message[1] < charges {
+func IsPost(message []byte) (way weir.Sharing, ok bool) {
+	if len(message) < 3 || message[0] != sharing.Version || message[1] < charges {
 		return "", false
 	}
 	switch message[2] {
@@ -48,8 +49,15 @@ const (
 )
 
 // head begins a message.
-func head(kind byte, sharing weir.Sharing) []byte {
-	return append(make([]byte, 0, MaxPost), version, kind, flag(sharing == weir.SharingGossip)*gossips+flag(sharing == weir.SharingHub)*hubs)
+func head(kind byte, way weir.Sharing) []byte {
+	mark := byte(0)
+	switch way {
+	case weir.SharingGossip:
+		mark = gossips
+	case weir.SharingHub:
+		mark = hubs
+	}
+	return append(make([]byte, 0, MaxPost), sharing.Version, kind, mark)
 }
 
 // packer writes the body of a message of charges. Texts stand in it once: what comes
@@ -114,8 +122,8 @@ func (k *packer) back(to packed) {
 
 // message is all that was added, as an answer to the ask from; next is where the
 // answer after it begins. Both are 0 when nobody asked.
-func (k *packer) message(sharing weir.Sharing, from, next uint64) []byte {
-	return append(binary.AppendUvarint(binary.AppendUvarint(head(charges, sharing), from), next), k.b...)
+func (k *packer) message(way weir.Sharing, from, next uint64) []byte {
+	return append(binary.AppendUvarint(binary.AppendUvarint(head(charges, way), from), next), k.b...)
 }
 
 func (k *packer) text(text string) {
@@ -175,7 +183,7 @@ func (u *unpacker) tally(lines []told) (key weir.StateKey, limit string, _ []tol
 		return key, "", nil, false
 	}
 	key.Rule, limit = u.ref(), u.ref()
-	key.Key = u.Text(MaxText)
+	key.Key = u.Text(sharing.MaxText)
 	for !u.Bad {
 		n := u.Number()
 		if n == 0 {
@@ -197,7 +205,7 @@ func (u *unpacker) ref() string {
 	case n < uint64(len(u.texts)):
 		return u.texts[n]
 	}
-	u.texts = append(u.texts, u.Text(MaxText))
+	u.texts = append(u.texts, u.Text(sharing.MaxText))
 	return u.texts[len(u.texts)-1]
 }
 
@@ -207,7 +215,7 @@ func (u *unpacker) line(n uint64) (t told) {
 		u.Bad = true
 		return told{}
 	case n == known:
-		u.processes = append(u.processes, source{u.Text(MaxText), u.Number()})
+		u.processes = append(u.processes, source{u.Text(sharing.MaxText), u.Number()})
 	}
 	of := u.processes[n]
 	t = told{node: of.node, incarnation: of.incarnation, slot: u.Number(), count: int64(u.Below(1 << 62))}

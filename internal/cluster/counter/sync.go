@@ -1,10 +1,11 @@
-package sharing
+package counter
 
 import (
 	"encoding/binary"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/packing"
+	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -31,8 +32,8 @@ func (p *Replica) Next() (at weir.Instant, ok bool) {
 	if p.settings.Sharing == weir.SharingDivided || len(p.others) == 0 {
 		return 0, false
 	}
-	at = p.swept + micros(Sweep)
-	ok = len(p.tallies.rows) > 0
+	at = p.swept + bounds.Micros(Sweep)
+	ok = len(p.tallies.Rows) > 0
 	if due, some := p.due(); some && (!ok || due < at) {
 		at, ok = due, true
 	}
@@ -46,7 +47,7 @@ func (p *Replica) Next() (at weir.Instant, ok bool) {
 
 // due is when other nodes are to be told of what has changed.
 func (p *Replica) due() (at weir.Instant, ok bool) {
-	return max(p.synced+micros(Sync), p.since+micros(Gather)), len(p.changed) > 0
+	return max(p.synced+bounds.Micros(Sync), p.since+bounds.Micros(Gather)), len(p.changed) > 0
 }
 
 // Tick does what is due, and adds to posts what is to be sent.
@@ -63,7 +64,7 @@ func (p *Replica) Tick(now weir.Instant, posts *[]Post) {
 	if at, ok := p.due(); ok && at <= now {
 		p.tellAll(now, posts)
 	}
-	if now >= p.swept+micros(Sweep) && len(p.others) > 0 {
+	if now >= p.swept+bounds.Micros(Sweep) && len(p.others) > 0 {
 		p.swept = now
 		to := p.others[p.random.IntN(len(p.others))]
 		var pack *packer
@@ -75,7 +76,7 @@ func (p *Replica) Tick(now weir.Instant, posts *[]Post) {
 
 // ask asks another for all that it knows.
 func (p *Replica) ask(now weir.Instant, q *neighbor, posts *[]Post) {
-	q.pull.due = now + micros(pullAgain)
+	q.pull.due = now + bounds.Micros(pullAgain)
 	p.post(posts, []string{q.name}, binary.AppendUvarint(head(ask, p.settings.Sharing), q.pull.from))
 }
 
@@ -166,12 +167,12 @@ const sweeps = 1024
 // forgot, and what those did who can't tell it. next is where to go on; 0: these are
 // all.
 func (p *Replica) some(now weir.Instant, to int32, end int) (pack *packer, next int) {
-	if end <= 0 || end > len(p.tallies.rows) {
-		end = len(p.tallies.rows)
+	if end <= 0 || end > len(p.tallies.Rows) {
+		end = len(p.tallies.Rows)
 	}
 	pack = newPacker()
 	for next = end; next > 0 && end-next < sweeps; next-- {
-		r := p.tallies.rows[next-1].of
+		r := p.tallies.Rows[next-1].Of
 		if !p.cold(now, r) && r.fresh(now) {
 			continue
 		}
@@ -190,8 +191,8 @@ func (p *Replica) some(now weir.Instant, to int32, end int) (pack *packer, next 
 
 // Receive hears a message of a peer, and adds to posts what is to be answered.
 func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *[]Post) error {
-	if sharing, ok := IsPost(message); !ok || sharing != p.settings.Sharing {
-		return ErrMessage
+	if way, ok := IsPost(message); !ok || way != p.settings.Sharing {
+		return sharing.ErrMessage
 	}
 	p.view.to(now)
 	u := unpacker{Reader: packing.Reader{Rest: message[3:]}, now: now}
@@ -202,7 +203,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 		end := u.Below(pullStart + 1)
 		to, known := p.ids[from]
 		if u.Bad || len(u.Rest) > 0 || end == 0 {
-			return ErrMessage
+			return sharing.ErrMessage
 		}
 		if known {
 			pack, next := p.some(now, to, int(end))
@@ -210,7 +211,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 		}
 		return nil
 	default:
-		return ErrMessage
+		return sharing.ErrMessage
 	}
 }
 
@@ -232,7 +233,7 @@ func (p *Replica) hearAll(now weir.Instant, from string, reported bool, u *unpac
 		}
 	}
 	if u.Bad {
-		return ErrMessage
+		return sharing.ErrMessage
 	}
 	if id, known := p.ids[from]; known && asked > 0 {
 		if q := &p.peers[id]; q.member && !q.pull.done && asked == q.pull.from {
@@ -247,7 +248,7 @@ func (p *Replica) hearAll(now weir.Instant, from string, reported bool, u *unpac
 
 // tallyOf is the tally of a key that was heard of, or nil if it is not kept.
 func (p *Replica) tallyOf(now weir.Instant, key weir.StateKey, limit string) *tally {
-	if r, ok := p.tallies.get(key); ok {
+	if r, ok := p.tallies.Get(key); ok {
 		return r
 	}
 	f := p.formOf(limit)

@@ -1,10 +1,11 @@
-package sharing
+package counter
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // With weir.SharingHub, replicas tell one of them what they let pass, and that one tells all others: the hub of
@@ -25,36 +26,6 @@ const (
 // notice that they do not hear the old one.
 const recent = Sweep
 
-// OpenTo is which of n nodes may be hubs, as the one numbered self knows: those that it hears, and that hear all
-// that somebody hears, and are heard by them. deaf is whom a node does not hear: where all is well nobody, so that
-// many nodes cost little.
-func OpenTo(self, n int, deaf func(by int) []int) []bool {
-	heard := slices.Repeat([]bool{true}, n)
-	for _, of := range deaf(self) {
-		heard[of] = of == self
-	}
-	misses, hearing, missed := make([][]int, n), 0, make([]int, n)
-	for by := range n {
-		if !heard[by] {
-			continue
-		}
-		hearing++
-		misses[by] = deaf(by)
-		for _, of := range misses[by] {
-			missed[of]++
-		}
-	}
-	open := slices.Clone(heard)
-	for by := range n {
-		for _, of := range misses[by] {
-			if alive := heard[of] || missed[of] < hearing; alive && of != by {
-				open[by], open[of] = false, false
-			}
-		}
-	}
-	return open
-}
-
 // hubOf is who tells all others of a rule: a member, this node itself, or everyone, as there is no hub.
 func (p *Replica) hubOf(rule weir.StateKey) int32 {
 	place := rule.Placement()
@@ -63,7 +34,7 @@ func (p *Replica) hubOf(rule weir.StateKey) int32 {
 		return hub
 	}
 	hub = p.rankHub(place)
-	if len(p.hubs) >= MaxRules {
+	if len(p.hubs) >= sharing.MaxRules {
 		clear(p.hubs)
 	}
 	p.hubs[place] = hub
@@ -71,14 +42,14 @@ func (p *Replica) hubOf(rule weir.StateKey) int32 {
 }
 
 func (p *Replica) rankHub(place string) int32 {
-	key := weir.StateKey{Rule: Mark(0) + place}
+	key := weir.StateKey{Rule: sharing.Mark(0) + place}
 	hub, highest := everyone, uint64(0)
 	for id := range p.peers {
 		q := &p.peers[id]
 		if !q.open {
 			continue
 		}
-		if s := score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
+		if s := sharing.Score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
 			hub, highest = int32(id), s
 		}
 	}
@@ -100,8 +71,8 @@ func (p *Replica) rehub(now weir.Instant) {
 	if p.settings.Sharing != weir.SharingHub {
 		return
 	}
-	for _, row := range p.tallies.rows {
-		r := row.of
+	for _, row := range p.tallies.Rows {
+		r := row.Of
 		before := r.hub
 		if r.hub = p.hubOf(r.key); r.hub == before {
 			continue
@@ -110,7 +81,7 @@ func (p *Replica) rehub(now weir.Instant) {
 		for i := range r.lines {
 			l := &r.lines[i]
 			own := l.node == itself && l.incarnation == p.settings.Incarnation
-			if own && l.count > 0 && !r.fresh(now) || !own && r.hub == itself && now < l.heard+micros(recent) {
+			if own && l.count > 0 && !r.fresh(now) || !own && r.hub == itself && now < l.heard+bounds.Micros(recent) {
 				p.tell(now, r, l, relays)
 			}
 		}
@@ -159,17 +130,6 @@ func (s *rounds) round(p *Replica, audience int32) *round {
 	return r
 }
 
-// Hub is the hub of a rule, as a process sees it; empty while there is none, so that nodes tell all others.
-func (v *View) Hub(rule string) string {
-	key, hub, highest := weir.StateKey{Rule: Mark(0) + rule}, "", uint64(0)
-	for _, m := range v.Presence() {
-		if s := score(m.Name, key); m.Open && (hub == "" || s > highest || s == highest && m.Name < hub) {
-			hub, highest = m.Name, s
-		}
-	}
-	return hub
-}
-
 // Echo is for how long a replica goes on as always while it does not hear from its hub what it has let pass:
 // longer than that takes, and as long as it takes to notice that the hub is silent. Then it passes its part only,
 // as other nodes may not know of what it lets pass.
@@ -216,4 +176,4 @@ func (e *echo) hears(slot uint64, count int64, own *line) {
 }
 
 // lost is whether the hub should have told it long ago.
-func (e *echo) lost(now weir.Instant) bool { return e.since > 0 && now >= e.since+micros(Echo) }
+func (e *echo) lost(now weir.Instant) bool { return e.since > 0 && now >= e.since+bounds.Micros(Echo) }

@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"github.com/weir-limit/weir"
@@ -47,7 +47,7 @@ func FirstWins(to string, message []byte) []byte {
 // Known is what p knows of what one process of a node has let pass.
 func (p *Replica) Known(key weir.StateKey, node string, incarnation uint64) (slot uint64, count int64) {
 	id, ok := p.ids[node]
-	r, kept := p.tallies.get(key)
+	r, kept := p.tallies.Get(key)
 	if !ok || !kept {
 		return 0, 0
 	}

@@ -1,9 +1,9 @@
-package sharing
+package counter
 
 import (
-	"slices"
-
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // neighbor is a node that the replica knows of.
@@ -30,52 +30,8 @@ type view struct {
 // gapUnit is the unit of parts of a microsecond in which a gap is counted.
 const gapUnit = 4096
 
-// Presence is a member, and whether it is heard.
-type Presence struct {
-	Name   string
-	Silent bool
-	Open   bool // all that are heard reach it, so that it may be a hub
-}
-
-// Presence is which nodes share by this view, and which of them are heard.
-func (v *View) Presence() []Presence {
-	all, open := make([]Presence, 0, len(v.members)), v.open()
-	for i := range v.members {
-		s := &v.members[i]
-		if !s.counts {
-			continue
-		}
-		silent := false
-		if v.self >= 0 && i != v.self {
-			stand := v.members[v.self].stand(i)
-			silent = stand == Leaving || stand == Out
-		}
-		all = append(all, Presence{s.name, silent, open[i]})
-	}
-	return all
-}
-
-// open is which members may be hubs.
-func (v *View) open() []bool {
-	settled := v.self >= 0 && v.members[v.self].stands == nil
-	for i := 0; i < len(v.members) && settled; i++ {
-		settled = v.members[i].stands == nil
-	}
-	if settled || v.self < 0 {
-		return slices.Repeat([]bool{settled}, len(v.members))
-	}
-	return OpenTo(v.self, len(v.members), func(by int) (deaf []int) {
-		for of := range v.members[by].stands {
-			if v.members[of].counts && !reaches(v.members[by].stands[of].Stand) {
-				deaf = append(deaf, of)
-			}
-		}
-		return deaf
-	})
-}
-
 // View tells who the members are, this node among them or not.
-func (p *Replica) View(now weir.Instant, members []Presence) {
+func (p *Replica) View(now weir.Instant, members []sharing.Presence) {
 	p.view.to(now)
 	p.views++
 	v := view{members: 1, heard: 1, gone: p.view.gone, gap: p.view.gap, base: p.view.base, at: now}
@@ -110,7 +66,7 @@ func (p *Replica) View(now weir.Instant, members []Presence) {
 		v.gone = v.members - v.heard
 		if p.view.heard == p.view.members {
 			v.base = v.gap
-			v.gap += (Silence + Sync).Microseconds() * gapUnit // in which nobody knew
+			v.gap += (sharing.Silence + Sync).Microseconds() * gapUnit // in which nobody knew
 		}
 	}
 	p.view = v
@@ -151,7 +107,7 @@ func (p *Replica) hush() {
 func (v *view) to(now weir.Instant) {
 	since := max(int64(now-v.at), 0)
 	if v.heard < v.members {
-		v.gap += part(since, (v.members-v.heard)*gapUnit, v.members)
+		v.gap += bounds.Part(since, (v.members-v.heard)*gapUnit, v.members)
 	}
 	v.at = max(v.at, now)
 }

@@ -1,9 +1,10 @@
-package sharing
+package counter
 
 import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
@@ -11,10 +12,10 @@ import (
 const (
 	// MaxPeers is how many nodes a replica knows by name. Nodes that are no members, and of which
 	// nothing is in use, make room; else it drops news of more nodes.
-	MaxPeers = 2 * MaxMembers
+	MaxPeers = 2 * sharing.MaxMembers
 	// MaxLines is how many counts of processes a replica keeps of a key. Counts of which nothing is
 	// in use make room; else it drops a new count.
-	MaxLines = 2 * MaxMembers
+	MaxLines = 2 * sharing.MaxMembers
 	// MaxForms is how many limits a replica remembers in the forms that it needs.
 	// Then all are worked out anew.
 	MaxForms = 4096
@@ -95,7 +96,7 @@ func (p *Replica) charge(now weir.Instant, r *tally, was, l *line, news int64) {
 	switch heard := was.count > 0 && was.heard >= q.since; {
 	case q.silent, !heard && l.opened < q.since && !q.news:
 		r.charge(now, news-p.forgiven(now, r, news), w)
-	case !heard && l.opened < max(q.since, r.born-micros(Sweep)):
+	case !heard && l.opened < max(q.since, r.born-bounds.Micros(Sweep)):
 		r.charge(now, min(news, r.free(now)), weight{1, 1})
 	default:
 		r.charge(now, news, w)
@@ -110,13 +111,13 @@ func (p *Replica) forgiven(now weir.Instant, r *tally, news int64) int64 {
 	spec := r.form.limit.Spec()
 	period := spec.Period.Microseconds()
 	gap := p.view.gap - max(r.mark, p.view.base)
-	entitled := part(spec.Count, gap/gapUnit, period)
-	over := max(news-part(r.free(now), p.view.gone, p.view.members), 0)
+	entitled := bounds.Part(spec.Count, gap/gapUnit, period)
+	over := max(news-bounds.Part(r.free(now), p.view.gone, p.view.members), 0)
 	if r.policy == weir.PartitionOpen {
 		return over
 	}
 	forgiven := min(entitled, over)
-	r.mark = max(r.mark, p.view.base) + (part(forgiven, period, max(spec.Count, 1))+1)*gapUnit
+	r.mark = max(r.mark, p.view.base) + (bounds.Part(forgiven, period, max(spec.Count, 1))+1)*gapUnit
 	return forgiven
 }
 

@@ -1,4 +1,4 @@
-package sharing
+package table
 
 import (
 	"fmt"
@@ -11,41 +11,41 @@ import (
 
 type counted int
 
-func (counted) idle(weir.Instant) bool { return false }
+func (counted) Idle(weir.Instant) bool { return false }
 
 // TestTable holds a table to a map, also where hashes are the same, and who goes round to miss no
 // row, whatever is removed meanwhile.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		table, model := newTable[counted](1<<10, maphash.MakeSeed()), map[weir.StateKey]counted{}
+		table, model := New[counted](1<<10, maphash.MakeSeed()), map[weir.StateKey]counted{}
 		looked := map[weir.StateKey]bool{}
 		keys := rapid.Map(rapid.IntRange(0, 9), func(i int) weir.StateKey { return weir.StateKey{Rule: "r", Key: fmt.Sprint(i)} })
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			key := keys.Draw(t, "key")
 			hash := uint64(key.Key[0]) % 3
-			of, ok := table.find(hash, key)
+			of, ok := table.Find(hash, key)
 			if want, known := model[key]; ok != known || of != want {
 				t.Fatalf("%v is %v, %v; want %v, %v", key, of, ok, want, known)
 			}
 			if !ok {
-				table.chain(hash, &row[counted]{key: key, of: counted(i)})
+				table.chain(hash, &Row[counted]{Key: key, Of: counted(i)})
 				model[key] = counted(i)
 			} else if rapid.Bool().Draw(t, "remove") {
-				at := rapid.IntRange(0, len(table.rows)-1).Draw(t, "row")
-				delete(model, table.rows[at].key)
-				delete(looked, table.rows[at].key)
-				table.remove(at)
-			} else if table.looked < len(table.rows) {
-				looked[table.rows[table.looked].key] = true
-				table.looked++
+				at := rapid.IntRange(0, len(table.Rows)-1).Draw(t, "row")
+				delete(model, table.Rows[at].Key)
+				delete(looked, table.Rows[at].Key)
+				table.Remove(at)
+			} else if table.Looked < len(table.Rows) {
+				looked[table.Rows[table.Looked].Key] = true
+				table.Looked++
 			}
-			for _, row := range table.rows[:table.looked] {
-				if !looked[row.key] {
-					t.Fatalf("%v is passed over", row.key)
+			for _, row := range table.Rows[:table.Looked] {
+				if !looked[row.Key] {
+					t.Fatalf("%v is passed over", row.Key)
 				}
 			}
-			if len(table.rows) != len(model) {
-				t.Fatalf("%d rows of %d keys", len(table.rows), len(model))
+			if len(table.Rows) != len(model) {
+				t.Fatalf("%d rows of %d keys", len(table.Rows), len(model))
 			}
 		}
 	})

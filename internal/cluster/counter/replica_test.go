@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -15,7 +17,7 @@ var apiKey = weir.StateKey{Rule: "api", Key: "k"}
 
 func newReplica(t rapid.TB, now weir.Instant, name string, incarnation uint64, s weir.Sharing) *Replica {
 	t.Helper()
-	p, err := NewReplica(now, ReplicaSettings{Name: name, Incarnation: incarnation, Sharing: s, Keys: 100})
+	p, err := New(now, Settings{Name: name, Incarnation: incarnation, Sharing: s, Keys: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +42,9 @@ func TestDividedStarts(t *testing.T) {
 	const nodes, count, rounds = 3, 120, 2
 	for _, fixed := range []int{0, nodes} {
 		all := group(t, weir.SharingDivided, nodes)
-		var members []Presence
+		var members []sharing.Presence
 		for _, p := range all {
-			members = append(members, Presence{Name: p.settings.Name, Open: true})
+			members = append(members, sharing.Presence{Name: p.settings.Name, Open: true})
 		}
 		now, passed, changes := replicaStart, 0, 0
 		use := func(away int) {
@@ -61,7 +63,7 @@ func TestDividedStarts(t *testing.T) {
 			i %= nodes
 			for n, p := range all {
 				if n != i {
-					p.View(now, slices.DeleteFunc(slices.Clone(members), func(m Presence) bool { return m.Name == members[i].Name }))
+					p.View(now, slices.DeleteFunc(slices.Clone(members), func(m sharing.Presence) bool { return m.Name == members[i].Name }))
 				}
 			}
 			use(i)
@@ -87,9 +89,9 @@ const replicaStart = weir.Instant(1_800_000_000_000_000)
 // group is replicas that hear each other from the start, at replicaStart.
 func group(t rapid.TB, s weir.Sharing, n int) []*Replica {
 	var all []*Replica
-	var members []Presence
+	var members []sharing.Presence
 	for i := range n {
-		members = append(members, Presence{Name: fmt.Sprint("n", i), Open: true})
+		members = append(members, sharing.Presence{Name: fmt.Sprint("n", i), Open: true})
 		all = append(all, newReplica(t, replicaStart, members[i].Name, 1, s))
 	}
 	for _, p := range all {
@@ -111,9 +113,9 @@ func settleAll(t rapid.TB, now weir.Instant, all []*Replica) {
 
 // restart kills a replica; it comes back, and asks the others what they know.
 func restart(t rapid.TB, now weir.Instant, all []*Replica, i int) {
-	var members []Presence
+	var members []sharing.Presence
 	for _, p := range all {
-		members = append(members, Presence{Name: p.settings.Name, Open: true})
+		members = append(members, sharing.Presence{Name: p.settings.Name, Open: true})
 	}
 	all[i] = newReplica(t, now, all[i].settings.Name, all[i].settings.Incarnation+1, all[i].settings.Sharing)
 	all[i].View(now, members)
@@ -282,7 +284,7 @@ func TestReplicasAgree(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
 				for range 20 { // all is told
-					now += micros(Sync)
+					now += bounds.Micros(Sync)
 					settleAll(t, now, all)
 				}
 				restart(t, now, all, i)
@@ -298,10 +300,10 @@ func TestReplicasAgree(t *testing.T) {
 			}
 		}
 		for range 20 {
-			now += micros(Sync)
+			now += bounds.Micros(Sync)
 			settleAll(t, now, all)
 		}
-		drained := part(int64(now-replicaStart), 1000, time.Hour.Microseconds()) + 1
+		drained := bounds.Part(int64(now-replicaStart), 1000, time.Hour.Microseconds()) + 1
 		for _, p := range all {
 			var out [1]weir.Decision
 			p.Take(now, []weir.Ask{{State: apiKey, Limit: limit, Cost: 1, Peek: true}}, out[:])
@@ -320,27 +322,27 @@ func TestJoin(t *testing.T) {
 	if n := all[0].passes(now, limit, 90); n != 90 {
 		t.Fatalf("%d of 90 pass", n)
 	}
-	settleAll(t, now+micros(Sync), all)
+	settleAll(t, now+bounds.Micros(Sync), all)
 	for i := range all {
 		p := newReplica(t, now, "n9", 1, weir.SharingMesh)
-		members := []Presence{{Name: "n9"}, {Name: "n0"}, {Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
+		members := []sharing.Presence{{Name: "n9"}, {Name: "n0"}, {Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 		for _, q := range all {
-			q.View(now+micros(Sync), members)
+			q.View(now+bounds.Micros(Sync), members)
 		}
-		p.View(now+micros(Sync), members)
+		p.View(now+bounds.Micros(Sync), members)
 		if i > 0 {
-			settleAll(t, now+micros(Sync), append(all[:len(all):len(all)], p))
+			settleAll(t, now+bounds.Micros(Sync), append(all[:len(all):len(all)], p))
 		}
 		want := []int{20, 10, 10, 10}[i]
-		if n := p.passes(now+2*micros(Sync), limit, 100); n != want {
+		if n := p.passes(now+2*bounds.Micros(Sync), limit, 100); n != want {
 			t.Errorf("%d pass at a node that has heard from others %d times; want %d", n, i, want)
 		}
 	}
-	if n := all[1].passes(now+2*micros(Sync), limit, 100); n != 10 {
+	if n := all[1].passes(now+2*bounds.Micros(Sync), limit, 100); n != 10 {
 		t.Errorf("%d pass beside 90 of 100 of another node", n)
 	}
-	restart(t, now+3*micros(Sync), all, 0)
-	if n := all[0].passes(now+3*micros(Sync), limit, 100); n != 0 {
+	restart(t, now+3*bounds.Micros(Sync), all, 0)
+	if n := all[0].passes(now+3*bounds.Micros(Sync), limit, 100); n != 0 {
 		t.Errorf("%d pass at a node that has forgotten what it has let pass; others know of all", n)
 	}
 }
@@ -391,7 +393,7 @@ func TestReplicaVersions(t *testing.T) {
 	if passed > 100 {
 		t.Errorf("%d pass of 100/h and 10/h", passed)
 	}
-	if n := p.passes(replicaStart+micros(2*time.Minute), "10/h", 1); n != 0 {
+	if n := p.passes(replicaStart+bounds.Micros(2*time.Minute), "10/h", 1); n != 0 {
 		t.Errorf("%d pass of 10/h, of which more is used", n)
 	}
 }
@@ -459,16 +461,16 @@ func TestReplicaTake(t *testing.T) {
 func TestHubTellsOn(t *testing.T) {
 	for _, sweep := range []bool{false, true} {
 		all := group(t, weir.SharingHub, 4)
-		hub, now := slices.IndexFunc(all, func(p *Replica) bool { return p.hubOf(apiKey) == itself }), replicaStart+micros(Sweep)
+		hub, now := slices.IndexFunc(all, func(p *Replica) bool { return p.hubOf(apiKey) == itself }), replicaStart+bounds.Micros(Sweep)
 		node := (hub + 1) % len(all)
 		if passed := all[node].passes(now, "100/h", 5); passed != 5 {
 			t.Fatalf("%d of 5 pass", passed)
 		}
 		for range 3 {
-			now += micros(Sync + Gather)
+			now += bounds.Micros(Sync + Gather)
 			all[node].Tick(now, new([]Post)) // and all is lost
 		}
-		now += micros(2 * Sweep)
+		now += bounds.Micros(2 * Sweep)
 		var posts []Post
 		if sweep {
 			pack, _ := all[node].some(now, all[node].ids[all[hub].settings.Name], 0)
@@ -480,7 +482,7 @@ func TestHubTellsOn(t *testing.T) {
 			all[hub].ask(now, q, &posts)
 			deliver(t, now, all, hub, &posts)
 		}
-		settleAll(t, now+micros(Sync+Gather), all)
+		settleAll(t, now+bounds.Micros(Sync+Gather), all)
 		for _, p := range all {
 			if _, count := p.Known(apiKey, all[node].settings.Name, 1); count != 5 {
 				t.Errorf("by a sweep %v: %s knows of %d of 5 events", sweep, p.settings.Name, count)

@@ -1,4 +1,4 @@
-package sharing
+package counter
 
 import (
 	"cmp"
@@ -66,7 +66,7 @@ func (p *Replica) form(l *weir.Limit) *form {
 		clear(p.forms)
 	}
 	horizon := bounds.Horizon(l)
-	f := &form{limit: l, owing: Owing(l), horizon: horizon, memory: horizon + micros(Memory)}
+	f := &form{limit: l, owing: Owing(l), horizon: horizon, memory: horizon + bounds.Micros(Memory)}
 	p.forms[l.String()] = f
 	return f
 }
@@ -131,9 +131,9 @@ func (r *tally) fresh(now weir.Instant) bool {
 	return r.form.limit.Fresh(r.state, now) && (len(r.earlier) == 0 || k.FreshAfter(now) == 0)
 }
 
-// idle is whether the tally may be forgotten: a new one would know no less.
-func (r *tally) idle(now weir.Instant) bool {
-	return !r.queued && now >= r.born+micros(2*Sweep) && r.fresh(now)
+// Idle is whether the tally may be forgotten: a new one would know no less.
+func (r *tally) Idle(now weir.Instant) bool {
+	return !r.queued && now >= r.born+bounds.Micros(2*Sweep) && r.fresh(now)
 }
 
 // events is how many events of the state so many count for, and what is left over.
@@ -167,7 +167,7 @@ func (r *tally) decide(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 		d.Cost = a.Cost
 		return
 	}
-	d.Cost = min(max(part(d.Cost, w.den, w.num), a.AtLeast), a.Cost)
+	d.Cost = min(max(bounds.Part(d.Cost, w.den, w.num), a.AtLeast), a.Cost)
 }
 
 // whole is what n events count for, rounded up, but no more than passes at once: a client that
@@ -193,7 +193,7 @@ func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 		before := l.Used(r.state, now)
 		r.state = l.Commit(r.state, now, a, d)
 		d.Cost = min(d.Cost, max(l.Used(r.state, now)-before, 0))
-		passed = min(passed, part(d.Cost, w.den, w.num))
+		passed = min(passed, bounds.Part(d.Cost, w.den, w.num))
 	} else {
 		r.state = r.form.owing.Commit(r.state, now, a, d)
 	}
@@ -201,7 +201,7 @@ func (r *tally) commit(now weir.Instant, w weight, a *weir.Ask, d *weir.Decision
 		r.hear(now, d.Cost)
 	}
 	d.Cost = cost
-	d.Remaining = part(d.Remaining, w.den, w.num)
+	d.Remaining = bounds.Part(d.Remaining, w.den, w.num)
 	if d.Receipt != nil {
 		d.Receipt.Limit, d.Receipt.Cost = r.form.limit, cost
 		d.Date(max(r.born, r.since))

@@ -1,4 +1,4 @@
-package sharing_test
+package counter_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"github.com/weir-limit/weir/internal/sharing/virtual"
 )
@@ -226,7 +226,7 @@ func TestReplicaPartition(t *testing.T) {
 		before := len(k.passed)
 		k.load(8*time.Second, row.times, k.anywhere)
 		cut := int64(len(k.passed)-before) / 80
-		k.load(2*sharing.Sync, row.times, k.anywhere)
+		k.load(2*counter.Sync, row.times, k.anywhere)
 		before = len(k.passed)
 		k.load(time.Second, row.times, k.anywhere)
 		after := int64(len(k.passed)-before) / 10
