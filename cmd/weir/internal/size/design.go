@@ -263,7 +263,7 @@ func (n *Need) leases() Verdict {
 		return no("%s", why)
 	}
 	return yes(Nodes, runNodes, fmt.Sprintf("no server to run: each key has an owner, which leases events to the other nodes, so that a busy key is decided locally and a rare one costs a message there and back; "+
-		"each of %d nodes sends %s a second at most. %s", n.Nodes, many(s.Messages, "message"), "Nothing more passes while nodes reach each other; in a cut the rule's partition decides"))
+		"each of %d nodes sends %s a second at most. %s", n.Nodes, many(s.Messages, "message"), "Nothing more passes while nodes reach each other; in a cut the rule's partition decides. Counts are gone when all nodes stop"))
 }
 
 func (n *Need) divided() Verdict {
