@@ -56,6 +56,9 @@ func remedy(err error) string {
 	if errors.Is(err, errOld) {
 		return "upgrade it"
 	}
+	if errors.Is(err, errStrange) {
+		return "if a pooler stands before it, see the pooler's log"
+	}
 	if said := code(err); said != "" {
 		for _, r := range remedies {
 			if strings.HasPrefix(said, r.code) {

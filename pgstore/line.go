@@ -40,6 +40,7 @@ type line struct {
 	prepared map[string]bool
 	used     time.Time     // when it last answered
 	sent     bool          // what this flight is for was sent, or a part of it
+	mark     int64         // what the answer to this flight begins with
 	waits    time.Duration // for how long its statements wait for a lock
 	rows     rows
 }
@@ -110,7 +111,7 @@ func (l *line) try(of kind, calls []*call, until time.Time) {
 		fail(calls, fmt.Errorf("%w: %w", weir.ErrBusy, err))
 	default:
 		fail(calls, l.why(of, err))
-		if l.conn.IsClosed() || spoils(err) {
+		if l.conn != nil && (l.conn.IsClosed() || spoils(err)) {
 			l.hangUp()
 		}
 	}
@@ -253,7 +254,7 @@ func (l *line) prepare(ctx context.Context, all ...*statement) (named bool, err 
 	// The server locks the table as it reads a statement, so the settings travel ahead here, too.
 	p := l.conn.StartPipeline(ctx)
 	settings := &l.cells.sql.settings
-	p.SendQueryParams(settings.sql, [][]byte{l.patience()}, settings.takes, inBinary, inBinary)
+	p.SendQueryParams(settings.sql, [][]byte{l.patience(), make([]byte, 8)}, settings.takes, inBinary, inBinary)
 	for _, st := range lacks {
 		p.SendPrepare(st.name, st.sql, st.takes)
 	}
