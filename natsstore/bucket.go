@@ -229,5 +229,8 @@ func (l *link) fit(c *config) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("the bucket %s is not fit: %s", l.bucket, why)
+	return fmt.Errorf("the bucket %s %w: %s", l.bucket, errUnfit, why)
 }
+
+// errUnfit is of a bucket that would not keep counts as this store means it.
+var errUnfit = errors.New("is not fit")

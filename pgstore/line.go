@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,7 +196,7 @@ func (l *line) connect() error {
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(context.WithValue(ctx, connecting{}, true), l.cells.config)
 	if err != nil {
-		return err
+		return oneLine{err}
 	}
 	l.conn, l.prepared = conn, map[string]bool{}
 	l.cells.open.Add(1)
@@ -206,6 +208,23 @@ func (l *line) connect() error {
 		return err
 	}
 	return nil
+}
+
+// oneLine is why none of the hosts could be connected to. pgconn has a line for each try, and tries a host with TLS
+// and without.
+type oneLine struct{ error }
+
+func (e oneLine) Unwrap() error { return e.error }
+
+func (e oneLine) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	var each []string
+	for _, line := range lines[1:] {
+		if line = strings.TrimSpace(line); !slices.Contains(each, line) {
+			each = append(each, line)
+		}
+	}
+	return strings.TrimSpace(lines[0] + " " + strings.Join(each, ", "))
 }
 
 // connecting marks contexts of connect.
