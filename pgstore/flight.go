@@ -58,8 +58,8 @@ func (l *line) run(ctx context.Context, b *pgconn.Batch, statements []*statement
 			row := r.Values()
 			switch {
 			case n < 0:
-				if marked = l.answers(row); marked && l.cells.options.serverClock {
-					l.cells.clock.tell(number(row[0]), asked, time.Now())
+				if marked = l.answers(row); marked {
+					l.told(number(row[0]), asked)
 				}
 			case !marked || n >= max(len(statements), 1) || n < len(statements) && len(row) != statements[n].gives || !read(n, row):
 				marked = false
@@ -79,6 +79,15 @@ func (l *line) run(ctx context.Context, b *pgconn.Batch, statements []*statement
 // answers is whether a row is what settings give, with the mark of this flight: then what follows answers it.
 func (l *line) answers(row answer) bool {
 	return len(row) == l.cells.sql.settings.gives && number(row[1]) == l.mark
+}
+
+// told hears the server's time.
+func (l *line) told(server int64, asked time.Time) {
+	if l.cells.options.serverClock {
+		l.cells.clock.tell(server, asked, time.Now())
+		return
+	}
+	l.astray = near(server, asked, time.Now()) != nil
 }
 
 // strange ends a connection on which answers can't be told from those of other questions any more.

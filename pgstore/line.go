@@ -43,6 +43,7 @@ type line struct {
 	used     time.Time     // when it last answered
 	sent     bool          // what this flight is for was sent, or a part of it
 	mark     int64         // what the answer to this flight begins with
+	astray   bool          // this process's clock, which decides, was far from the server's in this flight
 	waits    time.Duration // for how long its statements wait for a lock
 	rows     rows
 }
@@ -102,6 +103,9 @@ func (l *line) try(of kind, calls []*call, until time.Time) {
 	switch half := len(calls) / 2; {
 	case err == nil:
 		l.cells.door.shut.Store(false)
+		if l.astray {
+			l.hangUp() // the next call has to find the clock near again
+		}
 	case held && half > 0 && time.Now().Before(until):
 		l.waits = lockAgain
 		l.try(of, calls[:half], until)
@@ -203,11 +207,25 @@ func (l *line) connect() error {
 	l.cells.clock.renew()
 	ctx, cancel = context.WithTimeout(l.cells.ctx, callTime)
 	defer cancel()
-	if err := l.cells.fit(ctx, conn); err != nil {
-		l.hangUp()
-		return err
+	err = l.cells.fit(ctx, conn)
+	if err == nil && !l.cells.options.serverClock {
+		err = l.onTime(ctx)
 	}
-	return nil
+	if err != nil {
+		l.hangUp()
+	}
+	return err
+}
+
+// onTime fails where this process's clock is far from the server's.
+func (l *line) onTime(ctx context.Context) error {
+	asked := time.Now()
+	r := l.conn.ExecParams(ctx, `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`, nil, nil, nil, inBinary).Read()
+	if r.Err != nil || len(r.Rows) == 0 {
+		return r.Err
+	}
+	l.astray = false
+	return near(number(r.Rows[0][0]), asked, time.Now())
 }
 
 // oneLine is why none of the hosts could be connected to. pgconn has a line for each try, and tries a host with TLS
