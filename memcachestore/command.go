@@ -12,10 +12,14 @@ import (
 // verb is what a command does. The protocol is memcached's meta commands, of
 // version 1.6 and later (protocol.txt, "Meta Commands"). A look and the swap after it are
 //
-//	mg weir:demo:alice v c          give the value and its cas number
-//	VA 61 c207                      61 bytes follow, of write 207; EN: there is none
-//	ms weir:demo:alice 61 C207 T63 c
-//	HD c208                         written as 208; EX: there was another write, NF: it is gone
+//	mg weir:demo:alice v c O7       give the value and its cas number
+//	VA 61 c207 O7                   61 bytes follow, of write 207; EN: there is none
+//	ms weir:demo:alice 61 C207 T63 c O8
+//	HD c208 O8                      written as 208; EX: there was another write, NF: it is gone
+//
+// O is a mark that the answer has, too. An answer with another one is that of another command, as from a server or a
+// proxy that answers twice. EN of older servers has none: an item that is not there is added, and the server
+// refuses that if it is.
 //
 // The older commands do not tell the number of the new write. With it a process that writes an item
 // again need not look before.
@@ -40,7 +44,8 @@ type command struct {
 	value []byte // of add, swap and set
 	cas   uint64 // of swap: the write that it stands on; never 0, which is no write
 	// ttl is made by the function ttl, which knows how memcached counts time.
-	ttl int64 // as memcached reads it: seconds, or when they are more than 30 days, Unix time
+	ttl  int64  // as memcached reads it: seconds, or when they are more than 30 days, Unix time
+	mark uint32 // drawn by newCall
 }
 
 // append appends the command as it goes over the wire.
@@ -52,7 +57,9 @@ func (c *command) append(b []byte) []byte {
 	case verbGet:
 		b = append(b, "mg "...)
 		b = append(b, c.key...)
-		return append(b, " v c\r\n"...)
+		b = append(b, " v c O"...)
+		b = strconv.AppendUint(b, uint64(c.mark), 10)
+		return append(b, "\r\n"...)
 	case verbVersion:
 		return append(b, "version\r\n"...)
 	case verbStats:
@@ -73,7 +80,9 @@ func (c *command) append(b []byte) []byte {
 	}
 	b = append(b, " T"...)
 	b = strconv.AppendInt(b, c.ttl, 10)
-	b = append(b, " c\r\n"...)
+	b = append(b, " c O"...)
+	b = strconv.AppendUint(b, uint64(c.mark), 10)
+	b = append(b, "\r\n"...)
 	b = append(b, c.value...)
 	return append(b, "\r\n"...)
 }
@@ -135,9 +144,9 @@ func readAnswer(r *bufio.Reader, c *command) (answer, error) {
 	case verbStats:
 		return readStats(r, line)
 	case verbGet:
-		return readValue(r, line)
+		return readValue(r, line, c.mark)
 	case verbAdd, verbSwap, verbSet:
-		return readStored(line)
+		return readStored(line, c.mark)
 	}
 	return answer{}, unexpected(line)
 }
@@ -172,14 +181,11 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // readStored reads the answer to a write. NS is said to an add where there is an item, EX to a
 // swap of another number, NF to a swap of an item that is gone. All three mean to the lane that it
 // has to look again.
-func readStored(line []byte) (answer, error) {
+func readStored(line []byte, mark uint32) (answer, error) {
 	code, rest, _ := bytes.Cut(line, []byte(" "))
 	a := answer{}
 	switch string(code) {
 	case "HD":
-		var err error
-		a.cas, err = casOf(rest)
-		return a, err
 	case "NS", "EX":
 		a.outcome = outcomeOther
 	case "NF":
@@ -187,14 +193,19 @@ func readStored(line []byte) (answer, error) {
 	default:
 		return a, unexpected(line)
 	}
-	return a, nil
+	cas, err := casOf(rest, mark)
+	if a.outcome == outcomeDone {
+		a.cas = cas
+	}
+	return a, err
 }
 
 // readValue reads the answer to a get. A value too large to be a count is skipped, so that another
 // program's item costs its own descriptor and not all that share the connection.
-func readValue(r *bufio.Reader, line []byte) (answer, error) {
-	if string(line) == "EN" {
-		return answer{outcome: outcomeNone}, nil
+func readValue(r *bufio.Reader, line []byte, mark uint32) (answer, error) {
+	if none, ok := bytes.CutPrefix(line, []byte("EN")); ok && (len(none) == 0 || none[0] == ' ') {
+		_, err := casOf(none, mark)
+		return answer{outcome: outcomeNone}, err
 	}
 	rest, ok := bytes.CutPrefix(line, []byte("VA "))
 	if !ok {
@@ -206,7 +217,7 @@ func readValue(r *bufio.Reader, line []byte) (answer, error) {
 		return answer{}, unexpected(line)
 	}
 	a := answer{}
-	if a.cas, err = casOf(flags); err != nil {
+	if a.cas, err = casOf(flags, mark); err != nil {
 		return a, err
 	}
 	if n > maxValue {
@@ -226,19 +237,27 @@ func readValue(r *bufio.Reader, line []byte) (answer, error) {
 }
 
 // casOf finds the cas number among the flags of an answer; 0 when it has none. A server that was
-// started with -C numbers no writes: nothing can be swapped there, and look says so.
-func casOf(flags []byte) (uint64, error) {
+// started with -C numbers no writes: nothing can be swapped there, and look says so. It is an error if the flags have
+// another mark than the command.
+func casOf(flags []byte, mark uint32) (cas uint64, err error) {
 	for flag := range bytes.FieldsSeq(flags) {
-		if flag[0] == 'c' {
-			cas, err := strconv.ParseUint(string(flag[1:]), 10, 64)
-			if err != nil {
+		switch flag[0] {
+		case 'c':
+			if cas, err = strconv.ParseUint(string(flag[1:]), 10, 64); err != nil {
 				return 0, unexpected(flags)
 			}
-			return cas, nil
+		case 'O':
+			if n, err := strconv.ParseUint(string(flag[1:]), 10, 32); err != nil || uint32(n) != mark {
+				return 0, errStrange
+			}
 		}
 	}
-	return 0, nil
+	return cas, nil
 }
+
+// errStrange is an answer to another command. The next ones would be taken for those of the commands after them, so
+// the connection is of no more use.
+var errStrange = errors.New("the server answers what was not asked; if a proxy stands before it, see the proxy's log")
 
 func readStats(r *bufio.Reader, line []byte) (answer, error) {
 	var lines []byte

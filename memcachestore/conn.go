@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"sync"
@@ -48,6 +49,9 @@ type call struct {
 }
 
 func newCall(commands ...command) *call {
+	for i := range commands {
+		commands[i].mark = rand.Uint32()
+	}
 	return &call{commands: commands, answers: make([]answer, len(commands)), done: make(chan struct{})}
 }
 

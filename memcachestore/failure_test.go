@@ -179,6 +179,64 @@ func TestCutInAnswer(t *testing.T) {
 	}
 }
 
+// TestWrongAnswers: answers that come twice, and that are another's, are no answers. No more passes than is charged.
+func TestWrongAnswers(t *testing.T) {
+	server := memcachedtest.Start(t, "-m", "8")
+	dial := func(addr string) *Store {
+		s, err := Dial("memcached://"+addr, Options{Prefix: "wrong" + run + ":"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	direct := dial(server.Addr)
+	for _, way := range []string{"twice", "another's"} {
+		t.Run(way, func(t *testing.T) {
+			var n, failed atomic.Int64
+			var before []byte
+			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
+				given := bytes.Clone(b)
+				switch {
+				case n.Add(1)%4 != 0:
+					before = given
+				case way == "twice":
+					given = append(given, b...)
+				default:
+					given, before = before, given
+				}
+				return given
+			})
+			s := dial(addr)
+			var passed [8]atomic.Int64
+			var wg sync.WaitGroup
+			for i := range passed {
+				wg.Go(func() {
+					for range 200 {
+						d, err := take(t.Context(), s, "150/day fixed-window", "r", fmt.Sprint(way, i))
+						if err != nil {
+							failed.Add(1)
+						} else if d.Outcome == weir.Allowed {
+							passed[i].Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if failed.Load() == 0 {
+				t.Error("no take failed")
+			}
+			for i := range passed {
+				used := 150 - remaining(t, direct, "150/day fixed-window", "r", fmt.Sprint(way, i))
+				if n := passed[i].Load(); n > used {
+					t.Errorf("key %d: %d passed, and %d are charged", i, n, used)
+				}
+			}
+			t.Logf("%d of 1600 takes failed", failed.Load())
+		})
+	}
+}
+
 // TestCutInRead: a connection that ends before anything was written has decided
 // nothing, and the next take has another one.
 func TestCutInRead(t *testing.T) {

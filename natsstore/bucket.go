@@ -122,6 +122,7 @@ func (l *link) findBucket() error {
 	var s stream
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
+	asked := time.Now()
 	err := l.info(ctx, &s)
 	for code(err) == codeNoStream {
 		if err = l.makeBucket(ctx, &s); code(err) != codeOtherStream || sleep.For(ctx, firstPause) != nil {
@@ -130,6 +131,9 @@ func (l *link) findBucket() error {
 		err = l.info(ctx, &s) // another process is faster; the servers may not all know yet
 	}
 	if err != nil {
+		return err
+	}
+	if err := near(s.Time, asked); err != nil {
 		return err
 	}
 	if err := l.fit(&s.Config); err != nil {
@@ -144,6 +148,21 @@ func (l *link) findBucket() error {
 	}
 	return nil
 }
+
+// maxApart is how far the clock of a process, which decides, may be from that of the server that leads the bucket. One
+// that is ahead has others deny for as long.
+const maxApart = 10 * time.Second
+
+// near is whether this process's clock is near the server's, which was told since it was asked.
+func near(server, asked time.Time) error {
+	off := server.Sub(asked)
+	if server.IsZero() || off > -maxApart && off < time.Since(asked)+maxApart {
+		return nil
+	}
+	return fmt.Errorf("%w %v", errApart, off.Round(time.Second))
+}
+
+var errApart = errors.New("this machine's clock decides, and the server's is apart from it by")
 
 // writable fails where a bucket can't be written. One that was made just now is led a moment later.
 func (l *link) writable(ctx context.Context) error {
@@ -229,5 +248,8 @@ func (l *link) fit(c *config) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("the bucket %s is not fit: %s", l.bucket, why)
+	return fmt.Errorf("the bucket %s %w: %s", l.bucket, errUnfit, why)
 }
+
+// errUnfit is of a bucket that would not keep counts as this store means it.
+var errUnfit = errors.New("is not fit")

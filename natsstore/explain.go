@@ -27,6 +27,9 @@ var remedies = [...]struct{ says, remedy string }{
 	{"authentication", "check user, password, token, creds and nkey"},
 	{"no server leads the bucket", "are most of its replicas there, with JetStream on?"},
 	{"temporarily unavailable", "are most of the servers there?"},
+	{errApart.Error(), "run NTP on both"},
+	{"has replicas: ", "give it more by nats stream edit KV_BUCKET --replicas N, or write fewer into the URL"},
+	{"not say storage=memory", "write storage=memory if counts may go with the servers, or name another bucket, which the daemon makes"},
 	{"is not fit", "give Weir a bucket of its own, which it makes itself"},
 	{"another program's", "give Weir a bucket of its own"},
 	{"exceeds maximum allowed", "raise the bucket's max value size, or give the descriptor fewer limits"},
@@ -36,6 +39,9 @@ var remedies = [...]struct{ says, remedy string }{
 	{"no servers available", "is nats-server running there?"},
 	{"no answer of JetStream", "is it nats-server, 2.11 or later?"},
 }
+
+// Answers says whether an error of Status tells of servers that answer, and of a bucket or a clock that is not fit.
+func Answers(err error) bool { return errors.Is(err, errUnfit) || errors.Is(err, errApart) }
 
 // remedy is what to do about an error.
 func remedy(err error) string {

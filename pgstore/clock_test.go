@@ -1,8 +1,10 @@
 package pgstore
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,5 +168,49 @@ func TestClockApart(t *testing.T) {
 		if passed < 10 || passed > 20 {
 			t.Errorf("%v off: %d passed", off, passed)
 		}
+	}
+}
+
+// TestClockFarOff: a process whose clock is 10 minutes from the server's decides nothing, says why, and goes on when
+// they are near. With clock=server it decides by the server's.
+func TestClockFarOff(t *testing.T) {
+	server := postgrestest.Common(t)
+	database := server.Database(t)
+	var off atomic.Int64 // microseconds that the server's clock seems to be ahead
+	addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
+		for i := 0; i+12 <= len(b); i++ {
+			at := int64(binary.BigEndian.Uint64(b[i+4:]))
+			if b[i+3] == 8 && time.Until(time.UnixMicro(at)).Abs() < time.Minute { // of 8 bytes: the server's time
+				binary.BigEndian.PutUint64(b[i+4:], uint64(at+off.Load()))
+				break
+			}
+		}
+		return b
+	})
+	there := strings.Replace(database, server.Addr, addr, 1)
+	s := dial(t, with(t, there, "connections", "1"))
+	mustTake := func() {
+		t.Helper()
+		if _, err := take(t.Context(), s, "10/day", "r", "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, wrong := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		off.Store(0)
+		time.Sleep(2 * longest) // the longest wait before it connects again
+		mustTake()
+		off.Store(wrong.Microseconds())
+		mustTake() // the answer tells of the clock
+		_, err := take(t.Context(), s, "10/day", "r", "k")
+		want(t, err, "nothing was decided", "the server's is apart from it by "+wrong.String(), "run NTP on both, or write clock=server")
+		if err := s.Status(t.Context()).Err; !Answers(err) {
+			t.Errorf("the status is %v", err)
+		}
+	}
+	if n := remaining(t, dial(t, database), "10/day", "r", "k"); n != 6 {
+		t.Errorf("%d remain of 10, want 6", n)
+	}
+	if _, err := take(t.Context(), dial(t, with(t, there, "clock", "server")), "10/day", "r", "k2"); err != nil {
+		t.Error(err)
 	}
 }

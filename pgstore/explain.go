@@ -56,6 +56,12 @@ func remedy(err error) string {
 	if errors.Is(err, errOld) {
 		return "upgrade it"
 	}
+	if errors.Is(err, errApart) {
+		return "run NTP on both, or write clock=server"
+	}
+	if errors.Is(err, errStrange) {
+		return "if a pooler stands before it, see the pooler's log"
+	}
 	if said := code(err); said != "" {
 		for _, r := range remedies {
 			if strings.HasPrefix(said, r.code) {
@@ -86,7 +92,7 @@ var errReadOnly = errors.New("it takes no writes")
 // Answers says whether an error of Status tells of a server that answers, and of a table that is not fit.
 func Answers(err error) bool {
 	_, is := errors.AsType[tableError](err)
-	return is || errors.Is(err, errOld) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
+	return is || errors.Is(err, errOld) || errors.Is(err, errApart) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
 }
 
 // spoils is whether a connection is of no more use after an error: the server is none to write to any more, or the

@@ -241,6 +241,53 @@ func TestCutInAnswer(t *testing.T) {
 	}
 }
 
+// TestWrongAnswers: an answer that comes twice, and that of another question, are no answers. Nothing passes that is not
+// charged, and the next take is decided.
+func TestWrongAnswers(t *testing.T) {
+	server := postgrestest.Common(t)
+	database := server.Database(t)
+	direct := dial(t, database)
+	for _, way := range []string{"twice", "another's"} {
+		t.Run(way, func(t *testing.T) {
+			var wrong atomic.Bool
+			var before []byte
+			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
+				given := bytes.Clone(b)
+				switch {
+				case !wrong.Load():
+					before = given
+				case way == "twice":
+					given = append(given, b...)
+				default:
+					given, before = before, given
+				}
+				return given
+			})
+			s := dial(t, with(t, strings.Replace(database, server.Addr, addr, 1), "connections", "1"))
+			passed, failed := map[string]int64{}, 0
+			for n := range 60 {
+				wrong.Store(n >= 10 && n%5 == 0)
+				key := fmt.Sprint(way, n%3)
+				switch d, err := take(t.Context(), s, "12/day fixed-window", "r", key); {
+				case err != nil:
+					failed++
+					want(t, err, "pgstore: ")
+				case d.Outcome == weir.Allowed:
+					passed[key]++
+				}
+			}
+			if failed == 0 || failed > 30 {
+				t.Errorf("%d of 60 takes failed", failed)
+			}
+			for key, n := range passed {
+				if used := 12 - remaining(t, direct, "12/day fixed-window", "r", key); n > used {
+					t.Errorf("%s: %d passed, and %d are charged", key, n, used)
+				}
+			}
+		})
+	}
+}
+
 // TestEndedConnections: connections that the server has ended while nobody used them cost no take.
 func TestEndedConnections(t *testing.T) {
 	server := postgrestest.Common(t)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -40,28 +41,64 @@ func (r *rows) add(name string, v int64, value []byte, keep time.Duration) {
 type answer = [][]byte
 
 // run sends statements in one transaction and one round trip, behind settings, and has read called with
-// each row of the answers, and the number of the statement. What they wrote is written if it returns nil.
+// each row of the answers, and the number of the statement. It reads as many columns as gives says, and says whether
+// they are an answer. What the statements wrote is written if run returns nil.
 //
 // The server's clock comes with each answer.
-func (l *line) run(ctx context.Context, b *pgconn.Batch, statements int, read func(statement int, row answer)) error {
-	l.cells.statements.Add(int64(statements))
+func (l *line) run(ctx context.Context, b *pgconn.Batch, statements []*statement, read func(statement int, row answer) bool) error {
+	l.cells.statements.Add(int64(len(statements)))
 	l.sent = true
 	asked := time.Now()
 	results := l.conn.ExecBatch(ctx, b)
 	var failed error
+	marked := false
 	for n := -ahead; failed == nil && results.NextResult(); n++ {
 		r := results.ResultReader()
 		for r.NextRow() {
-			if n >= 0 {
-				read(n, r.Values())
-			} else if l.cells.options.serverClock {
-				l.cells.clock.tell(number(r.Values()[0]), asked, time.Now())
+			row := r.Values()
+			switch {
+			case n < 0:
+				if marked = l.answers(row); marked {
+					l.told(number(row[0]), asked)
+				}
+			case !marked || n >= max(len(statements), 1) || n < len(statements) && len(row) != statements[n].gives || !read(n, row):
+				marked = false
+			}
+			if !marked {
+				return l.strange()
 			}
 		}
 		_, failed = r.Close()
 	}
-	return cmp.Or(failed, results.Close()) // what failed first says why
+	if failed = cmp.Or(failed, results.Close()); failed == nil && !marked {
+		return l.strange()
+	}
+	return failed // what failed first says why
 }
+
+// answers is whether a row is what settings give, with the mark of this flight: then what follows answers it.
+func (l *line) answers(row answer) bool {
+	return len(row) == l.cells.sql.settings.gives && number(row[1]) == l.mark
+}
+
+// told hears the server's time.
+func (l *line) told(server int64, asked time.Time) {
+	if l.cells.options.serverClock {
+		l.cells.clock.tell(server, asked, time.Now())
+		return
+	}
+	l.astray = near(server, asked, time.Now()) != nil
+}
+
+// strange ends a connection on which answers can't be told from those of other questions any more.
+func (l *line) strange() error {
+	l.hangUp()
+	return errStrange
+}
+
+// errStrange is an answer to what was not asked. Answers of PostgreSQL have no numbers: after one too many, each
+// would be taken for that of the next question.
+var errStrange = errors.New("this is no answer to what was asked, and the connection was closed")
 
 // ahead is how many statements travel ahead of those of calls: level and settings.
 const ahead = 2
@@ -75,7 +112,8 @@ func (l *line) batch(ctx context.Context, all ...*statement) (b *pgconn.Batch, n
 	}
 	b = new(pgconn.Batch)
 	sql.level.append(b, named)
-	sql.settings.append(b, named, l.patience())
+	l.mark = rand.Int64()
+	sql.settings.append(b, named, l.patience(), binary.BigEndian.AppendUint64(nil, uint64(l.mark)))
 	return b, named, nil
 }
 
@@ -101,11 +139,12 @@ func (l *line) look(ctx context.Context, calls []*call) error {
 		}
 	}
 	l.cells.sql.look.append(b, named, l.rows.k.encoded())
-	return l.run(ctx, b, 1, func(_ int, row answer) {
+	return l.run(ctx, b, []*statement{&l.cells.sql.look}, func(_ int, row answer) bool {
 		value := slices.Clone(row[2])
 		for _, to := range wanted[string(row[0])] {
 			*to = cas.Cell{Value: value, Version: cas.Version{Number: uint64(number(row[1]))}}
 		}
+		return true
 	})
 }
 
@@ -121,7 +160,7 @@ func (l *line) set(ctx context.Context, calls []*call) error {
 		l.rows.add(d.swap.Name, d.v, d.swap.Value, d.swap.Keep)
 	}
 	l.cells.sql.set.append(b, named, l.rows.k.encoded(), l.rows.v.encoded(), l.rows.s.encoded(), l.rows.keep.encoded())
-	if err := l.run(ctx, b, 1, func(int, answer) {}); err != nil {
+	if err := l.run(ctx, b, []*statement{&l.cells.sql.set}, func(int, answer) bool { return true }); err != nil {
 		return err
 	}
 	for _, d := range drawn {
@@ -187,13 +226,17 @@ func (l *line) swap(ctx context.Context, calls []*call, by *statement) error {
 	if len(swaps) > 0 {
 		l.appendSwaps(b, named, calls, swaps, by)
 	}
-	err = l.run(ctx, b, len(used), func(n int, row answer) {
+	err = l.run(ctx, b, used, func(n int, row answer) bool {
 		v := number(row[0])
 		if used[n] == by {
+			if v < 0 || v >= int64(len(written)) {
+				return false
+			}
 			written[v] = true
 		} else if g, ok := alone[v]; ok {
 			written[g] = true
 		}
+		return true
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +42,8 @@ type line struct {
 	prepared map[string]bool
 	used     time.Time     // when it last answered
 	sent     bool          // what this flight is for was sent, or a part of it
+	mark     int64         // what the answer to this flight begins with
+	astray   bool          // this process's clock, which decides, was far from the server's in this flight
 	waits    time.Duration // for how long its statements wait for a lock
 	rows     rows
 }
@@ -99,6 +103,9 @@ func (l *line) try(of kind, calls []*call, until time.Time) {
 	switch half := len(calls) / 2; {
 	case err == nil:
 		l.cells.door.shut.Store(false)
+		if l.astray {
+			l.hangUp() // the next call has to find the clock near again
+		}
 	case held && half > 0 && time.Now().Before(until):
 		l.waits = lockAgain
 		l.try(of, calls[:half], until)
@@ -110,7 +117,7 @@ func (l *line) try(of kind, calls []*call, until time.Time) {
 		fail(calls, fmt.Errorf("%w: %w", weir.ErrBusy, err))
 	default:
 		fail(calls, l.why(of, err))
-		if l.conn.IsClosed() || spoils(err) {
+		if l.conn != nil && (l.conn.IsClosed() || spoils(err)) {
 			l.hangUp()
 		}
 	}
@@ -193,18 +200,49 @@ func (l *line) connect() error {
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(context.WithValue(ctx, connecting{}, true), l.cells.config)
 	if err != nil {
-		return err
+		return oneLine{err}
 	}
 	l.conn, l.prepared = conn, map[string]bool{}
 	l.cells.open.Add(1)
 	l.cells.clock.renew()
 	ctx, cancel = context.WithTimeout(l.cells.ctx, callTime)
 	defer cancel()
-	if err := l.cells.fit(ctx, conn); err != nil {
-		l.hangUp()
-		return err
+	err = l.cells.fit(ctx, conn)
+	if err == nil && !l.cells.options.serverClock {
+		err = l.onTime(ctx)
 	}
-	return nil
+	if err != nil {
+		l.hangUp()
+	}
+	return err
+}
+
+// onTime fails where this process's clock is far from the server's.
+func (l *line) onTime(ctx context.Context) error {
+	asked := time.Now()
+	r := l.conn.ExecParams(ctx, `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`, nil, nil, nil, inBinary).Read()
+	if r.Err != nil || len(r.Rows) == 0 {
+		return r.Err
+	}
+	l.astray = false
+	return near(number(r.Rows[0][0]), asked, time.Now())
+}
+
+// oneLine is why none of the hosts could be connected to. pgconn has a line for each try, and tries a host with TLS
+// and without.
+type oneLine struct{ error }
+
+func (e oneLine) Unwrap() error { return e.error }
+
+func (e oneLine) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	var each []string
+	for _, line := range lines[1:] {
+		if line = strings.TrimSpace(line); !slices.Contains(each, line) {
+			each = append(each, line)
+		}
+	}
+	return strings.TrimSpace(lines[0] + " " + strings.Join(each, ", "))
 }
 
 // connecting marks contexts of connect.
@@ -253,7 +291,7 @@ func (l *line) prepare(ctx context.Context, all ...*statement) (named bool, err 
 	// The server locks the table as it reads a statement, so the settings travel ahead here, too.
 	p := l.conn.StartPipeline(ctx)
 	settings := &l.cells.sql.settings
-	p.SendQueryParams(settings.sql, [][]byte{l.patience()}, settings.takes, inBinary, inBinary)
+	p.SendQueryParams(settings.sql, [][]byte{l.patience(), make([]byte, 8)}, settings.takes, inBinary, inBinary)
 	for _, st := range lacks {
 		p.SendPrepare(st.name, st.sql, st.takes)
 	}

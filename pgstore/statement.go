@@ -17,12 +17,13 @@ import (
 type statement struct {
 	name, sql string
 	takes     []uint32 // the types of what it is given
+	gives     int      // how many columns its answers have
 }
 
-func newStatement(sql string, takes ...uint32) statement {
+func newStatement(sql string, gives int, takes ...uint32) statement {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(sql)) // a hash takes all
-	return statement{"weir_" + strconv.FormatUint(h.Sum64(), 36), sql, takes}
+	return statement{"weir_" + strconv.FormatUint(h.Sum64(), 36), sql, takes, gives}
 }
 
 // statements are those of a table.
@@ -34,7 +35,7 @@ type statements struct {
 	// small would go on to read the whole table. Those of Status that do read a whole table then look dear, and without
 	// jit=off they would be compiled for a second. A statement that waits ends before its caller gives up.
 	level    statement
-	settings statement // it is given for how long a statement waits for a lock
+	settings statement // it is given for how long a statement waits for a lock, and a mark to answer with
 	look     statement // rows by their names
 	add      statement // rows that are not there
 	set      statement // rows, whether they are there or not
@@ -67,38 +68,39 @@ const (
 func newStatements(o *options) statements {
 	of := strings.NewReplacer("{table}", o.quoted(), "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
 		"{until}", "clock_timestamp() + keep * interval '1 microsecond'")
-	commit := ""
+	commit, settingsGive := "", 7
 	if o.synchronousCommit != "" {
 		commit = fmt.Sprintf(", set_config('synchronous_commit', '%s', true)", o.synchronousCommit)
+		settingsGive++
 	}
 	return statements{
-		level: newStatement(`set transaction_isolation = 'read committed'`),
-		settings: newStatement(of.Replace(fmt.Sprintf(`select {now},
+		level: newStatement(`set transaction_isolation = 'read committed'`, 0),
+		settings: newStatement(of.Replace(fmt.Sprintf(`select {now}, $2::bigint,
   set_config('enable_seqscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
   set_config('jit', 'off', true),
   set_config('statement_timeout', '%d', true), set_config('lock_timeout', $1, true)%s`,
-			statementTime.Milliseconds(), commit)), oidText),
-		look: newStatement(of.Replace(`select k, v, s from {table} where k = any($1)`), oidTextArray),
+			statementTime.Milliseconds(), commit)), settingsGive, oidText, oidInt8),
+		look: newStatement(of.Replace(`select k, v, s from {table} where k = any($1)`), 3, oidTextArray),
 		add: newStatement(of.Replace(`insert into {table} (k, v, s, until)
 select k, v, s, {until} from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as u (k, v, s, keep)
-on conflict do nothing returning v`), oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
+on conflict do nothing returning v`), 1, oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
 		set: newStatement(of.Replace(`insert into {table} (k, v, s, until)
 select k, v, s, {until} from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as u (k, v, s, keep)
 on conflict (k) do update set v = excluded.v, s = excluded.s, until = excluded.until returning v`),
-			oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
+			1, oidTextArray, oidInt8Array, oidByteaArray, oidInt8Array),
 		swap: newStatement(of.Replace(`update {table} as w set v = u.new, s = u.s, until = {until}
 from (
   select u.*, w.ctid as at from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[]) as u (k, seen, new, s, keep, g),
   lateral (select ctid from {table} as w where w.k = u.k and w.v = u.seen offset 0) as w
 ) as u where w.ctid = u.at and w.v = u.seen returning u.g`),
-			oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array),
+			1, oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array),
 		group: newStatement(of.Replace(`with held as materialized (
   select u.*, w.ctid as at, count(*) over (partition by u.g) as held
   from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[]) as u (k, seen, new, s, keep, g, n),
   lateral (select ctid from {table} as w where w.k = u.k and w.v = u.seen for update) as w
 )
 update {table} as w set v = held.new, s = held.s, until = {until} from held where w.ctid = held.at and held.held = held.n returning held.g`),
-			oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array, oidInt8Array),
+			1, oidTextArray, oidInt8Array, oidInt8Array, oidByteaArray, oidInt8Array, oidInt8Array, oidInt8Array),
 	}
 }
 

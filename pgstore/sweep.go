@@ -120,10 +120,11 @@ func (c *cells) ask(ctx context.Context, sql string, values ...string) (row [][]
 			return err
 		}
 		b.ExecParams(strings.ReplaceAll(sql, "{table}", c.options.quoted()), given, nil, nil, nil)
-		return l.run(ctx, b, 0, func(_ int, r answer) {
+		return l.run(ctx, b, nil, func(_ int, r answer) bool {
 			for _, value := range r {
 				row = append(row, slices.Clone(value))
 			}
+			return true
 		})
 	})
 	return row, err

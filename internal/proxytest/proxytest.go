@@ -1,5 +1,5 @@
 // Package proxytest stands between a client and a server, and cuts their
-// connections, or keeps answers back, where a test says so.
+// connections, keeps answers back, or gives others, where a test says so.
 package proxytest
 
 import (
@@ -69,6 +69,40 @@ func (p *proxy) pass(from, to net.Conn, answer bool) {
 			return
 		}
 	}
+}
+
+// Change listens for clients of the server at to, and returns where. Clients get what change makes of the
+// server's bytes, as these come. It is called by one goroutine at a time.
+func Change(t testing.TB, to string, change func(answer []byte) []byte) (addr string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var one sync.Mutex
+	whole := &proxy{cut: func(_ bool, b []byte) (int, bool) { return len(b), false }}
+	accept(t, l, to, func(client, server net.Conn) {
+		go whole.pass(client, server, false)
+		go func() {
+			defer client.Close()
+			defer server.Close()
+			b := make([]byte, 64<<10)
+			for {
+				n, err := server.Read(b)
+				if err != nil {
+					return
+				}
+				one.Lock()
+				given := change(b[:n])
+				one.Unlock()
+				if _, err := client.Write(given); err != nil {
+					return
+				}
+			}
+		}()
+	})
+	return l.Addr().String()
 }
 
 // Delay listens for clients of the server at to, and returns where. The server's bytes reach them

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -13,8 +14,17 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/client"
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/cmd/weir/internal/rls"
 	"github.com/weir-limit/weir/edge"
+	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
+	"github.com/weir-limit/weir/memcachestore"
+	"github.com/weir-limit/weir/memstore"
+	"github.com/weir-limit/weir/natsstore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 )
 
@@ -22,11 +32,69 @@ import (
 const leasedEnv = "WEIR_LEASED_NODE"
 
 // leasedLimits are those that processes share one key of each. Each is asked for about ten times as often as it
-// lets pass.
-func leasedLimits() []string {
-	return []string{
-		"400/s", "200/s burst 400", "400/s fixed-window", "200/s strict burst 100", "400/s sliding-window 4", "40/s",
+// lets pass. Stores that bring no clock of their own don't keep the strict one.
+func leasedLimits(url string) []string {
+	all := []string{"400/s", "200/s burst 400", "400/s fixed-window", "400/s sliding-window 4", "40/s"}
+	if strings.HasPrefix(url, "redis") || strings.HasPrefix(url, "grpc") {
+		all = append(all, "200/s strict burst 100")
 	}
+	return all
+}
+
+// asked is a store that a node takes portions from. calls is how many calls of its server there were.
+type asked struct {
+	weir.Store
+
+	close func() error
+	calls func() int64
+}
+
+// leasedStore opens the store of a URL as programs do.
+func leasedStore(url string) (*asked, error) {
+	around := func(remote edge.Remote, err error, calls func() int64) (*asked, error) {
+		if err != nil {
+			return nil, err
+		}
+		s := edge.New(remote, edge.Options{})
+		return &asked{s, s.Close, calls}, nil
+	}
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "redis":
+		s, err := redisstore.Dial(url)
+		return around(s, err, func() int64 { return s.Stats().Calls })
+	case "postgres":
+		s, err := pgstore.Dial(url, pgstore.Options{})
+		return around(s, err, func() int64 { return s.Stats().Statements })
+	case "nats":
+		s, err := natsstore.Dial(url, natsstore.Options{})
+		return around(s, err, func() int64 { return s.Stats().Trips })
+	case "memcached":
+		s, err := memcachestore.Dial(url, memcachestore.Options{})
+		return around(s, err, func() int64 { return s.Stats().Trips })
+	}
+	s, err := client.Open(url, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &asked{s, s.Close, func() int64 { return s.Stats().Messages }}, nil
+}
+
+// leasedServers start the server of each store, and say its URL.
+var leasedServers = map[string]func(t *testing.T) string{
+	"redis":     func(t *testing.T) string { return "redis://" + redistest.Start(t).Addr },
+	"postgres":  func(t *testing.T) string { s := postgrestest.StartTCP(t); return s.Database(t) },
+	"nats":      func(t *testing.T) string { return "nats://" + natstest.Start(t).Addr },
+	"memcached": func(t *testing.T) string { return "memcached://" + memcachedtest.Start(t, "-m", "64").Addr },
+	"daemon": func(t *testing.T) string {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lends := rls.New(nil, rls.Options{Store: &rls.Lending{Store: memstore.New(memstore.Options{}), Rules: func(int, bool) {}}})
+		go func() { _ = lends.Serve(l) }() // until the listener is closed
+		t.Cleanup(func() { _ = l.Close() })
+		return "grpc://" + l.Addr().String()
+	},
 }
 
 // leasedFor is for how long the processes ask.
@@ -35,11 +103,10 @@ const leasedFor = 3 * time.Second
 // beLeasedNode asks for the hot keys with leases, as beNode does without. A take that the store decided passes
 // when it was decided, at the earliest when it was asked for: that is told.
 func beLeasedNode(url string) error {
-	remote, err := redisstore.Dial(url)
+	s, err := leasedStore(url)
 	if err != nil {
 		return err
 	}
-	s := edge.New(remote, edge.Options{})
 	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
@@ -52,7 +119,7 @@ func beLeasedNode(url string) error {
 	var g sync.WaitGroup
 	var mu sync.Mutex
 	takes := 0
-	for i, text := range leasedLimits() {
+	for i, text := range leasedLimits(url) {
 		for range 2 {
 			g.Go(func() {
 				a := hot(text)
@@ -76,14 +143,20 @@ func beLeasedNode(url string) error {
 		}
 	}
 	g.Wait()
-	fmt.Fprintln(out, "stats", takes, remote.Stats().Calls)
-	return cmp.Or(s.Close(), out.Flush())
+	fmt.Fprintln(out, "stats", takes, s.calls())
+	return cmp.Or(s.close(), out.Flush())
 }
 
-// TestLeasedProcesses: three processes on a real Redis ask for the same keys at about ten times of what they
+// TestLeasedProcesses: three processes on a real server ask for the same keys at about ten times of what they
 // pass. Nothing passes beyond the limit, and about as much as it lets.
 func TestLeasedProcesses(t *testing.T) {
-	url := "redis://" + redistest.Start(t).Addr + "?prefix=leased:" + fmt.Sprint(time.Now().UnixNano()) + ":"
+	for name, start := range leasedServers {
+		t.Run(name, func(t *testing.T) { holdLeased(t, start(t)) })
+	}
+}
+
+func holdLeased(t *testing.T, url string) {
+	limits := leasedLimits(url)
 	nodes := make([]*node, 3)
 	for i := range nodes {
 		nodes[i] = startNode(t, leasedEnv, url)
@@ -96,7 +169,7 @@ func TestLeasedProcesses(t *testing.T) {
 		}
 		time.Sleep(line) // it is what is measured
 	}
-	passed := make([][]span, len(leasedLimits()))
+	passed := make([][]span, len(limits))
 	takes, calls := 0, 0
 	for _, n := range nodes {
 		for n.out.Scan() {
@@ -115,7 +188,7 @@ func TestLeasedProcesses(t *testing.T) {
 			}
 		}
 	}
-	for i, text := range leasedLimits() {
+	for i, text := range limits {
 		l := weir.MustParseLimit(text)
 		if within := beyond(l, passed[i]); within != "" {
 			t.Errorf("%s: %s", text, within)
@@ -128,9 +201,9 @@ func TestLeasedProcesses(t *testing.T) {
 			t.Errorf("%s: %d passed, less than %d", text, len(passed[i]), least)
 		}
 	}
-	t.Logf("%d takes, %d calls of Redis", takes, calls)
+	t.Logf("%d takes, %d calls of the server", takes, calls)
 	if calls > takes/4 {
-		t.Errorf("%d takes cost %d calls of Redis", takes, calls)
+		t.Errorf("%d takes cost %d calls of the server", takes, calls)
 	}
 }
 

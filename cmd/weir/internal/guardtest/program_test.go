@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
 	"github.com/weir-limit/weir/edge"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/memcachedtest"
+	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/memcachestore"
+	"github.com/weir-limit/weir/natsstore"
+	"github.com/weir-limit/weir/pgstore"
 	"github.com/weir-limit/weir/redisstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -34,6 +38,26 @@ var programs = map[string]func(t *testing.T) (open func() *edge.Store, signal fu
 			return opened(t)(memcachestore.Open("memcached://"+server.Addr, memcachestore.Options{}))
 		}
 		return open, func(s os.Signal) { server.Signal(t, s) }
+	},
+	"postgres": func(t *testing.T) (func() *edge.Store, func(os.Signal)) {
+		server := postgrestest.StartTCP(t)
+		url := server.Database(t)
+		open := func() *edge.Store { return opened(t)(pgstore.Open(url, pgstore.Options{})) }
+		thaw := func() {}
+		return open, func(s os.Signal) {
+			if thaw(); s == syscall.SIGSTOP {
+				thaw = server.Freeze(t)
+			}
+		}
+	},
+	"nats": func(t *testing.T) (func() *edge.Store, func(os.Signal)) {
+		server := natstest.Start(t)
+		open := func() *edge.Store { return opened(t)(natsstore.Open("nats://"+server.Addr, natsstore.Options{})) }
+		return open, func(s os.Signal) { // the server is in this process, and can't be frozen
+			if server.Stop(); s == syscall.SIGCONT {
+				server.Restart(t)
+			}
+		}
 	},
 }
 
@@ -164,6 +188,9 @@ func TestProgramsSync(t *testing.T) {
 // leaves nothing running, whether the store is there or not.
 func TestCloseEndsAll(t *testing.T) {
 	for name, start := range programs {
+		if name == "nats" {
+			continue // its server begins and ends goroutines in this process
+		}
 		t.Run(name, func(t *testing.T) {
 			open, signal := start(t)
 			before := runtime.NumGoroutine()

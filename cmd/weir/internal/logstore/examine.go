@@ -55,7 +55,7 @@ func Examine(ctx context.Context, url string) (*Examination, error) {
 		return x, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("logstore: %s %s: %w", place.kind, place.name, err)
 	}
 	set, err := log.settings(asking, bounds.LogBack)
 	x.Partitions, x.Replicas, x.Kept, x.Findings = found.partitions, set.replicas, set.kept, set.findings

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -220,6 +222,10 @@ func (k *kafka) explain(err error) error {
 		return fmt.Errorf("the broker closes the connection; does it want TLS, or another user or password: %w", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no broker of the log answers in time: %w", err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w; is Kafka running there?", err)
+	case errors.Is(err, kbin.ErrNotEnoughData):
+		return fmt.Errorf("%w; this is no answer of Kafka: is the address right, and the broker new enough?", err)
 	}
 	return err
 }

@@ -143,6 +143,59 @@ func TestAnswerIsLost(t *testing.T) {
 	}
 }
 
+// TestWrongAnswers: answers that come twice, late, or as an earlier one are no answers. No more passes than is charged.
+func TestWrongAnswers(t *testing.T) {
+	server := natstest.Start(t)
+	direct := dial(t, "nats://"+server.Addr)
+	for _, way := range []string{"twice", "another's"} {
+		t.Run(way, func(t *testing.T) {
+			var n, failed atomic.Int64
+			var before []byte
+			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
+				given := bytes.Clone(b)
+				switch {
+				case !bytes.HasPrefix(b, []byte("MSG ")) && !bytes.HasPrefix(b, []byte("HMSG ")):
+				case n.Add(1)%5 != 0:
+					before = given
+				case way == "twice":
+					given = append(given, b...)
+				default:
+					given, before = before, given
+				}
+				return given
+			})
+			s := dial(t, "nats://"+addr)
+			var passed [8]atomic.Int64
+			var wg sync.WaitGroup
+			for i := range passed {
+				wg.Go(func() {
+					for range 12 {
+						ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+						d, err := take(ctx, s, "20/day fixed-window", fmt.Sprint(way, i))
+						cancel()
+						if err != nil {
+							failed.Add(1)
+						} else if d.Charged {
+							passed[i].Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for i := range passed {
+				n := passed[i].Load()
+				for passes(t, direct, "20/day fixed-window", fmt.Sprint(way, i)).Charged {
+					n++
+				}
+				if n > 20 {
+					t.Errorf("key %d: %d passed of 20", i, n)
+				}
+			}
+			t.Logf("%d of 96 takes failed", failed.Load())
+		})
+	}
+}
+
 // TestServerIsSilent: callers leave by themselves, and hear whether it may have been a charge; Close
 // frees those that wait, and leaves no goroutine behind.
 func TestServerIsSilent(t *testing.T) {
@@ -343,7 +396,7 @@ func TestBucketIsMadeAgain(t *testing.T) {
 	const each, deaths = 500, 4
 	var passed int64
 	for range deaths {
-		p, m := crowd(t, stores, fmt.Sprint(each, "/day"), after(300*time.Millisecond))
+		p, m := crowd(t, stores, fmt.Sprint(each, "/day"), after(200*time.Millisecond))
 		passed += p
 		if p > each || m > 64 {
 			t.Errorf("%d passed, %d perhaps", p, m)

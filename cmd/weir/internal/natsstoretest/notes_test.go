@@ -1,6 +1,7 @@
 package natsstoretest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/internal/proxytest"
 	"github.com/weir-limit/weir/natsstore"
 )
 
@@ -123,6 +125,33 @@ func TestClocksFarApart(t *testing.T) {
 		if passed > most || passed < most-2 {
 			t.Errorf("%s: %d passed, want %d", limit, passed, most)
 		}
+	}
+}
+
+// TestClockFarOff: a process that connects with a clock 10 minutes from the server's decides nothing, says why, and goes
+// on when they are near.
+func TestClockFarOff(t *testing.T) {
+	server := natstest.Start(t)
+	var off atomic.Int64 // by how much the server's clock seems to be ahead
+	addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
+		const form = "2006-01-02T15:04:05"
+		if _, ts, found := bytes.Cut(b, []byte(`"ts":"`)); found && len(ts) > len(form) {
+			if at, err := time.Parse(form, string(ts[:len(form)])); err == nil {
+				copy(ts, at.Add(time.Duration(off.Load())).Format(form))
+			}
+		}
+		return b
+	})
+	for _, wrong := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		off.Store(int64(wrong))
+		s := dial(t, "nats://"+addr)
+		_, err := take(t.Context(), s, "10/day", "k")
+		want(t, err, "nothing was decided", "the server's is apart from it by "+wrong.String()[:3], "run NTP on both")
+		if _, err := s.Status(t.Context()); !natsstore.Answers(err) {
+			t.Errorf("the status is %v", err)
+		}
+		off.Store(0)
+		passes(t, s, "10/day", "k")
 	}
 }
 
