@@ -74,7 +74,7 @@ type waiting struct {
 	since weir.Instant
 }
 
-func (h *holder) left(now weir.Instant) int64 {
+func (h *holder) left(now weir.Instant) int64 { // I2
 	if now >= h.expires {
 		return 0
 	}
@@ -301,7 +301,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	if m.ID == h.asked && !h.asking && m.Life == 0 {
 		h.called(now, fx)
 	}
-	if !h.asking || m.ID != h.asked {
+	if !h.asking || m.ID != h.asked { // I3
 		return
 	}
 	h.asking = false
@@ -309,7 +309,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
 	}
 	h.granted, h.got = m.Granted, now
-	h.expires = h.first + micros(m.Life)
+	h.expires = h.first + micros(m.Life) // I2
 	h.lasts, h.ends = m.Lasts, h.first+micros(Lasting)
 	h.free, h.fresh = m.Free, now+micros(m.Fresh)
 	h.denied, h.least = now+micros(min(m.Wait, MaxDeny)), h.pending.least

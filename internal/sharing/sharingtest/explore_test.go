@@ -54,6 +54,8 @@ type actor struct {
 	nodes       []*sharing.Node
 	incarnation uint64
 	began       weir.Instant // crashed, and began again; 0: not
+	away        weir.Instant // until then it stands still
+	missed      []letter     // heartbeats meanwhile
 	leaves      weir.Instant // when it ends; 0: it does not
 	sums        [2]uint64    // of peers, and of nodes; 0: not known
 }
@@ -105,19 +107,21 @@ func (a action) String() string {
 type explorer struct {
 	scope
 	walk
-	mutant  Mutant
-	names   []string
-	all     []sharing.Member
-	states  []weir.StateKey
-	seen    map[uint64]struct{} // the digests of states
-	seed    maphash.Seed
-	bytes   []byte
-	scratch []byte
-	steps   int64
-	deepest int
-	until   time.Time // then it gives up; zero: never
-	trace   []action
-	stopped bool
+	mutant    Mutant
+	names     []string
+	all       []sharing.Member
+	states    []weir.StateKey
+	seen      map[uint64]struct{} // the digests of states
+	seed      maphash.Seed
+	bytes     []byte
+	scratch   []byte
+	steps     int64
+	deepest   int
+	until     time.Time // then it gives up; zero: never
+	trace     []action
+	converged []bool                                     // of stories: each process
+	note      func(w *world, format string, args ...any) // of stories; nil: nobody listens
+	stopped   bool
 }
 
 func newExplorer(s scope, mutant Mutant) *explorer {
@@ -140,7 +144,7 @@ func newExplorer(s scope, mutant Mutant) *explorer {
 // first is the world in which all processes have met, and nothing has been asked.
 func (x *explorer) first() *world {
 	w := &world{explorer: x, now: start, may: x.scope.may, own: make([][2]bool, x.nodes), actors: make([]*actor, x.nodes)}
-	for i := range x.nodes - int(x.may.joins) {
+	for i := int(x.may.joins); i < x.nodes; i++ {
 		w.boot(i, 1)
 		w.actors[i].peers.Found()
 	}
@@ -220,7 +224,13 @@ func (w *world) pass(d time.Duration) {
 	for {
 		next, who, due := end+1, -1, -1
 		for i, a := range w.actors {
-			if a == nil {
+			if a == nil || a.away > end {
+				continue
+			}
+			if a.away > 0 && a.away < next {
+				next, who, due = a.away, i, -4
+			}
+			if a.away > 0 {
 				continue
 			}
 			if at := a.peers.Next(); at < next {
@@ -253,6 +263,13 @@ func (w *world) due(who, what int) {
 		moving := slices.ContainsFunc(a.nodes, (*sharing.Node).Moving)
 		a.peers.Tick(w.now, moving, &w.fx)
 		w.effects(who)
+	case -4:
+		missed := a.missed
+		a.away, a.missed = 0, nil
+		for i := range missed {
+			a.peers.Receive(w.now, w.names[missed[i].from], &missed[i].heartbeat, &w.fx)
+			w.effects(who)
+		}
 	case -2:
 		w.actors[who] = nil
 		w.tell()
@@ -281,6 +298,9 @@ func (w *world) effects(i int) {
 	}
 	fx := w.fx
 	w.fx = sharing.Effects{}
+	if w.note != nil {
+		w.tells(i, &fx)
+	}
 	for _, answer := range fx.Answers {
 		if answer.Decision.Outcome == weir.Allowed {
 			w.audits[answer.ID].pass(w.now, answer.Decision.Cost)
@@ -296,6 +316,10 @@ func (w *world) effects(i int) {
 		}
 		l := letter{from: i, to: to, isHeartbeat: true, heartbeat: b.Heartbeat}
 		w.tamper(&l)
+		if of := w.actor(to); of.away > 0 {
+			of.missed = append(slices.Clip(of.missed), l)
+			continue
+		}
 		w.actor(to).peers.Receive(w.now, w.names[i], &l.heartbeat, &w.fx)
 		w.effects(to)
 	}
@@ -401,6 +425,9 @@ func (w *world) after(a action) *world {
 		if n.may.doubles--; a.do == "deliver" {
 			n.may.doubles++
 			n.flight = slices.Delete(n.flight, a.node, a.node+1)
+		}
+		if n.note != nil {
+			n.note(n, "%s hears the %s", n.names[l.to], says(&l.message))
 		}
 		if n.actors[l.to] != nil {
 			n.tamper(&l)

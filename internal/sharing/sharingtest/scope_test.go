@@ -45,7 +45,7 @@ func scopes() []scope {
 			name: "shards", nodes: 2, keys: 2, limit: limit("2/h burst 2"), asks: []request{{0, 0, 2, 1}, {0, 1, 2, 1}, {1, 1, 2, 1}},
 			waits: []time.Duration{900 * ms}, most: 2, may: budget{waits: 3, leaves: 1}, mutants: []Mutant{Confuses},
 		},
-		{ // the one that joins owns the key before the second, and after the first
+		{ // the one that joins owns the key from then on
 			name: "joins", nodes: 3, keys: 1, limit: limit("2/s burst 2"), asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}},
 			waits: []time.Duration{150 * ms, 1200 * ms}, most: 2, may: budget{waits: 2, joins: 1},
 		},
