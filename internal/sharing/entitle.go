@@ -63,7 +63,7 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 		g.has = has
 		return
 	default:
-		g.charge(now, g.claim(now, had, has))
+		g.charge(now, g.claim(now, had, has)) // I10
 	}
 	g.has, g.waits = has, 0
 }
@@ -108,7 +108,7 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
 func (g *ledger) settled(now weir.Instant, v *View) {
-	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.losses {
+	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.losses { // I11
 		return
 	}
 	has := entitled(g.policy, int64(len(g.place.voters)), g.place.count, g.first)
@@ -139,7 +139,7 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 func (g *ledger) pass(now weir.Instant, events int64) {
 	taxed := min(events, g.taxed)
 	g.taxed -= taxed
-	g.count(now, events+g.tax(events-taxed))
+	g.count(now, events+g.tax(events-taxed)) // I9
 }
 
 // count charges events that this node, or one with a lease of it, has let pass.
@@ -173,7 +173,7 @@ func (g *ledger) takes(events int64) int64 {
 }
 
 // room is how many events may be granted where so many are left.
-func (g *ledger) room(left int64) int64 {
+func (g *ledger) room(left int64) int64 { // I6, I9
 	if g.may.part == 0 {
 		return 0
 	}

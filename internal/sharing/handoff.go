@@ -66,7 +66,7 @@ func (w *window) take(incarnation, number uint64) bool {
 		w.last = number
 	}
 	bit := uint64(1) << min(w.last-number, 63)
-	if incarnation < w.incarnation || w.last-number >= MaxMoves || w.taken&bit != 0 {
+	if incarnation < w.incarnation || w.last-number >= MaxMoves || w.taken&bit != 0 { // I12
 		return false
 	}
 	w.taken |= bit
@@ -160,7 +160,7 @@ func (n *Node) back(m *move) {
 		g.known = 0
 		return
 	}
-	m.of.has, m.of.waits, m.of.known, m.of.lost = entitlement{0, 1}, 0, 0, 0
+	m.of.has, m.of.waits, m.of.known, m.of.lost = entitlement{0, 1}, 0, 0, 0 // I13
 	n.ledgers.Add(m.message.State, m.of)
 }
 

@@ -75,7 +75,7 @@ type waiting struct {
 	since weir.Instant
 }
 
-func (h *holder) left(now weir.Instant) int64 {
+func (h *holder) left(now weir.Instant) int64 { // I2
 	if now >= h.expires {
 		return 0
 	}
@@ -302,7 +302,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	if m.ID == h.asked && !h.asking && m.Life == 0 {
 		h.called(now, fx)
 	}
-	if !h.asking || m.ID != h.asked {
+	if !h.asking || m.ID != h.asked { // I3
 		return
 	}
 	h.asking = false
@@ -310,7 +310,7 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
 	}
 	h.granted, h.got = m.Granted, now
-	h.expires = h.first + bounds.Micros(m.Life)
+	h.expires = h.first + bounds.Micros(m.Life) // I2
 	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(Lasting)
 	h.free, h.fresh = m.Free, now+bounds.Micros(m.Fresh)
 	h.denied, h.least = now+bounds.Micros(min(m.Wait, MaxDeny)), h.pending.least

@@ -22,7 +22,7 @@ func (l *lasting) next(now weir.Instant, v *View) uint64 {
 	if now >= v.sure {
 		return 0
 	}
-	if l.number == 0 || l.version != v.version || now >= l.lent+bounds.Micros(Life) {
+	if l.number == 0 || l.version != v.version || now >= l.lent+bounds.Micros(Life) { // I16
 		l.number, l.version, l.ended = l.number+1, v.version, l.lent
 	}
 	l.lent = now

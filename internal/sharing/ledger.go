@@ -146,7 +146,7 @@ func (g *ledger) expire(now weir.Instant, v *View) {
 		if first == nil {
 			break
 		}
-		g.burn(over, first)
+		g.burn(over, first) // I4
 	}
 	g.forgotten(now)
 }
@@ -197,7 +197,7 @@ func (g *ledger) report(now weir.Instant, from string, m *Message) {
 	if a == nil || m.Lease == 0 || m.Lease != a.lease {
 		return
 	}
-	if spent := min(m.Spent, a.granted); spent > a.spent {
+	if spent := min(m.Spent, a.granted); spent > a.spent { // I5
 		g.pass(now, spent-a.spent)
 		a.spent = spent
 	}
@@ -224,7 +224,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 	switch {
 	case m.ID < a.answered.id:
 		return Message{}, false
-	case m.ID == a.answered.id:
+	case m.ID == a.answered.id: // I5
 		return a.answer(m), true
 	}
 	if m.Lease != a.lease { // which its node doesn't know, or has let go
@@ -240,7 +240,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 		a.lease = next
 	}
 	a.granted += granted
-	a.expires = now + bounds.Micros(Life+Margin)
+	a.expires = now + bounds.Micros(Life+Margin) // I4
 	lasts := uint64(0)
 	if wait == 0 && m.Ahead > 0 {
 		lasts = g.lend(now, a, m.Ahead, v.lends(now))
@@ -296,7 +296,7 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	if g.may.part == 0 {
 		return 0, Pulse // another has the votes, or nobody yet
 	}
-	room, all := g.room(g.free(now)), g.demand(now)
+	room, all := g.room(g.free(now)), g.demand(now) // I6
 	try := weir.Ask{Limit: g.kept.Limit, Cost: g.takes(want), AtLeast: g.takes(least), Peek: true}
 	d := g.kept.Limit.Decide(g.kept.State, g.at(now), &try)
 	if d.Outcome != weir.Allowed {

@@ -318,7 +318,7 @@ const worthy = time.Second
 // or keep no more.
 func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
 	all, _ := l.Standing(nil, now)
-	used, guess := n.view.used(now, key, policy, all)
+	used, guess := n.view.used(now, key, policy, all) // I15
 	g := newLedger(l, used)
 	if _, recovers := l.Standing(g.kept.State, now); guess && recovers > worthy {
 		return nil // soon more will be known of it, and a guess would stay for long

@@ -227,7 +227,7 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
 	x.until = 0
 	if b.Vote > 0 {
-		x.until = b.Vote + bounds.Micros(b.Life)
+		x.until = b.Vote + bounds.Micros(b.Life) // I8
 	}
 	x.active = 0
 	if b.Age > 0 {
@@ -241,7 +241,7 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects
 }
 
 // booted is whether nobody can count any more on votes that an earlier process has lent.
-func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.count) }
+func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.count) } // I14
 
 // wanted is whether x may have votes.
 func (p *Peers) wanted(now weir.Instant, x *peer) bool {
@@ -259,7 +259,7 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or what other
 // members say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) {
+	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) { // I17
 		p.active, p.activated = true, now
 	}
 	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })
@@ -272,7 +272,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	if !p.voting && p.active && p.told(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
+	if !p.voting && p.active && p.told(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
 		p.voting, p.changed, changed = true, now, true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
@@ -306,7 +306,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	}
 	before := p.minority
 	switch {
-	case now >= p.quorate+bounds.Micros(Quorum):
+	case now >= p.quorate+bounds.Micros(Quorum): // I18
 		p.minority = true
 	case p.minority && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
@@ -389,7 +389,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	case x.since != 0 && x.left == 0:
 		x.left = now
 		if x.relied > 0 {
-			x.left = max(now, x.relied+settle(p.count))
+			x.left = max(now, x.relied+settle(p.count)) // I7
 		}
 	}
 	if !wanted {

@@ -6,8 +6,8 @@
 // and when, and sends what it wants sent. So a simulation runs the code of the daemon.
 //
 // At no time do all nodes together let more pass than the limit lets pass on one, whatever is lost,
-// late, doubled, cut, paused or killed: docs/decisions has the proof, and package sharingtest looks
-// for a way round it.
+// late, doubled, cut, paused or killed: docs/cluster-protocol.md has the invariants, by the numbers that
+// stand beside the code that keeps them, and the proof. Package sharingtest looks for a way round it.
 //
 // In the code, node.go is told what happens and tells what to send, holder.go decides by a
 // lease or asks the key's owner, ledger.go is what the owner keeps, message.go what they

@@ -293,7 +293,7 @@ func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) 
 		case stand == Settled:
 			return follows && released[i], false
 		case stand == Entering && follows && order <= v.members[m].to(i).Order:
-		case stand == Entering && !follows, !released[i]:
+		case stand == Entering && !follows, !released[i]: // I7
 			return false, false
 		}
 	}
@@ -311,7 +311,7 @@ func (v *View) votes(now weir.Instant, p *place) int64 {
 		switch of := &v.members[by.member]; {
 		case of.leaves:
 			last++
-		case !by.kept && now < of.until:
+		case !by.kept && now < of.until: // I8
 			n++
 		}
 	}

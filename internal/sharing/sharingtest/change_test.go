@@ -42,7 +42,7 @@ func apartFrom(at, nodes, cut int, owner bool) func(i int) bool {
 }
 
 // TestPartition is what passes while nodes are cut off for eight seconds, and after: no event
-// beyond the limit by the policies that promise it (I6), and no blackout (I7).
+// beyond the limit by the policies that promise it, and no blackout.
 func TestPartition(t *testing.T) {
 	const nodes, from, to = 10, 4 * time.Second, 12 * time.Second
 	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed, sharing.Reserve, sharing.Share} {

@@ -64,8 +64,8 @@ func run(t *testing.T, s Settings) Result {
 }
 
 // TestSwarm holds any number of nodes, whatever goes wrong, to what one would let pass
-// in every interval (I1), to let most of it pass soon after all goes well again (I7), and to
-// deny nothing for longer than they may (I8), with some messages of a later version (I10).
+// in every interval (I1), to let most of it pass soon after all goes well again, and to
+// deny nothing for longer than they may, with some messages of a later version.
 func TestSwarm(t *testing.T) {
 	begun := time.Now()
 	var simulated time.Duration
