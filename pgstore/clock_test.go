@@ -203,8 +203,10 @@ func TestClockFarOff(t *testing.T) {
 		mustTake() // the answer tells of the clock
 		_, err := take(t.Context(), s, "10/day", "r", "k")
 		want(t, err, "nothing was decided", "the server's is apart from it by "+wrong.String(), "run NTP on both, or write clock=server")
-		if err := s.Status(t.Context()).Err; !Answers(err) {
-			t.Errorf("the status is %v", err)
+		for n := 0; !Answers(s.Status(t.Context()).Err); n++ { // on a busy machine it may take its time
+			if n == 10 {
+				t.Fatalf("the status is %v", s.Status(t.Context()).Err)
+			}
 		}
 	}
 	if n := remaining(t, dial(t, database), "10/day", "r", "k"); n != 6 {
