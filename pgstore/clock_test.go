@@ -191,8 +191,15 @@ func TestClockFarOff(t *testing.T) {
 	s := dial(t, with(t, there, "connections", "1"))
 	mustTake := func() {
 		t.Helper()
-		if _, err := take(t.Context(), s, "10/day", "r", "k"); err != nil {
-			t.Fatal(err)
+		for n := 0; ; n++ { // on a busy machine a server may take too long to connect
+			_, err := take(t.Context(), s, "10/day", "r", "k")
+			if err == nil {
+				return
+			}
+			if n == 10 || !strings.Contains(err.Error(), "nothing was decided: failed to connect") {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * longest)
 		}
 	}
 	for _, wrong := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
@@ -203,8 +210,10 @@ func TestClockFarOff(t *testing.T) {
 		mustTake() // the answer tells of the clock
 		_, err := take(t.Context(), s, "10/day", "r", "k")
 		want(t, err, "nothing was decided", "the server's is apart from it by "+wrong.String(), "run NTP on both, or write clock=server")
-		if err := s.Status(t.Context()).Err; !Answers(err) {
-			t.Errorf("the status is %v", err)
+		for n := 0; !Answers(s.Status(t.Context()).Err); n++ { // on a busy machine it may take its time
+			if n == 10 {
+				t.Fatalf("the status is %v", s.Status(t.Context()).Err)
+			}
 		}
 	}
 	if n := remaining(t, dial(t, database), "10/day", "r", "k"); n != 6 {
