@@ -180,6 +180,10 @@ FOR ?= 1m
 simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m); FOR=8h the night through
 	$(GO) test ./internal/sharing/sharingtest -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
 
+.PHONY: spec
+spec: ## Have Spin check the model of leases in spec, and find its mutants; needs spin and gcc
+	$(GO) test ./internal/sharing -run Spin -count 1 -v -spec
+
 .PHONY: explore-cluster
 explore-cluster: ## Look at all that can happen to small clusters, and find all mutants, for FOR (1m); FOR=8h the night through
 	$(GO) test ./internal/sharing/sharingtest -run Explore -count 1 -v -timeout 0 -explore $(FOR)

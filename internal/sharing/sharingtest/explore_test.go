@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -122,6 +123,7 @@ type explorer struct {
 	converged []bool                                     // of stories: each process
 	note      func(w *world, format string, args ...any) // of stories; nil: nobody listens
 	stopped   bool
+	random    *rand.Rand // shuffles what may happen; nil: no
 }
 
 func newExplorer(s scope, mutant Mutant) *explorer {
@@ -543,7 +545,11 @@ func (x *explorer) explore(w *world) (over bool) {
 	if x.stopped {
 		return false
 	}
-	for _, a := range w.next(nil) {
+	all := w.next(nil)
+	if x.random != nil {
+		x.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
+	for _, a := range all {
 		x.trace = append(x.trace, a)
 		if x.explore(w.after(a)) {
 			return true

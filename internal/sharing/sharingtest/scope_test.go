@@ -5,6 +5,8 @@ package sharingtest
 import (
 	"flag"
 	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,37 +58,41 @@ func scopes() []scope {
 	}
 }
 
-// TestExplore looks at all that can happen in each scope (I1), and with -explore at larger ones.
+// TestExplore looks at all that can happen in each scope (I1), and with -explore at larger ones, of
+// which each has an equal part of the time that is left.
 func TestExplore(t *testing.T) {
-	begun := time.Now()
-	for larger := 0; ; larger++ {
-		for _, s := range scopes() {
-			if *explore > 0 && time.Since(begun) > *explore {
-				return
-			}
-			s.grow(larger)
+	end := time.Now().Add(*explore)
+	if *explore > 0 {
+		defer debug.SetGCPercent(debug.SetGCPercent(100)) // there are many states to remember
+	}
+	for larger, all := 0, scopes(); len(all) > 0; larger++ {
+		var whole []scope
+		for i, s := range all {
 			x := newExplorer(s, NoMutant)
-			if *explore > 0 {
-				x.until = begun.Add(*explore)
+			if larger > 0 { // not all may be looked at, so it is not to be the same each time
+				x.until = time.Now().Add(time.Until(end) / time.Duration(len(all)-i))
+				x.random = rand.New(rand.NewPCG(uint64(larger), 6))
 			}
 			since := time.Now()
 			x.report(t, x.explore(x.first()), since)
+			if s.grow(); !x.stopped && time.Now().Before(end) {
+				whole = append(whole, s)
+			}
 		}
-		if *explore == 0 {
-			return
-		}
+		all = whole
 	}
 }
 
 // grow allows more of what may happen.
-func (s *scope) grow(by int) {
-	s.most = min(s.most+by, 8)
+func (s *scope) grow() {
+	s.most = min(s.most+1, 8)
+	s.asks = slices.Clone(s.asks)
 	for i := range s.asks {
-		s.asks[i].times += int8(by)
+		s.asks[i].times++
 	}
 	for _, n := range []*int8{&s.may.waits, &s.may.doubles, &s.may.cuts, &s.may.crashes} {
 		if *n > 0 {
-			*n += int8(by)
+			*n++
 		}
 	}
 }
