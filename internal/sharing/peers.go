@@ -66,6 +66,7 @@ type Peers struct {
 	versions      uint64
 	sent          uint64 // heartbeats to each member
 	lasting       lasting
+	resumed       map[string]bool // members that count its vote, though they have said nothing yet
 }
 
 // peer is what is known of one member.
@@ -151,8 +152,8 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	p.heartbeat(now, fx)
 }
 
-// restart makes x a later process, which knows nothing of votes. Leases of the one before
-// may go on for their life.
+// restart makes x a later process, which knows nothing of votes. The one before may live, and count on what it was
+// lent last.
 func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 	before := *x
 	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, counts: x.counts, run: x.run, shown: x.shown}
@@ -258,7 +259,7 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or what other
 // members say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) {
+	if !p.active && p.booted(now) && p.counted(func(b *Heartbeat) bool { return b.Members == p.digest }) {
 		p.active, p.activated = true, now
 	}
 	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })
@@ -271,7 +272,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	if !p.voting && p.active && p.told(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
+	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) {
 		p.voting, p.changed, changed = true, now, true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {

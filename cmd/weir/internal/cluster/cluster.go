@@ -65,6 +65,10 @@ type Self struct {
 	// Send carries a message to a member, whose Store gets it by Receive. It keeps
 	// nothing of message, does not wait, and says whether it will try.
 	Send func(to string, message []byte) bool
+	// Resumes are the other members that the last process of the name knew, and Counted is
+	// whether all of them counted its vote.
+	Resumes []string
+	Counted bool
 }
 
 // Store is one node. It must be made by New and closed. Its methods may be called

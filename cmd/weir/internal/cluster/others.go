@@ -34,6 +34,7 @@ func (o *others) init(s *Store, name string, incarnation uint64) {
 	}
 	o.far, o.told = map[string]sharing.Distance{}, nil
 	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
+	o.peers.Resume(s.self.Resumes, s.self.Counted)
 }
 
 // part has the node say nothing, and hear nobody, until it is told who the members are.
@@ -112,6 +113,12 @@ func (o *others) departed() int64 {
 		return 0
 	}
 	return o.unclean + o.peers.Unclean()
+}
+
+func (o *others) counted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed && o.peers.View().Counted()
 }
 
 func (o *others) minority() bool {

@@ -215,6 +215,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, d.sharers().Keep},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
+		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepRemembering(ctx) }},
 		{d.storage.snapshots != nil, every(d.config.saveEvery, func(time.Time) { d.saveSnapshot() })},
 	} {
 		if part.there {

@@ -114,7 +114,7 @@ func TestDeadMembersAreToldOn(t *testing.T) {
 	old.join(0, run(2, "b", 20))
 	old.die(5*time.Second, 2)
 
-	told, err := parseEntries(formatEntries(15*time.Second, old.unreached()))
+	told, err := parseEntries(formatEntries(15*time.Second, old.unreached(15*time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestAgreement(t *testing.T) {
 		for range 3 {
 			for _, m := range tables {
 				for _, n := range tables {
-					n.merge(time.Second, m.unreached(), silentAll)
+					n.merge(time.Second, m.unreached(15*time.Second), silentAll)
 				}
 			}
 		}
@@ -354,7 +354,7 @@ func FuzzEntries(f *testing.F) {
 	m := newTable(run(1, "a", 10))
 	m.join(0, run(2, "b", 20))
 	m.die(5*time.Second, 2)
-	f.Add(formatEntries(15*time.Second, m.unreached()))
+	f.Add(formatEntries(15*time.Second, m.unreached(15*time.Second)))
 	f.Add(formatEntries(0, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		entries, err := parseEntries(b)
