@@ -66,6 +66,7 @@ type Peers struct {
 	versions      uint64
 	sent          uint64 // heartbeats to each member
 	lasting       lasting
+	fenced        weir.Instant    // until then an earlier process of its name may count on its vote, 0: there is none
 	resumed       map[string]bool // members that count its vote, though they have said nothing yet
 }
 
@@ -165,7 +166,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		p.lose(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
 	}
 	if before.since != 0 {
-		x.since, x.order, x.left = before.since, p.sent, now+micros(Life+Margin)
+		x.since, x.order, x.left = before.since, p.sent, max(now+micros(Life+Margin), before.relied+settle(p.count))
 	}
 }
 
@@ -241,7 +242,9 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects
 }
 
 // booted is whether nobody can count any more on votes that an earlier process has lent.
-func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.count) }
+func (p *Peers) booted(now weir.Instant) bool {
+	return now >= p.began+settle(p.count) && now >= p.fenced
+}
 
 // wanted is whether x may have votes.
 func (p *Peers) wanted(now weir.Instant, x *peer) bool {
@@ -260,6 +263,7 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // members say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
 	if !p.active && p.booted(now) && p.counted(func(b *Heartbeat) bool { return b.Members == p.digest }) {
+		p.unfence(now)
 		p.active, p.activated = true, now
 	}
 	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })

@@ -123,6 +123,8 @@ func (s *simulation) act(now weir.Instant, a Act) {
 		s.leave(now, a.Node)
 	case Join:
 		s.join(now, a.Node)
+	case Usurp:
+		s.usurp(now, s.Nodes, a.Node)
 	case Restart:
 		s.restart(now, a.Node)
 	}

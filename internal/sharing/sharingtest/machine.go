@@ -21,6 +21,7 @@ type machine struct {
 	away        weir.Instant     // until then it is paused
 	remembered  []sharing.Member // whom its processes knew last
 	counted     bool             // they all counted its vote
+	usurped     bool             // another process has its name
 }
 
 // shard is one of the nodes of a process.
@@ -127,7 +128,7 @@ func (s *simulation) ring(now weir.Instant, i int, sh *shard) {
 // tell tells the i-th process who the members are.
 func (s *simulation) tell(now weir.Instant, i int) {
 	m := s.machines[i]
-	if !m.runs() {
+	if !m.runs() || m.usurped {
 		return
 	}
 	var members []sharing.Member
@@ -174,6 +175,15 @@ func (s *simulation) restart(now weir.Instant, i int) {
 	}
 	s.effects(now, i)
 	s.at(now+weir.Instant(8*time.Second/time.Microsecond), func(now weir.Instant) { s.tellAll(now) })
+}
+
+// usurp starts a process on the i-th machine by the name of another's, which goes on and hears nobody.
+func (s *simulation) usurp(now weir.Instant, i, of int) {
+	m, old := s.machines[i], s.machines[of]
+	old.member, old.usurped = false, true
+	m.name, m.incarnation, s.names[i], s.numbers[old.name] = old.name, old.incarnation, old.name, i
+	s.join(now, i)
+	m.peers.Fence(m.clock(now), m.clock(now)+weir.Instant(s.Fence/time.Microsecond))
 }
 
 // join starts a process on the i-th machine, which was no member.

@@ -36,6 +36,8 @@ type Settings struct {
 	Faults  Faults
 	Parts   []Part
 	Acts    []Act
+	// Fence is how long a process by the name of another that may live has no vote.
+	Fence time.Duration
 	// Remember is whether processes keep a list of the members, by which the next one of their name begins.
 	Remember bool
 	GiveUp   time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
@@ -64,6 +66,7 @@ const (
 	Kill What = iota // its process ends, and none is started
 	Leave
 	Join
+	Usurp   // a process on the machine after the last node takes its name
 	Restart // its process is killed, and another knows of no member but those in its list
 )
 

@@ -200,6 +200,10 @@ func (s *Store) View(members []sharing.Member) {
 	s.hurry(0)
 }
 
+// Fence tells for how long an earlier process of this node's name may live and decide elsewhere: until then
+// this one has no part of any limit. 0: none may.
+func (s *Store) Fence(d time.Duration) { s.others.fence(d) }
+
 // Owner is who keeps the state of a key of a rule with that policy, as this node sees it; empty before View.
 func (s *Store) Owner(key weir.StateKey, p *weir.Policy) string {
 	key = s.led.known(&weir.Ask{State: key, Policy: *p})

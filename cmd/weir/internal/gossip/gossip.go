@@ -80,6 +80,9 @@ type Member struct {
 	// may be that only one way is cut.
 	Silent    bool
 	SilentFor time.Duration
+	// Fence is of this node itself, for how long an earlier process of its name may yet decide,
+	// which was at another address and has not left; 0: none may.
+	Fence time.Duration
 	// DeadFor is for how long memberlist has not reached it; 0: it does. After
 	// Confirm a member that is silent, too, is gone.
 	DeadFor time.Duration

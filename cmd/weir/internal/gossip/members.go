@@ -230,6 +230,19 @@ func (t *table) contest(now time.Duration, other *entry) *entry {
 	return other
 }
 
+// fence is for how long an earlier process of this one's name may yet decide: it may be cut off, and live,
+// until members of which the others hear nothing are given up. One that was where this one is has
+// ended, for this one has its port.
+func (t *table) fence(now time.Duration) time.Duration {
+	var until time.Duration
+	for _, e := range t.entries {
+		if e.standing == replaced && e.name == t.me.name && e.address != t.me.address {
+			until = max(until, e.since+Confirm)
+		}
+	}
+	return max(until-now, 0)
+}
+
 // raise gives this process a later incarnation than another that had its name. It
 // may do so once, and soon after the start.
 func (t *table) raise(now time.Duration, incarnation uint64) bool {

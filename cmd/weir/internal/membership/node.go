@@ -36,6 +36,7 @@ type Node struct {
 	incarnation uint64     // by which the store takes part
 	memory      memory
 	leaving     bool
+	fenced      bool // an earlier process of its name may yet decide
 }
 
 // New makes a node that is part of no cluster yet.
@@ -181,6 +182,9 @@ func (n *Node) changed([]gossip.Member) {
 	members := g.Members()
 	all := make([]sharing.Member, len(members))
 	for i, m := range members {
+		if m.Name == g.Name() {
+			n.fence(m.Fence)
+		}
 		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
 	}
 	if now := incarnation(g, n.incarnation); now > n.incarnation {
@@ -194,6 +198,16 @@ func (n *Node) changed([]gossip.Member) {
 		n.memory.know(members, g.Name()) // before its vote is one of so many
 	}
 	n.Store.View(all)
+}
+
+// fence has the node wait until an earlier process of its name can't decide any more.
+func (n *Node) fence(d time.Duration) {
+	if (d > 0) != n.fenced {
+		if n.fenced = d > 0; n.fenced {
+			n.log.Warn("an earlier process with this node's name may live elsewhere; this one has no part of its own until that is given up, or has heard of this one", "at_most", d.Round(time.Second))
+		}
+	}
+	n.Store.Fence(d)
 }
 
 // names are the members, this node among them.
