@@ -69,7 +69,7 @@ func (b *bench) start(ctx context.Context, weir, noop string) error {
 	}
 	const any = "127.0.0.1:0"
 	for _, at := range addresses {
-		p, err := server.Start(ctx, -1, nil, weir, "serve", "--store", "cluster:", "--cluster", at, "--join", strings.Join(addresses, ","),
+		p, err := server.Start(ctx, -1, []string{"XDG_CACHE_HOME=" + dir}, weir, "serve", "--store", "cluster:", "--cluster", at, "--join", strings.Join(addresses, ","),
 			"--rules", rules, "--http", any, "--grpc", any, "--admin", any)
 		if err != nil {
 			return err

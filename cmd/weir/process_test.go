@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,9 @@ func start(t testing.TB, binary string, log io.Writer, args ...string) *process 
 	p := &process{rest: make(chan string, 1)}
 	p.Cmd = exec.CommandContext(t.Context(), binary, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	p.Stderr = log
+	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "cluster:") }) {
+		p.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(filepath.Dir(binary), "cache")) // where nodes list their members
+	}
 	stdout, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

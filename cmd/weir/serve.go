@@ -113,6 +113,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Cluster, "cluster", daemon.DefaultCluster, "`ADDR` for other nodes, TCP and UDP, and this one's name; used with --store cluster:")
 	f.StringVar(&c.Join, "join", "", "`ADDR,…` of other nodes (default none: it waits to be joined)")
 	f.StringVar(&c.ClusterName, "cluster-name", "", "`NAME` of the cluster; nodes with another one, or with none, are refused (default: it has none)")
+	f.BoolVar(&c.Bootstrap, "bootstrap", false, "this node is the first of a new cluster: it forgets the members that it knew; give it once, and not where a supervisor starts the node again")
 	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
 }

@@ -67,6 +67,8 @@ type Peers struct {
 	versions      uint64
 	sent          uint64 // heartbeats to each member
 	lasting       lasting
+	fenced        weir.Instant    // until then an earlier process of its name may count on its vote, 0: there is none
+	resumed       map[string]bool // members that count its vote, though they have said nothing yet
 }
 
 // peer is what is known of one member.
@@ -152,8 +154,8 @@ func (p *Peers) Agree(now weir.Instant, members []Member, fx *Effects) {
 	p.heartbeat(now, fx)
 }
 
-// restart makes x a later process, which knows nothing of votes. Leases of the one before
-// may go on for their life.
+// restart makes x a later process, which knows nothing of votes. The one before may live, and count on what it was
+// lent last.
 func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 	before := *x
 	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, counts: x.counts, run: x.run, shown: x.shown}
@@ -165,7 +167,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		p.lose(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
 	}
 	if before.since != 0 {
-		x.since, x.order, x.left = before.since, p.sent, now+bounds.Micros(Life+Margin)
+		x.since, x.order, x.left = before.since, p.sent, max(now+bounds.Micros(Life+Margin), before.relied+settle(p.count))
 	}
 }
 
@@ -241,7 +243,9 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat, fx *Effects
 }
 
 // booted is whether nobody can count any more on votes that an earlier process has lent.
-func (p *Peers) booted(now weir.Instant) bool { return now >= p.began+settle(p.count) } // I14
+func (p *Peers) booted(now weir.Instant) bool { // I14
+	return now >= p.began+settle(p.count) && now >= p.fenced
+}
 
 // wanted is whether x may have votes.
 func (p *Peers) wanted(now weir.Instant, x *peer) bool {
@@ -259,7 +263,8 @@ func (p *Peers) lends(now weir.Instant, x *peer) bool {
 // look sees how this process stands to each member, and makes a new view where that or what other
 // members say has changed, or the last one is old.
 func (p *Peers) look(now weir.Instant, changed bool) {
-	if !p.active && p.booted(now) && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) { // I17
+	if !p.active && p.booted(now) && p.counted(func(b *Heartbeat) bool { return b.Members == p.digest }) { // I17
+		p.unfence(now)
 		p.active, p.activated = true, now
 	}
 	voters, count := p.names(func(x *peer) bool { return p.tallies(now, x) })
@@ -272,7 +277,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 			x.shown, changed = stand, true
 		}
 	}
-	if !p.voting && p.active && p.told(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
+	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
 		p.voting, p.changed, changed = true, now, true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {

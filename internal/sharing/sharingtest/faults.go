@@ -123,6 +123,10 @@ func (s *simulation) act(now weir.Instant, a Act) {
 		s.leave(now, a.Node)
 	case Join:
 		s.join(now, a.Node)
+	case Usurp:
+		s.usurp(now, s.Nodes, a.Node)
+	case Restart:
+		s.restart(now, a.Node)
 	}
 }
 
@@ -218,7 +222,7 @@ func Swarm(seed uint64) Settings {
 	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 12 * time.Second, Calm: 5 * time.Second}
 	s.Wave, s.Skewed = time.Duration(r.IntN(20))*100*time.Millisecond, r.IntN(2) == 1
 	s.Policy = sharing.Policy(r.IntN(3)) // those that let nothing pass beyond the limit
-	s.Shards = 2 + int(seed%3)
+	s.Shards, s.Remember = 2+int(seed%3), seed%2 == 1
 	pick := func(n int) int { return r.IntN(2) * r.IntN(n+1) }
 	s.Keys, s.Cost = 1+pick(3), 1+int64(pick(4))
 	often := func(ms int) time.Duration { return time.Duration(pick(ms)) * time.Millisecond }

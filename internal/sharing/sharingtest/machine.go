@@ -18,7 +18,10 @@ type machine struct {
 	member      bool
 	offset, ppm int64
 	incarnation uint64
-	away        weir.Instant // until then it is paused
+	away        weir.Instant     // until then it is paused
+	remembered  []sharing.Member // whom its processes knew last
+	counted     bool             // they all counted its vote
+	usurped     bool             // another process has its name
 }
 
 // shard is one of the nodes of a process.
@@ -81,8 +84,23 @@ func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	if found {
 		m.peers.Found()
 	}
+	if s.Remember && m.remembered != nil {
+		s.resume(now, m)
+	}
 	s.pulse(now, i, m.peers)
 	return nil
+}
+
+// resume has a process know of the members that the one before has known, as if from its file. It
+// hears their incarnations from themselves.
+func (s *simulation) resume(now weir.Instant, m *machine) {
+	var names []string
+	for k := range m.remembered {
+		names = append(names, m.remembered[k].Name)
+		m.remembered[k].Incarnation = 0
+	}
+	m.peers.Resume(names, m.counted)
+	m.peers.Agree(m.clock(now), m.remembered, &s.fx)
 }
 
 // pulse makes the i-th process tell the others that it lives, and again when it wants.
@@ -110,7 +128,7 @@ func (s *simulation) ring(now weir.Instant, i int, sh *shard) {
 // tell tells the i-th process who the members are.
 func (s *simulation) tell(now weir.Instant, i int) {
 	m := s.machines[i]
-	if !m.runs() {
+	if !m.runs() || m.usurped {
 		return
 	}
 	var members []sharing.Member
@@ -119,6 +137,7 @@ func (s *simulation) tell(now weir.Instant, i int) {
 			members = append(members, sharing.Member{Name: m.name, Incarnation: m.incarnation})
 		}
 	}
+	m.remembered = slices.Clone(members)
 	m.peers.Agree(m.clock(now), members, &s.fx)
 	s.effects(now, i)
 }
@@ -144,6 +163,29 @@ func (s *simulation) crash(now weir.Instant, i int) {
 	s.tellAll(now)
 }
 
+// restart kills the i-th process, and starts another that is told of no other members.
+func (s *simulation) restart(now weir.Instant, i int) {
+	m := s.machines[i]
+	m.end()
+	if err := s.boot(now, i, false); err != nil {
+		panic(err)
+	}
+	if !s.Remember {
+		m.peers.Agree(m.clock(now), []sharing.Member{{Name: m.name, Incarnation: m.incarnation}}, &s.fx)
+	}
+	s.effects(now, i)
+	s.at(now+weir.Instant(8*time.Second/time.Microsecond), func(now weir.Instant) { s.tellAll(now) })
+}
+
+// usurp starts a process on the i-th machine by the name of another's, which goes on and hears nobody.
+func (s *simulation) usurp(now weir.Instant, i, of int) {
+	m, old := s.machines[i], s.machines[of]
+	old.member, old.usurped = false, true
+	m.name, m.incarnation, s.names[i], s.numbers[old.name] = old.name, old.incarnation, old.name, i
+	s.join(now, i)
+	m.peers.Fence(m.clock(now), m.clock(now)+weir.Instant(s.Fence/time.Microsecond))
+}
+
 // join starts a process on the i-th machine, which was no member.
 func (s *simulation) join(now weir.Instant, i int) {
 	s.machines[i].member = true
@@ -157,7 +199,7 @@ func (s *simulation) join(now weir.Instant, i int) {
 func (s *simulation) leave(now weir.Instant, i int) {
 	m := s.machines[i]
 	peers := m.peers
-	m.member = false
+	m.member, m.counted = false, false
 	m.peers.Leave(m.clock(now), &s.fx)
 	s.effects(now, i)
 	s.at(now+weir.Instant(time.Second/time.Microsecond), func(now weir.Instant) {
@@ -185,6 +227,7 @@ func (s *simulation) effects(now weir.Instant, i int) {
 	m := s.machines[i]
 	if v := m.peers.View(); v != m.view {
 		m.view = v
+		m.counted = m.counted || v.Counted()
 		for _, sh := range m.shards {
 			sh.node.View(m.clock(now), v, &s.fx)
 		}

@@ -36,9 +36,13 @@ type Settings struct {
 	Faults  Faults
 	Parts   []Part
 	Acts    []Act
-	GiveUp  time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
-	Calm    time.Duration // in the end, nothing goes wrong for so long
-	Mutant  Mutant
+	// Fence is how long a process by the name of another that may live has no vote.
+	Fence time.Duration
+	// Remember is whether processes keep a list of the members, by which the next one of their name begins.
+	Remember bool
+	GiveUp   time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
+	Calm     time.Duration // in the end, nothing goes wrong for so long
+	Mutant   Mutant
 }
 
 // Part is a time in which some don't hear others.
@@ -62,6 +66,8 @@ const (
 	Kill What = iota // its process ends, and none is started
 	Leave
 	Join
+	Usurp   // a process on the machine after the last node takes its name
+	Restart // its process is killed, and another knows of no member but those in its list
 )
 
 // Result is what happened. Its counts are of events, not of requests.

@@ -67,6 +67,10 @@ type Self struct {
 	// Send carries a message to a member, whose Store gets it by Receive. It keeps
 	// nothing of message, does not wait, and says whether it will try.
 	Send func(to string, message []byte) bool
+	// Resumes are the other members that the last process of the name knew, and Counted is
+	// whether all of them counted its vote.
+	Resumes []string
+	Counted bool
 }
 
 // Store is one node. It must be made by New and closed. Its methods may be called
@@ -197,6 +201,10 @@ func (s *Store) View(members []sharing.Member) {
 	s.others.agree(members)
 	s.hurry(0)
 }
+
+// Fence tells for how long an earlier process of this node's name may live and decide elsewhere: until then
+// this one has no part of any limit. 0: none may.
+func (s *Store) Fence(d time.Duration) { s.others.fence(d) }
 
 // Owner is who keeps the state of a key of a rule with that policy, as this node sees it; empty before View.
 func (s *Store) Owner(key weir.StateKey, p *weir.Policy) string {

@@ -62,7 +62,7 @@ func newNetwork(t testing.TB, size int, ahead ...time.Duration) *network {
 		}
 		s := New(Options{Keys: 1 << 14, now: now, patience: time.Minute})
 		send := func(to string, message []byte) bool { return n.carry(name, to, message) }
-		if err := s.Join(Self{name, uint64(i + 1), send}); err != nil {
+		if err := s.Join(Self{Name: name, Incarnation: uint64(i + 1), Send: send}); err != nil {
 			t.Fatal(err)
 		}
 		n.nodes = append(n.nodes, s)

@@ -20,8 +20,9 @@ type others struct {
 	view       *sharing.View  // that the shards have
 	fx         sharing.Effects
 	packet     []byte
-	agreed     bool // it has been told who the members are
-	heartbeats int  // rounds of them
+	fenced     weir.Instant // until then an earlier process of the name may decide; 0: none may
+	agreed     bool         // it has been told who the members are
+	heartbeats int          // rounds of them
 	far        map[string]sharing.Distance
 	told       map[string]sharing.Distance // to the shards
 }
@@ -34,6 +35,8 @@ func (o *others) init(s *Store, name string, incarnation uint64) {
 	}
 	o.far, o.told = map[string]sharing.Distance{}, nil
 	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
+	o.peers.Resume(s.self.Resumes, s.self.Counted)
+	o.peers.Fence(s.now(), o.fenced)
 }
 
 // part has the node say nothing, and hear nobody, until it is told who the members are.
@@ -47,6 +50,18 @@ func (o *others) found() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.peers.Found()
+}
+
+// fence tells for how long an earlier process of the name may yet decide.
+func (o *others) fence(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.store.now()
+	if o.fenced = 0; d > 0 {
+		o.fenced = now + weir.Instant(d/time.Microsecond)
+	}
+	o.peers.Fence(now, o.fenced)
+	o.deliver()
 }
 
 func (o *others) agree(members []sharing.Member) {
@@ -112,6 +127,12 @@ func (o *others) departed() int64 {
 		return 0
 	}
 	return o.unclean + o.peers.Unclean()
+}
+
+func (o *others) counted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed && o.peers.View().Counted()
 }
 
 func (o *others) minority() bool {

@@ -300,7 +300,7 @@ func TestBeforeJoin(t *testing.T) {
 	for kind := range byte(20) {
 		s.Receive("n0:1", []byte{kind, 0})
 	}
-	if err := s.Join(Self{"n1:1", 2, func(string, []byte) bool { heard++; return true }}); err != nil {
+	if err := s.Join(Self{Name: "n1:1", Incarnation: 2, Send: func(string, []byte) bool { heard++; return true }}); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()

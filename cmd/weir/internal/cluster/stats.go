@@ -51,6 +51,9 @@ func (sh *shard) count() sharing.Counts {
 // gives nothing by rules that are closed.
 func (s *Store) Minority() bool { return s.others.minority() }
 
+// Counted is whether all members count the vote of this node.
+func (s *Store) Counted() bool { return s.others.counted() }
+
 // Lost is the nodes that have gone without a word, with what they knew.
 func (s *Store) Lost() []sharing.Loss { return s.others.lost() }
 

@@ -48,6 +48,43 @@ func TestOneName(t *testing.T) {
 	}
 }
 
+// TestNameReused: a node is cut off, and another process takes its name at another address while it
+// lives, as where a pod is deleted by force. Together all pass no more than the limit.
+func TestNameReused(t *testing.T) {
+	needsTime(t)
+	c := newCluster(t, 4, faultRules)
+	const first, second = 2, 3
+	for _, i := range []int{first, second} {
+		c.call(i, "twin", addressOf(i).String())
+		c.nodes[i].name = "twin:8083"
+	}
+	c.nodes[second].caches = t.TempDir() // its machine is another
+	c.start(0, 1, first)
+	c.meet(0, 1, first)
+	var keys []key
+	for _, rule := range []string{"closed", "proportional", "sticky", "leader"} {
+		keys = append(keys, c.key(rule), c.key(rule), c.key(rule), c.key(rule))
+	}
+	h := newHistory(t, "name reused")
+	stop := c.load(h, keys, 2*limit/4)
+	defer func() { stop() }()
+	time.Sleep(time.Second)
+	c.network.block(func(w way) bool { return w.from == first || w.to == first })
+	time.Sleep(time.Second)
+	c.start(second)
+	time.Sleep(15 * time.Second)
+	c.says(second, "an earlier process with this node's name may live elsewhere")
+	stop()
+	for _, k := range keys {
+		events := h.passed(func(d *decision) bool { return d.key == k })
+		over := excess(events, limit, limit)
+		t.Logf("%v: %d passed, %.2f too many", k, len(events), over)
+		if over > tolerance {
+			t.Errorf("%v: %.2f events too many", k, over)
+		}
+	}
+}
+
 // call gives an address a name that a node alone knows, as a machine knows its own.
 func (c *cluster) call(i int, name, address string) {
 	c.t.Helper()

@@ -37,6 +37,7 @@ type node struct {
 	namespace *namespace
 	web       *http.Client // of its listeners, from within
 	args      []string     // beside the cluster's
+	caches    string       // where it lists its members
 	process   *exec.Cmd    // nil: it does not run
 	log       log
 }
@@ -78,7 +79,7 @@ func newCluster(t *testing.T, size int, rules string, more ...string) *cluster {
 	c := &cluster{t: t, network: newNetwork(t, size), rules: file}
 	var names []string
 	for i, space := range c.network.nodes {
-		n := &node{name: addressOf(i).String() + ":8083", namespace: space}
+		n := &node{name: addressOf(i).String() + ":8083", namespace: space, caches: filepath.Join(dir, fmt.Sprint(i))}
 		n.web = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DialContext: space.dial, MaxIdleConnsPerHost: 64}}
 		c.nodes = append(c.nodes, n)
 		names = append(names, n.name)
@@ -153,6 +154,7 @@ func (c *cluster) start(nodes ...int) {
 		args := slices.Concat(c.args[1:], []string{"--cluster", n.name}, n.args)
 		n.process = exec.CommandContext(context.WithoutCancel(c.t.Context()), c.args[0], args...)
 		n.process.Stderr = &n.log
+		n.process.Env = append(os.Environ(), "XDG_CACHE_HOME="+n.caches)
 		n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := n.process.StdoutPipe()
 		if err == nil {

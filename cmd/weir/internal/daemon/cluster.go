@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +22,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/gossip"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/rules"
@@ -50,14 +54,35 @@ func (d *Daemon) join(ctx context.Context, httpAt net.Addr) error {
 	if d.keys.shared != nil {
 		o.Keys = d.keys.shared.Value()
 	}
+	o.Bootstrap = d.config.Bootstrap
+	o.List, o.NoList = d.config.membersFile()
 	err := d.storage.node.Join(ctx, o)
 	if errors.Is(err, gossip.ErrOpen) {
 		return &ConfigError{"--cluster", err.Error()}
+	}
+	if bad, ok := errors.AsType[*membership.ListError](err); ok {
+		return &ConfigError{"--cluster", bad.Text}
 	}
 	if err == nil {
 		d.closing.push("the cluster could not be left in order", d.storage.node.Leave)
 	}
 	return err
+}
+
+// membersFile is where a node keeps the list of its members: in the folder of --data, else in the
+// user's cache, by the address. A node whose address is any that is free is a new one each time.
+func (c *Config) membersFile() (string, error) {
+	if _, port, err := net.SplitHostPort(c.Cluster); err == nil && port == "0" {
+		return "", nil
+	}
+	if c.Data != "" && !rulestore.IsPostgres(c.Data) {
+		return filepath.Join(c.Data, "cluster.members"), nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "weir", "cluster", fmt.Sprintf("%x.members", sha256.Sum256([]byte(c.Cluster)))), nil
 }
 
 // rotate goes on with the keys of the file, which have changed. d.looking is held.
@@ -110,6 +135,9 @@ func (c *Config) checkCluster() (errs []error) {
 			if value != "" {
 				errs = append(errs, &ConfigError{flag, "it is for nodes that share limits; give --store cluster: too"})
 			}
+		}
+		if c.Bootstrap {
+			errs = append(errs, &ConfigError{"--bootstrap", "it is for the first node of a cluster; give --store cluster: too"})
 		}
 		return errs
 	}

@@ -64,6 +64,8 @@ type Config struct {
 	// ClusterName is the name of the cluster; nodes of clusters with other names, or with
 	// none, are refused. Empty: it has none.
 	ClusterName string
+	// Bootstrap tells a node that it is the first of a new cluster: it forgets the members that it knew.
+	Bootstrap bool
 	// ClusterKeyFile has the keys that all nodes share, one a line. It is read again
 	// when it changes. Empty: none, which only loopback allows.
 	ClusterKeyFile string

@@ -167,7 +167,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 }
 
 // open opens what answers, and pushes how to close it: first the admin listener, so that
-// metrics tell of all to the end. When all is closed but what New has opened, broke is why
+// metrics tell of all to the end; and those of callers when it can answer them. When all is closed but what New has opened, broke is why
 // a listener broke.
 func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*listeners, error) {
 	d.closing.push("", func(context.Context) error {
@@ -178,7 +178,8 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 		return nil
 	})
 	o := new(listeners)
-	if err := d.listenAt(ctx, o); err != nil {
+	later, err := d.listenAt(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	d.opened.Store(o)
@@ -195,6 +196,9 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 		return nil, err
 	}
 	if err := d.openTraces(ctx); err != nil {
+		return nil, err
+	}
+	if o, err = d.listenAgain(ctx, o, later); err != nil {
 		return nil, err
 	}
 	return o, d.openCallers(o, g)
@@ -215,6 +219,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, d.sharers().Keep},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
+		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepRemembering(ctx) }},
 		{d.storage.snapshots != nil, every(d.config.saveEvery, func(time.Time) { d.saveSnapshot() })},
 	} {
 		if part.there {

@@ -24,29 +24,70 @@ type listeners struct {
 	adminAt, respAt *listen.Listener // respAt is nil when it is off
 }
 
-// listenAt opens the listeners' addresses.
-func (d *Daemon) listenAt(ctx context.Context, o *listeners) error {
+// listenAt opens the listeners' addresses. Those of callers it closes again where it takes time until
+// they are answered: later are these, for listenAgain.
+func (d *Daemon) listenAt(ctx context.Context, o *listeners) (later []listener, err error) {
 	for _, door := range d.toListen(o) {
 		if door.name == "resp" && door.address == DefaultRESP {
 			continue
 		}
-		l, err := listen.Open(ctx, door.address)
+		at, err := d.listen(ctx, &door)
 		if err != nil {
-			return fmt.Errorf("open the %s listener: %w", door.name, err)
+			return nil, err
 		}
-		at := listen.Bound(l, door.Options)
-		*door.at = at
-		d.closing.push("the "+door.name+" listener could not be closed", func(context.Context) error {
-			if err := at.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
-				return err
-			}
-			return nil
-		})
-		if err := d.reachedBy(door.name, door.address, l.Addr()); err != nil {
+		if *door.at = at; d.storage.here() || door.name == "admin" || anyPort(door.address) {
+			continue // nobody knows yet which port that is
+		}
+		if err := at.Close(); err != nil {
+			return nil, err
+		}
+		later = append(later, door)
+	}
+	return later, nil
+}
+
+// listen opens a listener's address.
+func (d *Daemon) listen(ctx context.Context, door *listener) (*listen.Listener, error) {
+	l, err := listen.Open(ctx, door.address)
+	if err != nil {
+		return nil, fmt.Errorf("open the %s listener: %w", door.name, err)
+	}
+	at := listen.Bound(l, door.Options)
+	d.closing.push("the "+door.name+" listener could not be closed", func(context.Context) error {
+		if err := at.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
 			return err
 		}
+		return nil
+	})
+	return at, d.reachedBy(door.name, door.address, l.Addr())
+}
+
+// listenAgain opens the listeners that listenAt has closed. Until then callers are refused: they would wait.
+func (d *Daemon) listenAgain(ctx context.Context, o *listeners, later []listener) (*listeners, error) {
+	open := *o
+	for i := range later {
+		door := &later[i]
+		at, err := d.listen(ctx, door)
+		if err != nil {
+			return nil, err
+		}
+		switch door.name {
+		case "http":
+			open.httpAt = at
+		case "grpc":
+			open.grpcAt = at
+		case "resp":
+			open.respAt = at
+		}
 	}
-	return nil
+	d.opened.Store(&open)
+	return &open, nil
+}
+
+// anyPort is whether an address has any port that is free.
+func anyPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port == "0" && !listen.IsSocket(address)
 }
 
 // reachedBy refuses a listener that can be reached from elsewhere and may not be. A name

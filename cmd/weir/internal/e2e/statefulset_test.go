@@ -35,7 +35,7 @@ type set struct {
 			Spec     struct {
 				Grace      int `yaml:"terminationGracePeriodSeconds"`
 				Containers []container
-				Volumes []struct{ Name string }
+				Volumes    []struct{ Name string }
 			}
 		}
 	}

@@ -132,7 +132,8 @@ func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 func (d delegate) LocalState(bool) []byte {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
-	return formatEntries(sinceBoot(), d.g.table.unreached())
+	now := sinceBoot()
+	return formatEntries(now, d.g.table.unreached(now))
 }
 
 // MergeRemoteState hears who another process does not reach.

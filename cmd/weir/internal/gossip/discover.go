@@ -146,6 +146,9 @@ func (g *Gossip) join(ctx context.Context) {
 		}
 		joins.Go(func() error {
 			_, err := g.list.Join([]string{a.String()})
+			if err == nil {
+				g.met(a)
+			}
 			if err == nil || ctx.Err() != nil {
 				return nil
 			}

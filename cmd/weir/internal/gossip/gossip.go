@@ -44,6 +44,9 @@ type Options struct {
 	// Join is where other nodes may be: host:port. A name stands for all its
 	// addresses. The node's own is ignored.
 	Join []string
+	// Remembered are the other members that the last process of the name knew. They are members
+	// from the start, and looked for; silent ones are given up as any.
+	Remembered []Member
 	// Keys are secret bytes that all nodes have, 16, 24 or 32 each. The first seals
 	// what goes out, each opens what comes in. Without any nothing is sealed, which
 	// is refused where others than this machine reach it.
@@ -69,6 +72,7 @@ type Options struct {
 // Member is a node that has joined, has not left, and is not confirmed as gone.
 type Member struct {
 	Name        string
+	ID          uint64 // of its process: drawn by it
 	Address     string // host:port
 	Incarnation uint64
 	Meta        []byte // shared: not to be changed
@@ -76,6 +80,9 @@ type Member struct {
 	// may be that only one way is cut.
 	Silent    bool
 	SilentFor time.Duration
+	// Fence is of this node itself, for how long an earlier process of its name may yet decide,
+	// which was at another address and has not left; 0: none may.
+	Fence time.Duration
 	// DeadFor is for how long memberlist has not reached it; 0: it does. After
 	// Confirm a member that is silent, too, is gone.
 	DeadFor time.Duration
@@ -165,7 +172,7 @@ func open(ctx context.Context, o Options, e edge) (*Gossip, error) {
 		return nil, errors.Join(err, port.Shutdown())
 	}
 	g.run()
-	if len(o.Join) > 0 {
+	if len(o.Join)+len(o.Remembered) > 0 {
 		select {
 		case <-g.searched:
 		case <-time.After(firstAnswer):
@@ -232,6 +239,9 @@ func newGossip(o *Options, port *transport, e edge) (*Gossip, error) {
 	}
 	g.log = cmp.Or(g.log, slog.New(slog.DiscardHandler))
 	g.table = newTable(process{identity: g.me, address: port.advertise, incarnation: o.Incarnation, tcp: o.TCP, meta: o.Meta})
+	if err := g.table.remember(sinceBoot(), o.Remembered); err != nil {
+		return nil, err
+	}
 	g.round.Store(1)
 	g.publish()
 	return g, g.membership()

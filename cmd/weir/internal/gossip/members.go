@@ -55,6 +55,9 @@ type entry struct {
 	since    time.Duration // when standing or alive changed
 	lost     bool          // of left: it has given up its name to another
 	doubted  time.Duration // of agreed: until when it is gone as soon as it is silent; 0: it is not
+	// remembered is whether the last process of this name knew it, and no member has spoken of it
+	// since. Nobody is told of it for a while: members know better.
+	remembered bool
 }
 
 // table is who is a member, as this process knows. It is told what happens and
@@ -64,6 +67,8 @@ type table struct {
 	entries map[uint64]*entry // the others, by number
 	version uint64            // changes with what members or peers are made of
 
+	lasts map[uint64]bool // the processes that the last one of this name knew
+
 	met    time.Duration // when another node was met first
 	known  bool          // one was
 	raised bool          // me has a later incarnation than it began with
@@ -71,7 +76,7 @@ type table struct {
 }
 
 func newTable(me process) *table {
-	return &table{me: me, entries: map[uint64]*entry{}}
+	return &table{me: me, entries: map[uint64]*entry{}, lasts: map[uint64]bool{}}
 }
 
 // later is whether p takes the name from q.
@@ -104,6 +109,7 @@ func (t *table) join(now time.Duration, p process) {
 		return
 	}
 	t.version++
+	t.replace(p.name)
 	t.entries[p.id] = &entry{process: p, alive: true, since: now}
 	if p.name != t.me.name && !t.known {
 		t.known, t.met = true, now
@@ -129,7 +135,9 @@ func (t *table) depart(now time.Duration, id uint64, how standing, heard bool) b
 	if e == nil || how == gone && heard || e.standing != agreed && (e.standing != replaced || how != left) {
 		return false
 	}
-	e.standing, e.since = how, now
+	if e.standing = how; how != replaced || e.alive {
+		e.since = now // else since it was called dead
+	}
 	t.version++
 	t.forget()
 	return true
@@ -222,6 +230,19 @@ func (t *table) contest(now time.Duration, other *entry) *entry {
 	return other
 }
 
+// fence is for how long an earlier process of this one's name may yet decide: it may be cut off, and live,
+// until members of which the others hear nothing are given up. One that was where this one is has
+// ended, for this one has its port.
+func (t *table) fence(now time.Duration) time.Duration {
+	var until time.Duration
+	for _, e := range t.entries {
+		if e.standing == replaced && e.name == t.me.name && e.address != t.me.address {
+			until = max(until, e.since+Confirm)
+		}
+	}
+	return max(until-now, 0)
+}
+
 // raise gives this process a later incarnation than another that had its name. It
 // may do so once, and soon after the start.
 func (t *table) raise(now time.Duration, incarnation uint64) bool {
@@ -256,7 +277,12 @@ func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) 
 			continue
 		case mine != nil && o.standing != agreed:
 			t.depart(now, o.id, o.standing, mine.alive || !silent(o.id))
-		case mine == nil && (o.standing != agreed || t.admits(o.id)):
+		case mine != nil:
+			mine.remembered = false
+		case o.standing != agreed || t.admits(o.id):
+			if o.standing == agreed {
+				t.replace(o.name)
+			}
 			t.entries[o.id] = &o
 			t.version++
 			t.forget()
@@ -271,10 +297,10 @@ func (t *table) merge(now time.Duration, others []entry, silent func(id uint64) 
 }
 
 // unreached are the members and former members that memberlist tells nobody about.
-func (t *table) unreached() []entry {
+func (t *table) unreached(now time.Duration) []entry {
 	var all []entry
 	for _, e := range t.entries {
-		if !e.alive || e.standing != agreed {
+		if (!e.alive || e.standing != agreed) && (!e.remembered || now >= e.since+settledAfter) {
 			all = append(all, *e)
 		}
 	}

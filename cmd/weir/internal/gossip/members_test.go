@@ -42,6 +42,34 @@ func (t *table) want(tb testing.TB, names ...string) {
 	}
 }
 
+// TestFenceOf: a process waits for an earlier one of its name that was elsewhere and may live, until
+// that has been silent for long, or says that it has heard of this one.
+func TestFenceOf(t *testing.T) {
+	at := func(id uint64) process { p := run(id, "a", id); return p }
+	m := newTable(at(9))
+	m.join(2*time.Second, at(3))
+	if got := m.fence(5 * time.Second); got != Confirm-3*time.Second {
+		t.Errorf("it waits %v for one that was reached", got)
+	}
+	m.depart(6*time.Second, 3, left, true)
+	if got := m.fence(6 * time.Second); got != 0 {
+		t.Errorf("it waits %v for one that has given up its name", got)
+	}
+
+	m = newTable(at(9))
+	m.merge(60*time.Second, []entry{{process: at(3), since: 45 * time.Second}}, silentAll)
+	if got := m.fence(60 * time.Second); got != Confirm-15*time.Second {
+		t.Errorf("it waits %v for one that has been dead for 15 s", got)
+	}
+
+	m, before := newTable(at(9)), at(3)
+	before.address = m.me.address
+	m.join(2*time.Second, before)
+	if got := m.fence(5 * time.Second); got != 0 {
+		t.Errorf("it waits %v for one whose port it has", got)
+	}
+}
+
 // TestMembership follows nodes through what can become of them.
 func TestMembership(t *testing.T) {
 	m := newTable(run(1, "a", 10))
@@ -114,7 +142,7 @@ func TestDeadMembersAreToldOn(t *testing.T) {
 	old.join(0, run(2, "b", 20))
 	old.die(5*time.Second, 2)
 
-	told, err := parseEntries(formatEntries(15*time.Second, old.unreached()))
+	told, err := parseEntries(formatEntries(15*time.Second, old.unreached(15*time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +319,7 @@ func TestAgreement(t *testing.T) {
 		for range 3 {
 			for _, m := range tables {
 				for _, n := range tables {
-					n.merge(time.Second, m.unreached(), silentAll)
+					n.merge(time.Second, m.unreached(15*time.Second), silentAll)
 				}
 			}
 		}
@@ -354,7 +382,7 @@ func FuzzEntries(f *testing.F) {
 	m := newTable(run(1, "a", 10))
 	m.join(0, run(2, "b", 20))
 	m.die(5*time.Second, 2)
-	f.Add(formatEntries(15*time.Second, m.unreached()))
+	f.Add(formatEntries(15*time.Second, m.unreached(15*time.Second)))
 	f.Add(formatEntries(0, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		entries, err := parseEntries(b)

@@ -20,13 +20,13 @@ func (g *Gossip) Members() []Member {
 	}
 	limit := time.Duration(g.limit.Load())
 	me := &g.table.me
-	all := []Member{{Name: me.name, Address: me.address.String(), Incarnation: me.incarnation, Meta: me.meta}}
+	all := []Member{{Name: me.name, ID: me.id, Address: me.address.String(), Incarnation: me.incarnation, Meta: me.meta, Fence: g.table.fence(now)}}
 	for id, e := range g.table.entries {
 		p := g.peers[id]
 		if e.standing != agreed || p == nil {
 			continue
 		}
-		m := Member{Name: e.name, Address: e.address.String(), Incarnation: e.incarnation, Meta: e.meta}
+		m := Member{Name: e.name, ID: e.id, Address: e.address.String(), Incarnation: e.incarnation, Meta: e.meta}
 		if quiet, silent := p.quiet(now, limit); silent {
 			m.Silent, m.SilentFor = true, quiet
 		}
@@ -60,8 +60,8 @@ func (g *Gossip) tell() {
 
 // alike is whether two members differ in times only.
 func alike(a, b Member) bool {
-	return a.Name == b.Name && a.Address == b.Address && a.Incarnation == b.Incarnation && bytes.Equal(a.Meta, b.Meta) &&
-		a.Silent == b.Silent && (a.DeadFor > 0) == (b.DeadFor > 0)
+	return a.Name == b.Name && a.ID == b.ID && a.Address == b.Address && a.Incarnation == b.Incarnation && bytes.Equal(a.Meta, b.Meta) &&
+		a.Silent == b.Silent && (a.Fence > 0) == (b.Fence > 0) && (a.DeadFor > 0) == (b.DeadFor > 0)
 }
 
 func (g *Gossip) logNews(before, after []Member) {

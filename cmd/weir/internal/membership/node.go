@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type Node struct {
 
 	mu          sync.Mutex // held while members are told
 	incarnation uint64     // by which the store takes part
+	memory      memory
+	leaving     bool
+	fenced      bool // an earlier process of its name may yet decide
 }
 
 // New makes a node that is part of no cluster yet.
@@ -44,6 +48,11 @@ type Options struct {
 	Address string
 	// Join is the addresses of other nodes. Its own is ignored.
 	Join []string
+	// List is the file that keeps the list of the members; NoList is why there is none.
+	List   string
+	NoList error
+	// Bootstrap is whether the node is the first of a new cluster, and forgets the members that it knew.
+	Bootstrap bool
 	// Cluster is the name of the cluster; nodes of others are refused. Empty: it has none.
 	Cluster string
 	// TCP makes the nodes speak by TCP alone.
@@ -74,15 +83,20 @@ func (n *Node) Join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	remembered, counted, err := n.recall(&o)
+	if err != nil {
+		return err
+	}
 	g, err := gossip.Open(ctx, gossip.Options{
-		Name: o.Address, Bind: o.Address, Cluster: o.Cluster, Join: o.Join, TCP: o.TCP, Keys: o.Keys, Meta: meta,
+		Remembered: remembered, Name: o.Address, Bind: o.Address, Cluster: o.Cluster, Join: o.Join, TCP: o.TCP, Keys: o.Keys, Meta: meta,
 		Incarnation: began, Log: o.Log, Received: n.Store.Receive, Changed: n.changed,
 	})
 	if err != nil {
 		return err
 	}
-	n.log, n.incarnation = o.Log, incarnation(g, began)
-	if err := n.Store.Join(cluster.Self{Name: g.Name(), Incarnation: n.incarnation, Send: g.Send}); err != nil {
+	n.incarnation = incarnation(g, began)
+	self := cluster.Self{Name: g.Name(), Incarnation: n.incarnation, Send: g.Send, Resumes: namesOf(remembered), Counted: counted}
+	if err := n.Store.Join(self); err != nil {
 		return errors.Join(err, g.Close())
 	}
 	n.gossip.Store(g)
@@ -90,6 +104,30 @@ func (n *Node) Join(ctx context.Context, o Options) error {
 	n.sayJoined(g, o.Join)
 	n.Store.Begin(ctx, n.names)
 	return nil
+}
+
+// recall is the members that the last process of this name knew, and whether they counted its vote.
+func (n *Node) recall(o *Options) (members []gossip.Member, counted bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = o.Log
+	if members, err = n.memory.begin(o); err != nil {
+		return nil, false, err
+	}
+	switch failed := n.memory.failed; {
+	case failed != nil:
+		n.log.Error("the list of members can't be saved; if this node is restarted while it is cut off, it begins with all of each limit", "error", failed)
+	case len(members) > 0:
+		n.log.Info("this node begins as one of the members that it remembers", "others", len(members), "file", o.List)
+	}
+	return members, n.memory.now.Counted, nil
+}
+
+func namesOf(members []gossip.Member) (names []string) {
+	for _, m := range members {
+		names = append(names, m.Name)
+	}
+	return names
 }
 
 func (n *Node) sayJoined(g *gossip.Gossip, join []string) {
@@ -144,6 +182,9 @@ func (n *Node) changed([]gossip.Member) {
 	members := g.Members()
 	all := make([]sharing.Member, len(members))
 	for i, m := range members {
+		if m.Name == g.Name() {
+			n.fence(m.Fence)
+		}
 		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
 	}
 	if now := incarnation(g, n.incarnation); now > n.incarnation {
@@ -154,16 +195,24 @@ func (n *Node) changed([]gossip.Member) {
 	}
 	if len(all) > 0 {
 		n.members.Store(int64(len(all)))
+		n.memory.know(members, g.Name()) // before its vote is one of so many
 	}
 	n.Store.View(all)
 }
 
+// fence has the node wait until an earlier process of its name can't decide any more.
+func (n *Node) fence(d time.Duration) {
+	if (d > 0) != n.fenced {
+		if n.fenced = d > 0; n.fenced {
+			n.log.Warn("an earlier process with this node's name may live elsewhere; this one has no part of its own until that is given up, or has heard of this one", "at_most", d.Round(time.Second))
+		}
+	}
+	n.Store.Fence(d)
+}
+
 // names are the members, this node among them.
 func (n *Node) names() (names []string) {
-	for _, m := range n.gossip.Load().Members() {
-		names = append(names, m.Name)
-	}
-	return names
+	return namesOf(n.gossip.Load().Members())
 }
 
 // A node that hears too few other nodes has stopped what is closed before these take it for gone.
@@ -175,10 +224,28 @@ func (n *Node) Leave(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
+	if !n.parts(g) {
+		return nil
+	}
 	err := n.Store.Leave(ctx)
 	parts, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
 	return errors.Join(err, g.Leave(parts))
+}
+
+// parts is whether anybody hears that the node leaves: then its vote counts no more when it starts
+// again. Where nobody does, it is to the others as if it was killed.
+func (n *Node) parts(g *gossip.Gossip) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	members := g.Members()
+	deaf := len(members) > 1 && !slices.ContainsFunc(members, func(m gossip.Member) bool { return m.Name != g.Name() && !m.Silent })
+	n.leaving = true
+	if !deaf {
+		n.memory.now.Counted = false
+		n.memory.save()
+	}
+	return !deaf
 }
 
 // parting is how long a node that leaves has to be sure that the other nodes know that it goes, also
@@ -197,6 +264,10 @@ func (n *Node) Close() error {
 // Rotate goes on with other keys.
 func (n *Node) Rotate(keys [][]byte) error {
 	if g := n.gossip.Load(); g != nil {
+		n.mu.Lock()
+		n.memory.key = keyDigests(keys)[0]
+		n.memory.save()
+		n.mu.Unlock()
 		return g.Rotate(keys)
 	}
 	return nil

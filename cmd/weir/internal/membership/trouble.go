@@ -20,7 +20,7 @@ func (n *Node) Trouble() string {
 	if len(members) == 0 {
 		return fmt.Sprintf("another node has the name %s, and this one is no member any more: give it a --cluster of its own, and start it again; the fallbacks of rules decide", g.Name())
 	}
-	var lines []string
+	lines := n.forgetful()
 	for _, line := range []string{n.silent(members), sayApart(len(members), apart(len(members), g.Unjoined()))} {
 		if line != "" {
 			lines = append(lines, line)
@@ -41,6 +41,9 @@ func (n *Node) silent(members []gossip.Member) string {
 		return ""
 	}
 	detail := fmt.Sprintf("%d of %d nodes of the cluster are silent: %s; each rule's partition decides", len(names), len(members), strings.Join(names[:min(len(names), maxNamed)], ", "))
+	if !n.Store.Counted() {
+		detail += "; this node has no part of its own until all have counted it, and asks those that it hears"
+	}
 	if n.Store.Minority() {
 		detail += "; most of them for so long that rules that are closed pass nothing here: if they are gone for good, weir cluster forget NAME"
 	}
