@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (b *bench) rounds() (int, time.Duration) {
 	return 9, 1500 * time.Millisecond
 }
 
-func (b *bench) run() error {
+func (b *bench) run(ctx context.Context) error {
 	one, err := traffic.GRPC(1)
 	if err != nil {
 		return err
@@ -74,6 +75,9 @@ func (b *bench) run() error {
 		return err
 	}
 	if err := b.http("/auth", traffic.Auth(), table.AtMost(1).And(7)); err != nil {
+		return err
+	}
+	if err := b.throttle(ctx); err != nil {
 		return err
 	}
 	return b.match()

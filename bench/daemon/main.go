@@ -31,7 +31,7 @@ func main() {
 		b.old, beside = true, *old
 	}
 	fail(b.start(ctx, *weir, beside))
-	err := b.run()
+	err := b.run(ctx)
 	b.stop()
 	fail(err)
 	fail(b.table.Print(os.Stdout, *asJSON))
@@ -55,7 +55,7 @@ func (b *bench) start(ctx context.Context, weir string, beside string) error {
 		return err
 	}
 	const any = "127.0.0.1:0"
-	serve := []string{"serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any}
+	serve := []string{"serve", "--rules", rules, "--http", any, "--grpc", any, "--admin", any, "--resp", any}
 	if b.store != "" {
 		serve = append(serve, "--store", b.store)
 	}

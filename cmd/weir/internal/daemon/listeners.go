@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/h1"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/resp"
@@ -226,14 +227,15 @@ func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return httpapi.ConnContext(listen.WithSlot(ctx, c), c)
 	}
-	g.Go(func() error { return serve("http", web.Serve(o.httpAt.Safe())) })
+	small := h1.New(web, h1.Options{Takes: httpapi.Small, Here: d.storage.here(), HandedOver: d.metrics.HandedOver})
+	g.Go(func() error { return serve("http", small.Serve(o.httpAt.Safe())) })
 	g.Go(func() error { return serve("grpc", o.grpc.Serve(o.grpcAt)) })
 	if o.respAt != nil {
 		g.Go(func() error { return serve("resp", redis.Serve(o.respAt.Safe())) })
 	}
 	d.closing.push("calls were cut off: they took longer than draining may", func(ctx context.Context) error {
 		var g errgroup.Group
-		g.Go(func() error { return listen.Stop(ctx, web) })
+		g.Go(func() error { return small.Stop(ctx) })
 		g.Go(func() error { return o.grpc.Stop(ctx) })
 		g.Go(func() error { return redis.Stop(ctx) })
 		return g.Wait()

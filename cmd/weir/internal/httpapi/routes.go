@@ -29,6 +29,17 @@ func (a *API) table() map[string]route {
 	return table
 }
 
+// Small is whether a request is one of those that clients send many of, which decide something and are small.
+func Small(method, path string) bool {
+	switch path {
+	case "/v1/check", "/json":
+		return method == http.MethodPost
+	case "/auth":
+		return method == http.MethodGet || method == http.MethodHead
+	}
+	return false
+}
+
 // health is what a balancer or a supervisor calls, without a certificate or a token.
 func (a *API) health() []route {
 	return []route{

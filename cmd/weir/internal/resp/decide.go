@@ -103,7 +103,7 @@ func (c *conn) throttle(ctx context.Context) {
 	// More than the limit ever passes may be more than a store may be asked.
 	never := quantity > burst
 	c.asks[0] = weir.Ask{
-		State: weir.StateKey{Rule: t.rule, Key: string(key)}, Limit: t.limit,
+		State: weir.StateKey{Rule: t.rule, Key: c.server.keys.text(key)}, Limit: t.limit,
 		Cost: min(quantity, burst), Peek: quantity == 0 || never,
 	}
 	if err := c.server.store.Take(ctx, c.asks[:], c.taken[:]); err != nil {
@@ -132,6 +132,11 @@ func (c *conn) check(ctx context.Context) {
 	cost, ok := c.number(c.words[2], "cost", 0, weir.MaxCount)
 	if !ok {
 		return
+	}
+	c.room, c.ends = c.room[:0], c.ends[:0] // words that stand there already are written over by themselves
+	for _, w := range c.words {
+		c.room = append(c.room, w...)
+		c.ends = append(c.ends, len(c.room))
 	}
 	all := string(c.room) // one piece of memory for all words
 	word := func(i int) string { return all[c.ends[i-1]:c.ends[i]] }

@@ -17,7 +17,8 @@ type protocolError struct {
 
 func (e *protocolError) Error() string { return e.text }
 
-// read reads the words of the next command. They are good until the next read.
+// read reads the words of the next command. They are good until the next read; they stand in the buffer of what was
+// read, or one after the other in room.
 // An empty line and an empty array have none.
 func (c *conn) read() error {
 	if cap(c.room) > keptBuffer {
@@ -25,6 +26,9 @@ func (c *conn) read() error {
 	}
 	c.room, c.ends, c.words = c.room[:0], c.ends[:0], c.words[:0]
 	c.inside = false
+	if c.readHere() {
+		return nil
+	}
 	first, err := c.in.ReadByte()
 	if err != nil {
 		return err
@@ -42,6 +46,45 @@ func (c *conn) read() error {
 		from = end
 	}
 	return err
+}
+
+// readHere reads a command where it stands in the buffer, as an array of few words that has come as a whole, as clients
+// send them. It takes nothing else, and then nothing at all.
+func (c *conn) readHere() bool {
+	b, err := c.in.Peek(c.in.Buffered())
+	if err != nil || len(b) < 4 || b[0] != '*' || b[1] < '1' || b[1] > '9' || b[2] != '\r' || b[3] != '\n' {
+		return false
+	}
+	at := 4
+	for range b[1] - '0' {
+		n, size := bulkHere(b[at:])
+		if size == 0 {
+			c.words = c.words[:0]
+			return false
+		}
+		end := at + size - len("\r\n")
+		c.words = append(c.words, b[end-n:end:end])
+		at += size
+	}
+	_, err = c.in.Discard(at)
+	return err == nil
+}
+
+// bulkHere is how long the word at the beginning of b is, and what stands for it; 0 if that is not there as a whole, or
+// is a long word, or none.
+func bulkHere(b []byte) (n, size int) {
+	if len(b) == 0 || b[0] != '$' {
+		return 0, 0
+	}
+	at := 1
+	for ; at < len(b) && at < 4 && b[at] >= '0' && b[at] <= '9'; at++ {
+		n = n*10 + int(b[at]-'0')
+	}
+	size = at + 2 + n + 2
+	if at == 1 || at > 2 && b[1] == '0' || size > len(b) || b[at] != '\r' || b[at+1] != '\n' || b[size-2] != '\r' || b[size-1] != '\n' {
+		return 0, 0
+	}
+	return n, size
 }
 
 // line reads to the end of a line, which it takes off.

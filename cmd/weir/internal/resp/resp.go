@@ -35,9 +35,9 @@ const (
 	// answered in pieces of it, so it needs no memory. A line may be as long: a
 	// command typed by hand, or the head of an array or word.
 	readBuffer = 8 << 10
-	// writeBuffer is how much is written at a time. Longer answers wait until the
-	// client has taken the first part.
-	writeBuffer = 4 << 10
+	// writeBuffer is how much is written at a time: the answers to all commands of CL.THROTTLE that one read
+	// brings. Longer answers wait until the client has taken the first part.
+	writeBuffer = 8 << 10
 	// keptBuffer is how much memory of a large command a connection keeps.
 	keptBuffer = 8 << 10
 	// idle is how long a connection may be without commands. Clients keep them
@@ -130,6 +130,7 @@ type Server struct {
 	options  Options
 	commands map[string]*command
 	limits   *limits
+	keys     *keys
 	ids      atomic.Int64 // of connections
 
 	leaving atomic.Bool
@@ -173,7 +174,7 @@ func New(limiter Limiter, store weir.Store, o Options) *Server {
 	}
 	return &Server{
 		limiter: limiter, store: store, options: o,
-		commands: table(), limits: newLimits(), conns: map[net.Conn]struct{}{},
+		commands: table(), limits: newLimits(), keys: newKeys(), conns: map[net.Conn]struct{}{},
 	}
 }
 

@@ -83,6 +83,17 @@ func (s *script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
+// TestOneWrite: one write answers all commands that one read has brought.
+func TestOneWrite(t *testing.T) {
+	command := bulks("CL.THROTTLE", "k", "9", "9", "9")
+	n := readBuffer / len(command)
+	c := &script{in: []byte(strings.Repeat(command, n)), most: readBuffer}
+	newServer(t, Options{}).serve(t.Context(), c)
+	if answers := strings.Count(c.out.String(), "*5"); answers != n || c.writes != 1 {
+		t.Errorf("%d of %d commands were answered, by %d writes", answers, n, c.writes)
+	}
+}
+
 // say is what s answers to a client that says in.
 func say(t testing.TB, s *Server, in string) string {
 	t.Helper()

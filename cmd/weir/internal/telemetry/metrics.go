@@ -33,6 +33,7 @@ type Metrics struct {
 	full     *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	unsafe   *prometheus.CounterVec
+	handed   prometheus.Counter
 	refusals *prometheus.CounterVec
 	domains  prometheus.Gauge
 	rules    prometheus.Gauge
@@ -75,6 +76,11 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 			"listener"),
 		unsafe: vec("weir_tls_handshake_failures_total",
 			"Connections whose TLS handshake failed, for example for want of a trusted certificate.", "listener"),
+		handed: registered(r, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_http_handed_over_total",
+			Help: "Connections of the HTTP listener that net/http answers, which costs more: they asked something " +
+				"unusual, or very large.",
+		})),
 		refusals: vec("weir_admin_refusals_total",
 			"Requests that the admin listener refused, by reason: wrong host or origin, missing or wrong token, too "+
 				"many wrong tokens (limit), wrong role, or the tokens could not be read (unavailable).", "reason"),
@@ -187,6 +193,9 @@ func (m *Metrics) Refused(why httpapi.Refusal) { m.refusals.WithLabelValues(stri
 
 // HandshakeFailed counts connections without the TLS that is asked for.
 func (m *Metrics) HandshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
+
+// HandedOver counts connections of the HTTP listener that net/http answers.
+func (m *Metrics) HandedOver() { m.handed.Inc() }
 
 // ProtocolBroken counts what is no HTTP/2, as the Redis listener what is no command.
 func (m *Metrics) ProtocolBroken(door string) func() {
