@@ -205,7 +205,7 @@ func TestAllLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 3)
 		n.found()
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second)
 		for i, s := range n.nodes {
 			ask := weir.Ask{State: weir.StateKey{Rule: "api", Key: n.ownedBy(t, i)}, Limit: weir.MustParseLimit("100/day"), Cost: 1}
 			var out [1]weir.Decision
