@@ -98,6 +98,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
+	f.DurationVar(&c.GRPCMaxAge, "grpc-max-connection-age", 0, "`DURATION` after which a gRPC client is told to open another connection, for balancers that spread connections (default: never)")
 	f.StringVar(&c.UsageLog, "usage-log", "", "`URL` of where each second's usage is logged by rule and key, for billing and audit: file:DIR, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT (default: nowhere)")
 	f.BoolVar(&c.GRPCStore, "grpc-store", false, "offer the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")

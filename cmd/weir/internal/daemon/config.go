@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -73,6 +74,8 @@ type Config struct {
 	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
 	Data string
 
+	// GRPCMaxAge is for how long a connection of gRPC takes calls. 0: for ever.
+	GRPCMaxAge time.Duration
 	// LameDuck is how long a daemon that is told to stop says so at /readyz and
 	// in its gRPC health while it answers as before, so that load balancers send
 	// nothing more. 0: DefaultLameDuck.
@@ -161,6 +164,9 @@ func (c *Config) check() error {
 	}
 	if c.GRPCStoreTokenFile != "" && !c.GRPCStore {
 		errs = append(errs, &ConfigError{"--grpc-store-token-file", "the store is not offered to programs; give --grpc-store too"})
+	}
+	if c.GRPCMaxAge != 0 && c.GRPCMaxAge < time.Second {
+		errs = append(errs, &ConfigError{"--grpc-max-connection-age", fmt.Sprintf("%v is too short; write 1s or more, or 0 for never", c.GRPCMaxAge)})
 	}
 	if c.RESPPasswordFile != "" && c.RESP == DefaultRESP {
 		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis listener is off; open it with --resp ADDR"})

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/rules"
@@ -37,6 +38,7 @@ func TestConfig(t *testing.T) {
 		{"a node to join at no port", Config{Store: "cluster:", Join: "127.0.0.1:70000"}, bad, "--join: \"127.0.0.1:70000\" is no node"},
 		{"a node to join without a port", Config{Store: "cluster:", Join: "a"}, bad, "--join: \"a\" is no node"},
 		{"a key without a cluster", Config{ClusterKeyFile: certtest.File(t, "keys", bytes.Repeat([]byte("ab"), 32))}, bad, "--cluster-key-file: it is for nodes that share limits"},
+		{"a connection that ends before it begins", Config{GRPCMaxAge: -time.Second}, bad, "--grpc-max-connection-age: -1s is too short"},
 		{"a name without a cluster", Config{ClusterName: "shop"}, bad, "--cluster-name: it is for nodes that share limits"},
 		{"a cluster with a space in its name", Config{Store: "cluster:", ClusterName: "my shop"}, bad, "--cluster-name: the name of a cluster has ' '; write letters"},
 		{"NATS without a host", Config{Store: "nats://me:secret@"}, bad, "--store: \":4222\" names no host"},

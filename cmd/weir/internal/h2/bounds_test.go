@@ -389,3 +389,73 @@ func TestShut(t *testing.T) {
 		}
 	})
 }
+
+// TestAge: a connection that is too old ends when all is answered, and soon where a stream never ends.
+func TestAge(t *testing.T) {
+	for name, open := range map[string]bool{"answered": false, "open": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const age = time.Hour
+				here, there := net.Pipe()
+				s := NewServer(Config{
+					Fast: func(*Head) func(*Call) {
+						return func(c *Call) {
+							if open {
+								c.Later()
+							} else {
+								c.Answer(&Answer{Status: 200})
+							}
+						}
+					},
+					Budget: new(overload.Budget), Refused: func(why string) { t.Error(why) }, MaxAge: age,
+				})
+				begun := time.Now()
+				s.begin(here)
+				f := http2.NewFramer(there, there)
+				told := make(chan time.Duration, 10)
+				ended := make(chan time.Duration, 1)
+				go func() {
+					for {
+						fr, err := f.ReadFrame()
+						if err != nil {
+							ended <- time.Since(begun)
+							return
+						}
+						if _, ok := fr.(*http2.GoAwayFrame); ok {
+							told <- time.Since(begun)
+						}
+					}
+				}()
+				_, _ = io.WriteString(there, preface)
+				if err := f.WriteSettings(); err != nil {
+					t.Fatal(err)
+				}
+				ask := func(id uint32) error {
+					return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x83, 0x86, 0x84}, EndHeaders: true, EndStream: true})
+				}
+				for id := uint32(1); time.Since(begun) < age-10*time.Minute; id += 2 { // a connection that is used is not idle
+					if open && id > 1 {
+						_ = f.WritePing(false, [8]byte{})
+					} else if err := ask(id); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+				}
+				if at := <-told; at < age || at > age+age/10+time.Second {
+					t.Errorf("told after %v", at)
+				}
+				at, most := <-ended, age+age/10+time.Second
+				if open {
+					most += ageGrace
+				}
+				if at > most || open && at < age+ageGrace {
+					t.Errorf("ended after %v", at)
+				}
+				_ = there.Close()
+				if err := s.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -33,6 +34,9 @@ type Config struct {
 	Gate *overload.Gate
 	// Budget is what requests may hold together that have not arrived as a whole.
 	Budget *overload.Budget
+	// MaxAge is for how long a connection takes new streams, or up to a tenth more: then the client is told to open
+	// another one. Zero: for ever.
+	MaxAge time.Duration
 	// Connect is called for each connection; Call.Caller and Caller return what it says.
 	Connect func(net.Conn) any
 	// Refused is called for each connection that is closed because too much is asked, with the reason.
@@ -105,6 +109,9 @@ func (s *Server) begin(raw net.Conn) {
 	}
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
+	if s.config.MaxAge > 0 {
+		s.running.Go(c.age)
+	}
 	s.running.Go(func() {
 		c.serve()
 		s.mu.Lock()
@@ -139,6 +146,27 @@ const leavePause = 100 * time.Millisecond
 
 // greetPause is the same for a connection that is being set up.
 const greetPause = time.Second
+
+// ageGrace is how long streams may go on whose connection is too old. It is for those of health services, which would
+// never end.
+const ageGrace = 10 * time.Second
+
+// age has the connection end when it is too old.
+func (c *conn) age() {
+	most := c.server.config.MaxAge
+	for i, wait := range [...]time.Duration{most + rand.N(most/10+1), ageGrace} {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if i == 0 {
+			c.leave()
+		} else {
+			c.cut()
+		}
+	}
+}
 
 // leave has the connection end when all is answered. A client may have sent calls before it knows that; they are
 // answered, too: what comes after the answer to a ping is not.

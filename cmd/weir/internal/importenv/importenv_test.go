@@ -54,6 +54,7 @@ func TestFates(t *testing.T) {
 		{"DEBUG_HOST=localhost", "DEBUG_HOST: flag: --admin localhost:6070"},
 		{"HOST=10.0.0.1 PORT=80", "--http 10.0.0.1:80 "},
 		{"GRPC_UDS=/tmp/x GRPC_PORT=1", "--grpc 127.0.0.1:8081 "},
+		{"GRPC_MAX_CONNECTION_AGE=24h", "--grpc-max-connection-age 24h "},
 		{"GRPC_UDS=/tmp/x GRPC_PORT=1", "GRPC_PORT: not needed: ratelimit listens on GRPC_UDS instead"},
 		{"GRPC_SERVER_USE_TLS=1 GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=a", "--tls-cert c \\\n  --tls-key k \\\n  --tls-client-ca a "},
 		{"GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_CERT: not needed: GRPC_SERVER_USE_TLS is false"},

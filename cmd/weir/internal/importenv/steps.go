@@ -38,6 +38,9 @@ func (t *translation) doors() error {
 	} else {
 		t.became("--grpc", net.JoinHostPort(t.get("GRPC_HOST", everywhere), t.get("GRPC_PORT", "8081")), "GRPC_HOST", "GRPC_PORT")
 	}
+	if age, set := t.env["GRPC_MAX_CONNECTION_AGE"]; set {
+		t.became("--grpc-max-connection-age", age, "GRPC_MAX_CONNECTION_AGE")
+	}
 	host, set := t.env["DEBUG_HOST"]
 	if !set {
 		host = "127.0.0.1"

@@ -67,6 +67,8 @@ type Options struct {
 	// Trace is called before each call, and may give it a context. The server calls end afterwards,
 	// unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
+	// MaxAge is for how long a connection takes calls, or up to a tenth more. Zero: for ever.
+	MaxAge time.Duration
 	// Store is how the store is lent to programs. Nil: it is not.
 	Store *Lending
 	// Here is that the limiter never waits, and the store that is lent neither: calls are then answered on the
@@ -128,7 +130,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.http = h2.NewServer(h2.Config{
 		Fast: s.fast, Rest: http.HandlerFunc(s.rest), TLS: o.TLS, Gate: o.Gate, Budget: o.Budget, Refused: o.Refused,
-		HandshakeFailed: o.HandshakeFailed, Connect: s.clientOf,
+		HandshakeFailed: o.HandshakeFailed, Connect: s.clientOf, MaxAge: o.MaxAge,
 		Panicked: func(where string, p any) { _ = s.panicked(where, p) },
 	})
 	s.begin()
