@@ -44,6 +44,7 @@ func apartFrom(at, nodes, cut int, owner bool) func(i int) bool {
 // TestPartition is what passes while nodes are cut off for eight seconds, and after: no event
 // beyond the limit by the policies that promise it, and no blackout.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	const nodes, from, to = 10, 4 * time.Second, 12 * time.Second
 	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed, sharing.Reserve, sharing.Share} {
 		for _, c := range []struct {
@@ -193,6 +194,7 @@ func TestUnknown(t *testing.T) {
 
 // TestScale is what it costs that nodes join and leave in order under load.
 func TestScale(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []sharing.Policy{sharing.Proportional, sharing.Closed} {
 		s := Settings{Seed: 2, Nodes: 3, Spare: 3, Keys: 6, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 5, For: 60 * time.Second, Found: true}
 		for i := range 3 {
@@ -309,6 +311,7 @@ func TestElsewhere(t *testing.T) {
 // many, and also where one node alone is asked: the others lend their shares to one node, for the part that a
 // single node has of a small burst is less than one event.
 func TestKilledSmall(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		limit string
 		nodes int

@@ -12,6 +12,7 @@ import (
 // other process, to what one of them may pass: in all nothing passes beyond the limit, until it is
 // given up, and by closed nothing after that either. Without a fence more passes.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	const cut, usurped, given = 3 * time.Second, 3400 * time.Millisecond, 30 * time.Second
 	for _, limit := range []string{"100/s", "1000/min sliding-log", "1000/min fixed-window", "200/h"} {
 		for policy, end := range map[sharing.Policy]time.Duration{

@@ -39,6 +39,7 @@ func led(seed uint64) Settings {
 
 // TestLeaders holds nodes to the limit while their leaders are killed and cut off.
 func TestLeaders(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	simulated, passed := time.Duration(0), int64(0)
 	for n := *seed; *seed == 0 && (n < 40 && *leaders == 0 || time.Since(begun) < *leaders) || n == *seed && *seed > 0; n++ {
@@ -58,6 +59,7 @@ func TestLeaders(t *testing.T) {
 
 // TestLeadersMutant holds TestLeaders to finding what is wrong.
 func TestLeadersMutant(t *testing.T) {
+	t.Parallel()
 	for _, m := range []Mutant{StartsFull, CapIgnores, Credits, Inherits} {
 		caught, n := false, uint64(0)
 		for ; n < 60 && !caught; n++ {
@@ -83,6 +85,7 @@ func TestLeadersMutant(t *testing.T) {
 // TestLeaderMessages holds leases of a leader to at most 0.2 messages a decision, whatever the number of nodes:
 // each is asked 1,000 times a second.
 func TestLeaderMessages(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int64{2, 5, 20, 50} {
 		for _, count := range []int64{100, 1000} {
 			s := Settings{Seed: 3, Nodes: int(nodes), Limit: weir.MustParseLimit(fmt.Sprintf("%d/s", count)), Leaders: 1, Load: 1000 * nodes / count, For: 4 * time.Second, Found: true}

@@ -61,6 +61,7 @@ func scopes() []scope {
 // TestExplore looks at all that can happen in each scope (I1), and with -explore at larger ones, of
 // which each has an equal part of the time that is left.
 func TestExplore(t *testing.T) {
+	t.Parallel()
 	end := time.Now().Add(*explore)
 	if *explore > 0 {
 		defer debug.SetGCPercent(debug.SetGCPercent(100)) // there are many states to remember

@@ -67,6 +67,7 @@ func run(t *testing.T, s Settings) Result {
 // in every interval (I1), to let most of it pass soon after all goes well again, and to
 // deny nothing for longer than they may, with some messages of a later version.
 func TestSwarm(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	var simulated time.Duration
 	for n := *seed; *seed == 0 && (n < 200 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
@@ -96,6 +97,7 @@ func TestSwarm(t *testing.T) {
 
 // TestMutants holds the swarm, or what was made for it, to finding what is wrong.
 func TestMutants(t *testing.T) {
+	t.Parallel()
 	for m := NoMutant + 1; m < Mutants; m++ {
 		caught, runs := false, uint64(0)
 		for ; runs < 400 && !caught; runs++ {
@@ -181,6 +183,7 @@ func TestSeed(t *testing.T) {
 
 // TestCalm is what sharing costs where nothing goes wrong.
 func TestCalm(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"10/s", "100/s", "1000/s"} {
 		for _, nodes := range []int{2, 5, 10, 50} {
 			for _, load := range []int64{1, 10} {
