@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weir-limit/weir/internal/cas"
 	"github.com/weir-limit/weir/internal/sleep"
 )
 
@@ -133,7 +134,7 @@ func (l *link) findBucket() error {
 	if err != nil {
 		return err
 	}
-	if err := near(s.Time, asked); err != nil {
+	if err := cas.Near(s.Time, asked); err != nil {
 		return err
 	}
 	if err := l.fit(&s.Config); err != nil {
@@ -148,21 +149,6 @@ func (l *link) findBucket() error {
 	}
 	return nil
 }
-
-// maxApart is how far the clock of a process, which decides, may be from that of the server that leads the bucket. One
-// that is ahead has others deny for as long.
-const maxApart = 10 * time.Second
-
-// near is whether this process's clock is near the server's, which was told since it was asked.
-func near(server, asked time.Time) error {
-	off := server.Sub(asked)
-	if server.IsZero() || off > -maxApart && off < time.Since(asked)+maxApart {
-		return nil
-	}
-	return fmt.Errorf("%w %v", errApart, off.Round(time.Second))
-}
-
-var errApart = errors.New("this machine's clock decides, and the server's is apart from it by")
 
 // writable fails where a bucket can't be written. One that was made just now is led a moment later.
 func (l *link) writable(ctx context.Context) error {

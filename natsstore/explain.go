@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/weir-limit/weir/internal/cas"
 )
 
 // remedies say what to do about failures, by what a server or the client says.
@@ -27,7 +29,7 @@ var remedies = [...]struct{ says, remedy string }{
 	{"authentication", "check user, password, token, creds and nkey"},
 	{"no server leads the bucket", "are most of its replicas there, with JetStream on?"},
 	{"temporarily unavailable", "are most of the servers there?"},
-	{errApart.Error(), "run NTP on both"},
+	{cas.ErrApart.Error(), "run NTP on both"},
 	{"has replicas: ", "give it more by nats stream edit KV_BUCKET --replicas N, or write fewer into the URL"},
 	{"not say storage=memory", "write storage=memory if counts may go with the servers, or name another bucket, which the daemon makes"},
 	{"is not fit", "give Weir a bucket of its own, which it makes itself"},
@@ -41,7 +43,7 @@ var remedies = [...]struct{ says, remedy string }{
 }
 
 // Answers says whether an error of Status tells of servers that answer, and of a bucket or a clock that is not fit.
-func Answers(err error) bool { return errors.Is(err, errUnfit) || errors.Is(err, errApart) }
+func Answers(err error) bool { return errors.Is(err, errUnfit) || errors.Is(err, cas.ErrApart) }
 
 // remedy is what to do about an error.
 func remedy(err error) string {

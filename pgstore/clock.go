@@ -1,8 +1,6 @@
 package pgstore
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -71,18 +69,3 @@ func (c *clock) instant() weir.Instant {
 	now, _ := c.now()
 	return now
 }
-
-// maxApart is how far the clock of a process may be from the server's where it decides. One that is ahead has others
-// deny for as long. The server's clock alone decides with clock=server.
-const maxApart = 10 * time.Second
-
-// near is whether this process's clock is near the server's, which was told between question and answer.
-func near(server int64, asked, answered time.Time) error {
-	off := time.UnixMicro(server).Sub(asked)
-	if off < -maxApart || off > answered.Sub(asked)+maxApart {
-		return fmt.Errorf("%w %v", errApart, off.Round(time.Second))
-	}
-	return nil
-}
-
-var errApart = errors.New("this machine's clock decides, and the server's is apart from it by")

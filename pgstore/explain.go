@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weir-limit/weir/internal/cas"
 )
 
 // code is the SQLSTATE of what a server says; empty: it is no error of a server.
@@ -56,7 +58,7 @@ func remedy(err error) string {
 	if errors.Is(err, errOld) {
 		return "upgrade it"
 	}
-	if errors.Is(err, errApart) {
+	if errors.Is(err, cas.ErrApart) {
 		return "run NTP on both, or write clock=server"
 	}
 	if errors.Is(err, errStrange) {
@@ -92,7 +94,7 @@ var errReadOnly = errors.New("it takes no writes")
 // Answers says whether an error of Status tells of a server that answers, and of a table that is not fit.
 func Answers(err error) bool {
 	_, is := errors.AsType[tableError](err)
-	return is || errors.Is(err, errOld) || errors.Is(err, errApart) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
+	return is || errors.Is(err, errOld) || errors.Is(err, cas.ErrApart) || errors.Is(err, errReadOnly) || strings.Contains(err.Error(), "read only connection")
 }
 
 // spoils is whether a connection is of no more use after an error: the server is none to write to any more, or the

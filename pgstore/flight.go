@@ -87,7 +87,7 @@ func (l *line) told(server int64, asked time.Time) {
 		l.cells.clock.tell(server, asked, time.Now())
 		return
 	}
-	l.astray = near(server, asked, time.Now()) != nil
+	l.astray = cas.Near(time.UnixMicro(server), asked) != nil
 }
 
 // strange ends a connection on which answers can't be told from those of other questions any more.

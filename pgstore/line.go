@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cas"
 )
 
 const (
@@ -220,12 +221,12 @@ func (l *line) connect() error {
 // onTime fails where this process's clock is far from the server's.
 func (l *line) onTime(ctx context.Context) error {
 	asked := time.Now()
-	r := l.conn.ExecParams(ctx, `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`, nil, nil, nil, inBinary).Read()
+	r := l.conn.ExecParams(ctx, `select `+serverNow, nil, nil, nil, inBinary).Read()
 	if r.Err != nil || len(r.Rows) == 0 {
 		return r.Err
 	}
 	l.astray = false
-	return near(number(r.Rows[0][0]), asked, time.Now())
+	return cas.Near(time.UnixMicro(number(r.Rows[0][0])), asked)
 }
 
 // oneLine is why none of the hosts could be connected to. pgconn has a line for each try, and tries a host with TLS

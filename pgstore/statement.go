@@ -65,8 +65,11 @@ const (
 	lockAgain = 5 * time.Millisecond
 )
 
+// serverNow is the server's time in microseconds, as weir.Instant has it.
+const serverNow = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+
 func newStatements(o *options) statements {
-	of := strings.NewReplacer("{table}", o.quoted(), "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
+	of := strings.NewReplacer("{table}", o.quoted(), "{now}", serverNow,
 		"{until}", "clock_timestamp() + keep * interval '1 microsecond'")
 	commit, settingsGive := "", 7
 	if o.synchronousCommit != "" {
