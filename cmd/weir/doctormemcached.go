@@ -66,6 +66,13 @@ func (x *examined) find(severity, node, text, remedy string) {
 	x.Findings = append(x.Findings, examinedFinding{severity, node, text, remedy})
 }
 
+// unfit finds why a store that answers decides nothing, and what to do, from its error.
+func (x *examined) unfit(node string, err error) {
+	_, text, _ := strings.Cut(err.Error(), "nothing was decided: ")
+	text, remedy, _ := strings.Cut(strings.TrimPrefix(text, "it was not sent: "), "; ")
+	x.find(severityFault, node, text, remedy)
+}
+
 func (x *examined) memcached(s *memcachestore.Status) {
 	if s.Err != nil {
 		text, remedy, _ := strings.Cut(strings.TrimPrefix(s.Err.Error(), "memcachestore: "), "; ")

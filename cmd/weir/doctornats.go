@@ -23,9 +23,7 @@ func examineNATS(ctx context.Context, url string) (*examined, error) {
 	st, err := s.Status(ctx)
 	if natsstore.Answers(err) {
 		x := &examined{Server: "NATS, JetStream", Nodes: []examinedNode{}, Findings: []examinedFinding{}}
-		_, text, _ := strings.Cut(err.Error(), "nothing was decided: ")
-		text, remedy, _ := strings.Cut(strings.TrimPrefix(text, "it was not sent: "), "; ")
-		x.find(severityFault, "", text, remedy)
+		x.unfit("", err)
 		return x, nil
 	}
 	if err != nil {

@@ -67,9 +67,7 @@ func examinePostgres(ctx context.Context, url string) (*examined, error) {
 		if !pgstore.Answers(st.Err) {
 			return nil, st.Err
 		}
-		_, text, _ := strings.Cut(st.Err.Error(), "nothing was decided: ")
-		text, remedy, _ := strings.Cut(text, "; ")
-		x.find(severityFault, st.Addr, text, remedy)
+		x.unfit(st.Addr, st.Err)
 		return x, nil
 	}
 	if x.Ping, err = pingTimes(ctx, s); err != nil {
