@@ -114,9 +114,9 @@ func (n *Node) recall(o *Options) (members []gossip.Member, counted bool, err er
 	if members, err = n.memory.begin(o); err != nil {
 		return nil, false, err
 	}
-	switch failed := n.memory.failed; {
-	case failed != nil:
-		n.log.Error("the list of members can't be saved; if this node is restarted while it is cut off, it begins with all of each limit", "error", failed)
+	switch {
+	case n.memory.failed != nil:
+		n.sayForgetful()
 	case len(members) > 0:
 		n.log.Info("this node begins as one of the members that it remembers", "others", len(members), "file", o.List)
 	}

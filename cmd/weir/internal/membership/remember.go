@@ -55,6 +55,11 @@ type ListError struct{ Text string }
 
 func (e *ListError) Error() string { return e.Text }
 
+const (
+	unmet       = "this node has met no other node of its cluster, and decides by itself; if it is the first of a new one, tell it once with --bootstrap"
+	beginsWhole = "if it is restarted while it is cut off, it begins with all of each limit"
+)
+
 const anew = "if this node is to be the first of a new cluster, start it once with --bootstrap; the file is "
 
 // readList reads the list of the last process of this name. There may be none.
@@ -135,7 +140,7 @@ type memory struct {
 	said    time.Time
 }
 
-// begin is what the process begins with: the members that it remembers, and whether they count it.
+// begin is the members that the process remembers.
 func (m *memory) begin(o *Options) (members []gossip.Member, err error) {
 	m.file, m.key, m.cluster = o.List, keyDigests(o.Keys)[0], o.Cluster
 	if m.file == "" {
@@ -200,14 +205,18 @@ func (n *Node) remember(now time.Time) {
 	m := &n.memory
 	m.now.Counted = m.now.Counted || !n.leaving && n.Store.Counted()
 	failed := m.failed
-	m.save()
-	if m.file != "" && m.failed != nil && failed == nil {
-		n.log.Error("the list of members can't be saved; if this node is restarted while it is cut off, it begins with all of each limit", "error", m.failed)
+	if m.save(); m.failed != nil && failed == nil {
+		n.sayForgetful()
 	}
 	if n.gossip.Load() != nil && !m.now.Met && now.Sub(m.said) >= sayUnmetEvery {
 		m.said = now
-		n.log.Warn("this node has met no other node of its cluster, and decides by itself; if it is the first of a new one, tell it once with --bootstrap")
+		n.log.Warn(unmet)
 	}
+}
+
+// sayForgetful tells the log why the list of members is not kept. n.mu is held.
+func (n *Node) sayForgetful() {
+	n.log.Error("the list of members can't be saved; "+beginsWhole, "error", n.memory.failed)
 }
 
 // forgetful is what /readyz says of a node that has met nobody, or can't remember whom.
@@ -215,10 +224,10 @@ func (n *Node) forgetful() (lines []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.memory.now.Met {
-		lines = append(lines, "this node has met no other node of its cluster, and decides by itself; if it is the first of a new one, tell it once with --bootstrap")
+		lines = append(lines, unmet)
 	}
 	if n.memory.failed != nil {
-		lines = append(lines, "this node can't remember its members: "+n.memory.failed.Error()+"; if it is restarted while it is cut off, it begins with all of each limit")
+		lines = append(lines, "this node can't remember its members: "+n.memory.failed.Error()+"; "+beginsWhole)
 	}
 	return lines
 }
