@@ -1,8 +1,9 @@
 package sharing
 
 import (
-	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"time"
+
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // Distance is how long it takes another node to answer: a round trip, smoothed. 0: not
