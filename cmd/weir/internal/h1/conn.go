@@ -41,7 +41,6 @@ type conn struct {
 // serve answers the requests of a connection, and closes it or hands it over. Whatever happens in it, the process
 // lives on.
 func (s *Server) serve(nc net.Conn) {
-	defer s.forget(nc)
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, s.web))
 	defer cancel()
 	c := &conn{server: s, nc: nc}
@@ -128,7 +127,7 @@ func (c *conn) answerOne() (last bool) {
 	}
 	c.answer.reset()
 	c.server.handler.ServeHTTP(&c.answer, r)
-	last = c.answer.last() || c.server.leaving.Load()
+	last = c.answer.last() || c.server.conns.Leaving()
 	c.out = c.answer.append(c.out, q.method, last, time.Now())
 	return last
 }
@@ -178,11 +177,7 @@ func (c *conn) fill() bool {
 	case !c.served:
 		until = now.Add(c.server.web.ReadHeaderTimeout)
 	}
-	if c.nc.SetReadDeadline(until) != nil {
-		return false
-	}
-	// Asked after the deadline was set: Stop does both the other way round.
-	if c.server.leaving.Load() && c.nc.SetReadDeadline(c.server.parting) != nil {
+	if c.server.conns.ReadUntil(c.nc, until) != nil {
 		return false
 	}
 	n, err := c.nc.Read(c.in[c.to:])

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// handover is the listener of net/http: of connections that are handed over to it.
+// handover gives net/http the connections that are handed over to it.
 type handover struct {
-	at      net.Addr
 	conns   chan net.Conn
 	done    chan struct{}
 	closing sync.Once
@@ -36,8 +35,15 @@ func (h *handover) Close() error {
 	return nil
 }
 
+// heir is the listener of net/http in the place of one that is at an address.
+type heir struct {
+	*handover
+
+	at net.Addr
+}
+
 // Addr is that of net.Listener.
-func (h *handover) Addr() net.Addr { return h.at }
+func (h heir) Addr() net.Addr { return h.at }
 
 // give hands a connection over, or closes it if net/http has ended.
 func (h *handover) give(c net.Conn) {

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
@@ -30,14 +28,7 @@ type Server struct {
 	handler http.Handler // of web, as it was
 	begin   func(context.Context, net.Conn) context.Context
 	rest    *handover
-	running sync.WaitGroup
-
-	leaving atomic.Bool
-	parting time.Time // when reading ends; set before leaving
-
-	mu        sync.Mutex
-	listeners []net.Listener
-	conns     map[net.Conn]struct{}
+	conns   listen.Conns
 }
 
 // New makes a server before web, which answers all that is handed over. web must not be used in another way.
@@ -47,7 +38,7 @@ func New(web *http.Server, o Options) *Server {
 	}
 	s := &Server{
 		options: o, web: web, handler: web.Handler, begin: web.ConnContext,
-		rest: newHandover(), conns: map[net.Conn]struct{}{},
+		rest: newHandover(),
 	}
 	if s.begin == nil {
 		s.begin = func(ctx context.Context, _ net.Conn) context.Context { return ctx }
@@ -58,75 +49,30 @@ func New(web *http.Server, o Options) *Server {
 
 // Serve answers connections of l until Stop. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	s.listeners = append(s.listeners, l)
-	s.rest.at = l.Addr()
-	leaving := s.leaving.Load()
-	s.mu.Unlock()
-	defer func() { _ = l.Close() }() // it may be closed already
-	if leaving {
-		return net.ErrClosed
-	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.web.Serve(s.rest) }()
+	go func() { ended <- s.web.Serve(heir{s.rest, l.Addr()}) }()
 	retried := func(err error, wait time.Duration) {
 		s.web.ErrorLog.Printf("http: Accept error: %v; retrying in %v", err, wait)
 	}
-	if err := listen.Each(l, s.leaving.Load, retried, s.start); err != nil {
+	if err := s.conns.Each(l, retried, s.serve); err != nil {
 		_ = s.rest.Close() // it never fails
 		return err
 	}
 	return <-ended
 }
 
-// start serves a connection on a goroutine of its own.
-func (s *Server) start(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leaving.Load() {
-		_ = nc.Close() // nothing was said yet
-		return
-	}
-	s.conns[nc] = struct{}{}
-	s.running.Go(func() { s.serve(nc) })
-}
-
-func (s *Server) forget(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, nc)
-}
-
-// parting is how long a listener that closes still reads what was sent to it.
-const parting = 100 * time.Millisecond
-
 // Stop closes the listeners, answers what was sent until then, and closes the connections. When ctx ends first, those
 // that are left get no answer.
 func (s *Server) Stop(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.leaving.Load() {
-		s.parting = time.Now().Add(parting)
-		s.leaving.Store(true)
-	}
-	for _, l := range s.listeners {
-		_ = l.Close() // it may be closed already
-	}
-	for nc := range s.conns {
-		_ = nc.SetReadDeadline(s.parting) // one that fails is closed already
-	}
-	s.mu.Unlock()
-	err := listen.Finish(ctx, &s.running, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for nc := range s.conns {
-			_ = nc.Close() // to end its goroutine
-		}
-	})
+	err := s.conns.Stop(ctx)
 	if stopped := listen.Stop(ctx, s.web); err == nil { // no other is handed over
 		err = stopped
 	}
 	return err
 }
+
+// toldPlain is how long a client may take to read that it has not spoken TLS.
+const toldPlain = 100 * time.Millisecond
 
 // safe makes a connection of TLS safe, in time, as net/http does. Any other connection is as safe as it gets.
 func (s *Server) safe(ctx context.Context, nc net.Conn) (state *tls.ConnectionState, ok bool) {
@@ -142,7 +88,7 @@ func (s *Server) safe(ctx context.Context, nc net.Conn) (state *tls.ConnectionSt
 	}
 	why := err.Error()
 	if re, is := err.(tls.RecordHeaderError); is && re.Conn != nil && speaksHTTP(re.RecordHeader) { //nolint:errorlint // as net/http
-		_ = re.Conn.SetWriteDeadline(time.Now().Add(parting)) // a client that does not read it has asked for nothing
+		_ = re.Conn.SetWriteDeadline(time.Now().Add(toldPlain)) // a client that does not read it has asked for nothing
 		_, _ = re.Conn.Write([]byte("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"))
 		why = "client sent an HTTP request to an HTTPS server"
 	}

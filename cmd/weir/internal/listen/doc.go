@@ -7,6 +7,7 @@
 //   - address.go opens an address or a socket of this machine.
 //   - connections.go bounds the connections of a listener. When there are too many, those
 //     that have been silent the longest lose their place.
+//   - serve.go accepts connections, and conns.go serves and ends those of a server.
 //   - http.go makes servers of HTTP with bounds of time and memory; http2.go says which
 //     protocols are safe to speak.
 //   - files_*.go, gone_*.go and pending_*.go ask the operating system.

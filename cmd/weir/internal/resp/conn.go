@@ -127,7 +127,7 @@ func (c *conn) end(err error) {
 	bad, broken := errors.AsType[*protocolError](err)
 	late := errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
-	case c.gone, late && c.server.leaving.Load():
+	case c.gone, late && c.server.conns.Leaving():
 		return
 	case late && c.stranger:
 		c.server.options.Reached(BoundStranger)
@@ -151,11 +151,7 @@ func (c *conn) end(err error) {
 
 // linger lets the client read the last answer.
 func (c *conn) linger() {
-	until := time.Now().Add(linger)
-	if c.server.leaving.Load() && c.server.parting.Before(until) {
-		until = c.server.parting
-	}
-	if c.net.SetReadDeadline(until) == nil {
+	if c.server.conns.ReadUntil(c.net, time.Now().Add(linger)) == nil {
 		_, _ = io.CopyN(io.Discard, c.net, maxLinger) // until the client goes, or the time is over
 	}
 }
@@ -180,19 +176,13 @@ func (c filler) Read(p []byte) (int, error) {
 	if end := c.since.Add(stranger); c.stranger && end.Before(until) {
 		until = end
 	}
-	if err := c.net.SetReadDeadline(until); err != nil {
+	if err := c.server.conns.ReadUntil(c.net, until); err != nil {
 		return 0, err
 	}
 	c.hold(now)
-	// Asked after the deadline was set: the budget does both the other way round, and
-	// so does Stop.
+	// Asked after the deadline was set: the budget does both the other way round.
 	if c.held != nil && c.held.Gone() {
 		return 0, errHeld
-	}
-	if c.server.leaving.Load() {
-		if err := c.net.SetReadDeadline(c.server.parting); err != nil {
-			return 0, err
-		}
 	}
 	n, err := c.net.Read(p)
 	c.clock = time.Now()

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +53,6 @@ const (
 	slow = 15 * time.Second
 	// stuck is how long a client may take to read answers. Then it is dropped.
 	stuck = 15 * time.Second
-	// parting is how long a listener that closes still reads what was sent to it.
-	parting = 100 * time.Millisecond
 	// linger is how long, and maxLinger how much, is read and thrown away after a
 	// last answer: a connection that is closed with something unread takes its
 	// answer with it.
@@ -132,14 +129,7 @@ type Server struct {
 	limits   *limits
 	keys     *keys
 	ids      atomic.Int64 // of connections
-
-	leaving atomic.Bool
-	parting time.Time // when reading ends; set before leaving
-
-	mu       sync.Mutex
-	listener net.Listener
-	conns    map[net.Conn]struct{}
-	working  sync.WaitGroup // connections
+	conns    listen.Conns
 }
 
 // New makes the listener to limiter, and to store for CL.THROTTLE, whose keys are
@@ -174,7 +164,7 @@ func New(limiter Limiter, store weir.Store, o Options) *Server {
 	}
 	return &Server{
 		limiter: limiter, store: store, options: o,
-		commands: table(), limits: newLimits(), keys: newKeys(), conns: map[net.Conn]struct{}{},
+		commands: table(), limits: newLimits(), keys: newKeys(),
 	}
 }
 
@@ -185,66 +175,17 @@ func Commands() []string {
 
 // Serve answers commands on l until Stop. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	s.listener = l
-	leaving := s.leaving.Load()
-	s.mu.Unlock()
-	if leaving {
-		return l.Close()
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer func() {
-		s.working.Wait()
+		s.conns.Wait()
 		cancel()
 	}()
 	retried := func(err error, wait time.Duration) {
 		s.options.Log.Warn("a connection could not be accepted", "listener", "resp", "error", err, "wait", wait)
 	}
-	return listen.Each(l, s.leaving.Load, retried, func(c net.Conn) { s.start(ctx, c) })
-}
-
-// start serves a connection on a goroutine of its own, unless the listener closes.
-func (s *Server) start(ctx context.Context, nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leaving.Load() {
-		_ = nc.Close() // nothing was said yet
-		return
-	}
-	s.conns[nc] = struct{}{}
-	s.working.Go(func() {
-		defer s.forget(nc)
-		s.serve(ctx, nc)
-	})
-}
-
-func (s *Server) forget(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, nc)
+	return s.conns.Each(l, retried, func(nc net.Conn) { s.serve(ctx, nc) })
 }
 
 // Stop closes the listener, answers what was sent until then, and closes the
 // connections. When ctx ends first, those that are left get no answer.
-func (s *Server) Stop(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.leaving.Load() {
-		s.parting = time.Now().Add(parting)
-		s.leaving.Store(true)
-	}
-	if s.listener != nil {
-		_ = s.listener.Close() // it has no more to give
-	}
-	for nc := range s.conns {
-		_ = nc.SetReadDeadline(s.parting) // one that fails is closed already
-	}
-	s.mu.Unlock()
-
-	return listen.Finish(ctx, &s.working, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for nc := range s.conns {
-			_ = nc.Close() // to end its goroutine
-		}
-	})
-}
+func (s *Server) Stop(ctx context.Context) error { return s.conns.Stop(ctx) }

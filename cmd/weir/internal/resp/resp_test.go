@@ -417,9 +417,9 @@ func open(t *testing.T, s *Server) (client net.Conn, done chan struct{}) {
 	t.Helper()
 	client, server := net.Pipe()
 	done = make(chan struct{})
-	s.start(t.Context(), server)
+	s.conns.Start(server, func(nc net.Conn) { s.serve(t.Context(), nc) })
 	go func() {
-		s.working.Wait()
+		s.conns.Wait()
 		close(done)
 	}()
 	return client, done

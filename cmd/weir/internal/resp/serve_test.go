@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 )
 
@@ -125,12 +126,12 @@ func TestStop(t *testing.T) {
 				t.Errorf("%q %v", rest, err)
 			}
 		}
-		if err := <-stopped; err != nil || time.Since(start) != parting {
+		if err := <-stopped; err != nil || time.Since(start) != listen.Parting {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		<-done
 		late, server := net.Pipe()
-		s.start(t.Context(), server)
+		s.conns.Start(server, func(nc net.Conn) { s.serve(t.Context(), nc) })
 		if _, err := late.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}

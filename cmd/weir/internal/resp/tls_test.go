@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 )
 
 // TestSlowHandshake: a connection that is not made safe in time is dropped, and
@@ -15,7 +17,8 @@ func TestSlowHandshake(t *testing.T) {
 	begin := func(t *testing.T, s *Server) net.Conn {
 		t.Helper()
 		client, server := net.Pipe()
-		s.start(t.Context(), tls.Server(server, &tls.Config{Certificates: []tls.Certificate{{}}}))
+		safe := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{{}}})
+		s.conns.Start(safe, func(nc net.Conn) { s.serve(t.Context(), nc) })
 		return client
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -26,13 +29,13 @@ func TestSlowHandshake(t *testing.T) {
 		if _, err := io.ReadAll(client); err != nil {
 			t.Error(err)
 		}
-		s.working.Wait()
+		s.conns.Wait()
 		if took := time.Since(start); took != handshake || failed != 1 {
 			t.Errorf("%v, %d failed", took, failed)
 		}
 		begin(t, s)
 		start = time.Now()
-		if err := s.Stop(t.Context()); err != nil || time.Since(start) > parting {
+		if err := s.Stop(t.Context()); err != nil || time.Since(start) > listen.Parting {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
