@@ -261,8 +261,10 @@ func BenchmarkLimiter(b *testing.B) {
 		name   string
 		limits []string
 	}{
-		{"one-allows", []string{"1000000000/s"}}, {"one-denies", []string{"1/day"}},
-		{"two-allow", []string{"1000000000/s", "1000000000/h"}}, {"one-of-two-denies", []string{"1/day", "1000000/h"}},
+		{"one-allows", []string{"1000000000/s"}},
+		{"one-denies", []string{"1/day"}},
+		{"two-allow", []string{"1000000000/s", "1000000000/h"}},
+		{"one-of-two-denies", []string{"1/day", "1000000/h"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var limits []*weir.Limit

@@ -78,9 +78,20 @@ func TestUnfit(t *testing.T) {
 func TestName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range []weir.StateKey{
-		{}, {Rule: "a", Key: "b"}, {Rule: "a#1", Key: "c"}, {Rule: "a/b#1", Key: ""}, {Rule: "a.b#1", Key: ""}, {Rule: "=a", Key: ""},
-		{Rule: "a*", Key: ">"}, {Rule: "a", Key: "b "}, {Rule: "ab", Key: ""}, {Rule: strings.Repeat("r", 65)}, {Rule: strings.Repeat("r", 64)},
-		{Rule: "a", Key: strings.Repeat("k", 1<<20)}, {Rule: "ä"}, {Rule: "a", Key: "\x00"},
+		{},
+		{Rule: "a", Key: "b"},
+		{Rule: "a#1", Key: "c"},
+		{Rule: "a/b#1", Key: ""},
+		{Rule: "a.b#1", Key: ""},
+		{Rule: "=a", Key: ""},
+		{Rule: "a*", Key: ">"},
+		{Rule: "a", Key: "b "},
+		{Rule: "ab", Key: ""},
+		{Rule: strings.Repeat("r", 65)},
+		{Rule: strings.Repeat("r", 64)},
+		{Rule: "a", Key: strings.Repeat("k", 1<<20)},
+		{Rule: "ä"},
+		{Rule: "a", Key: "\x00"},
 	} {
 		n := name(k)
 		rule, key, ok := strings.Cut(n, ".")

@@ -50,8 +50,10 @@ func TestURL(t *testing.T) {
 
 func TestTraits(t *testing.T) {
 	for of, unfit := range map[string]map[string]bool{
-		"postgres://db/x": {"10/s": false, "10 concurrent ttl 1min": false, "10/s strict": true, "10/s sliding-log": true,
-			"10/s sliding-window conservative": true, "10/s warm-up 10s": true, "10/s leaky-queue": false},
+		"postgres://db/x": {
+			"10/s": false, "10 concurrent ttl 1min": false, "10/s strict": true, "10/s sliding-log": true,
+			"10/s sliding-window conservative": true, "10/s warm-up 10s": true, "10/s leaky-queue": false,
+		},
 		"postgres://db/x?clock=server": {"10/s strict": true, "10/s sliding-log": true},
 		"postgres://db/x?unlogged=1":   {"10/s": false, "10 concurrent ttl 1min": true},
 	} {

@@ -483,8 +483,10 @@ func TestClusterOfStrangers(t *testing.T) {
 			c.key = filepath.Join(t.TempDir(), "key")
 			keygen(t, c.key)
 		}},
-		{"other name", "other-cluster", ` is no node of this cluster: a node is there that is in cluster "shop", and this node is in cluster "mail"`,
-			"a node of another cluster was refused", "a node to join is in another cluster", func(c *cluster) { c.name = "mail" }},
+		{
+			"other name", "other-cluster", ` is no node of this cluster: a node is there that is in cluster "shop", and this node is in cluster "mail"`,
+			"a node of another cluster was refused", "a node to join is in another cluster", func(c *cluster) { c.name = "mail" },
+		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,16 +8,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/leased"
-	"github.com/weir-limit/weir/memstore"
 )
-
-type slowReset struct{ *memstore.Store }
-
-func (s slowReset) Reset(ctx context.Context, keys []weir.StateKey) error {
-	err := s.Store.Reset(ctx, keys)
-	time.Sleep(20 * time.Millisecond) // the answer is on its way
-	return err
-}
 
 // a denial by the old limit is remembered for the new one.
 func TestChangeUnderWay(t *testing.T) {

@@ -1,7 +1,6 @@
 package leased_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,18 +9,6 @@ import (
 	"github.com/weir-limit/weir/internal/leased"
 	"github.com/weir-limit/weir/memstore"
 )
-
-type deafSettle struct {
-	*memstore.Store
-	deaf bool
-}
-
-func (s *deafSettle) Settle(ctx context.Context, all []weir.Settlement) error {
-	if s.deaf {
-		return errLost
-	}
-	return s.Store.Settle(ctx, all)
-}
 
 // shadow and quota asks with a lease are counted as on the store alone.
 func TestModes(t *testing.T) {

@@ -157,9 +157,14 @@ func TestHot(t *testing.T) {
 		limit string
 		calls int64 // a second and node
 	}{
-		{"1000/s burst 2000", 12}, {"1000/s", 24}, {"1000/s burst 100", 200},
-		{"60000/min fixed-window", 3}, {"1000/s fixed-window", 6},
-		{"1000/s sliding-window 2", 10}, {"60000/min sliding-window 10", 3}, {"10/s", 12},
+		{"1000/s burst 2000", 12},
+		{"1000/s", 24},
+		{"1000/s burst 100", 200},
+		{"60000/min fixed-window", 3},
+		{"1000/s fixed-window", 6},
+		{"1000/s sliding-window 2", 10},
+		{"60000/min sliding-window 10", 3},
+		{"10/s", 12},
 	} {
 		for _, percent := range []int64{60, 1000} {
 			t.Run(fmt.Sprintf("%s at %d%%", c.limit, percent), func(t *testing.T) {

@@ -51,11 +51,13 @@ func New[T Kept](most int, seed maphash.Seed) Table[T] {
 	return Table[T]{Most: most, seed: seed, at: map[uint64]*Row[T]{}}
 }
 
+// Get is what is kept of a key.
 func (t *Table[T]) Get(key weir.StateKey) (of T, ok bool) {
 	hash, _ := Hash(t.seed, key)
 	return t.Find(hash, key)
 }
 
+// Find is Get for a caller that knows the hash of the key.
 func (t *Table[T]) Find(hash uint64, key weir.StateKey) (of T, ok bool) {
 	for r := t.at[hash]; r != nil; r = r.next {
 		if r.Key == key {
@@ -65,9 +67,10 @@ func (t *Table[T]) Find(hash uint64, key weir.StateKey) (of T, ok bool) {
 	return of, false
 }
 
+// Add adds a key that the table does not have. The caller has made Room before.
 func (t *Table[T]) Add(key weir.StateKey, of T) { t.Put(&Row[T]{Key: key, Of: of}) }
 
-// Put adds a row that has a key.
+// Put is Add of a row that has its key.
 func (t *Table[T]) Put(r *Row[T]) {
 	hash, _ := Hash(t.seed, r.Key)
 	t.chain(hash, r)
@@ -94,6 +97,7 @@ func (t *Table[T]) Room(now weir.Instant) bool {
 	return len(t.Rows) < t.Most
 }
 
+// Remove forgets Rows[i].
 func (t *Table[T]) Remove(i int) {
 	r, last := t.Rows[i], len(t.Rows)-1
 	if i < t.Looked { // the last may not have been looked at

@@ -110,7 +110,6 @@ type explorer struct {
 	walk
 	mutant    Mutant
 	names     []string
-	all       []sharing.Member
 	states    []weir.StateKey
 	seen      map[uint64]struct{} // the digests of states
 	seed      maphash.Seed

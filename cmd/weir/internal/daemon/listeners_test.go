@@ -24,7 +24,7 @@ func TestListensWhenItAnswers(t *testing.T) {
 // firstAnswer is how long the first caller that gets a connection waits for an answer.
 func firstAnswer(t *testing.T) time.Duration {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func firstAnswer(t *testing.T) time.Duration {
 		if time.Now().After(end) {
 			t.Fatal("it does not listen")
 		}
-		c, err := net.Dial("tcp", at)
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
 		if err != nil {
 			continue
 		}

@@ -79,8 +79,10 @@ func drawMessage(t *rapid.T) []byte {
 func drawAnswer(t *rapid.T, descriptors int) *rules.Answer {
 	a := &rules.Answer{Allowed: rapid.Bool().Draw(t, "allowed"), Decisive: -1}
 	all := []*rules.Rule{
-		{Name: "a", Limit: weir.MustParseLimit("5/min")}, {Name: string(make([]byte, 150)), Limit: weir.MustParseLimit("7/2h")},
-		{Name: "c", Limit: weir.MustParseLimit("1/s"), Envoy: true, EnvoyName: "e"}, {Name: "s", Limit: weir.MustParseLimit("1/s"), Shadow: true},
+		{Name: "a", Limit: weir.MustParseLimit("5/min")},
+		{Name: string(make([]byte, 150)), Limit: weir.MustParseLimit("7/2h")},
+		{Name: "c", Limit: weir.MustParseLimit("1/s"), Envoy: true, EnvoyName: "e"},
+		{Name: "s", Limit: weir.MustParseLimit("1/s"), Shadow: true},
 		{Name: "m", Limit: weir.MustParseLimit("1/s"), Metadata: map[string]any{"team": "x"}},
 	}
 	for i := range descriptors {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -51,7 +50,7 @@ func (a *answer) last() bool {
 }
 
 // append appends the answer to a request. closes says that no other follows.
-func (a *answer) append(b []byte, method string, closes bool, now time.Time) []byte {
+func (a *answer) append(b []byte, method string, closes bool, date string) []byte {
 	a.WriteHeader(http.StatusOK)
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(a.status), 10)
@@ -66,7 +65,7 @@ func (a *answer) append(b []byte, method string, closes bool, now time.Time) []b
 			b = appendField(b, name, value)
 		}
 	}
-	b = append(append(append(b, "Date: "...), date(now)...), "\r\n"...)
+	b = append(append(append(b, "Date: "...), date...), "\r\n"...)
 	if method != http.MethodHead || len(a.body) > 0 {
 		b = append(b, "Content-Length: "...)
 		b = append(strconv.AppendInt(b, int64(len(a.body)), 10), "\r\n"...)
@@ -102,15 +101,13 @@ type second struct {
 	text string
 }
 
-var thisSecond atomic.Pointer[second]
-
 // date is now as the field Date has it.
-func date(now time.Time) string {
+func (s *Server) date(now time.Time) string {
 	unix := now.Unix()
-	if s := thisSecond.Load(); s != nil && s.unix == unix {
-		return s.text
+	if last := s.second.Load(); last != nil && last.unix == unix {
+		return last.text
 	}
-	s := &second{unix, now.UTC().Format(http.TimeFormat)}
-	thisSecond.Store(s)
-	return s.text
+	last := &second{unix, now.UTC().Format(http.TimeFormat)}
+	s.second.Store(last)
+	return last.text
 }

@@ -128,7 +128,7 @@ func (c *conn) answerOne() (last bool) {
 	c.answer.reset()
 	c.server.handler.ServeHTTP(&c.answer, r)
 	last = c.answer.last() || c.server.conns.Leaving()
-	c.out = c.answer.append(c.out, q.method, last, time.Now())
+	c.out = c.answer.append(c.out, q.method, last, c.server.date(time.Now()))
 	return last
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
@@ -29,6 +30,7 @@ type Server struct {
 	begin   func(context.Context, net.Conn) context.Context
 	rest    *handover
 	conns   listen.Conns
+	second  atomic.Pointer[second] // of the last answer
 }
 
 // New makes a server before web, which answers all that is handed over. web must not be used in another way.

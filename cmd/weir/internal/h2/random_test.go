@@ -179,9 +179,18 @@ func (s *story) head() []byte {
 	}
 	for range s.upTo(5) {
 		all = append(all, []hpack.HeaderField{
-			{Name: "te", Value: "trailers"}, {Name: "x-a", Value: "b"}, {Name: "x-a", Value: "c"}, {Name: "x-long", Value: path + path + path},
-			{Name: "x-large", Value: string(make([]byte, 3000))}, {Name: "Large", Value: "x"}, {Name: ":path", Value: "/"}, {Name: "connection", Value: "close"},
-			{Name: "x-empty"}, {Name: "content-length", Value: "8"}, {Name: "x-space", Value: " x"}, {Name: "grpc-timeout", Value: "1S"},
+			{Name: "te", Value: "trailers"},
+			{Name: "x-a", Value: "b"},
+			{Name: "x-a", Value: "c"},
+			{Name: "x-long", Value: path + path + path},
+			{Name: "x-large", Value: string(make([]byte, 3000))},
+			{Name: "Large", Value: "x"},
+			{Name: ":path", Value: "/"},
+			{Name: "connection", Value: "close"},
+			{Name: "x-empty"},
+			{Name: "content-length", Value: "8"},
+			{Name: "x-space", Value: " x"},
+			{Name: "grpc-timeout", Value: "1S"},
 		}[s.upTo(4)*s.upTo(s.upTo(4)+1)])
 	}
 	if s.upTo(5) == 0 {

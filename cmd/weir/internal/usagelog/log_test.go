@@ -487,8 +487,10 @@ func TestWords(t *testing.T) {
 		slices.Sort(got)
 		want := []string{"gone  true 0 0", "r  false 0 1", "r ann false 0 1", "r \ufffd false 0 1", "t  false 0 1", "t plain false 0 1"}
 		if hide {
-			want = []string{"gone  true 0 0", "r  false 0 1", "r hidden 1 false 0 1", "r hidden 3 false 0 1", "r hidden 71 false 0 1",
-				"t  false 0 1", "t hidden 5 false 0 1", "t hidden 71 false 0 1", "t hidden 71 false 0 1"}
+			want = []string{
+				"gone  true 0 0", "r  false 0 1", "r hidden 1 false 0 1", "r hidden 3 false 0 1", "r hidden 71 false 0 1",
+				"t  false 0 1", "t hidden 5 false 0 1", "t hidden 71 false 0 1", "t hidden 71 false 0 1",
+			}
 		}
 		named := 0
 		got = slices.DeleteFunc(got, func(line string) bool {
@@ -511,9 +513,11 @@ func TestParseRecord(t *testing.T) {
 	if r, err := ParseRecord([]byte(good + "\n")); err != nil || r.Allowed != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, line := range []string{"", "x", "{}", `"text"`, good[:40], strings.Replace(good, "n/1/1/0", "n", 1), strings.Replace(good, "10:00:01", "09:00:00", 1),
+	for _, line := range []string{
+		"", "x", "{}", `"text"`, good[:40], strings.Replace(good, "n/1/1/0", "n", 1), strings.Replace(good, "10:00:01", "09:00:00", 1),
 		strings.Replace(good, `"rows":1`, `"rows":0`, 1), strings.Replace(good, `"allowed":1`, `"allowed":"x"`, 1),
-		strings.Replace(good, `"allowed":1`, `"allowed":-1`, 1), strings.Replace(good, `"allowed":1`, `"charged":9223372036854775807`, 1)} {
+		strings.Replace(good, `"allowed":1`, `"allowed":-1`, 1), strings.Replace(good, `"allowed":1`, `"charged":9223372036854775807`, 1),
+	} {
 		if r, err := ParseRecord([]byte(line)); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s: %+v, %v", line, r, err)
 		}
