@@ -6,22 +6,32 @@ import (
 	"time"
 )
 
+// CheckRemembered says why the last process of a name can't have known these other members.
+func CheckRemembered(name string, members []Member) error {
+	if len(members) >= MaxMembers {
+		return fmt.Errorf("it has %d members; there may be %d", len(members), MaxMembers-1)
+	}
+	names, ids := map[string]bool{name: true}, map[uint64]bool{}
+	for _, m := range members {
+		if _, err := netip.ParseAddrPort(m.Address); err != nil || m.Name == "" || len(m.Name) > MaxName || names[m.Name] || ids[m.ID] {
+			return fmt.Errorf("the member %q can't be one, or is there twice", m.Name)
+		}
+		names[m.Name], ids[m.ID] = true, true
+	}
+	return nil
+}
+
 // remember begins with the members that the last process of this name knew. Their incarnations are
 // not known: any process that tells one is later.
 func (t *table) remember(now time.Duration, members []Member) error {
-	if len(members) >= MaxMembers {
-		return fmt.Errorf("%d members are remembered; there may be %d", len(members), MaxMembers-1)
+	if err := CheckRemembered(t.me.name, members); err != nil {
+		return fmt.Errorf("the list of remembered members: %w", err)
 	}
-	names := map[string]bool{t.me.name: true}
 	for _, m := range members {
 		at, err := netip.ParseAddrPort(m.Address)
-		switch {
-		case err != nil:
-			return fmt.Errorf("a remembered member: %w", err)
-		case names[m.Name] || m.Name == "" || len(m.Name) > MaxName || t.entries[m.ID] != nil || m.ID == t.me.id:
-			return fmt.Errorf("the remembered member %q is there twice, or can't be one", m.Name)
+		if err != nil || m.ID == t.me.id {
+			return fmt.Errorf("the remembered member %q can't be one", m.Name)
 		}
-		names[m.Name] = true
 		t.entries[m.ID] = &entry{process: process{identity: identity{id: m.ID, name: m.Name}, address: at}, since: now, remembered: true}
 		t.lasts[m.ID] = true
 	}

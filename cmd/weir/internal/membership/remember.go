@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -69,7 +68,7 @@ func readList(o *Options) (l list, err error) {
 	}
 	text, err := readFile(o.List)
 	if err == nil {
-		err = l.parse(text)
+		err = l.parse(text, o.Address)
 	}
 	if err != nil {
 		return list{}, &ListError{fmt.Sprintf("the list of the members that this node knew can't be read: %v; remove it if other nodes can be reached; %s%s", err, anew, o.List)}
@@ -92,8 +91,8 @@ func readFile(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxListFile+1))
 }
 
-// parse reads a list, and refuses what no node has written.
-func (l *list) parse(text []byte) error {
+// parse reads a list, and refuses what no node of a name has written.
+func (l *list) parse(text []byte, self string) error {
 	if len(text) > maxListFile {
 		return fmt.Errorf("it has more than %d bytes", maxListFile)
 	}
@@ -103,17 +102,15 @@ func (l *list) parse(text []byte) error {
 	if l.Version != listVersion {
 		return fmt.Errorf("it has version %d, not %d", l.Version, listVersion)
 	}
-	if len(l.Members) >= gossip.MaxMembers {
-		return fmt.Errorf("it has %d members; there may be %d", len(l.Members), gossip.MaxMembers-1)
+	return gossip.CheckRemembered(self, l.others())
+}
+
+// others are the members of the list.
+func (l *list) others() (all []gossip.Member) {
+	for _, one := range l.Members {
+		all = append(all, gossip.Member{Name: one.Name, ID: one.ID, Address: one.Address})
 	}
-	names, ids := map[string]bool{}, map[uint64]bool{}
-	for _, m := range l.Members {
-		if _, err := netip.ParseAddrPort(m.Address); err != nil || m.Name == "" || len(m.Name) > gossip.MaxName || names[m.Name] || ids[m.ID] {
-			return fmt.Errorf("the member %q can't be one, or is there twice", m.Name)
-		}
-		names[m.Name], ids[m.ID] = true, true
-	}
-	return nil
+	return all
 }
 
 // keyDigests tell keys apart, the one that seals first.
@@ -155,10 +152,7 @@ func (m *memory) begin(o *Options) (members []gossip.Member, err error) {
 	}
 	m.now.Met = m.now.Met || o.Bootstrap
 	m.save()
-	for _, one := range m.now.Members {
-		members = append(members, gossip.Member{Name: one.Name, ID: one.ID, Address: one.Address})
-	}
-	return members, nil
+	return m.now.others(), nil
 }
 
 // save writes the list if it has changed.

@@ -98,3 +98,16 @@ func TestListUnwritable(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 }
+
+// TestListOfItself: a list that has the node's own name is no list, and the error says what to do.
+func TestListOfItself(t *testing.T) {
+	o := Options{Address: "10.0.0.1:1", List: filepath.Join(t.TempDir(), "members")}
+	text := `{"version":1,"cluster":"","key":"","met":true,"counted":true,"members":[{"name":"10.0.0.1:1","id":2,"address":"10.0.0.1:1"}]}`
+	if err := os.WriteFile(o.List, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := new(memory).begin(&o)
+	if _, ok := errors.AsType[*ListError](err); !ok || !strings.Contains(err.Error(), "is there twice") || !strings.Contains(err.Error(), "--bootstrap") {
+		t.Error(err)
+	}
+}

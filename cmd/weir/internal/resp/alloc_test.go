@@ -11,7 +11,7 @@ import (
 )
 
 // TestThrottleAllocates: a CL.THROTTLE about a key that comes again allocates nothing, from the client's bytes to those of
-// the answer, wherever the buffer cuts the commands. Of a thousand keys few have the place of another.
+// the answer, wherever the buffer cuts the commands. Few keys of a thousand have the place of another.
 func TestThrottleAllocates(t *testing.T) {
 	for name, words := range map[string][]string{
 		"usual": {"CL.THROTTLE", "user:%d", "99", "100000", "1"}, "with a quantity": {"cl.throttle", "user:%d", "99", "100000", "1", "2"},
