@@ -42,7 +42,7 @@ type answer = [][]byte
 
 // run sends statements in one transaction and one round trip, behind settings, and has read called with
 // each row of the answers, and the number of the statement. It reads as many columns as gives says, and says whether
-// they are an answer. What the statements wrote is written if run returns nil.
+// they are an answer. The statements have written if run returns nil.
 //
 // The server's clock comes with each answer.
 func (l *line) run(ctx context.Context, b *pgconn.Batch, statements []*statement, read func(statement int, row answer) bool) error {
