@@ -191,21 +191,11 @@ func TestWrongAnswers(t *testing.T) {
 		return s
 	}
 	direct := dial(server.Addr)
-	for _, way := range []string{"twice", "another's"} {
+	for _, way := range []string{proxytest.Twice, proxytest.Anothers} {
 		t.Run(way, func(t *testing.T) {
 			var n, failed atomic.Int64
-			var before []byte
-			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
-				given := bytes.Clone(b)
-				switch {
-				case n.Add(1)%4 != 0:
-					before = given
-				case way == "twice":
-					given = append(given, b...)
-				default:
-					given, before = before, given
-				}
-				return given
+			addr := proxytest.Wrong(t, server.Addr, way, func([]byte) (answer, wrong bool) {
+				return true, n.Add(1)%4 == 0
 			})
 			s := dial(addr)
 			var passed [8]atomic.Int64

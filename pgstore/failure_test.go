@@ -247,21 +247,11 @@ func TestWrongAnswers(t *testing.T) {
 	server := postgrestest.Common(t)
 	database := server.Database(t)
 	direct := dial(t, database)
-	for _, way := range []string{"twice", "another's"} {
+	for _, way := range []string{proxytest.Twice, proxytest.Anothers} {
 		t.Run(way, func(t *testing.T) {
 			var wrong atomic.Bool
-			var before []byte
-			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
-				given := bytes.Clone(b)
-				switch {
-				case !wrong.Load():
-					before = given
-				case way == "twice":
-					given = append(given, b...)
-				default:
-					given, before = before, given
-				}
-				return given
+			addr := proxytest.Wrong(t, server.Addr, way, func([]byte) (answer, broken bool) {
+				return true, wrong.Load()
 			})
 			s := dial(t, with(t, strings.Replace(database, server.Addr, addr, 1), "connections", "1"))
 			passed, failed := map[string]int64{}, 0

@@ -3,6 +3,7 @@
 package proxytest
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -103,6 +104,32 @@ func Change(t testing.TB, to string, change func(answer []byte) []byte) (addr st
 		}()
 	})
 	return l.Addr().String()
+}
+
+// The ways in which a server that Wrong stands for is wrong.
+const (
+	Twice    = "twice"     // it gives an answer twice
+	Anothers = "another's" // it gives the answer before in the place of one
+)
+
+// Wrong is Change by which some of the server's answers are wrong, in one of these ways. judge is whether bytes are an
+// answer, and whether it is to be wrong.
+func Wrong(t testing.TB, to, way string, judge func(b []byte) (answer, wrong bool)) (addr string) {
+	t.Helper()
+	var before []byte
+	return Change(t, to, func(b []byte) []byte {
+		given := bytes.Clone(b)
+		switch answer, wrong := judge(b); {
+		case !answer:
+		case !wrong:
+			before = given
+		case way == Twice:
+			given = append(given, b...)
+		default:
+			given, before = before, given
+		}
+		return given
+	})
 }
 
 // Delay listens for clients of the server at to, and returns where. The server's bytes reach them

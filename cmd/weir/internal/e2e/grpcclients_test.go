@@ -80,26 +80,11 @@ func TestGRPCProxies(t *testing.T) {
 	d := edge(t)
 	for name, proxy := range map[string]func(t *testing.T, at string) *exec.Cmd{
 		"nginx": func(t *testing.T, at string) *exec.Cmd {
-			dir := t.TempDir()
-			main := write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`daemon off;
-pid nginx.pid;
-error_log stderr;
-events {}
-http {
-	access_log off;
-	client_body_temp_path body;
-	proxy_temp_path proxy;
-	fastcgi_temp_path fastcgi;
-	uwsgi_temp_path uwsgi;
-	scgi_temp_path scgi;
-	upstream weir { server %s; keepalive 4; }
+			return nginxCommand(t, t.TempDir(), fmt.Sprintf(`	upstream weir { server %s; keepalive 4; }
 	server {
 		listen %s http2;
 		location / { grpc_pass grpc://weir; }
-	}
-}
-`, d.grpc, at))
-			return command(t, program(t, "nginx"), "-p", dir, "-c", main, "-e", "stderr")
+	}`, d.grpc, at))
 		},
 		"HAProxy": func(t *testing.T, at string) *exec.Cmd {
 			cfg := write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), fmt.Sprintf(`defaults

@@ -2,19 +2,15 @@ package e2e
 
 import (
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// nginx starts a server with docs/integrations/nginx.conf.
-func nginx(t *testing.T, config func(string) string, weir, backend string) (url string) {
+// nginxCommand is nginx with settings of its http block, in a folder of its own.
+func nginxCommand(t *testing.T, dir, http string) *exec.Cmd {
 	t.Helper()
-	path := program(t, "nginx")
-	at := free(t)
-	text := config(recipe(t, filepath.Join(recipes, "nginx.conf"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "listen 80;", "listen "+at+";"))
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.conf"), text)
 	main := write(t, filepath.Join(dir, "nginx.conf"), `daemon off;
 pid nginx.pid;
 error_log stderr;
@@ -26,10 +22,20 @@ http {
 	fastcgi_temp_path fastcgi;
 	uwsgi_temp_path uwsgi;
 	scgi_temp_path scgi;
-	include weir.conf;
+`+http+`
 }
 `)
-	p := start(t, command(t, path, "-p", dir, "-c", main, "-e", "stderr"))
+	return command(t, program(t, "nginx"), "-p", dir, "-c", main, "-e", "stderr")
+}
+
+// nginx starts a server with docs/integrations/nginx.conf.
+func nginx(t *testing.T, config func(string) string, weir, backend string) (url string) {
+	t.Helper()
+	at := free(t)
+	text := config(recipe(t, filepath.Join(recipes, "nginx.conf"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "listen 80;", "listen "+at+";"))
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.conf"), text)
+	p := start(t, nginxCommand(t, dir, "include weir.conf;"))
 	p.listening(t, at)
 	return "http://" + at
 }

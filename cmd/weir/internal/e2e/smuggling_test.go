@@ -151,19 +151,8 @@ func (d *daemon) calls(t *testing.T) int {
 // passOnNginx is nginx that passes all on to weir, by one connection that it keeps.
 func passOnNginx(t *testing.T, weir, buffers string) string {
 	t.Helper()
-	path, at, dir := program(t, "nginx"), free(t), t.TempDir()
-	config := write(t, filepath.Join(dir, "nginx.conf"), `daemon off;
-pid nginx.pid;
-error_log stderr;
-events {}
-http {
-	access_log off;
-	client_body_temp_path body;
-	proxy_temp_path proxy;
-	fastcgi_temp_path fastcgi;
-	uwsgi_temp_path uwsgi;
-	scgi_temp_path scgi;
-	ignore_invalid_headers off;
+	at := free(t)
+	nginx := nginxCommand(t, t.TempDir(), `	ignore_invalid_headers off;
 	underscores_in_headers on;
 	upstream weir { server `+weir+`; keepalive 1; }
 	server {
@@ -174,10 +163,8 @@ http {
 			proxy_set_header Connection "";
 			proxy_request_buffering `+buffers+`;
 		}
-	}
-}
-`)
-	start(t, command(t, path, "-p", dir, "-c", config, "-e", "stderr")).listening(t, at)
+	}`)
+	start(t, nginx).listening(t, at)
 	return at
 }
 

@@ -147,22 +147,14 @@ func TestAnswerIsLost(t *testing.T) {
 func TestWrongAnswers(t *testing.T) {
 	server := natstest.Start(t)
 	direct := dial(t, "nats://"+server.Addr)
-	for _, way := range []string{"twice", "another's"} {
+	for _, way := range []string{proxytest.Twice, proxytest.Anothers} {
 		t.Run(way, func(t *testing.T) {
 			var n, failed atomic.Int64
-			var before []byte
-			addr := proxytest.Change(t, server.Addr, func(b []byte) []byte {
-				given := bytes.Clone(b)
-				switch {
-				case !bytes.HasPrefix(b, []byte("MSG ")) && !bytes.HasPrefix(b, []byte("HMSG ")):
-				case n.Add(1)%5 != 0:
-					before = given
-				case way == "twice":
-					given = append(given, b...)
-				default:
-					given, before = before, given
+			addr := proxytest.Wrong(t, server.Addr, way, func(b []byte) (answer, wrong bool) {
+				if !bytes.HasPrefix(b, []byte("MSG ")) && !bytes.HasPrefix(b, []byte("HMSG ")) {
+					return false, false
 				}
-				return given
+				return true, n.Add(1)%5 == 0
 			})
 			s := dial(t, "nats://"+addr)
 			var passed [8]atomic.Int64
