@@ -88,6 +88,9 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 		switch r.Partition {
 		case "", weir.PartitionProportional:
 			words += ", and beside it the smaller side's part in a cut longer than 35s"
+			if bounds.BackedUp(r.Limit) {
+				words += ", or " + r.own(nodes) + " when a node crashes that was cut off before"
+			}
 		case weir.PartitionReserve:
 			words += ", and beside it the smaller side's tenth in a cut longer than 35s"
 		case weir.PartitionClosed:
@@ -100,6 +103,15 @@ func (r *Rule) Together(nodes int) (words string, exact bool) {
 		words += "; " + more
 	}
 	return words, more == "" && !r.replicated()
+}
+
+// own is the part of one node.
+func (r *Rule) own(nodes int) string {
+	if nodes < 2 {
+		return "a node's part"
+	}
+	all, _ := r.Limit.Standing(nil, 0)
+	return fmt.Sprintf("a node's part, %d,", (all+int64(nodes)-1)/int64(nodes))
 }
 
 // replicated is whether each node of a cluster keeps the counts of r: then no key has an owner.

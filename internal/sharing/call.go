@@ -42,12 +42,16 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *
 	for i := range records {
 		seen = append(seen, records[i].View(asks[i].Limit, at))
 	}
+	if !n.saveAll(now, at, asks, ledgers, records, fx) {
+		return 0, nil, ErrUnsaved
+	}
 	record.Take(at, asks, records, out)
 	n.given.Note(out)
 	for i, g := range ledgers {
 		g.kept = records[i].Kept
 		if out[i].Charged && g.kept.Limit.Algorithm() != weir.Concurrent {
 			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
+			g.set += out[i].Cost
 			g.count(now, g.tax(out[i].Cost))
 		}
 		if out[i].Outcome != weir.Allowed {
@@ -74,7 +78,7 @@ func (n *Node) Look(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
 // Settle settles receipts of one placement and key, which this node has to own. It
 // fails as Take and as weir.Store, but it is for its caller to see to it that a
 // receipt works once.
-func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
+func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effects) error {
 	asks := make([]weir.Ask, len(settlements))
 	for i := range settlements {
 		r := settlements[i].Receipt
@@ -91,10 +95,18 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement) error {
 			v.Since = max(v.Since, g.born)
 		}
 	}
+	for i, g := range ledgers {
+		if st := &settlements[i]; !n.save(now, st.Receipt.State, g, max(st.Used-st.Receipt.Cost, 0), fx) {
+			return ErrUnsaved
+		}
+	}
 	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
 		records[i].Since = g.kept.Since
 		g.kept = records[i].Kept
+		if err == nil {
+			g.set += max(settlements[i].Charged-settlements[i].Receipt.Cost, 0)
+		}
 	}
 	return err
 }

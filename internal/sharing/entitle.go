@@ -52,6 +52,9 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 		g.owns = v.owning
 	}
 	g.place, g.first = p, owns && now >= g.owns
+	if s := g.saved; s != nil && (s.at != p.backup || s.run != p.keeper) {
+		s.covers, s.told = 0, 0 // it may be gone there
+	}
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
 	switch {
 	case g.has.of == 0 || !had.less(has):
@@ -90,7 +93,7 @@ func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 // for long, nor where that will never be known.
 func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 	waits := 4 * settle(v.count)
-	if g.known == 0 || g.known != v.lost || g.waits > 0 && now >= g.waits+waits {
+	if g.known == 0 || g.known != v.digest(g) || g.waits > 0 && now >= g.waits+waits {
 		return false
 	}
 	recovers := func(of weir.State) bool {
@@ -108,17 +111,17 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
 func (g *ledger) settled(now weir.Instant, v *View) {
-	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.losses { // I11
+	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.digest(g) { // I11
 		return
 	}
 	has := entitled(g.policy, int64(len(g.place.voters)), g.place.count, g.first)
 	if !has.whole() {
 		return
 	}
-	if g.known != v.lastConverged.losses && g.has.less(has) {
+	if g.known != v.lastConverged.digest(g) && g.has.less(has) {
 		g.charge(now, g.claim(now, g.has, has))
 	}
-	g.has, g.waits, g.known = has, 0, v.lastConverged.losses
+	g.has, g.waits, g.known = has, 0, v.lastConverged.digest(g)
 }
 
 // at is the time by the clock that the state goes by.

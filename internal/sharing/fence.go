@@ -18,6 +18,6 @@ func (p *Peers) Fence(now, until weir.Instant) {
 // the other members have taken it for lost when this one began.
 func (p *Peers) unfence(now weir.Instant) {
 	if p.fenced > 0 {
-		p.lose(loss{p.name, ^p.incarnation, now, p.suspected(p.name), max(p.count, 1)})
+		p.lose(loss{name: p.name, incarnation: ^p.incarnation, at: now, alone: p.suspected(p.name), of: max(p.count, 1)})
 	}
 }

@@ -28,7 +28,8 @@ const (
 // move is a ledger on its way to its next owner. It is sent until that has taken it, or
 // could have begun without: then it comes back, and is worth nothing.
 type move struct {
-	of      *ledger
+	of      *ledger // nil: it is a backup of a member that is gone
+	copied  *replica
 	message Message
 	began   weir.Instant
 	again   weir.Instant
@@ -76,7 +77,14 @@ func (w *window) take(incarnation, number uint64) bool {
 // Moving is whether there are ledgers that may be another node's now. All ledgers of a node that
 // leaves may be.
 func (n *Node) Moving() bool {
-	return n.handing > 0 || n.view.leaving && len(n.ledgers.Rows) > 0 && len(n.view.members) > 1
+	return n.moving() || n.view.leaving && len(n.ledgers.Rows) > 0 && len(n.view.members) > 1
+}
+
+func (n *Node) moving() bool { return n.wait || n.handing > 0 && n.looks() }
+
+// looks is whether not all has been looked at since the last change.
+func (n *Node) looks() bool {
+	return n.ledgers.Looked < len(n.ledgers.Rows) || n.backups.Looked < len(n.backups.Rows)
 }
 
 // Left is how many ledgers the node has, those included that are on their way to others.
@@ -117,22 +125,24 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 			}
 		}
 	}
-	wait := n.look(now, fx)
+	full := n.look(now, fx)
+	full = n.deliver(now, fx) || full
+	n.wait = full || n.waits
 	for _, by := range n.movers {
-		wait = wait || len(by.pending) > 0
+		n.wait = n.wait || len(by.pending) > 0
 	}
-	switch {
-	case wait:
-		n.handing = now + bounds.Micros(Retry)
-	case n.ledgers.Looked < len(n.ledgers.Rows):
+	switch owing := n.owe(now, fx); {
+	case n.looks() && !full:
 		n.handing = now + bounds.Micros(time.Millisecond)
+	case n.wait || owing:
+		n.handing = now + bounds.Micros(Retry)
 	default:
 		n.handing = 0
 	}
 }
 
 // look looks at some more ledgers, and is whether too many are on their way.
-func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
+func (n *Node) look(now weir.Instant, fx *Effects) (full bool) {
 	for range scanned {
 		if n.ledgers.Looked >= len(n.ledgers.Rows) {
 			return false
@@ -146,6 +156,7 @@ func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 			n.ledgers.Remove(n.ledgers.Looked)
 		default:
 			n.ledgers.Looked++
+			n.owes(now, row.Key, row.Of)
 		}
 	}
 	return false
@@ -156,11 +167,15 @@ func (n *Node) look(now weir.Instant, fx *Effects) (wait bool) {
 // has begun another ledger meanwhile, that one knows of it now. The table may be over its bound by
 // as many ledgers as were on their way.
 func (n *Node) back(m *move) {
+	if m.of == nil {
+		n.putBack(m)
+		return
+	}
 	if g, ok := n.ledgers.Get(m.message.State); ok {
 		g.known = 0
 		return
 	}
-	m.of.has, m.of.waits, m.of.known, m.of.lost = entitlement{0, 1}, 0, 0, 0 // I13
+	m.of.has, m.of.waits, m.of.known, m.of.lost, m.of.owed = entitlement{0, 1}, 0, 0, 0, false // I13
 	n.ledgers.Add(m.message.State, m.of)
 }
 
@@ -179,7 +194,7 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	if to == "" || to == n.settings.Name || !n.gone(g) {
 		return false, false
 	}
-	if g.Idle(now) {
+	if g.Idle(now) || g.unused(n.view, to) {
 		return true, false
 	}
 	by := n.mover(to)
@@ -231,14 +246,19 @@ func (g *ledger) handoff(now weir.Instant, v *View) Message {
 		Kind: Handoff, Limit: g.kept.Limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
 		At: g.at(g.lost), Part: g.gave.part, Of: g.gave.of, Known: g.known, Resets: g.resets,
 	}
-	m.Words, m.Earlier = text(g.kept.State), versions(g.kept.Earlier)
-	if len(m.Words)+len(m.Earlier) > maxState {
-		m.Words, m.Earlier, m.Part, m.Of, m.Known = "", "", 0, 1, 0
-	}
+	m.carry(&g.kept)
 	for i := range g.accounts {
 		m.Life = max(m.Life, (g.accounts[i].until(v) - now).Duration())
 	}
 	return m
+}
+
+// carry is for a message to have a ledger's states, where they are not too long.
+func (m *Message) carry(k *weir.Kept) {
+	m.Words, m.Earlier = text(k.State), versions(k.Earlier)
+	if len(m.Words)+len(m.Earlier) > maxState {
+		m.Words, m.Earlier, m.Part, m.Of, m.Known = "", "", 0, 1, 0
+	}
 }
 
 // accept takes a ledger over, and tells the owner before.
@@ -246,15 +266,17 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 	if m.Epoch != n.settings.Incarnation {
 		return // it was for an earlier process
 	}
-	limit := n.limit(m.Limit)
-	theirs := ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now}
-	var ok bool
-	if theirs.kept.Earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, theirs.kept.State) {
+	theirs, ok := n.theirs(now, m)
+	switch {
+	case !ok:
+		return
+	case m.Lost != "":
+		n.inherit(now, from, m, &theirs, fx)
 		return
 	}
 	g, known := n.ledgers.Get(m.State)
 	if !known {
-		g = &ledger{kept: weir.Kept{Limit: limit}, policy: m.Policy}
+		g = &ledger{kept: weir.Kept{Limit: theirs.kept.Limit}, policy: m.Policy}
 	}
 	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r release) bool { return r.by == from }), release{from, now + settle(n.view.count)})
 	p := n.view.place(now, m.State, released)
@@ -280,6 +302,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		}
 		g.released = released
 		g.merge(now, m, &theirs, known)
+		g.set++ // what has come in is to be saved, too
 		if !known {
 			g.born = g.at(now) // the one before knows which receipts were used
 		}
@@ -288,7 +311,15 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 		}
 		g.stand(now, n.view, p, g.has)
 	}
-	fx.send(from, Message{Kind: Taken, State: m.State, Incarnation: m.Incarnation, ID: m.ID})
+	n.thank(now, m.State, from, m, fx)
+}
+
+// theirs is the ledger that a message carries.
+func (n *Node) theirs(now weir.Instant, m *Message) (g ledger, ok bool) {
+	limit := n.limit(m.Limit)
+	g = ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now}
+	g.kept.Earlier, ok = n.earlier(m.Earlier)
+	return g, ok && limit != nil && holds(limit, g.kept.State)
 }
 
 // both is what has passed by this ledger that counts for another's, too: where the two have

@@ -237,7 +237,7 @@ func TestHandedPermit(t *testing.T) {
 	if got := take(); got != weir.Denied {
 		t.Errorf("while the permit is held: %v", got)
 	}
-	if err := b.Settle(now, []weir.Settlement{{Receipt: receipt}}); err != nil {
+	if err := b.Settle(now, []weir.Settlement{{Receipt: receipt}}, new(Effects)); err != nil {
 		t.Error(err)
 	}
 	if got := take(); got != weir.Allowed {
@@ -303,7 +303,7 @@ func TestParted(t *testing.T) {
 	holder := p.holder.peers
 	for range 100 { // only the holder is there
 		holder.Agree(p.now, named(holderName), &fx)
-		holder.Tick(p.now, false, &fx)
+		holder.Tick(p.now, false, false, &fx)
 		p.now += bounds.Micros(Pulse)
 	}
 	if len(holder.list) != 1 || len(holder.losses) != 0 {
@@ -320,7 +320,7 @@ func TestPartedBusy(t *testing.T) {
 	var fx Effects
 	alone := func(long weir.Instant) {
 		for end := p.now + long; p.now < end; p.now += bounds.Micros(Pulse) {
-			p.owner.peers.Tick(p.now, false, &fx)
+			p.owner.peers.Tick(p.now, false, false, &fx)
 			p.owner.View(p.now, p.owner.peers.View(), nil)
 		}
 	}
@@ -356,7 +356,7 @@ func TestUnclean(t *testing.T) {
 	}
 	for range 100 { // it is given up
 		holder.Agree(p.now, named(holderName), &fx)
-		holder.Tick(p.now, false, &fx)
+		holder.Tick(p.now, false, false, &fx)
 		p.now += bounds.Micros(Pulse)
 	}
 	if n := holder.Unclean(); n != restarts+1 || len(holder.Lost(p.now)) >= MaxLosses {

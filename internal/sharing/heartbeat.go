@@ -18,6 +18,8 @@ type Heartbeat struct {
 	Leaving     bool   // it goes, and wants no votes any more
 	Clean       bool   // it has no ledgers that are another's now
 	Blank       bool   // it has not been told what was before it
+	Backs       bool   // it keeps backups
+	Saved       bool   // all that it has granted is in backups at other members
 	// Age is for how long its vote counts, 0: it does not.
 	Age time.Duration
 	// Losses are the processes that it knows to have gone without a word, or been given up.
@@ -45,6 +47,7 @@ type Other struct {
 	Member uint64 // the hash of its name
 	Stand  Stand
 	Order  uint64 // the heartbeats that the process had sent when the member might have its votes
+	Saved  bool   // nobody but the member was cut off, and it had all in backups, as far as the process knows
 }
 
 // Stand is how a process stands to a member: whether the member may have its votes.
@@ -72,18 +75,18 @@ func (b *Heartbeat) sound(now weir.Instant) bool {
 
 // Append adds b to bytes as it goes over the wire, framed as messages are.
 func (b *Heartbeat) Append(bytes []byte) []byte {
-	body := append(make([]byte, 0, 128), Version, byte(heartbeat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3)
+	body := append(make([]byte, 0, 128), Version, byte(heartbeat), flag(b.Active)|flag(b.Leaving)<<1|flag(b.Clean)<<2|flag(b.Blank)<<3|flag(b.Backs)<<4|flag(b.Saved)<<5)
 	for _, n := range []uint64{b.Incarnation, b.Members, b.Voters, uint64(b.Stamp), uint64(b.Echo), uint64(b.Vote), uint64(b.Life), b.Run, uint64(b.Age), uint64(len(b.Others))} {
 		body = binary.AppendUvarint(body, n)
 	}
 	for _, o := range b.Others {
-		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand))
+		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand)|flag(o.Saved)<<7)
 		body = binary.AppendUvarint(body, o.Order)
 	}
 	body = binary.AppendUvarint(body, uint64(len(b.Losses)))
 	for _, l := range b.Losses {
 		body = packing.AppendText(body, l.Member)
-		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone)), uint64(l.Of)} {
+		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone) | flag(l.Saved)<<1), uint64(l.Of)} {
 			body = binary.AppendUvarint(body, n)
 		}
 	}
@@ -107,6 +110,7 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 		return Heartbeat{}, rest, ErrUnknown
 	}
 	b.Active, b.Leaving, b.Clean, b.Blank = body[2]&1 != 0, body[2]&2 != 0, body[2]&4 != 0, body[2]&8 != 0
+	b.Backs, b.Saved = body[2]&16 != 0, body[2]&32 != 0
 	r := packing.Reader{Rest: body[3:]}
 	b.Incarnation, b.Members, b.Voters = r.Number(), r.Number(), r.Number()
 	for _, at := range []*weir.Instant{&b.Stamp, &b.Echo, &b.Vote} {
@@ -116,16 +120,17 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 	b.Run, b.Age = r.Number(), time.Duration(r.Below(1<<62))
 	others := r.Below(MaxMembers + 1)
 	for i := uint64(0); i < others && len(r.Rest) >= 9; i++ {
-		o := Other{Member: binary.LittleEndian.Uint64(r.Rest), Stand: min(Stand(r.Rest[8]), Out)}
+		o := Other{Member: binary.LittleEndian.Uint64(r.Rest), Stand: min(Stand(r.Rest[8]&0x7f), Out), Saved: r.Rest[8]&0x80 != 0}
 		r.Rest = r.Rest[9:]
 		o.Order = r.Number()
 		b.Others = append(b.Others, o)
 	}
 	losses := r.Below(MaxLosses + 1)
 	for i := uint64(0); i < losses && !r.Bad; i++ {
-		b.Losses = append(b.Losses, Loss{
-			r.Text(MaxText), r.Number(), time.Duration(r.Below(1 << 62)), r.Below(2) == 1, int64(r.Below(MaxMembers + 1)),
-		})
+		l := Loss{Member: r.Text(MaxText), Incarnation: r.Number(), Ago: time.Duration(r.Below(1 << 62))}
+		flags := r.Below(4)
+		l.Alone, l.Saved, l.Of = flags&1 != 0, flags&2 != 0, int64(r.Below(MaxMembers+1))
+		b.Losses = append(b.Losses, l)
 	}
 	if len(r.Rest) > 0 { // the first version had no more
 		b.Lasting = r.Number()

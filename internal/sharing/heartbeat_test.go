@@ -16,19 +16,19 @@ import (
 func drawHeartbeat(t *rapid.T) Heartbeat {
 	b := Heartbeat{
 		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Voters: rapid.Uint64().Draw(t, "voters"),
-		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"), Blank: rapid.Bool().Draw(t, "blank"),
+		Active: rapid.Bool().Draw(t, "active"), Leaving: rapid.Bool().Draw(t, "leaving"), Run: rapid.Uint64().Draw(t, "run"), Clean: rapid.Bool().Draw(t, "clean"), Blank: rapid.Bool().Draw(t, "blank"), Backs: rapid.Bool().Draw(t, "backs"), Saved: rapid.Bool().Draw(t, "saved"),
 		Age:   time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "age")),
 		Stamp: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "stamp")), Echo: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "echo")),
 		Vote: weir.Instant(rapid.Int64Range(0, 1<<61).Draw(t, "vote")), Life: time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "life")),
 	}
 	b.Lasting = rapid.Uint64().Draw(t, "lasting")
 	for range rapid.IntRange(0, 3).Draw(t, "others") {
-		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order")})
+		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order"), rapid.Bool().Draw(t, "its saved")})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "losses") {
 		b.Losses = append(b.Losses, Loss{
 			rapid.StringN(0, 9, 30).Draw(t, "lost"), rapid.Uint64().Draw(t, "its incarnation"), time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "ago")),
-			rapid.Bool().Draw(t, "alone"), rapid.Int64Range(0, 1024).Draw(t, "of"),
+			rapid.Bool().Draw(t, "alone"), rapid.Int64Range(0, 1024).Draw(t, "of"), rapid.Bool().Draw(t, "lost saved"),
 		})
 	}
 	return b
@@ -52,7 +52,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 func FuzzParseHeartbeat(f *testing.F) {
-	b := Heartbeat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out, 3}}}
+	b := Heartbeat{Incarnation: 1, Stamp: 5, Others: []Other{{7, Out, 3, true}}}
 	f.Add(b.Append(nil))
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		b, rest, err := ParseHeartbeat(bytes)
@@ -100,7 +100,7 @@ func countTwice(seed uint64, hasty bool) string {
 			}
 			var fx Effects
 			processes[from].Agree(now, named(names...), &fx)
-			processes[from].Tick(now, false, &fx)
+			processes[from].Tick(now, false, false, &fx)
 			for _, b := range fx.Heartbeats {
 				if hasty {
 					b.Others = slices.DeleteFunc(slices.Clone(b.Others), func(o Other) bool { return o.Stand == Entering })

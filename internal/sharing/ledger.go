@@ -32,10 +32,16 @@ type ledger struct {
 	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
 	gave     gift         // what it had then
 	released []release
-	credit   int64 // charged too much by rounding, in parts of an event, may.part each
-	taxed    int64 // of what is outstanding, what was charged for others already
-	resets   bool  // it was, and what was outstanding then may still be reported
-	passed   int64 // charged because it passed, since the ledger began here
+	credit   int64       // charged too much by rounding, in parts of an event, may.part each
+	taxed    int64       // of what is outstanding, what was charged for others already
+	resets   bool        // it was, and what was outstanding then may still be reported
+	passed   int64       // charged because it passed, since the ledger began here
+	set      int64       // charged, or set aside, since it began here
+	judged   *weir.Limit // by which slow is
+	slow     bool        // events of its limit are in use for long
+	saved    *saved
+	owed     bool   // it is among those that wait for a backup
+	adopted  origin // whose backup it began with
 }
 
 // account is the lease of one node, as the owner sees it.
@@ -50,7 +56,8 @@ type account struct {
 	ends        weir.Instant // it is prolonged until then
 	asked       weir.Instant
 	demand      int64
-	answered    reply // the answer to the last ask, for when it is asked again
+	answered    reply    // the answer to the last ask, for when it is asked again
+	held        *Message // an ask that waits for a backup
 }
 
 // reply is what the answer to an ask says beside what its account does.
@@ -235,15 +242,22 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 		a.answered = reply{id: m.ID, lease: a.lease, granted: a.granted, wait: Retry}
 		return a.answer(m), true
 	}
+	may := g.covered() // I19
 	granted, wait := g.grant(now, a, m.Least, m.Want)
+	if granted > may {
+		if granted = may; may < m.Least {
+			granted, wait = 0, Retry
+		}
+	}
 	if a.lease == 0 && granted > 0 {
 		a.lease = next
 	}
 	a.granted += granted
+	g.set += granted
 	a.expires = now + bounds.Micros(Life+Margin) // I4
 	lasts := uint64(0)
 	if wait == 0 && m.Ahead > 0 {
-		lasts = g.lend(now, a, m.Ahead, v.lends(now))
+		lasts = g.lend(now, a, min(m.Ahead, may-granted), v.lends(now))
 	}
 	free := max(g.room(g.free(now)), 0)
 	a.answered = reply{m.ID, a.lease, a.granted, lasts, free, Life, wait, g.standing(now, m.Least, wait > 0 || free == 0)}
@@ -267,6 +281,7 @@ func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64)
 		return 0
 	}
 	a.granted += min(events, more)
+	g.set += min(events, more)
 	a.lasts, a.ends = number, now+bounds.Micros(Lasting+Lasting/100)
 	return number
 }

@@ -65,7 +65,7 @@ func (p *pair) pulse(now weir.Instant) {
 	for _, from := range []*process{p.owner, p.holder} {
 		var fx Effects
 		from.peers.Agree(now, named(ownerName, holderName), &fx)
-		from.peers.Tick(now, from.Moving(), &fx)
+		from.peers.Tick(now, from.Moving(), from.Saved(), &fx)
 		for _, b := range fx.Heartbeats {
 			to := p.owner
 			if b.Peer == holderName {

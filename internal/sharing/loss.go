@@ -22,6 +22,7 @@ type loss struct {
 	incarnation uint64
 	at          weir.Instant // what it let pass was before
 	alone       bool         // nobody else was cut off
+	saved       bool         // what it granted of slow keys is in backups at others
 	of          int64        // how many votes there were
 }
 
@@ -32,27 +33,45 @@ type Loss struct {
 	Ago         time.Duration
 	Alone       bool
 	Of          int64
+	Saved       bool // what it granted of slow keys is in backups at others
 }
 
 // remember adds a loss. A loss that is known already stays as it was: its time would grow each time
 // that it is told.
 func (p *Peers) remember(l loss) {
-	if slices.ContainsFunc(p.losses, func(k loss) bool { return k.name == l.name && k.incarnation == l.incarnation }) {
-		return
+	for i := range p.losses {
+		if k := &p.losses[i]; k.name == l.name && k.incarnation == l.incarnation {
+			k.saved = k.saved && l.saved // one that knows better
+			return
+		}
 	}
 	all := append(slices.Clone(p.losses), l)
+	p.together(all)
 	slices.SortFunc(all, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
 	if len(all) > MaxLosses {
-		all[1].name, all[1].alone = "", false
+		all[1].name, all[1].alone, all[1].saved = "", false, false
 		all = all[1:]
 	}
 	p.losses = all
 }
 
+// together sees to it that of several processes that are gone since all was well last none is taken to have left all in backups: one
+// may have kept those of another.
+func (p *Peers) together(all []loss) {
+	since := func(l loss) bool { return l.at > p.lastConverged.at }
+	first := slices.IndexFunc(all, since)
+	if !p.known || first < 0 || !slices.ContainsFunc(all[first+1:], since) {
+		return
+	}
+	for i := range all {
+		all[i].saved = all[i].saved && !since(all[i])
+	}
+}
+
 // hear remembers what another has told.
 func (p *Peers) hear(now weir.Instant, told []Loss) {
 	for _, l := range told {
-		p.remember(loss{l.Member, l.Incarnation, now - bounds.Micros(l.Ago), l.Alone, max(l.Of, 1)})
+		p.remember(loss{name: l.Member, incarnation: l.Incarnation, at: now - bounds.Micros(l.Ago), alone: l.Alone, saved: l.Saved, of: max(l.Of, 1)})
 	}
 }
 
@@ -68,7 +87,7 @@ func digest(losses []loss) uint64 {
 // tell is the losses as they go with heartbeats.
 func (p *Peers) tell(now weir.Instant) (told []Loss) {
 	for _, l := range p.losses {
-		told = append(told, Loss{l.name, l.incarnation, max((now - l.at).Duration(), 0), l.alone, l.of})
+		told = append(told, Loss{l.name, l.incarnation, max((now - l.at).Duration(), 0), l.alone, l.of, l.saved})
 	}
 	return told
 }
@@ -115,7 +134,7 @@ func (p *Peers) forget(now weir.Instant, x *peer) {
 		x.gone, x.of = true, p.count
 	}
 	if x.gone && !x.handed() {
-		p.lose(loss{x.name, x.incarnation, now, p.suspected(x.name), max(x.of, 1)})
+		p.lose(loss{name: x.name, incarnation: x.incarnation, at: now, alone: p.suspected(x.name), saved: x.saved, of: max(x.of, 1)})
 	}
 }
 
@@ -153,16 +172,23 @@ func (p *Peers) suspected(name string) bool {
 // The node that is the first of all members, and was when all was well last, knows of all that was
 // let pass until then. Since then others had only votes that are not this node's, or that have
 // moved.
-func (v *View) used(now weir.Instant, key weir.StateKey, policy Policy, all int64) (charges []charge, guess bool) {
+func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) (charges []charge, guess bool) {
+	all, _ := l.Standing(nil, now)
+	saves := saves(l, policy)
 	for _, l := range v.losses {
-		events := all
-		if l.alone && !v.owned(key, &l) {
+		events, owned := all, v.owned(key, &l)
+		switch {
+		case saves && l.alone && (l.saved || !owned): // I20
+			continue
+		case l.alone && !owned:
 			events = share(policy, 1, l.of, all)
 		}
 		charges = append(charges, charge{l.at, events})
 	}
 	switch {
-	case v.converged:
+	case v.converged, saves && v.delivered: // I20
+	case saves && v.quiet != "" && !v.leads(key):
+		charges, guess = append(charges, charge{v.changed, all}), true
 	case !v.known || !v.leads(key):
 		charges, guess = append(charges, charge{v.changed, all}), v.passing
 	default:

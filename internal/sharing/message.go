@@ -20,6 +20,8 @@ const (
 	Release                 // a holder reports, and gives back what is left
 	Handoff                 // an owner hands its ledger over
 	Taken                   // the next owner has it
+	Backup                  // an owner tells another member what it has granted, and will
+	Stored                  // that member keeps it
 
 	heartbeat Kind = 32 // of a Heartbeat
 )
@@ -59,7 +61,7 @@ type Message struct {
 	Retry   time.Duration // Grant: how long until Least more pass, if no other request comes; 0: not known, or now
 	Next    time.Duration // Grant: the same of one event
 
-	// Words are of a Handoff the state, and of a Grant that lets wait the one that it
+	// Words are of a Handoff and a Backup the state, and of a Grant that lets wait the one that it
 	// stands on, with what is outstanding: each word in eight bytes, the lowest first.
 	Words string
 	At    weir.Instant // of it, by the clock that its windows go by
@@ -74,6 +76,10 @@ type Message struct {
 	Shard uint64
 	// Earlier is of a Handoff the states by limits that the rule had before, packed.
 	Earlier string
+	// Lost and LostRun are of a Handoff the member that is gone whose backup it is, and its incarnation; empty: it
+	// is a ledger of the sender.
+	Lost    string
+	LostRun uint64
 }
 
 // Envelope is a message and the peer that it is for, or from.
@@ -95,10 +101,10 @@ func (m *Message) sound() bool {
 			m.Wait >= 0 && within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && m.Retry >= 0 && m.Next >= 0 && len(m.Words)%8 == 0
 	case Release:
 		return m.Spent >= 0
-	case Handoff:
-		return m.ID > 0 && within(m.Spent, 0, weir.MaxCount) && within(int64(m.Life), 0, int64(MaxLife)) && m.Wait >= 0 && m.Policy < policies &&
+	case Handoff, Backup:
+		return m.ID > 0 && len(m.Lost) <= MaxText && within(m.Spent, 0, weir.MaxCount) && within(int64(m.Life), 0, int64(MaxLife)) && m.Wait >= 0 && m.Policy < policies &&
 			m.At >= 0 && within(m.Of, 1, reserved*MaxMembers) && within(m.Part, 0, m.Of) && len(m.Words)%8 == 0
-	case Taken:
+	case Taken, Stored:
 		return true
 	case heartbeat:
 	}
@@ -155,10 +161,11 @@ func (m *Message) Append(b []byte) []byte {
 	if m.Kind == Ask {
 		b = binary.AppendUvarint(b, uint64(m.Ahead))
 	}
-	if m.Kind == Handoff {
+	if m.Kind == Handoff || m.Kind == Backup {
 		b = append(binary.AppendUvarint(b, m.Known), flag(m.Resets))
 		b = binary.AppendUvarint(b, m.Shard)
 		b = packing.AppendText(b, m.Earlier)
+		b = binary.AppendUvarint(packing.AppendText(b, m.Lost), m.LostRun)
 	}
 	return measured(b, start)
 }
@@ -184,7 +191,7 @@ func (m *Message) texts() ([4]*string, int) {
 	switch m.Kind {
 	case Ask:
 		return all, 3
-	case Handoff:
+	case Handoff, Backup:
 		return all, 4
 	default:
 		return all, 2
@@ -199,7 +206,7 @@ func (m *Message) numbers() ([7]*int64, int) {
 		return [7]*int64{&m.Spent, &m.Least, &m.Want, &m.Demand}, 4
 	case Grant:
 		return [7]*int64{&m.Granted, (*int64)(&m.Life), (*int64)(&m.Wait), &m.Free, (*int64)(&m.Fresh), (*int64)(&m.Retry), (*int64)(&m.Next)}, 7
-	case Handoff:
+	case Handoff, Backup:
 		return [7]*int64{&m.Spent, (*int64)(&m.Life), (*int64)(&m.Wait), (*int64)(&m.At), &m.Part, &m.Of}, 6
 	case Release:
 		return [7]*int64{&m.Spent}, 1
@@ -222,7 +229,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	if err != nil {
 		return Message{}, rest, err
 	}
-	if len(body) < 2 || body[0] != Version || body[1] < byte(Ask) || body[1] > byte(Taken) {
+	if len(body) < 2 || body[0] != Version || body[1] < byte(Ask) || body[1] > byte(Stored) {
 		return Message{}, rest, ErrUnknown
 	}
 	m.Kind = Kind(body[1])
@@ -257,8 +264,11 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 		if m.Kind == Ask && len(r.Rest) > 0 { // the first version had no more
 			m.Ahead = int64(r.Below(1 << 62))
 		}
-		if m.Kind == Handoff && len(r.Rest) > 0 {
+		if (m.Kind == Handoff || m.Kind == Backup) && len(r.Rest) > 0 {
 			m.Known, m.Resets, m.Shard, m.Earlier = r.Number(), r.Below(2) == 1, r.Below(MaxShards), r.Text(maxState)
+			if len(r.Rest) > 0 {
+				m.Lost, m.LostRun = r.Text(MaxText), r.Number()
+			}
 		}
 	}
 	if r.Bad {

@@ -51,6 +51,12 @@ type Node struct {
 	handed  uint64             // the highest number that these have used
 	windows map[sender]*window // of the owner before, MaxShards for each member at most
 	handing weir.Instant       // when to go on with that, 0: never
+	wait    bool               // some of it has to wait for others
+
+	backups table.Table[*backup] // of other owners
+	owing   []weir.StateKey      // ledgers that wait for a backup; those that are sent come first
+	saves   uint64               // backups sent
+	waits   bool                 // the owner of some of those kept may be gone
 }
 
 // Effects is what a node wants done: requests answered and messages sent. The caller
@@ -80,6 +86,7 @@ func NewNode(s Settings) (*Node, error) {
 	return &Node{
 		settings: s, view: &View{}, rules: rules{},
 		holders: table.New[*holder](s.Keys, s.Seed), ledgers: table.New[*ledger](s.Keys, s.Seed),
+		backups: table.New[*backup](s.Keys, s.Seed),
 		windows: map[sender]*window{},
 	}, nil
 }
@@ -95,7 +102,7 @@ func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 		return
 	}
 	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.has(by.name) })
-	n.ledgers.Looked = 0
+	n.ledgers.Looked, n.backups.Looked = 0, 0
 	n.hand(now, fx)
 }
 
@@ -168,6 +175,10 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 		}
 	case Taken:
 		n.taken(now, peer, m)
+	case Backup:
+		n.keep(now, peer, m, fx)
+	case Stored:
+		n.stored(now, peer, m, fx)
 	default:
 		if answer, ok := n.serve(now, peer, m, fx); ok {
 			fx.send(peer, answer)
@@ -300,6 +311,9 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 	}
 	g.become(now, n.view, limit)
 	n.see(now, m.State, g, m.Policy)
+	if n.holds(now, peer, m, g, fx) {
+		return Message{}, false
+	}
 	if answer, ok = g.ask(now, n.view, peer, m, n.leases+1); ok {
 		n.leases = max(n.leases, answer.Lease)
 		answer.Epoch = n.settings.Incarnation
@@ -317,15 +331,14 @@ const worthy = time.Second
 // open is a ledger for a key that has none, nil where this node may grant nothing of it
 // or keep no more.
 func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
-	all, _ := l.Standing(nil, now)
-	used, guess := n.view.used(now, key, policy, all) // I15
+	used, guess := n.view.used(now, key, l, policy) // I15
 	g := newLedger(l, used)
 	if _, recovers := l.Standing(g.kept.State, now); guess && recovers > worthy {
 		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now
-	if n.view.converged && now < n.view.sure {
-		g.known = n.view.lost
+	if n.view.converged && now < n.view.sure || n.view.delivered && g.saves() {
+		g.known = n.view.digest(g)
 	}
 	n.stand(now, key, g)
 	if n.entitlement(now, g).part == 0 || !n.ledgers.Room(now) {

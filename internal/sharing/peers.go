@@ -51,6 +51,7 @@ type Peers struct {
 	leaving       bool
 	parted        weir.Instant // the first of its heartbeats since that said it leaves, and has no ledgers, 0: there was none
 	clean         bool         // nodes have no ledgers that are another's, as of the last heartbeat
+	saved         bool         // and all that they have granted is in backups
 	last          uint64       // the version then
 	losses        []loss       // who went with their ledgers, the first first
 	unclean       int64        // how many of these this process has noticed itself, ever
@@ -99,6 +100,7 @@ type peer struct {
 	gone      bool         // it is out, and was in
 	of        int64        // how many votes there were then
 	converged [2]uint64    // the run of its votes when all was well last
+	saved     bool         // nobody but it is cut off, and it has all in backups
 	shown     Stand        // what the last view and heartbeats say
 }
 
@@ -164,7 +166,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		return
 	}
 	if !before.handed() {
-		p.lose(loss{x.name, before.incarnation, now, p.suspected(x.name), max(p.count, 1)})
+		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
 	}
 	if before.since != 0 {
 		x.since, x.order, x.left = before.since, p.sent, max(now+bounds.Micros(Life+Margin), before.relied+settle(p.count))
@@ -285,6 +287,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	}
 	changed = p.poll(now) || changed
 	p.suspect()
+	changed = p.trust() || changed
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= x.leaves+bounds.Micros(Life+Margin)
@@ -448,12 +451,13 @@ func (x *peer) stand(now weir.Instant, n int64) Stand {
 func (p *Peers) Next() weir.Instant { return p.pulse }
 
 // Tick sends heartbeats when they are due, and notices who is silent. moving tells that a node
-// of the process is Moving.
-func (p *Peers) Tick(now weir.Instant, moving bool, fx *Effects) {
+// of the process is Moving, and saved that all are Saved.
+func (p *Peers) Tick(now weir.Instant, moving, saved bool, fx *Effects) {
 	if now < p.pulse {
 		return
 	}
-	p.clean = !moving && p.last == p.versions // nodes have seen what has changed
+	seen := p.last == p.versions // nodes have seen what has changed
+	p.clean, p.saved = !moving && seen, saved && seen
 	p.last = p.versions
 	p.look(now, false)
 	p.heartbeat(now, fx)
@@ -468,7 +472,7 @@ func (p *Peers) heartbeat(now weir.Instant, fx *Effects) {
 	lasting := p.lasting.next(now, p.view)
 	p.lasting.show(p.view)
 	others, losses, age := p.others(), p.tell(now), time.Duration(0)
-	clean := p.clean && p.last == p.versions
+	clean, saves := p.clean && p.last == p.versions, p.saved && p.last == p.versions && p.allBack()
 	switch {
 	case !p.leaving || !clean:
 		p.parted = 0
@@ -484,7 +488,7 @@ func (p *Peers) heartbeat(now weir.Instant, fx *Effects) {
 		}
 		fx.Heartbeats = append(fx.Heartbeats, HeartbeatTo{x.name, Heartbeat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
-			Clean: clean, Blank: p.blank > 0, Losses: losses, Age: age,
+			Clean: clean, Blank: p.blank > 0, Backs: true, Saved: saves, Losses: losses, Age: age,
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others,
 		}})
 	}
@@ -495,7 +499,7 @@ func (p *Peers) others() []Other {
 	var others []Other
 	for _, x := range p.list {
 		if x.shown != Settled {
-			others = append(others, Other{x.id, x.shown, x.order})
+			others = append(others, Other{x.id, x.shown, x.order, x.saved})
 		}
 	}
 	return others

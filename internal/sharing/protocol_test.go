@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 const protocolPage = "../../docs/cluster-protocol.md"
@@ -22,7 +24,7 @@ func TestProtocol(t *testing.T) {
 	page := string(bytes)
 	times := map[string]time.Duration{
 		"Life": Life, "Margin": Margin, "Horizon": Horizon, "Retry": Retry, "Patience": Patience, "Idle": Idle, "Pulse": Pulse,
-		"Silence": Silence, "settle": settle(1).Duration(), "Lasting": Lasting, "Quorum": Quorum, "Farewell": Farewell,
+		"Silence": Silence, "settle": settle(1).Duration(), "Lasting": Lasting, "Quorum": Quorum, "Slow": bounds.Slow, "Farewell": Farewell,
 	}
 	told := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\d+ \\w+) \\|").FindAllStringSubmatch(page, -1) {

@@ -210,7 +210,7 @@ func TestGarbage(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 3:
 				b := drawHeartbeat(t)
-				peers.Tick(now, false, &fx)
+				peers.Tick(now, false, false, &fx)
 				peers.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &b, &fx)
 				n.View(now, peers.View(), &fx)
 			case 0:

@@ -18,6 +18,10 @@ type View struct {
 	passing       bool      // it is not converged, and will be soon: members have just changed
 	losses        []loss    // who has taken ledgers along
 	lost          uint64    // the digest of them
+	unsaved       uint64    // of those that slow keys know of
+	quiet         string    // the only member that others don't hear, if it had all in backups; empty: there is none
+	gone          string    // the same, where all others say so, and lend it no votes
+	delivered     bool      // the owners have the backups of it
 	lastConverged converged // the last time that it was converged
 	known         bool      // all was well once: what this process knows is all
 	members       []seen    // by name
@@ -39,6 +43,7 @@ type converged struct {
 	at      weir.Instant
 	version uint64 // of views then
 	losses  uint64 // the digest of those that were known of
+	unsaved uint64 // the same, of slow keys
 }
 
 // seen is one member in a view.
@@ -48,6 +53,7 @@ type seen struct {
 	until  weir.Instant // its votes may be counted on until then
 	run    [2]uint64    // of its process, and of that, the run of its votes
 	idle   bool         // it lends nothing yet
+	backs  bool         // it keeps backups
 	leaves bool         // it lends nothing any more
 	fresh  bool         // nobody has had its first vote before
 	since  weir.Instant // its vote counts since then; 0: it does not
@@ -84,7 +90,7 @@ func (p *Peers) show(now weir.Instant) *View {
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
-			s.idle, s.leaves = !x.last.Active || x.last.Vote == 0, x.last.Leaving
+			s.idle, s.leaves, s.backs = !x.last.Active || x.last.Vote == 0, x.last.Leaving, x.last.Backs
 			if s.idle || s.leaves {
 				s.until = 0
 			}
@@ -104,9 +110,11 @@ func (p *Peers) show(now weir.Instant) *View {
 		v.losses = append(v.losses, loss{at: p.blank})
 	}
 	v.lost = digest(v.losses)
+	v.unsaved = digest(slices.DeleteFunc(slices.Clone(v.losses), func(l loss) bool { return l.alone && l.saved }))
+	v.quiet, v.gone, v.delivered = p.alone()
 	if v.converged = v.sure > 0 && p.converged(now); v.converged {
 		p.settled()
-		p.lastConverged = converged{now, p.versions, v.lost}
+		p.lastConverged = converged{now, p.versions, v.lost, v.unsaved}
 	}
 	v.lastConverged = p.lastConverged
 	v.passing = !v.converged && now < p.changed+2*settle(p.count)
@@ -117,7 +125,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all reach each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, converged: true, known: true, lost: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, converged: true, known: true, lost: digest(nil), unsaved: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
@@ -200,6 +208,8 @@ type place struct {
 	voters  []voter      // who lends its vote to this node
 	count   int64        // of how many votes
 	idle    []string     // who lends no votes yet
+	backup  string       // who keeps the backup of what it grants, none: it has no votes but its own
+	keeper  [2]uint64    // its process, and the run of its votes
 }
 
 // voter is a member whose vote a node has.
@@ -255,6 +265,12 @@ func (v *View) place(now weir.Instant, key weir.StateKey, released []release) pl
 		}
 		if follows, kept := v.follows(m, rank, free); follows || kept {
 			p.voters = append(p.voters, voter{m, of.name, of.run, kept || of.leaves, of.fresh})
+		}
+	}
+	for _, i := range rank {
+		if i != v.self && v.members[i].backs && reaches(v.members[v.self].stand(i)) && slices.ContainsFunc(p.voters, func(by voter) bool { return by.member == i && !by.kept }) {
+			p.backup, p.keeper = v.members[i].name, v.members[i].run
+			break
 		}
 	}
 	return p

@@ -183,6 +183,22 @@ func untellable(how, instead string, late time.Duration, l *weir.Limit) string {
 	return ""
 }
 
+// Slow is how long an event of a limit is in use at least for keys to have backups, beside a cluster's node that owns them. Faster
+// limits recover before anybody minds.
+const Slow = time.Minute
+
+// BackedUp is whether keys of l have backups, with weir.PartitionProportional.
+func BackedUp(l *weir.Limit) bool {
+	switch l.Algorithm() {
+	case weir.Concurrent, weir.LeakyQueue, weir.WarmUp: // what they keep changes with each event that ends
+		return false
+	case weir.FixedWindow, weir.SlidingLog:
+		return l.Spec().Period > Slow && !l.DenialCounts()
+	default:
+		return Horizon(l) > Micros(Slow)+1 && !l.DenialCounts() // a microsecond for rounding
+	}
+}
+
 // Part is n·of/all, rounded down; 0 where n or all is none.
 func Part(n, of, all int64) int64 {
 	if n <= 0 || all <= 0 {

@@ -262,7 +262,8 @@ func (w *world) due(who, what int) {
 	switch a := w.actor(who); what {
 	case -1:
 		moving := slices.ContainsFunc(a.nodes, (*sharing.Node).Moving)
-		a.peers.Tick(w.now, moving, &w.fx)
+		saved := !slices.ContainsFunc(a.nodes, func(n *sharing.Node) bool { return !n.Saved() })
+		a.peers.Tick(w.now, moving, saved, &w.fx)
 		w.effects(who)
 	case -4:
 		missed := a.missed

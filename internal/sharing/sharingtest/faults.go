@@ -2,6 +2,7 @@ package sharingtest
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -41,6 +42,8 @@ const (
 	Inherits          // after a partition, votes count as if nobody else had had them
 	Prolongs          // heartbeats prolong leases whatever has happened since these were granted
 	Confuses          // what several nodes of a process hand over is taken for one's
+	Unsaved           // a backup does not have what its owner has granted
+	Trusts            // whoever is gone is believed to have had all in backups
 	Mutants
 )
 
@@ -66,6 +69,18 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 		l.heartbeat.Lasting, m.Lasts = 1, min(m.Lasts, 1)
 	case Confuses:
 		m.Shard = 0
+	case Unsaved:
+		if m.Kind == sharing.Backup {
+			m.Words = ""
+		}
+	case Trusts:
+		l.heartbeat.Saved, l.heartbeat.Losses, l.heartbeat.Others = true, slices.Clone(l.heartbeat.Losses), slices.Clone(l.heartbeat.Others)
+		for i := range l.heartbeat.Losses {
+			l.heartbeat.Losses[i].Saved, l.heartbeat.Losses[i].Alone = true, true
+		}
+		for i := range l.heartbeat.Others {
+			l.heartbeat.Others[i].Saved = true
+		}
 	case NoMutant, StartsFull, Mutants:
 	}
 }

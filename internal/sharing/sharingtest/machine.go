@@ -46,6 +46,10 @@ func (m *machine) moving() bool {
 	return slices.ContainsFunc(m.shards, func(sh *shard) bool { return sh.node.Moving() })
 }
 
+func (m *machine) saved() bool {
+	return !slices.ContainsFunc(m.shards, func(sh *shard) bool { return !sh.node.Saved() })
+}
+
 // clock is the machine's time at a true time.
 func (m *machine) clock(now weir.Instant) weir.Instant {
 	return now + weir.Instant(m.offset+int64(now)*m.ppm/1e6)
@@ -109,7 +113,7 @@ func (s *simulation) pulse(now weir.Instant, i int, peers *sharing.Peers) {
 	if m.peers != peers {
 		return // it does not run any more
 	}
-	m.peers.Tick(m.clock(now), m.moving(), &s.fx)
+	m.peers.Tick(m.clock(now), m.moving(), m.saved(), &s.fx)
 	s.effects(now, i)
 	s.plant(event{at: max(m.when(m.peers.Next()), now), to: i, pulse: peers})
 }

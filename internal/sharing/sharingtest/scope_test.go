@@ -28,12 +28,16 @@ func scopes() []scope {
 			waits: []time.Duration{150 * ms}, most: 2, may: budget{waits: 3}, mutants: []Mutant{CapIgnores, Credits, Overstays},
 		},
 		{ // messages that come twice
-			name: "doubles", nodes: 2, keys: 1, limit: limit("2/h burst 2"), asks: []request{{0, 0, 1, 1}, {1, 0, 1, 1}, {1, 0, 2, 1}},
+			name: "doubles", nodes: 2, keys: 1, limit: limit("2/min burst 2"), asks: []request{{0, 0, 1, 1}, {1, 0, 1, 1}, {1, 0, 2, 1}},
 			waits: []time.Duration{250 * ms}, most: 4, may: budget{waits: 2, doubles: 1}, mutants: []Mutant{Credits},
 		},
 		{
 			name: "crashes", nodes: 2, keys: 1, limit: limit("2/h burst 2"), asks: []request{{0, 0, 1, 1}, {0, 0, 2, 1}, {1, 0, 1, 1}},
-			waits: []time.Duration{60 * ms, 1060 * ms}, most: 3, may: budget{waits: 2, crashes: 1}, mutants: []Mutant{StartsFull},
+			waits: []time.Duration{60 * ms, 1060 * ms}, most: 3, may: budget{waits: 2, crashes: 1}, mutants: []Mutant{StartsFull, Unsaved},
+		},
+		{ // the owner is killed, or who keeps its backups, or both
+			name: "backups", nodes: 3, keys: 1, limit: limit("2/h burst 2"), asks: []request{{0, 0, 2, 1}, {2, 0, 2, 1}},
+			waits: []time.Duration{60 * ms, 1060 * ms}, most: 2, may: budget{waits: 2, crashes: 2}, mutants: []Mutant{Unsaved, Trusts},
 		},
 		{ // each has half of the limit while one does not hear the other, and all of it afterwards
 			name: "cuts", nodes: 2, keys: 1, limit: limit("2/s burst 2"), asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}},
@@ -44,7 +48,7 @@ func scopes() []scope {
 			waits: []time.Duration{550 * ms}, most: 3, may: budget{waits: 2, cuts: 1}, mutants: []Mutant{Prolongs},
 		},
 		{ // two nodes of one process hand over
-			name: "shards", nodes: 2, keys: 2, limit: limit("2/h burst 2"), asks: []request{{0, 0, 2, 1}, {0, 1, 2, 1}, {1, 1, 2, 1}},
+			name: "shards", nodes: 2, keys: 2, limit: limit("2/min burst 2"), asks: []request{{0, 0, 2, 1}, {0, 1, 2, 1}, {1, 1, 2, 1}},
 			waits: []time.Duration{900 * ms}, most: 2, may: budget{waits: 3, leaves: 1}, mutants: []Mutant{Confuses},
 		},
 		{ // the one that joins owns the key from then on

@@ -135,6 +135,8 @@ func lure(m Mutant, seed uint64) Settings {
 			}
 			return -1
 		}
+	case Unsaved, Trusts:
+		s = backups(seed)
 	case Confuses:
 		s = Swarm(manyEvery*seed + manyAt)
 	default:

@@ -36,9 +36,16 @@ func says(m *sharing.Message) string {
 	case sharing.Release:
 		return fmt.Sprintf("release of lease %d: %d passed", m.Lease, m.Spent)
 	case sharing.Handoff:
+		if m.Lost != "" {
+			return fmt.Sprintf("handoff %d: the backup of %s, which is gone", m.ID, m.Lost)
+		}
 		return fmt.Sprintf("handoff %d: %d outstanding, entitled to %d/%d before", m.ID, m.Spent, m.Part, m.Of)
 	case sharing.Taken:
 		return fmt.Sprintf("taken for handoff %d", m.ID)
+	case sharing.Backup:
+		return fmt.Sprintf("backup %d, by which as much is used as will be granted", m.ID)
+	case sharing.Stored:
+		return fmt.Sprintf("stored backup %d", m.ID)
 	}
 	return fmt.Sprint("message ", m.Kind)
 }
@@ -173,7 +180,7 @@ func (p *theater) passes(d string, arrive bool) error {
 // happened. Nothing over in any.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/stories/*.txt")
-	if err != nil || len(files) < 10 {
+	if err != nil || len(files) < 11 {
 		t.Fatalf("%d stories: %v", len(files), err)
 	}
 	for _, file := range files {

@@ -157,7 +157,7 @@ func (c *Cluster) pulse(now weir.Instant, i int, peers *sharing.Peers) {
 	if m.peers != peers {
 		return // killed meanwhile
 	}
-	peers.Tick(m.clock(now), m.node.Moving(), &c.fx)
+	peers.Tick(m.clock(now), m.node.Moving(), m.node.Saved(), &c.fx)
 	c.settle(now, i)
 	c.at(m.when(peers.Next(), now), i, func(now weir.Instant) { c.pulse(now, i, peers) })
 }

@@ -96,36 +96,47 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 		case <-s.done:
 			return weir.ErrAway
 		case r := <-answer:
-			if r.is == done {
+			switch r.is {
+			case done:
 				return q.parseReply(r.body, s.texts.Get)
+			case unsaved:
+				again.Reset(soon)
+			default:
+				again.Reset(sharing.Retry) // another node is about to own the key
 			}
-			again.Reset(sharing.Retry) // who owns the key is about to change
 		case <-again.C:
-			if s.askOnce(sh, place, q, id) {
+			switch s.askOnce(sh, place, q, id) {
+			case done:
 				return nil
+			case unsaved:
+				again.Reset(soon)
+			default:
+				again.Reset(far.Retry())
 			}
-			again.Reset(far.Retry())
 		}
 	}
 }
 
-// askOnce asks the owner, and is whether that was this node and it has answered.
-func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) bool {
+// soon is when an owner is asked again that waits for a backup.
+const soon = time.Millisecond
+
+// askOnce asks the owner, and is what it says where that is this node; else it is elsewhere.
+func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) status {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {
-		return false
+		return elsewhere
 	}
 	owner := sh.node.Owner(place)
 	if owner == s.self.Name {
-		return sh.decide(q) == done
+		return sh.decide(q)
 	}
 	if owner != "" {
 		sh.packet = q.appendCall(sh.packet[:0], id)
 		s.counts.asked.Add(1)
 		s.self.Send(owner, sh.packet)
 	}
-	return false
+	return elsewhere
 }
 
 // takeWhole has the owner decide asks of one placement and key. While it does not

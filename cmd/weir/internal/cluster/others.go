@@ -158,7 +158,7 @@ func (o *others) tick() weir.Instant {
 		return 0
 	}
 	if now := o.store.now(); now >= o.peers.Next() {
-		o.peers.Tick(now, o.store.moving(), &o.fx)
+		o.peers.Tick(now, o.store.moving(), o.store.saved(), &o.fx)
 		o.deliver()
 	}
 	return o.peers.Next()
@@ -246,4 +246,14 @@ func (s *Store) moving() bool {
 		}
 	}
 	return false
+}
+
+// saved is whether backups have all that the node has granted of slow keys.
+func (s *Store) saved() bool {
+	for i := range s.shards {
+		if !s.shards[i].saved() {
+			return false
+		}
+	}
+	return true
 }

@@ -119,6 +119,8 @@ func (sh *shard) decide(q *question) status {
 		return elsewhere
 	case errors.Is(q.err, sharing.ErrNotYet):
 		return notYet
+	case errors.Is(q.err, sharing.ErrUnsaved):
+		return unsaved
 	}
 	return done
 }
@@ -145,8 +147,9 @@ func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
 	if err := sh.store.receipts.Check(now, settlements); err != nil {
 		return err
 	}
-	err := sh.node.Settle(now, settlements)
-	if errors.Is(err, sharing.ErrElsewhere) || errors.Is(err, sharing.ErrNotYet) {
+	err := sh.node.Settle(now, settlements, &sh.fx)
+	sh.deliver(0, nil)
+	if errors.Is(err, sharing.ErrElsewhere) || errors.Is(err, sharing.ErrNotYet) || errors.Is(err, sharing.ErrUnsaved) {
 		return err
 	}
 	return cmp.Or(sh.store.receipts.Settle(now, settlements), err)

@@ -180,6 +180,12 @@ func (sh *shard) moving() bool {
 	return sh.node != nil && sh.node.Moving()
 }
 
+func (sh *shard) saved() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.node == nil || sh.node.Saved()
+}
+
 func (sh *shard) left() int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

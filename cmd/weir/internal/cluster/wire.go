@@ -41,6 +41,7 @@ const (
 	done      status = iota + 1 // what was asked; the answer follows
 	elsewhere                   // nothing: another node owns the key
 	notYet                      // nothing: it can't decide yet
+	unsaved                     // nothing: a backup is on its way
 )
 
 // question is what an owner is asked about one placement and key, and its answer.

@@ -1,0 +1,511 @@
+package sharing
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/record"
+	"github.com/weir-limit/weir/internal/sharing/bounds"
+)
+
+// An owner grants events of a slow key only when another member, which lends it its vote, keeps a backup that has
+// them. When the owner is gone, that member hands the backup over to the next owner. Nobody has granted a key
+// then that is in no backup, but for the vote of the one that is gone: docs/decisions/0078.
+
+// The bounds of backups.
+const (
+	// MaxSaving is how many ledgers of a node are on their way to backups, beside those that requests wait for.
+	MaxSaving = 64
+	// maxCopies is how many owners a key may have had of which a member keeps backups.
+	maxCopies = 4
+)
+
+// ErrUnsaved is returned by an owner that can't decide yet: it has asked a member to keep a backup, and has no answer.
+var ErrUnsaved = errors.New("the backup of the key is on its way")
+
+// saves is whether keys of a limit have backups. Where what belongs to the first of the members is more than
+// its vote, it may pass all of it while it hears nobody who could keep one.
+func saves(l *weir.Limit, p Policy) bool {
+	return p == Proportional && bounds.BackedUp(l)
+}
+
+func (g *ledger) saves() bool {
+	if g.judged != g.kept.Limit {
+		g.judged, g.slow = g.kept.Limit, saves(g.kept.Limit, Proportional)
+	}
+	return g.slow && g.policy == Proportional
+}
+
+// digest is of the losses that count for a ledger.
+func (v *View) digest(g *ledger) uint64 {
+	if g.saves() {
+		return v.unsaved
+	}
+	return v.lost
+}
+
+func (c *converged) digest(g *ledger) uint64 {
+	if g.saves() {
+		return c.unsaved
+	}
+	return c.losses
+}
+
+// saved is what an owner knows of the backup of a ledger.
+type saved struct {
+	at     string    // the member that keeps it
+	run    [2]uint64 // of its process, and of the votes that it lends
+	id     uint64    // of the last message
+	told   int64     // what that one has, of ledger.set
+	covers int64     // what has arrived
+	again  weir.Instant
+	thanks []Envelope // to be sent when it has arrived
+}
+
+// covered is how many more events may be granted by what the backup has.
+func (g *ledger) covered() int64 {
+	switch {
+	case g.place.backup == "" || !g.saves():
+		return weir.MaxCount
+	case g.saved == nil || g.saved.at != g.place.backup || g.saved.run != g.place.keeper:
+		return 0
+	}
+	return max(g.saved.covers-g.set, 0)
+}
+
+// save is whether the backup has so many more events, and what was granted before. Else it is sent.
+func (n *Node) save(now weir.Instant, key weir.StateKey, g *ledger, events int64, fx *Effects) bool {
+	if g.place.backup == "" || !g.saves() {
+		return true
+	}
+	s := g.saved
+	if s == nil || s.at != g.place.backup || s.run != g.place.keeper {
+		s = &saved{at: g.place.backup, run: g.place.keeper}
+		if g.saved != nil {
+			s.thanks = g.saved.thanks
+		}
+		g.saved = s
+	}
+	if g.set+events <= s.covers {
+		return true
+	}
+	if g.set+events > s.told || now >= s.again {
+		n.backUp(now, key, g, events, fx)
+	}
+	return false
+}
+
+// backUp sends what is charged, with all that is outstanding, so many events more, and some ahead.
+func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int64, fx *Effects) {
+	if events > 0 {
+		all, _ := g.kept.Limit.Standing(nil, now)
+		events = max(min(events+all/32, g.room(g.free(now))), events)
+	}
+	copied := ledger{kept: g.kept.Clone(), ahead: g.ahead}
+	copied.charge(now, g.takes(events))
+	n.saves++
+	s := g.saved
+	s.id, s.told, s.again = n.saves, g.set+events, now+bounds.Micros(Retry)
+	m := Message{
+		Kind: Backup, State: key, Incarnation: n.settings.Incarnation, Epoch: s.run[0], ID: s.id, Shard: n.settings.Shard, Limit: g.kept.Limit.String(),
+		Policy: g.policy, At: copied.at(now), Part: g.may.part, Of: max(g.may.of, 1), Known: g.known,
+	}
+	m.carry(&copied.kept)
+	fx.send(s.at, m)
+}
+
+// holds is whether an ask waits until the backup has what it wants.
+func (n *Node) holds(now weir.Instant, from string, m *Message, g *ledger, fx *Effects) bool {
+	if g.place.backup == "" || !g.saves() {
+		return false
+	}
+	g.report(now, from, m)
+	a := g.open(now, from)
+	if a.held = nil; m.Incarnation < a.incarnation || m.Incarnation == a.incarnation && m.ID <= a.answered.id {
+		return false // nobody waits for it, or it is answered as before
+	}
+	room := g.room(g.free(now))
+	if room < m.Least || g.resets || n.save(now, m.State, g, min(m.Want+m.Ahead, room), fx) {
+		return false
+	}
+	held := *m
+	a.held = &held
+	return true
+}
+
+// saveAll is save for all that asks will charge.
+func (n *Node) saveAll(now, at weir.Instant, asks []weir.Ask, ledgers []*ledger, records []record.Record, fx *Effects) bool {
+	if !slices.ContainsFunc(ledgers, func(g *ledger) bool { return g.place.backup != "" && g.saves() }) {
+		return true
+	}
+	tries, would, all := slices.Clone(asks), make([]weir.Decision, len(asks)), true
+	for i := range tries {
+		tries[i].Peek, tries[i].Evidence = true, nil
+	}
+	record.Take(at, tries, records, would)
+	for i, g := range ledgers {
+		events := int64(0)
+		switch a := &asks[i]; {
+		case !a.Charges():
+		case a.After:
+			events = a.Cost
+		case would[i].Outcome == weir.Allowed:
+			events = would[i].Cost
+		}
+		all = n.save(now, asks[i].State, g, events, fx) && all
+	}
+	return all
+}
+
+// stored hears that a backup has arrived, and answers the asks that have waited for it.
+func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
+	g, ok := n.ledgers.Get(m.State)
+	if !ok || g.saved == nil || g.saved.at != from || g.saved.run[0] != m.Epoch || g.saved.id != m.ID || m.Incarnation != n.settings.Incarnation {
+		return
+	}
+	g.saved.covers = g.saved.told
+	fx.Messages = append(fx.Messages, g.saved.thanks...)
+	g.saved.thanks = nil
+	if g.owed && n.handing > 0 {
+		n.handing = min(n.handing, now) // there is room for more
+	}
+	var held []Envelope
+	for i := range g.accounts {
+		if a := &g.accounts[i]; a.held != nil {
+			held = append(held, Envelope{a.name, *a.held})
+			a.held = nil
+		}
+	}
+	for i := range held {
+		e := &held[i]
+		answer, ok := n.serve(now, e.Peer, &e.Message, fx)
+		switch {
+		case !ok:
+		case e.Peer != n.settings.Name:
+			fx.send(e.Peer, answer)
+		default:
+			if h, ok := n.holders.Get(m.State); ok {
+				before := len(fx.Messages)
+				h.receive(now, &answer, fx)
+				n.settle(now, h, before, fx)
+			}
+		}
+	}
+}
+
+// owes notes a ledger whose backup lacks something, though no request waits for it.
+func (n *Node) owes(now weir.Instant, key weir.StateKey, g *ledger) {
+	if g.owed || !g.saves() || g.place.backup == "" || g.set == 0 {
+		return
+	}
+	if s := g.saved; s != nil && s.at == g.place.backup && s.run == g.place.keeper && g.set <= s.covers {
+		return
+	}
+	g.owed = true
+	n.owing = append(n.owing, key)
+	if n.handing == 0 {
+		n.handing = now
+	}
+}
+
+// owe sends backups that lack something, some at a time, and is whether there are any.
+func (n *Node) owe(now weir.Instant, fx *Effects) bool {
+	left := 0
+	for i, key := range n.owing {
+		g, ok := n.ledgers.Get(key)
+		switch {
+		case !ok:
+		case left >= MaxSaving:
+			n.owing = append(n.owing[:left], n.owing[i:]...)
+			return true
+		default:
+			n.see(now, key, g, g.policy)
+			if g.owed = !g.Idle(now) && !n.save(now, key, g, 0, fx); g.owed {
+				n.owing[left] = key
+				left++
+			}
+		}
+	}
+	n.owing = n.owing[:left]
+	return left > 0
+}
+
+// thank tells the owner before that a ledger has arrived: once its backup has, so that it is not lost.
+func (n *Node) thank(now weir.Instant, key weir.StateKey, to string, m *Message, fx *Effects) {
+	e := Envelope{to, Message{Kind: Taken, State: key, Incarnation: m.Incarnation, ID: m.ID}}
+	g, ok := n.ledgers.Get(key)
+	if ok {
+		n.owes(now, key, g)
+	}
+	if !ok || !g.owed {
+		fx.Messages = append(fx.Messages, e)
+		return
+	}
+	if n.save(now, key, g, 0, fx) {
+		fx.Messages = append(fx.Messages, e)
+	} else if s := g.saved; !slices.ContainsFunc(s.thanks, func(o Envelope) bool { return o.Peer == to && o.Message.ID == m.ID }) {
+		s.thanks = append(s.thanks, e)
+	}
+}
+
+// Saved is whether backups have all that the node has granted of slow keys.
+func (n *Node) Saved() bool {
+	return len(n.owing) == 0 && !n.moving()
+}
+
+// backup is what a member keeps of a key that others own, or have owned.
+type backup struct{ copies []replica }
+
+// replica is the last that one owner has told.
+type replica struct {
+	from    string
+	run     uint64 // its process
+	id      uint64
+	of      ledger // as it would be
+	message Message
+}
+
+// Idle is whether it may be forgotten: all of it has recovered.
+func (b *backup) Idle(now weir.Instant) bool {
+	return !slices.ContainsFunc(b.copies, func(r replica) bool { return !r.of.Idle(now) })
+}
+
+// keep keeps a backup for an owner. Where there is no room it gives no answer, and the owner denies the key.
+func (n *Node) keep(now weir.Instant, from string, m *Message, fx *Effects) {
+	i := n.view.find(from)
+	theirs, ok := n.theirs(now, m)
+	if !ok || i < 0 || n.view.members[i].run[0] != m.Incarnation || m.Epoch != n.settings.Incarnation {
+		return
+	}
+	b, ok := n.backups.Get(m.State)
+	if !ok {
+		if !n.backups.Room(now) {
+			return
+		}
+		b = &backup{}
+		n.backups.Add(weir.StateKey{Rule: n.rules.clone(m.State.Rule), Key: m.State.Key}, b)
+	}
+	b.copies = slices.DeleteFunc(b.copies, func(r replica) bool { return n.view.fate(r.from, r.run) == useless || r.of.Idle(now) && r.from != from })
+	at := slices.IndexFunc(b.copies, func(r replica) bool { return r.from == from && r.run == m.Incarnation })
+	switch {
+	case at < 0 && len(b.copies) >= maxCopies:
+		return
+	case at < 0:
+		b.copies = append(b.copies, replica{from: from, run: m.Incarnation})
+		at = len(b.copies) - 1
+	}
+	if r := &b.copies[at]; m.ID > r.id {
+		r.id, r.of, r.message = m.ID, theirs, *m
+	}
+	fx.send(from, Message{Kind: Stored, State: m.State, Incarnation: m.Incarnation, Epoch: m.Epoch, ID: m.ID})
+}
+
+// fate is what becomes of a backup.
+type fate int
+
+const (
+	kept    fate = iota // its owner has not lost the key
+	waits               // its owner may be gone
+	due                 // it is for the next owner
+	useless             // its owner has handed over, or others don't believe that it is the last
+)
+
+// fate is that of what a process has told.
+func (v *View) fate(name string, run uint64) fate {
+	if i := v.find(name); i >= 0 && v.members[i].run[0] <= run {
+		switch {
+		case v.leaving || name != v.quiet || v.members[i].run[0] < run:
+			return kept
+		case name == v.gone:
+			return due
+		}
+		return waits
+	}
+	for _, l := range v.losses {
+		if l.name == name && l.incarnation == run && l.alone && l.saved {
+			return due
+		}
+	}
+	return useless
+}
+
+// deliver hands over backups of members that are gone, and is whether too many are on their way.
+func (n *Node) deliver(now weir.Instant, fx *Effects) (full bool) {
+	if n.waits { // until it is known what becomes of them
+		n.waits, n.backups.Looked = false, 0
+	}
+	for range scanned {
+		if n.backups.Looked >= len(n.backups.Rows) {
+			return false
+		}
+		row := n.backups.Rows[n.backups.Looked]
+		row.Of.copies = slices.DeleteFunc(row.Of.copies, func(r replica) bool {
+			switch n.view.fate(r.from, r.run) {
+			case useless:
+				return true
+			case waits:
+				n.waits = true
+			case due:
+				done := n.forward(now, row.Key, &r, fx)
+				full = full || !done
+				return done
+			case kept:
+			}
+			return false
+		})
+		switch {
+		case len(row.Of.copies) == 0:
+			n.backups.Remove(n.backups.Looked)
+		case full:
+			return true
+		default:
+			n.backups.Looked++
+		}
+	}
+	return false
+}
+
+// forward gives a backup to the owner of its key, and is whether that is on its way.
+func (n *Node) forward(now weir.Instant, key weir.StateKey, r *replica, fx *Effects) bool {
+	if r.of.Idle(now) {
+		return true
+	}
+	m := r.message
+	m.Kind, m.Lost, m.LostRun, m.Wait = Handoff, r.from, r.run, 0
+	m.At = r.of.at(now)
+	switch to := n.view.place(now, key, nil).owner; to {
+	case "":
+		return false
+	case n.settings.Name:
+		return n.adopt(now, &m, &r.of)
+	default:
+		by := n.mover(to)
+		if len(by.pending) > 0 && by.last-by.pending[0].message.ID >= MaxMoves-1 {
+			return false
+		}
+		by.last++
+		n.handed = max(n.handed, by.last)
+		m.Incarnation, m.Shard, m.Epoch, m.ID = n.settings.Incarnation, n.settings.Shard, by.incarnation, by.last
+		moved := *r
+		mv := move{copied: &moved, message: m, began: now}
+		mv.send(now, to, fx)
+		by.pending = append(by.pending, mv)
+		return true
+	}
+}
+
+// putBack keeps a backup that no node has said to have taken.
+func (n *Node) putBack(m *move) {
+	b, ok := n.backups.Get(m.message.State)
+	if !ok {
+		b = &backup{}
+		n.backups.Add(m.message.State, b)
+	}
+	b.copies = append(b.copies, *m.copied)
+	n.backups.Looked = 0
+}
+
+// inherit takes over the backup of a member that is gone.
+func (n *Node) inherit(now weir.Instant, from string, m *Message, theirs *ledger, fx *Effects) {
+	if n.adopt(now, m, theirs) {
+		n.thank(now, m.State, from, m, fx)
+	}
+}
+
+// origin is the process whose backup a ledger began with; empty: none.
+type origin struct {
+	from string
+	run  uint64
+}
+
+// unused is whether a ledger is the backup of a process that is heard again, and has not been needed: that one
+// has its own.
+func (g *ledger) unused(v *View, to string) bool {
+	return g.adopted.from == to && g.adopted.run == v.incarnation(to) && g.set == 1 && g.passed == 0
+}
+
+// adopt goes on with the backup of a member that is gone, and is whether nothing of it is needed any more. If others have kept older ones of the
+// key, the one by which least is left counts: of what was charged, none has forgotten more.
+func (n *Node) adopt(now weir.Instant, m *Message, theirs *ledger) bool {
+	switch n.view.fate(m.Lost, m.LostRun) {
+	case kept, waits:
+		return false
+	case useless:
+		return true
+	case due:
+	}
+	p := n.view.place(now, m.State, nil)
+	if p.owner != n.settings.Name {
+		return false
+	}
+	gave := entitlement{m.Part, m.Of}
+	g, ok := n.ledgers.Get(m.State)
+	switch {
+	case ok && g.adopted.from != "":
+		g.expire(now, n.view)
+		left := bounds.Part(theirs.free(now), gave.part, gave.of) - g.passed - g.outstanding()
+		g.charge(now, g.free(now)-max(left, 0))
+		return true
+	case ok:
+		return true // the key was this node's before
+	case !n.ledgers.Room(now):
+		return false
+	}
+	g = &ledger{kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, adopted: origin{m.Lost, m.LostRun}, born: now + theirs.ahead, known: m.Known, set: 1, has: gave}
+	g.stand(now, n.view, p, gave)
+	n.ledgers.Add(m.State, g)
+	n.owes(now, m.State, g)
+	return true
+}
+
+// trust sees which members are believed to have all in backups, and is whether that has changed.
+func (p *Peers) trust() (changed bool) {
+	leaving := p.leaving || slices.ContainsFunc(p.list, func(x *peer) bool { return x.leaves > 0 })
+	for _, x := range p.list {
+		if x == p.self || !x.member {
+			continue
+		}
+		before := x.saved
+		x.saved = x.last.Saved && !leaving && x.last.Voters == p.voters && p.suspected(x.name)
+		changed = changed || x.saved != before && x.shown != Settled
+	}
+	return changed
+}
+
+// allBack is whether all members keep backups, hear each other, and stay.
+func (p *Peers) allBack() bool {
+	return p.view.sure > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool { return x != p.self && (!x.last.Backs || x.leaves > 0) })
+}
+
+// alone is the only member that is not settled, if it had all in backups: quiet. gone is the same, where it has no
+// votes any more, and all others say so. delivered is whether these have handed over their backups.
+func (p *Peers) alone() (quiet, gone string, delivered bool) {
+	var of *peer
+	for _, x := range p.list {
+		switch {
+		case x == p.self || x.shown == Settled:
+		case of != nil || !x.saved:
+			return "", "", false
+		default:
+			of = x
+		}
+	}
+	if of == nil || p.leaving || p.self == nil {
+		return "", "", false
+	}
+	if of.shown != Out {
+		return of.name, "", false
+	}
+	delivered = p.clean && p.last == p.versions && p.known
+	for _, x := range p.list {
+		if x == p.self || x == of {
+			continue
+		}
+		if o := x.last.Others; len(o) != 1 || o[0].Member != of.id || o[0].Stand != Out || !o[0].Saved {
+			return of.name, "", false
+		}
+		delivered = delivered && x.last.Clean
+	}
+	return of.name, of.name, delivered
+}
