@@ -473,9 +473,23 @@ func (p *Peers) trust() (changed bool) {
 	return changed
 }
 
+// BackedUp is whether heartbeats say that other members have all in backups that this process has granted of slow keys.
+func (p *Peers) BackedUp() bool { return p.saves }
+
 // allBack is whether all members keep backups, hear each other, and stay.
 func (p *Peers) allBack() bool {
 	return p.view.sure > 0 && !slices.ContainsFunc(p.list, func(x *peer) bool { return x != p.self && (!x.last.Backs || x.leaves > 0) })
+}
+
+// releases is whether x says that it lends of nothing, and that all of it is in backups; of no other member it says anything. It may
+// have given of up already.
+func (x *peer) releases(of *peer) bool {
+	if o := x.last.Others; len(o) > 0 {
+		return len(o) == 1 && o[0].Member == of.id && o[0].Stand == Out && o[0].Saved
+	}
+	return slices.ContainsFunc(x.last.Losses, func(l Loss) bool {
+		return l.Member == of.name && l.Incarnation == of.incarnation && l.Alone && l.Saved
+	})
 }
 
 // alone is the only member that is not settled, if it had all in backups: quiet. gone is the same, where it has no
@@ -502,7 +516,7 @@ func (p *Peers) alone() (quiet, gone string, delivered bool) {
 		if x == p.self || x == of {
 			continue
 		}
-		if o := x.last.Others; len(o) != 1 || o[0].Member != of.id || o[0].Stand != Out || !o[0].Saved {
+		if !x.releases(of) {
 			return of.name, "", false
 		}
 		delivered = delivered && x.last.Clean

@@ -52,7 +52,10 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *
 		if out[i].Charged && g.kept.Limit.Algorithm() != weir.Concurrent {
 			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
 			g.set += out[i].Cost
-			g.count(now, g.tax(out[i].Cost))
+			tax := g.tax(out[i].Cost)
+			g.passed = min(g.passed+tax, weir.MaxCount)
+			g.charge(now, tax)
+			g.pay(now, out[i].Cost)
 		}
 		if out[i].Outcome != weir.Allowed {
 			n.recall(now, asks[i].State, g, fx)
@@ -105,7 +108,9 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effec
 		records[i].Since = g.kept.Since
 		g.kept = records[i].Kept
 		if err == nil {
-			g.set += max(settlements[i].Charged-settlements[i].Receipt.Cost, 0)
+			more := max(settlements[i].Charged-settlements[i].Receipt.Cost, 0)
+			g.set += more
+			g.pay(now, more)
 		}
 	}
 	return err

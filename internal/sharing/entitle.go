@@ -67,6 +67,7 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 		return
 	default:
 		g.charge(now, g.claim(now, had, has)) // I10
+		g.bare = nil
 	}
 	g.has, g.waits = has, 0
 }
@@ -111,16 +112,24 @@ func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
 func (g *ledger) settled(now weir.Instant, v *View) {
-	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at || g.waits == 0 && g.known == v.lastConverged.digest(g) { // I11
+	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at { // I11
+		return
+	}
+	same := g.known == v.lastConverged.digest(g)
+	if same && g.waits == 0 && (g.bare == nil || g.partial > v.lastConverged.at) {
 		return
 	}
 	has := entitled(g.policy, int64(len(g.place.voters)), g.place.count, g.first)
 	if !has.whole() {
 		return
 	}
-	if g.known != v.lastConverged.digest(g) && g.has.less(has) {
+	switch {
+	case !same && g.has.less(has):
 		g.charge(now, g.claim(now, g.has, has))
+	case same && g.bare != nil:
+		g.kept = *g.bare // nobody has used what was charged for others
 	}
+	g.bare = nil
 	g.has, g.waits, g.known = has, 0, v.lastConverged.digest(g)
 }
 
@@ -136,19 +145,27 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 	out := g.outstanding()
 	g.charge(now, g.tax(out-g.taxed))
 	g.may, g.taxed, g.credit = may, out, 0
+	if !may.whole() && g.known > 0 && g.bare == nil && g.saves() {
+		bare := g.kept.Clone()
+		g.bare = &bare
+	}
 }
 
 // pass charges events that have passed under leases.
 func (g *ledger) pass(now weir.Instant, events int64) {
 	taxed := min(events, g.taxed)
 	g.taxed -= taxed
-	g.count(now, events+g.tax(events-taxed)) // I9
+	tax := g.tax(events - taxed)
+	g.passed = min(g.passed+events+tax, weir.MaxCount)
+	g.charge(now, events+tax) // I9
+	g.pay(now, events)
 }
 
-// count charges events that this node, or one with a lease of it, has let pass.
-func (g *ledger) count(now weir.Instant, events int64) {
-	g.passed = min(g.passed+events, weir.MaxCount)
-	g.charge(now, events)
+// pay charges events that have passed to what would be charged if others let nothing pass.
+func (g *ledger) pay(now weir.Instant, events int64) {
+	if g.bare != nil && events > 0 {
+		g.bare.Charge(g.at(now), events)
+	}
 }
 
 // tax is how many events to charge beside so many that pass, for the nodes that have the other

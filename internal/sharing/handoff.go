@@ -344,7 +344,7 @@ func (g *ledger) merge(now weir.Instant, m *Message, theirs *ledger, known bool)
 		g.kept.Limit, g.kept.State, g.kept.Earlier = theirs.kept.Limit, theirs.kept.State, theirs.kept.Earlier
 		g.ahead, g.has = theirs.ahead, gave
 	}
-	if g.known = m.Known; known {
+	if g.known, g.bare = m.Known, nil; known {
 		g.known = 0 // neither has all
 	}
 	g.resets = g.resets || m.Resets

@@ -32,13 +32,15 @@ type ledger struct {
 	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
 	gave     gift         // what it had then
 	released []release
-	credit   int64       // charged too much by rounding, in parts of an event, may.part each
-	taxed    int64       // of what is outstanding, what was charged for others already
-	resets   bool        // it was, and what was outstanding then may still be reported
-	passed   int64       // charged because it passed, since the ledger began here
-	set      int64       // charged, or set aside, since it began here
-	judged   *weir.Limit // by which slow is
-	slow     bool        // events of its limit are in use for long
+	credit   int64        // charged too much by rounding, in parts of an event, may.part each
+	taxed    int64        // of what is outstanding, what was charged for others already
+	bare     *weir.Kept   // what would be charged if others let nothing pass; nil: kept, or it is not known
+	partial  weir.Instant // when it granted less than all of the limit last
+	resets   bool         // it was, and what was outstanding then may still be reported
+	passed   int64        // charged because it passed, since the ledger began here
+	set      int64        // charged, or set aside, since it began here
+	judged   *weir.Limit  // by which slow is
+	slow     bool         // events of its limit are in use for long
 	saved    *saved
 	owed     bool   // it is among those that wait for a backup
 	adopted  origin // whose backup it began with
@@ -99,6 +101,9 @@ func newLedger(l *weir.Limit, used []charge) *ledger {
 func (g *ledger) become(now weir.Instant, v *View, l *weir.Limit) {
 	g.expire(now, v)
 	g.kept.Become(l, g.at(now), g.outstanding())
+	if g.bare != nil {
+		g.bare.Become(l, g.at(now), g.outstanding())
+	}
 }
 
 // account is what is kept of a node.
@@ -187,7 +192,7 @@ func (g *ledger) forgotten(now weir.Instant) {
 		return
 	}
 	g.kept.Reset(g.at(now))
-	g.resets = false
+	g.resets, g.bare = false, nil
 }
 
 func (g *ledger) burn(now weir.Instant, a *account) {

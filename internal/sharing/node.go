@@ -355,7 +355,9 @@ func (n *Node) see(now weir.Instant, key weir.StateKey, g *ledger, policy Policy
 		g.policy, g.place.version = policy, 0
 	}
 	n.stand(now, key, g)
-	g.enter(now, n.entitlement(now, g))
+	if g.enter(now, n.entitlement(now, g)); !g.may.whole() {
+		g.partial = now
+	}
 }
 
 // stand sees what this node is to the key of a ledger.

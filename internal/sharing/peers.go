@@ -52,6 +52,7 @@ type Peers struct {
 	parted        weir.Instant // the first of its heartbeats since that said it leaves, and has no ledgers, 0: there was none
 	clean         bool         // nodes have no ledgers that are another's, as of the last heartbeat
 	saved         bool         // and all that they have granted is in backups
+	saves         bool         // heartbeats say so
 	last          uint64       // the version then
 	losses        []loss       // who went with their ledgers, the first first
 	unclean       int64        // how many of these this process has noticed itself, ever
@@ -473,6 +474,7 @@ func (p *Peers) heartbeat(now weir.Instant, fx *Effects) {
 	p.lasting.show(p.view)
 	others, losses, age := p.others(), p.tell(now), time.Duration(0)
 	clean, saves := p.clean && p.last == p.versions, p.saved && p.last == p.versions && p.allBack()
+	p.saves = saves
 	switch {
 	case !p.leaving || !clean:
 		p.parted = 0

@@ -87,6 +87,12 @@ func (o *others) converged() bool {
 	return o.agreed && o.peers.View().Converged()
 }
 
+func (o *others) backedUp() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agreed && o.peers.BackedUp()
+}
+
 // parted is whether the other nodes know that this node goes with nothing of theirs.
 func (o *others) parted() bool {
 	o.mu.Lock()

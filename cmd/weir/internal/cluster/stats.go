@@ -34,6 +34,7 @@ func (s *Store) Count() (all sharing.Counts) {
 		all.Asked += c.Asked
 		all.Leases += c.Leases
 		all.Owned += c.Owned
+		all.Backup += c.Backup
 	}
 	return all
 }
@@ -56,6 +57,10 @@ func (s *Store) Counted() bool { return s.others.counted() }
 
 // Lost is the nodes that have gone without a word, with what they knew.
 func (s *Store) Lost() []sharing.Loss { return s.others.lost() }
+
+// BackedUp is whether other nodes have backups of all that the node has granted of keys that come back slowly: a crash
+// would cost these nothing.
+func (s *Store) BackedUp() bool { return s.others.backedUp() }
 
 // Converged is whether the node decides, and all counts are with their owners.
 func (s *Store) Converged() bool { return s.others.converged() }

@@ -122,7 +122,8 @@ type Keys struct {
 	Asked  int `json:"asked"`  // that this node is asked about
 	Leases int `json:"leases"` // of these, with events that it may let pass by itself
 	Owned  int `json:"owned"`  // whose counts it keeps
-	Most   int `json:"most"`   // how many Asked and Owned may be
+	Backup int `json:"backup"` // of other owners, of which it keeps a backup
+	Most   int `json:"most"`   // how many Asked, Owned and Backup may be
 }
 
 // Takes are counts since the start.
@@ -153,7 +154,7 @@ func (n *Node) status(g *gossip.Gossip) Status {
 	keys, takes, traffic := n.Store.Count(), n.Store.Stats(), g.Stats()
 	s := Status{
 		Node: g.Name(), Settled: n.Store.Converged(), Minority: n.Store.Minority(),
-		Keys:  Keys{keys.Asked, keys.Leases, keys.Owned, cluster.DefaultKeys},
+		Keys:  Keys{keys.Asked, keys.Leases, keys.Owned, keys.Backup, cluster.DefaultKeys},
 		Takes: Takes{takes.Whole, takes.Unanswered, takes.Waiting},
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
 	}

@@ -38,17 +38,20 @@ func Node(n *membership.Node) prometheus.Collector {
 			Flag("weir_cluster_minority",
 				"1 when this node has had no heartbeat of most members for 25 seconds, so that rules with "+
 					"partition: closed deny.", n.Store.Minority()),
+			Flag("weir_cluster_backed_up",
+				"1 when other nodes have backups of all that this node granted of limits that take more than a minute to "+
+					"come back: a crash would cost their keys nothing.", n.Store.BackedUp()),
 			Gauge("weir_cluster_unclean_departures",
 				"Nodes that went away without handing over their keys, as far as they are remembered (8 at most); "+
-					"unused keys that such a node may have owned started as fully used.", len(n.Store.Lost())),
+					"keys that such a node may have owned, and of which no backup is known, started as fully used.", len(n.Store.Lost())),
 			Counter("weir_cluster_lost_members_total",
 				"Members that this node itself has seen go away without handing over their keys.", s.Unclean),
 			Gauge("weir_cluster_streams", "TCP streams that other nodes have open to this node.", net.Streams),
 		}, By(Gauge, "weir_cluster_keys",
-			"Keys that this node decides about (requested), has a lease on (leased), and keeps the counts of "+
-				"(owned); requested and owned hold 262,144 each at most: beyond, new keys are denied while no key "+
-				"is unused.",
-			"state", map[string]int{"requested": keys.Asked, "leased": keys.Leases, "owned": keys.Owned},
+			"Keys that this node decides about (requested), has a lease on (leased), keeps the counts of "+
+				"(owned), and keeps backups of for other owners (backup); requested, owned and backup hold 262,144 "+
+				"each at most: beyond, new keys are denied while no key is unused.",
+			"state", map[string]int{"requested": keys.Asked, "leased": keys.Leases, "owned": keys.Owned, "backup": keys.Backup},
 		), By(Gauge, "weir_cluster_members",
 			"Members of the cluster as this node sees them, itself included, by whether their heartbeats "+
 				"arrive.",
