@@ -131,7 +131,11 @@ func statusText(first, s *membership.Status) string {
 		fmt.Fprintln(&b, a.String())
 	}
 	for _, l := range s.Lost {
-		fmt.Fprintf(&b, "%s left uncleanly at %s: keys that it may have owned count as used up then\n", l.Node, l.At.Format(time.RFC3339))
+		lost := "keys that it may have owned count as used up then"
+		if l.BackedUp {
+			lost += ", but those of slow limits, of which others had backups"
+		}
+		fmt.Fprintf(&b, "%s left uncleanly at %s: %s\n", l.Node, l.At.Format(time.RFC3339), lost)
 	}
 	if s.Minority {
 		b.WriteString("most members have been silent for long: rules with partition: closed deny here; weir cluster forget NAME if they are gone for good\n")

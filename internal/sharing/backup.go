@@ -332,9 +332,6 @@ func (v *View) fate(name string, run uint64) fate {
 
 // deliver hands over backups of members that are gone, and is whether too many are on their way.
 func (n *Node) deliver(now weir.Instant, fx *Effects) (full bool) {
-	if n.waits { // until it is known what becomes of them
-		n.waits, n.backups.Looked = false, 0
-	}
 	for range scanned {
 		if n.backups.Looked >= len(n.backups.Rows) {
 			return false

@@ -178,12 +178,12 @@ func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 	for _, l := range v.losses {
 		events, owned := all, v.owned(key, &l)
 		switch {
-		case saves && l.alone && (l.saved || !owned): // I20
+		case saves && l.alone && (l.saved && v.converged || !owned): // I20
 			continue
 		case l.alone && !owned:
 			events = share(policy, 1, l.of, all)
 		}
-		charges = append(charges, charge{l.at, events})
+		charges, guess = append(charges, charge{l.at, events}), guess || saves && l.alone && l.saved
 	}
 	switch {
 	case v.converged, saves && v.delivered: // I20

@@ -56,7 +56,7 @@ type Node struct {
 	backups table.Table[*backup] // of other owners
 	owing   []weir.StateKey      // ledgers that wait for a backup; those that are sent come first
 	saves   uint64               // backups sent
-	waits   bool                 // the owner of some of those kept may be gone
+	waits   bool                 // the owner of some of those kept may be gone: the next view may tell
 }
 
 // Effects is what a node wants done: requests answered and messages sent. The caller
@@ -102,7 +102,7 @@ func (n *Node) View(now weir.Instant, v *View, fx *Effects) {
 		return
 	}
 	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.has(by.name) })
-	n.ledgers.Looked, n.backups.Looked = 0, 0
+	n.ledgers.Looked, n.backups.Looked, n.waits = 0, 0, false
 	n.hand(now, fx)
 }
 

@@ -56,6 +56,8 @@ func (a *Apart) String() string {
 type Lost struct {
 	Node string    `json:"node"`
 	At   time.Time `json:"at"` // about, by this node's clock
+	// BackedUp is whether other nodes had backups of what it granted of slow limits, and nobody else was cut off.
+	BackedUp bool `json:"backed_up"`
 }
 
 // Bounds is what may pass beyond the limits of the active rules, on as many nodes
@@ -167,7 +169,7 @@ func (n *Node) status(g *gossip.Gossip) Status {
 		s.Apart = append(s.Apart, Apart(u))
 	}
 	for _, l := range n.Store.Lost() {
-		s.Lost = append(s.Lost, Lost{l.Member, time.Now().Add(-l.Ago).UTC().Truncate(time.Second)})
+		s.Lost = append(s.Lost, Lost{l.Member, time.Now().Add(-l.Ago).UTC().Truncate(time.Second), l.Alone && l.Saved})
 	}
 	slices.SortFunc(s.Members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return s
