@@ -65,6 +65,11 @@ func (g *Gate) Share() int {
 // taken is how many connections are in use.
 func (g *Gate) taken() int64 { return max(g.seats.Load(), g.before.Load()) }
 
+// busy is whether calls are being decided, or connections have come lately, or are limited.
+func (g *Gate) busy() bool {
+	return g.deciding.Load() > 0 || g.taken() > 0 || g.limit.Load() > 0 && !g.Standing
+}
+
 // Late is whether work waits for longer than it should, so that it pays to ask
 // for each piece whether its caller still waits.
 func (g *Gate) Late() bool { return g.late.Load() || g.limit.Load() > 0 && !g.Standing }

@@ -161,3 +161,36 @@ func TestWatcher(t *testing.T) {
 		t.Errorf("wait %v", w.Wait())
 	}
 }
+
+// TestWatcherRests: it measures less often once nothing is in flight, and again as often as something is.
+func TestWatcherRests(t *testing.T) {
+	var g Gate
+	held := Gate{Standing: true}
+	w := NewWatcher(&g, &held)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+	until := func(rests bool) {
+		t.Helper()
+		for begun := time.Now(); w.rests.Load() != rests; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("rests: %v", !rests)
+			}
+		}
+	}
+	until(true)
+	g.Begin()
+	until(false)
+	g.End()
+	until(true)
+	var seat Seat
+	if !held.Take(&seat) {
+		t.Fatal("the first call is refused")
+	}
+	until(false) // a connection is in use
+	until(true)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

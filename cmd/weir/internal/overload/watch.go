@@ -16,6 +16,10 @@ import (
 const (
 	// probeEvery is how often the wait is measured.
 	probeEvery = 5 * time.Millisecond
+	// restEvery is how often, once nothing was in flight for calm measurements, so that a daemon which nobody asks
+	// costs next to nothing. Too much is noticed so much later then.
+	restEvery = 50 * time.Millisecond
+	calm      = 20
 	// fewest is how many measurements say something: a process that was held up
 	// for once, as by a quota of processor time, has one that does not.
 	fewest = 5
@@ -26,6 +30,7 @@ type Watcher struct {
 	gates       []*Gate
 	controllers []controller
 	wait        atomic.Int64 // the last one
+	rests       atomic.Bool  // nothing is in flight
 }
 
 // NewWatcher watches for gates. A gate that has a standing limit has it at once.
@@ -66,14 +71,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // send writes the time, until the reader is gone.
 func (w *Watcher) send(ctx context.Context, out *os.File, start time.Time) {
-	every := time.NewTicker(probeEvery)
-	defer every.Stop()
+	again := time.NewTimer(probeEvery)
+	defer again.Stop()
 	var stamp [8]byte
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-every.C:
+		case <-again.C:
+		}
+		if again.Reset(probeEvery); w.rests.Load() {
+			again.Reset(restEvery)
 		}
 		binary.LittleEndian.PutUint64(stamp[:], uint64(time.Since(start)))
 		if _, err := out.Write(stamp[:]); err != nil {
@@ -86,7 +94,7 @@ func (w *Watcher) send(ctx context.Context, out *os.File, start time.Time) {
 func (w *Watcher) receive(in *os.File, start time.Time) {
 	var stamp [8]byte
 	var waits []time.Duration // in this interval
-	began := time.Duration(0)
+	began, quiet := time.Duration(0), 0
 	for {
 		if _, err := io.ReadFull(in, stamp[:]); err != nil {
 			return
@@ -99,6 +107,10 @@ func (w *Watcher) receive(in *os.File, start time.Time) {
 			// It opens later than it shuts, so that it does not flutter.
 			g.SetShut(g.Limit() == least && (wait > lost || wait > most && g.Shut()))
 		}
+		if quiet++; wait > target || slices.ContainsFunc(w.gates, (*Gate).busy) {
+			quiet = 0
+		}
+		w.rests.Store(quiet >= calm)
 		waits = append(waits, wait)
 		if now-began < interval || len(waits) < fewest {
 			continue
