@@ -3,7 +3,7 @@ package gossip
 import "time"
 
 // watchEvery is how often members are looked at.
-const watchEvery = 25 * time.Millisecond
+const watchEvery = 50 * time.Millisecond
 
 // watch sends heartbeats, and notices who is silent or gone.
 func (g *Gossip) watch() {
