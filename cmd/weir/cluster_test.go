@@ -39,7 +39,7 @@ descriptors:
   - {key: slot, limits: [2 concurrent]}
 `
 
-func newCluster(t *testing.T, size int) *cluster {
+func newCluster(t testing.TB, size int) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cluster{binary: build(t), store: "cluster:", rules: filepath.Join(dir, "rules.yaml"), key: filepath.Join(dir, "key")}
@@ -55,7 +55,7 @@ func newCluster(t *testing.T, size int) *cluster {
 }
 
 // keygen writes a new key to a file.
-func keygen(t *testing.T, file string) {
+func keygen(t testing.TB, file string) {
 	t.Helper()
 	text, code := command(t, "cluster", "keygen")
 	if code != exitYes {
@@ -67,7 +67,7 @@ func keygen(t *testing.T, file string) {
 }
 
 // freeDoor is an address whose port nobody has, of TCP nor UDP.
-func freeDoor(t *testing.T) string {
+func freeDoor(t testing.TB) string {
 	t.Helper()
 	var config net.ListenConfig
 	for range 20 {
@@ -91,7 +91,7 @@ func freeDoor(t *testing.T) string {
 }
 
 // start starts a node, which joins all others.
-func (c *cluster) start(t *testing.T, i int) {
+func (c *cluster) start(t testing.TB, i int) {
 	t.Helper()
 	args := []string{"--store", c.store, "--cluster", c.at[i], "--join", strings.Join(c.at, ","), "--rules", c.rules, "--cluster-key-file", c.key}
 	if c.name != "" {
@@ -100,7 +100,7 @@ func (c *cluster) start(t *testing.T, i int) {
 	c.nodes[i] = serve(t, c.binary, args...)
 }
 
-func (c *cluster) stop(t *testing.T, i int) {
+func (c *cluster) stop(t testing.TB, i int) {
 	t.Helper()
 	p := c.nodes[i]
 	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
@@ -120,7 +120,7 @@ func (c *cluster) kill(t *testing.T, i int) {
 }
 
 // meet waits until each node that runs hears so many.
-func (c *cluster) meet(t *testing.T, members int) {
+func (c *cluster) meet(t testing.TB, members int) {
 	t.Helper()
 	for i, p := range c.nodes {
 		want := fmt.Sprintf("weir_cluster_members{state=\"reachable\"} %d\n", members)
@@ -136,7 +136,7 @@ func (c *cluster) meet(t *testing.T, members int) {
 	}
 }
 
-func fetch(t *testing.T, url string) string {
+func fetch(t testing.TB, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -439,7 +439,7 @@ func send(t *testing.T, url, body string) (status int, text string) {
 }
 
 // command runs a command, and gives all that it says.
-func command(t *testing.T, args ...string) (text string, code int) {
+func command(t testing.TB, args ...string) (text string, code int) {
 	t.Helper()
 	var out bytes.Buffer
 	code = run(t.Context(), args, strings.NewReader(""), &out, &out)
