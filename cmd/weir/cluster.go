@@ -146,6 +146,9 @@ func statusText(first, s *membership.Status) string {
 	case !s.Settled:
 		b.WriteString("members have changed, and not all counts are with their owners yet\n")
 	}
+	for i := range s.Parts {
+		fmt.Fprintln(&b, s.Parts[i].String())
+	}
 	fmt.Fprintf(&b, "\nkeys asked about here %d, with leases %d, owned %d, backups %d; of asked, owned and backups %d at most each\n", s.Keys.Asked, s.Keys.Leases, s.Keys.Owned, s.Keys.Backup, s.Keys.Most)
 	fmt.Fprintf(&b, "takes decided by owners %d, unanswered and denied %d, waiting %d\n", s.Takes.Whole, s.Takes.Unanswered, s.Takes.Waiting)
 	for _, way := range []struct {

@@ -203,7 +203,7 @@ func ownerOf(n *membership.Node, key weir.StateKey, p *weir.Policy) httpapi.Owne
 // clusterRoutes are those of the admin listener that are about the cluster.
 func (d *Daemon) clusterRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/cluster", d.inCluster(func(w http.ResponseWriter, _ *http.Request, s membership.Status) {
-		s.Bounds = membership.BoundsOf(d.limiter.Set(), len(s.Members))
+		s.Bounds, s.Parts = membership.BoundsOf(d.limiter.Set(), len(s.Members)), membership.PartsOf(d.limiter.Set(), &s)
 		sendJSON(w, s)
 	}))
 	mux.HandleFunc("GET /v1/cluster/leader", d.inCluster(d.leader))

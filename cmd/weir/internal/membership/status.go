@@ -30,6 +30,8 @@ type Status struct {
 	In     Traffic `json:"in"`
 	Out    Traffic `json:"out"`
 	Bounds Bounds  `json:"bounds"`
+	// Parts is how much of their limits keys have now.
+	Parts []Part `json:"parts"`
 }
 
 // Apart is an address at which no node could be joined when it was tried last.
