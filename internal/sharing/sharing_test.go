@@ -140,7 +140,7 @@ func TestMessage(t *testing.T) {
 			m.Ahead = rapid.Int64Range(0, 1<<62-1).Draw(t, "ahead")
 		case Grant:
 			m.Lasts = rapid.Uint64().Draw(t, "lasts")
-		case Release, Taken, heartbeat:
+		case Release, Taken, Backup, Stored, heartbeat:
 		}
 		got, rest, err := Parse(append(m.Append([]byte("before")), "more"...)[len("before"):])
 		if err != nil || string(rest) != "more" || got != m {
