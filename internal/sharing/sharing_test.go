@@ -115,7 +115,7 @@ func TestLedger(t *testing.T) {
 func TestMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := Message{
-			Kind:        Kind(rapid.IntRange(1, 5).Draw(t, "kind")),
+			Kind:        Kind(rapid.IntRange(1, int(Stored)).Draw(t, "kind")),
 			Incarnation: rapid.Uint64().Draw(t, "incarnation"), Epoch: rapid.Uint64().Draw(t, "epoch"), ID: rapid.Uint64().Draw(t, "id"), Lease: rapid.Uint64().Draw(t, "lease"),
 		}
 		texts, all := m.texts()
@@ -134,13 +134,15 @@ func TestMessage(t *testing.T) {
 			m.Closed, m.Policy = rapid.Bool().Draw(t, "closed"), Policy(rapid.IntRange(0, 4).Draw(t, "policy"))
 		}
 		switch m.Kind {
-		case Handoff:
+		case Handoff, Backup:
 			m.Known, m.Resets = rapid.Uint64().Draw(t, "known"), rapid.Bool().Draw(t, "resets")
+			m.Shard, m.Earlier = rapid.Uint64Range(0, MaxShards-1).Draw(t, "shard"), rapid.String().Draw(t, "earlier")
+			m.Lost, m.LostRun = rapid.String().Draw(t, "lost"), rapid.Uint64().Draw(t, "its incarnation")
 		case Ask:
 			m.Ahead = rapid.Int64Range(0, 1<<62-1).Draw(t, "ahead")
 		case Grant:
 			m.Lasts = rapid.Uint64().Draw(t, "lasts")
-		case Release, Taken, Backup, Stored, heartbeat:
+		case Release, Taken, Stored, heartbeat:
 		}
 		got, rest, err := Parse(append(m.Append([]byte("before")), "more"...)[len("before"):])
 		if err != nil || string(rest) != "more" || got != m {
