@@ -17,6 +17,9 @@ import (
 const (
 	// MaxSaving is how many ledgers of a node are on their way to backups, beside those that requests wait for.
 	MaxSaving = 64
+	// fresh is how long events are granted by a backup. It has them charged as if they were used at the end of that and of a lease's
+	// life: that is before the next owner has the votes of one that is gone.
+	fresh = Silence
 	// maxCopies is how many owners a key may have had of which a member keeps backups.
 	maxCopies = 4
 )
@@ -24,29 +27,31 @@ const (
 // ErrUnsaved is returned by an owner that can't decide yet: it has asked a member to keep a backup, and has no answer.
 var ErrUnsaved = errors.New("the backup of the key is on its way")
 
-// saves is whether keys of a limit have backups. Where what belongs to the first of the members is more than
-// its vote, it may pass all of it while it hears nobody who could keep one.
-func saves(l *weir.Limit, p Policy) bool {
-	return p == Proportional && bounds.BackedUp(l)
-}
+// forgives is whether a key that is in no backup is new. By other policies more than its vote may belong to the first of the
+// members, which may pass all of that while it hears nobody who could keep a backup.
+func forgives(l *weir.Limit, p Policy) bool { return p == Proportional && bounds.BackedUp(l) }
 
+// saves is whether a ledger has a backup: by any policy, for the rule may have another one soon.
 func (g *ledger) saves() bool {
 	if g.judged != g.kept.Limit {
-		g.judged, g.slow = g.kept.Limit, saves(g.kept.Limit, Proportional)
+		g.judged, g.slow = g.kept.Limit, bounds.BackedUp(g.kept.Limit)
 	}
-	return g.slow && g.policy == Proportional
+	return g.slow
 }
+
+// forgives is whether what a member that is gone may have let pass by its own share counts for nothing.
+func (g *ledger) forgives() bool { return g.policy == Proportional && g.saves() }
 
 // digest is of the losses that count for a ledger.
 func (v *View) digest(g *ledger) uint64 {
-	if g.saves() {
+	if g.forgives() {
 		return v.unsaved
 	}
 	return v.lost
 }
 
 func (c *converged) digest(g *ledger) uint64 {
-	if g.saves() {
+	if g.forgives() {
 		return c.unsaved
 	}
 	return c.losses
@@ -54,24 +59,39 @@ func (c *converged) digest(g *ledger) uint64 {
 
 // saved is what an owner knows of the backup of a ledger.
 type saved struct {
-	at     string    // the member that keeps it
-	run    [2]uint64 // of its process, and of the votes that it lends
-	id     uint64    // of the last message
-	told   int64     // what that one has, of ledger.set
-	covers int64     // what has arrived
-	again  weir.Instant
-	thanks []Envelope // to be sent when it has arrived
+	at     string       // the member that keeps it
+	run    [2]uint64    // of its process, and of the votes that it lends
+	first  sending      // that has had no answer
+	last   sending      // the same; zero: all have
+	covers int64        // of ledger.set, what has arrived
+	until  weir.Instant // more is granted by that until then
+	long   bool         // also by leases that last
+	again  weir.Instant // when it is to be sent again
+	tries  int          // how often it was sent since there was an answer
+	thanks []Envelope   // to be sent when it has arrived
 }
 
+// sending is what a message to the backup has: as much of ledger.set, which is granted until then.
+type sending struct {
+	id    uint64
+	has   int64
+	until weir.Instant
+	long  bool // also by leases that last
+}
+
+// lose forgets what the backup had.
+func (s *saved) lose() { s.first, s.last, s.covers, s.until = sending{}, sending{}, 0, 0 }
+
 // covered is how many more events may be granted by what the backup has.
-func (g *ledger) covered() int64 {
+func (g *ledger) covered(now weir.Instant) int64 {
+	s := g.saved
 	switch {
 	case g.place.backup == "" || !g.saves():
 		return weir.MaxCount
-	case g.saved == nil || g.saved.at != g.place.backup || g.saved.run != g.place.keeper:
+	case s == nil || s.at != g.place.backup || s.run != g.place.keeper || now >= s.until:
 		return 0
 	}
-	return max(g.saved.covers-g.set, 0)
+	return max(s.covers-g.set, 0)
 }
 
 // save is whether the backup has so many more events, and what was granted before. Else it is sent.
@@ -84,35 +104,60 @@ func (n *Node) save(now weir.Instant, key weir.StateKey, g *ledger, events int64
 		s = &saved{at: g.place.backup, run: g.place.keeper}
 		if g.saved != nil {
 			s.thanks = g.saved.thanks
+			n.drop(key, g.saved.at, fx)
 		}
 		g.saved = s
 	}
-	if g.set+events <= s.covers {
+	need := g.set + events
+	if need <= s.covers && (events == 0 || now < s.until) {
 		return true
 	}
-	if g.set+events > s.told || now >= s.again {
+	if under := s.last; need > under.has || now >= under.until && events > 0 || now >= s.again {
 		n.backUp(now, key, g, events, fx)
 	}
 	return false
 }
 
-// backUp sends what is charged, with all that is outstanding, so many events more, and some ahead.
+// backUp sends what is charged, with all that is outstanding, so many events more, and some ahead: as if all was used when
+// the last lease of it may be used.
 func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int64, fx *Effects) {
 	if events > 0 {
 		all, _ := g.kept.Limit.Standing(nil, now)
 		events = max(min(events+all/32, g.room(g.free(now))), events)
 	}
+	latest, long := now+bounds.Micros(fresh+Life+Margin), g.lasts()
+	if long {
+		latest = now + bounds.Micros(fresh+Lasting+Lasting/100)
+	}
 	copied := ledger{kept: g.kept.Clone(), ahead: g.ahead}
-	copied.charge(now, g.takes(events))
+	copied.charge(latest, g.takes(events))
 	n.saves++
 	s := g.saved
-	s.id, s.told, s.again = n.saves, g.set+events, now+bounds.Micros(Retry)
+	s.last = sending{n.saves, max(g.set+events, s.last.has), now + bounds.Micros(fresh), long}
+	if s.first.id == 0 {
+		s.first = s.last
+	}
+	wait := n.far[s.at].Retry()
+	if events == 0 {
+		wait <<= min(s.tries, 6) // nobody waits
+	}
+	s.tries++
+	s.again = now + bounds.Micros(wait)
 	m := Message{
-		Kind: Backup, State: key, Incarnation: n.settings.Incarnation, Epoch: s.run[0], ID: s.id, Shard: n.settings.Shard, Limit: g.kept.Limit.String(),
+		Kind: Backup, State: key, Incarnation: n.settings.Incarnation, Epoch: s.run[0], ID: s.last.id, Shard: n.settings.Shard, Limit: g.kept.Limit.String(),
 		Policy: g.policy, At: copied.at(now), Part: g.may.part, Of: max(g.may.of, 1), Known: g.known,
 	}
 	m.carry(&copied.kept)
 	fx.send(s.at, m)
+}
+
+// drop tells a member that it need not keep a backup any more. It may not hear: then it keeps one that is out of date, and the
+// one by which less is left counts.
+func (n *Node) drop(key weir.StateKey, keeper string, fx *Effects) {
+	if keeper != "" && n.view.has(keeper) {
+		n.saves++
+		fx.send(keeper, Message{Kind: Backup, State: key, Incarnation: n.settings.Incarnation, ID: n.saves, Of: 1, Closed: true})
+	}
 }
 
 // holds is whether an ask waits until the backup has what it wants.
@@ -126,12 +171,14 @@ func (n *Node) holds(now weir.Instant, from string, m *Message, g *ledger, fx *E
 		return false // nobody waits for it, or it is answered as before
 	}
 	room := g.room(g.free(now))
-	if room < m.Least || g.resets || n.save(now, m.State, g, min(m.Want+m.Ahead, room), fx) {
+	if room < m.Least || g.resets {
 		return false
 	}
 	held := *m
-	a.held = &held
-	return true
+	if a.held = &held; n.save(now, m.State, g, min(m.Want+m.Ahead, room), fx) {
+		a.held = nil
+	}
+	return a.held != nil
 }
 
 // saveAll is save for all that asks will charge.
@@ -161,12 +208,20 @@ func (n *Node) saveAll(now, at weir.Instant, asks []weir.Ask, ledgers []*ledger,
 // stored hears that a backup has arrived, and answers the asks that have waited for it.
 func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
 	g, ok := n.ledgers.Get(m.State)
-	if !ok || g.saved == nil || g.saved.at != from || g.saved.run[0] != m.Epoch || g.saved.id != m.ID || m.Incarnation != n.settings.Incarnation {
+	if !ok || g.saved == nil || m.Incarnation != n.settings.Incarnation {
 		return
 	}
-	g.saved.covers = g.saved.told
-	fx.Messages = append(fx.Messages, g.saved.thanks...)
-	g.saved.thanks = nil
+	s := g.saved
+	if s.at != from || s.run[0] != m.Epoch || m.ID < s.first.id || m.ID > s.last.id || s.first.id == 0 {
+		return
+	}
+	has := s.first // or more: an answer that is late
+	if m.ID == s.last.id {
+		has, s.first = s.last, sending{}
+	}
+	s.covers, s.until, s.long, s.tries = max(s.covers, has.has), max(s.until, has.until), has.long, 0
+	fx.Messages = append(fx.Messages, s.thanks...)
+	s.thanks = nil
 	if g.owed && n.handing > 0 {
 		n.handing = min(n.handing, now) // there is room for more
 	}
@@ -211,24 +266,28 @@ func (n *Node) owes(now weir.Instant, key weir.StateKey, g *ledger) {
 
 // owe sends backups that lack something, some at a time, and is whether there are any.
 func (n *Node) owe(now weir.Instant, fx *Effects) bool {
-	left := 0
+	var left, late []weir.StateKey
 	for i, key := range n.owing {
 		g, ok := n.ledgers.Get(key)
 		switch {
 		case !ok:
-		case left >= MaxSaving:
-			n.owing = append(n.owing[:left], n.owing[i:]...)
+		case len(left) >= MaxSaving:
+			n.owing = append(append(n.owing[i:], left...), late...) // these come first the next time
 			return true
 		default:
 			n.see(now, key, g, g.policy)
-			if g.owed = !g.Idle(now) && !n.save(now, key, g, 0, fx); g.owed {
-				n.owing[left] = key
-				left++
+			if g.owed = !g.Idle(now) && (g.resets || !n.save(now, key, g, 0, fx)); !g.owed {
+				continue
+			}
+			if g.saved != nil && g.saved.tries > 3 {
+				late = append(late, key)
+			} else {
+				left = append(left, key)
 			}
 		}
 	}
-	n.owing = n.owing[:left]
-	return left > 0
+	n.owing = append(left, late...)
+	return len(n.owing) > 0
 }
 
 // thank tells the owner before that a ledger has arrived: once its backup has, so that it is not lost.
@@ -273,6 +332,10 @@ func (b *backup) Idle(now weir.Instant) bool {
 
 // keep keeps a backup for an owner. Where there is no room it gives no answer, and the owner denies the key.
 func (n *Node) keep(now weir.Instant, from string, m *Message, fx *Effects) {
+	if m.Closed {
+		n.dropped(from, m)
+		return
+	}
 	i := n.view.find(from)
 	theirs, ok := n.theirs(now, m)
 	if !ok || i < 0 || n.view.members[i].run[0] != m.Incarnation || m.Epoch != n.settings.Incarnation {
@@ -301,6 +364,13 @@ func (n *Node) keep(now weir.Instant, from string, m *Message, fx *Effects) {
 	fx.send(from, Message{Kind: Stored, State: m.State, Incarnation: m.Incarnation, Epoch: m.Epoch, ID: m.ID})
 }
 
+// dropped forgets a backup that its owner needs no more.
+func (n *Node) dropped(from string, m *Message) {
+	if b, ok := n.backups.Get(m.State); ok {
+		b.copies = slices.DeleteFunc(b.copies, func(r replica) bool { return r.from == from && r.run == m.Incarnation && r.id < m.ID })
+	}
+}
+
 // fate is what becomes of a backup.
 type fate int
 
@@ -308,7 +378,7 @@ const (
 	kept    fate = iota // its owner has not lost the key
 	waits               // its owner may be gone
 	due                 // it is for the next owner
-	useless             // its owner has handed over, or others don't believe that it is the last
+	useless             // its owner left in order, or others don't believe that it is the last
 )
 
 // fate is that of what a process has told.
@@ -414,6 +484,7 @@ func (n *Node) inherit(now weir.Instant, from string, m *Message, theirs *ledger
 type origin struct {
 	from string
 	run  uint64
+	all  bool // all backups of it have been delivered since: this is the newest
 }
 
 // unused is whether a ledger is the backup of a process that is heard again, and has not been needed: that one
@@ -443,13 +514,14 @@ func (n *Node) adopt(now weir.Instant, m *Message, theirs *ledger) bool {
 		g.expire(now, n.view)
 		left := bounds.Part(theirs.free(now), gave.part, gave.of) - g.passed - g.outstanding()
 		g.charge(now, g.free(now)-max(left, 0))
+		g.bare = nil
 		return true
 	case ok:
 		return true // the key was this node's before
 	case !n.ledgers.Room(now):
 		return false
 	}
-	g = &ledger{kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, adopted: origin{m.Lost, m.LostRun}, born: now + theirs.ahead, known: m.Known, set: 1, has: gave}
+	g = &ledger{kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, adopted: origin{from: m.Lost, run: m.LostRun}, born: now + theirs.ahead, known: m.Known, set: 1, has: gave}
 	g.stand(now, n.view, p, gave)
 	n.ledgers.Add(m.State, g)
 	n.owes(now, m.State, g)
@@ -484,9 +556,7 @@ func (x *peer) releases(of *peer) bool {
 	if o := x.last.Others; len(o) > 0 {
 		return len(o) == 1 && o[0].Member == of.id && o[0].Stand == Out && o[0].Saved
 	}
-	return slices.ContainsFunc(x.last.Losses, func(l Loss) bool {
-		return l.Member == of.name && l.Incarnation == of.incarnation && l.Alone && l.Saved
-	})
+	return tells(&x.last, of.name, of.incarnation)
 }
 
 // alone is the only member that is not settled, if it had all in backups: quiet. gone is the same, where it has no

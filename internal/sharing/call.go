@@ -98,8 +98,10 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effec
 			v.Since = max(v.Since, g.born)
 		}
 	}
+	more := map[*ledger]int64{}
 	for i, g := range ledgers {
-		if st := &settlements[i]; !n.save(now, st.Receipt.State, g, max(st.Used-st.Receipt.Cost, 0), fx) {
+		st := &settlements[i]
+		if more[g] += max(st.Used-st.Receipt.Cost, 0); !n.save(now, st.Receipt.State, g, more[g], fx) {
 			return ErrUnsaved
 		}
 	}
@@ -127,6 +129,10 @@ func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
 		}
 		g.kept.Since = max(g.kept.Since, n.given.Or(0)+1)
 		g.reset(now)
+		if g.saved != nil {
+			g.saved.lose()
+			n.drop(key, g.saved.at, fx)
+		}
 		for i := range g.accounts {
 			n.end(now, key, &g.accounts[i], fx)
 		}

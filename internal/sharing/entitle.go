@@ -29,12 +29,12 @@ func (g *ledger) lose(now weir.Instant, v *View) {
 			valid++
 		}
 	}
-	g.lost, g.gave = now, gift{g.lasts(entitled(g.policy, valid, max(g.place.count, 1), g.first)), g.first}
+	g.lost, g.gave = now, gift{g.worthOf(entitled(g.policy, valid, max(g.place.count, 1), g.first)), g.first}
 }
 
-// lasts is what is left of what it has when its votes are worth so much, and no more than they
+// worthOf is what is left of what it has when its votes are worth so much, and no more than they
 // were. While it waits, it has less than they are worth: of that as large a part.
-func (g *ledger) lasts(worth entitlement) entitlement {
+func (g *ledger) worthOf(worth entitlement) entitlement {
 	if g.waits == 0 {
 		return worth
 	}
@@ -53,7 +53,7 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 	}
 	g.place, g.first = p, owns && now >= g.owns
 	if s := g.saved; s != nil && (s.at != p.backup || s.run != p.keeper) {
-		s.covers, s.told = 0, 0 // it may be gone there
+		s.lose() // it may be gone there
 	}
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
 	switch {
@@ -145,7 +145,7 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 	out := g.outstanding()
 	g.charge(now, g.tax(out-g.taxed))
 	g.may, g.taxed, g.credit = may, out, 0
-	if !may.whole() && g.known > 0 && g.bare == nil && g.saves() {
+	if !may.whole() && g.known > 0 && g.bare == nil && g.forgives() {
 		bare := g.kept.Clone()
 		g.bare = &bare
 	}

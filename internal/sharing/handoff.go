@@ -318,8 +318,14 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 func (n *Node) theirs(now weir.Instant, m *Message) (g ledger, ok bool) {
 	limit := n.limit(m.Limit)
 	g = ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now}
-	g.kept.Earlier, ok = n.earlier(m.Earlier)
-	return g, ok && limit != nil && holds(limit, g.kept.State)
+	if g.kept.Earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, g.kept.State) {
+		return g, false
+	}
+	if m.Part == 0 && m.Words == "" && (m.Kind == Backup || m.Lost != "") { // the state was too long: all counts as used
+		all, _ := limit.Standing(nil, now)
+		g.charge(now, all)
+	}
+	return g, true
 }
 
 // both is what has passed by this ledger that counts for another's, too: where the two have
@@ -387,13 +393,19 @@ func holds(l *weir.Limit, s weir.State) bool {
 }
 
 // taken hears that a ledger has arrived.
-func (n *Node) taken(now weir.Instant, from string, m *Message) {
+func (n *Node) taken(now weir.Instant, from string, m *Message, fx *Effects) {
 	i := slices.IndexFunc(n.movers, func(by *mover) bool { return by.to == from })
 	if i < 0 || m.Incarnation != n.settings.Incarnation {
 		return
 	}
 	by := n.movers[i]
-	by.pending = slices.DeleteFunc(by.pending, func(p move) bool { return p.message.ID == m.ID && p.message.State == m.State })
+	by.pending = slices.DeleteFunc(by.pending, func(p move) bool {
+		is := p.message.ID == m.ID && p.message.State == m.State
+		if is && p.of != nil && p.of.saved != nil {
+			n.drop(m.State, p.of.saved.at, fx)
+		}
+		return is
+	})
 	n.handing = min(n.handing, now) // there is room for more
 }
 

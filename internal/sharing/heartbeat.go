@@ -80,17 +80,22 @@ func (b *Heartbeat) Append(bytes []byte) []byte {
 		body = binary.AppendUvarint(body, n)
 	}
 	for _, o := range b.Others {
-		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand)|flag(o.Saved)<<7)
+		body = append(binary.LittleEndian.AppendUint64(body, o.Member), byte(o.Stand)|flag(o.Saved && o.Stand == Out)<<7) // a version before takes that for Out
 		body = binary.AppendUvarint(body, o.Order)
 	}
 	body = binary.AppendUvarint(body, uint64(len(b.Losses)))
 	for _, l := range b.Losses {
 		body = packing.AppendText(body, l.Member)
-		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone) | flag(l.Saved)<<1), uint64(l.Of)} {
+		for _, n := range []uint64{l.Incarnation, uint64(l.Ago), uint64(flag(l.Alone)), uint64(l.Of)} {
 			body = binary.AppendUvarint(body, n)
 		}
 	}
 	body = binary.AppendUvarint(body, b.Lasting)
+	saved := uint64(0)
+	for i, l := range b.Losses {
+		saved |= uint64(flag(l.Saved)) << i
+	}
+	body = binary.AppendUvarint(body, saved)
 	return packing.AppendText(bytes, body)
 }
 
@@ -128,12 +133,17 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 	losses := r.Below(MaxLosses + 1)
 	for i := uint64(0); i < losses && !r.Bad; i++ {
 		l := Loss{Member: r.Text(MaxText), Incarnation: r.Number(), Ago: time.Duration(r.Below(1 << 62))}
-		flags := r.Below(4)
-		l.Alone, l.Saved, l.Of = flags&1 != 0, flags&2 != 0, int64(r.Below(MaxMembers+1))
+		l.Alone, l.Of = r.Below(2) == 1, int64(r.Below(MaxMembers+1))
 		b.Losses = append(b.Losses, l)
 	}
 	if len(r.Rest) > 0 { // the first version had no more
 		b.Lasting = r.Number()
+	}
+	if len(r.Rest) > 0 { // nor did the second
+		saved := r.Number()
+		for i := range b.Losses {
+			b.Losses[i].Saved = saved>>i&1 == 1
+		}
 	}
 	if r.Bad || uint64(len(b.Others)) < others {
 		return Heartbeat{}, nil, ErrMessage

@@ -23,7 +23,10 @@ func drawHeartbeat(t *rapid.T) Heartbeat {
 	}
 	b.Lasting = rapid.Uint64().Draw(t, "lasting")
 	for range rapid.IntRange(0, 3).Draw(t, "others") {
-		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order"), rapid.Bool().Draw(t, "its saved")})
+		b.Others = append(b.Others, Other{rapid.Uint64().Draw(t, "member"), Stand(rapid.IntRange(1, 3).Draw(t, "stand")), rapid.Uint64().Draw(t, "order"), false})
+		if o := &b.Others[len(b.Others)-1]; o.Stand == Out {
+			o.Saved = rapid.Bool().Draw(t, "its saved")
+		}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "losses") {
 		b.Losses = append(b.Losses, Loss{

@@ -122,7 +122,7 @@ func (g *ledger) open(now weir.Instant, name string) *account {
 	if a := g.account(name); a != nil {
 		return a
 	}
-	g.accounts = slices.DeleteFunc(g.accounts, func(a account) bool { return a.lease == 0 && now-a.asked >= bounds.Micros(MaxDeny) })
+	g.accounts = slices.DeleteFunc(g.accounts, func(a account) bool { return a.lease == 0 && a.held == nil && now-a.asked >= bounds.Micros(MaxDeny) })
 	g.accounts = append(g.accounts, account{name: name})
 	return &g.accounts[len(g.accounts)-1]
 }
@@ -247,7 +247,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 		a.answered = reply{id: m.ID, lease: a.lease, granted: a.granted, wait: Retry}
 		return a.answer(m), true
 	}
-	may := g.covered() // I19
+	may := g.covered(now) // I19
 	granted, wait := g.grant(now, a, m.Least, m.Want)
 	if granted > may {
 		if granted = may; may < m.Least {
@@ -273,9 +273,17 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 	return answer, true
 }
 
+// lasts is whether a lease is out that lasts, or is asked for.
+func (g *ledger) lasts() bool {
+	return slices.ContainsFunc(g.accounts, func(a account) bool { return a.lasts > 0 || a.held != nil && a.held.Ahead > 0 })
+}
+
 // lend has a's lease last, with so many events more, where that leaves most of the limit to
 // others. It is the number of the lease, 0 if it does not last.
 func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
+	if g.saves() && g.place.backup != "" && (g.kept.Limit.Algorithm() != weir.GCRA || !g.saved.long) {
+		return 0 // its backup would have to know in which window they are used
+	}
 	more := g.room(g.free(now)) / 32
 	for i := range g.accounts {
 		if of := &g.accounts[i]; of.lasts > 0 {

@@ -14,6 +14,9 @@ import (
 // ledgers along. The two that went first become one that may have owned every key.
 const MaxLosses = 8
 
+// forgiven is how soon all members know of a loss, and its backups are with the next owners.
+const forgiven = weir.Instant(10 * time.Second / time.Microsecond)
+
 // loss is a process that is gone, and what it may have let pass that nobody knows of: all of
 // the keys that it owned, and of others as much as its own vote is worth, where nobody but
 // it was cut off before.
@@ -71,6 +74,9 @@ func (p *Peers) together(all []loss) {
 // hear remembers what another has told.
 func (p *Peers) hear(now weir.Instant, told []Loss) {
 	for _, l := range told {
+		if x := p.peer(l.Member); x != nil && x.incarnation == l.Incarnation && !x.saved {
+			l.Saved = false // as this process knows
+		}
 		p.remember(loss{name: l.Member, incarnation: l.Incarnation, at: now - bounds.Micros(l.Ago), alone: l.Alone, saved: l.Saved, of: max(l.Of, 1)})
 	}
 }
@@ -174,20 +180,20 @@ func (p *Peers) suspected(name string) bool {
 // moved.
 func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) (charges []charge, guess bool) {
 	all, _ := l.Standing(nil, now)
-	saves := saves(l, policy)
+	forgives := forgives(l, policy)
 	for _, l := range v.losses {
 		events, owned := all, v.owned(key, &l)
 		switch {
-		case saves && l.alone && (l.saved && v.converged || !owned): // I20
+		case forgives && l.alone && (l.saved && (v.converged || l.at < v.lastConverged.at) || !owned): // I20
 			continue
 		case l.alone && !owned:
 			events = share(policy, 1, l.of, all)
 		}
-		charges, guess = append(charges, charge{l.at, events}), guess || saves && l.alone && l.saved
+		charges, guess = append(charges, charge{l.at, events}), guess || forgives && l.alone && l.saved && now < l.at+forgiven
 	}
 	switch {
-	case v.converged, saves && v.delivered: // I20
-	case saves && v.quiet != "" && !v.leads(key):
+	case v.converged, forgives && v.delivered: // I20
+	case forgives && v.quiet != "" && !v.leads(key):
 		charges, guess = append(charges, charge{v.changed, all}), true
 	case !v.known || !v.leads(key):
 		charges, guess = append(charges, charge{v.changed, all}), v.passing

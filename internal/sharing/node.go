@@ -174,7 +174,7 @@ func (n *Node) Receive(now weir.Instant, peer string, m *Message, fx *Effects) {
 			n.accept(now, peer, m, fx)
 		}
 	case Taken:
-		n.taken(now, peer, m)
+		n.taken(now, peer, m, fx)
 	case Backup:
 		n.keep(now, peer, m, fx)
 	case Stored:
@@ -337,7 +337,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		return nil // soon more will be known of it, and a guess would stay for long
 	}
 	g.policy, g.born = policy, now
-	if n.view.converged && now < n.view.sure || n.view.delivered && g.saves() {
+	if n.view.converged && now < n.view.sure || n.view.delivered && g.forgives() {
 		g.known = n.view.digest(g)
 	}
 	n.stand(now, key, g)
@@ -369,7 +369,7 @@ func (n *Node) stand(now weir.Instant, key weir.StateKey, g *ledger) {
 	p := n.view.place(now, key, g.released)
 	first := g.first && g.policy.owns(&p)
 	votes, all := n.view.lasting(&p, &g.place)
-	had := g.lasts(entitled(g.policy, votes, all, first))
+	had := g.worthOf(entitled(g.policy, votes, all, first))
 	if g.less(&p) || n.view.leaving || g.first && !first {
 		g.lose(now, n.view)
 	}
@@ -381,6 +381,11 @@ func (n *Node) entitlement(now weir.Instant, g *ledger) entitlement {
 	votes := n.view.count
 	if now >= n.view.sure || !g.place.owns {
 		votes = n.view.votes(now, &g.place)
+	}
+	if o := &g.adopted; o.from != "" && !o.all {
+		if o.all = n.view.delivered || n.view.converged; !o.all {
+			return entitlement{0, 1} // a newer backup may come
+		}
 	}
 	most := now < n.view.quorum || g.policy == Open
 	e := entitled(g.policy, votes, n.view.count, n.view.voting && g.first && most)

@@ -361,7 +361,18 @@ func (p *Peers) converged(now weir.Instant) bool {
 			return false
 		}
 	}
+	for i := range p.losses { // what one has not told, it may know better
+		l := &p.losses[i]
+		if l.saved && now < l.at+forgiven && !p.told(func(b *Heartbeat) bool { return tells(b, l.name, l.incarnation) }) {
+			return false
+		}
+	}
 	return p.clean && p.last == p.versions
+}
+
+// tells is whether a heartbeat tells that all of a process that is gone is in backups.
+func tells(b *Heartbeat, name string, incarnation uint64) bool {
+	return slices.ContainsFunc(b.Losses, func(l Loss) bool { return l.Member == name && l.Incarnation == incarnation && l.Alone && l.Saved })
 }
 
 // tallies is whether the vote of x counts: it is one of all votes, lent or not.

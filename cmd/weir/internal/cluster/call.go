@@ -87,7 +87,7 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 		return weir.ErrBusy
 	}
 	defer s.calls.end(id)
-	again := time.NewTimer(0)
+	again, soon := time.NewTimer(0), time.Millisecond
 	defer again.Stop()
 	for {
 		select {
@@ -100,7 +100,8 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			case done:
 				return q.parseReply(r.body, s.texts.Get)
 			case unsaved:
-				again.Reset(soon)
+				again.Reset(soon) // the owner waits for a backup
+				soon = min(2*soon, far.Retry())
 			default:
 				again.Reset(sharing.Retry) // another node is about to own the key
 			}
@@ -109,16 +110,14 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			case done:
 				return nil
 			case unsaved:
-				again.Reset(soon)
+				again.Reset(soon) // the owner waits for a backup
+				soon = min(2*soon, far.Retry())
 			default:
 				again.Reset(far.Retry())
 			}
 		}
 	}
 }
-
-// soon is when an owner is asked again that waits for a backup.
-const soon = time.Millisecond
 
 // askOnce asks the owner, and is what it says where that is this node; else it is elsewhere.
 func (s *Store) askOnce(sh *shard, place weir.StateKey, q *question, id uint64) status {
