@@ -171,6 +171,7 @@ func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, re
 		case g == nil || g.may.part == 0:
 			return nil, nil, 0, n.refusal(a.State)
 		}
+		n.owes(now, a.State, g)
 		ledgers, records = append(ledgers, g), append(records, g.record(now))
 		if i == 0 || g.at(now) < at {
 			at = g.at(now)

@@ -311,6 +311,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 	}
 	g.become(now, n.view, limit)
 	n.see(now, m.State, g, m.Policy)
+	n.owes(now, m.State, g) // where its limit has just become a slow one
 	if n.holds(now, peer, m, g, fx) {
 		return Message{}, false
 	}
