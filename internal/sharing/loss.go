@@ -14,8 +14,8 @@ import (
 // ledgers along. The two that went first become one that may have owned every key.
 const MaxLosses = 8
 
-// forgiven is how soon all members know of a loss, and its backups are with the next owners.
-const forgiven = weir.Instant(10 * time.Second / time.Microsecond)
+// toldWithin is how soon all members know of a loss, and its backups are with the next owners.
+const toldWithin = weir.Instant(10 * time.Second / time.Microsecond)
 
 // loss is a process that is gone, and what it may have let pass that nobody knows of: all of
 // the keys that it owned, and of others as much as its own vote is worth, where nobody but
@@ -189,7 +189,7 @@ func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		case l.alone && !owned:
 			events = share(policy, 1, l.of, all)
 		}
-		charges, guess = append(charges, charge{l.at, events}), guess || forgives && l.alone && l.saved && now < l.at+forgiven
+		charges, guess = append(charges, charge{l.at, events}), guess || forgives && l.alone && l.saved && now < l.at+toldWithin
 	}
 	switch {
 	case v.converged, forgives && v.delivered: // I20
