@@ -15,7 +15,7 @@ import (
 const MaxLosses = 8
 
 // toldWithin is how soon all members know of a loss, and its backups are with the next owners.
-const toldWithin = weir.Instant(10 * time.Second / time.Microsecond)
+const toldWithin = 10 * time.Second
 
 // loss is a process that is gone, and what it may have let pass that nobody knows of: all of
 // the keys that it owned, and of others as much as its own vote is worth, where nobody but
@@ -189,7 +189,7 @@ func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 		case l.alone && !owned:
 			events = share(policy, 1, l.of, all)
 		}
-		charges, guess = append(charges, charge{l.at, events}), guess || forgives && l.alone && l.saved && now < l.at+toldWithin
+		charges, guess = append(charges, charge{l.at, events}), guess || forgives && l.alone && l.saved && now < l.at+bounds.Micros(toldWithin)
 	}
 	switch {
 	case v.converged, forgives && v.delivered: // I20

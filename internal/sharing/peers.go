@@ -363,7 +363,7 @@ func (p *Peers) converged(now weir.Instant) bool {
 	}
 	for i := range p.losses { // what one has not told, it may know better
 		l := &p.losses[i]
-		if l.saved && now < l.at+toldWithin && !p.told(func(b *Heartbeat) bool { return tells(b, l.name, l.incarnation) }) {
+		if l.saved && now < l.at+bounds.Micros(toldWithin) && !p.told(func(b *Heartbeat) bool { return tells(b, l.name, l.incarnation) }) {
 			return false
 		}
 	}
