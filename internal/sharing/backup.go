@@ -318,11 +318,10 @@ type backup struct{ copies []replica }
 
 // replica is the last that one owner has told.
 type replica struct {
-	from    string
-	run     uint64 // its process
-	id      uint64
-	of      ledger // as it would be
-	message Message
+	from string
+	run  uint64 // its process
+	id   uint64
+	of   ledger // as it would be
 }
 
 // Idle is whether it may be forgotten: all of it has recovered.
@@ -359,7 +358,7 @@ func (n *Node) keep(now weir.Instant, from string, m *Message, fx *Effects) {
 		at = len(b.copies) - 1
 	}
 	if r := &b.copies[at]; m.ID > r.id {
-		r.id, r.of, r.message = m.ID, theirs, *m
+		r.id, r.of = m.ID, theirs
 	}
 	fx.send(from, Message{Kind: Stored, State: m.State, Incarnation: m.Incarnation, Epoch: m.Epoch, ID: m.ID})
 }
@@ -438,9 +437,11 @@ func (n *Node) forward(now weir.Instant, key weir.StateKey, r *replica, fx *Effe
 	if r.of.Idle(now) {
 		return true
 	}
-	m := r.message
-	m.Kind, m.Lost, m.LostRun, m.Wait = Handoff, r.from, r.run, 0
-	m.At = r.of.at(now)
+	m := Message{
+		Kind: Handoff, State: key, Limit: r.of.kept.Limit.String(), Policy: r.of.policy, Part: r.of.has.part, Of: r.of.has.of, Known: r.of.known, At: r.of.at(now),
+		Lost: r.from, LostRun: r.run,
+	}
+	m.carry(&r.of.kept)
 	switch to := n.view.place(now, key, nil).owner; to {
 	case "":
 		return false

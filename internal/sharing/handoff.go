@@ -317,7 +317,7 @@ func (n *Node) accept(now weir.Instant, from string, m *Message, fx *Effects) {
 // theirs is the ledger that a message carries.
 func (n *Node) theirs(now weir.Instant, m *Message) (g ledger, ok bool) {
 	limit := n.limit(m.Limit)
-	g = ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now}
+	g = ledger{kept: weir.Kept{Limit: limit, State: words(m.Words)}, ahead: m.At - now, policy: m.Policy, known: m.Known, has: entitlement{m.Part, m.Of}}
 	if g.kept.Earlier, ok = n.earlier(m.Earlier); !ok || limit == nil || !holds(limit, g.kept.State) {
 		return g, false
 	}
