@@ -65,7 +65,6 @@ type saved struct {
 	last   sending      // the same; zero: all have
 	covers int64        // of ledger.set, what has arrived
 	until  weir.Instant // more is granted by that until then
-	long   bool         // also by leases that last
 	again  weir.Instant // when it is to be sent again
 	tries  int          // how often it was sent since there was an answer
 	thanks []Envelope   // to be sent when it has arrived
@@ -76,7 +75,6 @@ type sending struct {
 	id    uint64
 	has   int64
 	until weir.Instant
-	long  bool // also by leases that last
 }
 
 // lose forgets what the backup had.
@@ -125,15 +123,11 @@ func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int
 		all, _ := g.kept.Limit.Standing(nil, now)
 		events = max(min(events+all/32, g.room(g.free(now))), events)
 	}
-	latest, long := now+bounds.Micros(fresh+Life+Margin), g.lasts()
-	if long {
-		latest = now + bounds.Micros(fresh+Lasting+Lasting/100)
-	}
 	copied := ledger{kept: g.kept.Clone(), ahead: g.ahead}
-	copied.charge(latest, g.takes(events))
+	until := copied.cover(now, g.takes(events))
 	n.saves++
 	s := g.saved
-	s.last = sending{n.saves, max(g.set+events, s.last.has), now + bounds.Micros(fresh), long}
+	s.last = sending{n.saves, max(g.set+events, s.last.has), until}
 	if s.first.id == 0 {
 		s.first = s.last
 	}
@@ -149,6 +143,34 @@ func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int
 	}
 	m.carry(&copied.kept)
 	fx.send(s.at, m)
+}
+
+// cover charges events that will be granted, as if they were used when the last lease of them may be, and is until when they may be
+// granted. A bucket can be charged late: that costs no more than it fills in that time. What is used of a window stays so until its end.
+func (g *ledger) cover(now weir.Instant, events int64) (until weir.Instant) {
+	const life = Life + Margin
+	until = now + bounds.Micros(fresh)
+	switch {
+	case g.large():
+		until = now + bounds.Micros(Lasting/2)
+		g.charge(until+bounds.Micros(Lasting+Lasting/100+life), events)
+		return until
+	case g.kept.Limit.Algorithm() == weir.FixedWindow:
+		used := ledger{kept: g.kept.Clone(), ahead: g.ahead}
+		used.charge(now, max(events, 1))
+		if _, ends := used.kept.Limit.Standing(used.kept.State, used.at(now)); ends > fresh+2*life && len(g.kept.Earlier) == 0 {
+			g.charge(now, events)
+			return now + bounds.Micros(ends-2*life)
+		}
+	}
+	g.charge(until+bounds.Micros(life), events)
+	return until
+}
+
+// large is whether a limit is a bucket of which a minute's pace is little: leases of it may last, though it has backups.
+func (g *ledger) large() bool {
+	all, _ := g.kept.Limit.Standing(nil, 0)
+	return g.kept.Limit.Algorithm() == weir.GCRA && all >= 64
 }
 
 // drop tells a member that it need not keep a backup any more. It may not hear: then it keeps one that is out of date, and the
@@ -219,7 +241,7 @@ func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
 	if m.ID == s.last.id {
 		has, s.first = s.last, sending{}
 	}
-	s.covers, s.until, s.long, s.tries = max(s.covers, has.has), max(s.until, has.until), has.long, 0
+	s.covers, s.until, s.tries = max(s.covers, has.has), max(s.until, has.until), 0
 	fx.Messages = append(fx.Messages, s.thanks...)
 	s.thanks = nil
 	if g.owed && n.handing > 0 {

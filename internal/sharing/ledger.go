@@ -273,16 +273,11 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 	return answer, true
 }
 
-// lasts is whether a lease is out that lasts, or is asked for.
-func (g *ledger) lasts() bool {
-	return slices.ContainsFunc(g.accounts, func(a account) bool { return a.lasts > 0 || a.held != nil && a.held.Ahead > 0 })
-}
-
 // lend has a's lease last, with so many events more, where that leaves most of the limit to
 // others. It is the number of the lease, 0 if it does not last.
 func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
-	if g.saves() && g.place.backup != "" && (g.kept.Limit.Algorithm() != weir.GCRA || !g.saved.long) {
-		return 0 // its backup would have to know in which window they are used
+	if g.saves() && g.place.backup != "" && !g.large() {
+		return 0 // its backup has them charged before they may be used
 	}
 	more := g.room(g.free(now)) / 32
 	for i := range g.accounts {
