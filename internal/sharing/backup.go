@@ -123,11 +123,16 @@ func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int
 		all, _ := g.kept.Limit.Standing(nil, now)
 		events = max(min(events+all/32, g.room(g.free(now))), events)
 	}
+	s := g.saved
+	if s.first.id == 0 && now >= s.until { // nothing more is granted by the one before
+		s.covers = min(s.covers, g.set)
+		s.last.has = s.covers
+	}
+	events = max(events, s.covers-g.set, s.last.has-g.set) // this one takes the place of those
 	copied := ledger{kept: g.kept.Clone(), ahead: g.ahead}
 	until := copied.cover(now, g.takes(events))
 	n.saves++
-	s := g.saved
-	s.last = sending{n.saves, max(g.set+events, s.last.has), until}
+	s.last, s.until = sending{n.saves, g.set + events, until}, min(s.until, until)
 	if s.first.id == 0 {
 		s.first = s.last
 	}
@@ -239,9 +244,12 @@ func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
 	}
 	has := s.first // or more: an answer that is late
 	if m.ID == s.last.id {
-		has, s.first = s.last, sending{}
+		has = s.last
 	}
-	s.covers, s.until, s.tries = max(s.covers, has.has), max(s.until, has.until), 0
+	s.covers, s.until, s.tries = max(s.covers, has.has), min(has.until, s.last.until), 0
+	if m.ID == s.last.id {
+		s.first = sending{}
+	}
 	fx.Messages = append(fx.Messages, s.thanks...)
 	s.thanks = nil
 	if g.owed && n.handing > 0 {

@@ -256,6 +256,21 @@ func TestBackupOfCrashed(t *testing.T) {
 			}
 			return passed + r.whole("a", a, 1)
 		}},
+		"a small request comes after a larger one that nobody waited for": {10, func(r *network) int64 {
+			a, _ := key("10/168h")
+			large := a
+			large.Cost = 5
+			_, err := r.take("c", large, 1)
+			r.run(200 * time.Millisecond)
+			passed := r.whole("c", a, 1)
+			r.run(200 * time.Millisecond)
+			passed += r.whole("c", a, 4)
+			r.crash("c", gone)
+			if err == nil {
+				return -1
+			}
+			return passed + r.whole("a", a, 12)
+		}},
 		"a little is granted long after the backup": {320, func(r *network) int64 {
 			a, _ := key("320/2min sliding-log")
 			r.whole("c", a, 1)
