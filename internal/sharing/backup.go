@@ -67,6 +67,7 @@ type saved struct {
 	until  weir.Instant // more is granted by that until then
 	again  weir.Instant // when it is to be sent again
 	tries  int          // how often it was sent since there was an answer
+	before string       // who kept it before, until it has arrived
 	thanks []Envelope   // to be sent when it has arrived
 }
 
@@ -101,8 +102,9 @@ func (n *Node) save(now weir.Instant, key weir.StateKey, g *ledger, events int64
 	if s == nil || s.at != g.place.backup || s.run != g.place.keeper {
 		s = &saved{at: g.place.backup, run: g.place.keeper}
 		if g.saved != nil {
-			s.thanks = g.saved.thanks
-			n.drop(key, g.saved.at, fx)
+			if s.thanks = g.saved.thanks; g.saved.at != s.at {
+				s.before = g.saved.at
+			}
 		}
 		g.saved = s
 	}
@@ -249,6 +251,8 @@ func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
 	s.covers, s.until, s.tries = max(s.covers, has.has), min(has.until, s.last.until), 0
 	if m.ID == s.last.id {
 		s.first = sending{}
+		n.drop(m.State, s.before, fx)
+		s.before = ""
 	}
 	fx.Messages = append(fx.Messages, s.thanks...)
 	s.thanks = nil
