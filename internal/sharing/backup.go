@@ -42,20 +42,8 @@ func (g *ledger) saves() bool {
 // forgives is whether what a member that is gone may have let pass by its own share counts for nothing.
 func (g *ledger) forgives() bool { return g.policy == Proportional && g.saves() }
 
-// digest is of the losses that count for a ledger.
-func (v *View) digest(g *ledger) uint64 {
-	if g.forgives() {
-		return v.unsaved
-	}
-	return v.lost
-}
-
-func (c *converged) digest(g *ledger) uint64 {
-	if g.forgives() {
-		return c.unsaved
-	}
-	return c.losses
-}
+// backedUp is whether what it grants has to be in a backup.
+func (g *ledger) backedUp() bool { return g.place.backup != "" && g.saves() }
 
 // saved is what an owner knows of the backup of a ledger.
 type saved struct {
@@ -78,6 +66,9 @@ type sending struct {
 	until weir.Instant
 }
 
+// isOf is whether the member keeps it that is to, by that place, and has kept it since it was sent.
+func (s *saved) isOf(p *place) bool { return s != nil && s.at == p.backup && s.run == p.keeper }
+
 // lose forgets what the backup had.
 func (s *saved) lose() { s.first, s.last, s.covers, s.until = sending{}, sending{}, 0, 0 }
 
@@ -85,9 +76,9 @@ func (s *saved) lose() { s.first, s.last, s.covers, s.until = sending{}, sending
 func (g *ledger) covered(now weir.Instant) int64 {
 	s := g.saved
 	switch {
-	case g.place.backup == "" || !g.saves():
+	case !g.backedUp():
 		return weir.MaxCount
-	case s == nil || s.at != g.place.backup || s.run != g.place.keeper || now >= s.until:
+	case !s.isOf(&g.place) || now >= s.until:
 		return 0
 	}
 	return max(s.covers-g.set, 0)
@@ -95,11 +86,11 @@ func (g *ledger) covered(now weir.Instant) int64 {
 
 // save is whether the backup has so many more events, and what was granted before. Else it is sent.
 func (n *Node) save(now weir.Instant, key weir.StateKey, g *ledger, events int64, fx *Effects) bool {
-	if g.place.backup == "" || !g.saves() {
+	if !g.backedUp() {
 		return true
 	}
 	s := g.saved
-	if s == nil || s.at != g.place.backup || s.run != g.place.keeper {
+	if !s.isOf(&g.place) {
 		s = &saved{at: g.place.backup, run: g.place.keeper}
 		if g.saved != nil {
 			if s.thanks = g.saved.thanks; g.saved.at != s.at {
@@ -153,7 +144,7 @@ func (n *Node) backUp(now weir.Instant, key weir.StateKey, g *ledger, events int
 }
 
 // cover charges events that will be granted, as if they were used when the last lease of them may be, and is until when they may be
-// granted. A bucket can be charged late: that costs no more than it fills in that time. What is used of a window stays so until its end.
+// granted. A bucket can be charged late: that costs no more than it fills in that time. A window counts its events until its end.
 func (g *ledger) cover(now weir.Instant, events int64) (until weir.Instant) {
 	const life = Life + Margin
 	until = now + bounds.Micros(fresh)
@@ -191,7 +182,7 @@ func (n *Node) drop(key weir.StateKey, keeper string, fx *Effects) {
 
 // holds is whether an ask waits until the backup has what it wants.
 func (n *Node) holds(now weir.Instant, from string, m *Message, g *ledger, fx *Effects) bool {
-	if g.place.backup == "" || !g.saves() {
+	if !g.backedUp() {
 		return false
 	}
 	g.report(now, from, m)
@@ -212,7 +203,7 @@ func (n *Node) holds(now weir.Instant, from string, m *Message, g *ledger, fx *E
 
 // saveAll is save for all that asks will charge.
 func (n *Node) saveAll(now, at weir.Instant, asks []weir.Ask, ledgers []*ledger, records []record.Record, fx *Effects) bool {
-	if !slices.ContainsFunc(ledgers, func(g *ledger) bool { return g.place.backup != "" && g.saves() }) {
+	if !slices.ContainsFunc(ledgers, (*ledger).backedUp) {
 		return true
 	}
 	tries, would, all := slices.Clone(asks), make([]weir.Decision, len(asks)), true
@@ -268,27 +259,15 @@ func (n *Node) stored(now weir.Instant, from string, m *Message, fx *Effects) {
 	}
 	for i := range held {
 		e := &held[i]
-		answer, ok := n.serve(now, e.Peer, &e.Message, fx)
-		switch {
-		case !ok:
-		case e.Peer != n.settings.Name:
-			fx.send(e.Peer, answer)
-		default:
-			if h, ok := n.holders.Get(m.State); ok {
-				before := len(fx.Messages)
-				h.receive(now, &answer, fx)
-				n.settle(now, h, before, fx)
-			}
+		if answer, ok := n.serve(now, e.Peer, &e.Message, fx); ok {
+			n.answer(now, e.Peer, &answer, fx)
 		}
 	}
 }
 
 // owes notes a ledger whose backup lacks something, though no request waits for it.
 func (n *Node) owes(now weir.Instant, key weir.StateKey, g *ledger) {
-	if g.owed || !g.saves() || g.place.backup == "" || g.set == 0 {
-		return
-	}
-	if s := g.saved; s != nil && s.at == g.place.backup && s.run == g.place.keeper && g.set <= s.covers {
+	if g.owed || g.set == 0 || !g.backedUp() || g.saved.isOf(&g.place) && g.set <= g.saved.covers {
 		return
 	}
 	g.owed = true
@@ -331,11 +310,7 @@ func (n *Node) thank(now weir.Instant, key weir.StateKey, to string, m *Message,
 	if ok {
 		n.owes(now, key, g)
 	}
-	if !ok || !g.owed {
-		fx.Messages = append(fx.Messages, e)
-		return
-	}
-	if n.save(now, key, g, 0, fx) {
+	if !ok || !g.owed || n.save(now, key, g, 0, fx) {
 		fx.Messages = append(fx.Messages, e)
 	} else if s := g.saved; !slices.ContainsFunc(s.thanks, func(o Envelope) bool { return o.Peer == to && o.Message.ID == m.ID }) {
 		s.thanks = append(s.thanks, e)

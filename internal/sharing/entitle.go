@@ -52,7 +52,7 @@ func (g *ledger) stand(now weir.Instant, v *View, p place, had entitlement) {
 		g.owns = v.owning
 	}
 	g.place, g.first = p, owns && now >= g.owns
-	if s := g.saved; s != nil && (s.at != p.backup || s.run != p.keeper) {
+	if s := g.saved; s != nil && !s.isOf(&p) {
 		s.lose() // it may be gone there
 	}
 	has := entitled(g.policy, int64(len(p.voters)), p.count, g.first)
@@ -94,7 +94,7 @@ func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 // for long, nor where that will never be known.
 func (g *ledger) worthWaiting(now weir.Instant, v *View, claim int64) bool {
 	waits := 4 * settle(v.count)
-	if g.known == 0 || g.known != v.digest(g) || g.waits > 0 && now >= g.waits+waits {
+	if g.known == 0 || g.known != v.lost.of(g) || g.waits > 0 && now >= g.waits+waits {
 		return false
 	}
 	recovers := func(of weir.State) bool {
@@ -115,7 +115,7 @@ func (g *ledger) settled(now weir.Instant, v *View) {
 	if g.place.version != v.lastConverged.version || g.place.at > v.lastConverged.at { // I11
 		return
 	}
-	same := g.known == v.lastConverged.digest(g)
+	same := g.known == v.lastConverged.losses.of(g)
 	if same && g.waits == 0 && (g.bare == nil || g.partial > v.lastConverged.at) {
 		return
 	}
@@ -130,7 +130,7 @@ func (g *ledger) settled(now weir.Instant, v *View) {
 		g.kept = *g.bare // nobody has used what was charged for others
 	}
 	g.bare = nil
-	g.has, g.waits, g.known = has, 0, v.lastConverged.digest(g)
+	g.has, g.waits, g.known = has, 0, v.lastConverged.losses.of(g)
 }
 
 // at is the time by the clock that the state goes by.

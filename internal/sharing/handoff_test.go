@@ -138,7 +138,7 @@ func TestFewLeft(t *testing.T) {
 		l := weir.MustParseLimit(text)
 		v := Together("a", named("a", "b", "c"))
 		all := place{version: 1, owns: true, count: 3, voters: make([]voter, 3)}
-		g := &ledger{kept: weir.Kept{Limit: l}, known: v.lost}
+		g := &ledger{kept: weir.Kept{Limit: l}, known: v.lost.all}
 		if l.Spec().Count == 1 {
 			g.known = 0 // what others had of it they can't have let pass: none was left
 		}

@@ -87,11 +87,16 @@ func (n *Node) end(now weir.Instant, key weir.StateKey, a *account, fx *Effects)
 	a.answered.life, a.answered.lasts = 0, 0
 	m := a.answer(&Message{State: key, Incarnation: a.incarnation, ID: a.answered.id})
 	m.Epoch = n.settings.Incarnation
-	if a.name != n.settings.Name {
-		fx.send(a.name, m)
-	} else if h, ok := n.holders.Get(key); ok {
+	n.answer(now, a.name, &m, fx)
+}
+
+// answer tells a lease holder, which may be this node's own, what it gets.
+func (n *Node) answer(now weir.Instant, to string, m *Message, fx *Effects) {
+	if to != n.settings.Name {
+		fx.send(to, *m)
+	} else if h, ok := n.holders.Get(m.State); ok {
 		before := len(fx.Messages)
-		h.receive(now, &m, fx)
+		h.receive(now, m, fx)
 		n.settle(now, h, before, fx)
 	}
 }

@@ -276,7 +276,7 @@ func (g *ledger) ask(now weir.Instant, v *View, from string, m *Message, next ui
 // lend has a's lease last, with so many events more, where that leaves most of the limit to
 // others. It is the number of the lease, 0 if it does not last.
 func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
-	if g.saves() && g.place.backup != "" && !g.large() {
+	if g.backedUp() && !g.large() {
 		return 0 // its backup has them charged before they may be used
 	}
 	more := g.room(g.free(now)) / 32

@@ -81,13 +81,29 @@ func (p *Peers) hear(now weir.Instant, told []Loss) {
 	}
 }
 
-// digest is of the members lost, not of when. It is never 0.
-func digest(losses []loss) uint64 {
-	sum := uint64(1)
+// digests tell losses from others: of the members lost, not of when. They are never 0.
+type digests struct {
+	all     uint64
+	unsaved uint64 // of those that count where backups are believed
+}
+
+func digestsOf(losses []loss) digests {
+	all, unsaved := uint64(1), uint64(1)
 	for _, l := range losses {
-		sum += nameHash(l.name) ^ record.Mix(l.incarnation+1)
+		one := nameHash(l.name) ^ record.Mix(l.incarnation+1)
+		if all += one; !l.alone || !l.saved {
+			unsaved += one
+		}
 	}
-	return max(sum, 1)
+	return digests{max(all, 1), max(unsaved, 1)}
+}
+
+// of is that of the losses which count for a ledger.
+func (d digests) of(g *ledger) uint64 {
+	if g.forgives() {
+		return d.unsaved
+	}
+	return d.all
 }
 
 // tell is the losses as they go with heartbeats.
@@ -182,7 +198,7 @@ func (v *View) used(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 	all, _ := l.Standing(nil, now)
 	forgives := forgives(l, policy)
 	for _, l := range v.losses {
-		events, owned := all, v.owned(key, &l)
+		events, owned := all, !l.alone || v.owned(key, &l)
 		switch {
 		case forgives && l.alone && (l.saved && (v.converged || l.at < v.lastConverged.at) || !owned): // I20
 			continue

@@ -339,7 +339,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy P
 	}
 	g.policy, g.born = policy, now
 	if n.view.converged && now < n.view.sure || n.view.delivered && g.forgives() {
-		g.known = n.view.digest(g)
+		g.known = n.view.lost.of(g)
 	}
 	n.stand(now, key, g)
 	if n.entitlement(now, g).part == 0 || !n.ledgers.Room(now) {

@@ -222,12 +222,13 @@ func TestGarbage(t *testing.T) {
 				n.Tick(now, &fx)
 			default:
 				n.Receive(now, rapid.SampledFrom([]string{"b", "c", "mallory"}).Draw(t, "peer"), &Message{
-					Kind: Kind(rapid.IntRange(0, 6).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")),
+					Kind: Kind(rapid.IntRange(0, int(Stored)+1).Draw(t, "kind")), State: key, Incarnation: uint64(number.Draw(t, "incarnation")),
 					Limit: rapid.SampledFrom([]string{"100/s", "7/min", "20 concurrent", "9/s sliding-log", "100 / s", ""}).Draw(t, "limit"), Epoch: uint64(number.Draw(t, "epoch")),
 					ID: uint64(number.Draw(t, "id")), Lease: uint64(number.Draw(t, "lease")), Spent: number.Draw(t, "spent"), Closed: rapid.Bool().Draw(t, "closed"),
 					Policy: Policy(rapid.IntRange(0, 6).Draw(t, "policy")), Least: number.Draw(t, "least"), Want: number.Draw(t, "want"), Demand: number.Draw(t, "demand"),
 					Granted: number.Draw(t, "granted"), Life: time.Duration(number.Draw(t, "life")), Wait: time.Duration(number.Draw(t, "wait")),
 					Words: rapid.SampledFrom([]string{"", "12345678abcdefgh", "\x01\x00\x00\x00\x00\x00\x00\x0012345678abcdefgh\x01\x00\x00\x00\x00\x00\x00\x00", "123"}).Draw(t, "words"), At: weir.Instant(number.Draw(t, "at")),
+					Lost: rapid.SampledFrom([]string{"", "c", "mallory"}).Draw(t, "lost"), LostRun: uint64(number.Draw(t, "its incarnation")),
 					Part: number.Draw(t, "part"), Of: number.Draw(t, "of"),
 					Known: uint64(number.Draw(t, "known")), Free: number.Draw(t, "free"), Fresh: time.Duration(number.Draw(t, "fresh")),
 				}, &fx)

@@ -17,8 +17,7 @@ type View struct {
 	converged     bool
 	passing       bool      // it is not converged, and will be soon: members have just changed
 	losses        []loss    // who has taken ledgers along
-	lost          uint64    // the digest of them
-	unsaved       uint64    // of those that slow keys know of
+	lost          digests   // of them
 	quiet         string    // the only member that others don't hear, if it had all in backups; empty: there is none
 	gone          string    // the same, where all others say so, and lend it no votes
 	delivered     bool      // the owners have the backups of it
@@ -41,9 +40,8 @@ type View struct {
 // converged is a time when all ledgers were where they belong.
 type converged struct {
 	at      weir.Instant
-	version uint64 // of views then
-	losses  uint64 // the digest of those that were known of
-	unsaved uint64 // the same, of slow keys
+	version uint64  // of views then
+	losses  digests // of those that were known of
 }
 
 // seen is one member in a view.
@@ -109,12 +107,11 @@ func (p *Peers) show(now weir.Instant) *View {
 	if p.blank > 0 {
 		v.losses = append(v.losses, loss{at: p.blank})
 	}
-	v.lost = digest(v.losses)
-	v.unsaved = digest(slices.DeleteFunc(slices.Clone(v.losses), func(l loss) bool { return l.alone && l.saved }))
+	v.lost = digestsOf(v.losses)
 	v.quiet, v.gone, v.delivered = p.alone()
 	if v.converged = v.sure > 0 && p.converged(now); v.converged {
 		p.settled()
-		p.lastConverged = converged{now, p.versions, v.lost, v.unsaved}
+		p.lastConverged = converged{now, p.versions, v.lost}
 	}
 	v.lastConverged = p.lastConverged
 	v.passing = !v.converged && now < p.changed+2*settle(p.count)
@@ -125,7 +122,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all reach each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{version: 1, count: int64(len(members)), voting: true, converged: true, known: true, lost: digest(nil), unsaved: digest(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
+	v := &View{version: 1, count: int64(len(members)), voting: true, converged: true, known: true, lost: digestsOf(nil), quorum: 1<<63 - 1, sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}
