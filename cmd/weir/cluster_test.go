@@ -100,6 +100,22 @@ func (c *cluster) start(t testing.TB, i int) {
 	c.nodes[i] = serve(t, c.binary, args...)
 }
 
+// startAll starts all nodes, which meet. stop stops those that run in the end.
+func (c *cluster) startAll(t testing.TB) (stop func()) {
+	t.Helper()
+	for i := range c.nodes {
+		c.start(t, i)
+	}
+	c.meet(t, len(c.nodes))
+	return func() {
+		for i, p := range c.nodes {
+			if p != nil {
+				c.stop(t, i)
+			}
+		}
+	}
+}
+
 func (c *cluster) stop(t testing.TB, i int) {
 	t.Helper()
 	p := c.nodes[i]
@@ -179,17 +195,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	const count, keys = 30, 8
 	c := newCluster(t, 3)
-	for i := range c.nodes {
-		c.start(t, i)
-	}
-	c.meet(t, 3)
-	defer func() {
-		for i, p := range c.nodes {
-			if p != nil {
-				c.stop(t, i)
-			}
-		}
-	}()
+	defer c.startAll(t)()
 
 	c.exact(t, count)
 	used := map[string]int{}

@@ -14,17 +14,7 @@ func TestClusterCrash(t *testing.T) {
 	t.Parallel()
 	const count, keys = 30, 9
 	c := newCluster(t, 3)
-	for i := range c.nodes {
-		c.start(t, i)
-	}
-	c.meet(t, 3)
-	defer func() {
-		for i, p := range c.nodes {
-			if p != nil {
-				c.stop(t, i)
-			}
-		}
-	}()
+	defer c.startAll(t)()
 	used := 0
 	for n := range keys {
 		used += c.passes(t, count/3, "day", fmt.Sprint("used", n))

@@ -20,17 +20,7 @@ func (c *cluster) leader(t *testing.T, node int, rule string) (text string, code
 func TestClusterLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	for i := range c.nodes {
-		c.start(t, i)
-	}
-	c.meet(t, 3)
-	defer func() {
-		for i, p := range c.nodes {
-			if p != nil {
-				c.stop(t, i)
-			}
-		}
-	}()
+	defer c.startAll(t)()
 	leads := -1
 	until(t, "all nodes name one leader", func(string) bool {
 		text, code := c.leader(t, 0, "demo/leader")

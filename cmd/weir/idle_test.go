@@ -14,10 +14,7 @@ import (
 func BenchmarkIdle(b *testing.B) {
 	const settles, long = 4 * time.Second, 10 * time.Second
 	c := newCluster(b, 3)
-	for i := range c.nodes {
-		c.start(b, i)
-	}
-	c.meet(b, 3)
+	defer c.startAll(b)()
 	alone := serve(b, c.binary, "--rules", c.rules)
 	time.Sleep(settles)
 	for b.Loop() {
@@ -25,9 +22,6 @@ func BenchmarkIdle(b *testing.B) {
 		time.Sleep(long)
 		b.ReportMetric((spent(b, c.nodes[0])-node)/long.Seconds(), "cluster-ms/s")
 		b.ReportMetric((spent(b, alone)-memory)/long.Seconds(), "memory-ms/s")
-	}
-	for i := range c.nodes {
-		c.stop(b, i)
 	}
 	if err := alone.Process.Kill(); err != nil {
 		b.Fatal(err)

@@ -90,32 +90,26 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 	again, soon := time.NewTimer(0), time.Millisecond
 	defer again.Stop()
 	for {
+		is, wait := elsewhere, far.Retry()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.done:
 			return weir.ErrAway
 		case r := <-answer:
-			switch r.is {
-			case done:
+			if r.is == done {
 				return q.parseReply(r.body, s.texts.Get)
-			case unsaved:
-				again.Reset(soon) // the owner waits for a backup
-				soon = min(2*soon, far.Retry())
-			default:
-				again.Reset(sharing.Retry) // another node is about to own the key
 			}
+			is, wait = r.is, sharing.Retry // another node is about to own the key
 		case <-again.C:
-			switch s.askOnce(sh, place, q, id) {
-			case done:
+			if is = s.askOnce(sh, place, q, id); is == done {
 				return nil
-			case unsaved:
-				again.Reset(soon) // the owner waits for a backup
-				soon = min(2*soon, far.Retry())
-			default:
-				again.Reset(far.Retry())
 			}
 		}
+		if is == unsaved { // the owner waits for a backup
+			wait, soon = soon, min(2*soon, far.Retry())
+		}
+		again.Reset(wait)
 	}
 }
 

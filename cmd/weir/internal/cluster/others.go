@@ -245,21 +245,17 @@ func (s *Store) show(v *sharing.View) {
 }
 
 // moving is whether ledgers are on their way to other nodes.
-func (s *Store) moving() bool {
+func (s *Store) moving() bool { return s.some((*sharing.Node).Moving) }
+
+// saved is whether backups have all that the node has granted of slow keys.
+func (s *Store) saved() bool { return !s.some(func(n *sharing.Node) bool { return !n.Saved() }) }
+
+// some is whether a shard's node is so.
+func (s *Store) some(is func(*sharing.Node) bool) bool {
 	for i := range s.shards {
-		if s.shards[i].moving() {
+		if s.shards[i].is(is) {
 			return true
 		}
 	}
 	return false
-}
-
-// saved is whether backups have all that the node has granted of slow keys.
-func (s *Store) saved() bool {
-	for i := range s.shards {
-		if !s.shards[i].saved() {
-			return false
-		}
-	}
-	return true
 }

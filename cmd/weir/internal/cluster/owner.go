@@ -114,12 +114,17 @@ func (sh *shard) decide(q *question) status {
 		q.now = now
 		q.states, q.err = sh.node.Look(now, q.asks)
 	}
+	return statusOf(q.err)
+}
+
+// statusOf is how a node answers that fails so: done, unless nothing was decided.
+func statusOf(err error) status {
 	switch {
-	case errors.Is(q.err, sharing.ErrElsewhere):
+	case errors.Is(err, sharing.ErrElsewhere):
 		return elsewhere
-	case errors.Is(q.err, sharing.ErrNotYet):
+	case errors.Is(err, sharing.ErrNotYet):
 		return notYet
-	case errors.Is(q.err, sharing.ErrUnsaved):
+	case errors.Is(err, sharing.ErrUnsaved):
 		return unsaved
 	}
 	return done
@@ -149,7 +154,7 @@ func (sh *shard) settle(now weir.Instant, settlements []weir.Settlement) error {
 	}
 	err := sh.node.Settle(now, settlements, &sh.fx)
 	sh.deliver(0, nil)
-	if errors.Is(err, sharing.ErrElsewhere) || errors.Is(err, sharing.ErrNotYet) || errors.Is(err, sharing.ErrUnsaved) {
+	if statusOf(err) != done {
 		return err
 	}
 	return cmp.Or(sh.store.receipts.Settle(now, settlements), err)

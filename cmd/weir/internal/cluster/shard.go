@@ -174,16 +174,11 @@ func (sh *shard) owner(key weir.StateKey) (name string, far sharing.Distance) {
 	return name, sh.node.Distance(name)
 }
 
-func (sh *shard) moving() bool {
+// is is whether its node is so; without a node it is not.
+func (sh *shard) is(so func(*sharing.Node) bool) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.node != nil && sh.node.Moving()
-}
-
-func (sh *shard) saved() bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.node == nil || sh.node.Saved()
+	return sh.node != nil && so(sh.node)
 }
 
 func (sh *shard) left() int {

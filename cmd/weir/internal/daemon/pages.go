@@ -78,12 +78,13 @@ func (d *Daemon) describe(ctx context.Context) webui.Node {
 	for _, p := range membership.PartsOf(d.limiter.Set(), &s) {
 		n.Cluster = append(n.Cluster, webui.Fact{Name: "Keys of rules with partition: " + p.Partition, Value: p.Told()})
 	}
-	n.Cluster = append(append(n.Cluster, []webui.Fact{
+	n.Cluster = append(n.Cluster, []webui.Fact{
 		{Name: "Keys that it is asked about", Value: fmt.Sprintf("%d, and leases on %d", s.Keys.Asked, s.Keys.Leases)},
 		{Name: "Keys whose counts it keeps", Value: fmt.Sprintf("%d, and backups of %d for other owners", s.Keys.Owned, s.Keys.Backup)},
 		{Name: "Takes that owners decided", Value: fmt.Sprintf("%d, and %d were denied for want of an answer", s.Takes.Whole, s.Takes.Unanswered)},
 		{Name: "Takes that wait for an owner", Value: fmt.Sprint(s.Takes.Waiting)},
-	}...), said(d.storage.node)...)
+	}...)
+	n.Cluster = append(n.Cluster, said(d.storage.node)...)
 	return n
 }
 

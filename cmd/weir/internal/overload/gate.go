@@ -67,12 +67,15 @@ func (g *Gate) taken() int64 { return max(g.seats.Load(), g.before.Load()) }
 
 // busy is whether calls are being decided, or connections have come lately, or are limited.
 func (g *Gate) busy() bool {
-	return g.deciding.Load() > 0 || g.taken() > 0 || g.limit.Load() > 0 && !g.Standing
+	return g.deciding.Load() > 0 || g.taken() > 0 || g.limited()
 }
+
+// limited is whether there is a limit that does not always stand.
+func (g *Gate) limited() bool { return g.limit.Load() > 0 && !g.Standing }
 
 // Late is whether work waits for longer than it should, so that it pays to ask
 // for each piece whether its caller still waits.
-func (g *Gate) Late() bool { return g.late.Load() || g.limit.Load() > 0 && !g.Standing }
+func (g *Gate) Late() bool { return g.late.Load() || g.limited() }
 
 // Shut is whether work waits so long that no call should be taken up.
 func (g *Gate) Shut() bool { return g.shut.Load() }

@@ -80,9 +80,11 @@ func (w *Watcher) send(ctx context.Context, out *os.File, start time.Time) {
 			return
 		case <-again.C:
 		}
-		if again.Reset(probeEvery); w.rests.Load() {
-			again.Reset(restEvery)
+		every := probeEvery
+		if w.rests.Load() {
+			every = restEvery
 		}
+		again.Reset(every)
 		binary.LittleEndian.PutUint64(stamp[:], uint64(time.Since(start)))
 		if _, err := out.Write(stamp[:]); err != nil {
 			return
