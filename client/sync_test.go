@@ -36,17 +36,18 @@ func TestSync(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
+			again := s.Stats().Takes > 2 // a report got no answer in time, and may count once more
 			for end := time.Now().Add(slowest); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("%d goroutines were left to run", runtime.NumGoroutine()-before)
 				}
 			}
-			next, again := weir.NewLimiter(open(t, url), "r", weir.MustParseLimit("1000/h burst 100000")), weir.Request{Key: "k", Cost: 1, Peek: true}
-			a, err := next.Ask(t.Context(), again)
+			next, peek := weir.NewLimiter(open(t, url), "r", weir.MustParseLimit("1000/h burst 100000")), weir.Request{Key: "k", Cost: 1, Peek: true}
+			a, err := next.Ask(t.Context(), peek)
 			for end := time.Now().Add(slowest); a.Degraded != "" && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				a, err = next.Ask(t.Context(), again) // the daemon's Redis was slow
+				a, err = next.Ask(t.Context(), peek) // the daemon's Redis was slow
 			}
-			if err != nil || a.Remaining != 100000-3 || a.Degraded != "" {
+			if err != nil || a.Degraded != "" || a.Remaining > 100000-3 || a.Remaining < 100000-3 && !again {
 				t.Errorf("%+v, %v: three were told", a, err)
 			}
 		})

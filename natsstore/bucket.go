@@ -125,6 +125,9 @@ func (l *link) findBucket() error {
 	defer cancel()
 	asked := time.Now()
 	err := l.info(ctx, &s)
+	if code(err) == codeNoStream && !l.created.IsZero() && sleep.For(ctx, deletePause) == nil {
+		err = l.info(ctx, &s)
+	}
 	for code(err) == codeNoStream {
 		if err = l.makeBucket(ctx, &s); code(err) != codeOtherStream || sleep.For(ctx, firstPause) != nil {
 			break

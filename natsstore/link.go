@@ -29,6 +29,9 @@ const (
 	// firstPause and lastPause bound the time between tries to connect, and to find the bucket fit.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
+	// deletePause is how long a bucket that was deleted is not made again. A server answers before the
+	// old files are gone: made within milliseconds, NATS 2.15 finds the old keys in them, or panics.
+	deletePause = 500 * time.Millisecond
 	// pingEvery is how often the client asks whether a silent connection is still one; the second
 	// ping without an answer ends it.
 	pingEvery = 2 * time.Second

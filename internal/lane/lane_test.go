@@ -60,6 +60,7 @@ func TestTogether(t *testing.T) {
 			l.Close()
 			all.Wait()
 			want := [][]int{{0}, {1}, {2, 3, 4}, {5}}
+			slices.SortFunc(*flights, slices.Compare) // the last two leave at one moment
 			if !slices.EqualFunc(*flights, want, slices.Equal) {
 				t.Errorf("%v, want %v", *flights, want)
 			}

@@ -96,6 +96,7 @@ func TestRestart(t *testing.T) {
 func TestOldViews(t *testing.T) {
 	server := natstest.Start(t)
 	a, b := dial(t, "nats://"+server.Addr), dial(t, "nats://"+server.Addr)
+	passes(t, b, "10/day", "other") // it waits for no bucket to be made
 	for range 3 {
 		passes(t, a, "10/day", "k")
 	}
@@ -388,6 +389,9 @@ func TestBucketIsMadeAgain(t *testing.T) {
 	const each, deaths = 500, 4
 	var passed int64
 	for range deaths {
+		for _, s := range stores {
+			passes(t, s, "10/day", "first") // the bucket is there again
+		}
 		p, m := crowd(t, stores, fmt.Sprint(each, "/day"), after(200*time.Millisecond))
 		passed += p
 		if p > each || m > 64 {
