@@ -178,19 +178,19 @@ bench-simulate: ## Measure the simulator: 1 million requests on each algorithm, 
 .PHONY: simulate-cluster
 FOR ?= 1m
 simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m); FOR=8h the night through
-	$(GO) test ./internal/sharing/sharingtest -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
+	$(GO) test ./internal/cluster/simulation -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
 
 .PHONY: spec
 spec: ## Have Spin check the model of leases in spec, and find its mutants; needs spin and gcc
-	$(GO) test ./internal/sharing -run Spin -count 1 -v -spec
+	$(GO) test ./internal/cluster/lease -run Spin -count 1 -v -spec
 
 .PHONY: explore-cluster
 explore-cluster: ## Look at all that can happen to small clusters, and find all mutants, for FOR (1m); FOR=8h the night through
-	$(GO) test ./internal/sharing/sharingtest -run Explore -count 1 -v -timeout 0 -explore $(FOR)
+	$(GO) test ./internal/cluster/simulation -run Explore -count 1 -v -timeout 0 -explore $(FOR)
 
 .PHONY: simulate-leaders
 simulate-leaders: ## The same for rules with leaders that are killed each three seconds, and for hubs, for FOR (1m)
-	$(GO) test ./internal/sharing/sharingtest -run 'Leader' -count 1 -v -timeout 0 -leaders $(FOR)
+	$(GO) test ./internal/cluster/simulation -run 'Leader' -count 1 -v -timeout 0 -leaders $(FOR)
 	$(GO) test ./internal/cluster/counter -run 'Hub' -count 1 -v -timeout 0 -hubs $(FOR)
 
 .PHONY: torture-joints

@@ -26,7 +26,7 @@ const module = "github.com/weir-limit/weir"
 
 // leaves are small packages that stand on the standard library alone, or, as bounds, on the
 // root besides: to import one brings nothing else along.
-const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/packing -weir/internal/sleep -weir/internal/sharing/bounds"
+const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/packing -weir/internal/sleep -weir/internal/cluster/bounds"
 
 // forbidden is which packages may not import what, themselves or through other
 // packages of the product, tests aside. Patterns are separated by spaces: "x/..."
@@ -47,12 +47,12 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/rules/source", "log/... os/exec os/signal plugin syscall", "it asks for rules and logs nothing: its caller does"},
 	{"weir/rules/...", "weir/... -weir -weir/rules/..." + leaves, "rules know limits, and nobody who uses them"},
 	{"weir/sim/...", "third-party", "a simulation is the standard library and a seed"},
-	{"weir/sim/...", "weir/... -weir -weir/internal/leased -weir/internal/limittext -weir/internal/record -weir/internal/cluster/... -weir/internal/sharing/... -weir/internal/storewire -weir/internal/unreported -weir/sim/..." + leaves, "what is simulated must be what decides, without a server around it"},
+	{"weir/sim/...", "weir/... -weir -weir/internal/leased -weir/internal/limittext -weir/internal/record -weir/internal/cluster/... -weir/internal/storewire -weir/internal/unreported -weir/sim/..." + leaves, "what is simulated must be what decides, without a server around it"},
 	{"weir/sim/textbook", "weir/... -weir", "an oracle shares no code with what it is held against, but its words"},
 	{"weir/cmd/weir/internal/jointstest/...", "third-party weir/...", "an oracle shares no code with what it is held against"},
 	{"weir/storetest", "third-party -pgregory.net/rapid/... weir/... -weir", "a store outside of this module must be able to run the suite"},
 	{
-		"weir weir/memstore weir/rules/... -weir/rules/source weir/sim/... weir/storetest weir/internal/cluster/... weir/internal/sharing/...",
+		"weir weir/memstore weir/rules/... -weir/rules/source weir/sim/... weir/storetest weir/internal/cluster/...",
 		"net/... log/... os/exec os/signal plugin syscall",
 		"a library talks to nobody and logs nothing: its caller does",
 	},
@@ -72,12 +72,14 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/lane", "third-party net/... log/... weir/... -weir", "calls travel together, whatever carries them"},
 	{"weir/internal/limittext", "third-party net/... log/... weir/... -weir", "a text means a limit, whoever sent it"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
-	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/sharing -weir/internal/cluster/... -weir/internal/packing -weir/internal/sharing/bounds -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
+	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/cluster/... -weir/internal/packing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
 	{"weir/cmd/weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/internal/packing -weir/cmd/weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
 	{"weir/... -weir/cmd/weir/internal/gossip -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/telemetry -weir/cmd/weir/internal/daemon -weir/cmd/weir", "github.com/hashicorp/...", "a dependency lives in one package"},
-	{"weir/internal/cluster/... weir/internal/sharing/...", "third-party weir/... -weir -weir/internal/cluster/... -weir/internal/limittext -weir/internal/packing -weir/internal/record -weir/internal/sharing/...", "nodes agree without a network, so that it can be simulated"},
+	{"weir/internal/cluster/...", "third-party weir/... -weir -weir/internal/cluster/... -weir/internal/limittext -weir/internal/packing -weir/internal/record", "nodes agree without a network, so that it can be simulated"},
 	{"weir/internal/cluster/table", "third-party weir/... -weir", "what a node keeps of keys does not depend on how nodes share"},
-	{"weir/internal/sharing", "weir/internal/cluster/counter", "owners and leases need no node that decides by itself"},
+	{"weir/internal/cluster/member", "weir/internal/cluster/... -weir/internal/cluster/member -weir/internal/cluster/bounds -weir/internal/cluster/frame", "who is there does not depend on what members share"},
+	{"weir/internal/cluster/lease", "weir/internal/cluster/counter", "owners and leases need no node that decides by itself"},
+	{"weir/internal/cluster/counter", "weir/internal/cluster/lease", "a node that decides by itself has no owner, and holds no lease"},
 	{"weir/grpclimit", "third-party -google.golang.org/... -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/admission -weir/internal/fields -weir/internal/pacing -weir/internal/address" + leaves, "interceptors are gRPC, limits and rules"},
 	{"weir/internal/admission", "net/... log/... third-party -go.yaml.in/yaml/... weir/... -weir -weir/rules -weir/internal/fields" + leaves, "whether a request may go does not depend on what its client speaks"},
 	{"weir/internal/pacing", "net/... third-party weir/... -weir" + leaves, "whose turn it is does not depend on what a client speaks"},
@@ -86,7 +88,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/cmd/weir/internal/telemetry", "weir/cmd/weir/internal/daemon weir/cmd/weir/internal/webui", "it counts parts that know nothing of it"},
 	{"weir/cmd/weir/internal/listen", "third-party -github.com/prometheus/... weir/... -weir/cmd/weir/internal/overload", "connections are opened and bounded, whatever is said on them"},
 	{"weir/cmd/weir/internal/overload", "net/... log/... third-party weir/... -weir/cmd/weir/internal/overload", "how much to take is for any listener; what to answer is the listener's"},
-	{"weir/internal/sharing/bounds", "third-party weir/... -weir", "who loads rules brings no machines along that share limits"},
+	{"weir/internal/cluster/bounds", "third-party weir/... -weir", "who loads rules brings no machines along that share limits"},
 	{"weir/internal/atomicfile weir/internal/editdistance weir/internal/packing weir/internal/sleep", "third-party weir/...", "what nearly all may import brings nothing along"},
 	{"weir/cmd/weir/internal/accesslog", "third-party -github.com/klauspost/compress/... -github.com/go-json-experiment/... weir/... -weir", "reading a log knows nothing of rules"},
 	{"weir/cmd/weir/internal/replay weir/cmd/weir/internal/suggest", "net/http third-party -go.yaml.in/yaml/... -github.com/klauspost/compress/... -github.com/go-json-experiment/...", "a replay is computed from a log alone"},
@@ -236,7 +238,7 @@ func TestDeciding(t *testing.T) {
 // of these packages has a type that could round.
 func TestNoFloat(t *testing.T) {
 	packages := load(t)
-	for _, name := range []string{"weir", "weir/memstore", "weir/sim", "weir/internal/sharing"} {
+	for _, name := range []string{"weir", "weir/memstore", "weir/sim", "weir/internal/cluster/member", "weir/internal/cluster/lease", "weir/internal/cluster/counter"} {
 		p := packages.find(t, name)
 		for e, tv := range p.check(t).Types {
 			if b, ok := tv.Type.Underlying().(*types.Basic); ok && b.Info()&(types.IsFloat|types.IsComplex) != 0 {

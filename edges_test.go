@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // kinds is a limit of every kind, with the same count.

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // MaxLimits is how many limits a descriptor may have. A request meets all of them, so this and

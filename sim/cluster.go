@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/counter"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
-	"github.com/weir-limit/weir/internal/sharing/virtual"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/virtual"
 )
 
 // The bounds of a cluster. A cluster beyond them is refused with the reason.
@@ -207,7 +207,7 @@ func (o *ClusterOptions) Unfit(l *weir.Limit) string {
 	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || !o.owned() {
 		return why
 	}
-	return sharing.Unfit(l)
+	return lease.Unfit(l)
 }
 
 // owned is whether each key has an owner.

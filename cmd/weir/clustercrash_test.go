@@ -20,6 +20,11 @@ func TestClusterCrash(t *testing.T) {
 		used += c.passes(t, count/3, "day", fmt.Sprint("used", n))
 	}
 	c.backedUp(t)
+	until(t, "no node has a lease, which would count as used", func(string) bool {
+		return !slices.ContainsFunc(c.nodes, func(p *process) bool {
+			return !strings.Contains(fetch(t, "http://"+p.admin+"/metrics"), `weir_cluster_keys{state="leased"} 0`+"\n")
+		})
+	})
 	c.kill(t, 1)
 	killed, began := time.Now(), c.passes(t, 3, "day", "soon")
 	c.meet(t, 2)

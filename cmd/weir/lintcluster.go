@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -35,8 +35,8 @@ func lintStore(flags *pflag.FlagSet, url string, nodes int) (*lintedStore, error
 	switch {
 	case flags.Changed("nodes") && !in.cluster && !in.log:
 		return nil, usagef("--nodes is for a cluster, or daemons that share by a log; add --store cluster:")
-	case flags.Changed("nodes") && (nodes < 1 || nodes > sharing.MaxMembers):
-		return nil, usagef("--nodes is %d; it must be 1…%d", nodes, sharing.MaxMembers)
+	case flags.Changed("nodes") && (nodes < 1 || nodes > member.MaxMembers):
+		return nil, usagef("--nodes is %d; it must be 1…%d", nodes, member.MaxMembers)
 	}
 	var err error
 	in.traits, err = daemon.StoreTraits(url)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // BenchmarkMemory tells what a key takes at a replica that has heard of it from another. The constants of
@@ -25,7 +25,7 @@ func BenchmarkMemory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.View(now, []sharing.Presence{{Name: "10.0.0.1:8083"}, {Name: "10.0.0.2:8083"}})
+		p.View(now, []member.Presence{{Name: "10.0.0.1:8083"}, {Name: "10.0.0.2:8083"}})
 		var out [1]weir.Decision
 		for i := range keys {
 			p.Take(now, []weir.Ask{{State: key(i), Limit: limit, Cost: 1}}, out[:])
@@ -43,7 +43,7 @@ func BenchmarkMemory(b *testing.B) {
 // BenchmarkReplica is a decision of a replica about a key that it knows.
 func BenchmarkReplica(b *testing.B) {
 	p := newReplica(b, replicaStart, "a", 1, weir.SharingMesh)
-	p.View(replicaStart, []sharing.Presence{{Name: "a"}, {Name: "b"}})
+	p.View(replicaStart, []member.Presence{{Name: "a"}, {Name: "b"}})
 	p.neighborsCaught()
 	asks, out := []weir.Ask{{State: apiKey, Limit: weir.MustParseLimit("1000000/s"), Cost: 1}}, make([]weir.Decision, 1)
 	b.ReportAllocs()

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/frame"
 )
 
 // entryVersion is the version of the form of entries. A program that does not know a later one skips
@@ -70,10 +70,10 @@ func ParseEntry(line []byte) (Entry, error) {
 }
 
 // maxEntry is how long the line of an entry is at most: each byte of a text may take six.
-const maxEntry = 6*4*sharing.MaxText + 1024
+const maxEntry = 6*4*frame.MaxText + 1024
 
 func (f *entryForm) sound() bool {
-	if f.Node == "" || max(len(f.Node), len(f.Rule), len(f.Key), len(f.Limit)) > sharing.MaxText {
+	if f.Node == "" || max(len(f.Node), len(f.Rule), len(f.Key), len(f.Limit)) > frame.MaxText {
 		return false
 	}
 	if f.Beat > 0 || f.Reset {

@@ -4,8 +4,9 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
 // With weir.SharingHub, replicas tell one of them what they let pass, and that one tells all others: the hub of
@@ -34,7 +35,7 @@ func (p *Replica) hubOf(rule weir.StateKey) int32 {
 		return hub
 	}
 	hub = p.rankHub(place)
-	if len(p.hubs) >= sharing.MaxRules {
+	if len(p.hubs) >= table.MaxRules {
 		clear(p.hubs)
 	}
 	p.hubs[place] = hub
@@ -42,14 +43,14 @@ func (p *Replica) hubOf(rule weir.StateKey) int32 {
 }
 
 func (p *Replica) rankHub(place string) int32 {
-	key := weir.StateKey{Rule: sharing.Mark(0) + place}
+	key := weir.StateKey{Rule: member.Mark(0) + place}
 	hub, highest := everyone, uint64(0)
 	for id := range p.peers {
 		q := &p.peers[id]
 		if !q.open {
 			continue
 		}
-		if s := sharing.Score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
+		if s := member.Score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
 			hub, highest = int32(id), s
 		}
 	}

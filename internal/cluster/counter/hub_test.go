@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/counter"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
-	"github.com/weir-limit/weir/internal/sharing/virtual"
+	"github.com/weir-limit/weir/internal/cluster/virtual"
 )
 
 var hubs = flag.Duration("hubs", 0, "how long TestHubs runs; 0: 40 seeds")

@@ -4,18 +4,18 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // The bounds of replicas.
 const (
 	// MaxPeers is how many nodes a replica knows by name. Nodes that are no members, and of which
 	// nothing is in use, make room; else it drops news of more nodes.
-	MaxPeers = 2 * sharing.MaxMembers
+	MaxPeers = 2 * member.MaxMembers
 	// MaxLines is how many counts of processes a replica keeps of a key. Counts of which nothing is
 	// in use make room; else it drops a new count.
-	MaxLines = 2 * sharing.MaxMembers
+	MaxLines = 2 * member.MaxMembers
 	// MaxForms is how many limits a replica remembers in the forms that it needs.
 	// Then all are worked out anew.
 	MaxForms = 4096

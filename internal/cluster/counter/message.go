@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/frame"
 	"github.com/weir-limit/weir/internal/packing"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // The messages of replicas have kinds beyond those of nodes.
@@ -29,7 +29,7 @@ const tick = weir.Instant(10_000)
 // IsPost is whether a message between nodes is from a Replica, and of which
 // weir.Sharing; else it is from a Node.
 func IsPost(message []byte) (way weir.Sharing, ok bool) {
-	if len(message) < 3 || message[0] != sharing.Version || message[1] < charges {
+	if len(message) < 3 || message[0] != frame.Version || message[1] < charges {
 		return "", false
 	}
 	switch message[2] {
@@ -57,7 +57,7 @@ func head(kind byte, way weir.Sharing) []byte {
 	case weir.SharingHub:
 		mark = hubs
 	}
-	return append(make([]byte, 0, MaxPost), sharing.Version, kind, mark)
+	return append(make([]byte, 0, MaxPost), frame.Version, kind, mark)
 }
 
 // packer writes the body of a message of charges. Texts stand in it once: what comes
@@ -183,7 +183,7 @@ func (u *unpacker) tally(lines []told) (key weir.StateKey, limit string, _ []tol
 		return key, "", nil, false
 	}
 	key.Rule, limit = u.ref(), u.ref()
-	key.Key = u.Text(sharing.MaxText)
+	key.Key = u.Text(frame.MaxText)
 	for !u.Bad {
 		n := u.Number()
 		if n == 0 {
@@ -205,7 +205,7 @@ func (u *unpacker) ref() string {
 	case n < uint64(len(u.texts)):
 		return u.texts[n]
 	}
-	u.texts = append(u.texts, u.Text(sharing.MaxText))
+	u.texts = append(u.texts, u.Text(frame.MaxText))
 	return u.texts[len(u.texts)-1]
 }
 
@@ -215,7 +215,7 @@ func (u *unpacker) line(n uint64) (t told) {
 		u.Bad = true
 		return told{}
 	case n == known:
-		u.processes = append(u.processes, source{u.Text(sharing.MaxText), u.Number()})
+		u.processes = append(u.processes, source{u.Text(frame.MaxText), u.Number()})
 	}
 	of := u.processes[n]
 	t = told{node: of.node, incarnation: of.incarnation, slot: u.Number(), count: int64(u.Below(1 << 62))}

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/packing"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
 	"pgregory.net/rapid"
 )
 
@@ -66,7 +68,7 @@ func TestPosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.View(now, []sharing.Presence{{Name: "a"}, {Name: "b"}})
+	p.View(now, []member.Presence{{Name: "a"}, {Name: "b"}})
 	p.peers[1].pull.done = true
 	l := weir.MustParseLimit("10/h")
 	for i := range 10_000 {
@@ -113,8 +115,8 @@ func FuzzReplica(f *testing.F) {
 	for _, post := range posts {
 		f.Add(post.Message)
 	}
-	f.Add([]byte{sharing.Version, ask, 0, 5})
-	f.Add([]byte{sharing.Version, charges, 0, 0, 0, 0, 1, 'r', 1, 5, '1', '0', '0', '/', 's', 0, 1, 1, 'b', 1, 1, 9, 0, 0, 0})
+	f.Add([]byte{frame.Version, ask, 0, 5})
+	f.Add([]byte{frame.Version, charges, 0, 0, 0, 0, 1, 'r', 1, 5, '1', '0', '0', '/', 's', 0, 1, 1, 'b', 1, 1, 9, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		hears(t, group(t, weir.SharingMesh, 3)[0], b)
 		if len(b) > 2 { // the same by a hub, and to it
@@ -132,7 +134,7 @@ func hears(t *testing.T, p *Replica, b []byte) {
 	p.passes(now, "100/s", 10)
 	var posts []Post
 	for range 2 {
-		if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, sharing.ErrMessage) {
+		if err := p.Receive(now+1, "n1", b, &posts); err != nil && !errors.Is(err, frame.ErrMessage) {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +159,7 @@ func TestManyNames(t *testing.T) {
 	p.passes(now, "100/h", 1)
 	for i := range 3 * MaxPeers {
 		now += bounds.Micros(Sync)
-		p.View(now, []sharing.Presence{{Name: "a"}, {Name: fmt.Sprint("pod-", i)}, {Name: fmt.Sprint("pod-", i)}})
+		p.View(now, []member.Presence{{Name: "a"}, {Name: fmt.Sprint("pod-", i)}, {Name: fmt.Sprint("pod-", i)}})
 		if p.view.members != 2 || len(p.peers) > MaxPeers {
 			t.Fatalf("after %d nodes: %d members, %d names", i, p.view.members, len(p.peers))
 		}
@@ -190,7 +192,7 @@ func TestReplicaFull(t *testing.T) {
 		t.Errorf("%+v; want 100 keys kept and 100 dropped", kept)
 	}
 	out := make([]weir.Decision, 1)
-	if all[0].Take(now, []weir.Ask{{State: weir.StateKey{Rule: "new"}, Limit: l, Cost: 1}}, out); out[0].Outcome != weir.Denied || out[0].RetryAfter != sharing.MaxDeny {
+	if all[0].Take(now, []weir.Ask{{State: weir.StateKey{Rule: "new"}, Limit: l, Cost: 1}}, out); out[0].Outcome != weir.Denied || out[0].RetryAfter != table.MaxDeny {
 		t.Errorf("a key too many: %+v", out[0])
 	}
 	all[0].tallies.Remove(0)

@@ -3,7 +3,7 @@
 // process only grow, and the largest holds, so messages may be lost, doubled, late and in any order. Together the nodes
 // may let more pass than the limit, by as much as package bounds says.
 //
-// A Replica is a state machine without clock, network and goroutine, as sharing.Node is: its caller tells it what happens and
+// A Replica is a state machine without clock, network and goroutine, as lease.Node is: its caller tells it what happens and
 // when, and sends what it wants sent.
 //
 // In the code, replica.go decides, tally.go is what is kept of a key, merge.go what is heard, sync.go what is told, and
@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/frame"
 	"github.com/weir-limit/weir/internal/cluster/table"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // The times of replicas.
@@ -70,7 +70,7 @@ type Replica struct {
 	others []int32 // members but this node, in an order that is this node's own
 	turn   int     // of others, who is told next
 	view   view
-	hubs   map[string]int32 // by placement; at most sharing.MaxRules
+	hubs   map[string]int32 // by placement; at most table.MaxRules
 
 	tallies table.Table[*tally]
 	forms   map[string]*form
@@ -110,8 +110,8 @@ func New(now weir.Instant, s Settings) (*Replica, error) {
 	switch {
 	case !slices.Contains(ways, s.Sharing):
 		return nil, fmt.Errorf("replicas share by one of %v, not by %q", ways, s.Sharing)
-	case s.Keys < 1 || s.Name == "" || len(s.Name) > sharing.MaxText:
-		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", sharing.MaxText)
+	case s.Keys < 1 || s.Name == "" || len(s.Name) > frame.MaxText:
+		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", frame.MaxText)
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.Name))
@@ -186,7 +186,7 @@ func (p *Replica) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision) {
 		}
 	}
 	for i := range asks {
-		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: sharing.MaxDeny}
+		out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: table.MaxDeny}
 		if r := p.tally(now, &asks[i]); r != nil {
 			own, _ := p.weights(now, r, asks[i].Policy.Partition, asks[i].Policy.Nodes)
 			r.decide(now, own, &asks[i], &out[i])
@@ -287,7 +287,7 @@ func (p *Replica) tally(now weir.Instant, a *weir.Ask) *tally {
 
 // keep begins to keep a key.
 func (p *Replica) keep(now weir.Instant, key weir.StateKey, l *weir.Limit) *tally {
-	if max(len(key.Rule), len(key.Key), len(l.String())) > sharing.MaxText || !p.tallies.Room(now) {
+	if max(len(key.Rule), len(key.Key), len(l.String())) > frame.MaxText || !p.tallies.Room(now) {
 		return nil
 	}
 	key = weir.StateKey{Rule: strings.Clone(key.Rule), Key: strings.Clone(key.Key)}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"pgregory.net/rapid"
 )
 
@@ -42,9 +42,9 @@ func TestDividedStarts(t *testing.T) {
 	const nodes, count, rounds = 3, 120, 2
 	for _, fixed := range []int{0, nodes} {
 		all := group(t, weir.SharingDivided, nodes)
-		var members []sharing.Presence
+		var members []member.Presence
 		for _, p := range all {
-			members = append(members, sharing.Presence{Name: p.settings.Name, Open: true})
+			members = append(members, member.Presence{Name: p.settings.Name, Open: true})
 		}
 		now, passed, changes := replicaStart, 0, 0
 		use := func(away int) {
@@ -63,7 +63,7 @@ func TestDividedStarts(t *testing.T) {
 			i %= nodes
 			for n, p := range all {
 				if n != i {
-					p.View(now, slices.DeleteFunc(slices.Clone(members), func(m sharing.Presence) bool { return m.Name == members[i].Name }))
+					p.View(now, slices.DeleteFunc(slices.Clone(members), func(m member.Presence) bool { return m.Name == members[i].Name }))
 				}
 			}
 			use(i)
@@ -89,9 +89,9 @@ const replicaStart = weir.Instant(1_800_000_000_000_000)
 // group is replicas that hear each other from the start, at replicaStart.
 func group(t rapid.TB, s weir.Sharing, n int) []*Replica {
 	var all []*Replica
-	var members []sharing.Presence
+	var members []member.Presence
 	for i := range n {
-		members = append(members, sharing.Presence{Name: fmt.Sprint("n", i), Open: true})
+		members = append(members, member.Presence{Name: fmt.Sprint("n", i), Open: true})
 		all = append(all, newReplica(t, replicaStart, members[i].Name, 1, s))
 	}
 	for _, p := range all {
@@ -113,9 +113,9 @@ func settleAll(t rapid.TB, now weir.Instant, all []*Replica) {
 
 // restart kills a replica; it comes back, and asks the others what they know.
 func restart(t rapid.TB, now weir.Instant, all []*Replica, i int) {
-	var members []sharing.Presence
+	var members []member.Presence
 	for _, p := range all {
-		members = append(members, sharing.Presence{Name: p.settings.Name, Open: true})
+		members = append(members, member.Presence{Name: p.settings.Name, Open: true})
 	}
 	all[i] = newReplica(t, now, all[i].settings.Name, all[i].settings.Incarnation+1, all[i].settings.Sharing)
 	all[i].View(now, members)
@@ -325,7 +325,7 @@ func TestJoin(t *testing.T) {
 	settleAll(t, now+bounds.Micros(Sync), all)
 	for i := range all {
 		p := newReplica(t, now, "n9", 1, weir.SharingMesh)
-		members := []sharing.Presence{{Name: "n9"}, {Name: "n0"}, {Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
+		members := []member.Presence{{Name: "n9"}, {Name: "n0"}, {Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 		for _, q := range all {
 			q.View(now+bounds.Micros(Sync), members)
 		}

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/frame"
 	"github.com/weir-limit/weir/internal/packing"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // MaxPosts is how many messages a replica makes in a Sync of what has changed; what
@@ -192,7 +192,7 @@ func (p *Replica) some(now weir.Instant, to int32, end int) (pack *packer, next 
 // Receive hears a message of a peer, and adds to posts what is to be answered.
 func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *[]Post) error {
 	if way, ok := IsPost(message); !ok || way != p.settings.Sharing {
-		return sharing.ErrMessage
+		return frame.ErrMessage
 	}
 	p.view.to(now)
 	u := unpacker{Reader: packing.Reader{Rest: message[3:]}, now: now}
@@ -203,7 +203,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 		end := u.Below(pullStart + 1)
 		to, known := p.ids[from]
 		if u.Bad || len(u.Rest) > 0 || end == 0 {
-			return sharing.ErrMessage
+			return frame.ErrMessage
 		}
 		if known {
 			pack, next := p.some(now, to, int(end))
@@ -211,7 +211,7 @@ func (p *Replica) Receive(now weir.Instant, from string, message []byte, posts *
 		}
 		return nil
 	default:
-		return sharing.ErrMessage
+		return frame.ErrMessage
 	}
 }
 
@@ -233,7 +233,7 @@ func (p *Replica) hearAll(now weir.Instant, from string, reported bool, u *unpac
 		}
 	}
 	if u.Bad {
-		return sharing.ErrMessage
+		return frame.ErrMessage
 	}
 	if id, known := p.ids[from]; known && asked > 0 {
 		if q := &p.peers[id]; q.member && !q.pull.done && asked == q.pull.from {

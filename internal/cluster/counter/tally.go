@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // tally is what a replica keeps of a key: the state by which it decides, and what it

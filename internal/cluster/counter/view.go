@@ -2,8 +2,8 @@ package counter
 
 import (
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // neighbor is a node that the replica knows of.
@@ -31,7 +31,7 @@ type view struct {
 const gapUnit = 4096
 
 // View tells who the members are, this node among them or not.
-func (p *Replica) View(now weir.Instant, members []sharing.Presence) {
+func (p *Replica) View(now weir.Instant, members []member.Presence) {
 	p.view.to(now)
 	p.views++
 	v := view{members: 1, heard: 1, gone: p.view.gone, gap: p.view.gap, base: p.view.base, at: now}
@@ -66,7 +66,7 @@ func (p *Replica) View(now weir.Instant, members []sharing.Presence) {
 		v.gone = v.members - v.heard
 		if p.view.heard == p.view.members {
 			v.base = v.gap
-			v.gap += (sharing.Silence + Sync).Microseconds() * gapUnit // in which nobody knew
+			v.gap += (member.Silence + Sync).Microseconds() * gapUnit // in which nobody knew
 		}
 	}
 	p.view = v

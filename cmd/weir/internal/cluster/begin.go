@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // Nodes that start together begin with limits as never used. One that joins others
@@ -96,7 +96,7 @@ func (s *Store) hearAge(from string, b []byte) {
 	}
 	s.ages.mu.Lock()
 	defer s.ages.mu.Unlock()
-	if len(s.ages.known) >= sharing.MaxMembers {
+	if len(s.ages.known) >= member.MaxMembers {
 		return // of so many, no one founds anything
 	}
 	if _, ok := s.ages.known[from]; !ok {

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // calls are the questions of this node that wait for owners.
@@ -100,7 +101,7 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			if r.is == done {
 				return q.parseReply(r.body, s.texts.Get)
 			}
-			is, wait = r.is, sharing.Retry // another node is about to own the key
+			is, wait = r.is, lease.Retry // another node is about to own the key
 		case <-again.C:
 			if is = s.askOnce(sh, place, q, id); is == done {
 				return nil
@@ -142,7 +143,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	case errors.Is(err, errSilent):
 		s.counts.unanswered.Add(1)
 		for i := range asks {
-			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: sharing.Retry}
+			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: lease.Retry}
 		}
 		return nil
 	case err != nil:
@@ -153,7 +154,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	copy(out, q.out)
 	for i := range out {
 		record.Own(&out[i], &asks[i])
-		if mark, _ := sharing.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
+		if mark, _ := member.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
 			out[i].Receipt.State.Rule = mark + out[i].Receipt.State.Rule
 		}
 	}

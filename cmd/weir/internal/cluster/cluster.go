@@ -29,10 +29,11 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/counter"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // The bounds of a node.
@@ -44,7 +45,7 @@ const (
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
 	MaxWaiting = 1 << 14
 	// shards is how many parts a node has, each with a lock of its own.
-	shards = sharing.MaxShards
+	shards = lease.MaxShards
 )
 
 // Options of a Store.
@@ -53,7 +54,7 @@ type Options struct {
 	// DefaultKeys.
 	Keys int
 	// now is the node's time; nil: its own clock. patience is how long a question
-	// waits for its owner; 0: sharing.Patience. Tests have their own.
+	// waits for its owner; 0: lease.Patience. Tests have their own.
 	now      func() weir.Instant
 	patience time.Duration
 }
@@ -108,7 +109,7 @@ type counts struct {
 // New makes a node that takes no part yet: until Join its takes fail with
 // weir.ErrAway.
 func New(o Options) *Store {
-	s := &Store{keys: o.Keys, now: o.now, waits: cmp.Or(o.patience, sharing.Patience), seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Store{keys: o.Keys, now: o.now, waits: cmp.Or(o.patience, lease.Patience), seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if s.keys == 0 {
 		s.keys = DefaultKeys
 	}
@@ -150,7 +151,7 @@ func (s *Store) open(incarnation uint64) error {
 	name := s.self.Name
 	s.others.init(s, name, incarnation)
 	for i := range s.shards {
-		node, err := sharing.NewNode(sharing.Settings{Name: name, Incarnation: incarnation, Shard: uint64(i), Keys: max(s.keys/shards, 1), Seed: s.seed})
+		node, err := lease.NewNode(lease.Settings{Name: name, Incarnation: incarnation, Shard: uint64(i), Keys: max(s.keys/shards, 1), Seed: s.seed})
 		if err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
@@ -193,8 +194,8 @@ func (s *Store) Traits() weir.Traits {
 
 // View tells who the members are, in any order. A node that is not one of them, because
 // another has its name, takes no part any more: its takes fail with weir.ErrAway.
-func (s *Store) View(members []sharing.Member) {
-	if !slices.ContainsFunc(members, func(m sharing.Member) bool { return m.Name == s.self.Name }) {
+func (s *Store) View(members []member.Member) {
+	if !slices.ContainsFunc(members, func(m member.Member) bool { return m.Name == s.self.Name }) {
 		s.part()
 		return
 	}

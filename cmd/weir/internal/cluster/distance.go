@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // pingEvery is with how many heartbeats each other member is asked to answer at once: how far
@@ -26,12 +27,12 @@ func (o *others) hearPong(from string, b []byte) {
 	at := r.Number()
 	now := o.store.now()
 	trip := now - weir.Instant(at)
-	if r.Bad || trip < 0 || trip > weir.Instant(sharing.MaxDistance/time.Microsecond) {
+	if r.Bad || trip < 0 || trip > weir.Instant(lease.MaxDistance/time.Microsecond) {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.far) >= sharing.MaxMembers && o.far[from] == 0 {
+	if len(o.far) >= member.MaxMembers && o.far[from] == 0 {
 		clear(o.far) // of those that have left
 	}
 	d := o.far[from].Measure(trip.Duration())
@@ -45,7 +46,7 @@ func (o *others) hearPong(from string, b []byte) {
 }
 
 // distances tells all shards how far the members are.
-func (s *Store) distances(all map[string]sharing.Distance) {
+func (s *Store) distances(all map[string]lease.Distance) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()

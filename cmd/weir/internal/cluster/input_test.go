@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/limittext"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // FuzzReceive: whatever a peer sends, a node lives on, and a key that is used up stays
@@ -22,7 +22,7 @@ func FuzzReceive(f *testing.F) {
 	} {
 		f.Add(q.appendCall(nil, 7))
 	}
-	m := sharing.Message{Kind: sharing.Ask, State: used[0].State, Limit: limit.String(), Incarnation: 1, ID: 1, Least: 1, Want: 1 << 30}
+	m := lease.Message{Kind: lease.Ask, State: used[0].State, Limit: limit.String(), Incarnation: 1, ID: 1, Least: 1, Want: 1 << 30}
 	f.Add(m.Append([]byte{shares}))
 	f.Add([]byte{howOld})
 	f.Add([]byte{soOld, 0xff, 0xff})

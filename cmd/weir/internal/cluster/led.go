@@ -5,12 +5,14 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
 // led knows the names of rules whose counts are with leaders.
 type led struct {
-	names atomic.Pointer[map[seated]string] // at most sharing.MaxRules, so that a decision makes none; beyond, each does
+	names atomic.Pointer[map[seated]string] // at most table.MaxRules, so that a decision makes none; beyond, each does
 	rules atomic.Pointer[map[string]int]    // how many leaders, by placement
 }
 
@@ -24,7 +26,7 @@ type seated struct {
 func (l *led) known(a *weir.Ask) weir.StateKey {
 	k := short(a.State)
 	if a.Policy.Sharing == weir.SharingLeader {
-		k.Rule = l.name(seated{k.Rule, sharing.Seat(k.Key, a.Policy.Leaders)})
+		k.Rule = l.name(seated{k.Rule, member.Seat(k.Key, a.Policy.Leaders)})
 	}
 	return k
 }
@@ -49,7 +51,7 @@ func (l *led) count(k weir.StateKey) weir.StateKey {
 	if !ok {
 		return short(k)
 	}
-	return sharing.Led(short(k), leaders)
+	return member.Led(short(k), leaders)
 }
 
 // name is that of a rule with the mark of a seat.
@@ -62,8 +64,8 @@ func (l *led) name(n seated) string {
 	if name, ok := (*before)[n]; ok {
 		return name
 	}
-	name := sharing.Mark(n.seat) + n.rule
-	if len(*before) < sharing.MaxRules {
+	name := member.Mark(n.seat) + n.rule
+	if len(*before) < table.MaxRules {
 		after := maps.Clone(*before)
 		after[n] = name
 		l.names.CompareAndSwap(before, &after) // else the next one tries again
@@ -79,7 +81,7 @@ func (s *Store) Lead(rules map[string]int) {
 
 // Leads are those who lead each seat of a rule with that policy, as this node sees it; empty before View.
 // state is any count of the rule.
-func (s *Store) Leads(state weir.StateKey, p *weir.Policy) [][]sharing.Lead {
+func (s *Store) Leads(state weir.StateKey, p *weir.Policy) [][]lease.Lead {
 	view := s.others.seen()
 	if view == nil {
 		return nil
@@ -96,10 +98,10 @@ func (s *Store) Hub(state weir.StateKey) string {
 	return view.Hub(short(state).Placement())
 }
 
-func leadsOf(view *sharing.View, state weir.StateKey, p *weir.Policy) [][]sharing.Lead {
-	seats := make([][]sharing.Lead, max(p.Leaders, 1))
+func leadsOf(view *member.View, state weir.StateKey, p *weir.Policy) [][]lease.Lead {
+	seats := make([][]lease.Lead, max(p.Leaders, 1))
 	for i := range seats {
-		seats[i] = view.Leads(short(state).Placement(), i, sharing.PolicyOf(p.Partition))
+		seats[i] = lease.Leads(view, short(state).Placement(), i, lease.PolicyOf(p.Partition))
 	}
 	return seats
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
 // TestLeader: all counts of a rule with leaders are with these, any node settles its receipts and resets its
@@ -95,9 +97,9 @@ func leads(t *testing.T, leaders int, rule string) {
 }
 
 // view is Leads of a node that was told who the members are by its test.
-func (s *Store) view(state weir.StateKey, p *weir.Policy) [][]sharing.Lead {
-	members := []sharing.Member{{Name: "n0:1", Incarnation: 1}, {Name: "n1:1", Incarnation: 2}, {Name: "n2:1", Incarnation: 3}}
-	return leadsOf(sharing.Together(s.self.Name, members), state, p)
+func (s *Store) view(state weir.StateKey, p *weir.Policy) [][]lease.Lead {
+	members := []member.Member{{Name: "n0:1", Incarnation: 1}, {Name: "n1:1", Incarnation: 2}, {Name: "n2:1", Incarnation: 3}}
+	return leadsOf(member.Together(s.self.Name, members), state, p)
 }
 
 // TestLedAllocates holds a decision by a lease of a leader to allocate no more than one of an owner: nothing.
@@ -130,18 +132,18 @@ func TestLedNames(t *testing.T) {
 		return l.known(&ask).Rule
 	}
 	full := map[seated]string{}
-	for i := range sharing.MaxRules - 1 {
-		full[seated{fmt.Sprint("r", i), 0}] = sharing.Mark(0) + fmt.Sprint("r", i)
+	for i := range table.MaxRules - 1 {
+		full[seated{fmt.Sprint("r", i), 0}] = member.Mark(0) + fmt.Sprint("r", i)
 	}
 	l.names.Store(&full)
-	known(sharing.MaxRules - 1)
+	known(table.MaxRules - 1)
 	before := l.names.Load()
-	for i := range sharing.MaxRules + 2 {
-		if name := known(i); name != sharing.Mark(0)+fmt.Sprint("r", i) {
+	for i := range table.MaxRules + 2 {
+		if name := known(i); name != member.Mark(0)+fmt.Sprint("r", i) {
 			t.Fatalf("%q", name)
 		}
 	}
-	if len(*before) != sharing.MaxRules || l.names.Load() != before {
+	if len(*before) != table.MaxRules || l.names.Load() != before {
 		t.Errorf("%d names, and %d after others came", len(*before), len(*l.names.Load()))
 	}
 	s := Store{led: led{}}

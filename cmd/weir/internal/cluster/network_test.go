@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // network carries messages between the nodes of a test, each in the order of arrival.
@@ -87,7 +87,7 @@ func newNetwork(t testing.TB, size int, ahead ...time.Duration) *network {
 // view tells all nodes of all, and that all reach each other.
 func (n *network) view() {
 	for _, s := range n.nodes {
-		s.show(sharing.Together(s.self.Name, n.members()))
+		s.show(member.Together(s.self.Name, n.members()))
 	}
 }
 
@@ -101,9 +101,9 @@ func (n *network) found() {
 }
 
 // members are all nodes.
-func (n *network) members() (members []sharing.Member) {
+func (n *network) members() (members []member.Member) {
 	for i, name := range n.names {
-		members = append(members, sharing.Member{Name: name, Incarnation: uint64(i + 1)})
+		members = append(members, member.Member{Name: name, Incarnation: uint64(i + 1)})
 	}
 	return members
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // others is what the node knows of the other members.
@@ -15,16 +16,16 @@ type others struct {
 	store *Store
 
 	mu         sync.Mutex
-	peers      *sharing.Peers // nil before Join
-	unclean    int64          // unclean departures that peers before these have noticed
-	view       *sharing.View  // that the shards have
-	fx         sharing.Effects
+	peers      *member.Peers // nil before Join
+	unclean    int64         // unclean departures that peers before these have noticed
+	view       *member.View  // that the shards have
+	beats      []member.HeartbeatTo
 	packet     []byte
 	fenced     weir.Instant // until then an earlier process of the name may decide; 0: none may
 	agreed     bool         // it has been told who the members are
 	heartbeats int          // rounds of them
-	far        map[string]sharing.Distance
-	told       map[string]sharing.Distance // to the shards
+	far        map[string]lease.Distance
+	told       map[string]lease.Distance // to the shards
 }
 
 func (o *others) init(s *Store, name string, incarnation uint64) {
@@ -33,8 +34,8 @@ func (o *others) init(s *Store, name string, incarnation uint64) {
 	if o.peers != nil {
 		o.unclean += o.peers.Unclean()
 	}
-	o.far, o.told = map[string]sharing.Distance{}, nil
-	o.store, o.peers = s, sharing.NewPeers(s.now(), name, incarnation)
+	o.far, o.told = map[string]lease.Distance{}, nil
+	o.store, o.peers = s, member.NewPeers(s.now(), name, incarnation)
 	o.peers.Resume(s.self.Resumes, s.self.Counted)
 	o.peers.Fence(s.now(), o.fenced)
 }
@@ -64,11 +65,11 @@ func (o *others) fence(d time.Duration) {
 	o.deliver()
 }
 
-func (o *others) agree(members []sharing.Member) {
+func (o *others) agree(members []member.Member) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.agreed = true
-	o.peers.Agree(o.store.now(), members, &o.fx)
+	o.peers.Agree(o.store.now(), members, &o.beats)
 	o.deliver()
 }
 
@@ -76,7 +77,7 @@ func (o *others) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.agreed {
-		o.peers.Leave(o.store.now(), &o.fx)
+		o.peers.Leave(o.store.now(), &o.beats)
 		o.deliver()
 	}
 }
@@ -107,7 +108,7 @@ func (o *others) last() bool {
 }
 
 // seen is the view of this moment; nil: it has not been told who the members are.
-func (o *others) seen() *sharing.View {
+func (o *others) seen() *member.View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.agreed {
@@ -116,7 +117,7 @@ func (o *others) seen() *sharing.View {
 	return o.peers.View()
 }
 
-func (o *others) lost() []sharing.Loss {
+func (o *others) lost() []member.Loss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.agreed {
@@ -147,11 +148,11 @@ func (o *others) minority() bool {
 	return o.agreed && o.peers.View().Minority()
 }
 
-func (o *others) receive(from string, b *sharing.Heartbeat) {
+func (o *others) receive(from string, b *member.Heartbeat) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.agreed {
-		o.peers.Receive(o.store.now(), from, b, &o.fx)
+		o.peers.Receive(o.store.now(), from, b)
 		o.deliver()
 	}
 }
@@ -164,7 +165,7 @@ func (o *others) tick() weir.Instant {
 		return 0
 	}
 	if now := o.store.now(); now >= o.peers.Next() {
-		o.peers.Tick(now, o.store.moving(), o.store.saved(), &o.fx)
+		o.peers.Tick(now, o.store.moving(), o.store.saved(), &o.beats)
 		o.deliver()
 	}
 	return o.peers.Next()
@@ -177,19 +178,19 @@ func (o *others) deliver() {
 		o.view = v
 		o.store.show(v)
 	}
-	for i := range o.fx.Heartbeats {
-		b := &o.fx.Heartbeats[i]
+	for i := range o.beats {
+		b := &o.beats[i]
 		o.packet = b.Append(append(o.packet[:0], shares))
 		o.store.self.Send(b.Peer, o.packet)
 		if o.heartbeats%pingEvery == 0 {
 			o.ping(b.Peer)
 		}
 	}
-	if len(o.fx.Heartbeats) > 0 {
+	if len(o.beats) > 0 {
 		o.heartbeats++
 	}
-	clear(o.fx.Heartbeats)
-	o.fx.Heartbeats = o.fx.Heartbeats[:0]
+	clear(o.beats)
+	o.beats = o.beats[:0]
 }
 
 // leaveEvery is how often Leave looks whether all is handed over, and leavePatience, for how long it
@@ -234,7 +235,7 @@ func (s *Store) left() (n int) {
 	return n
 }
 
-func (s *Store) show(v *sharing.View) {
+func (s *Store) show(v *member.View) {
 	for i := range s.shards {
 		s.shards[i].show(v)
 	}
@@ -245,13 +246,13 @@ func (s *Store) show(v *sharing.View) {
 }
 
 // moving is whether ledgers are on their way to other nodes.
-func (s *Store) moving() bool { return s.some((*sharing.Node).Moving) }
+func (s *Store) moving() bool { return s.some((*lease.Node).Moving) }
 
 // saved is whether backups have all that the node has granted of slow keys.
-func (s *Store) saved() bool { return !s.some(func(n *sharing.Node) bool { return !n.Saved() }) }
+func (s *Store) saved() bool { return !s.some(func(n *lease.Node) bool { return !n.Saved() }) }
 
 // some is whether a shard's node is so.
-func (s *Store) some(is func(*sharing.Node) bool) bool {
+func (s *Store) some(is func(*lease.Node) bool) bool {
 	for i := range s.shards {
 		if s.shards[i].is(is) {
 			return true

@@ -7,8 +7,10 @@ import (
 	"hash/maphash"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // Receive is told a message of a member. One that no node would send does nothing.
@@ -43,17 +45,17 @@ func (s *Store) Receive(from string, message []byte) {
 
 func (s *Store) hear(from string, b []byte) {
 	for len(b) > 0 {
-		if sharing.IsHeartbeat(b) {
-			heartbeat, rest, err := sharing.ParseHeartbeat(b)
+		if member.IsHeartbeat(b) {
+			heartbeat, rest, err := member.ParseHeartbeat(b)
 			if err == nil {
 				s.others.receive(from, &heartbeat)
 			}
 			b = rest
 			continue
 		}
-		m, rest, err := sharing.Parse(b)
+		m, rest, err := lease.Parse(b)
 		switch {
-		case errors.Is(err, sharing.ErrUnknown):
+		case errors.Is(err, frame.ErrUnknown):
 			s.counts.unknown.Add(1)
 		case err != nil:
 			s.counts.unknown.Add(1)
@@ -120,11 +122,11 @@ func (sh *shard) decide(q *question) status {
 // statusOf is how a node answers that fails so: done, unless nothing was decided.
 func statusOf(err error) status {
 	switch {
-	case errors.Is(err, sharing.ErrElsewhere):
+	case errors.Is(err, lease.ErrElsewhere):
 		return elsewhere
-	case errors.Is(err, sharing.ErrNotYet):
+	case errors.Is(err, lease.ErrNotYet):
 		return notYet
-	case errors.Is(err, sharing.ErrUnsaved):
+	case errors.Is(err, lease.ErrUnsaved):
 		return unsaved
 	}
 	return done

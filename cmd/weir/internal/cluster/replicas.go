@@ -7,8 +7,8 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/counter"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // replicated are the ways to share where each node decides by itself.
@@ -170,7 +170,7 @@ func (r *replica) look(a *weir.Ask) (now weir.Instant, state weir.State) {
 	return now, state
 }
 
-func (r *replica) show(members []sharing.Presence) {
+func (r *replica) show(members []member.Presence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node != nil {

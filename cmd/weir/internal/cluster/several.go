@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/table"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // maxSeveral is how many asks of one take leases answer together; more go whole.
@@ -14,7 +14,7 @@ const maxSeveral = 16
 
 // several is plain asks of one take, as their nodes get them.
 type several struct {
-	asks   [maxSeveral]sharing.Request
+	asks   [maxSeveral]lease.Request
 	hashes [maxSeveral]uint64
 	shards [maxSeveral]uint8
 	locks  uint64 // a bit for each of their shards

@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // shard is one part of the node's keys. Its node is asked under its lock.
@@ -14,18 +15,18 @@ type shard struct {
 	store *Store
 
 	mu      sync.Mutex
-	node    *sharing.Node   // nil: it takes no part, or does not any more
-	fx      sharing.Effects // of one call; used again by the next
-	packet  []byte          // likewise
-	due     atomic.Int64    // when the node is to be ticked, as run knows, an Instant; 0: never
-	asks    uint64          // so far; their numbers tell them apart
+	node    *lease.Node   // nil: it takes no part, or does not any more
+	fx      lease.Effects // of one call; used again by the next
+	packet  []byte        // likewise
+	due     atomic.Int64  // when the node is to be ticked, as run knows, an Instant; 0: never
+	asks    uint64        // so far; their numbers tell them apart
 	waiting map[uint64]chan weir.Decision
 	limits  limits
 	notes   notes
 	_       [64]byte // the next one's lock is another line of the cache
 }
 
-func (sh *shard) open(node *sharing.Node) {
+func (sh *shard) open(node *lease.Node) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.node = node
@@ -110,10 +111,10 @@ func (sh *shard) witness(hash uint64, key weir.StateKey, e *weir.Evidence) {
 }
 
 // want is a plain ask as its node gets it.
-func want(key weir.StateKey, a *weir.Ask) sharing.Request {
-	return sharing.Request{
+func want(key weir.StateKey, a *weir.Ask) lease.Request {
+	return lease.Request{
 		State: key, Limit: a.Limit, Cost: a.Cost,
-		Policy: sharing.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
+		Policy: lease.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}
 }
 
@@ -153,7 +154,7 @@ func (sh *shard) post() {
 	sh.fx.Messages = sh.fx.Messages[:0]
 }
 
-func (sh *shard) show(v *sharing.View) {
+func (sh *shard) show(v *member.View) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {
@@ -164,7 +165,7 @@ func (sh *shard) show(v *sharing.View) {
 }
 
 // owner is who keeps the state of a key, and how far away.
-func (sh *shard) owner(key weir.StateKey) (name string, far sharing.Distance) {
+func (sh *shard) owner(key weir.StateKey) (name string, far lease.Distance) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {
@@ -175,7 +176,7 @@ func (sh *shard) owner(key weir.StateKey) (name string, far sharing.Distance) {
 }
 
 // is is whether its node is so; without a node it is not.
-func (sh *shard) is(so func(*sharing.Node) bool) bool {
+func (sh *shard) is(so func(*lease.Node) bool) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.node != nil && so(sh.node)
@@ -190,7 +191,7 @@ func (sh *shard) left() int {
 	return sh.node.Left()
 }
 
-func (sh *shard) receive(from string, m *sharing.Message) {
+func (sh *shard) receive(from string, m *lease.Message) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {

@@ -1,6 +1,9 @@
 package cluster
 
-import "github.com/weir-limit/weir/internal/sharing"
+import (
+	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/member"
+)
 
 // Stats are counts of a Store since it was made, and how it stands.
 type Stats struct {
@@ -24,7 +27,7 @@ func (s *Store) Stats() Stats {
 }
 
 // Count looks at all keys of the node, one shard after the other.
-func (s *Store) Count() (all sharing.Counts) {
+func (s *Store) Count() (all lease.Counts) {
 	all.By = map[string]int{}
 	for i := range s.shards {
 		c := s.shards[i].count()
@@ -39,11 +42,11 @@ func (s *Store) Count() (all sharing.Counts) {
 	return all
 }
 
-func (sh *shard) count() sharing.Counts {
+func (sh *shard) count() lease.Counts {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {
-		return sharing.Counts{}
+		return lease.Counts{}
 	}
 	return sh.node.Count(sh.store.now())
 }
@@ -56,7 +59,7 @@ func (s *Store) Minority() bool { return s.others.minority() }
 func (s *Store) Counted() bool { return s.others.counted() }
 
 // Lost is the nodes that have gone without a word, with what they knew.
-func (s *Store) Lost() []sharing.Loss { return s.others.lost() }
+func (s *Store) Lost() []member.Loss { return s.others.lost() }
 
 // BackedUp is whether other nodes have backups of all that the node has granted of keys that come back slowly: a crash
 // would cost these nothing.

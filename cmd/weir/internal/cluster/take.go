@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 )
 
 // Take decides the asks: plain ones by leases, all others by the owners of their keys.
@@ -97,7 +97,7 @@ func (l *limits) most(limit *weir.Limit) int64 {
 		if l.known == nil || len(l.known) >= maxLimits {
 			l.known = map[string]int64{}
 		}
-		if sharing.Unfit(limit) == "" {
+		if lease.Unfit(limit) == "" {
 			lends, _ = limit.Standing(nil, 0)
 		}
 		l.known[limit.String()] = lends

@@ -5,16 +5,16 @@ import (
 	"errors"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
-	"github.com/weir-limit/weir/internal/sharing"
 	"github.com/weir-limit/weir/internal/storewire"
 )
 
 // The first byte of a message between nodes tells its kind. A message of another kind is dropped,
 // and counted.
 const (
-	shares = 1 // messages of package sharing
+	shares = 1 // messages of packages lease and member
 	asks   = 2 // a call of an owner
 	tells  = 3 // its answer
 	howOld = 4 // asks how long a member has been there
@@ -143,7 +143,7 @@ func (q *question) check() error {
 
 // named is whether nodes know a count by this key.
 func named(k weir.StateKey) bool {
-	return len(k.Rule) <= maxName+sharing.MaxMark && len(k.Key) <= maxName
+	return len(k.Rule) <= maxName+member.MaxMark && len(k.Key) <= maxName
 }
 
 // appendReply appends the answer to a question.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/sleep"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/proxytest"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
 )
 
 // streamURL is that of the stream weir.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -88,7 +88,7 @@ func (n *Node) Leaders(r *rules.Rule) Leaders {
 }
 
 // leaderOf is a leader, with its part in the lowest numbers.
-func leaderOf(l sharing.Lead) Leader {
+func leaderOf(l lease.Lead) Leader {
 	d := divisor(l.Part, l.Of)
 	return Leader{l.Leader, l.Part / d, l.Of / d}
 }

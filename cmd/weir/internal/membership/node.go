@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
 	"github.com/weir-limit/weir/cmd/weir/internal/gossip"
-	"github.com/weir-limit/weir/internal/sharing"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -180,12 +180,12 @@ func (n *Node) changed([]gossip.Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	members := g.Members()
-	all := make([]sharing.Member, len(members))
+	all := make([]member.Member, len(members))
 	for i, m := range members {
 		if m.Name == g.Name() {
 			n.fence(m.Fence)
 		}
-		all[i] = sharing.Member{Name: m.Name, Incarnation: m.Incarnation}
+		all[i] = member.Member{Name: m.Name, Incarnation: m.Incarnation}
 	}
 	if now := incarnation(g, n.incarnation); now > n.incarnation {
 		n.incarnation = now
@@ -216,7 +216,7 @@ func (n *Node) names() (names []string) {
 }
 
 // A node that hears too few other nodes has stopped what is closed before these take it for gone.
-const _ = uint(gossip.Confirm - sharing.Quorum - time.Second)
+const _ = uint(gossip.Confirm - member.Quorum - time.Second)
 
 // Leave takes leave of the others in order.
 func (n *Node) Leave(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/sharing/bounds"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // Nodes are the daemons themselves, which share counts without a store.
@@ -27,21 +27,21 @@ type Share struct {
 // The sizes and bounds of messages between nodes. Keys are as long as an IPv4 address, rules as
 // shop/user.
 const (
-	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: sharing.AskBudget
+	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: lease.AskBudget
 	callBytes    = 60      // an ask, an answer, or a report
 	entryBytes   = 18      // a key in a message of replicas
 	lineBytes    = 10      // what one process has let pass of it
 	headBytes    = 30      // a rule and its limit, once in a message
 	nameBytes    = 25      // a process, once in a message
-	postBytes    = 1200    // a message, unless it has one key only: sharing.MaxPost
-	postsAtOnce  = 64      // in bounds.TellEvery: sharing.MaxPosts
-	leaseMemory  = 1350    // go test ./internal/sharing -run '^$' -bench Memory -benchtime 3x
+	postBytes    = 1200    // a message, unless it has one key only: counter.MaxPost
+	postsAtOnce  = 64      // in bounds.TellEvery: counter.MaxPosts
+	leaseMemory  = 1350    // go test ./internal/cluster/lease -run '^$' -bench Memory -benchtime 3x
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
 	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
 	logKeys      = 1 << 18 // that a node keeps with an event log: logstore.MaxKeys
 	mostTallies  = 1 << 16 // that a node keeps by each way in which it decides by itself: a quarter of that
-	maxShare     = 1024    // nodes of a cluster: sharing.MaxMembers
+	maxShare     = 1024    // nodes of a cluster: member.MaxMembers
 	messageDelay = 10 * time.Millisecond
 )
 

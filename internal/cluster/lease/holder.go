@@ -1,0 +1,424 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/weir-limit/weir/internal/cluster/member"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/table"
+)
+
+// holder is what a node keeps of a key that it is asked about: its lease, its ask
+// under way, and the requests that wait for it.
+type holder struct {
+	// The fields that a decision by the lease reads come first: two lines of a processor's cache.
+	limit          *weir.Limit
+	all            int64 // the most that passes at once
+	granted, spent int64 // under the lease, since it began
+	expires        weir.Instant
+	free           int64        // which the owner has for anybody, as it said last
+	fresh          weir.Instant // when the limit is as never used, as it said last
+	demand         meter
+	used           weir.Instant // last
+	sticky         bool         // the last request was, and had
+	policy         Policy       // this one
+	tight          bool         // the limit is not more than what passes in a Horizon: others wait for each report
+	asking         bool
+	waiting        []waiting
+	place          asked
+
+	state       weir.StateKey
+	pace        int64
+	incarnation uint64  // of this node
+	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
+
+	lender  string // who gave the lease
+	epoch   uint64 // of its process
+	lease   uint64
+	asked   uint64 // the last ask
+	pending sent
+	first   weir.Instant // when the ask was first sent
+	again   weir.Instant // when it is to be sent again
+	lasts   uint64       // the number of the owner's heartbeats that prolong the lease, 0: none do
+	ends    weir.Instant // they do until then
+	got     weir.Instant // when it was granted something last
+	denied  weir.Instant // until then asking is of no use
+	seen    *evidence    // why; nil: not known
+	least   int64        // for that many events, or more
+	retry   weir.Instant // when so many pass if nobody else asks, as the owner said last
+	next    weir.Instant // when one does
+
+	due   weir.Instant // when tick has something to do; 0: never
+	timed weir.Instant // when its timer is; 0: there is none
+	slot  int          // of the timer
+}
+
+// asked is who is to be asked about a key, in one view; see place.
+type asked struct {
+	version      uint64
+	owner, first string
+	most, own    bool
+	far          Distance // of the owner
+}
+
+// sent is what an ask that is under way says, for when it is sent again.
+type sent struct {
+	epoch, lease        uint64
+	spent               int64
+	least, want, demand int64
+	ahead               int64
+	closed              bool
+}
+
+type waiting struct {
+	id    uint64
+	cost  int64
+	since weir.Instant
+}
+
+func (h *holder) left(now weir.Instant) int64 { // I2
+	if now >= h.expires {
+		return 0
+	}
+	return h.granted - h.spent
+}
+
+// become goes on with a limit, which may be another version. The lease stays, but not for long.
+func (h *holder) become(l *weir.Limit) {
+	if h.limit == l {
+		return
+	}
+	if h.lasts > 0 && h.limit.String() != l.String() {
+		h.lasts, h.expires = 0, 0
+	}
+	h.limit, h.pace = l, pace(l)
+	h.all, _ = l.Standing(nil, 0)
+	h.tight = h.all <= h.pace
+}
+
+// follow asks the owner that p tells from now on. It keeps a lease of the one before,
+// who holds it for as long.
+func (h *holder) follow(p asked) {
+	if h.place.owner != p.owner {
+		h.asking, h.denied = false, 0
+	}
+	h.place = p
+}
+
+// take decides about a request, or lets it wait for the owner.
+func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
+	if h.covers(now, r.Cost) {
+		var d weir.Decision
+		h.spend(now, r, &d, fx)
+		fx.answer(r.ID, d)
+		return
+	}
+	h.notice(now, r)
+	switch {
+	case r.Cost > h.all:
+		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
+	case !h.hears():
+		h.alone(r, fx)
+	case now < h.denied && r.Cost >= h.least:
+		h.refuse(now, r.ID, r.Cost, h.wait(now, r.Cost), fx)
+	case len(h.waiting) >= MaxWaiting:
+		h.refuse(now, r.ID, r.Cost, Retry, fx)
+	default:
+		h.waiting = append(h.waiting, waiting{r.ID, r.Cost, now})
+		h.ask(now, fx)
+	}
+}
+
+// covers is whether the lease answers a request of that cost.
+func (h *holder) covers(now weir.Instant, cost int64) bool {
+	return cost >= 1 && cost <= min(h.all, h.left(now)) && len(h.waiting) == 0
+}
+
+// spend lets a request pass that the lease covers, and asks for more when little is left.
+func (h *holder) spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) {
+	h.notice(now, r)
+	h.allow(now, r.Cost, d)
+	h.renew(now, fx)
+}
+
+// renew asks for more when little is left.
+func (h *holder) renew(now weir.Instant, fx *Effects) {
+	demand := h.demand.events(now)
+	if (h.left(now)-h.place.far.during(demand))*4 < demand && h.leases(now) {
+		h.ask(now, fx)
+	}
+}
+
+// notice is what the holder learns of each request.
+func (h *holder) notice(now weir.Instant, r *Request) {
+	h.demand.count(now, r.Cost)
+	h.used, h.sticky, h.policy = now, r.Sticky, r.Policy
+}
+
+// hears is whether there is somebody to ask, as the policy wants.
+func (h *holder) hears() bool {
+	switch h.policy {
+	case Closed:
+		return h.place.owner != "" && h.place.owner == h.place.first && h.place.most
+	case Open:
+		return h.place.owner != "" && h.place.owner == h.place.first
+	case Proportional, Reserve, Share, policies:
+	}
+	return h.place.owner != ""
+}
+
+// alone answers a request where nobody can be asked.
+func (h *holder) alone(r *Request, fx *Effects) {
+	if h.policy == Open {
+		fx.answer(r.ID, weir.Decision{Outcome: weir.Allowed, Cost: r.Cost, Degraded: weir.FallbackOpen})
+		return
+	}
+	fx.answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: member.Silence, Degraded: weir.FallbackClosed})
+}
+
+func (h *holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
+	h.spent += cost
+	*d = weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)}
+	if d.Remaining == 0 {
+		d.NextAfter = max(h.next-now, 0).Duration()
+	}
+}
+
+func (h *holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *Effects) {
+	d := weir.Decision{Cost: cost, Remaining: h.remaining(now), RetryAfter: after, ResetAfter: max(h.resetAfter(now), after)}
+	if d.Remaining = min(d.Remaining, cost-1); d.Remaining == 0 {
+		d.NextAfter = min(after, h.wait(now, 1))
+	}
+	fx.answer(id, d)
+}
+
+// wait is how long it takes until a request of that cost passes if nobody else asks.
+func (h *holder) wait(now weir.Instant, cost int64) time.Duration {
+	at := h.passes(cost)
+	if cost >= h.least {
+		at = max(at, h.denied)
+	}
+	if at > now {
+		return (at - now).Duration()
+	}
+	return time.Millisecond // another has what the owner gave
+}
+
+// passes is when the limit passes a request of that cost, as far as the owner said: not
+// sooner.
+func (h *holder) passes(cost int64) weir.Instant {
+	switch {
+	case cost == 1:
+		return h.next
+	case cost <= h.least || h.limit.Algorithm() == weir.FixedWindow:
+		return h.retry
+	}
+	if us, _, of := h.limit.Span(cost - h.least); of > 0 {
+		return h.retry + weir.Instant(us) + 1
+	}
+	return max(h.retry, h.fresh)
+}
+
+// remaining is how many events would still pass, as far as known.
+func (h *holder) remaining(now weir.Instant) int64 { return min(h.left(now)+h.free, h.all) }
+
+func (h *holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh-now, 0).Duration() }
+
+// leases is whether asking for each request would cost more than AskBudget: an ask and an
+// answer for each that passes. From an owner that is far away, so few come in time.
+func (h *holder) leases(now weir.Instant) bool {
+	return !h.sticky && (h.place.far.far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget)
+}
+
+// ask asks the owner, if it is not asked already and would not deny.
+func (h *holder) ask(now weir.Instant, fx *Effects) {
+	least, want := int64(1), int64(0)
+	for i, w := range h.waiting {
+		if i == 0 {
+			least = w.cost
+		}
+		want += w.cost
+	}
+	denied := now < h.denied && (len(h.waiting) == 0 || least >= h.least)
+	if h.asking || denied || !h.hears() {
+		return
+	}
+	demand := h.demand.events(now)
+	if h.leases(now) {
+		want = max(want, demand+h.place.far.during(demand)-h.left(now))
+	}
+	*h.asks++
+	h.asked = *h.asks
+	ahead := h.ahead(now, least)
+	m := h.message(Ask, now)
+	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, ahead, m.Closed}
+	h.asking, h.first = true, now
+	h.send(now, fx)
+}
+
+// ahead is how many events to ask for beside, by a lease that lasts: more and more, where
+// they are used up soon and there is plenty.
+func (h *holder) ahead(now weir.Instant, least int64) int64 {
+	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+bounds.Micros(Lasting) {
+		return 0
+	}
+	return min(max(4*least, 2*h.spent), h.all/64)
+}
+
+func (h *holder) send(now weir.Instant, fx *Effects) {
+	h.again = now + bounds.Micros(h.place.far.Retry())
+	h.plan()
+	p := &h.pending
+	fx.send(h.place.owner, Message{
+		Kind: Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
+		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Ahead: p.ahead, Policy: h.policy,
+	})
+}
+
+// plan says when an ask that is under way, or somebody who waits for it, is to be looked
+// after.
+func (h *holder) plan() {
+	h.due = min(h.again, h.first+bounds.Micros(h.place.far.asks()))
+	if len(h.waiting) > 0 {
+		h.due = min(h.due, h.waiting[0].since+bounds.Micros(h.place.far.Patience()))
+	}
+}
+
+// message is a message that reports. A lease whose time is over is closed by it.
+func (h *holder) message(kind Kind, now weir.Instant) Message {
+	m := Message{Kind: kind, State: h.state, Incarnation: h.incarnation}
+	if h.lender == h.place.owner { // another knows nothing of it
+		m.Epoch, m.Lease, m.Spent = h.epoch, h.lease, h.spent
+	}
+	if kind == Release || now >= h.expires {
+		m.Closed = true
+		h.lease, h.granted, h.spent, h.lasts = 0, 0, 0, 0
+	}
+	return m
+}
+
+// receive hears the owner's answer. One to another ask than the one under way is of no
+// use.
+func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
+	if m.ID == h.asked && !h.asking && m.Life == 0 {
+		h.called(now, fx)
+	}
+	if !h.asking || m.ID != h.asked { // I3
+		return
+	}
+	h.asking = false
+	if h.lender != h.place.owner || m.Epoch != h.epoch || m.Lease != h.lease {
+		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
+	}
+	h.granted, h.got = m.Granted, now
+	h.expires = h.first + bounds.Micros(m.Life) // I2
+	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(Lasting)
+	h.free, h.fresh = m.Free, now+bounds.Micros(m.Fresh)
+	h.denied, h.least = now+bounds.Micros(min(m.Wait, table.MaxDeny)), h.pending.least
+	h.retry, h.next = now+bounds.Micros(m.Retry), now+bounds.Micros(m.Next)
+	h.see(m)
+	h.due = now + bounds.Micros(Idle)
+	for i, w := range h.waiting {
+		if h.left(now) < w.cost {
+			h.short(now, i, m.Wait, fx)
+			return
+		}
+		var d weir.Decision
+		h.allow(now, w.cost, &d)
+		fx.answer(w.id, d)
+	}
+	h.waiting = h.waiting[:0]
+	switch {
+	case h.lease == 0 || h.left(now) > 0:
+	case h.tight:
+		fx.send(h.place.owner, h.message(Release, now))
+	case h.plenty(): // when the time of the lease is over, its owner takes it for used
+		h.due = 0
+	}
+}
+
+// plenty is whether nobody waits for what is reported a Life later: most of the limit is
+// there, and little of it comes in that time.
+func (h *holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
+
+// called ends the lease, which the owner wants back, and what it knows of a denial.
+func (h *holder) called(now weir.Instant, fx *Effects) {
+	h.denied, h.expires, h.lasts = min(h.denied, now), min(h.expires, now), 0
+	if h.lease != 0 && h.lender == h.place.owner {
+		fx.send(h.place.owner, h.message(Release, now))
+	}
+}
+
+// short does without enough for the requests that wait, from the i-th. Requests that came while the
+// owner was asked for other ones ask for themselves, unless leases will be ahead of them soon.
+func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects) {
+	h.waiting = h.waiting[:copy(h.waiting, h.waiting[i:])]
+	if i > 0 && wait == 0 && !h.leases(now) {
+		h.ask(now, fx)
+	}
+	if !h.asking {
+		h.deny(now, 0, fx)
+	}
+}
+
+// deny denies the requests that wait, from the i-th.
+func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
+	for _, w := range h.waiting[i:] {
+		h.refuse(now, w.id, w.cost, h.wait(now, w.cost), fx)
+	}
+	h.waiting = h.waiting[:0]
+}
+
+// tick does what is due.
+func (h *holder) tick(now weir.Instant, fx *Effects) {
+	switch {
+	case h.asking && now >= h.first+bounds.Micros(h.place.far.asks()):
+		h.asking = false
+		h.denied = now
+		h.deny(now, 0, fx)
+		h.due = now + bounds.Micros(Idle)
+	case h.asking:
+		if h.forget(now, fx); now >= h.again {
+			h.send(now, fx)
+		}
+		h.plan()
+	case len(h.waiting) > 0: // for an owner that is not asked any more
+		h.denied = now
+		if h.ask(now, fx); !h.asking {
+			h.deny(now, 0, fx)
+		}
+	case now < h.used+h.keeps(now):
+		h.due = h.used + h.keeps(now)
+	default:
+		h.due = 0
+		if h.lease != 0 && h.place.owner != "" {
+			fx.send(h.place.owner, h.message(Release, now))
+		}
+	}
+}
+
+// keeps is how long a lease is kept that nobody uses.
+func (h *holder) keeps(now weir.Instant) weir.Instant {
+	if h.lasts > 0 && now < h.expires {
+		return bounds.Micros(Lasting / 2)
+	}
+	return bounds.Micros(Idle)
+}
+
+// forget denies the requests that have waited too long.
+func (h *holder) forget(now weir.Instant, fx *Effects) {
+	n := 0
+	for n < len(h.waiting) && now-h.waiting[n].since >= bounds.Micros(h.place.far.Patience()) {
+		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, Retry, fx)
+		n++
+	}
+	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]
+}
+
+// Idle is whether the holder may be forgotten. While a timer is set for it, it would not be
+// gone.
+func (h *holder) Idle(now weir.Instant) bool {
+	return !h.asking && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
+}

@@ -1,0 +1,218 @@
+package member
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-limit/weir"
+)
+
+// rank is the members in the order of the key: the first owns it, if it is heard.
+func (v *View) rank(key weir.StateKey) []int {
+	scores := make([]uint64, len(v.members))
+	order := make([]int, len(v.members))
+	for i := range v.members {
+		order[i], scores[i] = i, Score(v.members[i].name, key)
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if scores[a] != scores[b] {
+			return -cmp.Compare(scores[a], scores[b])
+		}
+		return a - b
+	})
+	return order
+}
+
+// Place is what a node is to a key, in one view.
+type Place struct {
+	Version uint64
+	At      weir.Instant // when that was found out
+	Owner   string       // who is asked, none if nobody may be
+	First   string       // who is the first of all members
+	Owns    bool         // this node is, and uses votes
+	Most    bool         // it may be: its process is where most of the members are
+	Voters  []Voter      // who lends its vote to this node
+	Count   int64        // of how many votes
+	idle    []string     // who lends no votes yet
+	Backup  string       // who keeps the backup of what it grants, none: it has no votes but its own
+	Keeper  [2]uint64    // its process, and the run of its votes
+}
+
+// Voter is a member whose vote a node has.
+type Voter struct {
+	member int
+	Name   string
+	run    [2]uint64
+	Kept   bool // it does not lend the vote now, but has not lent it to another either
+	fresh  bool // nobody else has had it
+}
+
+// Released is what an owner says that hands a key over: it counts on no vote for it.
+type Released struct {
+	By    string
+	Until weir.Instant // then no vote that it had before may be counted on anyway
+}
+
+// Place finds out what this node is to the key, when these have released it.
+func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) Place {
+	p := Place{Version: v.Version, At: now, Count: v.Count, Most: v.Quorum > 0}
+	rank := v.rank(key)
+	for _, i := range rank {
+		if v.members[i].counts && !v.members[i].leaves {
+			p.First, p.Owns = v.members[i].name, i == v.self && v.Voting
+			break
+		}
+	}
+	if v.self < 0 {
+		return p
+	}
+	for _, i := range rank {
+		if reaches(v.members[v.self].stand(i)) {
+			p.Owner = v.members[i].name
+			break
+		}
+	}
+	free := make([]bool, len(v.members))
+	for _, r := range released {
+		if i := v.find(r.By); i >= 0 && now < r.Until {
+			free[i] = true
+		}
+	}
+	for m := range v.members {
+		of := &v.members[m]
+		if of.leaves && !of.counts {
+			continue
+		}
+		if of.idle {
+			p.idle = append(p.idle, of.name)
+		}
+		if !of.counts { // of who lends it before it is one of all, or still
+			continue
+		}
+		if follows, kept := v.follows(m, rank, free); follows || kept {
+			p.Voters = append(p.Voters, Voter{m, of.name, of.run, kept || of.leaves, of.fresh})
+		}
+	}
+	for _, i := range rank {
+		if i != v.self && v.members[i].backs && reaches(v.members[v.self].stand(i)) && slices.ContainsFunc(p.Voters, func(by Voter) bool { return by.member == i && !by.Kept }) {
+			p.Backup, p.Keeper = v.members[i].name, v.members[i].run
+			break
+		}
+	}
+	return p
+}
+
+func (s *seen) stand(i int) Stand { return s.to(i).Stand }
+
+func (s *seen) to(i int) Other {
+	if s.stands == nil {
+		return Other{}
+	}
+	return s.stands[i]
+}
+
+// follows is whether the m-th member lends this node its vote, and no other member can
+// count on it, except those that have released the key: neither the one that it followed
+// until it was settled with this node, nor any before that in the rank that it has begun to
+// follow before this node, or let go. A member that it has begun to follow later, or with the same
+// heartbeat, has never heard of that without hearing that this node comes first. kept tells that it
+// did follow, and no other member can count on its share yet.
+func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) {
+	if v.members[m].idle {
+		return false, false
+	}
+	order := v.members[m].to(v.self).Order
+	for _, i := range rank {
+		stand := v.members[m].stand(i)
+		switch {
+		case stand == Out:
+		case i == v.self && stand == Leaving:
+			return false, !follows
+		case i == v.self && stand == Settled:
+			return true, false
+		case i == v.self:
+			follows = true
+		case stand == Settled:
+			return follows && released[i], false
+		case stand == Entering && follows && order <= v.members[m].to(i).Order:
+		case stand == Entering && !follows, !released[i]: // I7
+			return false, false
+		}
+	}
+	return follows, false
+}
+
+// Votes is how many votes a node may count on now. The votes of members that leave go to no other
+// node: the node that has all other votes has them, too.
+func (v *View) Votes(now weir.Instant, p *Place) int64 {
+	if !v.Voting {
+		return 0
+	}
+	n, last := int64(0), int64(0)
+	for _, by := range p.Voters {
+		switch of := &v.members[by.member]; {
+		case of.leaves:
+			last++
+		case !by.Kept && now < of.until: // I8
+			n++
+		}
+	}
+	if n+last == p.Count {
+		return p.Count
+	}
+	return n
+}
+
+// Unbroken is how many votes, of how many, a node has in p that nobody else has had since it was
+// in the place before: those that it had, but for what members have lent to others; and
+// those of members that are new, and have lent them to nobody before.
+func (v *View) Unbroken(p, before *Place) (votes, all int64) {
+	same := func(a, b Voter) bool { return a.Name == b.Name && a.run == b.run }
+	for _, old := range before.Voters {
+		if i := v.find(old.Name); i < 0 || v.members[i].leaves || slices.ContainsFunc(p.Voters, func(by Voter) bool { return same(by, old) }) {
+			votes++
+		}
+	}
+	for _, by := range p.Voters {
+		if by.fresh && !slices.ContainsFunc(before.Voters, func(old Voter) bool { return same(by, old) }) && slices.Contains(before.idle, by.Name) {
+			votes++
+		}
+	}
+	return votes, max(before.Count, p.Count, 1)
+}
+
+// Followed is how many votes each member has of a key that other members take for its owner, as this process knows, who
+// the owner would be for the first of the rank, and how many votes there are. Members that are not heard may follow
+// anybody: theirs are with "".
+func (v *View) Followed(key weir.StateKey) (votes map[string]int64, first string, all int64) {
+	rank := v.rank(key)
+	votes = map[string]int64{}
+	for _, m := range rank {
+		if !v.members[m].counts {
+			continue
+		}
+		owner := v.obeys(m, rank)
+		if all == 0 {
+			first = owner
+		}
+		votes[owner]++
+		all++
+	}
+	return votes, first, all
+}
+
+// obeys is whom the m-th member takes for the owner, by a rank; empty if it is not heard.
+func (v *View) obeys(m int, rank []int) string {
+	if m != v.self && (v.self < 0 || !reaches(v.members[v.self].stand(m))) {
+		return ""
+	}
+	for _, i := range rank {
+		if v.members[i].counts && reaches(v.members[m].stand(i)) {
+			return v.members[i].name
+		}
+	}
+	return ""
+}
+
+// reaches is whether a process that stands so to a member asks it.
+func reaches(s Stand) bool { return s == Settled || s == Entering }
