@@ -287,3 +287,24 @@ func sendProblem(w http.ResponseWriter, status int, detail string) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail}) // the client may be gone
 }
+
+// explainer tells of a request also how much its keys have while members of the cluster are silent.
+type explainer struct {
+	*telemetry.Meter
+	node *membership.Node // nil: there is no cluster
+}
+
+// Explain is that of the daemon's limiter, with a note for each limit of which keys have a part only.
+func (e explainer) Explain(ctx context.Context, r *rules.Request) (*rules.Explanation, error) {
+	x, err := e.Meter.Explain(ctx, r)
+	if err != nil || e.node == nil {
+		return x, err
+	}
+	s, _ := e.node.Status()
+	for i := range x.Answer.Decisions {
+		if part, short := membership.PartOf(x.Answer.Decisions[i].Rule, &s); short {
+			x.Limits[i].Notes = append(x.Limits[i].Notes, "in this cluster "+part.Told())
+		}
+	}
+	return x, nil
+}

@@ -177,7 +177,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.HandleFunc("GET /v1/findings", d.findings)
 	mux.HandleFunc("GET /v1/schema", schema)
 	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin")}
-	requests := httpapi.NewAdmin(d.limiter, o)
+	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, o)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName

@@ -41,22 +41,38 @@ func PartsOf(set *rules.Set, s *Status) (parts []Part) {
 	if set == nil || len(s.Members) == 0 {
 		return nil
 	}
-	used := map[string]bool{}
+	used := map[weir.Partition]bool{}
 	for _, r := range set.Rules() {
-		switch r.Sharing {
-		case "", weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
-			if !r.Unlimited {
-				used[cmp.Or(string(r.Partition), string(weir.PartitionProportional))] = true
-			}
-		case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
-		}
+		used[partitionOf(r)] = true
 	}
 	for _, p := range []weir.Partition{weir.PartitionProportional, weir.PartitionClosed, weir.PartitionReserve, weir.PartitionShare, weir.PartitionOpen} {
-		if used[string(p)] {
+		if used[p] {
 			parts = append(parts, s.part(p))
 		}
 	}
 	return parts
+}
+
+// PartOf is what keys of a rule have now, where that is not all.
+func PartOf(r *rules.Rule, s *Status) (part Part, short bool) {
+	p := partitionOf(r)
+	if p == "" || len(s.Members) == 0 {
+		return Part{}, false
+	}
+	part = s.part(p)
+	return part, part.Why != ""
+}
+
+// partitionOf is what a rule says about a cluster of which a part is not heard; empty where its keys have no owner.
+func partitionOf(r *rules.Rule) weir.Partition {
+	switch r.Sharing {
+	case "", weir.SharingLease, weir.SharingSticky, weir.SharingLeader:
+		if !r.Unlimited {
+			return cmp.Or(r.Partition, weir.PartitionProportional)
+		}
+	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided:
+	}
+	return ""
 }
 
 // part is what keys of rules with that policy have.
