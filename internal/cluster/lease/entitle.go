@@ -141,7 +141,7 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 	out := g.outstanding()
 	g.charge(now, g.tax(out-g.taxed))
 	g.may, g.taxed, g.credit = may, out, 0
-	if !may.whole() && g.known > 0 && g.bare == nil && g.forgives() {
+	if !may.whole() && g.known > 0 && g.bare == nil && Unfit(g.kept.Limit) == "" { // of others a denial or a permit would be forgotten
 		bare := g.kept.Clone()
 		g.bare = &bare
 	}

@@ -26,7 +26,7 @@ func TestProtocol(t *testing.T) {
 	page := string(bytes)
 	times := map[string]time.Duration{
 		"Life": member.Life, "Margin": member.Margin, "Horizon": Horizon, "Retry": Retry, "Patience": Patience, "Idle": Idle, "Pulse": member.Pulse,
-		"Silence": member.Silence, "settle": member.Settle(1).Duration(), "Lasting": Lasting, "Quorum": member.Quorum, "Slow": bounds.Slow, "Farewell": member.Farewell,
+		"Silence": member.Silence, "settle": member.Settle(1).Duration(), "Lasting": Lasting, "Quorum": member.Quorum, "Flap": member.Flap, "Flapping": member.Flapping, "Slow": bounds.Slow, "Farewell": member.Farewell,
 	}
 	told := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\d+ \\w+) \\|").FindAllStringSubmatch(page, -1) {

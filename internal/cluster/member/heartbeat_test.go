@@ -34,6 +34,57 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestFlap: one that was silent twice within a moment is silent after a Flap only, and its vote is counted on no longer
+// for that.
+func TestFlap(t *testing.T) {
+	now, a, b := begin, NewPeers(begin, "a", 1), NewPeers(begin, "b", 1)
+	a.Found()
+	b.Found()
+	silent := weir.Instant(0)
+	pass := func(d time.Duration, cut bool) {
+		for end := now + bounds.Micros(d); now < end; now += bounds.Micros(Pulse) / 5 {
+			for _, from := range []*Peers{a, b} {
+				var beats []HeartbeatTo
+				from.Agree(now, named("a", "b"), &beats)
+				from.Tick(now, false, false, &beats)
+				for _, h := range beats {
+					if to := map[string]*Peers{"a": a, "b": b}[h.Peer]; !cut {
+						to.Receive(now, from.name, &h.Heartbeat)
+					}
+				}
+			}
+			v := a.View()
+			if is := v.Presence(); len(is) > 1 && is[1].Silent && silent == 0 {
+				silent = now
+			}
+			key := weir.StateKey{Rule: "api", Key: "k"}
+			if p := v.Place(now, key, nil); cut && now > end-bounds.Micros(d)+bounds.Micros(Silence) && v.Votes(now, &p) > 1 {
+				t.Fatalf("a counts on the vote of b %v after it fell silent", (now - end).Duration()+d)
+			}
+		}
+	}
+	pass(3*time.Second, false)
+	for range 2 {
+		pass(400*time.Millisecond, true)
+		if silent == 0 {
+			t.Fatal("b is not taken for silent")
+		}
+		pass(time.Second, false)
+		silent = 0
+	}
+	if pass(Flap-2*Pulse, true); silent > 0 {
+		t.Errorf("b is taken for silent, which was silent twice before")
+	}
+	if pass(3*Pulse, true); silent == 0 {
+		t.Error("b is not taken for silent after a Flap")
+	}
+	pass(2*Flapping, false)
+	silent = 0
+	if pass(Silence+2*Pulse, true); silent == 0 {
+		t.Error("b is borne with, which has not been silent for long")
+	}
+}
+
 func drawHeartbeat(t *rapid.T) Heartbeat {
 	b := Heartbeat{
 		Incarnation: rapid.Uint64().Draw(t, "incarnation"), Members: rapid.Uint64().Draw(t, "members"), Voters: rapid.Uint64().Draw(t, "voters"),

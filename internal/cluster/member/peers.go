@@ -22,6 +22,9 @@ const (
 	// Farewell is how long a process that leaves waits for one that is silent. It may only be busy, and would take
 	// the other for lost: all keys that this one may have owned would count as used.
 	Farewell = time.Second
+	// Flap is how long one is not heard until it is silent that was silent twice within Flapping.
+	Flap     = time.Second
+	Flapping = 5 * time.Second
 	// Quorum is for how long a process that does not hear most of the members goes on with what
 	// belongs to the first of them alone. When it is over, most of them may take the
 	// silent ones for gone.
@@ -85,6 +88,8 @@ type peer struct {
 	fresh  bool         // nobody has had its first vote before, as far as it is heard
 	active weir.Instant // its vote counts since then, or earlier; 0: it does not
 	heard  weir.Instant // last
+	gap    weir.Instant // when it was heard again last after a silence, 0: there was none
+	borne  weir.Instant // until then it is silent after a Flap only
 	stamp  weir.Instant // its last
 	mutual weir.Instant // the last of ours that it has echoed
 	last   Heartbeat
@@ -227,6 +232,7 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat) {
 	x.counts = b.Active || x.counts && (x.stamp > 0 || p.voting)
 	if now >= x.heard+silence(p.count) && x.heard > 0 {
 		x.fresh = false
+		x.flap(now)
 	}
 	x.heard = now
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
@@ -255,7 +261,16 @@ func (p *Peers) wanted(now weir.Instant, x *peer) bool {
 	if x == p.self {
 		return p.active && !p.leaving
 	}
-	return x.member && x.last.Active && !x.last.Leaving && p.hears(now, x)
+	return x.member && x.last.Active && !x.last.Leaving && (p.hears(now, x) || now < x.borne && now < x.mutual+bounds.Micros(Flap))
+}
+
+// flap notes that x is heard again. One that is silent again and again for a moment is borne with: to move its keys each
+// time would cost more than to wait for it. Its votes are counted on no longer for that.
+func (x *peer) flap(now weir.Instant) {
+	if now < x.gap+bounds.Micros(Flapping) && x.gap > 0 {
+		x.borne = now + bounds.Micros(Flapping)
+	}
+	x.gap = now
 }
 
 // lends is whether x is lent votes now.

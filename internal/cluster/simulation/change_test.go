@@ -89,6 +89,9 @@ func TestPartition(t *testing.T) {
 			if net(after) < -3 {
 				t.Errorf("policy %d, %s: %+.1f %% after healing", policy, c.what, net(after))
 			}
+			if c.every > 0 && net(during) < -5 {
+				t.Errorf("policy %d, %s: %+.1f %%; moments of silence cost little", policy, c.what, net(during))
+			}
 		}
 	}
 }
