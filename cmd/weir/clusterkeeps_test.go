@@ -125,9 +125,9 @@ func keeps(t *testing.T, store string, keys int) *kept {
 }
 
 // settled waits until each node that runs hears so many, and all counts are with their owners.
-func (k *kept) settled(t *testing.T, members int) {
+func (c *cluster) settled(t *testing.T, members int) {
 	t.Helper()
-	for i, p := range k.nodes {
+	for i, p := range c.nodes {
 		for deadline := time.Now().Add(patience); p != nil; time.Sleep(20 * time.Millisecond) {
 			var s membership.Status
 			if err := json.Unmarshal([]byte(fetch(t, "http://"+p.admin+"/v1/cluster")), &s); err != nil {

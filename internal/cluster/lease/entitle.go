@@ -45,7 +45,7 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 	if !owns {
 		g.owns = 0
 	} else if g.owns == 0 {
-		g.owns = v.Owning
+		g.owns = p.From
 	}
 	g.place, g.first = p, owns && now >= g.owns
 	if s := g.saved; s != nil && !s.isOf(&p) {

@@ -59,7 +59,7 @@ func TestFlap(t *testing.T) {
 			}
 			key := weir.StateKey{Rule: "api", Key: "k"}
 			if p := v.Place(now, key, nil); cut && now > end-bounds.Micros(d)+bounds.Micros(Silence) && v.Votes(now, &p) > 1 {
-				t.Fatalf("a counts on the vote of b %v after it fell silent", (now - end).Duration()+d)
+				t.Fatalf("a counts on the vote of b %v after it fell silent", (now-end).Duration()+d)
 			}
 		}
 	}

@@ -18,7 +18,6 @@ type View struct {
 
 	Quorum weir.Instant // until then this process may be the first of all members
 	Sure   weir.Instant // until then all lend their votes to the first of the key's rank
-	Owning weir.Instant // from then on nobody counts on being the first of an older list
 
 	Lost          Digests     // of those who have taken ledgers along
 	LastConverged Convergence // the last time that it was converged
@@ -33,13 +32,15 @@ type View struct {
 	made      weir.Instant
 	changed   weir.Instant // since then the version is this one
 	converged bool
-	passing   bool   // it is not converged, and will be soon: members have just changed
-	known     bool   // all was well once: what this process knows is all
-	losses    []loss // who has taken ledgers along
-	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
-	gone      string // the same, where all others say so, and lend it no votes
-	members   []seen // by name
-	self      int    // -1: it is not among them
+	passing   bool         // it is not converged, and will be soon: members have just changed
+	known     bool         // all was well once: what this process knows is all
+	losses    []loss       // who has taken ledgers along
+	quiet     string       // the only member that others don't hear, if it had all in backups; empty: there is none
+	gone      string       // the same, where all others say so, and lend it no votes
+	owning    weir.Instant // from then on nobody counts on being the first of an older list
+	taking    weir.Instant // the same, of a list without this process
+	members   []seen       // by name
+	self      int          // -1: it is not among them
 }
 
 // Convergence is a time when all ledgers were where they belong.
@@ -73,7 +74,7 @@ func (p *Peers) View() *View { return p.view }
 func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
 		Version: p.versions, made: now, changed: p.view.changed, self: -1, Count: p.count, Voting: p.voting && !p.leaving, Leaving: p.leaving,
-		Sure: 1<<63 - 1, Owning: p.changed + bounds.Micros(Life+Margin),
+		Sure: 1<<63 - 1, owning: p.owned(), taking: p.taking,
 	}
 	if !p.minority {
 		v.Quorum = p.quorate + bounds.Micros(Quorum)
@@ -93,7 +94,7 @@ func (p *Peers) show(now weir.Instant) *View {
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
-			s.idle, s.leaves, s.backs = !x.last.Active || x.last.Vote == 0, x.last.Leaving, x.last.Backs
+			s.idle, s.leaves, s.backs = !x.last.Active || x.last.Vote == 0, x.leaves > 0, x.last.Backs
 			if s.idle || s.leaves {
 				s.until = 0
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // first is the node that owns the key of a simulation while all reach each other.
@@ -338,6 +339,32 @@ func TestKilledSmall(t *testing.T) {
 			if r.Over > 0 || 100*after.Passed < c.least*after.Ideal {
 				t.Errorf("%s, %d nodes, one asked %v: %d over, %d of %d pass; want none, and %d %%", c.limit, c.nodes, one, r.Over, after.Passed, after.Ideal, c.least)
 			}
+		}
+	}
+}
+
+// TestRolls is what a restart in order of each node costs keys that are asked about now and then: another node has them
+// as soon as the one that leaves has handed over what it had, and nobody waits for it while it starts.
+func TestRolls(t *testing.T) {
+	const away, each = 600 * time.Millisecond, 8 * time.Second
+	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed} {
+		s := Settings{Seed: 5, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("100/s burst 10"), Policy: policy, Load: 1, For: 5*time.Second + 3*each, Found: true}
+		for i := range s.Nodes {
+			at := 5*time.Second + time.Duration(i)*each
+			s.Acts = append(s.Acts, Act{At: at, What: Leave, Node: i}, Act{At: at + away, What: Join, Node: i})
+		}
+		s.Where = func(since time.Duration) int { // a hundredth of the limit, and never the one that is away
+			n := int(record.Mix(uint64(since)))
+			if n%100 != 0 {
+				return -1
+			}
+			return (int((since-5*time.Second)/each) + 1 + n/100&1) % s.Nodes
+		}
+		r := run(t, s)
+		denied := 100 - 100*float64(r.Passed)/float64(r.Ideal)
+		t.Logf("policy %d: over %d, denied %.2f %%", policy, r.Over, denied)
+		if most := map[lease.Policy]float64{lease.Proportional: 2, lease.Closed: 3}[policy]; r.Over > 0 || denied > most {
+			t.Errorf("policy %d: want nothing over, and at most %.0f %% denied", policy, most)
 		}
 	}
 }
