@@ -122,7 +122,7 @@ func (g *ledger) settled(now weir.Instant, v *member.View) {
 	switch {
 	case !same && g.has.less(has):
 		g.charge(now, g.claim(now, g.has, has))
-	case same && g.bare != nil:
+	case same && g.hasBare():
 		g.kept = *g.bare // nobody has used what was charged for others
 	}
 	g.bare = nil
@@ -157,9 +157,18 @@ func (g *ledger) pass(now weir.Instant, events int64) {
 	g.pay(now, events)
 }
 
+// hasBare is whether it is known what would be charged if others let nothing pass: by the same limit, for a whole take may
+// have brought another.
+func (g *ledger) hasBare() bool {
+	if g.bare != nil && g.bare.Limit != g.kept.Limit && g.bare.Limit.String() != g.kept.Limit.String() {
+		g.bare = nil
+	}
+	return g.bare != nil
+}
+
 // pay charges events that have passed to what would be charged if others let nothing pass.
 func (g *ledger) pay(now weir.Instant, events int64) {
-	if g.bare != nil && events > 0 {
+	if events > 0 && g.hasBare() {
 		g.bare.Charge(g.at(now), events)
 	}
 }
