@@ -45,7 +45,7 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 	if !owns {
 		g.owns = 0
 	} else if g.owns == 0 {
-		g.owns = p.From
+		g.owns = v.Owning
 	}
 	g.place, g.first = p, owns && now >= g.owns
 	if s := g.saved; s != nil && !s.isOf(&p) {
@@ -58,6 +58,9 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 	case v.Leaving || g.worthWaiting(now, v, g.claim(now, had, has)):
 		if has = had; g.waits == 0 {
 			g.waits = now
+		}
+		if !g.forgives() {
+			g.bare = nil // another may have had these shares, and a ledger that is idle again says nothing
 		}
 		g.has = has
 		return
@@ -122,7 +125,7 @@ func (g *ledger) settled(now weir.Instant, v *member.View) {
 	switch {
 	case !same && g.has.less(has):
 		g.charge(now, g.claim(now, g.has, has))
-	case same && g.hasBare():
+	case same && g.hasBare() && (!g.forgives() || now < g.bared+bounds.Micros(bounds.Slow)): // a ledger that others had is not idle yet
 		g.kept = *g.bare // nobody has used what was charged for others
 	}
 	g.bare = nil
@@ -143,7 +146,7 @@ func (g *ledger) enter(now weir.Instant, may entitlement) {
 	g.may, g.taxed, g.credit = may, out, 0
 	if !may.whole() && g.known > 0 && g.bare == nil && Unfit(g.kept.Limit) == "" { // of others a denial or a permit would be forgotten
 		bare := g.kept.Clone()
-		g.bare = &bare
+		g.bare, g.bared = &bare, now
 	}
 }
 

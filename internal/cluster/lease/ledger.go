@@ -38,6 +38,7 @@ type ledger struct {
 	credit   int64        // charged too much by rounding, in parts of an event, may.part each
 	taxed    int64        // of what is outstanding, what was charged for others already
 	bare     *weir.Kept   // what would be charged if others let nothing pass; nil: kept, or it is not known
+	bared    weir.Instant // since then
 	partial  weir.Instant // when it granted less than all of the limit last
 	resets   bool         // it was, and what was outstanding then may still be reported
 	passed   int64        // charged because it passed, since the ledger began here

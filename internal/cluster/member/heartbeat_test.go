@@ -232,3 +232,32 @@ func ranked(key weir.StateKey, members []string) (names []string) {
 	}
 	return names
 }
+
+// TestLast: one that is stopped while the other starts again does not take itself for the last: it has ledgers to hand over.
+func TestLast(t *testing.T) {
+	now, incarnations := begin, map[string]uint64{"a": 1, "b": 1}
+	peers := map[string]*Peers{"a": NewPeers(begin, "a", 1), "b": NewPeers(begin, "b", 1)}
+	pass := func(d time.Duration) {
+		for end := now + bounds.Micros(d); now < end; now += bounds.Micros(Pulse) / 5 {
+			for name, from := range peers {
+				var beats []HeartbeatTo
+				from.Agree(now, []Member{{"a", incarnations["a"]}, {"b", incarnations["b"]}}, &beats)
+				from.Tick(now, false, false, &beats)
+				for _, h := range beats {
+					peers[h.Peer].Receive(now, name, &h.Heartbeat)
+				}
+			}
+		}
+	}
+	pass(3 * time.Second)
+	peers["b"].Leave(now, &[]HeartbeatTo{})
+	if pass(300 * time.Millisecond); !peers["a"].View().Last() {
+		t.Error("a does not know that b leaves")
+	}
+	incarnations["b"], peers["b"] = 2, NewPeers(now, "b", 2)
+	pass(300 * time.Millisecond)
+	peers["a"].Leave(now, &[]HeartbeatTo{})
+	if peers["a"].View().Last() {
+		t.Error("a takes itself for the last, though b starts")
+	}
+}

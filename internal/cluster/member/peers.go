@@ -66,8 +66,7 @@ type Peers struct {
 	suspects      []string     // who of them alone may be why
 	changed       weir.Instant // when the list of members did, or it became active
 	candidates    uint64       // a digest of the names of those who may be the first of all members
-	owning        weir.Instant // from then on nobody counts on being the first of an older list, but for members that leave
-	taking        weir.Instant // from then on nobody counts on being the first of a list without this process
+	owning        weir.Instant // from then on nobody counts on being the first of an older list
 	pulse         weir.Instant // when the next heartbeats are due
 	quorate       weir.Instant // when it heard most of the members last
 	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
@@ -88,7 +87,6 @@ type peer struct {
 
 	counts bool         // its vote does, whether it is heard or not
 	leaves weir.Instant // since it said so its vote is nobody's, but leases that it granted may go on; also of the process before, until this one is active
-	parted bool         // it has said since that it has handed over all
 	fresh  bool         // nobody has had its first vote before, as far as it is heard
 	active weir.Instant // its vote counts since then, or earlier; 0: it does not
 	heard  weir.Instant // last
@@ -175,7 +173,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		x.fresh = before.fresh
 		return
 	}
-	if x.leaves, x.parted = before.leaves, before.parted; !before.handed() {
+	if x.leaves = before.leaves; !before.handed() {
 		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
 	}
 	if before.since != 0 {
@@ -231,14 +229,10 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat) {
 	}
 	same := b.Active == x.last.Active && b.Leaving == x.last.Leaving && b.Run == x.last.Run && b.Voters == x.last.Voters && (b.Vote > 0) == (x.last.Vote > 0) && slices.Equal(b.Others, x.last.Others)
 	if b.Leaving && x.leaves == 0 {
-		before, _ := p.names(p.candidate(now))
 		x.leaves, p.changed = now, now
-		if before == p.candidates {
-			p.candidates, _ = p.names(p.candidate(now)) // owned is about x
-		}
 	}
 	if b.Active && !b.Leaving {
-		x.leaves, x.parted = 0, false // the process before has left, and this one takes part
+		x.leaves = 0 // the process before has left, and this one takes part
 	}
 	x.counts = b.Active || x.counts && (x.stamp > 0 || p.voting)
 	if now >= x.heard+silence(p.count) && x.heard > 0 {
@@ -247,7 +241,6 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat) {
 	}
 	x.heard = now
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
-	x.parted = x.parted || x.handed()
 	x.until = 0
 	if b.Vote > 0 {
 		x.until = b.Vote + bounds.Micros(b.Life) // I8
@@ -311,7 +304,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		}
 	}
 	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
-		p.voting, p.changed, p.taking, changed = true, now, now+bounds.Micros(Life+Margin), true
+		p.voting, p.changed, p.owning, changed = true, now, now+bounds.Micros(Life+Margin), true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
 		p.blank = 0 // all have told what they know of
@@ -353,25 +346,13 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	if p.minority == before {
 		return false
 	}
-	p.changed, p.taking = now, now+bounds.Micros(Life+Margin)
+	p.changed, p.owning = now, now+bounds.Micros(Life+Margin)
 	return true
 }
 
 // candidate is who may be the first of all members: whose vote counts, and who does not leave.
 func (p *Peers) candidate(now weir.Instant) func(x *peer) bool {
 	return func(x *peer) bool { return p.tallies(now, x) && x.leaves == 0 }
-}
-
-// owned is from when on nobody counts on being the first of an older list. A member that leaves grants nothing any more, but
-// leases of it may be in use until it has handed over all that it had.
-func (p *Peers) owned() weir.Instant {
-	until := max(p.owning, p.taking)
-	for _, x := range p.list {
-		if x.leaves > 0 && !x.parted {
-			until = max(until, x.leaves+bounds.Micros(Life+Margin))
-		}
-	}
-	return until
 }
 
 // most is whether this process hears most of the members, itself among them, or half of
@@ -453,8 +434,8 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 		x.since, x.run = now-Settle(MaxMembers), max(x.run, 1)
 	case wanted:
 		x.left = 0
-	case x.since != 0 && x.handed():
-		x.left = now // it counts on no vote, and its leases went along with its ledgers: I7
+	case x.since != 0 && x.leaves > 0: // it counts on no vote any more, and its leases are over in a Life: I7
+		x.left = max(now, x.leaves+bounds.Micros(Life+Margin))
 	case x.since != 0 && x.left == 0:
 		x.left = now
 		if x.relied > 0 {

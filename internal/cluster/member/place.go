@@ -30,7 +30,6 @@ type Place struct {
 	Owner   string       // who is asked, none if nobody may be
 	First   string       // who is the first of all members
 	Owns    bool         // this node is, and uses votes
-	From    weir.Instant // with Owns: from then on no other node counts on being it
 	Most    bool         // it may be: its process is where most of the members are
 	Voters  []Voter      // who lends its vote to this node
 	Count   int64        // of how many votes
@@ -66,9 +65,6 @@ func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) P
 	}
 	if v.self < 0 {
 		return p
-	}
-	if p.From = v.owning; rank[0] == v.self {
-		p.From = v.taking // it was the first of each list with it
 	}
 	for _, i := range rank {
 		if reaches(v.members[v.self].stand(i)) {

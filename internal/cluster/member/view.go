@@ -17,6 +17,7 @@ type View struct {
 	Leaving bool   // this process goes
 
 	Quorum weir.Instant // until then this process may be the first of all members
+	Owning weir.Instant // from then on nobody counts on being the first of an older list
 	Sure   weir.Instant // until then all lend their votes to the first of the key's rank
 
 	Lost          Digests     // of those who have taken ledgers along
@@ -32,15 +33,13 @@ type View struct {
 	made      weir.Instant
 	changed   weir.Instant // since then the version is this one
 	converged bool
-	passing   bool         // it is not converged, and will be soon: members have just changed
-	known     bool         // all was well once: what this process knows is all
-	losses    []loss       // who has taken ledgers along
-	quiet     string       // the only member that others don't hear, if it had all in backups; empty: there is none
-	gone      string       // the same, where all others say so, and lend it no votes
-	owning    weir.Instant // from then on nobody counts on being the first of an older list
-	taking    weir.Instant // the same, of a list without this process
-	members   []seen       // by name
-	self      int          // -1: it is not among them
+	passing   bool   // it is not converged, and will be soon: members have just changed
+	known     bool   // all was well once: what this process knows is all
+	losses    []loss // who has taken ledgers along
+	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
+	gone      string // the same, where all others say so, and lend it no votes
+	members   []seen // by name
+	self      int    // -1: it is not among them
 }
 
 // Convergence is a time when all ledgers were where they belong.
@@ -58,7 +57,8 @@ type seen struct {
 	run    [2]uint64    // of its process, and of that, the run of its votes
 	idle   bool         // it lends nothing yet
 	backs  bool         // it keeps backups
-	leaves bool         // it lends nothing any more
+	leaves bool         // it lends nothing any more; also of one that starts again, until it is active
+	goes   bool         // its process leaves
 	fresh  bool         // nobody has had its first vote before
 	since  weir.Instant // its vote counts since then; 0: it does not
 	moved  bool         // its votes may have been another's since all was well last
@@ -74,7 +74,7 @@ func (p *Peers) View() *View { return p.view }
 func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
 		Version: p.versions, made: now, changed: p.view.changed, self: -1, Count: p.count, Voting: p.voting && !p.leaving, Leaving: p.leaving,
-		Sure: 1<<63 - 1, owning: p.owned(), taking: p.taking,
+		Sure: 1<<63 - 1, Owning: p.owning,
 	}
 	if !p.minority {
 		v.Quorum = p.quorate + bounds.Micros(Quorum)
@@ -87,14 +87,14 @@ func (p *Peers) show(now weir.Instant) *View {
 		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until}
 		if x == p.self {
 			v.self, s.until = i, 1<<63-1
-			s.idle, s.leaves = !v.Voting, p.leaving
+			s.idle, s.leaves, s.goes = !v.Voting, p.leaving, p.leaving
 			if p.active {
 				s.since = p.activated
 			}
 			s.stands = p.stands(p.others())
 		} else {
 			s.stands, s.run = p.stands(x.last.Others), [2]uint64{x.incarnation, x.last.Run}
-			s.idle, s.leaves, s.backs = !x.last.Active || x.last.Vote == 0, x.leaves > 0, x.last.Backs
+			s.idle, s.leaves, s.goes, s.backs = !x.last.Active || x.last.Vote == 0, x.leaves > 0, x.last.Leaving, x.last.Backs
 			if s.idle || s.leaves {
 				s.until = 0
 			}
@@ -182,7 +182,7 @@ func (v *View) Minority() bool { return v.Quorum == 0 && v.Voting }
 // Last is whether all other members leave, so that nobody is there to hand anything over to.
 func (v *View) Last() bool {
 	for i := range v.members {
-		if i != v.self && !v.members[i].leaves {
+		if i != v.self && !v.members[i].goes {
 			return false
 		}
 	}
