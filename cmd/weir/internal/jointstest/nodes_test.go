@@ -87,9 +87,10 @@ func spawn(t testing.TB, c daemon.Config) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{config: c, command: exec.Command(os.Args[0]), reloads: make(chan bool, 16)}               //nolint:noctx // it ends by its signals
-	p.command.Env = append(os.Environ(), nodeEnv+"="+string(text), "XDG_CACHE_HOME="+filepath.Dir(c.Rules)) // where nodes list their members
-	if _, err := p.command.StdinPipe(); err != nil {                                                        // closed when this process ends
+	p := &process{config: c, command: exec.Command(os.Args[0]), reloads: make(chan bool, 16)} //nolint:noctx // it ends by its signals
+	// Nodes list their members in the cache, by their addresses, which those of another test may have had.
+	p.command.Env = append(os.Environ(), nodeEnv+"="+string(text), "XDG_CACHE_HOME="+filepath.Dir(c.Rules))
+	if _, err := p.command.StdinPipe(); err != nil { // closed when this process ends
 		return nil, err
 	}
 	out, err := p.command.StdoutPipe()
