@@ -156,6 +156,9 @@ func place(t *testing.T, from, to string) {
 		t.Logf("%s is not on this machine", from)
 		return
 	}
+	// A process that another test starts meanwhile would hold the file open for writing, and it could not be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, b, 0o555)); err != nil {
 		t.Fatal(err)
 	}
