@@ -21,21 +21,13 @@ descriptors:
 func TestClusterRolls(t *testing.T) {
 	t.Parallel()
 	const size = 3
-	c := newCluster(t, size+1)
+	c := newCluster(t, size)
 	if err := os.WriteFile(c.rules, []byte(rollsRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i := range size {
-		c.start(t, i)
-	}
+	defer c.startAll(t)()
 	c.settled(t, size)
-	t.Cleanup(func() {
-		for _, p := range c.nodes {
-			if p != nil {
-				_ = p.Wait() // it was killed when the test ended
-			}
-		}
-	})
+	c.at, c.nodes = append(c.at, freeDoor(t)), append(c.nodes, nil)
 	c.denies(t, "nothing happens", size, func() { time.Sleep(3 * time.Second) }) // and all keys are known
 	for i := range size {
 		c.denies(t, fmt.Sprintf("node %d is restarted", i), i, func() {

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"pgregory.net/rapid"
 )

@@ -3,9 +3,8 @@ package lease
 import (
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // Distance is how long it takes another node to answer: a round trip, smoothed. 0: not

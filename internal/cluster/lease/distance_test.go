@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // far runs a pair that is so far apart for ten seconds, at ten times the limit, and is

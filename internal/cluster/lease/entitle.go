@@ -3,10 +3,9 @@ package lease
 import (
 	"slices"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // gift is what an owner was entitled to, and whether it was the first of all members.

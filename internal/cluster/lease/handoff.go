@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
 )
 

@@ -4,11 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // movesTo is a key that is a's while a is alone, and b's then, and who says so.

@@ -3,10 +3,9 @@ package lease
 import (
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 

@@ -3,9 +3,8 @@ package lease
 import (
 	"testing"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // held is a node with a lease of so many events.

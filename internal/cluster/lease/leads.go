@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // Lead is one of those who lead a seat, as a process sees it.

@@ -1,6 +1,6 @@
 // Package lease lets nodes keep one limit together. Every key has an owner among
 // the nodes, which keeps its state. The other nodes hold leases: events that the owner has set
-// aside for them, to let pass without asking. Who owns a key, and on whose votes, package member says.
+// aside for them, to let pass without asking. Package member says which node owns a key, and on whose votes.
 //
 // A Node is a state machine without clock, network and goroutine: its caller tells it what happens
 // and when, and sends what it wants sent. So a simulation runs the code of the daemon.

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"pgregory.net/rapid"
 )
 

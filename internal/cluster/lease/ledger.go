@@ -4,10 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -265,7 +264,7 @@ func (g *ledger) ask(now weir.Instant, v *member.View, from string, m *Message, 
 	}
 	a.granted += granted
 	g.set += granted
-	a.expires = now + bounds.Micros(member.Life+member.Margin) // I4
+	a.expires = member.Over(now) // I4
 	lasts := uint64(0)
 	if wait == 0 && m.Ahead > 0 {
 		lasts = g.lend(now, a, min(m.Ahead, may-granted), v.Lends(now))

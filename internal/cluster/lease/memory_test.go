@@ -5,9 +5,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // BenchmarkMemory tells what keys take at a node: at one that asks their owner, and at

@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/packing"
 )
 

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 const protocolPage = "../../../docs/cluster-protocol.md"

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/weir-limit/weir/internal/cluster/member"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"pgregory.net/rapid"
 )

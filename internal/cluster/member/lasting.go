@@ -48,9 +48,9 @@ func (v *View) Lends(now weir.Instant) uint64 {
 // Prolonged is until when this process has to expect that leases of a number are used.
 func (v *View) Prolonged(number uint64) weir.Instant {
 	if number == v.Prolongs {
-		return v.Lent + bounds.Micros(Life+Margin)
+		return Over(v.Lent)
 	}
-	return v.ended + bounds.Micros(Life+Margin)
+	return Over(v.ended)
 }
 
 // Lasts is until when leases of a number may be used that a process of that name has granted.

@@ -99,7 +99,7 @@ func digestsOf(losses []loss) Digests {
 	return Digests{max(all, 1), max(unsaved, 1)}
 }
 
-// Of is that of the losses which count where those are forgiven whose backups are believed, or not.
+// Of is the digest of the losses that count; forgives leaves out those whose backups are believed.
 func (d Digests) Of(forgives bool) uint64 {
 	if forgives {
 		return d.unsaved

@@ -2,7 +2,7 @@
 // has, and whether all is well. It is below package lease, which shares limits by that.
 //
 // Peers is a state machine without clock, network and goroutine: its caller tells it what happens and when, and sends the
-// heartbeats that it wants sent. What it knows at a time is a View, which never changes.
+// heartbeats that it wants sent. A View is its knowledge at a time, and never changes.
 //
 // In the code, peers.go hears heartbeats (heartbeat.go) and sees how this process stands to each member, view.go is what
 // it knows then, and place.go what a process is to a key: who owns it, and who lends its vote. loss.go is who went with

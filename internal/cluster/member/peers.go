@@ -65,7 +65,7 @@ type Peers struct {
 	trouble       bool         // not all were settled since all was well last
 	suspects      []string     // who of them alone may be why
 	changed       weir.Instant // when the list of members did, or it became active
-	candidates    uint64       // a digest of the names of those who may be the first of all members
+	candidates    uint64       // the sum of the ids of those who may be the first of all members
 	owning        weir.Instant // from then on nobody counts on being the first of an older list
 	pulse         weir.Instant // when the next heartbeats are due
 	quorate       weir.Instant // when it heard most of the members last
@@ -131,8 +131,11 @@ func silence(n int64) weir.Instant { return max(bounds.Micros(Silence), 4*pulse(
 // Settle is how long a vote rests that goes from one member to another: the one before
 // may count on it for a silence, and grant leases until then.
 func Settle(n int64) weir.Instant {
-	return silence(n)*101/100 + bounds.Micros(Life+Margin)
+	return Over(silence(n) * 101 / 100)
 }
+
+// Over is when leases are over that were granted at a time or before, by the clock of who granted them.
+func Over(granted weir.Instant) weir.Instant { return granted + bounds.Micros(Life+Margin) }
 
 // Agree tells who the members are, in any order: those that have joined, and have neither
 // left nor been given up. Members beyond MaxMembers, by their names, don't count.
@@ -177,7 +180,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
 	}
 	if before.since != 0 {
-		x.since, x.order, x.left = before.since, p.sent, max(now+bounds.Micros(Life+Margin), before.relied+Settle(p.count))
+		x.since, x.order, x.left = before.since, p.sent, max(Over(now), before.relied+Settle(p.count))
 	}
 }
 
@@ -294,17 +297,21 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if voters != p.voters {
 		p.voters, p.count, p.changed, changed = voters, count, now, true
 	}
-	if c, _ := p.names(p.candidate(now)); c != p.candidates {
-		p.candidates, p.owning = c, now+bounds.Micros(Life+Margin)
-	}
+	candidates := uint64(0) // who may be the first: whose vote counts, and who does not leave
 	for _, x := range p.list {
+		if p.tallies(now, x) && x.leaves == 0 {
+			candidates += x.id
+		}
 		p.see(now, x)
 		if stand := x.stand(now, p.count); stand != x.shown {
 			x.shown, changed = stand, true
 		}
 	}
+	if candidates != p.candidates {
+		p.candidates, p.owning = candidates, Over(now)
+	}
 	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
-		p.voting, p.changed, p.owning, changed = true, now, now+bounds.Micros(Life+Margin), true
+		p.voting, p.changed, p.owning, changed = true, now, Over(now), true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
 		p.blank = 0 // all have told what they know of
@@ -314,7 +321,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	changed = p.trust() || changed
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
-		out := !x.member && x.shown == Out && now >= x.leaves+bounds.Micros(Life+Margin)
+		out := !x.member && x.shown == Out && now >= Over(x.leaves)
 		if out {
 			p.forget(now, x)
 		}
@@ -346,13 +353,8 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	if p.minority == before {
 		return false
 	}
-	p.changed, p.owning = now, now+bounds.Micros(Life+Margin)
+	p.changed, p.owning = now, Over(now)
 	return true
-}
-
-// candidate is who may be the first of all members: whose vote counts, and who does not leave.
-func (p *Peers) candidate(now weir.Instant) func(x *peer) bool {
-	return func(x *peer) bool { return p.tallies(now, x) && x.leaves == 0 }
 }
 
 // most is whether this process hears most of the members, itself among them, or half of
@@ -408,7 +410,7 @@ func (p *Peers) tallies(now weir.Instant, x *peer) bool {
 	if x == p.self {
 		return p.active && x.member
 	}
-	return x.counts && (x.leaves == 0 && x.member || now < x.leaves+bounds.Micros(Life+Margin))
+	return x.counts && (x.leaves == 0 && x.member || now < Over(x.leaves))
 }
 
 // told is whether all members have told what is so. Members that leave have no say.
@@ -435,7 +437,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	case wanted:
 		x.left = 0
 	case x.since != 0 && x.leaves > 0: // it counts on no vote any more, and its leases are over in a Life: I7
-		x.left = max(now, x.leaves+bounds.Micros(Life+Margin))
+		x.left = max(now, Over(x.leaves))
 	case x.since != 0 && x.left == 0:
 		x.left = now
 		if x.relied > 0 {

@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,18 +16,16 @@ import (
 // first is the node that owns the key of a simulation while all reach each other.
 func first(nodes int) int { return firstOf(nodes, new(Settings).key(0)) }
 
-func firstOf(nodes int, key weir.StateKey) int {
-	var names []string
+func firstOf(nodes int, key weir.StateKey) int { return rankOf(nodes, key)[0] }
+
+// rankOf is the nodes in the rank of a key.
+func rankOf(nodes int, key weir.StateKey) (rank []int) {
 	for i := range nodes {
-		names = append(names, fmt.Sprintf("node%d", i))
+		rank = append(rank, i)
 	}
-	owner := member.Owner(key, names)
-	for i, name := range names {
-		if name == owner {
-			return i
-		}
-	}
-	return -1
+	score := func(i int) uint64 { return member.Score(fmt.Sprintf("node%d", i), key) }
+	slices.SortFunc(rank, func(a, b int) int { return cmp.Compare(score(b), score(a)) })
+	return rank
 }
 
 // apart cuts a number of nodes off, the owner of the key among them or not.
