@@ -43,7 +43,7 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 	owns := g.policy.owns(&p)
 	if !owns {
 		g.owns = 0
-	} else if g.owns == 0 {
+	} else if g.owns == 0 || v.Owning < g.owns {
 		g.owns = v.Owning
 	}
 	g.place, g.first = p, owns && now >= g.owns

@@ -129,7 +129,7 @@ func (n *Node) hand(now weir.Instant, fx *Effects) {
 	}
 	full := n.look(now, fx)
 	full = n.deliver(now, fx) || full
-	n.wait = full || n.waits
+	n.wait = full || n.waits || now < n.strewn
 	for _, by := range n.movers {
 		n.wait = n.wait || len(by.pending) > 0
 	}
@@ -213,6 +213,7 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	m.message.Epoch, m.message.ID = by.incarnation, by.last
 	m.send(now, to, fx)
 	by.pending = append(by.pending, m)
+	n.lent = max(n.lent, now+bounds.Micros(m.message.Life))
 	return true, false
 }
 

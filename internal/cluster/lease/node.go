@@ -53,6 +53,8 @@ type Node struct {
 	handed  uint64             // the highest number that these have used
 	windows map[sender]*window // of the owner before, MaxShards for each member at most
 	handing weir.Instant       // when to go on with that, 0: never
+	lent    weir.Instant       // then leases of ledgers are over that it has handed over
+	strewn  weir.Instant       // the same of those handed over while it reached other members
 	wait    bool               // some of it has to wait for others
 
 	backups table.Table[*backup] // of other owners
@@ -97,6 +99,9 @@ func (n *Node) View(now weir.Instant, v *member.View, fx *Effects) {
 	changed := v.Version != n.view.Version
 	if v.Leaving && !n.view.Leaving {
 		n.giveBack(now, fx)
+	}
+	if v.Reached != n.view.Reached {
+		n.strewn = max(n.strewn, n.lent)
 	}
 	n.view = v
 	if !changed {
@@ -307,11 +312,17 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 	if !ok {
 		g = n.open(now, m.State, limit, m.Policy)
 	}
+	if g == nil && n.view.Passing() && n.ledgers.Room(now) {
+		return Message{}, false // until it is asked again it may know more
+	}
 	if g == nil { // it knows of no events that it could grant
 		return Message{Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID, Wait: member.Pulse}, true
 	}
 	g.become(now, n.view, limit)
 	n.see(now, m.State, g, m.Policy)
+	if g.may.part == 0 && n.view.Passing() {
+		return Message{}, false
+	}
 	n.owes(now, m.State, g) // where its limit has just become a slow one
 	if n.holds(now, peer, m, g, fx) {
 		return Message{}, false

@@ -41,6 +41,9 @@ type Heartbeat struct {
 
 	// Others are how the sender stands to members, where that is not Settled.
 	Others []Other
+	// Clear tells that the sender has nothing of the receiver's keys: as the members are of which it is a
+	// digest. 0: it may have.
+	Clear uint64
 }
 
 // Other is how a process stands to a member.
@@ -100,6 +103,7 @@ func (b *Heartbeat) Append(bytes []byte) []byte {
 		saved |= uint64(frame.Flag(l.Saved)) << i
 	}
 	body = binary.AppendUvarint(body, saved)
+	body = binary.AppendUvarint(body, b.Clear)
 	return packing.AppendText(bytes, body)
 }
 
@@ -148,6 +152,9 @@ func ParseHeartbeat(bytes []byte) (b Heartbeat, rest []byte, err error) {
 		for i := range b.Losses {
 			b.Losses[i].Saved = saved>>i&1 == 1
 		}
+	}
+	if len(r.Rest) > 0 { // nor did the third
+		b.Clear = r.Number()
 	}
 	if r.Bad || uint64(len(b.Others)) < others {
 		return Heartbeat{}, nil, frame.ErrMessage

@@ -214,7 +214,7 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives bool) (all 
 	}
 	u := Unknown{At: v.changed}
 	switch {
-	case v.converged, forgives && v.Delivered: // I20
+	case v.converged, v.cleared && v.Place(now, key, nil).Owns, forgives && v.Delivered: // I20, I21
 	case forgives && v.quiet != "" && !v.leads(key):
 		all, guess = append(all, u), true
 	case !v.known || !v.leads(key):
@@ -232,7 +232,8 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives bool) (all 
 	return all, guess
 }
 
-// leads is whether this node comes first in the rank of the key, whichever nodes are heard.
+// leads is whether this node comes first in the rank of the key, whichever nodes are heard, but for those that have left in
+// order and are clear.
 func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
@@ -240,7 +241,7 @@ func (v *View) leads(key weir.StateKey) bool {
 	own, name := Score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
 		s := Score(m.name, key)
-		return s > own || s == own && m.name < name
+		return (s > own || s == own && m.name < name) && !(m.leaves && m.clear) // I21
 	})
 }
 

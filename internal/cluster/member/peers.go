@@ -11,6 +11,9 @@ import (
 	"github.com/weir-limit/weir/internal/record"
 )
 
+// hurry is by how much sooner than after a Pulse a process tells what has changed.
+const hurry = 5
+
 // The times of heartbeats. Where there are more than 33 members they are longer, so that a
 // process sends no more than 667 heartbeats a second.
 const (
@@ -67,7 +70,14 @@ type Peers struct {
 	changed       weir.Instant // when the list of members did, or it became active
 	candidates    uint64       // the sum of the ids of those who may be the first of all members
 	owning        weir.Instant // from then on nobody counts on being the first of an older list
-	pulse         weir.Instant // when the next heartbeats are due
+	waits         weir.Instant // and not before that
+	entered       weir.Instant // it has been a candidate that others know of since then
+	runs          uint64       // of the votes of candidates, and who these are; 0: not all are heard
+	cleared       bool         // all are clear
+	pulse         weir.Instant // when Tick is to be called
+	due           weir.Instant // when the next heartbeats are
+	said          uint64       // the version that the last ones told of
+	saidClean     bool         // whether they were Clean
 	quorate       weir.Instant // when it heard most of the members last
 	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
 	view          *View
@@ -110,6 +120,8 @@ type peer struct {
 	converged [2]uint64    // the run of its votes when all was well last
 	saved     bool         // nobody but it is cut off, and it has all in backups
 	shown     Stand        // what the last view and heartbeats say
+	candidate bool         // it was one
+	clear     bool         // of this process's keys
 }
 
 // NewPeers is what a process knows that starts now: nothing.
@@ -176,7 +188,8 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		x.fresh = before.fresh
 		return
 	}
-	if x.leaves = before.leaves; !before.handed() {
+	x.leaves, x.clear = before.leaves, before.clear && before.leaves > 0
+	if !before.handed() {
 		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
 	}
 	if before.since != 0 {
@@ -297,11 +310,15 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if voters != p.voters {
 		p.voters, p.count, p.changed, changed = voters, count, now, true
 	}
-	candidates := uint64(0) // who may be the first: whose vote counts, and who does not leave
+	candidates := uint64(0)
 	for _, x := range p.list {
-		if p.tallies(now, x) && x.leaves == 0 {
+		candidate := p.candidate(now, x)
+		if candidate {
 			candidates += x.id
+		} else if x.candidate && x.leaves == 0 {
+			p.waits = Over(now) // it has not left in order, and says nothing
 		}
+		x.candidate = candidate
 		p.see(now, x)
 		if stand := x.stand(now, p.count); stand != x.shown {
 			x.shown, changed = stand, true
@@ -311,7 +328,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		p.candidates, p.owning = candidates, Over(now)
 	}
 	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
-		p.voting, p.changed, p.owning, changed = true, now, Over(now), true
+		p.voting, p.changed, p.owning, p.entered, changed = true, now, Over(now), now, true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
 		p.blank = 0 // all have told what they know of
@@ -319,6 +336,10 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	changed = p.poll(now) || changed
 	p.suspect()
 	changed = p.trust() || changed
+	changed = p.clears(now) || changed
+	if p.owning > max(now, p.waits) && p.takesOver(now) {
+		p.owning, changed = max(now, p.waits), true
+	}
 	n := len(p.list)
 	p.list = slices.DeleteFunc(p.list, func(x *peer) bool {
 		out := !x.member && x.shown == Out && now >= Over(x.leaves)
@@ -330,6 +351,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if changed || len(p.list) < n {
 		p.versions++
 		changed = true
+		p.pulse = min(p.pulse, now+pulse(p.count)/hurry)
 	}
 	if changed || now >= p.view.made+pulse(p.count)/4 {
 		p.view = p.show(now)
@@ -353,7 +375,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	if p.minority == before {
 		return false
 	}
-	p.changed, p.owning = now, Over(now)
+	p.changed, p.owning, p.waits = now, Over(now), Over(now)
 	return true
 }
 
@@ -504,9 +526,16 @@ func (p *Peers) Tick(now weir.Instant, moving, saved bool, out *[]HeartbeatTo) {
 	p.clean, p.saved = !moving && seen, saved && seen
 	p.last = p.versions
 	p.look(now, false)
-	p.heartbeat(now, out)
-	p.pulse = now + pulse(p.count)
+	if now >= p.due || p.said != p.versions || p.saidClean != p.cleans() {
+		p.heartbeat(now, out)
+	}
+	if p.pulse = p.due; !p.cleans() {
+		p.pulse = min(p.due, now+pulse(p.count)/hurry)
+	}
 }
+
+// cleans is whether nodes have seen the last change, and have no ledgers that are another's.
+func (p *Peers) cleans() bool { return p.clean && p.last == p.versions }
 
 // heartbeat tells all other members. The caller has to go by the new view before it sends the
 // heartbeats, for they tell what the view says.
@@ -516,8 +545,10 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 	lasting := p.lasting.next(now, p.view)
 	p.lasting.show(p.view)
 	others, losses, age := p.others(), p.tell(now), time.Duration(0)
-	clean, saves := p.clean && p.last == p.versions, p.saved && p.last == p.versions && p.allBack()
+	clean, saves := p.cleans(), p.saved && p.last == p.versions && p.allBack()
 	p.saves = saves
+	p.due, p.said, p.saidClean = now+pulse(p.count), p.versions, clean
+	clears := clean && p.unsettled() // else nobody waits for it
 	switch {
 	case !p.leaving || !clean:
 		p.parted = 0
@@ -531,10 +562,14 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 		if x == p.self {
 			continue
 		}
+		among := uint64(0)
+		if clears {
+			among = p.clearOf(now, x)
+		}
 		*out = append(*out, HeartbeatTo{x.name, Heartbeat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: clean, Blank: p.blank > 0, Backs: true, Saved: saves, Losses: losses, Age: age,
-			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others,
+			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: among,
 		}})
 	}
 }

@@ -73,6 +73,9 @@ func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) P
 		}
 	}
 	free := make([]bool, len(v.members))
+	for i := range v.members {
+		free[i] = p.Owns && v.members[i].clear // I21
+	}
 	for _, r := range released {
 		if i := v.find(r.By); i >= 0 && now < r.Until {
 			free[i] = true

@@ -20,6 +20,8 @@ type View struct {
 	Owning weir.Instant // from then on nobody counts on being the first of an older list
 	Sure   weir.Instant // until then all lend their votes to the first of the key's rank
 
+	Reached uint64 // a digest of the processes that this one reaches: which owner it hands a ledger to goes by that
+
 	Lost          Digests     // of those who have taken ledgers along
 	LastConverged Convergence // the last time that it was converged
 	Delivered     bool        // the owners have the backups of the only member that is gone
@@ -34,6 +36,7 @@ type View struct {
 	changed   weir.Instant // since then the version is this one
 	converged bool
 	passing   bool   // it is not converged, and will be soon: members have just changed
+	cleared   bool   // nobody has anything of this process's keys
 	known     bool   // all was well once: what this process knows is all
 	losses    []loss // who has taken ledgers along
 	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
@@ -59,6 +62,7 @@ type seen struct {
 	backs  bool         // it keeps backups
 	leaves bool         // it lends nothing any more; also of one that starts again, until it is active
 	goes   bool         // its process leaves
+	clear  bool         // it has nothing of this process's keys
 	fresh  bool         // nobody has had its first vote before
 	since  weir.Instant // its vote counts since then; 0: it does not
 	moved  bool         // its votes may have been another's since all was well last
@@ -84,7 +88,10 @@ func (p *Peers) show(now weir.Instant) *View {
 	}
 	p.lasting.show(v)
 	for i, x := range p.list {
-		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until}
+		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until, clear: x.clear}
+		if reaches(x.shown) {
+			v.Reached += p.process(x)
+		}
 		if x == p.self {
 			v.self, s.until = i, 1<<63-1
 			s.idle, s.leaves, s.goes = !v.Voting, p.leaving, p.leaving
@@ -121,7 +128,7 @@ func (p *Peers) show(now weir.Instant) *View {
 	}
 	v.LastConverged = p.lastConverged
 	v.passing = !v.converged && now < p.changed+2*Settle(p.count)
-	v.known = p.known
+	v.known, v.cleared = p.known, p.cleared
 	return v
 }
 
@@ -174,6 +181,9 @@ func (v *View) Has(name string) bool { return v.find(name) >= 0 }
 
 // Converged is whether this process lends votes, and all ledgers are where they belong.
 func (v *View) Converged() bool { return v.Voting && v.converged }
+
+// Passing is whether members have just changed, and all will soon be well.
+func (v *View) Passing() bool { return v.passing }
 
 // Minority is whether the process has not heard most of the members for a Quorum: then
 // it may not be the first of them.

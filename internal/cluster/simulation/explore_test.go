@@ -263,7 +263,7 @@ func (w *world) pass(d time.Duration) {
 func (w *world) due(who, what int) {
 	switch a := w.actor(who); what {
 	case -1:
-		moving := slices.ContainsFunc(a.nodes, (*lease.Node).Moving)
+		moving := w.mutant != Hasty && slices.ContainsFunc(a.nodes, (*lease.Node).Moving)
 		saved := !slices.ContainsFunc(a.nodes, func(n *lease.Node) bool { return !n.Saved() })
 		a.peers.Tick(w.now, moving, saved, &w.beats)
 		w.effects(who)

@@ -45,6 +45,7 @@ const (
 	Confuses          // what several nodes of a process hand over is taken for one's
 	Unsaved           // a backup does not have what its owner has granted
 	Trusts            // whoever is gone is believed to have had all in backups
+	Hasty             // a process says that it has nothing of others' while that is on its way
 	Mutants
 )
 
@@ -82,7 +83,7 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 		for i := range l.heartbeat.Others {
 			l.heartbeat.Others[i].Saved = true
 		}
-	case NoMutant, StartsFull, Mutants:
+	case NoMutant, StartsFull, Hasty, Mutants:
 	}
 }
 
@@ -119,7 +120,10 @@ func (s *simulation) plan() {
 	s.often(start, s.Faults.Crash, func(now weir.Instant) { s.crash(now, any()) })
 	s.each(start, s.Faults.Behead, s.behead)
 	s.often(start, s.Faults.Pause, func(now weir.Instant) {
-		s.machines[any()].away = now + weir.Instant(s.random.Int64N(maxPause.Microseconds()))
+		m, long := s.machines[any()], weir.Instant(s.random.Int64N(maxPause.Microseconds()))
+		if m.away <= now {
+			m.away, m.stood = now+long, m.stood+long
+		}
 	})
 	s.often(start, s.Faults.Cut, func(now weir.Instant) {
 		s.cut[any()][any()] = now + weir.Instant(s.random.Int64N(1_000_000))

@@ -19,7 +19,9 @@ type machine struct {
 	member      bool
 	offset, ppm int64
 	incarnation uint64
+	next        weir.Instant    // by its clock, when its next heartbeats are planned; 0: they are not
 	away        weir.Instant    // until then it is paused
+	stood       weir.Instant    // how long it was, in all
 	remembered  []member.Member // whom its processes knew last
 	counted     bool            // they all counted its vote
 	usurped     bool            // another process has its name
@@ -70,7 +72,7 @@ func (m *machine) when(at weir.Instant) weir.Instant {
 func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m := s.machines[i]
 	m.incarnation++
-	m.away, m.view, m.shards = 0, nil, nil
+	m.away, m.next, m.view, m.shards = 0, 0, nil, nil
 	m.salt = (s.Seed+1)<<32 | uint64(i)<<16 | m.incarnation
 	s.watchers.begin(now, i)
 	far := map[string]lease.Distance{}
@@ -114,9 +116,12 @@ func (s *simulation) pulse(now weir.Instant, i int, peers *member.Peers) {
 	if m.peers != peers {
 		return // it does not run any more
 	}
-	m.peers.Tick(m.clock(now), m.moving(), m.saved(), &s.beats)
+	if m.clock(now) < m.next {
+		return // it was planned for earlier since
+	}
+	m.next = 0
+	m.peers.Tick(m.clock(now), m.moving() && s.Mutant != Hasty, m.saved(), &s.beats)
 	s.effects(now, i)
-	s.plant(event{at: max(m.when(m.peers.Next()), now), to: i, pulse: peers})
 }
 
 // ring makes a node do what is due.
@@ -252,6 +257,10 @@ func (s *simulation) effects(now weir.Instant, i int) {
 		s.post(now, letter{from: i, to: s.numbers[b.Peer], isHeartbeat: true, heartbeat: b.Heartbeat})
 	}
 	s.fx.Answers, s.fx.Messages, s.beats = s.fx.Answers[:0], s.fx.Messages[:0], s.beats[:0]
+	if next := m.peers.Next(); m.next == 0 || next < m.next {
+		m.next = next
+		s.plant(event{at: max(m.when(next), now), to: i, pulse: m.peers})
+	}
 	for _, sh := range m.shards {
 		if at, ok := sh.node.Next(); ok {
 			if when := max(m.when(at), now); sh.tick == 0 || when < sh.tick {

@@ -57,7 +57,7 @@ func scopes() []scope {
 		},
 		{ // the owner leaves in order, while leases of it are in use
 			name: "leaves", nodes: 3, keys: 1, limit: limit("2/s burst 2"), policy: lease.Closed, asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}},
-			waits: []time.Duration{450 * ms}, most: 2, may: budget{waits: 2, leaves: 1},
+			waits: []time.Duration{60 * ms, 450 * ms}, most: 2, may: budget{waits: 2, leaves: 1}, mutants: []Mutant{Hasty},
 		},
 		{
 			name: "three", nodes: 3, keys: 1, limit: limit("2/s burst 2"), asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}},

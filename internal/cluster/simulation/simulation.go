@@ -321,12 +321,13 @@ func (s *simulation) notice(now weir.Instant, by asker) {
 		delete(s.alone, by)
 		return
 	}
+	awake := now - m.stood // a pause is no denial
 	since, ok := s.alone[by]
 	if !ok {
-		since = now
-		s.alone[by] = now
+		since = awake
+		s.alone[by] = awake
 	}
-	s.LongestDeny = max(s.LongestDeny, (now - since).Duration())
+	s.LongestDeny = max(s.LongestDeny, (awake - since).Duration())
 }
 
 func (s *simulation) answered(now weir.Instant, a *lease.Answer) {

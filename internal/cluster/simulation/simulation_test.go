@@ -138,6 +138,9 @@ func lure(m Mutant, seed uint64) Settings {
 		}
 	case Unsaved, Trusts:
 		s = backups(seed)
+	case Hasty:
+		s.Nodes, s.Spare = 3, 2
+		s.Faults = Faults{Change: time.Second, Loss: 100}
 	case Confuses:
 		s = Swarm(manyEvery*seed + manyAt)
 	default:

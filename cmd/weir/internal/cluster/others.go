@@ -71,6 +71,7 @@ func (o *others) agree(members []member.Member) {
 	o.agreed = true
 	o.peers.Agree(o.store.now(), members, &o.beats)
 	o.deliver()
+	o.store.hurry(o.peers.Next()) // it may have something to tell sooner
 }
 
 func (o *others) leave() {
@@ -79,6 +80,7 @@ func (o *others) leave() {
 	if o.agreed {
 		o.peers.Leave(o.store.now(), &o.beats)
 		o.deliver()
+		o.store.hurry(o.peers.Next()) // it may have something to tell sooner
 	}
 }
 
@@ -154,6 +156,7 @@ func (o *others) receive(from string, b *member.Heartbeat) {
 	if o.agreed {
 		o.peers.Receive(o.store.now(), from, b)
 		o.deliver()
+		o.store.hurry(o.peers.Next()) // it may have something to tell sooner
 	}
 }
 
