@@ -138,6 +138,7 @@ func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 }
 
 func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision, id uint64) error {
+	quotas := slices.Clone(asks) // before look has decided about them
 	pass, err := s.look(asks, out)
 	if err != nil {
 		return err
@@ -161,9 +162,10 @@ func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 		}
 		done = append(done, groups[g])
 		groups[g].tell(out)
-		if groups[g].passes() {
+		if groups[g].passes() || groups[g].spares(quotas, out) {
 			continue
 		}
+		groups[g].denyQuotas(quotas, out)
 		pass = false
 		if err := s.giveBack(ctx, done, out, nil); err != nil {
 			return err
@@ -255,6 +257,39 @@ func (g *group) passes() bool {
 		}
 	}
 	return true
+}
+
+// spares is whether others can do without a group that denies after all: it is of quotas, and another quota allows.
+func (g *group) spares(asks []weir.Ask, out []weir.Decision) bool {
+	for _, at := range g.at {
+		if !asks[at].Quota {
+			return false
+		}
+	}
+	for _, at := range g.at {
+		g.deny(&out[at]) // nothing of the group is charged
+	}
+	return weir.QuotaPasses(asks, out)
+}
+
+// denyQuotas has no quota allow what is not charged, as the group denies.
+func (g *group) denyQuotas(asks []weir.Ask, out []weir.Decision) {
+	for i := range asks {
+		if asks[i].Quota {
+			g.deny(&out[i])
+		}
+	}
+}
+
+// deny has a decision deny for as long as the group does.
+func (g *group) deny(d *weir.Decision) {
+	if d.Outcome != weir.Allowed {
+		return
+	}
+	d.Outcome = weir.Denied
+	for i := range g.out {
+		d.RetryAfter = max(d.RetryAfter, g.out[i].RetryAfter)
+	}
 }
 
 // giveBack gives back what the groups have charged. It returns failed, or why

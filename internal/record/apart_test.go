@@ -44,6 +44,54 @@ func TestOnceOfSeveral(t *testing.T) {
 	}
 }
 
+// TestQuotaLost: another take has the last event of a quota between the look and the charge. The take passes where another quota
+// has room, and is charged there; where none has, it is denied, and charged nothing: never allowed uncharged.
+func TestQuotaLost(t *testing.T) {
+	for _, room := range []bool{true, false} {
+		stores := map[string]*memstore.Store{}
+		for _, name := range []string{"hard", "lost", "other"} {
+			stores[name] = memstore.New(memstore.Options{})
+		}
+		charge := func(asks []weir.Ask) []weir.Decision {
+			out := make([]weir.Decision, len(asks))
+			if err := stores[asks[0].State.Rule].Take(t.Context(), asks, out); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		one := func(rule string, quota bool) weir.Ask {
+			return weir.Ask{State: weir.StateKey{Rule: rule}, Limit: weir.MustParseLimit("1/day"), Cost: 1, Quota: quota}
+		}
+		if !room {
+			charge([]weir.Ask{one("other", true)})
+		}
+		apart := record.Apart{
+			Take: func(asks []weir.Ask, out []weir.Decision) error {
+				if rule := asks[0].State.Rule; rule == "lost" && !asks[0].Peek {
+					charge([]weir.Ask{one(rule, true)})
+				}
+				copy(out, charge(asks))
+				return nil
+			},
+			Settle: func(ctx context.Context, all []weir.Settlement) error {
+				return stores[all[0].Receipt.State.Rule].Settle(ctx, all)
+			},
+		}
+		asks := []weir.Ask{one("hard", false), one("lost", true), one("other", true)}
+		out := make([]weir.Decision, len(asks))
+		if err := apart.TakeAll(t.Context(), asks, out); err != nil {
+			t.Fatal(err)
+		}
+		if told := weir.QuotaPasses(asks, out) && out[0].Outcome == weir.Allowed; told != room || out[0].Charged != room || out[2].Charged != room || out[1].Charged {
+			t.Errorf("another quota has room %v: %+v", room, out)
+		}
+		left := charge([]weir.Ask{{State: asks[0].State, Limit: asks[0].Limit, Cost: 1, Peek: true}})[0].Remaining
+		if room != (left == 0) {
+			t.Errorf("another quota has room %v: the other limit has %d left", room, left)
+		}
+	}
+}
+
 // TestReportBesideOthers: a report of work that leaves no room for a next event denies the
 // whole take, and nothing else is charged.
 func TestReportBesideOthers(t *testing.T) {
