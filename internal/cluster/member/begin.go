@@ -2,7 +2,6 @@ package member
 
 import (
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // Fence tells that an earlier process of this name may live elsewhere, and count on its vote until a
@@ -38,7 +37,7 @@ func (p *Peers) Resume(members []string, counted bool) {
 		}
 	}
 	if len(p.resumed) > 0 {
-		p.minority, p.quorate = true, p.quorate-bounds.Micros(Quorum)
+		p.minority, p.quorate = true, p.quorate-quorum(MaxMembers)
 	}
 }
 
