@@ -217,6 +217,13 @@ func (n *Node) pass(now weir.Instant, key weir.StateKey, g *ledger, fx *Effects)
 	return true, false
 }
 
+// sends is whether a ledger of a key is on its way to another node.
+func (n *Node) sends(key weir.StateKey) bool {
+	return slices.ContainsFunc(n.movers, func(by *mover) bool {
+		return slices.ContainsFunc(by.pending, func(m move) bool { return m.of != nil && m.message.State == key })
+	})
+}
+
 // mover is what numbers the ledgers for the process that has the name now.
 func (n *Node) mover(to string) *mover {
 	incarnation := n.view.Incarnation(to)

@@ -313,7 +313,7 @@ func (n *Node) serve(now weir.Instant, peer string, m *Message, fx *Effects) (an
 		g = n.open(now, m.State, limit, m.Policy)
 	}
 	if g == nil && n.view.Passing() && n.ledgers.Room(now) {
-		return Message{}, false // until it is asked again it may know more
+		return Message{}, false // until it is asked again it may know more; what the ask reports comes again, too
 	}
 	if g == nil { // it knows of no events that it could grant
 		return Message{Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID, Wait: member.Pulse}, true
@@ -344,6 +344,9 @@ const worthy = time.Second
 // open is a ledger for a key that has none, nil where this node may grant nothing of it
 // or keep no more.
 func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy Policy) *ledger {
+	if n.sends(key) {
+		return nil // it is not known yet whether the next owner has it
+	}
 	used, guess := used(now, n.view, key, l, policy)
 	g := newLedger(l, used)
 	if _, recovers := l.Standing(g.kept.State, now); guess && recovers > worthy {

@@ -19,29 +19,61 @@ func (p *Peers) candidate(now weir.Instant, x *peer) bool {
 	return p.tallies(now, x) && x.leaves == 0 && (x != p.self || !p.leaving)
 }
 
-// course is a digest of the candidates, and of when they began to lend to one of them, as this process knows; 0: not all
-// reach it. entering is whether some have just begun.
-func (p *Peers) course(now weir.Instant, to *peer) (digest uint64, entering bool) {
+// moments is what this process knows of a member whose keys others may be clear of.
+type moments struct {
+	digest   uint64 // of the candidates, and of when they began to lend to the member
+	entering bool   // some have just begun
+	broken   bool   // some don't reach it
+}
+
+// known is the digest; 0: not all reach the member.
+func (k *moments) known() uint64 {
+	if k.broken {
+		return 0
+	}
+	return max(k.digest, 1)
+}
+
+// moments is what is known of each of the list; nil where this process does not reach all candidates.
+func (p *Peers) moments(now weir.Instant) []moments {
+	all, sum := make([]moments, len(p.list)), uint64(0)
+	var at map[uint64]int // of the list, by id
 	for _, x := range p.list {
-		if !p.candidate(now, x) {
-			continue
-		}
-		if x != p.self && !reaches(x.shown) {
-			return 0, false
-		}
-		digest += p.process(x)
-		if x == to {
-			continue
-		}
-		at := p.lendsTo(x, to)
+		candidate := p.candidate(now, x)
 		switch {
-		case !reaches(at.Stand):
-			return 0, false
-		case at.Stand == Entering:
-			digest, entering = digest+record.Mix(x.id+record.Mix(at.Order+1)), true
+		case candidate && x != p.self && !reaches(x.shown):
+			return nil
+		case candidate:
+			sum += p.process(x)
+		case !p.tallies(now, x): // one that leaves may have lent its vote to another, which keeps it
+			continue
+		}
+		others := x.last.Others
+		if x == p.self {
+			others = p.others()
+		}
+		if at == nil && len(others) > 0 {
+			at = make(map[uint64]int, len(p.list))
+			for i, y := range p.list {
+				at[y.id] = i
+			}
+		}
+		for _, o := range others {
+			i, ok := at[o.Member]
+			if !ok || p.list[i] == x {
+				continue
+			}
+			k := &all[i]
+			if k.broken = k.broken || !reaches(o.Stand); candidate && o.Stand == Entering {
+				k.entering = true
+				k.digest += record.Mix(x.id + record.Mix(o.Order+1))
+			}
 		}
 	}
-	return max(digest, 1), entering
+	for i := range all {
+		all[i].digest += sum
+	}
+	return all
 }
 
 // process tells a process from others.
@@ -53,54 +85,37 @@ func (p *Peers) process(x *peer) uint64 {
 	return record.Mix(x.id ^ record.Mix(incarnation+1))
 }
 
-// lendsTo is how x stands to another, as this process knows.
-func (p *Peers) lendsTo(x, to *peer) Other {
-	if x == p.self {
-		return Other{to.id, to.shown, to.order, false}
+// sayClear is what heartbeats say to each of the list: whose keys this process is clear of, as a digest. A digest without a moment could be of
+// an earlier time, so it says so only while some members have just begun, or where it leaves: then it never gets a vote again.
+func (p *Peers) sayClear(now weir.Instant) []uint64 {
+	says := make([]uint64, len(p.list))
+	changes := p.leaving || slices.ContainsFunc(p.list, func(x *peer) bool { return x.shown == Entering || len(x.last.Others) > 0 })
+	if !changes || !p.voting || !p.cleans() {
+		return says // nobody waits for it, or it has something of others
 	}
-	if i := slices.IndexFunc(x.last.Others, func(o Other) bool { return o.Member == to.id }); i >= 0 {
-		return x.last.Others[i]
+	for i, k := range p.moments(now) {
+		if p.candidate(now, p.list[i]) && (k.entering || p.leaving) {
+			says[i] = k.known()
+		}
 	}
-	return Other{}
+	return says
 }
 
-// unsettled is whether some may have to wait for what others say to be clear of.
-func (p *Peers) unsettled() bool {
-	return p.leaving || slices.ContainsFunc(p.list, func(x *peer) bool { return x.shown == Entering || len(x.last.Others) > 0 })
-}
-
-// clearOf is what heartbeats to x say: 0, where this process may have something of its keys.
-func (p *Peers) clearOf(now weir.Instant, x *peer) uint64 {
-	if !p.voting || !p.candidate(now, x) {
-		return 0
-	}
-	if digest, entering := p.course(now, x); entering || p.leaving {
-		return digest
-	}
-	return 0
-}
-
-// takesOver is whether nobody counts any more on having been the first for keys that this process is the first for: a member
-// that has left in order, or, where this process is new, any other.
-func (p *Peers) takesOver(now weir.Instant) bool {
-	return (p.cleared || p.voting && now >= Over(p.entered)) && !slices.ContainsFunc(p.list, func(x *peer) bool {
-		return x.leaves > 0 && now < Over(x.leaves) && !x.clear
-	})
-}
-
-// clears sees who is clear of this process's keys, and is whether that has changed. It stays so until a candidate joins
+// hearClear sees who is clear of this process's keys, and is whether that has changed. It stays so until a candidate joins
 // or goes, is not heard, or has stopped to lend to this process: before that, no vote for its keys can be another's.
-func (p *Peers) clears(now weir.Instant) (changed bool) {
+func (p *Peers) hearClear(now weir.Instant) (changed bool) {
 	known, runs := uint64(0), uint64(0)
 	if p.self != nil && p.candidate(now, p.self) {
-		known, _ = p.course(now, p.self)
+		if all := p.moments(now); all != nil {
+			known = all[slices.Index(p.list, p.self)].known()
+		}
 	}
-	for i := 0; i < len(p.list) && known > 0; i++ {
-		if x := p.list[i]; p.candidate(now, x) {
+	for _, x := range p.list {
+		if known > 0 && p.candidate(now, x) {
 			runs += p.process(x) + record.Mix(x.id+record.Mix(x.last.Run+1))
 		}
 	}
-	all := known > 0
+	all := known > 0 && p.blank == 0
 	for _, x := range p.list {
 		if x == p.self {
 			continue
@@ -110,7 +125,20 @@ func (p *Peers) clears(now weir.Instant) (changed bool) {
 		x.clear = is
 		all = all && (is || !x.counts && x.leaves == 0)
 	}
-	changed = changed || all != p.cleared
-	p.runs, p.cleared = runs, all
+	changed = changed || all != p.allClear
+	p.runs, p.allClear = runs, all
 	return changed
+}
+
+// tidy is whether no other process that stays has a ledger that is another's.
+func (p *Peers) tidy() bool {
+	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x != p.self && x.member && x.leaves == 0 && !x.last.Clean })
+}
+
+// takesOver is whether nobody goes on as the first for keys that this process is the first for now: no member that
+// has left in order, and, where this process is new, no other.
+func (p *Peers) takesOver(now weir.Instant) bool {
+	return (p.allClear || p.voting && now >= Over(p.entered)) && !slices.ContainsFunc(p.list, func(x *peer) bool {
+		return x.leaves > 0 && now < Over(x.leaves) && !x.clear
+	})
 }

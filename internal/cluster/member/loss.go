@@ -156,7 +156,8 @@ func (p *Peers) forget(now weir.Instant, x *peer) {
 	if !x.gone && x.counts && x.stamp > 0 { // others may have had its votes
 		x.gone, x.of = true, p.count
 	}
-	if x.gone && !x.handed() {
+	starts := x.stamp > 0 && !x.last.Active // it has had no vote yet
+	if x.gone && !starts && !x.handed() {
 		p.lose(loss{name: x.name, incarnation: x.incarnation, at: now, alone: p.suspected(x.name), saved: x.saved, of: max(x.of, 1)})
 	}
 }
@@ -164,6 +165,11 @@ func (p *Peers) forget(now weir.Instant, x *peer) {
 // lose remembers an unclean departure that this process has noticed itself, and counts it.
 func (p *Peers) lose(l loss) {
 	p.unclean++
+	for i := range p.losses {
+		if k := &p.losses[i]; k.name == l.name && k.incarnation == l.incarnation { // it was back, and is gone again
+			k.at = max(k.at, l.at)
+		}
+	}
 	p.remember(l)
 }
 
@@ -218,7 +224,7 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives, first bool
 		u.At = max(v.changed, v.passed)
 	}
 	switch {
-	case v.converged, v.cleared && v.Place(now, key, nil).Owns, forgives && v.Delivered: // I20, I21
+	case v.converged, v.allClear && v.Place(now, key, nil).Owns, forgives && v.Delivered: // I20, I21
 	case forgives && v.quiet != "" && !v.leads(key):
 		all, guess = append(all, u), true
 	case !v.known || !v.leads(key):
@@ -237,7 +243,7 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives, first bool
 }
 
 // leads is whether this node comes first in the rank of the key, whichever nodes are heard, but for those that have left in
-// order and are clear.
+// order and are clear, where no other may have got something of them.
 func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
@@ -245,7 +251,7 @@ func (v *View) leads(key weir.StateKey) bool {
 	own, name := Score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
 		s := Score(m.name, key)
-		return (s > own || s == own && m.name < name) && !(m.leaves && m.clear) // I21
+		return (s > own || s == own && m.name < name) && !(m.leaves && m.clear && v.tidy) // I21
 	})
 }
 
@@ -255,9 +261,12 @@ func (v *View) owned(key weir.StateKey, l *loss) bool {
 	if l.name == "" {
 		return true
 	}
-	lost := Score(l.name, key)
+	lost, since := Score(l.name, key), l.at
+	if l.at > v.LastConverged.At { // one that came later may never have got its keys
+		since = v.LastConverged.At
+	}
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
 		s := Score(m.name, key)
-		return m.name != l.name && m.since > 0 && m.since < l.at && (s > lost || s == lost && m.name < l.name)
+		return m.name != l.name && m.since > 0 && m.since < since && (s > lost || s == lost && m.name < l.name)
 	})
 }

@@ -70,10 +70,10 @@ type Peers struct {
 	unheard       []unheard    // whom it does not reach
 	candidates    uint64       // the sum of the ids of those who may be the first of all members
 	owning        weir.Instant // from then on nobody counts on being the first of an older list
-	waits         weir.Instant // and not before that
+	waits         weir.Instant // owning is not before that
 	entered       weir.Instant // it has been a candidate that others know of since then
-	runs          uint64       // of the votes of candidates, and who these are; 0: not all are heard
-	cleared       bool         // all are clear
+	runs          uint64       // a digest of the candidates, and of the runs of their votes; 0: not all are heard
+	allClear      bool         // all others are clear of this process's keys
 	pulse         weir.Instant // when Tick is to be called
 	due           weir.Instant // when the next heartbeats are
 	said          uint64       // the version that the last ones told of
@@ -344,7 +344,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	changed = p.poll(now) || changed
 	p.suspect()
 	changed = p.trust() || changed
-	changed = p.clears(now) || changed
+	changed = p.hearClear(now) || changed
 	if p.owning > max(now, p.waits) && p.takesOver(now) {
 		p.owning, changed = max(now, p.waits), true
 	}
@@ -573,7 +573,7 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 	clean, saves := p.cleans(), p.saved && p.last == p.versions && p.allBack()
 	p.saves = saves
 	p.due, p.said, p.saidClean = now+pulse(p.count), p.versions, clean
-	clears := clean && p.unsettled() // else nobody waits for it
+	clear := p.sayClear(now)
 	switch {
 	case !p.leaving || !clean:
 		p.parted = 0
@@ -583,18 +583,14 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 	if p.active {
 		age = max((now - p.activated).Duration(), time.Microsecond)
 	}
-	for _, x := range p.list {
+	for i, x := range p.list {
 		if x == p.self {
 			continue
-		}
-		among := uint64(0)
-		if clears {
-			among = p.clearOf(now, x)
 		}
 		*out = append(*out, HeartbeatTo{x.name, Heartbeat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: clean, Blank: p.blank > 0, Backs: true, Saved: saves, Losses: losses, Age: age,
-			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: among,
+			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: clear[i],
 		}})
 	}
 }

@@ -37,7 +37,8 @@ type View struct {
 	passed    weir.Instant // since then those are absent that are
 	converged bool
 	passing   bool   // it is not converged, and will be soon: members have just changed
-	cleared   bool   // nobody has anything of this process's keys
+	allClear  bool   // nobody has anything of this process's keys
+	tidy      bool   // no other process that stays has a ledger that is another's
 	known     bool   // all was well once: what this process knows is all
 	losses    []loss // who has taken ledgers along
 	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
@@ -127,7 +128,7 @@ func (p *Peers) show(now weir.Instant) *View {
 	}
 	v.LastConverged = p.lastConverged
 	v.passing = !v.converged && now < p.changed+2*Settle(p.count)
-	v.known, v.cleared = p.known, p.cleared
+	v.known, v.allClear, v.tidy = p.known, p.allClear, p.tidy()
 	return v
 }
 

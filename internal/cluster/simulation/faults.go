@@ -140,9 +140,13 @@ func (s *simulation) act(now weir.Instant, a Act) {
 	case Kill:
 		s.machines[a.Node].end()
 	case Leave:
-		s.leave(now, a.Node)
+		if m := s.machines[a.Node]; m.runs() && m.member && s.up() > 1 {
+			s.leave(now, a.Node)
+		}
 	case Join:
-		s.join(now, a.Node)
+		if m := s.machines[a.Node]; !m.runs() || m.peers.Parted(m.clock(now)) {
+			s.join(now, a.Node)
+		}
 	case Usurp:
 		s.usurp(now, s.Nodes, a.Node)
 	case Restart:

@@ -17,6 +17,7 @@ type machine struct {
 	peers       *member.Peers // nil: it does not run
 	view        *member.View  // that nodes have
 	member      bool
+	going       bool // it leaves, and is on the list still
 	offset, ppm int64
 	incarnation uint64
 	next        weir.Instant    // by its clock, when its next heartbeats are planned; 0: they are not
@@ -72,7 +73,7 @@ func (m *machine) when(at weir.Instant) weir.Instant {
 func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m := s.machines[i]
 	m.incarnation++
-	m.away, m.next, m.view, m.shards = 0, 0, nil, nil
+	m.away, m.next, m.view, m.shards, m.going = 0, 0, nil, nil, false
 	m.salt = (s.Seed+1)<<32 | uint64(i)<<16 | m.incarnation
 	s.watchers.begin(now, i)
 	far := map[string]lease.Distance{}
@@ -143,7 +144,7 @@ func (s *simulation) tell(now weir.Instant, i int) {
 	}
 	var members []member.Member
 	for j, m := range s.machines {
-		if m.member && !s.watchers.gone[i][j] {
+		if (m.member || m.going) && !s.watchers.gone[i][j] {
 			members = append(members, member.Member{Name: m.name, Incarnation: m.incarnation})
 		}
 	}
@@ -209,7 +210,7 @@ func (s *simulation) join(now weir.Instant, i int) {
 func (s *simulation) leave(now weir.Instant, i int) {
 	m := s.machines[i]
 	peers := m.peers
-	m.member, m.counted = false, false
+	m.member, m.counted, m.going = false, false, true
 	m.peers.Leave(m.clock(now), &s.beats)
 	s.effects(now, i)
 	s.at(now+weir.Instant(time.Second/time.Microsecond), func(now weir.Instant) {
@@ -221,7 +222,15 @@ func (s *simulation) leave(now weir.Instant, i int) {
 }
 
 // end ends its process.
-func (m *machine) end() { m.shards, m.peers = nil, nil }
+func (m *machine) end() { m.shards, m.peers, m.going = nil, nil, false }
+
+// up is how many members run, and don't leave.
+func (s *simulation) up() (n int) {
+	for _, m := range s.machines {
+		n += int(count(m.member && m.runs()))
+	}
+	return n
+}
 
 // spoke notes that a node has asked about a key, or reported.
 func (s *simulation) spoke(i int, key weir.StateKey) {

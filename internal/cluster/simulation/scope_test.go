@@ -59,6 +59,10 @@ func scopes() []scope {
 			name: "leaves", nodes: 3, keys: 1, limit: limit("2/s burst 2"), policy: lease.Closed, asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}},
 			waits: []time.Duration{60 * ms, 450 * ms}, most: 2, may: budget{waits: 2, leaves: 1}, mutants: []Mutant{Hasty},
 		},
+		{ // one joins and leaves again, or another leaves meanwhile
+			name: "joins and leaves", nodes: 3, keys: 1, limit: limit("2/min burst 2"), asks: []request{{0, 0, 2, 1}, {1, 0, 2, 1}},
+			waits: []time.Duration{20 * ms, 710 * ms}, most: 2, may: budget{waits: 3, joins: 1, leaves: 1},
+		},
 		{
 			name: "three", nodes: 3, keys: 1, limit: limit("2/s burst 2"), asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}},
 			waits: []time.Duration{900 * ms}, most: 2, may: budget{waits: 2, cuts: 1},

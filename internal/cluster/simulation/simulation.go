@@ -300,6 +300,9 @@ func (s *simulation) pick(now weir.Instant) int {
 	if s.Where != nil {
 		return s.Where((now - start).Duration())
 	}
+	if s.up() == 0 {
+		return -1
+	}
 	up := s.random.IntN(len(s.machines))
 	for !s.machines[up].member || !s.machines[up].runs() {
 		up = (up + 1) % len(s.machines)
