@@ -213,6 +213,7 @@ func (h *history) errors(rule string, victims []int, since time.Duration) (n int
 // wayRules have a rule for each other way to share.
 const wayRules = `domain: demo
 descriptors:
+  - {key: lease, limits: ["20/s burst 20"]}
   - {key: sticky, sharing: sticky, limits: ["20/s burst 20"]}
   - {key: divided, sharing: divided, limits: ["20/s burst 20"]}
   - {key: mesh, sharing: mesh, limits: ["20/s burst 20"]}
@@ -232,10 +233,11 @@ func wholeWays(t *testing.T, transport string) (rows []string) {
 	c.start(all...)
 	c.meet(all...)
 	most := c.printed(nodes)
-	ways := []string{"sticky", "divided", "mesh", "gossip", "hub", "leader"}
+	ways := []string{"lease", "sticky", "divided", "mesh", "gossip", "hub", "leader"}
 	for _, f := range []fault{
 		{name: "none", begin: func(*cluster) func() { return func() {} }},
 		{name: "two of five cut off", begin: cut([]int{0, 1, 2}, []int{3, 4})},
+		{name: "loss 10 %", begin: weathers(weather{delay: time.Millisecond, loss: 0.1})},
 		{name: "killed, and back", begin: func(c *cluster) func() { c.kill(4); return func() { c.start(4) } }, victims: []int{4}, restarts: true},
 	} {
 		if !regexp.MustCompile(*whole).MatchString(f.name) {

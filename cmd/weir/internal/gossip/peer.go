@@ -20,7 +20,8 @@ type peer struct {
 	alive  atomic.Bool // memberlist reaches it
 	seals  atomic.Pointer[seals]
 	hearing
-	stream stream // to it
+	streams [ways]stream  // to it
+	framed  atomic.Uint64 // frames to it
 
 	mu        sync.Mutex
 	out       []byte // messages that wait for packets

@@ -145,8 +145,8 @@ func (g *Gossip) read() {
 	}
 }
 
-// receive opens a packet and delivers what is in it. It tells whether all was well.
-func (g *Gossip) receive(packet []byte, kind uint8, most int) bool {
+// receive opens a packet and delivers what is in it, or tells why not.
+func (g *Gossip) receive(packet []byte, kind uint8, most int) Reason {
 	h, r := parseHeader(packet, kind, most)
 	if r == None {
 		r = g.open(packet, &h)
@@ -154,7 +154,7 @@ func (g *Gossip) receive(packet []byte, kind uint8, most int) bool {
 	if r != None {
 		g.in.drop(r)
 	}
-	return r == None
+	return r
 }
 
 func (g *Gossip) open(packet []byte, h *header) Reason {

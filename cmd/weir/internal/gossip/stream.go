@@ -13,13 +13,17 @@ const (
 	// maxStreamed is how many bytes of messages wait for the stream to one member.
 	// A message more is not taken.
 	maxStreamed = 1 << 20
+	// ways is how many streams go to one member where datagrams do not: all that goes by one waits while TCP sends a lost segment again,
+	// for 0.2 s or more. wayTime is how long all messages take the same one: what is sent again takes another.
+	ways    = 4
+	wayTime = 10 * time.Millisecond
 
 	streamIdle     = time.Minute // without use it is closed
 	streamPatience = 2 * time.Second
 	streamPause    = 100 * time.Millisecond // after a failure
 )
 
-// stream is the way to a peer over TCP: for messages that fit into no datagram,
+// stream is a way to a peer over TCP: for messages that fit into no datagram,
 // and for all where datagrams do not pass. It is opened when there is something to
 // send. Each frame has its length before it, in 4 bytes. Nothing comes back by it.
 type stream struct {
@@ -28,8 +32,6 @@ type stream struct {
 	heartbeat bool
 	running   bool
 	wake      chan struct{}
-
-	sequence uint64 // of who runs it
 }
 
 // put takes a message for the stream; without one a heartbeat.
@@ -68,22 +70,26 @@ func (s *stream) take(last bool) (messages []byte, heartbeat, ended bool) {
 	return messages, heartbeat, false
 }
 
-// sendStream sends a message to p by its stream, or a heartbeat.
+// sendStream sends a message to p by a stream, or a heartbeat.
 func (g *Gossip) sendStream(p *peer, message []byte) Reason {
-	start, r := p.stream.put(message)
-	if start && !g.start(func() { g.stream(p) }) {
+	s := &p.streams[0]
+	if g.streams(p) {
+		s = &p.streams[sinceBoot()/wayTime%ways]
+	}
+	start, r := s.put(message)
+	if start && !g.start(func() { g.stream(p, s) }) {
 		return Unreachable // all is closing
 	}
 	return r
 }
 
-// stream sends what comes for p, until nothing has for a while.
-func (g *Gossip) stream(p *peer) {
+// stream sends what comes for p by one stream, until nothing has for a while.
+func (g *Gossip) stream(p *peer, s *stream) {
 	var c net.Conn
 	defer func() { closeIf(c) }()
 	idle := false
 	for {
-		messages, heartbeat, ended := p.stream.take(idle)
+		messages, heartbeat, ended := s.take(idle)
 		if ended {
 			return
 		}
@@ -93,7 +99,7 @@ func (g *Gossip) stream(p *peer) {
 			}
 		}
 		select {
-		case <-p.stream.wake:
+		case <-s.wake:
 			idle = false
 		case <-time.After(streamIdle):
 			idle = true
@@ -128,9 +134,8 @@ func (g *Gossip) write(p *peer, c net.Conn, messages []byte) net.Conn {
 
 // frame is messages sealed, with the length before.
 func (g *Gossip) frame(p *peer, messages []byte) []byte {
-	p.stream.sequence++
 	now := sinceBoot()
-	h := g.header(p, frame, p.stream.sequence, now)
+	h := g.header(p, frame, p.framed.Add(1), now)
 	b := make([]byte, 4, 4+headerSize+len(messages)+sealSize)
 	b = p.seals.Load().append(b, &h, messages)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
@@ -215,7 +220,7 @@ func (g *Gossip) frames(c net.Conn, first byte) {
 			g.in.drop(Truncated)
 			return
 		}
-		if !g.receive(packet, frame, frameSize) {
+		if r := g.receive(packet, frame, frameSize); r != None && r != Replayed { // by another stream many have overtaken it
 			return
 		}
 		_ = c.SetReadDeadline(time.Now().Add(2 * streamIdle)) // as above

@@ -19,7 +19,7 @@ import (
 const (
 	// maxStreams is how many connections other nodes have open to this one, and this one to them.
 	// One more is closed.
-	maxStreams = 2 * MaxMembers
+	maxStreams = 2 * ways * MaxMembers
 	// maxState is how many bytes a connection brings to memberlist: all members
 	// twice over. Then it is closed. memberlist keeps them until it knows who sent
 	// them, so it has few connections at a time: one more is closed.
