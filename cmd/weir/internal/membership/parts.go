@@ -88,7 +88,7 @@ func (s *Status) part(policy weir.Partition) Part {
 		}
 		return p
 	}
-	p.Until, p.Why = s.until(gone, policy != weir.PartitionProportional && policy != weir.PartitionReserve), fmt.Sprintf("this node does not hear %d of %d members", len(gone), all)
+	p.Until, p.Why = s.until(gone), fmt.Sprintf("this node does not hear %d of %d members", len(gone), all)
 	mine := fmt.Sprintf("%d/%d", heard, all) // what the votes of the members that are heard are worth
 	theirs := ""                             // what keys have that the others own
 	switch policy {
@@ -130,19 +130,16 @@ func (s *Status) silent(are func(*Member) bool) (names []string) {
 	return names
 }
 
-// until is when keys have all again; others says that other members have the keys of those that are absent.
-func (s *Status) until(gone []string, others bool) string {
-	are, them := " is", "it"
+// until is when keys have all again.
+func (s *Status) until(gone []string) string {
+	are := " is"
 	if len(gone) > 1 {
-		are, them = " are", "them"
+		are = " are"
 	}
 	heard := strings.Join(gone, ", ") + are + " heard again"
 	first := s.Members[0].State != "silent" // by name
 	if most := 2*len(gone) < len(s.Members) || 2*len(gone) == len(s.Members) && first; !most {
 		return heard + ", or weir cluster forget NAME if they are gone for good"
-	}
-	if others {
-		return heard + ", or most members have not heard " + them + " for 3 s"
 	}
 	longest := slices.MaxFunc(s.Members, func(a, b Member) int { return cmp.Compare(a.GivenUpSeconds, b.GivenUpSeconds) })
 	if longest.GivenUpSeconds > 0 {

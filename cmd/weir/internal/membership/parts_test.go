@@ -24,7 +24,7 @@ descriptors:
 	}
 	self, heard, silent, lost := Member{Name: "a", State: "self"}, Member{Name: "b", State: "heard"}, Member{Name: "c", State: "silent", GivenUpSeconds: 21}, Member{Name: "d", State: "silent"}
 	const all, why = "keys have all of each limit", ", because this node does not hear 1 of 3 members"
-	const until, soon = " until c is heard again, or given up in 21 s", " until c is heard again, or most members have not heard it for 3 s"
+	const until = " until c is heard again, or given up in 21 s"
 	for name, c := range map[string]struct {
 		status Status
 		want   []string
@@ -34,10 +34,10 @@ descriptors:
 		}},
 		"one is silent": {Status{Members: []Member{self, heard, silent}}, []string{
 			"partition: proportional: keys have 2/3 of each limit" + until + why,
-			"partition: closed: " + all + ", and keys that c owns nothing" + soon + why,
+			"partition: closed: " + all + ", and keys that c owns nothing" + until + why,
 			"partition: reserve: keys have 29/30 of each limit, and keys that c owns 2/30" + until + why,
-			"partition: share: " + all + ", and keys that c owns 2/3" + soon + why,
-			"partition: open: " + all + ", and keys that c owns pass without a limit" + soon + why,
+			"partition: share: " + all + ", and keys that c owns 2/3" + until + why,
+			"partition: open: " + all + ", and keys that c owns pass without a limit" + until + why,
 		}},
 		"one is absent": {Status{Members: []Member{self, heard, {Name: "c", State: "silent", GivenUpSeconds: 21, Absent: true}}}, []string{
 			"partition: proportional: keys have 2/3 of each limit" + until + why,

@@ -36,7 +36,7 @@ func Node(n *membership.Node) prometheus.Collector {
 			Gauge("weir_cluster_waiting_takes",
 				"Takes that wait for an answer of the owner of their key.", s.Waiting),
 			Flag("weir_cluster_minority",
-				"1 when this node has had no heartbeat of most members for 2 seconds, so that rules with "+
+				"1 when this node has had no heartbeat of most members for 25 seconds, so that rules with "+
 					"partition: closed deny.", n.Store.Minority()),
 			Flag("weir_cluster_backed_up",
 				"1 when other nodes have backups of all that this node granted of limits that take more than a minute to "+
