@@ -217,7 +217,7 @@ type charge struct {
 // whether more will be known soon.
 func used(now weir.Instant, v *member.View, key weir.StateKey, l *weir.Limit, policy Policy) (charges []charge, guess bool) { // I15
 	all, _ := l.Standing(nil, now)
-	unknown, guess := v.Unknown(now, key, forgives(l, policy), policy != Proportional)
+	unknown, guess := v.Unknown(now, key, forgives(l, policy))
 	for _, u := range unknown {
 		events := all
 		if u.Of > 0 {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 )
 
 // Fence tells that an earlier process of this name may live elsewhere, and count on its vote until a
@@ -37,7 +38,7 @@ func (p *Peers) Resume(members []string, counted bool) {
 		}
 	}
 	if len(p.resumed) > 0 {
-		p.minority, p.quorate = true, p.quorate-quorum(MaxMembers)
+		p.minority, p.quorate = true, p.quorate-bounds.Micros(Quorum)
 	}
 }
 

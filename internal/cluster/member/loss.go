@@ -202,13 +202,12 @@ type Unknown struct {
 }
 
 // Unknown is what may have been let pass of a key that nothing is known of, the earliest first. guess is whether more
-// will be known soon. forgives tells that what is in no backup counts for nothing, but for the vote of one that is gone; first, that the first of all
-// members may let pass more than its votes are worth.
+// will be known soon. forgives tells that what is in no backup counts for nothing, but for the vote of one that is gone.
 //
 // The node that is the first of all members, and was when all was well last, knows of all that was
 // let pass until then. Since then others had only votes that are not this node's, or that have
 // moved.
-func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives, first bool) (all []Unknown, guess bool) {
+func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives bool) (all []Unknown, guess bool) {
 	for _, l := range v.losses {
 		u, owned := Unknown{At: l.at}, !l.alone || v.owned(key, &l)
 		switch {
@@ -220,9 +219,6 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives, first bool
 		all, guess = append(all, u), guess || forgives && l.alone && l.saved && now < l.at+bounds.Micros(toldWithin)
 	}
 	u := Unknown{At: v.changed}
-	if first {
-		u.At = max(v.changed, v.passed)
-	}
 	switch {
 	case v.converged, v.allClear && v.Place(now, key, nil).Owns, forgives && v.Delivered: // I20, I21
 	case forgives && v.quiet != "" && !v.leads(key):

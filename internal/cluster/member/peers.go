@@ -29,8 +29,9 @@ const (
 	Flap     = time.Second
 	Flapping = 5 * time.Second
 	// Quorum is for how long a process that does not hear most of the members goes on with what
-	// belongs to the first of them alone. When it is over, most of them may go on without it.
-	Quorum = 2 * time.Second
+	// belongs to the first of them alone. When it is over, most of them may take the
+	// silent ones for gone.
+	Quorum = 25 * time.Second
 )
 
 // Peers is what a process knows of the members: which of them hear it, and whose votes it has. It
@@ -67,7 +68,6 @@ type Peers struct {
 	trouble       bool         // not all were settled since all was well last
 	suspects      []string     // who of them alone may be why
 	changed       weir.Instant // when the list of members did, or it became active
-	unheard       []unheard    // whom it does not reach
 	candidates    uint64       // the sum of the ids of those who may be the first of all members
 	owning        weir.Instant // from then on nobody counts on being the first of an older list
 	waits         weir.Instant // owning is not before that
@@ -82,9 +82,7 @@ type Peers struct {
 	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
 	view          *View
 	versions      uint64
-	moved         weir.Instant // when what is known of votes changed last
-	passed        weir.Instant // when a member became absent, or was so no more
-	sent          uint64       // heartbeats to each member
+	sent          uint64 // heartbeats to each member
 	lasting       lasting
 	fenced        weir.Instant    // until then an earlier process of its name may count on its vote, 0: there is none
 	resumed       map[string]bool // members that count its vote, though they have said nothing yet
@@ -122,10 +120,8 @@ type peer struct {
 	converged [2]uint64    // the run of its votes when all was well last
 	saved     bool         // nobody but it is cut off, and it has all in backups
 	shown     Stand        // what the last view and heartbeats say
-	candidate bool         // it might be the first of all members
+	candidate bool         // it was one
 	clear     bool         // of this process's keys
-	unheard   []unheard    // whom it does not reach
-	absent    bool         // it can't be the first of all members
 }
 
 // NewPeers is what a process knows that starts now: nothing.
@@ -261,7 +257,6 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat) {
 	}
 	x.heard = now
 	x.stamp, x.mutual, x.last = b.Stamp, max(x.mutual, b.Echo), *b
-	x.unheard = unreached(x.unheard, now, b.Others)
 	x.until = 0
 	if b.Vote > 0 {
 		x.until = b.Vote + bounds.Micros(b.Life) // I8
@@ -315,27 +310,24 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 	if voters != p.voters {
 		p.voters, p.count, p.changed, changed = voters, count, now, true
 	}
-	for _, x := range p.list {
-		p.see(now, x)
-		if stand := x.stand(now, p.count); stand != x.shown {
-			x.shown, changed = stand, true
-		}
-	}
-	absent := p.seesAbsent(now)
 	candidates := uint64(0)
 	for _, x := range p.list {
-		candidate := p.candidate(now, x) && !x.absent
+		candidate := p.candidate(now, x)
 		if candidate {
 			candidates += x.id
 		} else if x.candidate && x.leaves == 0 {
 			p.waits = Over(now) // it has not left in order, and says nothing
 		}
 		x.candidate = candidate
+		p.see(now, x)
+		if stand := x.stand(now, p.count); stand != x.shown {
+			x.shown, changed = stand, true
+		}
 	}
 	if candidates != p.candidates {
 		p.candidates, p.owning = candidates, Over(now)
 	}
-	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated && p.reachedBy(b) }) { // I17
+	if !p.voting && p.active && p.counted(func(b *Heartbeat) bool { return b.Voters == p.voters && b.Echo >= p.activated }) { // I17
 		p.voting, p.changed, p.owning, p.entered, changed = true, now, Over(now), now, true
 	}
 	if p.blank > 0 && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && slices.ContainsFunc(p.list, (*peer).knows) {
@@ -357,13 +349,8 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		return out
 	})
 	if changed || len(p.list) < n {
-		p.moved, changed = now, true
-	}
-	if absent {
-		p.passed, changed = now, true
-	}
-	if changed {
 		p.versions++
+		changed = true
 		p.pulse = min(p.pulse, now+pulse(p.count)/hurry)
 	}
 	if changed || now >= p.view.made+pulse(p.count)/4 {
@@ -375,14 +362,14 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 // whether that has changed. A process that was not has to wait until all members know of each
 // other: until then another member may be the first of members among which this one is not.
 func (p *Peers) poll(now weir.Instant) (changed bool) {
-	if p.most(now, func(x *peer) bool { return x == p.self || p.hears(now, x) }) {
+	if p.most(now) {
 		p.quorate = now
 	}
 	before := p.minority
 	switch {
-	case now >= p.quorate+quorum(p.count): // I18
+	case now >= p.quorate+bounds.Micros(Quorum): // I18
 		p.minority = true
-	case p.minority && p.resumes(now):
+	case p.minority && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
 	}
 	if p.minority == before {
@@ -392,44 +379,32 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	return true
 }
 
-// most is whether most of the members are so, or half of them with the first by name: of all, and of those whose votes count. The one
-// may differ between processes while members join, and the other may.
-func (p *Peers) most(now weir.Instant, so func(*peer) bool) bool {
-	half := func(counts func(*peer) bool) bool {
-		are, all, first := 0, 0, false
-		for _, x := range p.list {
-			if !counts(x) {
-				continue
-			}
-			is := so(x)
-			if all++; is {
-				are++
-			}
-			if all == 1 {
-				first = is
-			}
+// most is whether this process hears most of the members, itself among them, or half of
+// them with the first by name.
+func (p *Peers) most(now weir.Instant) bool {
+	heard, all, first := 0, 0, false
+	for _, x := range p.list {
+		if !x.member {
+			continue
 		}
-		return 2*are > all || 2*are == all && (first || all == 0)
+		hears := x == p.self || p.hears(now, x)
+		if all++; hears {
+			heard++
+		}
+		if all == 1 {
+			first = hears
+		}
 	}
-	return half(func(x *peer) bool { return x.member }) && half(func(x *peer) bool { return p.tallies(now, x) })
-}
-
-// resumes is whether this process may be the first of all members again: all that are not absent know of the same members, and reach it, so that
-// none takes it for absent.
-func (p *Peers) resumes(now weir.Instant) bool {
-	return p.self != nil && !slices.ContainsFunc(p.list, func(x *peer) bool {
-		return x.member && x != p.self && !x.absent && !x.last.Leaving &&
-			(!p.hears(now, x) || x.last.Members != p.digest || !p.reachedBy(&x.last))
-	})
-}
-
-// reachedBy is whether the sender of a heartbeat reaches this process, so that it does not take it for absent.
-func (p *Peers) reachedBy(b *Heartbeat) bool {
-	return p.self != nil && !slices.ContainsFunc(b.Others, func(o Other) bool { return o.Member == p.self.id && !reaches(o.Stand) })
+	return 2*heard > all || 2*heard == all && first
 }
 
 // hears is whether this process and x hear each other.
 func (p *Peers) hears(now weir.Instant, x *peer) bool { return now < x.mutual+silence(p.count) }
+
+// hearsAll is whether this process hears all members.
+func (p *Peers) hearsAll(now weir.Instant) bool {
+	return !slices.ContainsFunc(p.list, func(x *peer) bool { return x.member && x != p.self && !p.hears(now, x) })
+}
 
 // converged is whether every member is heard, and has no ledgers that are another's.
 func (p *Peers) converged(now weir.Instant) bool {

@@ -58,7 +58,7 @@ func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) P
 	p := Place{Version: v.Version, At: now, Count: v.Count, Most: v.Quorum > 0}
 	rank := v.rank(key)
 	for _, i := range rank {
-		if m := &v.members[i]; m.counts && !m.leaves && !m.absent {
+		if v.members[i].counts && !v.members[i].leaves {
 			p.First, p.Owns = v.members[i].name, i == v.self && v.Voting
 			break
 		}
@@ -189,14 +189,14 @@ func (v *View) Unbroken(p, before *Place) (votes, all int64) {
 // anybody: theirs are with "".
 func (v *View) Followed(key weir.StateKey) (votes map[string]int64, first string, all int64) {
 	rank := v.rank(key)
-	votes, known := map[string]int64{}, false
+	votes = map[string]int64{}
 	for _, m := range rank {
 		if !v.members[m].counts {
 			continue
 		}
 		owner := v.obeys(m, rank)
-		if !known && !v.members[m].absent {
-			first, known = owner, true
+		if all == 0 {
+			first = owner
 		}
 		votes[owner]++
 		all++

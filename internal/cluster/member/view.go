@@ -33,8 +33,7 @@ type View struct {
 	ended    weir.Instant
 
 	made      weir.Instant
-	changed   weir.Instant // since then votes are as they are
-	passed    weir.Instant // since then those are absent that are
+	changed   weir.Instant // since then the version is this one
 	converged bool
 	passing   bool   // it is not converged, and will be soon: members have just changed
 	allClear  bool   // nobody has anything of this process's keys
@@ -65,7 +64,6 @@ type seen struct {
 	leaves bool         // it lends nothing any more; also of one that starts again, until it is active
 	goes   bool         // its process leaves
 	clear  bool         // it has nothing of this process's keys
-	absent bool         // it is the first of all members for no key
 	fresh  bool         // nobody has had its first vote before
 	since  weir.Instant // its vote counts since then; 0: it does not
 	moved  bool         // its votes may have been another's since all was well last
@@ -80,15 +78,18 @@ func (p *Peers) View() *View { return p.view }
 
 func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
-		Version: p.versions, made: now, changed: p.moved, passed: p.passed, self: -1, Count: p.count, Voting: p.voting && !p.leaving, Leaving: p.leaving,
+		Version: p.versions, made: now, changed: p.view.changed, self: -1, Count: p.count, Voting: p.voting && !p.leaving, Leaving: p.leaving,
 		Sure: 1<<63 - 1, Owning: p.owning,
 	}
 	if !p.minority {
-		v.Quorum = p.quorate + quorum(p.count)
+		v.Quorum = p.quorate + bounds.Micros(Quorum)
+	}
+	if p.versions != p.view.Version {
+		v.changed = now
 	}
 	p.lasting.show(v)
 	for i, x := range p.list {
-		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until, clear: x.clear, absent: x.absent}
+		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until, clear: x.clear}
 		if reaches(x.shown) {
 			v.Reached += p.process(x)
 		}
@@ -181,16 +182,6 @@ func (v *View) Has(name string) bool { return v.find(name) >= 0 }
 
 // Converged is whether this process lends votes, and all ledgers are where they belong.
 func (v *View) Converged() bool { return v.Voting && v.converged }
-
-// Absent is which members are the first of all for no key, because most members have not heard them for long.
-func (v *View) Absent() (names []string) {
-	for i := range v.members {
-		if v.members[i].absent {
-			names = append(names, v.members[i].name)
-		}
-	}
-	return names
-}
 
 // Passing is whether members have just changed, and all will soon be well.
 func (v *View) Passing() bool { return v.passing }

@@ -144,15 +144,6 @@ func (o *others) counted() bool {
 	return o.agreed && o.peers.View().Counted()
 }
 
-func (o *others) absent() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.agreed {
-		return nil
-	}
-	return o.peers.View().Absent()
-}
-
 func (o *others) minority() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

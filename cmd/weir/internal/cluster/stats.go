@@ -55,9 +55,6 @@ func (sh *shard) count() lease.Counts {
 // gives nothing by rules that are closed.
 func (s *Store) Minority() bool { return s.others.minority() }
 
-// Absent is the members whose keys others have by rules that are closed: most members have not heard them for long.
-func (s *Store) Absent() []string { return s.others.absent() }
-
 // Counted is whether all members count the vote of this node.
 func (s *Store) Counted() bool { return s.others.counted() }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -79,51 +78,41 @@ func partitionOf(r *rules.Rule) weir.Partition {
 // part is what keys of rules with that policy have.
 func (s *Status) part(policy weir.Partition) Part {
 	p := Part{Partition: string(policy), Has: "all of each limit"}
-	all, gone, owners := len(s.Members), s.silent(func(*Member) bool { return true }), s.silent(func(m *Member) bool { return !m.Absent })
-	heard := all - len(gone)
-	if len(gone) == 0 {
+	all, gone, heard := len(s.Members), s.silent(), 0
+	if heard = all - len(gone); len(gone) == 0 {
 		if !s.Settled {
 			p.Has += ", but for keys that are on their way to another owner, which have nothing"
 			p.Until, p.Why = "all counts are with their owners: a second, as a rule", "members have changed"
 		}
 		return p
 	}
+	theirs := "keys that " + strings.Join(gone, ", ") + " owns"
 	p.Until, p.Why = s.until(gone), fmt.Sprintf("this node does not hear %d of %d members", len(gone), all)
-	mine := fmt.Sprintf("%d/%d", heard, all) // what the votes of the members that are heard are worth
-	theirs := ""                             // what keys have that the others own
 	switch policy {
 	case weir.PartitionClosed:
-		if theirs = "nothing"; s.Minority {
-			p.Has, p.Why = theirs, fmt.Sprintf("this node has not heard most of the members for %v", member.Quorum)
-			return p
+		if p.Has += ", and " + theirs + " nothing"; s.Minority {
+			p.Has, p.Why = "nothing", "this node has not heard most of the members for 25 s"
 		}
 	case weir.PartitionReserve:
-		p.Has, theirs = fmt.Sprintf("%d/%d of each limit", 9*all+heard, 10*all), fmt.Sprintf("%d/%d", heard, 10*all)
+		part := fmt.Sprintf("%d/%d of each limit", 9*all+heard, 10*all)
+		p.Has = fmt.Sprintf("%s, and %s %d/%d", part, theirs, heard, 10*all)
 		if s.Minority {
-			p.Has = theirs + " of each limit"
-			return p
+			p.Has = fmt.Sprintf("%d/%d of each limit", heard, 10*all)
 		}
 	case weir.PartitionShare:
-		theirs = mine
+		p.Has += fmt.Sprintf(", and %s %d/%d", theirs, heard, all)
 	case weir.PartitionOpen:
-		theirs = "pass without a limit"
+		p.Has += ", and " + theirs + " pass without a limit"
 	case weir.PartitionProportional:
-		p.Has = mine + " of each limit"
-		return p
-	}
-	switch {
-	case len(owners) > 0: // or it is not sure yet that these have stopped
-		p.Has += ", and keys that " + strings.Join(owners, ", ") + " owns " + theirs
-	case policy != weir.PartitionReserve:
-		p.Until, p.Why = "", ""
+		p.Has = fmt.Sprintf("%d/%d of each limit", heard, all)
 	}
 	return p
 }
 
-// silent is the members that this node does not hear, and that are so.
-func (s *Status) silent(are func(*Member) bool) (names []string) {
+// silent is the members that this node does not hear.
+func (s *Status) silent() (names []string) {
 	for _, m := range s.Members {
-		if m.State == "silent" && are(&m) {
+		if m.State == "silent" {
 			names = append(names, m.Name)
 		}
 	}

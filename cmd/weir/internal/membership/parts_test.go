@@ -39,13 +39,6 @@ descriptors:
 			"partition: share: " + all + ", and keys that c owns 2/3" + until + why,
 			"partition: open: " + all + ", and keys that c owns pass without a limit" + until + why,
 		}},
-		"one is absent": {Status{Members: []Member{self, heard, {Name: "c", State: "silent", GivenUpSeconds: 21, Absent: true}}}, []string{
-			"partition: proportional: keys have 2/3 of each limit" + until + why,
-			"partition: closed: " + all,
-			"partition: reserve: keys have 29/30 of each limit" + until + why,
-			"partition: share: " + all,
-			"partition: open: " + all,
-		}},
 	} {
 		var got []string
 		for _, p := range PartsOf(set, &c.status) {

@@ -114,8 +114,6 @@ type Member struct {
 	// Started is when its process did, by its own clock.
 	Started       time.Time `json:"started"`
 	SilentSeconds float64   `json:"silent_seconds,omitempty"`
-	// Absent is whether most members have not heard it for so long that others have the keys that it owns by rules that are closed.
-	Absent bool `json:"absent,omitempty"`
 	// GivenUpSeconds is when it is a member no more if it stays silent.
 	GivenUpSeconds float64 `json:"given_up_after_seconds,omitempty"`
 	// Keys is how many of the keys that the node tells of is asked about this
@@ -164,10 +162,9 @@ func (n *Node) status(g *gossip.Gossip) Status {
 		Takes: Takes{takes.Whole, takes.Unanswered, takes.Waiting},
 		In:    trafficOf(&traffic.In), Out: trafficOf(&traffic.Out),
 	}
-	absent := n.Store.Absent()
 	for _, m := range g.Members() {
 		member := memberOf(&m, m.Name == g.Name())
-		member.Keys, member.Absent = keys.By[m.Name], slices.Contains(absent, m.Name)
+		member.Keys = keys.By[m.Name]
 		s.Members = append(s.Members, member)
 	}
 	for _, u := range apart(len(s.Members), g.Unjoined()) {
