@@ -38,7 +38,7 @@ func (p *Peers) Resume(members []string, counted bool) {
 		}
 	}
 	if len(p.resumed) > 0 {
-		p.minority, p.quorate = true, p.quorate-bounds.Micros(Quorum)
+		p.minority, p.lapsed, p.quorate = true, true, p.quorate-bounds.Micros(Quorum)
 	}
 }
 

@@ -180,7 +180,7 @@ func (p *Peers) Unclean() int64 { return p.unclean }
 // settled forgets who was suspected, and who was given up and is back with its ledgers: all is
 // well.
 func (p *Peers) settled() {
-	p.known, p.trouble, p.suspects = true, false, nil
+	p.known, p.lapsed, p.trouble, p.suspects = true, p.minority, false, nil
 	p.losses = slices.DeleteFunc(p.losses, func(l loss) bool {
 		x := p.peer(l.name)
 		return x != nil && x.incarnation == l.incarnation
@@ -204,7 +204,7 @@ type Unknown struct {
 // Unknown is what may have been let pass of a key that nothing is known of, the earliest first. guess is whether more
 // will be known soon. forgives tells that what is in no backup counts for nothing, but for the vote of one that is gone.
 //
-// The node that is the first of all members, and was when all was well last, knows of all that was
+// The node that is the first of all members, and has been since all was well last, knows of all that was
 // let pass until then. Since then others had only votes that are not this node's, or that have
 // moved.
 func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives bool) (all []Unknown, guess bool) {
@@ -223,7 +223,7 @@ func (v *View) Unknown(now weir.Instant, key weir.StateKey, forgives bool) (all 
 	case v.converged, v.allClear && v.Place(now, key, nil).Owns, forgives && v.Delivered: // I20, I21
 	case forgives && v.quiet != "" && !v.leads(key):
 		all, guess = append(all, u), true
-	case !v.known || !v.leads(key):
+	case !v.known || v.lapsed || !v.leads(key):
 		all, guess = append(all, u), v.passing
 	default:
 		at := v.Place(now, key, nil)

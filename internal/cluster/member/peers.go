@@ -80,6 +80,7 @@ type Peers struct {
 	saidClean     bool         // whether they were Clean
 	quorate       weir.Instant // when it heard most of the members last
 	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
+	lapsed        bool         // since all was well last it was once: others may have been the first of all members
 	view          *View
 	versions      uint64
 	sent          uint64 // heartbeats to each member
@@ -368,7 +369,7 @@ func (p *Peers) poll(now weir.Instant) (changed bool) {
 	before := p.minority
 	switch {
 	case now >= p.quorate+bounds.Micros(Quorum): // I18
-		p.minority = true
+		p.minority, p.lapsed = true, true
 	case p.minority && p.told(func(b *Heartbeat) bool { return b.Members == p.digest }) && p.hearsAll(now):
 		p.minority = false
 	}

@@ -39,6 +39,7 @@ type View struct {
 	allClear  bool   // nobody has anything of this process's keys
 	tidy      bool   // no other process that stays has a ledger that is another's
 	known     bool   // all was well once: what this process knows is all
+	lapsed    bool   // others may have been the first of all members since
 	losses    []loss // who has taken ledgers along
 	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
 	gone      string // the same, where all others say so, and lend it no votes
@@ -129,7 +130,7 @@ func (p *Peers) show(now weir.Instant) *View {
 	}
 	v.LastConverged = p.lastConverged
 	v.passing = !v.converged && now < p.changed+2*Settle(p.count)
-	v.known, v.allClear, v.tidy = p.known, p.allClear, p.tidy()
+	v.known, v.lapsed, v.allClear, v.tidy = p.known, p.lapsed, p.allClear, p.tidy()
 	return v
 }
 
