@@ -73,17 +73,7 @@ func TestCrashOfSlowKeys(t *testing.T) {
 // next owners know of all. Nobody is cut off meanwhile, for then a node that is killed may have let pass its own share.
 func TestBackups(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
-	var simulated time.Duration
-	for n := *seed; *seed == 0 && (n < 100 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
-		s := backups(n)
-		r := run(t, s)
-		simulated += s.For
-		if r.Over > 0 {
-			t.Fatalf("seed %d, %s, %+v: %v. Again: go test ./internal/cluster/simulation -run Backups -seed %d", n, s.Limit, s, &r, n)
-		}
-	}
-	t.Logf("%.0f cluster-seconds simulated, nothing over", simulated.Seconds())
+	nothingOver(t, "Backups", backups)
 }
 
 // backups is a run in which processes are killed again and again, leave and join.

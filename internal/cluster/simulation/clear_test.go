@@ -66,17 +66,7 @@ func TestClearAndKept(t *testing.T) {
 // TestChanges is a swarm of members that join and leave in order all the time, with limits of every speed, while messages are lost and late.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
-	var simulated time.Duration
-	for n := *seed; *seed == 0 && (n < 100 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
-		s := changes(n)
-		r := run(t, s)
-		simulated += s.For
-		if r.Over > 0 {
-			t.Fatalf("seed %d, %s, %+v: %v. Again: go test ./internal/cluster/simulation -run Changes -seed %d", n, s.Limit, s, &r, n)
-		}
-	}
-	t.Logf("%.0f cluster-seconds simulated, nothing over", simulated.Seconds())
+	nothingOver(t, "Changes", changes)
 }
 
 func changes(seed uint64) Settings {

@@ -69,9 +69,7 @@ func run(t *testing.T, s Settings) Result {
 // deny nothing for longer than they may, with some messages of a later version.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
-	var simulated time.Duration
-	for n := *seed; *seed == 0 && (n < 200 && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
+	seeds(t, 200, func(n uint64) time.Duration {
 		s := Swarm(n)
 		if s.Limit == nil {
 			text := limits[n%uint64(len(limits))]
@@ -81,7 +79,6 @@ func TestSwarm(t *testing.T) {
 			}
 		}
 		r := run(t, s)
-		simulated += s.For
 		longest := table.MaxDeny + lease.Patience
 		if s.Faults.Pause > 0 {
 			longest += maxPause // in which nobody is asked
@@ -92,8 +89,32 @@ func TestSwarm(t *testing.T) {
 		if !s.Found && s.Wave == 0 && s.Turn == 0 && s.Load > 1 && r.Last*100 < r.LastIdeal*least(s.Limit, s.Cost, s.Faults.Delay)-200 {
 			t.Fatalf("seed %d, %s, %+v: two seconds after all went well again, only %d of %d passed. Again: -seed %d", n, s.Limit, s, r.Last, r.LastIdeal, n)
 		}
+		return s.For
+	})
+}
+
+// seeds runs what a seed draws: of the first ones, or with -swarm of all for so long, or of that of -seed. draw tells how long it
+// simulated.
+func seeds(t *testing.T, most uint64, draw func(n uint64) time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	var simulated time.Duration
+	for n := *seed; *seed == 0 && (n < most && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
+		simulated += draw(n)
 	}
 	t.Logf("%.0f cluster-seconds simulated, %.0f a second, nothing over", simulated.Seconds(), simulated.Seconds()/time.Since(begun).Seconds())
+}
+
+// nothingOver holds the settings that seeds draw to pass nothing beyond the limit; again names the test.
+func nothingOver(t *testing.T, again string, of func(seed uint64) Settings) {
+	t.Helper()
+	seeds(t, 100, func(n uint64) time.Duration {
+		s := of(n)
+		if r := run(t, s); r.Over > 0 {
+			t.Fatalf("seed %d, %s, %+v: %v. Again: go test ./internal/cluster/simulation -run %s -seed %d", n, s.Limit, s, &r, again, n)
+		}
+		return s.For
+	})
 }
 
 // TestMutants holds the swarm, or what was made for it, to finding what is wrong.
