@@ -128,17 +128,17 @@ func (s Apart) TakeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 		own[i].Evidence = nil // they are decided at several moments, and some twice
 	}
 	if asks[0].Receipt != 0 {
-		return s.takeAll(ctx, own, out, asks[0].Receipt)
+		return s.takeAll(ctx, asks, own, out, asks[0].Receipt)
 	}
-	err := s.takeAll(ctx, own, out, rand.Uint64()|1)
+	err := s.takeAll(ctx, asks, own, out, rand.Uint64()|1)
 	for i := range out {
 		out[i].Receipt = nil
 	}
 	return err
 }
 
-func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision, id uint64) error {
-	quotas := slices.Clone(asks) // before look has decided about them
+// takeAll works on a copy of what was asked: look decides about quotas, and leaves them out.
+func (s Apart) takeAll(ctx context.Context, asked, asks []weir.Ask, out []weir.Decision, id uint64) error {
 	pass, err := s.look(asks, out)
 	if err != nil {
 		return err
@@ -162,10 +162,10 @@ func (s Apart) takeAll(ctx context.Context, asks []weir.Ask, out []weir.Decision
 		}
 		done = append(done, groups[g])
 		groups[g].tell(out)
-		if groups[g].passes() || groups[g].spares(quotas, out) {
+		if groups[g].passes() || groups[g].spares(asked, out) {
 			continue
 		}
-		groups[g].denyQuotas(quotas, out)
+		groups[g].denyQuotas(asked, out)
 		pass = false
 		if err := s.giveBack(ctx, done, out, nil); err != nil {
 			return err
@@ -261,10 +261,8 @@ func (g *group) passes() bool {
 
 // spares is whether others can do without a group that denies after all: it is of quotas, and another quota allows.
 func (g *group) spares(asks []weir.Ask, out []weir.Decision) bool {
-	for _, at := range g.at {
-		if !asks[at].Quota {
-			return false
-		}
+	if slices.ContainsFunc(g.at, func(at int) bool { return !asks[at].Quota }) {
+		return false
 	}
 	for _, at := range g.at {
 		g.deny(&out[at]) // nothing of the group is charged

@@ -19,32 +19,37 @@ func (p *Peers) candidate(now weir.Instant, x *peer) bool {
 	return p.tallies(now, x) && x.leaves == 0 && (x != p.self || !p.leaving)
 }
 
-// moments is what this process knows of a member whose keys others may be clear of.
+// moments is what this process knows of who lends to whom: of each member whose keys others may be clear of.
 type moments struct {
-	digest   uint64 // of the candidates, and of when they began to lend to the member
+	sum uint64            // a digest of the candidates
+	of  map[uint64]moment // by the member's id, where that is not all
+}
+
+// moment is of a member to which not all have lent for long.
+type moment struct {
+	digest   uint64 // of when some began
 	entering bool   // some have just begun
 	broken   bool   // some don't reach it
 }
 
-// known is the digest; 0: not all reach the member.
-func (k *moments) known() uint64 {
-	if k.broken {
+// known is a digest of the candidates, and of when they began to lend to a member; 0: not all reach it.
+func (k *moments) known(to *peer) uint64 {
+	m := k.of[to.id]
+	if m.broken {
 		return 0
 	}
-	return max(k.digest, 1)
+	return max(k.sum+m.digest, 1)
 }
 
-// moments is what is known of each of the list; nil where this process does not reach all candidates.
-func (p *Peers) moments(now weir.Instant) []moments {
-	all, sum := make([]moments, len(p.list)), uint64(0)
-	var at map[uint64]int // of the list, by id
+// moments is what is known now; ok is false where this process does not reach all candidates.
+func (p *Peers) moments(now weir.Instant) (k moments, ok bool) {
 	for _, x := range p.list {
 		candidate := p.candidate(now, x)
 		switch {
 		case candidate && x != p.self && !reaches(x.shown):
-			return nil
+			return moments{}, false
 		case candidate:
-			sum += p.process(x)
+			k.sum += p.process(x)
 		case !p.tallies(now, x): // one that leaves may have lent its vote to another, which keeps it
 			continue
 		}
@@ -52,28 +57,22 @@ func (p *Peers) moments(now weir.Instant) []moments {
 		if x == p.self {
 			others = p.others()
 		}
-		if at == nil && len(others) > 0 {
-			at = make(map[uint64]int, len(p.list))
-			for i, y := range p.list {
-				at[y.id] = i
-			}
-		}
 		for _, o := range others {
-			i, ok := at[o.Member]
-			if !ok || p.list[i] == x {
+			if o.Member == x.id {
 				continue
 			}
-			k := &all[i]
-			if k.broken = k.broken || !reaches(o.Stand); candidate && o.Stand == Entering {
-				k.entering = true
-				k.digest += record.Mix(x.id + record.Mix(o.Order+1))
+			if k.of == nil {
+				k.of = map[uint64]moment{}
 			}
+			m := k.of[o.Member]
+			if m.broken = m.broken || !reaches(o.Stand); candidate && o.Stand == Entering {
+				m.entering = true
+				m.digest += record.Mix(x.id + record.Mix(o.Order+1))
+			}
+			k.of[o.Member] = m
 		}
 	}
-	for i := range all {
-		all[i].digest += sum
-	}
-	return all
+	return k, true
 }
 
 // process tells a process from others.
@@ -93,9 +92,10 @@ func (p *Peers) sayClear(now weir.Instant) []uint64 {
 	if !changes || !p.voting || !p.cleans() {
 		return says // nobody waits for it, or it has something of others
 	}
-	for i, k := range p.moments(now) {
-		if p.candidate(now, p.list[i]) && (k.entering || p.leaving) {
-			says[i] = k.known()
+	all, ok := p.moments(now)
+	for i, x := range p.list {
+		if ok && p.candidate(now, x) && (all.of[x.id].entering || p.leaving) {
+			says[i] = all.known(x)
 		}
 	}
 	return says
@@ -106,8 +106,8 @@ func (p *Peers) sayClear(now weir.Instant) []uint64 {
 func (p *Peers) hearClear(now weir.Instant) (changed bool) {
 	known, runs := uint64(0), uint64(0)
 	if p.self != nil && p.candidate(now, p.self) {
-		if all := p.moments(now); all != nil {
-			known = all[slices.Index(p.list, p.self)].known()
+		if all, ok := p.moments(now); ok {
+			known = all.known(p.self)
 		}
 	}
 	for _, x := range p.list {

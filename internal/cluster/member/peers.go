@@ -514,7 +514,7 @@ func (x *peer) stand(now weir.Instant, n int64) Stand {
 	return Settled
 }
 
-// Next is when Tick is to be called.
+// Next is when Tick is to be called. It may be sooner after each call.
 func (p *Peers) Next() weir.Instant { return p.pulse }
 
 // Tick sends heartbeats when they are due, and notices who is silent. moving tells that a node
@@ -549,7 +549,7 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 	clean, saves := p.cleans(), p.saved && p.last == p.versions && p.allBack()
 	p.saves = saves
 	p.due, p.said, p.saidClean = now+pulse(p.count), p.versions, clean
-	clear := p.sayClear(now)
+	says := p.sayClear(now)
 	switch {
 	case !p.leaving || !clean:
 		p.parted = 0
@@ -566,7 +566,7 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 		*out = append(*out, HeartbeatTo{x.name, Heartbeat{
 			Incarnation: p.incarnation, Members: p.digest, Voters: p.voters, Active: p.active, Leaving: p.leaving,
 			Clean: clean, Blank: p.blank > 0, Backs: true, Saved: saves, Losses: losses, Age: age,
-			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: clear[i],
+			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: says[i],
 		}})
 	}
 }

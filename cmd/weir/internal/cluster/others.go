@@ -70,8 +70,7 @@ func (o *others) agree(members []member.Member) {
 	defer o.mu.Unlock()
 	o.agreed = true
 	o.peers.Agree(o.store.now(), members, &o.beats)
-	o.deliver()
-	o.store.hurry(o.peers.Next()) // it may have something to tell sooner
+	o.hurry()
 }
 
 func (o *others) leave() {
@@ -79,8 +78,7 @@ func (o *others) leave() {
 	defer o.mu.Unlock()
 	if o.agreed {
 		o.peers.Leave(o.store.now(), &o.beats)
-		o.deliver()
-		o.store.hurry(o.peers.Next()) // it may have something to tell sooner
+		o.hurry()
 	}
 }
 
@@ -155,8 +153,7 @@ func (o *others) receive(from string, b *member.Heartbeat) {
 	defer o.mu.Unlock()
 	if o.agreed {
 		o.peers.Receive(o.store.now(), from, b)
-		o.deliver()
-		o.store.hurry(o.peers.Next()) // it may have something to tell sooner
+		o.hurry()
 	}
 }
 
@@ -172,6 +169,12 @@ func (o *others) tick() weir.Instant {
 		o.deliver()
 	}
 	return o.peers.Next()
+}
+
+// hurry delivers, and sees to it that what there is to tell then is told soon.
+func (o *others) hurry() {
+	o.deliver()
+	o.store.hurry(o.peers.Next())
 }
 
 // deliver shows the shards what has changed, and sends heartbeats: what these prolong, all have
