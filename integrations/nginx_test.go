@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/httplimit"
+	"github.com/weir-limit/weir/internal/porttest"
 	"github.com/weir-limit/weir/memstore"
 )
 
@@ -37,7 +38,7 @@ func nginx(t *testing.T, backend string) string {
 			t.Skip("SKIPPED ALOUD: there is no nginx here; see tools/debian-packages")
 		}
 	}
-	at, dir := free(t), t.TempDir()
+	at, dir := porttest.Free(t), t.TempDir()
 	config := fmt.Sprintf(`daemon off;
 pid nginx.pid;
 error_log stderr error;
@@ -86,20 +87,6 @@ http {
 		return err == nil && c.Close() == nil
 	})
 	return "http://" + at
-}
-
-// free is an address where nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 // eventually asks until the answer is yes, and fails after a time that no machine

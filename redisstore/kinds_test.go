@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/porttest"
 	"github.com/weir-limit/weir/internal/redistest"
 	"github.com/weir-limit/weir/storetest"
 )
@@ -71,7 +72,7 @@ func TestTLS(t *testing.T) {
 	certificate, key := ca.Issue(t, "127.0.0.1").Files(t)
 	authority := certtest.File(t, "ca.pem", ca.PEM)
 	own, ownKey := ca.Issue(t, "client").Files(t)
-	at := redistest.FreeAddr(t)
+	at := porttest.Free(t)
 	_, port, _ := strings.Cut(at, ":")
 	redistest.Start(t, "tls-port", port, "tls-cert-file", certificate, "tls-key-file", key, "tls-ca-cert-file", authority, "tls-auth-clients", "yes")
 	s := opened(t, "rediss://"+at+"?prefix=tls:&ca="+authority+"&cert="+own+"&key="+ownKey)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // cluster is daemons that share limits, as they are shipped.
@@ -48,7 +49,7 @@ func newCluster(t testing.TB, size int) *cluster {
 	}
 	keygen(t, c.key)
 	for range size {
-		c.at = append(c.at, freeDoor(t))
+		c.at = append(c.at, porttest.Free(t))
 	}
 	c.nodes = make([]*process, size)
 	return c
@@ -64,30 +65,6 @@ func keygen(t testing.TB, file string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freeDoor is an address whose port nobody has, of TCP nor UDP.
-func freeDoor(t testing.TB) string {
-	t.Helper()
-	var config net.ListenConfig
-	for range 20 {
-		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := config.ListenPacket(t.Context(), "udp", l.Addr().String())
-		if err == nil {
-			err = u.Close()
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err == nil {
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free of both TCP and UDP")
-	return ""
 }
 
 // start starts a node, which joins all others.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 const rollsRules = `domain: demo
@@ -27,7 +29,7 @@ func TestClusterRolls(t *testing.T) {
 	}
 	defer c.startAll(t)()
 	c.settled(t, size)
-	c.at, c.nodes = append(c.at, freeDoor(t)), append(c.nodes, nil)
+	c.at, c.nodes = append(c.at, porttest.Free(t)), append(c.nodes, nil)
 	c.denies(t, "nothing happens", size, func() { time.Sleep(3 * time.Second) }) // and all keys are known
 	for i := range size {
 		c.denies(t, fmt.Sprintf("node %d is restarted", i), i, func() {

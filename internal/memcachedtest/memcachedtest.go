@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // Server is a memcached of one test.
@@ -38,7 +40,7 @@ func Start(t testing.TB, options ...string) *Server {
 	if addr := os.Getenv(Env); addr != "" && len(options) == 0 {
 		return &Server{Addr: addr}
 	}
-	addr := freePort(t)
+	addr := porttest.Free(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -174,15 +176,4 @@ func (s *Server) Kill() {
 		_ = s.command.Process.Kill() // it may be gone
 		_ = s.command.Wait()         // it was killed
 	}
-}
-
-// freePort is an address that nobody listens at.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

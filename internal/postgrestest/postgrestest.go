@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // startTime is how long a server may take until it answers. It fails no test on a machine that is
@@ -55,7 +57,7 @@ func (s *Server) initialize(t testing.TB) {
 // StartTCP is Start, and the server also listens on a port of 127.0.0.1.
 func StartTCP(t testing.TB, options ...string) *Server {
 	t.Helper()
-	addr := freePort(t)
+	addr := porttest.Free(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func StartTCP(t testing.TB, options ...string) *Server {
 // Standby starts a replica of the server, which follows it as it streams.
 func (s *Server) Standby(t testing.TB, options ...string) *Server {
 	t.Helper()
-	addr := freePort(t)
+	addr := porttest.Free(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +128,7 @@ func (s *Server) Bouncer(t testing.TB, database string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := freePort(t)
+	addr := porttest.Free(t)
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -160,16 +162,6 @@ default_pool_size=3
 	b.Kill()
 	t.Fatalf("PgBouncer does not answer: %s", b.log.String())
 	return ""
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // folder makes the folder of a server. It skips the test when there is no PostgreSQL.

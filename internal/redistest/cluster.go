@@ -12,16 +12,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // slots is how many a Redis Cluster has.
 const slots = 16384
-
-// FreeAddr is a loopback address that nobody listens at.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	return freePort(t)
-}
 
 // Ask is what a server answers to a command, as text: of a list its parts, a line
 // each, and of an error its text behind a minus.
@@ -84,7 +80,7 @@ func StartCluster(t testing.TB, replicas int) []*Server {
 	servers := make([]*Server, primaries*(1+replicas))
 	bus := make([]string, len(servers))
 	for i := range servers {
-		_, bus[i], _ = net.SplitHostPort(freePort(t)) // it has one
+		_, bus[i], _ = net.SplitHostPort(porttest.Free(t)) // it has one
 		servers[i] = Start(
 			t, "cluster-enabled", "yes", "cluster-port", bus[i], "cluster-node-timeout", "1000",
 			"cluster-replica-validity-factor", "0", "repl-diskless-sync-delay", "0",
@@ -131,7 +127,7 @@ func StartSentinel(t testing.TB, name string) (sentinel, primary, replica *Serve
 	primary = Start(t, "repl-diskless-sync-delay", "0")
 	host, port, _ := net.SplitHostPort(primary.Addr)
 	replica = Start(t, "replicaof", host+" "+port)
-	sentinel = &Server{Addr: freePort(t)}
+	sentinel = &Server{Addr: porttest.Free(t)}
 	_, own, _ := net.SplitHostPort(sentinel.Addr)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s 300\nsentinel failover-timeout %s 2000\n",

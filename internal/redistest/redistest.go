@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // Server is a redis-server or a valkey-server of one test.
@@ -52,7 +54,7 @@ func StartValkey(t testing.TB, options ...string) *Server {
 
 func start(t testing.TB, path string, options []string) *Server {
 	t.Helper()
-	s := &Server{Addr: freePort(t)}
+	s := &Server{Addr: porttest.Free(t)}
 	s.run(t, path, options)
 	t.Cleanup(s.Kill)
 	s.wait(t)
@@ -134,16 +136,4 @@ func (s *Server) Kill() {
 		_ = s.command.Process.Kill() // it may be gone
 		_ = s.command.Wait()         // it was killed
 	}
-}
-
-// freePort is an address that nobody listens at.
-func freePort(t testing.TB) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

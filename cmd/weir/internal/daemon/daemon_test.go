@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/weir-limit/weir/internal/porttest"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -558,21 +559,15 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	free, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(Config{HTTP: free.Addr().String(), GRPC: l.Addr().String()})
+	free := porttest.Free(t)
+	d, err := New(Config{HTTP: free, GRPC: l.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "open the grpc listener") {
 		t.Error(err)
 	}
-	again, err := config.Listen(t.Context(), "tcp", free.Addr().String())
+	again, err := config.Listen(t.Context(), "tcp", free)
 	if err != nil {
 		t.Fatal("the HTTP listener was left open:", err)
 	}

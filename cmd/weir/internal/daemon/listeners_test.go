@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // TestListensWhenItAnswers: a node that begins refuses connections until it can answer. Callers that
@@ -24,14 +26,7 @@ func TestListensWhenItAnswers(t *testing.T) {
 // firstAnswer is how long the first caller that gets a connection waits for an answer.
 func firstAnswer(t *testing.T) time.Duration {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := porttest.Free(t)
 	d, err := New(Config{
 		Rules: rulesFile(t, "domain: d\n"), Store: "cluster:", Cluster: "127.0.0.1:0", HTTP: at, GRPC: "127.0.0.1:0", Admin: "127.0.0.1:0", LameDuck: time.Millisecond,
 	})

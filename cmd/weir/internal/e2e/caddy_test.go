@@ -5,13 +5,15 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // caddy starts a server with docs/integrations/Caddyfile.
 func caddy(t *testing.T, config func(string) string, weir, backend string) (url string) {
 	t.Helper()
 	path := program(t, "caddy")
-	at := free(t)
+	at := porttest.Free(t)
 	_, port, err := net.SplitHostPort(at)
 	if err != nil {
 		t.Fatal(err)

@@ -204,20 +204,6 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// free is an address where nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
-
 // listening waits until a process accepts at an address.
 func (p *process) listening(t *testing.T, address string) {
 	t.Helper()

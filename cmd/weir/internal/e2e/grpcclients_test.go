@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // unlimited is a request that each daemon of these tests lets pass.
@@ -102,7 +104,7 @@ backend weir
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := free(t)
+			at := porttest.Free(t)
 			start(t, proxy(t, at)).listening(t, at)
 			conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
@@ -137,7 +139,7 @@ func TestGRPCJS(t *testing.T) {
 	t.Parallel()
 	node := program(t, "node")
 	modules := nodeModules(t)
-	at := free(t)
+	at := porttest.Free(t)
 	d := edge(t, "--grpc", at)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // haproxy starts a server with docs/integrations/haproxy.cfg and weir.lua.
 func haproxy(t *testing.T, config func(string) string, weir, backend string) (url string) {
 	t.Helper()
 	path := program(t, "haproxy")
-	at, inner := free(t), free(t)
+	at, inner := porttest.Free(t), porttest.Free(t)
 	dir := t.TempDir()
 	lua := write(t, filepath.Join(dir, "weir.lua"), config(recipe(t, filepath.Join(recipes, "weir.lua"), "127.0.0.1:8079", inner)))
 	cfg := write(t, filepath.Join(dir, "haproxy.cfg"), config(recipe(
@@ -46,7 +48,7 @@ func TestHAProxyTimeout(t *testing.T) {
 func TestHAProxyFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	closed(t, haproxy(t, func(text string) string { return without(text, "# fail open") }, free(t), b.address), b, http.StatusServiceUnavailable)
+	closed(t, haproxy(t, func(text string) string { return without(text, "# fail open") }, porttest.Free(t), b.address), b, http.StatusServiceUnavailable)
 }
 
 // hanging is an address where calls are taken and never answered.

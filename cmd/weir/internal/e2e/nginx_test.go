@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // nginxCommand is nginx with settings of its http block, in a folder of its own.
@@ -31,7 +33,7 @@ http {
 // nginx starts a server with docs/integrations/nginx.conf.
 func nginx(t *testing.T, config func(string) string, weir, backend string) (url string) {
 	t.Helper()
-	at := free(t)
+	at := porttest.Free(t)
 	text := config(recipe(t, filepath.Join(recipes, "nginx.conf"), "127.0.0.1:8080", weir, "127.0.0.1:9000", backend, "listen 80;", "listen "+at+";"))
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.conf"), text)
@@ -72,7 +74,7 @@ func TestNginxTimeout(t *testing.T) {
 func TestNginxFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	url := nginx(t, func(text string) string { return without(text, "# fail open") }, free(t), b.address)
+	url := nginx(t, func(text string) string { return without(text, "# fail open") }, porttest.Free(t), b.address)
 	closed(t, url, b, http.StatusInternalServerError)
 	if a := newClient(t).ask(http.MethodGet, url+"/weir", ""); a.status != http.StatusNotFound || strings.Contains(a.body, "domain") {
 		t.Errorf("from outside: %v", a)

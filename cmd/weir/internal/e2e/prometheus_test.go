@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/internal/porttest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -74,7 +75,7 @@ func TestMetricNames(t *testing.T) {
 		{"--tls-cert", cert, "--tls-key", key},
 		{"--store", "redis://" + redistest.Start(t).Addr},
 		{"--store", "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), "--usage-log", "file:" + t.TempDir()},
-		{"--store", "cluster:", "--cluster", free(t)},
+		{"--store", "cluster:", "--cluster", porttest.Free(t)},
 		{"--store", "nats://" + natstest.Start(t).Addr + "?log=weir"},
 	} {
 		told += edge(t, args...).metrics(t)
@@ -109,7 +110,7 @@ func TestBoard(t *testing.T) {
 	t.Parallel()
 	path := program(t, "prometheus")
 	d := serve(t, "--rules", write(t, filepath.Join(t.TempDir(), "rules.yaml"), shadowed), "--resp", "127.0.0.1:0")
-	at, dir := free(t), t.TempDir()
+	at, dir := porttest.Free(t), t.TempDir()
 	config := recipe(t, filepath.Join(deploy, "prometheus/prometheus.yaml"), "15s", "100ms", "127.0.0.1:8082", d.admin)
 	write(t, filepath.Join(dir, "alerts.yaml"), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	p := start(t, command(t, path, "--config.file="+write(t, filepath.Join(dir, "prometheus.yaml"), config), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at))

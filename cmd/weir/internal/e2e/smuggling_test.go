@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // inner is what an attacker hides in another request: it asks as somebody else.
@@ -151,7 +153,7 @@ func (d *daemon) calls(t *testing.T) int {
 // passOnNginx is nginx that passes all on to weir, by one connection that it keeps.
 func passOnNginx(t *testing.T, weir, buffers string) string {
 	t.Helper()
-	at := free(t)
+	at := porttest.Free(t)
 	nginx := nginxCommand(t, t.TempDir(), `	ignore_invalid_headers off;
 	underscores_in_headers on;
 	upstream weir { server `+weir+`; keepalive 1; }
@@ -171,7 +173,7 @@ func passOnNginx(t *testing.T, weir, buffers string) string {
 // passOnHAProxy is HAProxy that passes all on to weir, by connections that clients share.
 func passOnHAProxy(t *testing.T, weir, option string) string {
 	t.Helper()
-	path, at := program(t, "haproxy"), free(t)
+	path, at := program(t, "haproxy"), porttest.Free(t)
 	config := write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), `global
 	nbthread 1
 defaults

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // set is as much of the objects of deploy/kubernetes-cluster.yaml as the test looks at.
@@ -121,7 +123,7 @@ func TestStatefulSet(t *testing.T) {
 	key := write(t, filepath.Join(t.TempDir(), "cluster.key"), strings.Repeat("0123456789abcdef", 4)+"\n")
 	at := make([]string, s.Spec.Replicas)
 	for i := range at {
-		at[i] = free(t)
+		at[i] = porttest.Free(t)
 	}
 	running := make([]*daemon, len(at))
 	for i := range at {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // waitsRules are those that the clients of docs/clients.md ask here.
@@ -116,7 +118,7 @@ func waits(t *testing.T, at string, cmd *exec.Cmd, env ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	cmd.Env = append(append(os.Environ(), env...), "WEIR="+d.url(), "SERVER="+s.URL, "NOBODY=http://"+free(t))
+	cmd.Env = append(append(os.Environ(), env...), "WEIR="+d.url(), "SERVER="+s.URL, "NOBODY=http://"+porttest.Free(t))
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}

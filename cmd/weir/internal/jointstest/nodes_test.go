@@ -24,7 +24,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
-	"github.com/weir-limit/weir/internal/redistest"
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // nodeEnv makes this test binary a daemon: it has the daemon.Config as JSON.
@@ -176,19 +176,15 @@ func (c *nodes) join(name string) error {
 		}
 	}
 	if name == "" {
-		name = redistest.FreeAddr(c.t)
+		name = porttest.Free(c.t)
 	}
 	config := daemon.Config{Store: "cluster:", Rules: c.file, Cluster: name, Join: strings.Join(others, ",")}
-	var err error
-	for range 4 { // another process may have its port for a moment
-		var p *process
-		if p, err = spawn(c.t, config); err == nil {
-			c.all = append(c.all, p)
-			return nil
-		}
-		time.Sleep(patience / 10)
+	p, err := spawn(c.t, config)
+	if err != nil {
+		return err
 	}
-	return err
+	c.all = append(c.all, p)
+	return nil
 }
 
 func (c *nodes) living() (n int) {

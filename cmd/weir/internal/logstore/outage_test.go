@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/edge"
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // heard starts a store whose log a test reads.
@@ -208,7 +209,7 @@ func TestLost(t *testing.T) {
 // TestFallback: what fallbacks let pass while the broker is away is told to all when it is back.
 func TestFallback(t *testing.T) {
 	t.Parallel()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := porttest.Port(t), t.TempDir()
 	durable := []kfake.Opt{kfake.Ports(port), kfake.DataDir(dir)}
 	c := startKafka(t, durable...)
 	url := urlOf(c)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/broker"
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // startKafka starts a broker in this process, with no topic.
@@ -296,7 +296,7 @@ func send(t testing.TB, url string, texts ...string) {
 // is known when it is back.
 func TestAway(t *testing.T) {
 	t.Parallel()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := porttest.Port(t), t.TempDir()
 	durable := []kfake.Opt{kfake.Ports(port), kfake.DataDir(dir)}
 	c := startKafka(t, durable...)
 	url := urlOf(c)
@@ -329,14 +329,4 @@ func TestAway(t *testing.T) {
 	eventually(t, "and that it is over", func() bool { return a.away() == nil })
 	take(t, a, limit, "k", 3)
 	eventually(t, "b knows of all", func() bool { return used(t, b, limit, "k") == 20 })
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -4,13 +4,13 @@ package natstest
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // wait is how long servers may take for anything.
@@ -36,9 +36,9 @@ func Start(t testing.TB, changes ...func(*server.Options)) *Server {
 
 func newServer(t testing.TB, name string) *Server {
 	t.Helper()
-	addr := freeAddr(t)
-	s := &Server{Addr: addr.String(), options: server.Options{
-		ServerName: name, Host: "127.0.0.1", Port: addr.Port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	port := porttest.Port(t)
+	s := &Server{Addr: fmt.Sprint("127.0.0.1:", port), options: server.Options{
+		ServerName: name, Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	}}
 	t.Cleanup(s.Stop)
 	return s
@@ -80,9 +80,9 @@ func StartCluster(t testing.TB, n int) Cluster {
 	var routes []string
 	for i := range n {
 		s := newServer(t, fmt.Sprint("node", i))
-		at := freeAddr(t)
-		s.options.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: at.Port}
-		routes = append(routes, "nats://"+at.String())
+		port := porttest.Port(t)
+		s.options.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}
+		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", port))
 		c = append(c, s)
 	}
 	for _, s := range c {
@@ -140,23 +140,6 @@ func Until(t testing.TB, what string, is func() bool) {
 			t.Fatalf("not in %v: %s", wait, what)
 		}
 	}
-}
-
-// freeAddr is an address that nobody listens at. Its port is below those that the system gives to
-// programs that ask for any: one of these could take it while the server is stopped.
-func freeAddr(t testing.TB) *net.TCPAddr {
-	t.Helper()
-	var config net.ListenConfig
-	for range 100 {
-		l, err := config.Listen(t.Context(), "tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().(*net.TCPAddr)
-	}
-	t.Fatal("no port from 10000 to 29999 is free")
-	return nil
 }
 
 // Reload changes the options of a server that runs.

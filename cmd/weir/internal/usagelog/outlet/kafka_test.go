@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"net"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/broker"
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/internal/certtest"
+	"github.com/weir-limit/weir/internal/porttest"
 )
 
 // startKafka starts a broker in this process, for a topic usage.
@@ -42,22 +42,11 @@ func kafkaURL(c *kfake.Cluster, user, options string) string {
 	return "kafka://" + user + strings.Join(c.ListenAddrs(), ",") + "/usage" + options
 }
 
-// freePort is a port that nobody listens at.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // TestKafkaRestarts: while a broker is away, slow, or appends what it does not acknowledge, no sum is
 // lost; and foreign records in the topic do no harm.
 func TestKafkaRestarts(t *testing.T) {
 	t.Parallel()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := porttest.Port(t), t.TempDir()
 	durable := []kfake.Opt{kfake.Ports(port), kfake.DataDir(dir)}
 	c := startKafka(t, durable...)
 	url := kafkaURL(c, "", "")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/broker"
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
+	"github.com/weir-limit/weir/internal/porttest"
 	"github.com/weir-limit/weir/internal/proxytest"
 )
 
@@ -74,7 +75,7 @@ func makeStream(t *testing.T, url string) {
 // dropped by the stream.
 func TestNATSRestarts(t *testing.T) {
 	t.Parallel()
-	o := server.Options{StoreDir: t.TempDir(), Port: freePort(t)}
+	o := server.Options{StoreDir: t.TempDir(), Port: porttest.Port(t)}
 	s := startNATS(t, o)
 	url := natsURL(s, "")
 	if err := Read(t.Context(), url, nil); err == nil || !strings.Contains(err.Error(), `find the stream of "weir.usage"`) {
@@ -132,7 +133,7 @@ func TestNATSRights(t *testing.T) {
 // also where they end the connection for it, and nothing is lost.
 func TestNATSPayload(t *testing.T) {
 	t.Parallel()
-	o := server.Options{Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+	o := server.Options{Host: "127.0.0.1", Port: porttest.Port(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
 	s := startNATS(t, o)
 	url := natsURL(s, "")
 	makeStream(t, url)
