@@ -138,7 +138,7 @@ func (s *simulation) plan() {
 func (s *simulation) act(now weir.Instant, a Act) {
 	switch a.What {
 	case Kill:
-		s.machines[a.Node].end()
+		s.kill(a.Node)
 	case Leave:
 		if m := s.machines[a.Node]; m.runs() && m.member && s.up() > 1 {
 			s.leave(now, a.Node)

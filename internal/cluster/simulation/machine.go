@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
 )
@@ -165,6 +166,7 @@ func (s *simulation) crash(now weir.Instant, i int) {
 	if !s.machines[i].runs() {
 		return
 	}
+	s.kill(i)
 	if err := s.boot(now, i, false); err != nil {
 		panic(err) // the same settings were good at the start
 	}
@@ -177,7 +179,7 @@ func (s *simulation) crash(now weir.Instant, i int) {
 // restart kills the i-th process, and starts another that is told of no other members.
 func (s *simulation) restart(now weir.Instant, i int) {
 	m := s.machines[i]
-	m.end()
+	s.kill(i)
 	if err := s.boot(now, i, false); err != nil {
 		panic(err)
 	}
@@ -219,6 +221,16 @@ func (s *simulation) leave(now weir.Instant, i int) {
 			s.tellAll(now)
 		}
 	})
+}
+
+// kill ends the process of the i-th machine, and what it let pass by its own share, that nobody knows of, with it.
+func (s *simulation) kill(i int) {
+	m := s.machines[i]
+	if m.runs() && s.Policy == lease.Proportional && bounds.BackedUp(s.Limit) && !m.view.Converged() { // I20
+		all, _ := s.Limit.Standing(nil, 0)
+		s.Price += bounds.Part(all, 1, max(m.view.Count, 1))
+	}
+	m.end()
 }
 
 // end ends its process.

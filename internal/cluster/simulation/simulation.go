@@ -77,6 +77,7 @@ type Result struct {
 	Ideal                int64 // what one node would have let pass of the same requests
 	Last, LastIdeal      int64 // the same as Passed and Ideal, in the second half of Calm
 	Over                 int64 // the most events of a key beyond the limit
+	Price                int64 // of those, how many may be what was let pass by processes that were killed while they were cut off (I20)
 	Messages, Heartbeats int64
 	Dropped              int64         // of a kind that was not known
 	LongestDeny          time.Duration // how long a node denied by itself, without asking the owner
