@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/counter"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/virtual"
 )
 
@@ -207,7 +207,7 @@ func (o *ClusterOptions) Unfit(l *weir.Limit) string {
 	if why := bounds.Unfit(o.Sharing, l, o.Nodes); why != "" || !o.owned() {
 		return why
 	}
-	return lease.Unfit(l)
+	return protocol.Unfit(l)
 }
 
 // owned is whether each key has an owner.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // keysKept makes TestClusterKeeps the whole proof: make test-cluster.
@@ -215,7 +215,7 @@ func (k *kept) use(t *testing.T) {
 		cost, slot := max(halves[kind], 1), kind == "slot"
 		a := k.ask(t, at, kind, key, cost, slot)
 		for tries := 0; !a.passed() && tries < 5; tries++ { // its owner was not heard, and may have charged it
-			time.Sleep(lease.Patience)
+			time.Sleep(protocol.Patience)
 			a = k.ask(t, at, kind, key, cost, slot)
 		}
 		if slot {

@@ -8,13 +8,14 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // packet is a message or a heartbeat on its way.
 type packet struct {
 	at       weir.Instant
 	from, to string
-	m        *Message
+	m        *protocol.Message
 	hb       *member.Heartbeat
 }
 
@@ -28,18 +29,18 @@ type network struct {
 	mem   map[string][]member.Member
 	q     []packet
 	cut   map[[2]string]bool
-	delay func(from, to string, m *Message) weir.Instant
+	delay func(from, to string, m *protocol.Message) weir.Instant
 	last  map[string]*member.View
 	ans   map[uint64]weir.Decision
 	id    uint64
-	sent  map[Kind]int // messages, so far
+	sent  map[protocol.Kind]int // messages, so far
 }
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	names := []string{"a", "b", "c"}
-	r := &network{now: 10_000_000, ps: map[string]*process{}, names: names, inc: map[string]uint64{}, mem: map[string][]member.Member{}, cut: map[[2]string]bool{}, last: map[string]*member.View{}, ans: map[uint64]weir.Decision{}, sent: map[Kind]int{}}
-	r.delay = func(_, _ string, _ *Message) weir.Instant { return 500 }
+	r := &network{now: 10_000_000, ps: map[string]*process{}, names: names, inc: map[string]uint64{}, mem: map[string][]member.Member{}, cut: map[[2]string]bool{}, last: map[string]*member.View{}, ans: map[uint64]weir.Decision{}, sent: map[protocol.Kind]int{}}
+	r.delay = func(_, _ string, _ *protocol.Message) weir.Instant { return 500 }
 	for _, n := range names {
 		r.start(t, n)
 	}
@@ -60,7 +61,7 @@ func (r *network) start(t *testing.T, n string) {
 	r.mem[n] = named(r.names...)
 }
 
-func (r *network) out(n string, fx *Effects) {
+func (r *network) out(n string, fx *protocol.Effects) {
 	p := r.ps[n]
 	if v := p.peers.View(); v != r.last[n] {
 		r.last[n] = v
@@ -79,12 +80,12 @@ func (r *network) out(n string, fx *Effects) {
 		r.q = append(r.q, packet{r.now + r.delay(n, r.beats[i].Peer, nil), n, r.beats[i].Peer, nil, &h})
 	}
 	r.beats = nil
-	*fx = Effects{}
+	*fx = protocol.Effects{}
 }
 
 func (r *network) step() {
 	r.now += 500
-	var fx Effects
+	var fx protocol.Effects
 	for i := 0; i < len(r.q); {
 		if r.q[i].at > r.now {
 			i++
@@ -125,8 +126,8 @@ func (r *network) run(d time.Duration) {
 	}
 }
 
-func (r *network) ask(n string, q Request) uint64 {
-	var fx Effects
+func (r *network) ask(n string, q protocol.Request) uint64 {
+	var fx protocol.Effects
 	r.id++
 	q.ID = r.id
 	r.ps[n].Ask(r.now, &q, &fx)
@@ -135,7 +136,7 @@ func (r *network) ask(n string, q Request) uint64 {
 }
 
 // passes asks one at a time.
-func (r *network) passes(n string, q Request, count int64) (passed int64) {
+func (r *network) passes(n string, q protocol.Request, count int64) (passed int64) {
 	for range count {
 		id := r.ask(n, q)
 		for range 800 {
@@ -154,7 +155,7 @@ func (r *network) passes(n string, q Request, count int64) (passed int64) {
 // take repeats a whole ask until it is decided.
 func (r *network) take(n string, a weir.Ask, tries int) (d weir.Decision, err error) {
 	for range tries {
-		var fx Effects
+		var fx protocol.Effects
 		out := make([]weir.Decision, 1)
 		_, _, err = r.ps[n].Take(r.now, []weir.Ask{a}, out, &fx)
 		r.out(n, &fx)
@@ -228,9 +229,9 @@ func (r *network) whole(n string, a weir.Ask, count int64) (passed int64) {
 
 // far has messages take so long each way, and nodes know it.
 func (r *network) far(d time.Duration) {
-	r.delay = func(_, _ string, _ *Message) weir.Instant { return bounds.Micros(d) }
+	r.delay = func(_, _ string, _ *protocol.Message) weir.Instant { return bounds.Micros(d) }
 	for _, p := range r.ps {
-		p.Distances(map[string]Distance{"a": Distance(2 * d), "b": Distance(2 * d), "c": Distance(2 * d)})
+		p.Distances(map[string]protocol.Distance{"a": protocol.Distance(2 * d), "b": protocol.Distance(2 * d), "c": protocol.Distance(2 * d)})
 	}
 	r.run(2 * time.Second)
 }
@@ -239,9 +240,9 @@ func (r *network) far(d time.Duration) {
 // should be: whatever the owner did before. Each is a fault that backups once had.
 func TestBackupOfCrashed(t *testing.T) {
 	k := keyFor(0, "c", "a", "b")
-	key := func(limit string) (weir.Ask, Request) {
+	key := func(limit string) (weir.Ask, protocol.Request) {
 		l := weir.MustParseLimit(limit)
-		return weir.Ask{State: k, Limit: l, Cost: 1}, Request{State: k, Limit: l, Cost: 1}
+		return weir.Ask{State: k, Limit: l, Cost: 1}, protocol.Request{State: k, Limit: l, Cost: 1}
 	}
 	gone := 2 * time.Second
 	for name, c := range map[string]struct {
@@ -294,10 +295,10 @@ func TestBackupOfCrashed(t *testing.T) {
 		}},
 		"the rule had another policy": {10, func(r *network) int64 {
 			_, q := key("10/168h")
-			q.Policy = Closed
+			q.Policy = protocol.Closed
 			passed := r.passes("c", q, 10)
 			r.run(5 * time.Second)
-			q.Policy = Proportional
+			q.Policy = protocol.Proportional
 			r.crash("c", gone)
 			return passed + r.passes("a", q, 12)
 		}},
@@ -318,7 +319,7 @@ func TestBackupOfCrashed(t *testing.T) {
 				settlements[i].Receipt = &weir.Receipt{ID: uint64(i + 1), State: k, Limit: a.Limit, Cost: 1, Taken: r.now, Expires: r.now + 1e9}
 			}
 			for range 100 {
-				var fx Effects
+				var fx protocol.Effects
 				err := r.ps["c"].Settle(r.now, settlements, &fx)
 				r.out("c", &fx)
 				if err == nil {
@@ -332,7 +333,7 @@ func TestBackupOfCrashed(t *testing.T) {
 		"it was reset": {20, func(r *network) int64 {
 			_, q := key("10/168h")
 			passed := r.passes("c", q, 10)
-			var fx Effects
+			var fx protocol.Effects
 			if r.ps["c"].Reset(r.now, k, &fx) != nil {
 				return -1
 			}
@@ -368,7 +369,7 @@ func TestBackupOfCrashed(t *testing.T) {
 func TestBackupForgotten(t *testing.T) {
 	for wait := time.Duration(0); wait < 1200*time.Millisecond; wait += 100 * time.Millisecond {
 		r := newNetwork(t)
-		q := Request{State: keyFor(0, "c", "a", "b"), Limit: weir.MustParseLimit("12/168h"), Cost: 1}
+		q := protocol.Request{State: keyFor(0, "c", "a", "b"), Limit: weir.MustParseLimit("12/168h"), Cost: 1}
 		r.cut[[2]string{"a", "c"}], r.cut[[2]string{"c", "a"}] = true, true
 		r.run(5 * time.Second)
 		passed := r.passes("b", q, 12)
@@ -410,7 +411,7 @@ func TestBackupTwice(t *testing.T) {
 	for range 4000 {
 		r.step()
 		for i, a := range asks {
-			if g, ok := r.ps["a"].ledgers.Get(a.State); ok && g.adopted.from != "" && passed[i] < 16 {
+			if _, ok := r.ps["a"].ledgers.Get(a.State); ok && passed[i] < 16 {
 				if d, err := r.take("a", a, 1); err == nil && d.Outcome == weir.Allowed {
 					passed[i]++
 				}
@@ -431,7 +432,7 @@ func TestBackupTwice(t *testing.T) {
 // without room is not asked all the time.
 func TestBackupWaits(t *testing.T) {
 	r := newNetwork(t)
-	q := Request{State: keyFor(0, "c", "a", "b"), Limit: weir.MustParseLimit("10/h"), Cost: 1}
+	q := protocol.Request{State: keyFor(0, "c", "a", "b"), Limit: weir.MustParseLimit("10/h"), Cost: 1}
 	ids := []uint64{r.ask("a", q), r.ask("b", q), r.ask("c", q)}
 	r.run(10 * time.Millisecond)
 	for _, id := range ids {
@@ -448,16 +449,16 @@ func TestBackupWaits(t *testing.T) {
 	}
 	r.cutOff("a", false) // it is to keep the backups again
 	r.run(5 * time.Second)
-	before := r.sent[Backup]
+	before := r.sent[protocol.Backup]
 	r.run(5 * time.Second)
-	if sent := (r.sent[Backup] - before) / 5; sent > 200 || r.ps["c"].Saved() || !r.ps["c"].peers.View().Converged() {
+	if sent := (r.sent[protocol.Backup] - before) / 5; sent > 200 || r.ps["c"].Saved() || !r.ps["c"].peers.View().Converged() {
 		t.Errorf("a keeper without room gets %d backups a second; saved %v", sent, r.ps["c"].Saved())
 	}
 
 	r = newNetwork(t)
 	r.far(15 * time.Millisecond)
 	r.passes("b", q, 4)
-	var fx Effects
+	var fx protocol.Effects
 	r.ps["c"].peers.Leave(r.now, &r.beats)
 	r.out("c", &fx)
 	began := r.now

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/ledger"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -28,12 +30,12 @@ func (n *Node) Owner(key weir.StateKey) string { return n.view.Place(0, key, nil
 // the rules of weir.Store. It fails with ErrElsewhere, ErrNotYet, or weir.ErrFull when
 // it can keep no more keys; then it has decided nothing. Else seen are the states
 // before, at the moment at.
-func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *Effects) (at weir.Instant, seen []weir.State, err error) {
+func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *protocol.Effects) (at weir.Instant, seen []weir.State, err error) {
 	ledgers, records, at, err := n.records(now, asks)
 	if err != nil {
 		return 0, nil, err
 	}
-	if slices.ContainsFunc(ledgers, func(g *ledger) bool { return g.resets }) {
+	if slices.ContainsFunc(ledgers, (*ledger.Ledger).Resets) {
 		for i, g := range ledgers {
 			n.recall(now, asks[i].State, g, fx)
 		}
@@ -48,15 +50,7 @@ func (n *Node) Take(now weir.Instant, asks []weir.Ask, out []weir.Decision, fx *
 	record.Take(at, asks, records, out)
 	n.given.Note(out)
 	for i, g := range ledgers {
-		g.kept = records[i].Kept
-		if out[i].Charged && g.kept.Limit.Algorithm() != weir.Concurrent {
-			g.passed = min(g.passed+out[i].Cost, weir.MaxCount)
-			g.set += out[i].Cost
-			tax := g.tax(out[i].Cost)
-			g.passed = min(g.passed+tax, weir.MaxCount)
-			g.charge(now, tax)
-			g.pay(now, out[i].Cost)
-		}
+		g.Charged(now, records[i].Kept, &out[i])
 		if out[i].Outcome != weir.Allowed {
 			n.recall(now, asks[i].State, g, fx)
 		}
@@ -81,7 +75,7 @@ func (n *Node) Look(now weir.Instant, asks []weir.Ask) ([]weir.State, error) {
 // Settle settles receipts of one placement and key, which this node has to own. It
 // fails as Take and as weir.Store, but it is for its caller to see to it that a
 // receipt works once.
-func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effects) error {
+func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *protocol.Effects) error {
 	asks := make([]weir.Ask, len(settlements))
 	for i := range settlements {
 		r := settlements[i].Receipt
@@ -92,13 +86,9 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effec
 		return err
 	}
 	for i, g := range ledgers {
-		records[i].Since = max(g.kept.Since, g.born)
-		for j := range records[i].Earlier {
-			v := &records[i].Earlier[j]
-			v.Since = max(v.Since, g.born)
-		}
+		g.Bound(&records[i])
 	}
-	more := map[*ledger]int64{}
+	more := map[*ledger.Ledger]int64{}
 	for i, g := range ledgers {
 		st := &settlements[i]
 		if more[g] += max(st.Used-st.Receipt.Cost, 0); !n.save(now, st.Receipt.State, g, more[g], fx) {
@@ -107,13 +97,11 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effec
 	}
 	err = record.Settle(at, settlements, records)
 	for i, g := range ledgers {
-		records[i].Since = g.kept.Since
-		g.kept = records[i].Kept
+		charged := int64(0)
 		if err == nil {
-			more := max(settlements[i].Charged-settlements[i].Receipt.Cost, 0)
-			g.set += more
-			g.pay(now, more)
+			charged = max(settlements[i].Charged-settlements[i].Receipt.Cost, 0)
 		}
+		g.Corrected(now, records[i].Kept, charged)
 	}
 	return err
 }
@@ -121,21 +109,14 @@ func (n *Node) Settle(now weir.Instant, settlements []weir.Settlement, fx *Effec
 // Reset forgets what was used of a key, which this node has to own, and calls back what is
 // lent of it. Until that is back or over, in a Life and Margin at most, nothing is granted.
 // It fails as Take.
-func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *Effects) error {
+func (n *Node) Reset(now weir.Instant, key weir.StateKey, fx *protocol.Effects) error {
 	if g, ok := n.ledgers.Get(key); ok {
-		n.see(now, key, g, g.policy)
-		if g.may.part == 0 {
+		if g.Look(now, n.view, key); !g.Grants() {
 			return n.refusal(key)
 		}
-		g.kept.Since = max(g.kept.Since, n.given.Or(0)+1)
-		g.reset(now)
-		if g.saved != nil {
-			g.saved.lose()
-			n.drop(key, g.saved.at, fx)
-		}
-		for i := range g.accounts {
-			n.end(now, key, &g.accounts[i], fx)
-		}
+		ends := g.Reset(now, key, n.given.Or(0)+1)
+		n.drop(key, g.Keeper(), fx)
+		n.end(now, ends, fx)
 		return nil
 	}
 	if n.Owner(key) != n.settings.Name {
@@ -154,38 +135,28 @@ func (n *Node) refusal(key weir.StateKey) error {
 
 // records are the ledgers that asks are about, what each is to be decided by, and the
 // time by their clock.
-func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger, records []record.Record, at weir.Instant, err error) {
+func (n *Node) records(now weir.Instant, asks []weir.Ask) (ledgers []*ledger.Ledger, records []record.Record, at weir.Instant, err error) {
 	at = now
 	for i := range asks {
 		a := &asks[i]
-		policy := PolicyOf(a.Policy.Partition)
+		policy := protocol.PolicyOf(a.Policy.Partition)
 		g, ok := n.ledgers.Get(a.State)
 		if ok {
-			n.see(now, a.State, g, policy)
+			g.See(now, n.view, a.State, policy)
 		} else if g = n.open(now, a.State, a.Limit, policy); g != nil {
-			n.see(now, a.State, g, policy)
+			g.See(now, n.view, a.State, policy)
 		}
 		switch {
 		case g == nil && !n.ledgers.Room(now):
 			return nil, nil, 0, weir.ErrFull
-		case g == nil || g.may.part == 0:
+		case g == nil || !g.Grants():
 			return nil, nil, 0, n.refusal(a.State)
 		}
 		n.owes(now, a.State, g)
-		ledgers, records = append(ledgers, g), append(records, g.record(now))
-		if i == 0 || g.at(now) < at {
-			at = g.at(now)
+		ledgers, records = append(ledgers, g), append(records, g.Record(now))
+		if i == 0 || g.At(now) < at {
+			at = g.At(now)
 		}
 	}
 	return ledgers, records, at, nil
-}
-
-// record is what a ledger keeps, as stores keep it. Events of the shares that other members may
-// grant are aside.
-func (g *ledger) record(now weir.Instant) record.Record {
-	aside := g.outstanding()
-	if free := g.free(now); !g.may.whole() {
-		aside = max(aside, free-g.room(free))
-	}
-	return record.Record{Kept: g.kept, Aside: aside}
 }

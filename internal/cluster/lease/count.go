@@ -16,9 +16,9 @@ type Counts struct {
 func (n *Node) Count(now weir.Instant) Counts {
 	c := Counts{Asked: len(n.holders.Rows), Owned: len(n.ledgers.Rows), Backup: len(n.backups.Rows), By: map[string]int{}}
 	for _, row := range n.holders.Rows {
-		n.prolong(now, row.Of)
-		c.By[row.Of.place.owner]++
-		if row.Of.left(now) > 0 {
+		row.Of.Prolong(now, n.view)
+		c.By[row.Of.Owner()]++
+		if row.Of.Left(now) > 0 {
 			c.Leases++
 		}
 	}

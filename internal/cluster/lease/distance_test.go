@@ -2,10 +2,9 @@ package lease
 
 import (
 	"testing"
-	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // far runs a pair that is so far apart for ten seconds, at ten times the limit, and is
@@ -14,15 +13,15 @@ func far(t *testing.T, limit string, gap, oneWay weir.Instant, known bool) (pass
 	p := newPair(t, limit)
 	p.until(5 * second)
 	if known {
-		p.holder.Distances(map[string]Distance{ownerName: Distance((2 * oneWay).Duration())})
+		p.holder.Distances(map[string]protocol.Distance{ownerName: protocol.Distance((2 * oneWay).Duration())})
 	}
 	type letter struct {
 		at weir.Instant
 		to *process
-		Message
+		protocol.Message
 	}
 	var mail []letter
-	var fx Effects
+	var fx protocol.Effects
 	deliver := func(from *process) {
 		for _, m := range fx.Messages {
 			to := p.owner
@@ -37,7 +36,7 @@ func far(t *testing.T, limit string, gap, oneWay weir.Instant, known bool) (pass
 				passed++
 			}
 		}
-		fx = Effects{}
+		fx = protocol.Effects{}
 	}
 	for end := p.now + 10*second; p.now < end; p.now += 1000 {
 		if p.now%10_000 == 0 {
@@ -83,26 +82,5 @@ func TestFar(t *testing.T) {
 		if passed < c.least || messages*100 > more*c.percent {
 			t.Errorf("%s, %v µs each way: %d pass by %d messages; want %d by %d", c.limit, c.oneWay, passed, messages, c.least, more*c.percent/100)
 		}
-	}
-}
-
-// TestDistance: a round trip that is unlike the others moves what is known by an eighth.
-func TestDistance(t *testing.T) {
-	var d Distance
-	if d.Retry() != Retry || d.Patience() != Patience || d.asks() != member.Life/2 {
-		t.Errorf("not known: %v, %v, %v", d.Retry(), d.Patience(), d.asks())
-	}
-	d = d.Measure(80 * time.Millisecond).Measure(160 * time.Millisecond)
-	if d != Distance(90*time.Millisecond) || d.Retry() != member.Life/2 || d.Patience() != 180*time.Millisecond {
-		t.Errorf("%d: %v, %v", d, d.Retry(), d.Patience())
-	}
-	if d = d.Measure(10 * time.Millisecond); d != Distance(50*time.Millisecond) {
-		t.Errorf("%d after a shorter one", d)
-	}
-	for range 100 {
-		d = d.Measure(time.Hour)
-	}
-	if d > Distance(MaxDistance) || d.Patience() != maxPatience || d.asks() >= member.Life {
-		t.Errorf("%d: %v, %v", d, d.Patience(), d.asks())
 	}
 }

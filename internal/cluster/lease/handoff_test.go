@@ -1,34 +1,34 @@
 package lease
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // movesTo is a key that is a's while a is alone, and b's then, and who says so.
-func movesTo(t *testing.T) (a, b *Node, key weir.StateKey, move func(now weir.Instant) *Effects) {
+func movesTo(t *testing.T) (a, b *Node, key weir.StateKey, move func(now weir.Instant) *protocol.Effects) {
 	t.Helper()
 	node := func(name string, members ...string) *Node {
 		n, err := NewNode(Settings{Name: name, Incarnation: 1, Keys: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.View(begin, member.Together(name, named(members...)), &Effects{})
+		n.View(begin, member.Together(name, named(members...)), &protocol.Effects{})
 		return n
 	}
 	a, b, key = node("a", "a"), node("b", "a", "b"), weir.StateKey{Rule: "api", Key: "k"}
 	for member.Owner(key, []string{"a", "b"}) != "b" {
 		key.Key += "k"
 	}
-	return a, b, key, func(now weir.Instant) *Effects {
+	return a, b, key, func(now weir.Instant) *protocol.Effects {
 		both := member.Together("a", named("a", "b"))
 		both.Version++
-		var fx Effects
+		var fx protocol.Effects
 		a.View(now, both, &fx)
 		return &fx
 	}
@@ -39,20 +39,20 @@ func movesTo(t *testing.T) (a, b *Node, key weir.StateKey, move func(now weir.In
 func TestReturned(t *testing.T) {
 	n, _, key, move := movesTo(t)
 	now := begin
-	n.Ask(now, &Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &Effects{})
+	n.Ask(now, &protocol.Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &protocol.Effects{})
 	fx := move(now)
 	first := fx.Messages[0].Message
-	for ; now < begin+2*member.Settle(2); now += bounds.Micros(Retry) {
+	for ; now < begin+2*member.Settle(2); now += bounds.Micros(protocol.Retry) {
 		if n.Tick(now, fx); !n.Moving() {
 			t.Fatalf("%v after it began to hand over a ledger that nobody took, a node is done", (now - begin).Duration())
 		}
 	}
 	last := fx.Messages[len(fx.Messages)-1].Message
-	if first.Kind != Handoff || first.Part != first.Of || last.Kind != Handoff || last.ID == first.ID || last.Part != 0 || last.Known != 0 {
+	if first.Kind != protocol.Handoff || first.Part != first.Of || last.Kind != protocol.Handoff || last.ID == first.ID || last.Part != 0 || last.Known != 0 {
 		t.Errorf("first %+v, then %+v; want all of it, and later, by another number, nothing", first, last)
 	}
-	n.Receive(now, "b", &Message{Kind: Taken, State: key, Incarnation: 1, ID: last.ID}, fx)
-	if n.Tick(now+bounds.Micros(Retry), fx); n.Moving() || n.Count(now).Owned > 0 {
+	n.Receive(now, "b", &protocol.Message{Kind: protocol.Taken, State: key, Incarnation: 1, ID: last.ID}, fx)
+	if n.Tick(now+bounds.Micros(protocol.Retry), fx); n.Moving() || n.Count(now).Owned > 0 {
 		t.Error("a node whose ledger was taken is not done")
 	}
 }
@@ -71,22 +71,22 @@ func TestShards(t *testing.T) {
 		a.settings.Shard = uint64(i)
 		for key.Key += "k"; member.Owner(key, []string{"a", "b"}) != "b"; key.Key += "k" {
 		}
-		a.Ask(now, &Request{State: key, Limit: limit, Cost: 1}, &Effects{})
+		a.Ask(now, &protocol.Request{State: key, Limit: limit, Cost: 1}, &protocol.Effects{})
 		sent := move(now).Messages[0].Message
-		back, _, err := Parse(sent.Append(nil))
+		back, _, err := protocol.Parse(sent.Append(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer Effects
+		var answer protocol.Effects
 		to.Receive(now, "a", &back, &answer)
-		a.Receive(now, "b", &answer.Messages[0].Message, &Effects{})
+		a.Receive(now, "b", &answer.Messages[0].Message, &protocol.Effects{})
 		from = append(from, a)
 	}
 	if got := to.Count(now).Owned; got != shards {
 		t.Errorf("of %d ledgers %d were taken, and all were said to be", shards, got)
 	}
 	for i, a := range from {
-		if a.Tick(now+bounds.Micros(Retry), &Effects{}); a.Moving() {
+		if a.Tick(now+bounds.Micros(protocol.Retry), &protocol.Effects{}); a.Moving() {
 			t.Errorf("shard %d goes on to hand over", i)
 		}
 	}
@@ -101,17 +101,17 @@ func TestNumbers(t *testing.T) {
 		for member.Owner(key, []string{"a", "b"}) != "b" {
 			key.Key += "k"
 		}
-		a.Ask(now, &Request{State: key, Limit: limit, Cost: 1}, &Effects{})
+		a.Ask(now, &protocol.Request{State: key, Limit: limit, Cost: 1}, &protocol.Effects{})
 		sent := move(now).Messages[0].Message
-		var answer Effects
+		var answer protocol.Effects
 		b.Receive(now, "a", &sent, &answer)
-		a.Receive(now, "b", &answer.Messages[0].Message, &Effects{})
+		a.Receive(now, "b", &answer.Messages[0].Message, &protocol.Effects{})
 		if got := b.Count(now).Owned; got != n+1 {
 			t.Fatalf("%d ledgers were handed over, and the other has %d", n+1, got)
 		}
 		alone := member.Together("a", named("a"))
 		alone.Version = a.view.Version + 1
-		a.View(now, alone, &Effects{})
+		a.View(now, alone, &protocol.Effects{})
 		key.Key += "k"
 	}
 }
@@ -121,38 +121,14 @@ func TestNumbers(t *testing.T) {
 func TestRestarted(t *testing.T) {
 	a, _, key, move := movesTo(t)
 	now := begin
-	a.Ask(now, &Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &Effects{})
+	a.Ask(now, &protocol.Request{State: key, Limit: weir.MustParseLimit("100/h"), Cost: 1}, &protocol.Effects{})
 	move(now)
 	later := member.Together("a", []member.Member{{Name: "a", Incarnation: 1}, {Name: "b", Incarnation: 2}})
 	later.Version = a.view.Version + 1
-	var fx Effects
+	var fx protocol.Effects
 	a.View(now+1, later, &fx)
 	if len(fx.Messages) != 1 || fx.Messages[0].Epoch != 2 || fx.Messages[0].Part != 0 {
 		t.Errorf("%+v; want the ledger again, worth nothing, for the later process", fx.Messages)
-	}
-}
-
-// TestFewLeft holds a change of votes, that come back soon for nothing, to cost a limit nothing of which
-// so few are left that one more or less is what matters.
-func TestFewLeft(t *testing.T) {
-	for _, text := range []string{"1 concurrent ttl 1h", "2 concurrent ttl 1h", "2/day fixed-window", "2/day", "2/day sliding-log"} {
-		l := weir.MustParseLimit(text)
-		v := member.Together("a", named("a", "b", "c"))
-		all := member.Place{Version: 1, Owns: true, Count: 3, Voters: make([]member.Voter, 3)}
-		g := &ledger{kept: weir.Kept{Limit: l}, known: v.Lost.Of(false)}
-		if l.Spec().Count == 1 {
-			g.known = 0 // what others had of it they can't have let pass: none was left
-		}
-		g.stand(begin, v, all, entitlement{1, 1})
-		g.charge(begin, 1)
-		before := slices.Clone(g.kept.State)
-		for range 4 {
-			g.stand(begin, v, all, entitlement{2, 3})
-			g.waits, g.has = 0, entitlement{2, 3}
-		}
-		if diff := cmp.Diff(before, g.kept.State); diff != "" {
-			t.Errorf("%s: %s", text, diff)
-		}
 	}
 }
 
@@ -166,7 +142,7 @@ func TestHandedWhole(t *testing.T) {
 		limit, now, out := weir.MustParseLimit(text), begin, make([]weir.Decision, 1)
 		ask := []weir.Ask{{State: key, Limit: limit, Cost: 1, Receipt: 1}}
 		for ask[0].Receipt < 8 {
-			if _, _, err := a.Take(now, ask, out, &Effects{}); err != nil {
+			if _, _, err := a.Take(now, ask, out, &protocol.Effects{}); err != nil {
 				t.Fatal(err)
 			}
 			ask[0].Receipt++
@@ -176,10 +152,10 @@ func TestHandedWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer Effects
+		var answer protocol.Effects
 		b.Receive(now, "a", &move(now).Messages[0].Message, &answer)
 		after, err := b.Look(now, ask)
-		if err != nil || len(answer.Messages) != 1 || answer.Messages[0].Kind != Taken {
+		if err != nil || len(answer.Messages) != 1 || answer.Messages[0].Kind != protocol.Taken {
 			t.Fatalf("%s: %v, answered by %+v", text, err, answer.Messages)
 		}
 		if diff := cmp.Diff(before, after); diff != "" {
@@ -197,7 +173,7 @@ func TestHandedVersions(t *testing.T) {
 		a, b, key, move := movesTo(t)
 		limit, now, out := weir.MustParseLimit(large), begin, make([]weir.Decision, 1)
 		take := func(n *Node, l *weir.Limit, cost int64) weir.Outcome {
-			if _, _, err := n.Take(now, []weir.Ask{{State: key, Limit: l, Cost: cost}}, out, &Effects{}); err != nil {
+			if _, _, err := n.Take(now, []weir.Ask{{State: key, Limit: l, Cost: cost}}, out, &protocol.Effects{}); err != nil {
 				t.Fatal(err)
 			}
 			return out[0].Outcome
@@ -206,11 +182,11 @@ func TestHandedVersions(t *testing.T) {
 			t.Fatalf("%s: %+v", large, out[0])
 		}
 		sent := move(now).Messages[0].Message
-		got, _, err := Parse(sent.Append(nil))
+		got, _, err := protocol.Parse(sent.Append(nil))
 		if diff := cmp.Diff(sent, got); err != nil || diff != "" {
 			t.Fatalf("%v\n%s", err, diff)
 		}
-		b.Receive(now, "a", &got, &Effects{})
+		b.Receive(now, "a", &got, &protocol.Effects{})
 		if take(b, limit, 101) != weir.Denied || take(b, limit, 90) != weir.Allowed {
 			t.Errorf("%s, after %s, at the next owner: %+v; want 90 of the 100 left, and not 101", large, small, out[0])
 		}
@@ -222,15 +198,15 @@ func TestHandedPermit(t *testing.T) {
 	a, b, key, move := movesTo(t)
 	limit, now, out := weir.MustParseLimit("1 concurrent ttl 1min"), begin, make([]weir.Decision, 1)
 	ask := []weir.Ask{{State: key, Limit: limit, Cost: 1, Receipt: 1}}
-	if _, _, err := a.Take(now, ask, out, &Effects{}); err != nil || out[0].Receipt == nil {
+	if _, _, err := a.Take(now, ask, out, &protocol.Effects{}); err != nil || out[0].Receipt == nil {
 		t.Fatalf("%+v: %v", out[0], err)
 	}
 	receipt := out[0].Receipt
 	now += second
-	b.Receive(now, "a", &move(now).Messages[0].Message, &Effects{})
+	b.Receive(now, "a", &move(now).Messages[0].Message, &protocol.Effects{})
 	take := func() weir.Outcome {
 		ask[0].Receipt++
-		if _, _, err := b.Take(now, ask, out, &Effects{}); err != nil {
+		if _, _, err := b.Take(now, ask, out, &protocol.Effects{}); err != nil {
 			t.Fatal(err)
 		}
 		return out[0].Outcome
@@ -238,7 +214,7 @@ func TestHandedPermit(t *testing.T) {
 	if got := take(); got != weir.Denied {
 		t.Errorf("while the permit is held: %v", got)
 	}
-	if err := b.Settle(now, []weir.Settlement{{Receipt: receipt}}, new(Effects)); err != nil {
+	if err := b.Settle(now, []weir.Settlement{{Receipt: receipt}}, new(protocol.Effects)); err != nil {
 		t.Error(err)
 	}
 	if got := take(); got != weir.Allowed {
@@ -250,18 +226,18 @@ func TestHandedPermit(t *testing.T) {
 func TestHandedReset(t *testing.T) {
 	a, b, key, move := movesTo(t)
 	limit, now := weir.MustParseLimit("100/h"), begin
-	var fx Effects
-	a.Receive(now, "a", &Message{Kind: Ask, State: key, Incarnation: 1, ID: 1, Limit: limit.String(), Least: 1, Want: 60}, &fx)
+	var fx protocol.Effects
+	a.Receive(now, "a", &protocol.Message{Kind: protocol.Ask, State: key, Incarnation: 1, ID: 1, Limit: limit.String(), Least: 1, Want: 60}, &fx)
 	if err := a.Reset(now, key, &fx); err != nil {
 		t.Fatal(err)
 	}
 	b.Receive(now, "a", &move(now).Messages[0].Message, &fx)
 	asks, out := []weir.Ask{{State: key, Limit: limit, Cost: 100}}, make([]weir.Decision, 1)
-	if _, _, err := b.Take(now, asks, out, &Effects{}); err == nil {
+	if _, _, err := b.Take(now, asks, out, &protocol.Effects{}); err == nil {
 		t.Errorf("while 60 may still pass: %+v", out[0])
 	}
 	now += bounds.Micros(member.Life+member.Margin) + 1000
-	if _, _, err := b.Take(now, asks, out, &Effects{}); err != nil || out[0].Outcome != weir.Allowed {
+	if _, _, err := b.Take(now, asks, out, &protocol.Effects{}); err != nil || out[0].Outcome != weir.Allowed {
 		t.Errorf("when they are over: %+v, %v; want all 100", out[0], err)
 	}
 }
@@ -271,16 +247,16 @@ func TestTooLong(t *testing.T) {
 	a, b, key, move := movesTo(t)
 	limit, now, out := weir.MustParseLimit("10000/h sliding-log"), begin, make([]weir.Decision, 1)
 	ask := []weir.Ask{{State: key, Limit: limit, Cost: 9000}}
-	if _, _, err := a.Take(now, ask, out, &Effects{}); err != nil || out[0].Outcome != weir.Allowed {
+	if _, _, err := a.Take(now, ask, out, &protocol.Effects{}); err != nil || out[0].Outcome != weir.Allowed {
 		t.Fatalf("%+v: %v", out[0], err)
 	}
 	m := move(now).Messages[0].Message
 	if n := len(m.Append(nil)); n > 64<<10 {
 		t.Errorf("a message of %d bytes", n)
 	}
-	b.Receive(now, "a", &m, &Effects{})
+	b.Receive(now, "a", &m, &protocol.Effects{})
 	ask[0].Cost = 1
-	if _, _, err := b.Take(now, ask, out, &Effects{}); err != nil || out[0].Outcome != weir.Denied {
+	if _, _, err := b.Take(now, ask, out, &protocol.Effects{}); err != nil || out[0].Outcome != weir.Denied {
 		t.Errorf("then %+v: %v; want it denied", out[0], err)
 	}
 }
@@ -374,18 +350,5 @@ func TestUnclean(t *testing.T) {
 	}
 	if n := late.Unclean(); n != 0 || len(late.Lost(p.now)) == 0 {
 		t.Errorf("%d at a process that has only been told; lost are %+v", n, late.Lost(p.now))
-	}
-}
-
-// TestHoldsLogBeyondItsCount: a log that counts events which found no room can be handed over.
-func TestHoldsLogBeyondItsCount(t *testing.T) {
-	log := weir.MustParseLimit("5/day sliding-log")
-	k := weir.Kept{Limit: log}
-	k.Charge(second, 7)
-	if log.Used(k.State, second) < 5 || !holds(log, k.State) {
-		t.Errorf("%v of 7 events is taken for no state", k.State)
-	}
-	if k.State[0] = uint64(len(k.State)); holds(log, k.State) {
-		t.Errorf("%v has more stamps than words, and is taken for a state", k.State)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // BenchmarkMemory tells what keys take at a node: at one that asks their owner, and at
@@ -24,7 +25,7 @@ func BenchmarkMemory(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			n.View(now, member.Together(m.Name, members), &Effects{})
+			n.View(now, member.Together(m.Name, members), &protocol.Effects{})
 			nodes[i] = n
 		}
 		return nodes
@@ -33,8 +34,8 @@ func BenchmarkMemory(b *testing.B) {
 		perKey(b, keys, func() any {
 			nodes := pair()
 			for i := range keys {
-				var asked, answered Effects
-				nodes[0].Ask(now, &Request{ID: uint64(i), State: key(i), Limit: limit, Cost: 1}, &asked)
+				var asked, answered protocol.Effects
+				nodes[0].Ask(now, &protocol.Request{ID: uint64(i), State: key(i), Limit: limit, Cost: 1}, &asked)
 				for j := range asked.Messages {
 					nodes[1].Receive(now, members[0].Name, &asked.Messages[j].Message, &answered)
 				}

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"pgregory.net/rapid"
 )
@@ -19,19 +20,19 @@ func TestReset(t *testing.T) {
 		limit, all, now := weir.MustParseLimit("20/h"), newTrio(t), begin
 		key := weir.StateKey{Rule: "api", Key: rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "key")}
 		names := []string{"a", "b", "c"}
-		r := &Request{State: key, Limit: limit, Cost: 1, Sticky: rapid.Bool().Draw(t, "sticky")}
+		r := &protocol.Request{State: key, Limit: limit, Cost: 1, Sticky: rapid.Bool().Draw(t, "sticky")}
 		for range rapid.IntRange(1, 50).Draw(t, "takes") {
 			all.ask(t, now, rapid.SampledFrom(names).Draw(t, "at"), r)
 			now += weir.Instant(rapid.Int64Range(0, 20_000).Draw(t, "since"))
 		}
 		all.until(now)
 		owner, lost := member.Owner(key, names), rapid.Bool().Draw(t, "lost")
-		var fx Effects
+		var fx protocol.Effects
 		if err := all[owner].Reset(now, key, &fx); err != nil {
 			t.Fatal(err)
 		}
 		if lost {
-			fx = Effects{}
+			fx = protocol.Effects{}
 			now += bounds.Micros(table.MaxDeny)
 		}
 		all.deliver(now, owner, &fx, nil)
@@ -59,7 +60,7 @@ func TestResetWhileHeld(t *testing.T) {
 	if held == nil || held.Granted != 60 {
 		t.Fatalf("%+v", held)
 	}
-	var fx Effects
+	var fx protocol.Effects
 	if err := p.owner.Reset(p.now, p.key, &fx); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestResetWhileHeld(t *testing.T) {
 	}
 	var out [1]weir.Decision
 	asks := []weir.Ask{{State: p.key, Limit: p.limit, Cost: 1}}
-	if _, _, err := p.owner.Take(p.now, asks, out[:], &Effects{}); !errors.Is(err, ErrNotYet) {
+	if _, _, err := p.owner.Take(p.now, asks, out[:], &protocol.Effects{}); !errors.Is(err, ErrNotYet) {
 		t.Errorf("a take meanwhile: %v", err)
 	}
 	m.ID, m.Spent, m.Closed = 3, 60, true

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestCrashOfSlowKeys is what the crash of a node costs keys that come back slowly, by when their first request
@@ -109,8 +109,8 @@ func TestPriceOfBackups(t *testing.T) {
 	t.Parallel()
 	const nodes, cut, kill, heal = 3, 3 * time.Second, 20 * time.Second, 21 * time.Second
 	limit := weir.MustParseLimit("30/168h")
-	worst := map[lease.Policy]int64{}
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed, lease.Reserve} {
+	worst := map[protocol.Policy]int64{}
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed, protocol.Reserve} {
 		for seed := range uint64(12) {
 			off, first := int(seed)%nodes, 0
 			s := Settings{
@@ -138,7 +138,7 @@ func TestPriceOfBackups(t *testing.T) {
 		}
 		t.Logf("policy %d: at most %d over", policy, worst[policy])
 	}
-	if most := limit.Spec().Count / nodes; worst[lease.Proportional] > most || worst[lease.Proportional] == 0 || worst[lease.Closed]+worst[lease.Reserve] > 0 {
+	if most := limit.Spec().Count / nodes; worst[protocol.Proportional] > most || worst[protocol.Proportional] == 0 || worst[protocol.Closed]+worst[protocol.Reserve] > 0 {
 		t.Errorf("%v events of %s over, by policy; want 1 to %d by the first, and none by the others", worst, limit, most)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -48,7 +48,7 @@ func apartFrom(at, nodes, cut int, owner bool) func(i int) bool {
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	const nodes, from, to = 10, 4 * time.Second, 12 * time.Second
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed, lease.Reserve, lease.Share} {
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed, protocol.Reserve, protocol.Share} {
 		for _, c := range []struct {
 			what   string
 			cut    int
@@ -102,7 +102,7 @@ func TestPartition(t *testing.T) {
 // others more may pass, as much as the part of those that are fewer.
 func TestMinority(t *testing.T) {
 	const nodes, from, to = 5, 2 * time.Second, 45 * time.Second
-	for _, policy := range []lease.Policy{lease.Closed, lease.Reserve, lease.Share, lease.Proportional} {
+	for _, policy := range []protocol.Policy{protocol.Closed, protocol.Reserve, protocol.Share, protocol.Proportional} {
 		for _, owner := range []bool{true, false} {
 			off := apart(nodes, 2, owner)
 			s := Settings{Seed: 6, Nodes: nodes, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 10, For: 50 * time.Second, Found: true, GiveUp: 30 * time.Second}
@@ -114,8 +114,8 @@ func TestMinority(t *testing.T) {
 			}
 			before, between, after, healed := net(from+time.Second, from+24*time.Second), net(from+26*time.Second, from+30*time.Second), net(36*time.Second, to), net(to+time.Second, 50*time.Second)
 			t.Logf("policy %d, cut off with the owner %v: over %d; %.0f %%, then the fewer stop: %.0f %%, then the others have all: %.0f %%, after it %.0f %%", policy, owner, r.Over, before, between, after, healed)
-			most := map[lease.Policy]float64{lease.Closed: 100.5, lease.Reserve: 105, lease.Share: 141, lease.Proportional: 141}[policy]
-			if policy == lease.Closed && r.Over > 0 || after < 94 || after > most || healed < 95 || healed > 101 {
+			most := map[protocol.Policy]float64{protocol.Closed: 100.5, protocol.Reserve: 105, protocol.Share: 141, protocol.Proportional: 141}[policy]
+			if policy == protocol.Closed && r.Over > 0 || after < 94 || after > most || healed < 95 || healed > 101 {
 				t.Errorf("policy %d, cut off with the owner %v: want nothing over by closed, at most %.0f %% by this one, and all again after it", policy, owner, most)
 			}
 		}
@@ -200,7 +200,7 @@ func TestUnknown(t *testing.T) {
 // TestScale is what it costs that nodes join and leave in order under load.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed} {
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed} {
 		s := Settings{Seed: 2, Nodes: 3, Spare: 3, Keys: 6, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 5, For: 60 * time.Second, Found: true}
 		for i := range 3 {
 			s.Acts = append(
@@ -347,7 +347,7 @@ func TestKilledSmall(t *testing.T) {
 // as soon as the one that leaves has handed over what it had, and nobody waits for it while it starts.
 func TestRolls(t *testing.T) {
 	const away, each = 600 * time.Millisecond, 8 * time.Second
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed} {
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed} {
 		s := Settings{Seed: 5, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("100/s burst 10"), Policy: policy, Load: 1, For: 5*time.Second + 3*each, Found: true}
 		for i := range s.Nodes {
 			at := 5*time.Second + time.Duration(i)*each

@@ -6,18 +6,18 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // comesBack has the first in the rank of a key leave, and come back at join, while the others use up much of it.
-func comesBack(policy lease.Policy, join time.Duration, rank []int) Settings {
+func comesBack(policy protocol.Policy, join time.Duration, rank []int) Settings {
 	s := Settings{Nodes: 3, Keys: 1, Limit: weir.MustParseLimit("100/h"), Policy: policy, For: 14 * time.Second, Found: true}
 	s.asks(2000)
 	s.Acts = []Act{{At: 4 * time.Second, What: Leave, Node: rank[0]}, {At: join, What: Join, Node: rank[0]}}
 	return s
 }
 
-var exactPolicies = []lease.Policy{lease.Proportional, lease.Closed, lease.Reserve}
+var exactPolicies = []protocol.Policy{protocol.Proportional, protocol.Closed, protocol.Reserve}
 
 // TestClearAndPending: one joins, is sent a ledger, and leaves before it takes it: it is clear of the sender's keys, and the sender
 // has its own ledger on its way.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // exact holds some runs to pass nothing beyond the limit, where where says who gets the n-th request.
@@ -26,7 +26,7 @@ func exact(t *testing.T, s Settings, where func(n int, since time.Duration) int)
 // for it does not hear that one. Leases of the ledger are in use.
 func TestLeavesElsewhere(t *testing.T) {
 	const late = 7120 * ms
-	leaves := func(r []int, limit string, policy lease.Policy) Settings {
+	leaves := func(r []int, limit string, policy protocol.Policy) Settings {
 		return Settings{
 			Nodes: len(r), Limit: weir.MustParseLimit(limit), Policy: policy, Load: 40, For: 12 * time.Second, Found: true,
 			Acts: []Act{{At: 7 * time.Second, What: Leave, Node: r[0]}},
@@ -34,7 +34,7 @@ func TestLeavesElsewhere(t *testing.T) {
 	}
 	for _, limit := range []string{"500/s burst 50", "1000/s burst 50", "2000/s burst 100"} {
 		r := rankOf(4, new(Settings).key(0))
-		s := leaves(r, limit, lease.Closed)
+		s := leaves(r, limit, protocol.Closed)
 		s.Parts = []Part{ // the next one hears nobody; then it hears the owner, which has just left
 			{From: 5 * time.Second, To: late, Deaf: func(_, to int) bool { return to == r[1] }},
 			{From: late, To: 9 * time.Second, Deaf: func(from, to int) bool { return to == r[1] && from != r[0] }},
@@ -51,7 +51,7 @@ func TestLeavesElsewhere(t *testing.T) {
 			return -1
 		})
 	}
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Reserve} {
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Reserve} {
 		r := rankOf(5, new(Settings).key(0))
 		s := leaves(r, "2000/s burst 100", policy)
 		s.Parts = []Part{{From: 5 * time.Second, To: 9 * time.Second, Deaf: func(from, to int) bool { // two don't hear the next one

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // The race detector has nothing to find here, and takes ten times as long.
@@ -25,7 +26,7 @@ type scope struct {
 	nodes  int
 	keys   int // the first process has a node for each, the others have one for all
 	limit  *weir.Limit
-	policy lease.Policy
+	policy protocol.Policy
 	asks   []request       // that may be made
 	waits  []time.Duration // time steps
 	// most is how many messages are on their way at most. When there is one more, the first is
@@ -72,7 +73,7 @@ type world struct {
 	deaf   [][]bool // [from][to]: heartbeats are lost
 	audits []debtAuditor
 	may    budget
-	fx     lease.Effects
+	fx     protocol.Effects
 	beats  []member.HeartbeatTo
 }
 
@@ -279,8 +280,8 @@ func (w *world) due(who, what int) {
 		w.tell()
 	case -3:
 		a.began = 0
-		full := lease.Message{
-			Kind: lease.Handoff, State: w.states[0], Limit: w.limit.String(), Incarnation: 1 << 40, Epoch: a.incarnation, ID: 1,
+		full := protocol.Message{
+			Kind: protocol.Handoff, State: w.states[0], Limit: w.limit.String(), Incarnation: 1 << 40, Epoch: a.incarnation, ID: 1,
 			At: w.now, Part: 1, Of: 1, Wait: time.Second,
 		}
 		a.nodes[0].Receive(w.now, w.names[(who+1)%w.nodes], &full, &w.fx)
@@ -301,7 +302,7 @@ func (w *world) effects(i int) {
 		}
 	}
 	fx, beats := w.fx, w.beats
-	w.fx, w.beats = lease.Effects{}, nil
+	w.fx, w.beats = protocol.Effects{}, nil
 	if w.note != nil {
 		w.tells(i, &fx)
 	}
@@ -346,10 +347,10 @@ func (w *world) post(l letter) {
 func (w *world) tamper(l *letter) {
 	s := simulation{Settings: Settings{Mutant: w.mutant}}
 	if w.mutant == CapIgnores {
-		if l.message.Kind == lease.Grant && w.actors[l.from] != nil {
+		if l.message.Kind == protocol.Grant && w.actors[l.from] != nil {
 			lie := l.message
-			lie.Kind, lie.Spent = lease.Release, lie.Granted
-			var none lease.Effects
+			lie.Kind, lie.Spent = protocol.Release, lie.Granted
+			var none protocol.Effects
 			w.host(l.from).node(w.key(lie.State)).Receive(w.now, w.names[l.to], &lie, &none)
 		}
 		return
@@ -421,7 +422,7 @@ func (w *world) after(a action) *world {
 	switch a.do {
 	case "ask":
 		n.may.asks[a.to]--
-		r := lease.Request{ID: uint64(a.key), State: w.states[a.key], Limit: w.limit, Cost: a.cost, Policy: w.policy}
+		r := protocol.Request{ID: uint64(a.key), State: w.states[a.key], Limit: w.limit, Cost: a.cost, Policy: w.policy}
 		n.host(a.node).node(a.key).Ask(n.now, &r, &n.fx)
 		n.effects(a.node)
 	case "deliver", "double":

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // Faults say what goes wrong. The zero Faults is a network that takes a millisecond
@@ -56,15 +56,15 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 	case Inherits:
 		l.heartbeat.Run, l.heartbeat.Others = 1, nil
 	case Overstays:
-		if m.Kind == lease.Grant {
+		if m.Kind == protocol.Grant {
 			m.Life = time.Hour
 		}
 	case CapIgnores:
-		if m.Kind == lease.Grant {
+		if m.Kind == protocol.Grant {
 			s.forge(now, l)
 		}
 	case Credits:
-		if m.Closed && m.Kind != lease.Handoff {
+		if m.Closed && m.Kind != protocol.Handoff {
 			m.Spent = 0
 		}
 	case Prolongs:
@@ -72,7 +72,7 @@ func (s *simulation) tamper(now weir.Instant, l *letter) {
 	case Confuses:
 		m.Shard = 0
 	case Unsaved:
-		if m.Kind == lease.Backup {
+		if m.Kind == protocol.Backup {
 			m.Words = ""
 		}
 	case Trusts:
@@ -94,8 +94,8 @@ func (s *simulation) fill(now weir.Instant, i int) {
 		return
 	}
 	s.again++
-	full := lease.Message{
-		Kind: lease.Handoff, State: s.keys[0].state, Limit: s.Limit.String(), Incarnation: 1 << 40, Epoch: m.incarnation, ID: s.again,
+	full := protocol.Message{
+		Kind: protocol.Handoff, State: s.keys[0].state, Limit: s.Limit.String(), Incarnation: 1 << 40, Epoch: m.incarnation, ID: s.again,
 		At: m.clock(now), Part: 1, Of: 1, Wait: time.Second,
 	}
 	m.node(full.State).Receive(m.clock(now), s.names[(i+1)%len(s.names)], &full, &s.fx)
@@ -109,8 +109,8 @@ func (s *simulation) forge(now weir.Instant, grant *letter) {
 		return
 	}
 	lie := grant.message
-	lie.Kind, lie.Spent = lease.Release, lie.Granted
-	var none lease.Effects
+	lie.Kind, lie.Spent = protocol.Release, lie.Granted
+	var none protocol.Effects
 	m.node(lie.State).Receive(m.clock(now), s.names[grant.to], &lie, &none)
 }
 
@@ -245,7 +245,7 @@ func Swarm(seed uint64) Settings {
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := Settings{Seed: seed, Nodes: 2 + r.IntN(6), Load: 1 + r.Int64N(12), For: 12 * time.Second, Calm: 5 * time.Second}
 	s.Wave, s.Skewed = time.Duration(r.IntN(20))*100*time.Millisecond, r.IntN(2) == 1
-	s.Policy = lease.Policy(r.IntN(3)) // those that let nothing pass beyond the limit
+	s.Policy = protocol.Policy(r.IntN(3)) // those that let nothing pass beyond the limit
 	s.Shards, s.Remember = 2+int(seed%3), seed%2 == 1
 	pick := func(n int) int { return r.IntN(2) * r.IntN(n+1) }
 	s.Keys, s.Cost = 1+pick(3), 1+int64(pick(4))
@@ -344,7 +344,7 @@ const longEvery = 50
 // long makes s such a run. Only by closed may nothing more pass then. Nobody joins or leaves
 // meanwhile: the simulation tells all of it at once, which no cut lets through.
 func (s *Settings) long(r *rand.Rand) {
-	s.Policy, s.Load, s.GiveUp, s.For, s.Nodes = lease.Closed, 1+r.Int64N(4), 30*time.Second, 70*time.Second, max(s.Nodes, 3)
+	s.Policy, s.Load, s.GiveUp, s.For, s.Nodes = protocol.Closed, 1+r.Int64N(4), 30*time.Second, 70*time.Second, max(s.Nodes, 3)
 	s.Spare, s.Faults.Change = 0, 0
 	side := make([]bool, s.Nodes+s.Spare)
 	for i := range side {

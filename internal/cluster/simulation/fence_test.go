@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestFence holds a node whose name is given to another process while it lives, cut off, and that
@@ -15,8 +15,8 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	const cut, usurped, given = 3 * time.Second, 3400 * time.Millisecond, 30 * time.Second
 	for _, limit := range []string{"100/s", "1000/min sliding-log", "1000/min fixed-window", "200/h"} {
-		for policy, end := range map[lease.Policy]time.Duration{
-			lease.Closed: 90 * time.Second, lease.Proportional: usurped + given, lease.Reserve: usurped + given,
+		for policy, end := range map[protocol.Policy]time.Duration{
+			protocol.Closed: 90 * time.Second, protocol.Proportional: usurped + given, protocol.Reserve: usurped + given,
 		} {
 			for _, fence := range []time.Duration{given, 0} {
 				owner := first(3)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestLapsed: an owner is cut off, and given up. The next one, which had its keys, is killed when the owner is back, while it hands them
@@ -14,7 +14,7 @@ func TestLapsed(t *testing.T) {
 	t.Parallel()
 	const cut, back = 4 * time.Second, 45 * time.Second
 	r := rankOf(3, new(Settings).key(0))
-	for _, policy := range []lease.Policy{lease.Closed, lease.Reserve} {
+	for _, policy := range []protocol.Policy{protocol.Closed, protocol.Reserve} {
 		for _, limit := range []string{"6/s burst 40", "50/10s sliding-log"} {
 			over := int64(0)
 			for gap := 40 * ms; gap < 900*ms; gap += 30 * ms {

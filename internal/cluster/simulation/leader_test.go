@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 var leaders = flag.Duration("leaders", 0, "how long TestLeaders runs; 0: 40 seeds")
@@ -25,7 +25,7 @@ func led(seed uint64) Settings {
 	r := rand.New(rand.NewPCG(seed, 6))
 	s := Settings{
 		Seed: seed, Nodes: 3 + r.IntN(1+r.IntN(5)), Keys: 1 + r.IntN(4), Leaders: 1 + r.IntN(3), Shards: 1 + r.IntN(3),
-		Limit: weir.MustParseLimit(ledLimits[r.IntN(len(ledLimits))]), Policy: lease.Policy(r.IntN(3)), Skewed: r.IntN(2) == 0,
+		Limit: weir.MustParseLimit(ledLimits[r.IntN(len(ledLimits))]), Policy: protocol.Policy(r.IntN(3)), Skewed: r.IntN(2) == 0,
 		For: time.Minute, Found: r.IntN(2) == 0,
 	}
 	s.asks(20 + r.Int64N(200))

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // machine is a process and what is around it.
@@ -77,9 +78,9 @@ func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m.away, m.next, m.view, m.shards, m.going = 0, 0, nil, nil, false
 	m.salt = (s.Seed+1)<<32 | uint64(i)<<16 | m.incarnation
 	s.watchers.begin(now, i)
-	far := map[string]lease.Distance{}
+	far := map[string]protocol.Distance{}
 	for _, other := range s.machines {
-		far[other.name] = lease.Distance(s.Faults.Delay) // each way half of that, on the mean
+		far[other.name] = protocol.Distance(s.Faults.Delay) // each way half of that, on the mean
 	}
 	for n := range max(s.Shards, 1) {
 		node, err := lease.NewNode(lease.Settings{Name: m.name, Incarnation: m.incarnation, Shard: uint64(n), Keys: 1 << 10})
@@ -226,7 +227,7 @@ func (s *simulation) leave(now weir.Instant, i int) {
 // kill ends the process of the i-th machine, and what it let pass by its own share, that nobody knows of, with it.
 func (s *simulation) kill(i int) {
 	m := s.machines[i]
-	if m.runs() && s.Policy == lease.Proportional && bounds.BackedUp(s.Limit) && !m.view.Converged() { // I20
+	if m.runs() && s.Policy == protocol.Proportional && bounds.BackedUp(s.Limit) && !m.view.Converged() { // I20
 		all, _ := s.Limit.Standing(nil, 0)
 		s.Price += bounds.Part(all, 1, max(m.view.Count, 1))
 	}

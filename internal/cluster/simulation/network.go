@@ -4,15 +4,15 @@ import (
 	"container/heap"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // letter is a message or a heartbeat on its way.
 type letter struct {
 	from, to    int
 	isHeartbeat bool
-	message     lease.Message
+	message     protocol.Message
 	heartbeat   member.Heartbeat
 }
 
@@ -134,7 +134,7 @@ func (s *simulation) renew(l *letter) bool {
 	if l.isHeartbeat {
 		l.heartbeat, _, err = member.ParseHeartbeat(b)
 	} else {
-		l.message, _, err = lease.Parse(b)
+		l.message, _, err = protocol.Parse(b)
 	}
 	s.Dropped += count(err != nil)
 	return err == nil

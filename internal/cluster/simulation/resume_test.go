@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestResumes holds a node that is started again while it is cut off to what is its part: nothing
@@ -13,7 +13,7 @@ import (
 // would begin with all of the limit.
 func TestResumes(t *testing.T) {
 	const cut, killed, heals, end = 3 * time.Second, 6 * time.Second, 14 * time.Second, 20 * time.Second
-	for _, policy := range []lease.Policy{lease.Proportional, lease.Closed, lease.Reserve} {
+	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed, protocol.Reserve} {
 		for _, remembers := range []bool{true, false} {
 			owner := first(3)
 			s := Settings{Seed: 5, Nodes: 3, Limit: weir.MustParseLimit("100/s"), Policy: policy, Load: 10, For: end, Found: true, Remember: remembers}
@@ -31,9 +31,9 @@ func TestResumes(t *testing.T) {
 			t.Logf("policy %d, it remembers the others %v: %d over, %d of %d pass while it is cut off", policy, remembers, r.Over, passed, whole)
 			least, most := int64(0), int64(0)
 			switch {
-			case policy == lease.Proportional && remembers:
+			case policy == protocol.Proportional && remembers:
 				least, most = whole*28/100, whole*34/100
-			case policy == lease.Reserve && remembers:
+			case policy == protocol.Reserve && remembers:
 				most = whole * 4 / 100
 			}
 			if remembers && (r.Over > 0 || passed < least || passed > most) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 var explore = flag.Duration("explore", 0, "how long TestExplore goes on with larger scopes; 0: only those of scopes")
@@ -44,7 +44,7 @@ func scopes() []scope {
 			waits: []time.Duration{150 * ms, 900 * ms}, most: 2, may: budget{waits: 3, cuts: 1}, mutants: []Mutant{Inherits},
 		},
 		{ // leases that heartbeats prolong
-			name: "lasting", nodes: 2, keys: 1, limit: limit("10/s burst 100"), policy: lease.Closed, asks: []request{{0, 0, 100, 1}, {1, 0, 1, 3}},
+			name: "lasting", nodes: 2, keys: 1, limit: limit("10/s burst 100"), policy: protocol.Closed, asks: []request{{0, 0, 100, 1}, {1, 0, 1, 3}},
 			waits: []time.Duration{550 * ms}, most: 3, may: budget{waits: 2, cuts: 1}, mutants: []Mutant{Prolongs},
 		},
 		{ // two nodes of one process hand over
@@ -56,7 +56,7 @@ func scopes() []scope {
 			waits: []time.Duration{150 * ms, 1200 * ms}, most: 2, may: budget{waits: 2, joins: 1},
 		},
 		{ // the owner leaves in order, while leases of it are in use
-			name: "leaves", nodes: 3, keys: 1, limit: limit("2/s burst 2"), policy: lease.Closed, asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}},
+			name: "leaves", nodes: 3, keys: 1, limit: limit("2/s burst 2"), policy: protocol.Closed, asks: []request{{0, 0, 2, 1}, {1, 0, 1, 1}},
 			waits: []time.Duration{60 * ms, 450 * ms}, most: 2, may: budget{waits: 2, leaves: 1}, mutants: []Mutant{Hasty},
 		},
 		{ // one joins and leaves again, or another leaves meanwhile

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // Settings say what is simulated.
@@ -23,7 +23,7 @@ type Settings struct {
 	Shards  int // nodes of each process, among which it divides the keys by a rule of its own; 0: 1
 	Keys    int // 0: 1
 	Limit   *weir.Limit
-	Policy  lease.Policy
+	Policy  protocol.Policy
 	Leaders int           // that have the keys, in place of an owner for each; 0: none
 	Load    int64         // events asked for per event that passes at the limit's pace, of each key
 	Cost    int64         // requests cost from 1 to this; 0: 1
@@ -115,7 +115,7 @@ type simulation struct {
 	planted  event
 	seq      uint64
 	letters  []*letter // that have arrived
-	fx       lease.Effects
+	fx       protocol.Effects
 	beats    []member.HeartbeatTo
 	keys     []subject
 	requests map[uint64]asked
@@ -270,7 +270,7 @@ func (s *simulation) request(now weir.Instant, i int) {
 	}
 	s.id++
 	s.requests[s.id] = ask
-	m.node(key.state).Ask(m.clock(now), &lease.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
+	m.node(key.state).Ask(m.clock(now), &protocol.Request{ID: s.id, State: key.state, Limit: s.Limit, Cost: ask.cost, Policy: s.Policy}, &s.fx)
 	s.notice(m.clock(now), asker{i, ask.key})
 	s.effects(now, i)
 }
@@ -334,7 +334,7 @@ func (s *simulation) notice(now weir.Instant, by asker) {
 	s.LongestDeny = max(s.LongestDeny, (awake - since).Duration())
 }
 
-func (s *simulation) answered(now weir.Instant, a *lease.Answer) {
+func (s *simulation) answered(now weir.Instant, a *protocol.Answer) {
 	ask := s.requests[a.ID]
 	delete(s.requests, a.ID)
 	if a.Decision.Outcome != weir.Allowed {
@@ -347,7 +347,7 @@ func (s *simulation) answered(now weir.Instant, a *lease.Answer) {
 	if s.calm(now, s.Calm/2) {
 		s.Last += ask.cost
 	}
-	if s.Policy != lease.Open && s.Policy != lease.Share { // which let more pass on purpose
+	if s.Policy != protocol.Open && s.Policy != protocol.Share { // which let more pass on purpose
 		s.keys[ask.key].audit.pass(now, ask.cost)
 	}
 }

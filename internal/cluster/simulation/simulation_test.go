@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -80,7 +80,7 @@ func TestSwarm(t *testing.T) {
 			}
 		}
 		r := run(t, s)
-		longest := table.MaxDeny + lease.Patience
+		longest := table.MaxDeny + protocol.Patience
 		if s.Faults.Pause > 0 {
 			longest += maxPause // in which nobody is asked
 		}
@@ -152,7 +152,7 @@ func lure(m Mutant, seed uint64) Settings {
 		s.halves(first(4))
 	case Prolongs:
 		const cut = 6 * time.Second // nobody asks much before, so that leases last
-		s.Nodes, s.Keys, s.Policy, s.For = 6, 1, lease.Closed, 10*time.Second
+		s.Nodes, s.Keys, s.Policy, s.For = 6, 1, protocol.Closed, 10*time.Second
 		s.Parts = []Part{{From: cut, To: cut + 2*time.Second, Deaf: func(from, to int) bool { return from == 5 || to == 5 }}}
 		s.Where = func(since time.Duration) int {
 			if i := int(since/time.Microsecond) % 5; since > cut+1600*time.Millisecond || since%(500*time.Millisecond) < time.Millisecond {

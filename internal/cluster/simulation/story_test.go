@@ -14,17 +14,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 var update = flag.Bool("update", false, "write what happens into the stories in testdata; read the diff")
 
 // says is a message in words.
-func says(m *lease.Message) string {
+func says(m *protocol.Message) string {
 	switch m.Kind {
-	case lease.Ask:
+	case protocol.Ask:
 		return fmt.Sprintf("ask %d for %d event%s of %s; under lease %d it has let %d pass", m.ID, m.Want, plural(m.Want), m.Limit, m.Lease, m.Spent)
-	case lease.Grant:
+	case protocol.Grant:
 		s := fmt.Sprintf("grant for ask %d: lease %d of %d for %v", m.ID, m.Lease, m.Granted, m.Life)
 		if m.Lease == 0 {
 			s = fmt.Sprintf("grant for ask %d: no lease", m.ID)
@@ -33,18 +33,18 @@ func says(m *lease.Message) string {
 			s += fmt.Sprintf(", come back in %v", m.Wait)
 		}
 		return s
-	case lease.Release:
+	case protocol.Release:
 		return fmt.Sprintf("release of lease %d: %d passed", m.Lease, m.Spent)
-	case lease.Handoff:
+	case protocol.Handoff:
 		if m.Lost != "" {
 			return fmt.Sprintf("handoff %d: the backup of %s, which is gone", m.ID, m.Lost)
 		}
 		return fmt.Sprintf("handoff %d: %d outstanding, entitled to %d/%d before", m.ID, m.Spent, m.Part, m.Of)
-	case lease.Taken:
+	case protocol.Taken:
 		return fmt.Sprintf("taken for handoff %d", m.ID)
-	case lease.Backup:
+	case protocol.Backup:
 		return fmt.Sprintf("backup %d, by which as much is used as will be granted", m.ID)
-	case lease.Stored:
+	case protocol.Stored:
 		return fmt.Sprintf("stored backup %d", m.ID)
 	}
 	return fmt.Sprint("message ", m.Kind)
@@ -58,7 +58,7 @@ func plural(n int64) string {
 }
 
 // tells notes what a process has to say. A message that is sent again while it is on its way is told once.
-func (w *world) tells(i int, fx *lease.Effects) {
+func (w *world) tells(i int, fx *protocol.Effects) {
 	if a := w.actors[i]; a.view.Converged() != w.converged[i] {
 		w.converged[i] = a.view.Converged()
 		w.note(w, "%s: %s", w.names[i], map[bool]string{true: "converged: it hears all members, and all ledgers are where they belong", false: "not converged any more"}[w.converged[i]])

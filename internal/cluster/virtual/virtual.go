@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // Network says how messages travel. The zero Network takes no time, and loses none.
@@ -64,7 +65,7 @@ type Cluster struct {
 	events   events
 	seq      uint64
 	posts    []counter.Post
-	fx       lease.Effects
+	fx       protocol.Effects
 	beats    []member.HeartbeatTo
 	waiting  map[uint64]func(weir.Instant, weir.Decision)
 	asked    uint64
@@ -221,8 +222,8 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 	}
 	c.asked++
 	c.waiting[c.asked] = answered
-	m.node.Ask(m.clock(now), &lease.Request{
-		ID: c.asked, State: state, Limit: a.Limit, Cost: a.Cost, Policy: lease.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
+	m.node.Ask(m.clock(now), &protocol.Request{
+		ID: c.asked, State: state, Limit: a.Limit, Cost: a.Cost, Policy: protocol.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}, &c.fx)
 	c.settle(now, node)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 )
@@ -101,7 +101,7 @@ func (s *Store) ask(ctx context.Context, q *question) error {
 			if r.is == done {
 				return q.parseReply(r.body, s.texts.Get)
 			}
-			is, wait = r.is, lease.Retry // another node is about to own the key
+			is, wait = r.is, protocol.Retry // another node is about to own the key
 		case <-again.C:
 			if is = s.askOnce(sh, place, q, id); is == done {
 				return nil
@@ -143,7 +143,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	case errors.Is(err, errSilent):
 		s.counts.unanswered.Add(1)
 		for i := range asks {
-			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: lease.Retry}
+			out[i] = weir.Decision{Cost: asks[i].Cost, RetryAfter: protocol.Retry}
 		}
 		return nil
 	case err != nil:

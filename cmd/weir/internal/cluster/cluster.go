@@ -31,6 +31,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/limittext"
 	"github.com/weir-limit/weir/internal/record"
@@ -45,7 +46,7 @@ const (
 	// MaxWaiting is how many takes wait for owners; more fail with weir.ErrBusy.
 	MaxWaiting = 1 << 14
 	// shards is how many parts a node has, each with a lock of its own.
-	shards = lease.MaxShards
+	shards = protocol.MaxShards
 )
 
 // Options of a Store.
@@ -54,7 +55,7 @@ type Options struct {
 	// DefaultKeys.
 	Keys int
 	// now is the node's time; nil: its own clock. patience is how long a question
-	// waits for its owner; 0: lease.Patience. Tests have their own.
+	// waits for its owner; 0: protocol.Patience. Tests have their own.
 	now      func() weir.Instant
 	patience time.Duration
 }
@@ -109,7 +110,7 @@ type counts struct {
 // New makes a node that takes no part yet: until Join its takes fail with
 // weir.ErrAway.
 func New(o Options) *Store {
-	s := &Store{keys: o.Keys, now: o.now, waits: cmp.Or(o.patience, lease.Patience), seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Store{keys: o.Keys, now: o.now, waits: cmp.Or(o.patience, protocol.Patience), seed: maphash.MakeSeed(), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if s.keys == 0 {
 		s.keys = DefaultKeys
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/packing"
 )
 
@@ -27,7 +27,7 @@ func (o *others) hearPong(from string, b []byte) {
 	at := r.Number()
 	now := o.store.now()
 	trip := now - weir.Instant(at)
-	if r.Bad || trip < 0 || trip > weir.Instant(lease.MaxDistance/time.Microsecond) {
+	if r.Bad || trip < 0 || trip > weir.Instant(protocol.MaxDistance/time.Microsecond) {
 		return
 	}
 	o.mu.Lock()
@@ -46,7 +46,7 @@ func (o *others) hearPong(from string, b []byte) {
 }
 
 // distances tells all shards how far the members are.
-func (s *Store) distances(all map[string]lease.Distance) {
+func (s *Store) distances(all map[string]protocol.Distance) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()

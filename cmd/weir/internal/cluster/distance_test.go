@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestFarOwner: a node finds out how far an owner is, and waits for it that long.
@@ -16,7 +16,7 @@ func TestFarOwner(t *testing.T) {
 		const oneWay = 90 * time.Millisecond
 		n.took.Store(int64(oneWay))
 		for _, s := range n.nodes {
-			s.waits = lease.Patience
+			s.waits = protocol.Patience
 		}
 		n.found()
 		time.Sleep(10 * time.Second)
@@ -24,7 +24,7 @@ func TestFarOwner(t *testing.T) {
 		for n.nodes[0].Owner(key, &weir.Policy{}) == n.names[0] {
 			key.Key += "k"
 		}
-		if _, far := n.nodes[0].shard(key).owner(key); far != lease.Distance(2*oneWay) {
+		if _, far := n.nodes[0].shard(key).owner(key); far != protocol.Distance(2*oneWay) {
 			t.Errorf("the owner is %v away; want %v", time.Duration(far), 2*oneWay)
 		}
 		for _, receipt := range []uint64{0, 1} { // by a lease, and whole

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/limittext"
 )
 
@@ -22,7 +22,7 @@ func FuzzReceive(f *testing.F) {
 	} {
 		f.Add(q.appendCall(nil, 7))
 	}
-	m := lease.Message{Kind: lease.Ask, State: used[0].State, Limit: limit.String(), Incarnation: 1, ID: 1, Least: 1, Want: 1 << 30}
+	m := protocol.Message{Kind: protocol.Ask, State: used[0].State, Limit: limit.String(), Incarnation: 1, ID: 1, Least: 1, Want: 1 << 30}
 	f.Add(m.Append([]byte{shares}))
 	f.Add([]byte{howOld})
 	f.Add([]byte{soOld, 0xff, 0xff})

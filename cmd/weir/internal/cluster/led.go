@@ -7,6 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -101,7 +102,7 @@ func (s *Store) Hub(state weir.StateKey) string {
 func leadsOf(view *member.View, state weir.StateKey, p *weir.Policy) [][]lease.Lead {
 	seats := make([][]lease.Lead, max(p.Leaders, 1))
 	for i := range seats {
-		seats[i] = lease.Leads(view, short(state).Placement(), i, lease.PolicyOf(p.Partition))
+		seats[i] = lease.Leads(view, short(state).Placement(), i, protocol.PolicyOf(p.Partition))
 	}
 	return seats
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // others is what the node knows of the other members.
@@ -24,8 +25,8 @@ type others struct {
 	fenced     weir.Instant // until then an earlier process of the name may decide; 0: none may
 	agreed     bool         // it has been told who the members are
 	heartbeats int          // rounds of them
-	far        map[string]lease.Distance
-	told       map[string]lease.Distance // to the shards
+	far        map[string]protocol.Distance
+	told       map[string]protocol.Distance // to the shards
 }
 
 func (o *others) init(s *Store, name string, incarnation uint64) {
@@ -34,7 +35,7 @@ func (o *others) init(s *Store, name string, incarnation uint64) {
 	if o.peers != nil {
 		o.unclean += o.peers.Unclean()
 	}
-	o.far, o.told = map[string]lease.Distance{}, nil
+	o.far, o.told = map[string]protocol.Distance{}, nil
 	o.store, o.peers = s, member.NewPeers(s.now(), name, incarnation)
 	o.peers.Resume(s.self.Resumes, s.self.Counted)
 	o.peers.Fence(s.now(), o.fenced)

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/frame"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) hear(from string, b []byte) {
 			b = rest
 			continue
 		}
-		m, rest, err := lease.Parse(b)
+		m, rest, err := protocol.Parse(b)
 		switch {
 		case errors.Is(err, frame.ErrUnknown):
 			s.counts.unknown.Add(1)

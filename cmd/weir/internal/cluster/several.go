@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -14,7 +14,7 @@ const maxSeveral = 16
 
 // several is plain asks of one take, as their nodes get them.
 type several struct {
-	asks   [maxSeveral]lease.Request
+	asks   [maxSeveral]protocol.Request
 	hashes [maxSeveral]uint64
 	shards [maxSeveral]uint8
 	locks  uint64 // a bit for each of their shards

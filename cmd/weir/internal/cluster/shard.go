@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // shard is one part of the node's keys. Its node is asked under its lock.
@@ -15,11 +16,11 @@ type shard struct {
 	store *Store
 
 	mu      sync.Mutex
-	node    *lease.Node   // nil: it takes no part, or does not any more
-	fx      lease.Effects // of one call; used again by the next
-	packet  []byte        // likewise
-	due     atomic.Int64  // when the node is to be ticked, as run knows, an Instant; 0: never
-	asks    uint64        // so far; their numbers tell them apart
+	node    *lease.Node      // nil: it takes no part, or does not any more
+	fx      protocol.Effects // of one call; used again by the next
+	packet  []byte           // likewise
+	due     atomic.Int64     // when the node is to be ticked, as run knows, an Instant; 0: never
+	asks    uint64           // so far; their numbers tell them apart
 	waiting map[uint64]chan weir.Decision
 	limits  limits
 	notes   notes
@@ -111,10 +112,10 @@ func (sh *shard) witness(hash uint64, key weir.StateKey, e *weir.Evidence) {
 }
 
 // want is a plain ask as its node gets it.
-func want(key weir.StateKey, a *weir.Ask) lease.Request {
-	return lease.Request{
+func want(key weir.StateKey, a *weir.Ask) protocol.Request {
+	return protocol.Request{
 		State: key, Limit: a.Limit, Cost: a.Cost,
-		Policy: lease.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
+		Policy: protocol.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,
 	}
 }
 
@@ -165,7 +166,7 @@ func (sh *shard) show(v *member.View) {
 }
 
 // owner is who keeps the state of a key, and how far away.
-func (sh *shard) owner(key weir.StateKey) (name string, far lease.Distance) {
+func (sh *shard) owner(key weir.StateKey) (name string, far protocol.Distance) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {
@@ -191,7 +192,7 @@ func (sh *shard) left() int {
 	return sh.node.Left()
 }
 
-func (sh *shard) receive(from string, m *lease.Message) {
+func (sh *shard) receive(from string, m *protocol.Message) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.node == nil {

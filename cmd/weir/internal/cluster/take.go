@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/lease"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"github.com/weir-limit/weir/internal/record"
 )
@@ -97,7 +97,7 @@ func (l *limits) most(limit *weir.Limit) int64 {
 		if l.known == nil || len(l.known) >= maxLimits {
 			l.known = map[string]int64{}
 		}
-		if lease.Unfit(limit) == "" {
+		if protocol.Unfit(limit) == "" {
 			lends, _ = limit.Standing(nil, 0)
 		}
 		l.known[limit.String()] = lends

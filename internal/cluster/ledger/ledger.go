@@ -1,4 +1,6 @@
-package lease
+// Package ledger is what the owner of a key keeps of it: what was charged, what is lent to whom, on whose votes, and what
+// a backup at another member has. Package lease sends what it says to the other nodes.
+package ledger
 
 import (
 	"slices"
@@ -7,34 +9,35 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
-// ledger is what the owner of a key keeps of it.
+// Ledger is what the owner of a key keeps of it.
 //
 // An event is charged to the state when its node has reported that it passed. Until
 // then it is outstanding, and the owner sets aside no more than what the state has
 // left beside all that is outstanding. So at any time, what was charged and what
 // nodes may still let pass fit into the limit together.
-type ledger struct {
+type Ledger struct {
 	kept     weir.Kept    // what was charged, by each version of the limit
 	recalled weir.Instant // when leases were called back last
 	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
 	ahead    weir.Instant // the clock of the owner that began it is so much ahead
 	accounts []account    // of the nodes that ask
 	turn     weir.Instant
-	policy   Policy
+	policy   protocol.Policy
 	place    member.Place
 	owns     weir.Instant // from then on its node may be the first of all members, 0: it is not
 	first    bool         // it is
-	may      entitlement  // now
-	has      entitlement  // that nobody else can use
+	may      Entitlement  // now
+	has      Entitlement  // that nobody else can use
 	waits    weir.Instant // since then it has votes for more, 0: it has not
 	known    uint64       // the losses that were known of when all that has passed was in it; 0: it may not be
 	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
 	gave     gift         // what it had then
 	released []member.Released
-	credit   int64        // charged too much by rounding, in parts of an event, may.part each
+	credit   int64        // charged too much by rounding, in parts of an event, may.Part each
 	taxed    int64        // of what is outstanding, what was charged for others already
 	bare     *weir.Kept   // what would be charged if others let nothing pass; nil: kept, or it is not known
 	bared    weir.Instant // since then
@@ -45,7 +48,7 @@ type ledger struct {
 	judged   *weir.Limit  // by which slow is
 	slow     bool         // events of its limit are in use for long
 	saved    *saved
-	owed     bool   // it is among those that wait for a backup
+	Owed     bool   // it is among those that wait for a backup
 	adopted  origin // whose backup it began with
 }
 
@@ -61,8 +64,8 @@ type account struct {
 	ends        weir.Instant // it is prolonged until then
 	asked       weir.Instant
 	demand      int64
-	answered    reply    // the answer to the last ask, for when it is asked again
-	held        *Message // an ask that waits for a backup
+	answered    reply             // the answer to the last ask, for when it is asked again
+	held        *protocol.Message // an ask that waits for a backup
 }
 
 // reply is what the answer to an ask says beside what its account does.
@@ -82,26 +85,26 @@ type reply struct {
 type standing struct{ fresh, retry, next time.Duration }
 
 // answer is the answer to m, as it was told.
-func (a *account) answer(m *Message) Message {
+func (a *account) answer(m *protocol.Message) protocol.Message {
 	t := &a.answered
-	return Message{
-		Kind: Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
+	return protocol.Message{
+		Kind: protocol.Grant, State: m.State, Incarnation: m.Incarnation, ID: m.ID,
 		Lease: t.lease, Granted: t.granted, Lasts: t.lasts, Life: t.life, Wait: t.wait, Free: t.free, Fresh: t.fresh, Retry: t.retry, Next: t.next,
 	}
 }
 
-// newLedger is a ledger of a key that nothing is known of, but what other nodes may have let pass.
-func newLedger(l *weir.Limit, used []charge) *ledger {
-	g := &ledger{kept: weir.Kept{Limit: l}}
+// begin is a ledger of a key that nothing is known of, but what other nodes may have let pass.
+func begin(l *weir.Limit, used []charge) *Ledger {
+	g := &Ledger{kept: weir.Kept{Limit: l}}
 	for _, c := range used {
 		g.charge(c.at, c.events)
 	}
 	return g
 }
 
-// become goes on with another version of the limit, if that may be. Leases that are over
+// Become goes on with another version of the limit, if that may be. Leases that are over
 // count before: the new limit begins with what the one before it has let pass.
-func (g *ledger) become(now weir.Instant, v *member.View, l *weir.Limit) {
+func (g *Ledger) Become(now weir.Instant, v *member.View, l *weir.Limit) {
 	g.expire(now, v)
 	g.kept.Become(l, g.at(now), g.outstanding())
 	if g.bare != nil {
@@ -110,7 +113,7 @@ func (g *ledger) become(now weir.Instant, v *member.View, l *weir.Limit) {
 }
 
 // account is what is kept of a node.
-func (g *ledger) account(name string) *account {
+func (g *Ledger) account(name string) *account {
 	for i := range g.accounts {
 		if g.accounts[i].name == name {
 			return &g.accounts[i]
@@ -121,7 +124,7 @@ func (g *ledger) account(name string) *account {
 
 // open is the account of a node that asks. The accounts of nodes that have not asked for long make
 // place.
-func (g *ledger) open(now weir.Instant, name string) *account {
+func (g *Ledger) open(now weir.Instant, name string) *account {
 	if a := g.account(name); a != nil {
 		return a
 	}
@@ -133,7 +136,7 @@ func (g *ledger) open(now weir.Instant, name string) *account {
 }
 
 // charge counts events that have passed.
-func (g *ledger) charge(now weir.Instant, events int64) {
+func (g *Ledger) charge(now weir.Instant, events int64) {
 	if events <= 0 {
 		return
 	}
@@ -141,7 +144,7 @@ func (g *ledger) charge(now weir.Instant, events int64) {
 }
 
 // outstanding is how many events nodes may still let pass, or have and not said so.
-func (g *ledger) outstanding() int64 {
+func (g *Ledger) outstanding() int64 {
 	sum := int64(0)
 	for i := range g.accounts {
 		sum += g.accounts[i].granted - g.accounts[i].spent
@@ -151,7 +154,7 @@ func (g *ledger) outstanding() int64 {
 
 // expire burns the leases whose time is over: what their nodes have not reported
 // counts as passed, when it was over. Nothing has been charged since.
-func (g *ledger) expire(now weir.Instant, v *member.View) {
+func (g *Ledger) expire(now weir.Instant, v *member.View) {
 	for {
 		var first *account
 		over := now
@@ -182,7 +185,7 @@ func (a *account) until(v *member.View) weir.Instant {
 // reset forgets what was used. Nodes that hold leases may still let pass what was lent
 // before, and report it: the leases are called back, and until none is outstanding,
 // nothing is granted, and what is charged is forgotten in the end.
-func (g *ledger) reset(now weir.Instant) {
+func (g *Ledger) reset(now weir.Instant) {
 	for i := range g.accounts {
 		a := &g.accounts[i]
 		a.answered.life, a.answered.wait, a.answered.standing = 0, 0, standing{}
@@ -192,7 +195,7 @@ func (g *ledger) reset(now weir.Instant) {
 }
 
 // forgotten ends a reset when nothing from before is outstanding any more.
-func (g *ledger) forgotten(now weir.Instant) {
+func (g *Ledger) forgotten(now weir.Instant) {
 	if !g.resets || g.outstanding() > 0 {
 		return
 	}
@@ -200,7 +203,7 @@ func (g *ledger) forgotten(now weir.Instant) {
 	g.resets, g.bare = false, nil
 }
 
-func (g *ledger) burn(now weir.Instant, a *account) {
+func (g *Ledger) burn(now weir.Instant, a *account) {
 	g.pass(now, a.granted-a.spent)
 	a.close()
 }
@@ -209,7 +212,7 @@ func (a *account) close() { a.lease, a.granted, a.spent, a.lasts = 0, 0, 0, 0 }
 
 // report hears what a node has done with its lease. Counts are since the lease
 // began, so that reports may be lost, doubled and in any order.
-func (g *ledger) report(now weir.Instant, from string, m *Message) {
+func (g *Ledger) report(now weir.Instant, from string, m *protocol.Message) {
 	a := g.account(from)
 	if a == nil || m.Lease == 0 || m.Lease != a.lease {
 		return
@@ -225,14 +228,14 @@ func (g *ledger) report(now weir.Instant, from string, m *Message) {
 	g.forgotten(now)
 }
 
-// ask answers a node that wants events. next is the number of a lease that was
+// Ask answers a node that wants events. next is the number of a lease that was
 // never used before. ok is false for asks that nobody waits for any more.
-func (g *ledger) ask(now weir.Instant, v *member.View, from string, m *Message, next uint64) (answer Message, ok bool) {
+func (g *Ledger) Ask(now weir.Instant, v *member.View, from string, m *protocol.Message, next uint64) (answer protocol.Message, ok bool) {
 	g.expire(now, v)
 	a := g.open(now, from)
 	switch {
 	case m.Incarnation < a.incarnation:
-		return Message{}, false
+		return protocol.Message{}, false
 	case m.Incarnation > a.incarnation:
 		g.burn(now, a) // by a process that is gone
 		*a = account{name: from, incarnation: m.Incarnation}
@@ -240,7 +243,7 @@ func (g *ledger) ask(now weir.Instant, v *member.View, from string, m *Message, 
 	g.report(now, from, m)
 	switch {
 	case m.ID < a.answered.id:
-		return Message{}, false
+		return protocol.Message{}, false
 	case m.ID == a.answered.id: // I5
 		return a.answer(m), true
 	}
@@ -249,14 +252,14 @@ func (g *ledger) ask(now weir.Instant, v *member.View, from string, m *Message, 
 	}
 	a.asked, a.demand = now, max(m.Demand, 1)
 	if g.resets {
-		a.answered = reply{id: m.ID, lease: a.lease, granted: a.granted, wait: Retry}
+		a.answered = reply{id: m.ID, lease: a.lease, granted: a.granted, wait: protocol.Retry}
 		return a.answer(m), true
 	}
 	may := g.covered(now) // I19
 	granted, wait := g.grant(now, a, m.Least, m.Want)
 	if granted > may {
 		if granted = may; may < m.Least {
-			granted, wait = 0, Retry
+			granted, wait = 0, protocol.Retry
 		}
 	}
 	if a.lease == 0 && granted > 0 {
@@ -280,8 +283,8 @@ func (g *ledger) ask(now weir.Instant, v *member.View, from string, m *Message, 
 
 // lend has a's lease last, with so many events more, where that leaves most of the limit to
 // others. It is the number of the lease, 0 if it does not last.
-func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
-	if g.backedUp() && !g.large() {
+func (g *Ledger) lend(now weir.Instant, a *account, events int64, number uint64) uint64 {
+	if g.BackedUp() && !g.large() {
 		return 0 // its backup has them charged before they may be used
 	}
 	more := g.room(g.free(now)) / 32
@@ -295,14 +298,14 @@ func (g *ledger) lend(now weir.Instant, a *account, events int64, number uint64)
 	}
 	a.granted += min(events, more)
 	g.set += min(events, more)
-	a.lasts, a.ends = number, now+bounds.Micros(Lasting+Lasting/100)
+	a.lasts, a.ends = number, now+bounds.Micros(protocol.Lasting+protocol.Lasting/100)
 	return number
 }
 
 // standing tells how long it takes until the limit is as never used, and where something
 // has to wait, until so many events pass, and one.
-func (g *ledger) standing(now weir.Instant, least int64, waits bool) (s standing) {
-	used := ledger{kept: weir.Kept{Limit: g.kept.Limit, State: g.kept.State}, ahead: g.ahead}
+func (g *Ledger) standing(now weir.Instant, least int64, waits bool) (s standing) {
+	used := Ledger{kept: weir.Kept{Limit: g.kept.Limit, State: g.kept.State}, ahead: g.ahead}
 	if out := g.takes(0); out > 0 {
 		used.kept.State = slices.Clone(g.kept.State)
 		used.charge(now, out)
@@ -315,13 +318,13 @@ func (g *ledger) standing(now weir.Instant, least int64, waits bool) (s standing
 }
 
 // passes is how long until so many events pass, 0 where that is not known.
-func (g *ledger) passes(now weir.Instant, events int64) time.Duration {
+func (g *Ledger) passes(now weir.Instant, events int64) time.Duration {
 	return g.kept.Limit.Decide(g.kept.State, g.at(now), &weir.Ask{Limit: g.kept.Limit, Cost: events, Peek: true}).RetryAfter
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.
-func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, time.Duration) {
-	if g.may.part == 0 {
+func (g *Ledger) grant(now weir.Instant, a *account, least, want int64) (int64, time.Duration) {
+	if g.may.Part == 0 {
 		return 0, member.Pulse // another has the votes, or nobody yet
 	}
 	room, all := g.room(g.free(now)), g.demand(now) // I6
@@ -341,18 +344,18 @@ func (g *ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	}
 	span, _, _ := g.kept.Limit.Span(granted)
 	if span == 0 {
-		return granted, Horizon / 2 // a window has no pace to tell the next turn by
+		return granted, protocol.Horizon / 2 // a window has no pace to tell the next turn by
 	}
-	return granted, min(Horizon, time.Duration(bounds.Part(span, all, a.demand))*time.Microsecond)
+	return granted, min(protocol.Horizon, time.Duration(bounds.Part(span, all, a.demand))*time.Microsecond)
 }
 
 // next gives a denied node its turn. If each were told when the next event is free,
 // all would come for the same one.
-func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
+func (g *Ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision) time.Duration {
 	free := now + bounds.Micros(min(d.RetryAfter, table.MaxDeny))
 	if d.Outcome == weir.Impossible { // as long as others hold so much
 		span, _, _ := g.kept.Limit.Span(1)
-		free = now + min(weir.Instant(span)+1, horizon/4)
+		free = now + min(weir.Instant(span)+1, bounds.Micros(protocol.Horizon)/4)
 	}
 	if all <= a.demand { // nobody else comes for it
 		return (free - now).Duration()
@@ -363,8 +366,8 @@ func (g *ledger) next(now weir.Instant, a *account, all int64, d *weir.Decision)
 	return (turn - now).Duration()
 }
 
-// demand is what all nodes that asked lately want in a Horizon.
-func (g *ledger) demand(now weir.Instant) int64 {
+// demand is what all nodes that asked lately want in a protocol.Horizon.
+func (g *Ledger) demand(now weir.Instant) int64 {
 	sum := int64(0)
 	for i := range g.accounts {
 		if a := &g.accounts[i]; a.demand > 0 && now-a.asked < bounds.Micros(table.MaxDeny) {
@@ -374,18 +377,15 @@ func (g *ledger) demand(now weir.Instant) int64 {
 	return sum
 }
 
-func (g *ledger) free(now weir.Instant) int64 {
+func (g *Ledger) free(now weir.Instant) int64 {
 	free, _ := g.kept.Limit.Standing(g.kept.State, g.at(now))
 	return free
 }
 
-func (g *ledger) pace() int64 { return pace(g.kept.Limit) }
+func (g *Ledger) pace() int64 { return protocol.Pace(g.kept.Limit) }
 
 // Idle is whether the ledger may be forgotten: a new one would know no less.
-func (g *ledger) Idle(now weir.Instant) bool {
+func (g *Ledger) Idle(now weir.Instant) bool {
 	g.expire(now, nil)
 	return g.outstanding() == 0 && g.kept.FreshAfter(g.at(now)) == 0
 }
-
-// pace is how many events pass in a Horizon, at least 1.
-func pace(l *weir.Limit) int64 { return max(1, l.Unsynced(Horizon)) }

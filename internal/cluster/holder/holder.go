@@ -1,4 +1,6 @@
-package lease
+// Package holder decides about requests for a key by a lease, or asks the key's owner: what a node keeps of each key
+// that it is asked about.
+package holder
 
 import (
 	"time"
@@ -6,12 +8,23 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
-// holder is what a node keeps of a key that it is asked about: its lease, its ask
+// The bounds of asking.
+const (
+	// MaxWaiting is how many requests of one key wait at a node for its owner; more
+	// are denied.
+	MaxWaiting = 64
+	// AskBudget is how many messages a second a node spends on a key before it
+	// takes leases instead of asking for each request.
+	AskBudget = 50
+)
+
+// Holder is what a node keeps of a key that it is asked about: its lease, its ask
 // under way, and the requests that wait for it.
-type holder struct {
+type Holder struct {
 	// The fields that a decision by the lease reads come first: two lines of a processor's cache.
 	limit          *weir.Limit
 	all            int64 // the most that passes at once
@@ -20,10 +33,10 @@ type holder struct {
 	free           int64        // which the owner has for anybody, as it said last
 	fresh          weir.Instant // when the limit is as never used, as it said last
 	demand         meter
-	used           weir.Instant // last
-	sticky         bool         // the last request was, and had
-	policy         Policy       // this one
-	tight          bool         // the limit is not more than what passes in a Horizon: others wait for each report
+	used           weir.Instant    // last
+	sticky         bool            // the last request was, and had
+	policy         protocol.Policy // this one
+	tight          bool            // the limit is not more than what passes in a Horizon: others wait for each report
 	asking         bool
 	waiting        []waiting
 	place          asked
@@ -44,7 +57,7 @@ type holder struct {
 	ends    weir.Instant // they do until then
 	got     weir.Instant // when it was granted something last
 	denied  weir.Instant // until then asking is of no use
-	seen    *evidence    // why; nil: not known
+	seen    *sight       // why; nil: not known
 	least   int64        // for that many events, or more
 	retry   weir.Instant // when so many pass if nobody else asks, as the owner said last
 	next    weir.Instant // when one does
@@ -54,12 +67,23 @@ type holder struct {
 	slot  int          // of the timer
 }
 
+// New is what a node keeps of a key, with the row for its table beside it: a decision reads both. asks numbers the asks of the
+// node, which is the process of that incarnation.
+func New(key weir.StateKey, incarnation uint64, asks *uint64) *table.Row[*Holder] {
+	x := &struct {
+		row table.Row[*Holder]
+		of  Holder
+	}{of: Holder{state: key, incarnation: incarnation, asks: asks}}
+	x.row.Key, x.row.Of = key, &x.of
+	return &x.row
+}
+
 // asked is who is to be asked about a key, in one view; see place.
 type asked struct {
 	version      uint64
 	owner, first string
 	most, own    bool
-	far          Distance // of the owner
+	far          protocol.Distance // of the owner
 }
 
 // sent is what an ask that is under way says, for when it is sent again.
@@ -77,107 +101,128 @@ type waiting struct {
 	since weir.Instant
 }
 
-func (h *holder) left(now weir.Instant) int64 { // I2
+// Left is how many events the lease has left.
+func (h *Holder) Left(now weir.Instant) int64 { // I2
 	if now >= h.expires {
 		return 0
 	}
 	return h.granted - h.spent
 }
 
-// become goes on with a limit, which may be another version. The lease stays, but not for long.
-func (h *holder) become(l *weir.Limit) {
+// Become goes on with a limit, which may be another version. The lease stays, but not for long.
+func (h *Holder) Become(l *weir.Limit) {
 	if h.limit == l {
 		return
 	}
 	if h.lasts > 0 && h.limit.String() != l.String() {
 		h.lasts, h.expires = 0, 0
 	}
-	h.limit, h.pace = l, pace(l)
+	h.limit, h.pace = l, protocol.Pace(l)
 	h.all, _ = l.Standing(nil, 0)
 	h.tight = h.all <= h.pace
 }
 
-// follow asks the owner that p tells from now on. It keeps a lease of the one before,
-// who holds it for as long.
-func (h *holder) follow(p asked) {
-	if h.place.owner != p.owner {
-		h.asking, h.denied = false, 0
-	}
-	h.place = p
+// Knows is whether the holder is of that limit, and knows whom to ask by the view of that version.
+func (h *Holder) Knows(l *weir.Limit, version uint64) bool {
+	return h.limit == l && h.place.version == version
 }
 
-// take decides about a request, or lets it wait for the owner.
-func (h *holder) take(now weir.Instant, r *Request, fx *Effects) {
-	if h.covers(now, r.Cost) {
+// Owner is who is to be asked.
+func (h *Holder) Owner() string { return h.place.owner }
+
+// Follow asks the owner that the view tells from now on, who is as far away as far tells. It keeps a lease of the one before,
+// who holds it for as long.
+func (h *Holder) Follow(now weir.Instant, v *member.View, self string, far map[string]protocol.Distance) {
+	if h.place.version != v.Version {
+		p := v.Place(now, h.state, nil)
+		if h.place.owner != p.Owner {
+			h.asking, h.denied = false, 0
+		}
+		h.place = asked{version: p.Version, owner: p.Owner, first: p.First, most: p.Most, own: p.Owner == self}
+	}
+	h.place.far = far[h.place.owner]
+	h.Prolong(now, v)
+}
+
+// Prolong goes on with a lease that lasts, where its owner's heartbeats allow it.
+func (h *Holder) Prolong(now weir.Instant, v *member.View) {
+	if h.lasts > 0 && now >= h.expires {
+		h.expires = max(h.expires, min(h.ends, v.Lasts(h.lender, h.epoch, h.lasts)))
+	}
+}
+
+// Take decides about a request, or lets it wait for the owner.
+func (h *Holder) Take(now weir.Instant, r *protocol.Request, fx *protocol.Effects) {
+	if h.Covers(now, r.Cost) {
 		var d weir.Decision
-		h.spend(now, r, &d, fx)
-		fx.answer(r.ID, d)
+		h.Spend(now, r, &d, fx)
+		fx.Answer(r.ID, d)
 		return
 	}
-	h.notice(now, r)
+	h.Notice(now, r)
 	switch {
 	case r.Cost > h.all:
-		fx.answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
+		fx.Answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
 	case !h.hears():
 		h.alone(r, fx)
 	case now < h.denied && r.Cost >= h.least:
 		h.refuse(now, r.ID, r.Cost, h.wait(now, r.Cost), fx)
 	case len(h.waiting) >= MaxWaiting:
-		h.refuse(now, r.ID, r.Cost, Retry, fx)
+		h.refuse(now, r.ID, r.Cost, protocol.Retry, fx)
 	default:
 		h.waiting = append(h.waiting, waiting{r.ID, r.Cost, now})
 		h.ask(now, fx)
 	}
 }
 
-// covers is whether the lease answers a request of that cost.
-func (h *holder) covers(now weir.Instant, cost int64) bool {
-	return cost >= 1 && cost <= min(h.all, h.left(now)) && len(h.waiting) == 0
+// Covers is whether the lease answers a request of that cost.
+func (h *Holder) Covers(now weir.Instant, cost int64) bool {
+	return cost >= 1 && cost <= min(h.all, h.Left(now)) && len(h.waiting) == 0
 }
 
-// spend lets a request pass that the lease covers, and asks for more when little is left.
-func (h *holder) spend(now weir.Instant, r *Request, d *weir.Decision, fx *Effects) {
-	h.notice(now, r)
+// Spend lets a request pass that the lease covers, and asks for more when little is left.
+func (h *Holder) Spend(now weir.Instant, r *protocol.Request, d *weir.Decision, fx *protocol.Effects) {
+	h.Notice(now, r)
 	h.allow(now, r.Cost, d)
-	h.renew(now, fx)
+	h.Renew(now, fx)
 }
 
-// renew asks for more when little is left.
-func (h *holder) renew(now weir.Instant, fx *Effects) {
+// Renew asks for more when little is left.
+func (h *Holder) Renew(now weir.Instant, fx *protocol.Effects) {
 	demand := h.demand.events(now)
-	if (h.left(now)-h.place.far.during(demand))*4 < demand && h.leases(now) {
+	if (h.Left(now)-h.place.far.During(demand))*4 < demand && h.leases(now) {
 		h.ask(now, fx)
 	}
 }
 
-// notice is what the holder learns of each request.
-func (h *holder) notice(now weir.Instant, r *Request) {
+// Notice is what the holder learns of each request.
+func (h *Holder) Notice(now weir.Instant, r *protocol.Request) {
 	h.demand.count(now, r.Cost)
 	h.used, h.sticky, h.policy = now, r.Sticky, r.Policy
 }
 
 // hears is whether there is somebody to ask, as the policy wants.
-func (h *holder) hears() bool {
+func (h *Holder) hears() bool {
 	switch h.policy {
-	case Closed:
+	case protocol.Closed:
 		return h.place.owner != "" && h.place.owner == h.place.first && h.place.most
-	case Open:
+	case protocol.Open:
 		return h.place.owner != "" && h.place.owner == h.place.first
-	case Proportional, Reserve, Share, policies:
+	case protocol.Proportional, protocol.Reserve, protocol.Share, protocol.Policies:
 	}
 	return h.place.owner != ""
 }
 
 // alone answers a request where nobody can be asked.
-func (h *holder) alone(r *Request, fx *Effects) {
-	if h.policy == Open {
-		fx.answer(r.ID, weir.Decision{Outcome: weir.Allowed, Cost: r.Cost, Degraded: weir.FallbackOpen})
+func (h *Holder) alone(r *protocol.Request, fx *protocol.Effects) {
+	if h.policy == protocol.Open {
+		fx.Answer(r.ID, weir.Decision{Outcome: weir.Allowed, Cost: r.Cost, Degraded: weir.FallbackOpen})
 		return
 	}
-	fx.answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: member.Silence, Degraded: weir.FallbackClosed})
+	fx.Answer(r.ID, weir.Decision{Cost: r.Cost, RetryAfter: member.Silence, Degraded: weir.FallbackClosed})
 }
 
-func (h *holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
+func (h *Holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
 	h.spent += cost
 	*d = weir.Decision{Outcome: weir.Allowed, Charged: true, Cost: cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)}
 	if d.Remaining == 0 {
@@ -185,16 +230,16 @@ func (h *holder) allow(now weir.Instant, cost int64, d *weir.Decision) {
 	}
 }
 
-func (h *holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *Effects) {
+func (h *Holder) refuse(now weir.Instant, id uint64, cost int64, after time.Duration, fx *protocol.Effects) {
 	d := weir.Decision{Cost: cost, Remaining: h.remaining(now), RetryAfter: after, ResetAfter: max(h.resetAfter(now), after)}
 	if d.Remaining = min(d.Remaining, cost-1); d.Remaining == 0 {
 		d.NextAfter = min(after, h.wait(now, 1))
 	}
-	fx.answer(id, d)
+	fx.Answer(id, d)
 }
 
 // wait is how long it takes until a request of that cost passes if nobody else asks.
-func (h *holder) wait(now weir.Instant, cost int64) time.Duration {
+func (h *Holder) wait(now weir.Instant, cost int64) time.Duration {
 	at := h.passes(cost)
 	if cost >= h.least {
 		at = max(at, h.denied)
@@ -207,7 +252,7 @@ func (h *holder) wait(now weir.Instant, cost int64) time.Duration {
 
 // passes is when the limit passes a request of that cost, as far as the owner said: not
 // sooner.
-func (h *holder) passes(cost int64) weir.Instant {
+func (h *Holder) passes(cost int64) weir.Instant {
 	switch {
 	case cost == 1:
 		return h.next
@@ -221,18 +266,18 @@ func (h *holder) passes(cost int64) weir.Instant {
 }
 
 // remaining is how many events would still pass, as far as known.
-func (h *holder) remaining(now weir.Instant) int64 { return min(h.left(now)+h.free, h.all) }
+func (h *Holder) remaining(now weir.Instant) int64 { return min(h.Left(now)+h.free, h.all) }
 
-func (h *holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh-now, 0).Duration() }
+func (h *Holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh-now, 0).Duration() }
 
 // leases is whether asking for each request would cost more than AskBudget: an ask and an
 // answer for each that passes. From an owner that is far away, so few come in time.
-func (h *holder) leases(now weir.Instant) bool {
-	return !h.sticky && (h.place.far.far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/Horizon) > AskBudget)
+func (h *Holder) leases(now weir.Instant) bool {
+	return !h.sticky && (h.place.far.Far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/protocol.Horizon) > AskBudget)
 }
 
 // ask asks the owner, if it is not asked already and would not deny.
-func (h *holder) ask(now weir.Instant, fx *Effects) {
+func (h *Holder) ask(now weir.Instant, fx *protocol.Effects) {
 	least, want := int64(1), int64(0)
 	for i, w := range h.waiting {
 		if i == 0 {
@@ -246,12 +291,12 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 	}
 	demand := h.demand.events(now)
 	if h.leases(now) {
-		want = max(want, demand+h.place.far.during(demand)-h.left(now))
+		want = max(want, demand+h.place.far.During(demand)-h.Left(now))
 	}
 	*h.asks++
 	h.asked = *h.asks
 	ahead := h.ahead(now, least)
-	m := h.message(Ask, now)
+	m := h.message(protocol.Ask, now)
 	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, ahead, m.Closed}
 	h.asking, h.first = true, now
 	h.send(now, fx)
@@ -259,48 +304,48 @@ func (h *holder) ask(now weir.Instant, fx *Effects) {
 
 // ahead is how many events to ask for beside, by a lease that lasts: more and more, where
 // they are used up soon and there is plenty.
-func (h *holder) ahead(now weir.Instant, least int64) int64 {
-	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+bounds.Micros(Lasting) {
+func (h *Holder) ahead(now weir.Instant, least int64) int64 {
+	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+bounds.Micros(protocol.Lasting) {
 		return 0
 	}
 	return min(max(4*least, 2*h.spent), h.all/64)
 }
 
-func (h *holder) send(now weir.Instant, fx *Effects) {
+func (h *Holder) send(now weir.Instant, fx *protocol.Effects) {
 	h.again = now + bounds.Micros(h.place.far.Retry())
 	h.plan()
 	p := &h.pending
-	fx.send(h.place.owner, Message{
-		Kind: Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
+	fx.Send(h.place.owner, protocol.Message{
+		Kind: protocol.Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
 		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Ahead: p.ahead, Policy: h.policy,
 	})
 }
 
 // plan says when an ask that is under way, or somebody who waits for it, is to be looked
 // after.
-func (h *holder) plan() {
-	h.due = min(h.again, h.first+bounds.Micros(h.place.far.asks()))
+func (h *Holder) plan() {
+	h.due = min(h.again, h.first+bounds.Micros(h.place.far.Asks()))
 	if len(h.waiting) > 0 {
 		h.due = min(h.due, h.waiting[0].since+bounds.Micros(h.place.far.Patience()))
 	}
 }
 
 // message is a message that reports. A lease whose time is over is closed by it.
-func (h *holder) message(kind Kind, now weir.Instant) Message {
-	m := Message{Kind: kind, State: h.state, Incarnation: h.incarnation}
+func (h *Holder) message(kind protocol.Kind, now weir.Instant) protocol.Message {
+	m := protocol.Message{Kind: kind, State: h.state, Incarnation: h.incarnation}
 	if h.lender == h.place.owner { // another knows nothing of it
 		m.Epoch, m.Lease, m.Spent = h.epoch, h.lease, h.spent
 	}
-	if kind == Release || now >= h.expires {
+	if kind == protocol.Release || now >= h.expires {
 		m.Closed = true
 		h.lease, h.granted, h.spent, h.lasts = 0, 0, 0, 0
 	}
 	return m
 }
 
-// receive hears the owner's answer. One to another ask than the one under way is of no
+// Receive hears the owner's answer. One to another ask than the one under way is of no
 // use.
-func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
+func (h *Holder) Receive(now weir.Instant, m *protocol.Message, fx *protocol.Effects) {
 	if m.ID == h.asked && !h.asking && m.Life == 0 {
 		h.called(now, fx)
 	}
@@ -313,26 +358,26 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 	}
 	h.granted, h.got = m.Granted, now
 	h.expires = h.first + bounds.Micros(m.Life) // I2
-	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(Lasting)
+	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(protocol.Lasting)
 	h.free, h.fresh = m.Free, now+bounds.Micros(m.Fresh)
 	h.denied, h.least = now+bounds.Micros(min(m.Wait, table.MaxDeny)), h.pending.least
 	h.retry, h.next = now+bounds.Micros(m.Retry), now+bounds.Micros(m.Next)
 	h.see(m)
-	h.due = now + bounds.Micros(Idle)
+	h.due = now + bounds.Micros(protocol.Idle)
 	for i, w := range h.waiting {
-		if h.left(now) < w.cost {
+		if h.Left(now) < w.cost {
 			h.short(now, i, m.Wait, fx)
 			return
 		}
 		var d weir.Decision
 		h.allow(now, w.cost, &d)
-		fx.answer(w.id, d)
+		fx.Answer(w.id, d)
 	}
 	h.waiting = h.waiting[:0]
 	switch {
-	case h.lease == 0 || h.left(now) > 0:
+	case h.lease == 0 || h.Left(now) > 0:
 	case h.tight:
-		fx.send(h.place.owner, h.message(Release, now))
+		fx.Send(h.place.owner, h.message(protocol.Release, now))
 	case h.plenty(): // when the time of the lease is over, its owner takes it for used
 		h.due = 0
 	}
@@ -340,19 +385,19 @@ func (h *holder) receive(now weir.Instant, m *Message, fx *Effects) {
 
 // plenty is whether nobody waits for what is reported a Life later: most of the limit is
 // there, and little of it comes in that time.
-func (h *holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
+func (h *Holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
 
 // called ends the lease, which the owner wants back, and what it knows of a denial.
-func (h *holder) called(now weir.Instant, fx *Effects) {
+func (h *Holder) called(now weir.Instant, fx *protocol.Effects) {
 	h.denied, h.expires, h.lasts = min(h.denied, now), min(h.expires, now), 0
 	if h.lease != 0 && h.lender == h.place.owner {
-		fx.send(h.place.owner, h.message(Release, now))
+		fx.Send(h.place.owner, h.message(protocol.Release, now))
 	}
 }
 
 // short does without enough for the requests that wait, from the i-th. Requests that came while the
 // owner was asked for other ones ask for themselves, unless leases will be ahead of them soon.
-func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects) {
+func (h *Holder) short(now weir.Instant, i int, wait time.Duration, fx *protocol.Effects) {
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[i:])]
 	if i > 0 && wait == 0 && !h.leases(now) {
 		h.ask(now, fx)
@@ -363,21 +408,22 @@ func (h *holder) short(now weir.Instant, i int, wait time.Duration, fx *Effects)
 }
 
 // deny denies the requests that wait, from the i-th.
-func (h *holder) deny(now weir.Instant, i int, fx *Effects) {
+func (h *Holder) deny(now weir.Instant, i int, fx *protocol.Effects) {
 	for _, w := range h.waiting[i:] {
 		h.refuse(now, w.id, w.cost, h.wait(now, w.cost), fx)
 	}
 	h.waiting = h.waiting[:0]
 }
 
-// tick does what is due.
-func (h *holder) tick(now weir.Instant, fx *Effects) {
+// Tick does what is due.
+func (h *Holder) Tick(now weir.Instant, fx *protocol.Effects) {
 	switch {
-	case h.asking && now >= h.first+bounds.Micros(h.place.far.asks()):
+	case h.due == 0 || h.due > now:
+	case h.asking && now >= h.first+bounds.Micros(h.place.far.Asks()):
 		h.asking = false
 		h.denied = now
 		h.deny(now, 0, fx)
-		h.due = now + bounds.Micros(Idle)
+		h.due = now + bounds.Micros(protocol.Idle)
 	case h.asking:
 		if h.forget(now, fx); now >= h.again {
 			h.send(now, fx)
@@ -393,31 +439,39 @@ func (h *holder) tick(now weir.Instant, fx *Effects) {
 	default:
 		h.due = 0
 		if h.lease != 0 && h.place.owner != "" {
-			fx.send(h.place.owner, h.message(Release, now))
+			fx.Send(h.place.owner, h.message(protocol.Release, now))
 		}
 	}
 }
 
 // keeps is how long a lease is kept that nobody uses.
-func (h *holder) keeps(now weir.Instant) weir.Instant {
+func (h *Holder) keeps(now weir.Instant) weir.Instant {
 	if h.lasts > 0 && now < h.expires {
-		return bounds.Micros(Lasting / 2)
+		return bounds.Micros(protocol.Lasting / 2)
 	}
-	return bounds.Micros(Idle)
+	return bounds.Micros(protocol.Idle)
 }
 
 // forget denies the requests that have waited too long.
-func (h *holder) forget(now weir.Instant, fx *Effects) {
+func (h *Holder) forget(now weir.Instant, fx *protocol.Effects) {
 	n := 0
 	for n < len(h.waiting) && now-h.waiting[n].since >= bounds.Micros(h.place.far.Patience()) {
-		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, Retry, fx)
+		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, protocol.Retry, fx)
 		n++
 	}
 	h.waiting = h.waiting[:copy(h.waiting, h.waiting[n:])]
 }
 
+// GiveBack gives the lease back, when the node leaves. While an answer is on its way, which
+// counts from when the lease began, it can't be told what is left.
+func (h *Holder) GiveBack(now weir.Instant, fx *protocol.Effects) {
+	if h.lease != 0 && !h.asking && h.place.owner != "" && !h.place.own {
+		fx.Send(h.place.owner, h.message(protocol.Release, now))
+	}
+}
+
 // Idle is whether the holder may be forgotten. While a timer is set for it, it would not be
 // gone.
-func (h *holder) Idle(now weir.Instant) bool {
+func (h *Holder) Idle(now weir.Instant) bool {
 	return !h.asking && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
 }

@@ -1,4 +1,4 @@
-package lease
+package protocol
 
 import (
 	"time"
@@ -38,26 +38,19 @@ func (d Distance) Patience() time.Duration {
 // maxPatience is how long a request waits for an owner that is far away.
 const maxPatience = 500 * time.Millisecond
 
-// asks is how long one ask goes on, before the node begins anew: what comes later than
+// Asks is how long one ask goes on, before the node begins anew: what comes later than
 // that has little of its Life left.
-func (d Distance) asks() time.Duration {
+func (d Distance) Asks() time.Duration {
 	return min(max(member.Life/2, 2*time.Duration(d)), member.Life*3/4)
 }
 
-// Distances tells how far the members are, for asks from now on. All is not changed any
-// more.
-func (n *Node) Distances(all map[string]Distance) { n.far = all }
+// Far is whether a node that is so far away can't be asked again as soon as others.
+func (d Distance) Far() bool { return d.Retry() > Retry }
 
-// Distance is how far a member is.
-func (n *Node) Distance(name string) Distance { return n.far[name] }
-
-// far is whether a node that is so far away can't be asked again as soon as others.
-func (d Distance) far() bool { return d.Retry() > Retry }
-
-// during is how many events are wanted until an owner that is far away answers, of so many
+// During is how many events are wanted until an owner that is far away answers, of so many
 // in a Horizon.
-func (d Distance) during(demand int64) int64 {
-	if !d.far() {
+func (d Distance) During(demand int64) int64 {
+	if !d.Far() {
 		return 0
 	}
 	return bounds.Part(demand, int64(d), int64(Horizon))

@@ -1,8 +1,11 @@
-package lease
+package holder
 
-import "github.com/weir-limit/weir"
+import (
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
+)
 
-const horizon = weir.Instant(Horizon / 1000)
+const horizon = weir.Instant(protocol.Horizon / 1000)
 
 // meter tells how many events were asked for in the last Horizon: those of this
 // stretch of it, and of the one before by how much of it still counts.

@@ -1,4 +1,4 @@
-package lease
+package protocol
 
 import (
 	"os"
@@ -56,7 +56,7 @@ func TestProtocol(t *testing.T) {
 func invariants(t *testing.T, page string) {
 	t.Helper()
 	var files []string
-	for _, room := range []string{"*.go", "../member/*.go"} {
+	for _, room := range []string{"*.go", "../member/*.go", "../lease/*.go", "../ledger/*.go", "../holder/*.go"} {
 		found, err := filepath.Glob(room)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package lease
+package ledger
 
 import (
 	"slices"
@@ -6,41 +6,42 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // gift is what an owner was entitled to, and whether it was the first of all members.
 type gift struct {
-	entitlement
+	Entitlement
 	first bool
 }
 
 // less is whether it has lost votes where p is its place now.
-func (g *ledger) less(p *member.Place) bool {
+func (g *Ledger) less(p *member.Place) bool {
 	return int64(len(p.Voters))*max(g.place.Count, 1) < int64(len(g.place.Voters))*p.Count
 }
 
 // lose remembers what the owner had before it loses votes.
-func (g *ledger) lose(now weir.Instant, v *member.View) {
+func (g *Ledger) lose(now weir.Instant, v *member.View) {
 	if g.lost > 0 && now < g.lost+member.Settle(v.Count) {
 		return
 	}
-	g.lost, g.gave = now, gift{g.worthOf(entitled(g.policy, v.Valid(now, &g.place), max(g.place.Count, 1), g.first)), g.first}
+	g.lost, g.gave = now, gift{g.worthOf(Entitled(g.policy, v.Valid(now, &g.place), max(g.place.Count, 1), g.first)), g.first}
 }
 
 // worthOf is what is left of what it has when its votes are worth so much, and no more than they
 // were. While it waits, it has less than they are worth: of that as large a part.
-func (g *ledger) worthOf(worth entitlement) entitlement {
+func (g *Ledger) worthOf(worth Entitlement) Entitlement {
 	if g.waits == 0 {
 		return worth
 	}
-	return g.has.times(worth, entitled(g.policy, int64(len(g.place.Voters)), max(g.place.Count, 1), g.first))
+	return g.has.times(worth, Entitled(g.policy, int64(len(g.place.Voters)), max(g.place.Count, 1), g.first))
 }
 
-// stand tells what its node is to the key now, which had some of the limit that nobody
+// move tells what its node is to the key now, which had some of the limit that nobody
 // else could use. The events left do not grow with the entitlement: the node that had the shares
 // before has used them, unless it turns out soon that no node has.
-func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had entitlement) {
-	owns := g.policy.owns(&p)
+func (g *Ledger) move(now weir.Instant, v *member.View, p member.Place, had Entitlement) {
+	owns := g.policy.Owns(&p)
 	if !owns {
 		g.owns = 0
 	} else if g.owns == 0 || v.Owning < g.owns {
@@ -50,9 +51,9 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 	if s := g.saved; s != nil && !s.isOf(&p) {
 		s.lose() // it may be gone there
 	}
-	has := entitled(g.policy, int64(len(p.Voters)), p.Count, g.first)
+	has := Entitled(g.policy, int64(len(p.Voters)), p.Count, g.first)
 	switch {
-	case g.has.of == 0 || !had.less(has):
+	case g.has.Of == 0 || !had.less(has):
 	case v.Leaving && g.waits == 0:
 	case v.Leaving || g.worthWaiting(now, v, g.claim(now, had, has)):
 		if has = had; g.waits == 0 {
@@ -74,15 +75,15 @@ func (g *ledger) stand(now weir.Instant, v *member.View, p member.Place, had ent
 // an event that a bucket has beside, too. Where each event is in use for a period, what they let
 // pass may have been the last that it was: what was charged with the own events for theirs goes too
 // early. Permits are whole, and none is let pass that other nodes hold.
-func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
+func (g *Ledger) claim(now weir.Instant, had, has Entitlement) int64 {
 	left := g.free(now) - g.takes(0)
-	events := left - bounds.Part(left, had.part*has.of, had.of*has.part)
+	events := left - bounds.Part(left, had.Part*has.Of, had.Of*has.Part)
 	algorithm := g.kept.Limit.Algorithm()
 	if algorithm == weir.Concurrent {
 		return events
 	}
 	if algorithm == weir.SlidingLog || algorithm == weir.SlidingWindow {
-		events += bounds.Part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.of-had.part, had.of)
+		events += bounds.Part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.Of-had.Part, had.Of)
 	}
 	return events + 1
 }
@@ -90,13 +91,13 @@ func (g *ledger) claim(now weir.Instant, had, has entitlement) int64 {
 // worthWaiting is whether the ledger goes on with what it had until all ledgers are where they
 // belong, and it is known that nobody else has let pass: not for what comes back as soon, nor
 // for long, nor where that will never be known.
-func (g *ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) bool {
+func (g *Ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) bool {
 	waits := 4 * member.Settle(v.Count)
 	if g.known == 0 || g.known != v.Lost.Of(g.forgives()) || g.waits > 0 && now >= g.waits+waits {
 		return false
 	}
 	recovers := func(of weir.State) bool {
-		charged := ledger{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
+		charged := Ledger{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
 		charged.charge(now, claim)
 		_, takes := g.kept.Limit.Standing(charged.kept.State, g.at(now))
 		return bounds.Micros(takes) <= waits
@@ -109,7 +110,7 @@ func (g *ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) boo
 // all that passed of the key is in the only one there is. If it has always been here or come in
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
-func (g *ledger) settled(now weir.Instant, v *member.View) {
+func (g *Ledger) settled(now weir.Instant, v *member.View) {
 	if g.place.Version != v.LastConverged.Version || g.place.At > v.LastConverged.At { // I11
 		return
 	}
@@ -117,7 +118,7 @@ func (g *ledger) settled(now weir.Instant, v *member.View) {
 	if same && g.waits == 0 && (g.bare == nil || g.partial > v.LastConverged.At) {
 		return
 	}
-	has := entitled(g.policy, int64(len(g.place.Voters)), g.place.Count, g.first)
+	has := Entitled(g.policy, int64(len(g.place.Voters)), g.place.Count, g.first)
 	if !has.whole() {
 		return
 	}
@@ -132,25 +133,25 @@ func (g *ledger) settled(now weir.Instant, v *member.View) {
 }
 
 // at is the time by the clock that the state goes by.
-func (g *ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
+func (g *Ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
 
 // enter lets it grant another part of the limit from now on. Outstanding events were granted by the
 // part before, and are charged by that.
-func (g *ledger) enter(now weir.Instant, may entitlement) {
+func (g *Ledger) enter(now weir.Instant, may Entitlement) {
 	if may == g.may {
 		return
 	}
 	out := g.outstanding()
 	g.charge(now, g.tax(out-g.taxed))
 	g.may, g.taxed, g.credit = may, out, 0
-	if !may.whole() && g.known > 0 && g.bare == nil && Unfit(g.kept.Limit) == "" { // of others a denial or a permit would be forgotten
+	if !may.whole() && g.known > 0 && g.bare == nil && protocol.Unfit(g.kept.Limit) == "" { // of others a denial or a permit would be forgotten
 		bare := g.kept.Clone()
 		g.bare, g.bared = &bare, now
 	}
 }
 
 // pass charges events that have passed under leases.
-func (g *ledger) pass(now weir.Instant, events int64) {
+func (g *Ledger) pass(now weir.Instant, events int64) {
 	taxed := min(events, g.taxed)
 	g.taxed -= taxed
 	tax := g.tax(events - taxed)
@@ -161,7 +162,7 @@ func (g *ledger) pass(now weir.Instant, events int64) {
 
 // hasBare is whether it is known what would be charged if others let nothing pass: by the same limit, for a whole take may
 // have brought another.
-func (g *ledger) hasBare() bool {
+func (g *Ledger) hasBare() bool {
 	if g.bare != nil && g.bare.Limit != g.kept.Limit && g.bare.Limit.String() != g.kept.Limit.String() {
 		g.bare = nil
 	}
@@ -169,7 +170,7 @@ func (g *ledger) hasBare() bool {
 }
 
 // pay charges events that have passed to what would be charged if others let nothing pass.
-func (g *ledger) pay(now weir.Instant, events int64) {
+func (g *Ledger) pay(now weir.Instant, events int64) {
 	if events > 0 && g.hasBare() {
 		g.bare.Charge(g.at(now), events)
 	}
@@ -177,34 +178,34 @@ func (g *ledger) pay(now weir.Instant, events int64) {
 
 // tax is how many events to charge beside so many that pass, for the nodes that have the other
 // votes. It remembers what that is too much, by rounding.
-func (g *ledger) tax(events int64) int64 {
+func (g *Ledger) tax(events int64) int64 {
 	if events == 0 || g.may.whole() {
 		return 0
 	}
 	needs := g.needs(events)
-	g.credit += needs*g.may.part - events*g.may.of
+	g.credit += needs*g.may.Part - events*g.may.Of
 	return needs - events
 }
 
 // needs is how many events have to be left for so many to pass.
-func (g *ledger) needs(events int64) int64 {
+func (g *Ledger) needs(events int64) int64 {
 	if events == 0 || g.may.whole() {
 		return events
 	}
-	return min((events*g.may.of-g.credit+g.may.part-1)/max(g.may.part, 1), weir.MaxCount)
+	return min((events*g.may.Of-g.credit+g.may.Part-1)/max(g.may.Part, 1), weir.MaxCount)
 }
 
 // takes is how many events have to be left for all that is outstanding and so many more.
-func (g *ledger) takes(events int64) int64 {
+func (g *Ledger) takes(events int64) int64 {
 	return g.taxed + g.needs(g.outstanding()-g.taxed+events)
 }
 
 // room is how many events may be granted where so many are left.
-func (g *ledger) room(left int64) int64 { // I6, I9
-	if g.may.part == 0 {
+func (g *Ledger) room(left int64) int64 { // I6, I9
+	if g.may.Part == 0 {
 		return 0
 	}
-	return ((left-g.taxed)*g.may.part+g.credit)/g.may.of - (g.outstanding() - g.taxed)
+	return ((left-g.taxed)*g.may.Part+g.credit)/g.may.Of - (g.outstanding() - g.taxed)
 }
 
 // charge is events that may have passed at a time.
@@ -215,7 +216,7 @@ type charge struct {
 
 // used is what may have been let pass, of all, of a key that nothing is known of. guess is
 // whether more will be known soon.
-func used(now weir.Instant, v *member.View, key weir.StateKey, l *weir.Limit, policy Policy) (charges []charge, guess bool) { // I15
+func used(now weir.Instant, v *member.View, key weir.StateKey, l *weir.Limit, policy protocol.Policy) (charges []charge, guess bool) { // I15
 	all, _ := l.Standing(nil, now)
 	unknown, guess := v.Unknown(now, key, forgives(l, policy))
 	for _, u := range unknown {
@@ -229,7 +230,7 @@ func used(now weir.Instant, v *member.View, key weir.StateKey, l *weir.Limit, po
 }
 
 // share is how much of all so many votes may let pass, rounded up.
-func share(policy Policy, votes, of, all int64) int64 {
-	e := entitled(policy, votes, max(of, votes), false)
-	return min(bounds.Part(all, e.part, e.of)+min(e.part, 1), all)
+func share(policy protocol.Policy, votes, of, all int64) int64 {
+	e := Entitled(policy, votes, max(of, votes), false)
+	return min(bounds.Part(all, e.Part, e.Of)+min(e.Part, 1), all)
 }

@@ -1,4 +1,4 @@
-package lease
+package protocol
 
 import (
 	"github.com/weir-limit/weir"
@@ -22,7 +22,8 @@ const (
 	// Open lets all pass where the owner is not heard.
 	Open
 
-	policies
+	// Policies is how many there are.
+	Policies
 )
 
 // PolicyOf is the policy of a rule's partition.
@@ -41,48 +42,11 @@ func PolicyOf(p weir.Partition) Policy {
 	return Proportional
 }
 
-// owns is whether a node is the first of all members by the policy.
-func (p Policy) owns(at *member.Place) bool { return at.Owns && (at.Most || p == Open) }
+// Owns is whether a node is the first of all members by the policy.
+func (p Policy) Owns(at *member.Place) bool { return at.Owns && (at.Most || p == Open) }
 
-// entitlement is the part of a limit that a ledger may grant.
-type entitlement struct{ part, of int64 }
-
-func (e entitlement) whole() bool { return e.part == e.of }
-
-func (e entitlement) less(o entitlement) bool { return e.part*o.of < o.part*e.of }
-
-// times is e·part/of, rounded down, and no more than e.
-func (e entitlement) times(part, of entitlement) entitlement {
-	if !part.less(of) || e.part == 0 {
-		return e
-	}
-	const parts = reserved * member.MaxMembers
-	return entitlement{parts * e.part * part.part * of.of / (e.of * part.of * of.part), parts}
-}
-
-// reserved is the divisor of what Reserve divides among the members.
-const reserved = 10
-
-// entitled is what policy gives to a node that has so many votes of all, and is the first of the
-// members or not.
-func entitled(policy Policy, votes, all int64, first bool) entitlement {
-	whole := int64(0)
-	if first {
-		whole = 1
-	}
-	switch policy {
-	case Closed, Open:
-		return entitlement{whole, 1}
-	case Reserve:
-		return entitlement{whole*(reserved-1)*all + votes, reserved * all}
-	case Share:
-		if first {
-			return entitlement{1, 1}
-		}
-	case Proportional, policies:
-	}
-	return entitlement{votes, all}
-}
+// Reserved is the divisor of what Reserve divides among the members.
+const Reserved = 10
 
 // Request is a request for one limit to decide about.
 type Request struct {
@@ -99,4 +63,21 @@ type Request struct {
 type Answer struct {
 	ID       uint64
 	Decision weir.Decision
+}
+
+// Effects is what a node wants done: requests answered and messages sent. The caller
+// empties it.
+type Effects struct {
+	Answers  []Answer
+	Messages []Envelope
+}
+
+// Answer has a request answered.
+func (fx *Effects) Answer(id uint64, d weir.Decision) {
+	fx.Answers = append(fx.Answers, Answer{id, d})
+}
+
+// Send has a message sent.
+func (fx *Effects) Send(to string, m Message) {
+	fx.Messages = append(fx.Messages, Envelope{to, m})
 }

@@ -1,4 +1,4 @@
-package lease
+package protocol
 
 import (
 	"encoding/binary"
@@ -86,22 +86,22 @@ type Envelope struct {
 	Message
 }
 
-// sound is whether a node could have sent m.
-func (m *Message) sound() bool {
+// Sound is whether a node could have sent m.
+func (m *Message) Sound() bool {
 	if max(len(m.State.Rule), len(m.State.Key)) > frame.MaxText {
 		return false
 	}
 	switch m.Kind {
 	case Ask:
-		return m.ID > 0 && len(m.Limit) <= frame.MaxText && m.Spent >= 0 && frame.Within(m.Least, 1, weir.MaxCount) && frame.Within(m.Want, m.Least, weir.MaxCount) && frame.Within(m.Demand, 0, weir.MaxCount) && frame.Within(m.Ahead, 0, weir.MaxCount) && m.Policy < policies
+		return m.ID > 0 && len(m.Limit) <= frame.MaxText && m.Spent >= 0 && frame.Within(m.Least, 1, weir.MaxCount) && frame.Within(m.Want, m.Least, weir.MaxCount) && frame.Within(m.Demand, 0, weir.MaxCount) && frame.Within(m.Ahead, 0, weir.MaxCount) && m.Policy < Policies
 	case Grant:
 		return frame.Within(m.Granted, 0, 1<<62-1) && frame.Within(int64(m.Life), 0, int64(member.MaxLife)) &&
 			m.Wait >= 0 && frame.Within(m.Free, 0, 1<<62-1) && m.Fresh >= 0 && m.Retry >= 0 && m.Next >= 0 && len(m.Words)%8 == 0
 	case Release:
 		return m.Spent >= 0
 	case Handoff, Backup:
-		return m.ID > 0 && len(m.Lost) <= frame.MaxText && frame.Within(m.Spent, 0, weir.MaxCount) && frame.Within(int64(m.Life), 0, int64(member.MaxLife)) && m.Wait >= 0 && m.Policy < policies &&
-			m.At >= 0 && frame.Within(m.Of, 1, reserved*member.MaxMembers) && frame.Within(m.Part, 0, m.Of) && len(m.Words)%8 == 0
+		return m.ID > 0 && len(m.Lost) <= frame.MaxText && frame.Within(m.Spent, 0, weir.MaxCount) && frame.Within(int64(m.Life), 0, int64(member.MaxLife)) && m.Wait >= 0 && m.Policy < Policies &&
+			m.At >= 0 && frame.Within(m.Of, 1, Reserved*member.MaxMembers) && frame.Within(m.Part, 0, m.Of) && len(m.Words)%8 == 0
 	case Taken, Stored:
 		return true
 	}
@@ -204,7 +204,7 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 	}
 	if m.Kind == Grant {
 		if seen := (packing.Reader{Rest: r.Rest}); len(seen.Rest) > 0 {
-			m.Words, m.At = seen.Text(8*maxSight), weir.Instant(seen.Below(1<<62))
+			m.Words, m.At = seen.Text(8*MaxSight), weir.Instant(seen.Below(1<<62))
 			if len(seen.Rest) > 0 {
 				m.Lasts = seen.Number()
 			}
@@ -213,13 +213,13 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 			}
 		}
 	} else {
-		flags := r.Below(2 * uint64(policies))
+		flags := r.Below(2 * uint64(Policies))
 		m.Closed, m.Policy = flags&1 == 1, Policy(flags>>1)
 		if m.Kind == Ask && len(r.Rest) > 0 { // the first version had no more
 			m.Ahead = int64(r.Below(1 << 62))
 		}
 		if (m.Kind == Handoff || m.Kind == Backup) && len(r.Rest) > 0 {
-			m.Known, m.Resets, m.Shard, m.Earlier = r.Number(), r.Below(2) == 1, r.Below(MaxShards), r.Text(maxState)
+			m.Known, m.Resets, m.Shard, m.Earlier = r.Number(), r.Below(2) == 1, r.Below(MaxShards), r.Text(MaxState)
 			if len(r.Rest) > 0 {
 				m.Lost, m.LostRun = r.Text(frame.MaxText), r.Number()
 			}
@@ -229,4 +229,88 @@ func Parse(b []byte) (m Message, rest []byte, err error) {
 		return Message{}, nil, frame.ErrMessage
 	}
 	return m, rest, nil
+}
+
+// MaxSight is how many words a state has at most that an owner tells with a denial.
+const MaxSight = 64
+
+// MaxState is how many bytes of states are handed over. If they are more, none is, and all counts
+// as used: with the longest texts they would not go into one message.
+const MaxState = 51 << 10
+
+// Carry is for a message to have a ledger's states, where they are not too long.
+func (m *Message) Carry(k *weir.Kept) {
+	m.Words, m.Earlier = Text(k.State), versions(k.Earlier)
+	if len(m.Words)+len(m.Earlier) > MaxState {
+		m.Words, m.Earlier, m.Part, m.Of, m.Known = "", "", 0, 1, 0
+	}
+}
+
+// Carried is the states that a message has, by the limits of their texts. ok is false for what no node would send.
+func (m *Message) Carried(limits func(text string) *weir.Limit) (k weir.Kept, ok bool) {
+	k = weir.Kept{Limit: limits(m.Limit), State: Words(m.Words)}
+	k.Earlier, ok = earlier(m.Earlier, limits)
+	return k, ok && k.Limit != nil && holds(k.Limit, k.State)
+}
+
+// versions is the states by earlier limits as messages carry them. The next owner does not know which
+// receipts of them were used.
+func versions(earlier []weir.Version) string {
+	var b []byte
+	for _, v := range earlier {
+		b = packing.AppendText(b, v.Limit.String())
+		b = binary.AppendUvarint(b, uint64(max(v.Until, 0)))
+		b = packing.AppendText(b, Text(v.State))
+	}
+	return string(b)
+}
+
+// earlier is what versions has packed.
+func earlier(s string, limits func(text string) *weir.Limit) (all []weir.Version, ok bool) {
+	r := packing.Reader{Rest: []byte(s)}
+	for len(r.Rest) > 0 {
+		limit, until := limits(r.Text(frame.MaxText)), weir.Instant(r.Below(1<<62))
+		v := weir.Version{Limit: limit, State: Words(r.Text(MaxState)), Until: until}
+		if r.Bad || limit == nil || !holds(limit, v.State) || len(all) == weir.MaxVersions-1 {
+			return nil, false
+		}
+		all = append(all, v)
+	}
+	return all, true
+}
+
+// holds is whether a state could be one of l. A state that grows says itself how long it is.
+func holds(l *weir.Limit, s weir.State) bool {
+	last := uint64(len(s)) - 1
+	switch {
+	case len(s) == 0:
+		return true
+	case l.Algorithm() == weir.Concurrent:
+		held := uint64(0)
+		for i := 3; i < len(s); i += 3 {
+			held += min(s[i], weir.MaxCount)
+		}
+		return last%3 == 0 && s[0] == held
+	case l.Algorithm() == weir.SlidingLog:
+		return s[0]&(1<<14-1) <= last && s[0]>>32 < max(last, 1) // between them stands how many more found no room
+	}
+	return len(s) == l.Words()
+}
+
+// Text is a state as messages carry it, and Words what they carry.
+func Text(state weir.State) string {
+	b := make([]byte, 0, 8*len(state))
+	for _, w := range state {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return string(b)
+}
+
+// Words is the state that Text has packed.
+func Words(s string) weir.State {
+	state := make(weir.State, len(s)/8)
+	for i := range state {
+		state[i] = binary.LittleEndian.Uint64([]byte(s[8*i : 8*i+8]))
+	}
+	return state
 }

@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/protocol"
+)
+
+// patience is how long the new owner waits until it has the votes of the one before.
+const patience = 4 * protocol.Retry
+
+// Moves is who is to have the ledger in place of its node, by its view; empty: nobody.
+func (g *Ledger) Moves(now weir.Instant, v *member.View, key weir.StateKey) (to string) {
+	g.expire(now, v)
+	g.stand(now, v, key)
+	if !g.gone(v) {
+		return ""
+	}
+	return g.place.Owner
+}
+
+// gone is whether no vote is its node's any more, or it leaves and may use none.
+func (g *Ledger) gone(v *member.View) bool {
+	for _, by := range g.place.Voters {
+		if !by.Kept || !v.Leaving {
+			return false
+		}
+	}
+	return !g.first
+}
+
+// Unused is whether a ledger is the backup of a process that is heard again, and has not been needed: that one
+// has its own.
+func (g *Ledger) Unused(v *member.View, to string) bool {
+	return g.adopted.from == to && g.adopted.run == v.Incarnation(to) && g.set == 1 && g.passed == 0
+}
+
+// Handoff is a ledger as the next owner gets it: what is left is of the moment when the
+// first votes went, for what came since may be another's.
+func (g *Ledger) Handoff(now weir.Instant, v *member.View) protocol.Message {
+	if g.lost == 0 {
+		g.lose(now, v)
+	}
+	g.enter(now, Entitlement{0, 1})
+	m := protocol.Message{
+		Kind: protocol.Handoff, Limit: g.kept.Limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
+		At: g.at(g.lost), Part: g.gave.Part, Of: g.gave.Of, Known: g.known, Resets: g.resets,
+	}
+	m.Carry(&g.kept)
+	for i := range g.accounts {
+		m.Life = max(m.Life, (g.accounts[i].until(v) - now).Duration())
+	}
+	return m
+}
+
+// Return goes on with a ledger that no node has said to have taken. A node that took it may be gone, so it
+// goes on as if all was used, to tell the next owner that there was something.
+func (g *Ledger) Return() {
+	g.has, g.waits, g.known, g.lost, g.Owed = Entitlement{0, 1}, 0, 0, 0, false // I13
+}
+
+// Doubt tells that more has passed than is in it.
+func (g *Ledger) Doubt() { g.known = 0 }
+
+// Carried is the ledger that a message carries, whose limits are the ones of their texts.
+func Carried(now weir.Instant, m *protocol.Message, limits func(text string) *weir.Limit) (g Ledger, ok bool) {
+	kept, ok := m.Carried(limits)
+	if !ok {
+		return Ledger{}, false
+	}
+	g = Ledger{kept: kept, ahead: m.At - now, policy: m.Policy, known: m.Known, has: Entitlement{m.Part, m.Of}}
+	if m.Part == 0 && m.Words == "" && (m.Kind == protocol.Backup || m.Lost != "") { // the state was too long: all counts as used
+		all, _ := kept.Limit.Standing(nil, now)
+		g.charge(now, all)
+	}
+	return g, true
+}
+
+// Blank is a ledger of a key that nothing is known of but what merges with it.
+func Blank(theirs *Ledger) *Ledger {
+	return &Ledger{kept: weir.Kept{Limit: theirs.kept.Limit}, policy: theirs.policy}
+}
+
+// arrival is who has released the key when a ledger of it comes from another node, and what its own node is to the key then.
+func (g *Ledger) arrival(now weir.Instant, v *member.View, from string, m *protocol.Message) ([]member.Released, member.Place) {
+	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r member.Released) bool { return r.By == from }), member.Released{By: from, Until: now + member.Settle(v.Count)})
+	return released, v.Place(now, m.State, released)
+}
+
+// Expects is whether another node's ledger may come now: its own node is the owner, and has the votes of the one before.
+func (g *Ledger) Expects(now weir.Instant, v *member.View, self, from string, m *protocol.Message) bool {
+	_, p := g.arrival(now, v, from, m)
+	if p.Owner != self {
+		return false // not any more, or not yet
+	}
+	has := Entitled(m.Policy, int64(len(p.Voters)), p.Count, m.Closed && m.Policy.Owns(&p))
+	return !has.less(Entitlement{m.Part, m.Of}) || m.Wait >= patience // else votes of the one before are on their way
+}
+
+// Take takes over what another owner has handed over. known tells that there was a ledger here.
+func (g *Ledger) Take(now weir.Instant, v *member.View, from string, m *protocol.Message, theirs *Ledger, known bool) {
+	released, p := g.arrival(now, v, from, m)
+	if known {
+		g.stand(now, v, m.State)
+	}
+	g.released = released
+	g.merge(now, m, theirs, known)
+	g.set++ // what has come in is to be saved, too
+	if !known {
+		g.born = g.at(now) // the one before knows which receipts were used
+	}
+	if m.Closed && m.Policy.Owns(&p) {
+		g.owns = now
+	}
+	g.move(now, v, p, g.has)
+}
+
+// both is what has passed by this ledger that counts for another's, too: where the two have
+// more than all of the limit together, they have had some of it both.
+func (g *Ledger) both(gave Entitlement) int64 {
+	if g.has.Part*gave.Of+gave.Part*g.has.Of <= g.has.Of*gave.Of {
+		return 0
+	}
+	return g.passed
+}
+
+// merge goes on with what another owner has handed over. The state by which more is left counts,
+// and the outstanding events of both.
+func (g *Ledger) merge(now weir.Instant, m *protocol.Message, theirs *Ledger, known bool) {
+	gave := Entitlement{m.Part, m.Of}
+	if theirs.kept.Limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.kept.Earlier) == 0 {
+		theirs.keepTime(now)
+	}
+	theirs.charge(now, g.both(gave))
+	left := theirs.free(now) - m.Spent
+	if mine := g.free(now) - g.takes(0); !known || bounds.Part(left, gave.Part, gave.Of) > bounds.Part(mine, g.has.Part, max(g.has.Of, 1)) {
+		g.kept.Limit, g.kept.State, g.kept.Earlier = theirs.kept.Limit, theirs.kept.State, theirs.kept.Earlier
+		g.ahead, g.has = theirs.ahead, gave
+	}
+	if g.known, g.bare = m.Known, nil; known {
+		g.known = 0 // neither has all
+	}
+	g.resets = g.resets || m.Resets
+	if m.Spent > 0 {
+		g.taxed += m.Spent
+		g.accounts = append(g.accounts, account{lease: 1, granted: m.Spent, expires: now + bounds.Micros(m.Life)})
+	}
+}
+
+// apart is how far clocks of nodes may be apart, and a ledger be on its way, for its windows to go
+// by the clock of the next owner.
+const apart = 10 * weir.Instant(time.Second/time.Microsecond)
+
+// keepTime makes windows go by this node's clock, where it is about that of the owner
+// before: else each move would shift them. The events left do not grow by that.
+func (g *Ledger) keepTime(now weir.Instant) {
+	left := g.free(now)
+	g.ahead = 0
+	g.charge(now, g.free(now)-left)
+}
+
+// origin is the process whose backup a ledger began with; empty: none.
+type origin struct {
+	from string
+	run  uint64
+	all  bool // all backups of it have been delivered since: this is the newest
+}
+
+// Forward is a backup as the next owner gets it, of a process that is gone.
+func (g *Ledger) Forward(now weir.Instant, key weir.StateKey, lost string, run uint64) protocol.Message {
+	m := protocol.Message{
+		Kind: protocol.Handoff, State: key, Limit: g.kept.Limit.String(), Policy: g.policy, Part: g.has.Part, Of: g.has.Of, Known: g.known, At: g.at(now),
+		Lost: lost, LostRun: run,
+	}
+	m.Carry(&g.kept)
+	return m
+}
+
+// Adopt is the ledger that goes on with a backup, which a message has forwarded.
+func Adopt(now weir.Instant, v *member.View, m *protocol.Message, theirs *Ledger) *Ledger {
+	gave := Entitlement{m.Part, m.Of}
+	g := &Ledger{
+		kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, adopted: origin{from: m.Lost, run: m.LostRun}, born: now + theirs.ahead, known: m.Known, set: 1, has: gave,
+	}
+	g.move(now, v, v.Place(now, m.State, nil), gave)
+	return g
+}
+
+// Merge goes on with another backup of the same key, if it began with one. The one by which least is left counts: of what was
+// charged, none has forgotten more.
+func (g *Ledger) Merge(now weir.Instant, v *member.View, m *protocol.Message, theirs *Ledger) {
+	if g.adopted.from == "" {
+		return // the key was its node's before
+	}
+	g.expire(now, v)
+	left := bounds.Part(theirs.free(now), m.Part, m.Of) - g.passed - g.outstanding()
+	g.charge(now, g.free(now)-max(left, 0))
+	g.bare = nil
+}
