@@ -25,6 +25,7 @@ const (
 // Holder is what a node keeps of a key that it is asked about: its lease, its ask
 // under way, and the requests that wait for it.
 type Holder struct {
+	row table.Row[*Holder] // where its key is: a decision reads both
 	// The fields that a decision by the lease reads come first: two lines of a processor's cache.
 	limit          *weir.Limit
 	all            int64 // the most that passes at once
@@ -37,11 +38,11 @@ type Holder struct {
 	sticky         bool            // the last request was, and had
 	policy         protocol.Policy // this one
 	tight          bool            // the limit is not more than what passes in a Horizon: others wait for each report
-	asking         bool
 	waiting        []waiting
-	place          asked
+	place          *member.Place     // of the key, in one view; other keys share it
+	far            protocol.Distance // of its owner
+	own            bool              // that is this node
 
-	state       weir.StateKey
 	pace        int64
 	incarnation uint64  // of this node
 	asks        *uint64 // of this node, so that their numbers go on when a key is forgotten
@@ -49,8 +50,8 @@ type Holder struct {
 	lender  string // who gave the lease
 	epoch   uint64 // of its process
 	lease   uint64
-	asked   uint64 // the last ask
-	pending sent
+	asked   uint64       // the last ask
+	pending *sent        // what it says; nil: none is under way
 	first   weir.Instant // when the ask was first sent
 	again   weir.Instant // when it is to be sent again
 	lasts   uint64       // the number of the owner's heartbeats that prolong the lease, 0: none do
@@ -67,23 +68,15 @@ type Holder struct {
 	slot  int          // of the timer
 }
 
-// New is what a node keeps of a key, with the row for its table beside it: a decision reads both. asks numbers the asks of the
+// nowhere is the place of a key that no view has told.
+var nowhere member.Place
+
+// New is what a node keeps of a key, with the row for its table. asks numbers the asks of the
 // node, which is the process of that incarnation.
 func New(key weir.StateKey, incarnation uint64, asks *uint64) *table.Row[*Holder] {
-	x := &struct {
-		row table.Row[*Holder]
-		of  Holder
-	}{of: Holder{state: key, incarnation: incarnation, asks: asks}}
-	x.row.Key, x.row.Of = key, &x.of
-	return &x.row
-}
-
-// asked is who is to be asked about a key, in one view; see place.
-type asked struct {
-	version      uint64
-	owner, first string
-	most, own    bool
-	far          protocol.Distance // of the owner
+	h := &Holder{incarnation: incarnation, asks: asks, place: &nowhere}
+	h.row.Key, h.row.Of = key, h
+	return &h.row
 }
 
 // sent is what an ask that is under way says, for when it is sent again.
@@ -124,23 +117,23 @@ func (h *Holder) Become(l *weir.Limit) {
 
 // Knows is whether the holder is of that limit, and knows whom to ask by the view of that version.
 func (h *Holder) Knows(l *weir.Limit, version uint64) bool {
-	return h.limit == l && h.place.version == version
+	return h.limit == l && h.place.Version == version
 }
 
 // Owner is who is to be asked.
-func (h *Holder) Owner() string { return h.place.owner }
+func (h *Holder) Owner() string { return h.place.Owner }
 
 // Follow asks the owner that the view tells from now on, who is as far away as far tells. It keeps a lease of the one before,
 // who holds it for as long.
 func (h *Holder) Follow(now weir.Instant, v *member.View, self string, far map[string]protocol.Distance) {
-	if h.place.version != v.Version {
-		p := v.Place(now, h.state, nil)
-		if h.place.owner != p.Owner {
-			h.asking, h.denied = false, 0
+	if h.place.Version != v.Version {
+		p := v.Place(now, h.row.Key, nil)
+		if h.place.Owner != p.Owner {
+			h.pending, h.denied = nil, 0
 		}
-		h.place = asked{version: p.Version, owner: p.Owner, first: p.First, most: p.Most, own: p.Owner == self}
+		h.place, h.own = v.Shared(&p), p.Owner == self
 	}
-	h.place.far = far[h.place.owner]
+	h.far = far[h.place.Owner]
 	h.Prolong(now, v)
 }
 
@@ -190,7 +183,7 @@ func (h *Holder) Spend(now weir.Instant, r *protocol.Request, d *weir.Decision, 
 // Renew asks for more when little is left.
 func (h *Holder) Renew(now weir.Instant, fx *protocol.Effects) {
 	demand := h.demand.events(now)
-	if (h.Left(now)-h.place.far.During(demand))*4 < demand && h.leases(now) {
+	if (h.Left(now)-h.far.During(demand))*4 < demand && h.leases(now) {
 		h.ask(now, fx)
 	}
 }
@@ -205,12 +198,12 @@ func (h *Holder) Notice(now weir.Instant, r *protocol.Request) {
 func (h *Holder) hears() bool {
 	switch h.policy {
 	case protocol.Closed:
-		return h.place.owner != "" && h.place.owner == h.place.first && h.place.most
+		return h.place.Owner != "" && h.place.Owner == h.place.First && h.place.Most
 	case protocol.Open:
-		return h.place.owner != "" && h.place.owner == h.place.first
+		return h.place.Owner != "" && h.place.Owner == h.place.First
 	case protocol.Proportional, protocol.Reserve, protocol.Share, protocol.Policies:
 	}
-	return h.place.owner != ""
+	return h.place.Owner != ""
 }
 
 // alone answers a request where nobody can be asked.
@@ -273,7 +266,7 @@ func (h *Holder) resetAfter(now weir.Instant) time.Duration { return max(h.fresh
 // leases is whether asking for each request would cost more than AskBudget: an ask and an
 // answer for each that passes. From an owner that is far away, so few come in time.
 func (h *Holder) leases(now weir.Instant) bool {
-	return !h.sticky && (h.place.far.Far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/protocol.Horizon) > AskBudget)
+	return !h.sticky && (h.far.Far() || 2*min(h.demand.events(now), h.pace)*int64(time.Second/protocol.Horizon) > AskBudget)
 }
 
 // ask asks the owner, if it is not asked already and would not deny.
@@ -286,37 +279,37 @@ func (h *Holder) ask(now weir.Instant, fx *protocol.Effects) {
 		want += w.cost
 	}
 	denied := now < h.denied && (len(h.waiting) == 0 || least >= h.least)
-	if h.asking || denied || !h.hears() {
+	if h.pending != nil || denied || !h.hears() {
 		return
 	}
 	demand := h.demand.events(now)
 	if h.leases(now) {
-		want = max(want, demand+h.place.far.During(demand)-h.Left(now))
+		want = max(want, demand+h.far.During(demand)-h.Left(now))
 	}
 	*h.asks++
 	h.asked = *h.asks
 	ahead := h.ahead(now, least)
 	m := h.message(protocol.Ask, now)
-	h.pending = sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, ahead, m.Closed}
-	h.asking, h.first = true, now
+	h.pending = &sent{m.Epoch, m.Lease, m.Spent, least, min(max(want, least), weir.MaxCount), demand, ahead, m.Closed}
+	h.first = now
 	h.send(now, fx)
 }
 
 // ahead is how many events to ask for beside, by a lease that lasts: more and more, where
 // they are used up soon and there is plenty.
 func (h *Holder) ahead(now weir.Instant, least int64) int64 {
-	if !h.plenty() || h.leases(now) || h.sticky || h.place.own || now >= h.got+bounds.Micros(protocol.Lasting) {
+	if !h.plenty() || h.leases(now) || h.sticky || h.own || now >= h.got+bounds.Micros(protocol.Lasting) {
 		return 0
 	}
 	return min(max(4*least, 2*h.spent), h.all/64)
 }
 
 func (h *Holder) send(now weir.Instant, fx *protocol.Effects) {
-	h.again = now + bounds.Micros(h.place.far.Retry())
+	h.again = now + bounds.Micros(h.far.Retry())
 	h.plan()
-	p := &h.pending
-	fx.Send(h.place.owner, protocol.Message{
-		Kind: protocol.Ask, State: h.state, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
+	p := h.pending
+	fx.Send(h.place.Owner, protocol.Message{
+		Kind: protocol.Ask, State: h.row.Key, Incarnation: h.incarnation, Epoch: p.epoch, ID: h.asked, Lease: p.lease, Limit: h.limit.String(),
 		Spent: p.spent, Closed: p.closed, Least: p.least, Want: p.want, Demand: p.demand, Ahead: p.ahead, Policy: h.policy,
 	})
 }
@@ -324,16 +317,16 @@ func (h *Holder) send(now weir.Instant, fx *protocol.Effects) {
 // plan says when an ask that is under way, or somebody who waits for it, is to be looked
 // after.
 func (h *Holder) plan() {
-	h.due = min(h.again, h.first+bounds.Micros(h.place.far.Asks()))
+	h.due = min(h.again, h.first+bounds.Micros(h.far.Asks()))
 	if len(h.waiting) > 0 {
-		h.due = min(h.due, h.waiting[0].since+bounds.Micros(h.place.far.Patience()))
+		h.due = min(h.due, h.waiting[0].since+bounds.Micros(h.far.Patience()))
 	}
 }
 
 // message is a message that reports. A lease whose time is over is closed by it.
 func (h *Holder) message(kind protocol.Kind, now weir.Instant) protocol.Message {
-	m := protocol.Message{Kind: kind, State: h.state, Incarnation: h.incarnation}
-	if h.lender == h.place.owner { // another knows nothing of it
+	m := protocol.Message{Kind: kind, State: h.row.Key, Incarnation: h.incarnation}
+	if h.lender == h.place.Owner { // another knows nothing of it
 		m.Epoch, m.Lease, m.Spent = h.epoch, h.lease, h.spent
 	}
 	if kind == protocol.Release || now >= h.expires {
@@ -346,21 +339,22 @@ func (h *Holder) message(kind protocol.Kind, now weir.Instant) protocol.Message 
 // Receive hears the owner's answer. One to another ask than the one under way is of no
 // use.
 func (h *Holder) Receive(now weir.Instant, m *protocol.Message, fx *protocol.Effects) {
-	if m.ID == h.asked && !h.asking && m.Life == 0 {
+	if m.ID == h.asked && h.pending == nil && m.Life == 0 {
 		h.called(now, fx)
 	}
-	if !h.asking || m.ID != h.asked { // I3
+	if h.pending == nil || m.ID != h.asked { // I3
 		return
 	}
-	h.asking = false
-	if h.lender != h.place.owner || m.Epoch != h.epoch || m.Lease != h.lease {
-		h.lender, h.epoch, h.lease, h.spent = h.place.owner, m.Epoch, m.Lease, 0
+	least := h.pending.least
+	h.pending = nil
+	if h.lender != h.place.Owner || m.Epoch != h.epoch || m.Lease != h.lease {
+		h.lender, h.epoch, h.lease, h.spent = h.place.Owner, m.Epoch, m.Lease, 0
 	}
 	h.granted, h.got = m.Granted, now
 	h.expires = h.first + bounds.Micros(m.Life) // I2
 	h.lasts, h.ends = m.Lasts, h.first+bounds.Micros(protocol.Lasting)
 	h.free, h.fresh = m.Free, now+bounds.Micros(m.Fresh)
-	h.denied, h.least = now+bounds.Micros(min(m.Wait, table.MaxDeny)), h.pending.least
+	h.denied, h.least = now+bounds.Micros(min(m.Wait, table.MaxDeny)), least
 	h.retry, h.next = now+bounds.Micros(m.Retry), now+bounds.Micros(m.Next)
 	h.see(m)
 	h.due = now + bounds.Micros(protocol.Idle)
@@ -373,11 +367,11 @@ func (h *Holder) Receive(now weir.Instant, m *protocol.Message, fx *protocol.Eff
 		h.allow(now, w.cost, &d)
 		fx.Answer(w.id, d)
 	}
-	h.waiting = h.waiting[:0]
+	h.waiting = nil
 	switch {
 	case h.lease == 0 || h.Left(now) > 0:
 	case h.tight:
-		fx.Send(h.place.owner, h.message(protocol.Release, now))
+		fx.Send(h.place.Owner, h.message(protocol.Release, now))
 	case h.plenty(): // when the time of the lease is over, its owner takes it for used
 		h.due = 0
 	}
@@ -390,8 +384,8 @@ func (h *Holder) plenty() bool { return h.free > h.all/2 && h.all/64 >= h.pace }
 // called ends the lease, which the owner wants back, and what it knows of a denial.
 func (h *Holder) called(now weir.Instant, fx *protocol.Effects) {
 	h.denied, h.expires, h.lasts = min(h.denied, now), min(h.expires, now), 0
-	if h.lease != 0 && h.lender == h.place.owner {
-		fx.Send(h.place.owner, h.message(protocol.Release, now))
+	if h.lease != 0 && h.lender == h.place.Owner {
+		fx.Send(h.place.Owner, h.message(protocol.Release, now))
 	}
 }
 
@@ -402,7 +396,7 @@ func (h *Holder) short(now weir.Instant, i int, wait time.Duration, fx *protocol
 	if i > 0 && wait == 0 && !h.leases(now) {
 		h.ask(now, fx)
 	}
-	if !h.asking {
+	if h.pending == nil {
 		h.deny(now, 0, fx)
 	}
 }
@@ -412,34 +406,34 @@ func (h *Holder) deny(now weir.Instant, i int, fx *protocol.Effects) {
 	for _, w := range h.waiting[i:] {
 		h.refuse(now, w.id, w.cost, h.wait(now, w.cost), fx)
 	}
-	h.waiting = h.waiting[:0]
+	h.waiting = nil
 }
 
 // Tick does what is due.
 func (h *Holder) Tick(now weir.Instant, fx *protocol.Effects) {
 	switch {
 	case h.due == 0 || h.due > now:
-	case h.asking && now >= h.first+bounds.Micros(h.place.far.Asks()):
-		h.asking = false
+	case h.pending != nil && now >= h.first+bounds.Micros(h.far.Asks()):
+		h.pending = nil
 		h.denied = now
 		h.deny(now, 0, fx)
 		h.due = now + bounds.Micros(protocol.Idle)
-	case h.asking:
+	case h.pending != nil:
 		if h.forget(now, fx); now >= h.again {
 			h.send(now, fx)
 		}
 		h.plan()
 	case len(h.waiting) > 0: // for an owner that is not asked any more
 		h.denied = now
-		if h.ask(now, fx); !h.asking {
+		if h.ask(now, fx); h.pending == nil {
 			h.deny(now, 0, fx)
 		}
 	case now < h.used+h.keeps(now):
 		h.due = h.used + h.keeps(now)
 	default:
 		h.due = 0
-		if h.lease != 0 && h.place.owner != "" {
-			fx.Send(h.place.owner, h.message(protocol.Release, now))
+		if h.lease != 0 && h.place.Owner != "" {
+			fx.Send(h.place.Owner, h.message(protocol.Release, now))
 		}
 	}
 }
@@ -455,7 +449,7 @@ func (h *Holder) keeps(now weir.Instant) weir.Instant {
 // forget denies the requests that have waited too long.
 func (h *Holder) forget(now weir.Instant, fx *protocol.Effects) {
 	n := 0
-	for n < len(h.waiting) && now-h.waiting[n].since >= bounds.Micros(h.place.far.Patience()) {
+	for n < len(h.waiting) && now-h.waiting[n].since >= bounds.Micros(h.far.Patience()) {
 		h.refuse(now, h.waiting[n].id, h.waiting[n].cost, protocol.Retry, fx)
 		n++
 	}
@@ -465,13 +459,13 @@ func (h *Holder) forget(now weir.Instant, fx *protocol.Effects) {
 // GiveBack gives the lease back, when the node leaves. While an answer is on its way, which
 // counts from when the lease began, it can't be told what is left.
 func (h *Holder) GiveBack(now weir.Instant, fx *protocol.Effects) {
-	if h.lease != 0 && !h.asking && h.place.owner != "" && !h.place.own {
-		fx.Send(h.place.owner, h.message(protocol.Release, now))
+	if h.lease != 0 && h.pending == nil && h.place.Owner != "" && !h.own {
+		fx.Send(h.place.Owner, h.message(protocol.Release, now))
 	}
 }
 
 // Idle is whether the holder may be forgotten. While a timer is set for it, it would not be
 // gone.
 func (h *Holder) Idle(now weir.Instant) bool {
-	return !h.asking && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
+	return h.pending == nil && len(h.waiting) == 0 && (h.lease == 0 || now >= h.expires) && h.timed == 0 && now >= h.denied
 }

@@ -172,7 +172,7 @@ type replica struct {
 	from string
 	run  uint64 // its process
 	id   uint64
-	of   ledger.Ledger // as it would be
+	of   ledger.Copy // as it would be
 }
 
 // Idle is whether it may be forgotten: all of it has recovered.
@@ -294,7 +294,7 @@ func (n *Node) putBack(m *move) {
 }
 
 // inherit takes over the backup of a member that is gone.
-func (n *Node) inherit(now weir.Instant, from string, m *protocol.Message, theirs *ledger.Ledger, fx *protocol.Effects) {
+func (n *Node) inherit(now weir.Instant, from string, m *protocol.Message, theirs *ledger.Copy, fx *protocol.Effects) {
 	if n.adopt(now, m, theirs) {
 		n.thank(now, m.State, from, m, fx)
 	}
@@ -302,7 +302,7 @@ func (n *Node) inherit(now weir.Instant, from string, m *protocol.Message, their
 
 // adopt goes on with the backup of a member that is gone, and is whether nothing of it is needed any more. If others have kept older ones of the
 // key, the one by which least is left counts.
-func (n *Node) adopt(now weir.Instant, m *protocol.Message, theirs *ledger.Ledger) bool {
+func (n *Node) adopt(now weir.Instant, m *protocol.Message, theirs *ledger.Copy) bool {
 	switch n.view.Fate(m.Lost, m.LostRun) {
 	case member.Kept, member.Waits:
 		return false
@@ -322,7 +322,7 @@ func (n *Node) adopt(now weir.Instant, m *protocol.Message, theirs *ledger.Ledge
 		return false
 	}
 	g = ledger.Adopt(now, n.view, m, theirs)
-	n.ledgers.Add(m.State, g)
+	n.ledgers.Put(g.Row(m.State))
 	n.owes(now, m.State, g)
 	return true
 }

@@ -169,7 +169,7 @@ func (n *Node) back(m *move) {
 		return
 	}
 	m.of.Return()
-	n.ledgers.Add(m.message.State, m.of)
+	n.ledgers.Put(m.of.Row(m.message.State))
 }
 
 func (m *move) send(now weir.Instant, to string, fx *protocol.Effects) {
@@ -251,7 +251,7 @@ func (n *Node) accept(now weir.Instant, from string, m *protocol.Message, fx *pr
 	if n.windows[by].take(m.Incarnation, m.ID) {
 		g.Take(now, n.view, from, m, &theirs, known)
 		if !known {
-			n.ledgers.Add(m.State, g)
+			n.ledgers.Put(g.Row(m.State))
 		}
 	}
 	n.thank(now, m.State, from, m, fx)

@@ -307,7 +307,7 @@ func (n *Node) open(now weir.Instant, key weir.StateKey, l *weir.Limit, policy p
 	if g == nil || !n.ledgers.Room(now) {
 		return nil
 	}
-	n.ledgers.Add(key, g)
+	n.ledgers.Put(g.Row(key))
 	return g
 }
 

@@ -25,7 +25,7 @@ func (g *Ledger) lose(now weir.Instant, v *member.View) {
 	if g.lost > 0 && now < g.lost+member.Settle(v.Count) {
 		return
 	}
-	g.lost, g.gave = now, gift{g.worthOf(Entitled(g.policy, v.Valid(now, &g.place), max(g.place.Count, 1), g.first)), g.first}
+	g.lost, g.gave = now, gift{g.worthOf(Entitled(g.policy, v.Valid(now, g.place), max(g.place.Count, 1), g.first)), g.first}
 }
 
 // worthOf is what is left of what it has when its votes are worth so much, and no more than they
@@ -40,15 +40,15 @@ func (g *Ledger) worthOf(worth Entitlement) Entitlement {
 // move tells what its node is to the key now, which had some of the limit that nobody
 // else could use. The events left do not grow with the entitlement: the node that had the shares
 // before has used them, unless it turns out soon that no node has.
-func (g *Ledger) move(now weir.Instant, v *member.View, p member.Place, had Entitlement) {
-	owns := g.policy.Owns(&p)
+func (g *Ledger) move(now weir.Instant, v *member.View, p *member.Place, had Entitlement) {
+	owns := g.policy.Owns(p)
 	if !owns {
 		g.owns = 0
 	} else if g.owns == 0 || v.Owning < g.owns {
 		g.owns = v.Owning
 	}
-	g.place, g.first = p, owns && now >= g.owns
-	if s := g.saved; s != nil && !s.isOf(&p) {
+	g.place, g.placed, g.first = v.Shared(p), now, owns && now >= g.owns
+	if s := g.saved; s != nil && !s.isOf(p) {
 		s.lose() // it may be gone there
 	}
 	has := Entitled(g.policy, int64(len(p.Voters)), p.Count, g.first)
@@ -97,7 +97,7 @@ func (g *Ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) boo
 		return false
 	}
 	recovers := func(of weir.State) bool {
-		charged := Ledger{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
+		charged := Copy{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
 		charged.charge(now, claim)
 		_, takes := g.kept.Limit.Standing(charged.kept.State, g.at(now))
 		return bounds.Micros(takes) <= waits
@@ -111,7 +111,7 @@ func (g *Ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) boo
 // whole since that was so before, and no process is gone, all that has passed since is, too: what it
 // has grows for nothing.
 func (g *Ledger) settled(now weir.Instant, v *member.View) {
-	if g.place.Version != v.LastConverged.Version || g.place.At > v.LastConverged.At { // I11
+	if g.place.Version != v.LastConverged.Version || g.placed > v.LastConverged.At { // I11
 		return
 	}
 	same := g.known == v.LastConverged.Losses.Of(g.forgives())
@@ -131,9 +131,6 @@ func (g *Ledger) settled(now weir.Instant, v *member.View) {
 	g.bare = nil
 	g.has, g.waits, g.known = has, 0, v.LastConverged.Losses.Of(g.forgives())
 }
-
-// at is the time by the clock that the state goes by.
-func (g *Ledger) at(now weir.Instant) weir.Instant { return now + g.ahead }
 
 // enter lets it grant another part of the limit from now on. Outstanding events were granted by the
 // part before, and are charged by that.

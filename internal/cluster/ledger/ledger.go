@@ -20,22 +20,21 @@ import (
 // left beside all that is outstanding. So at any time, what was charged and what
 // nodes may still let pass fit into the limit together.
 type Ledger struct {
-	kept     weir.Kept    // what was charged, by each version of the limit
-	recalled weir.Instant // when leases were called back last
-	born     weir.Instant // receipts from before give nothing back: what they are for is over, or was another owner's
-	ahead    weir.Instant // the clock of the owner that began it is so much ahead
-	accounts []account    // of the nodes that ask
+	Copy
+
+	row      table.Row[*Ledger] // where it is kept
+	recalled weir.Instant       // when leases were called back last
+	born     weir.Instant       // receipts from before give nothing back: what they are for is over, or was another owner's
+	accounts []account          // of the nodes that ask
 	turn     weir.Instant
-	policy   protocol.Policy
-	place    member.Place
-	owns     weir.Instant // from then on its node may be the first of all members, 0: it is not
-	first    bool         // it is
-	may      Entitlement  // now
-	has      Entitlement  // that nobody else can use
-	waits    weir.Instant // since then it has votes for more, 0: it has not
-	known    uint64       // the losses that were known of when all that has passed was in it; 0: it may not be
-	lost     weir.Instant // when it lost the first votes that it has not got back, 0: never
-	gave     gift         // what it had then
+	place    *member.Place // keys share places
+	placed   weir.Instant  // when that was found out
+	owns     weir.Instant  // from then on its node may be the first of all members, 0: it is not
+	first    bool          // it is
+	may      Entitlement   // now
+	waits    weir.Instant  // since then it has votes for more, 0: it has not
+	lost     weir.Instant  // when it lost the first votes that it has not got back, 0: never
+	gave     gift          // what it had then
 	released []member.Released
 	credit   int64        // charged too much by rounding, in parts of an event, may.Part each
 	taxed    int64        // of what is outstanding, what was charged for others already
@@ -93,9 +92,18 @@ func (a *account) answer(m *protocol.Message) protocol.Message {
 	}
 }
 
+// Row is where a ledger is kept in a table of ledgers, which does not have the key.
+func (g *Ledger) Row(key weir.StateKey) *table.Row[*Ledger] {
+	g.row.Key, g.row.Of = key, g
+	return &g.row
+}
+
+// nowhere is the place of a key that is not known yet.
+var nowhere member.Place
+
 // begin is a ledger of a key that nothing is known of, but what other nodes may have let pass.
 func begin(l *weir.Limit, used []charge) *Ledger {
-	g := &Ledger{kept: weir.Kept{Limit: l}}
+	g := &Ledger{Copy: Copy{kept: weir.Kept{Limit: l}}, place: &nowhere}
 	for _, c := range used {
 		g.charge(c.at, c.events)
 	}
@@ -133,14 +141,6 @@ func (g *Ledger) open(now weir.Instant, name string) *account {
 	})
 	g.accounts = append(g.accounts, account{name: name})
 	return &g.accounts[len(g.accounts)-1]
-}
-
-// charge counts events that have passed.
-func (g *Ledger) charge(now weir.Instant, events int64) {
-	if events <= 0 {
-		return
-	}
-	g.kept.Charge(g.at(now), events)
 }
 
 // outstanding is how many events nodes may still let pass, or have and not said so.
@@ -305,7 +305,7 @@ func (g *Ledger) lend(now weir.Instant, a *account, events int64, number uint64)
 // standing tells how long it takes until the limit is as never used, and where something
 // has to wait, until so many events pass, and one.
 func (g *Ledger) standing(now weir.Instant, least int64, waits bool) (s standing) {
-	used := Ledger{kept: weir.Kept{Limit: g.kept.Limit, State: g.kept.State}, ahead: g.ahead}
+	used := Copy{kept: weir.Kept{Limit: g.kept.Limit, State: g.kept.State}, ahead: g.ahead}
 	if out := g.takes(0); out > 0 {
 		used.kept.State = slices.Clone(g.kept.State)
 		used.charge(now, out)
@@ -315,11 +315,6 @@ func (g *Ledger) standing(now weir.Instant, least int64, waits bool) (s standing
 		s.retry, s.next = used.passes(now, g.takes(least)-g.takes(0)), used.passes(now, g.takes(1)-g.takes(0))
 	}
 	return s
-}
-
-// passes is how long until so many events pass, 0 where that is not known.
-func (g *Ledger) passes(now weir.Instant, events int64) time.Duration {
-	return g.kept.Limit.Decide(g.kept.State, g.at(now), &weir.Ask{Limit: g.kept.Limit, Cost: events, Peek: true}).RetryAfter
 }
 
 // grant is how many events a gets now, and for how long it need not ask again.
@@ -376,13 +371,6 @@ func (g *Ledger) demand(now weir.Instant) int64 {
 	}
 	return sum
 }
-
-func (g *Ledger) free(now weir.Instant) int64 {
-	free, _ := g.kept.Limit.Standing(g.kept.State, g.at(now))
-	return free
-}
-
-func (g *Ledger) pace() int64 { return protocol.Pace(g.kept.Limit) }
 
 // Idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *Ledger) Idle(now weir.Instant) bool {

@@ -67,15 +67,15 @@ func TestFewLeft(t *testing.T) {
 		l := weir.MustParseLimit(text)
 		v := member.Together("a", []member.Member{{Name: "a", Incarnation: 1}, {Name: "b", Incarnation: 1}, {Name: "c", Incarnation: 1}})
 		all := member.Place{Version: 1, Owns: true, Count: 3, Voters: make([]member.Voter, 3)}
-		g := &Ledger{kept: weir.Kept{Limit: l}, known: v.Lost.Of(false)}
+		g := &Ledger{Copy: Copy{kept: weir.Kept{Limit: l}, known: v.Lost.Of(false)}, place: &nowhere}
 		if l.Spec().Count == 1 {
 			g.known = 0 // what others had of it they can't have let pass: none was left
 		}
-		g.move(start, v, all, Entitlement{1, 1})
+		g.move(start, v, &all, Entitlement{1, 1})
 		g.charge(start, 1)
 		before := slices.Clone(g.kept.State)
 		for range 4 {
-			g.move(start, v, all, Entitlement{2, 3})
+			g.move(start, v, &all, Entitlement{2, 3})
 			g.waits, g.has = 0, Entitlement{2, 3}
 		}
 		if diff := cmp.Diff(before, g.kept.State); diff != "" {
@@ -117,7 +117,7 @@ func TestLateHandoff(t *testing.T) {
 		g.pass(start, 30)
 		before := begin(limit, []charge{{start, 100 - row.left}})
 		m := protocol.Message{At: start, Part: 1, Of: row.of}
-		g.merge(start, &m, &Ledger{kept: weir.Kept{Limit: limit, State: before.kept.State}, ahead: m.At - start}, true)
+		g.merge(start, &m, &Copy{kept: weir.Kept{Limit: limit, State: before.kept.State}, ahead: m.At - start}, true)
 		if got := g.free(start); got != row.want {
 			t.Errorf("with 10 left after 30 passed, 1/%d of %d left are taken over: %d left, want %d", row.of, row.left, got, row.want)
 		}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"slices"
-	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
@@ -66,29 +65,16 @@ func (g *Ledger) Return() {
 // Doubt tells that more has passed than is in it.
 func (g *Ledger) Doubt() { g.known = 0 }
 
-// Carried is the ledger that a message carries, whose limits are the ones of their texts.
-func Carried(now weir.Instant, m *protocol.Message, limits func(text string) *weir.Limit) (g Ledger, ok bool) {
-	kept, ok := m.Carried(limits)
-	if !ok {
-		return Ledger{}, false
-	}
-	g = Ledger{kept: kept, ahead: m.At - now, policy: m.Policy, known: m.Known, has: Entitlement{m.Part, m.Of}}
-	if m.Part == 0 && m.Words == "" && (m.Kind == protocol.Backup || m.Lost != "") { // the state was too long: all counts as used
-		all, _ := kept.Limit.Standing(nil, now)
-		g.charge(now, all)
-	}
-	return g, true
-}
-
 // Blank is a ledger of a key that nothing is known of but what merges with it.
-func Blank(theirs *Ledger) *Ledger {
-	return &Ledger{kept: weir.Kept{Limit: theirs.kept.Limit}, policy: theirs.policy}
+func Blank(theirs *Copy) *Ledger {
+	return &Ledger{Copy: Copy{kept: weir.Kept{Limit: theirs.kept.Limit}, policy: theirs.policy}, place: &nowhere}
 }
 
 // arrival is who has released the key when a ledger of it comes from another node, and what its own node is to the key then.
-func (g *Ledger) arrival(now weir.Instant, v *member.View, from string, m *protocol.Message) ([]member.Released, member.Place) {
+func (g *Ledger) arrival(now weir.Instant, v *member.View, from string, m *protocol.Message) ([]member.Released, *member.Place) {
 	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r member.Released) bool { return r.By == from }), member.Released{By: from, Until: now + member.Settle(v.Count)})
-	return released, v.Place(now, m.State, released)
+	p := v.Place(now, m.State, released)
+	return released, &p
 }
 
 // Expects is whether another node's ledger may come now: its own node is the owner, and has the votes of the one before.
@@ -97,12 +83,12 @@ func (g *Ledger) Expects(now weir.Instant, v *member.View, self, from string, m 
 	if p.Owner != self {
 		return false // not any more, or not yet
 	}
-	has := Entitled(m.Policy, int64(len(p.Voters)), p.Count, m.Closed && m.Policy.Owns(&p))
+	has := Entitled(m.Policy, int64(len(p.Voters)), p.Count, m.Closed && m.Policy.Owns(p))
 	return !has.less(Entitlement{m.Part, m.Of}) || m.Wait >= patience // else votes of the one before are on their way
 }
 
 // Take takes over what another owner has handed over. known tells that there was a ledger here.
-func (g *Ledger) Take(now weir.Instant, v *member.View, from string, m *protocol.Message, theirs *Ledger, known bool) {
+func (g *Ledger) Take(now weir.Instant, v *member.View, from string, m *protocol.Message, theirs *Copy, known bool) {
 	released, p := g.arrival(now, v, from, m)
 	if known {
 		g.stand(now, v, m.State)
@@ -113,7 +99,7 @@ func (g *Ledger) Take(now weir.Instant, v *member.View, from string, m *protocol
 	if !known {
 		g.born = g.at(now) // the one before knows which receipts were used
 	}
-	if m.Closed && m.Policy.Owns(&p) {
+	if m.Closed && m.Policy.Owns(p) {
 		g.owns = now
 	}
 	g.move(now, v, p, g.has)
@@ -130,7 +116,7 @@ func (g *Ledger) both(gave Entitlement) int64 {
 
 // merge goes on with what another owner has handed over. The state by which more is left counts,
 // and the outstanding events of both.
-func (g *Ledger) merge(now weir.Instant, m *protocol.Message, theirs *Ledger, known bool) {
+func (g *Ledger) merge(now weir.Instant, m *protocol.Message, theirs *Copy, known bool) {
 	gave := Entitlement{m.Part, m.Of}
 	if theirs.kept.Limit.Algorithm() == weir.FixedWindow && max(theirs.ahead, -theirs.ahead) <= apart && len(theirs.kept.Earlier) == 0 {
 		theirs.keepTime(now)
@@ -151,18 +137,6 @@ func (g *Ledger) merge(now weir.Instant, m *protocol.Message, theirs *Ledger, kn
 	}
 }
 
-// apart is how far clocks of nodes may be apart, and a ledger be on its way, for its windows to go
-// by the clock of the next owner.
-const apart = 10 * weir.Instant(time.Second/time.Microsecond)
-
-// keepTime makes windows go by this node's clock, where it is about that of the owner
-// before: else each move would shift them. The events left do not grow by that.
-func (g *Ledger) keepTime(now weir.Instant) {
-	left := g.free(now)
-	g.ahead = 0
-	g.charge(now, g.free(now)-left)
-}
-
 // origin is the process whose backup a ledger began with; empty: none.
 type origin struct {
 	from string
@@ -170,29 +144,21 @@ type origin struct {
 	all  bool // all backups of it have been delivered since: this is the newest
 }
 
-// Forward is a backup as the next owner gets it, of a process that is gone.
-func (g *Ledger) Forward(now weir.Instant, key weir.StateKey, lost string, run uint64) protocol.Message {
-	m := protocol.Message{
-		Kind: protocol.Handoff, State: key, Limit: g.kept.Limit.String(), Policy: g.policy, Part: g.has.Part, Of: g.has.Of, Known: g.known, At: g.at(now),
-		Lost: lost, LostRun: run,
-	}
-	m.Carry(&g.kept)
-	return m
-}
-
 // Adopt is the ledger that goes on with a backup, which a message has forwarded.
-func Adopt(now weir.Instant, v *member.View, m *protocol.Message, theirs *Ledger) *Ledger {
+func Adopt(now weir.Instant, v *member.View, m *protocol.Message, theirs *Copy) *Ledger {
 	gave := Entitlement{m.Part, m.Of}
 	g := &Ledger{
-		kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, adopted: origin{from: m.Lost, run: m.LostRun}, born: now + theirs.ahead, known: m.Known, set: 1, has: gave,
+		Copy:  Copy{kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, known: m.Known, has: gave},
+		place: &nowhere, adopted: origin{from: m.Lost, run: m.LostRun}, born: now + theirs.ahead, set: 1,
 	}
-	g.move(now, v, v.Place(now, m.State, nil), gave)
+	p := v.Place(now, m.State, nil)
+	g.move(now, v, &p, gave)
 	return g
 }
 
 // Merge goes on with another backup of the same key, if it began with one. The one by which least is left counts: of what was
 // charged, none has forgotten more.
-func (g *Ledger) Merge(now weir.Instant, v *member.View, m *protocol.Message, theirs *Ledger) {
+func (g *Ledger) Merge(now weir.Instant, v *member.View, m *protocol.Message, theirs *Copy) {
 	if g.adopted.from == "" {
 		return // the key was its node's before
 	}

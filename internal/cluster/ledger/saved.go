@@ -66,7 +66,7 @@ func (g *Ledger) covered(now weir.Instant) int64 {
 	switch {
 	case !g.BackedUp():
 		return weir.MaxCount
-	case !s.isOf(&g.place) || now >= s.until:
+	case !s.isOf(g.place) || now >= s.until:
 		return 0
 	}
 	return max(s.covers-g.set, 0)
@@ -79,7 +79,7 @@ func (g *Ledger) Saves(now weir.Instant, events int64) (has, late bool) {
 		return true, false
 	}
 	s := g.saved
-	if !s.isOf(&g.place) {
+	if !s.isOf(g.place) {
 		s = &saved{at: g.place.Backup, run: g.place.Keeper}
 		if g.saved != nil {
 			if s.thanks = g.saved.thanks; g.saved.at != s.at {
@@ -117,7 +117,7 @@ func (g *Ledger) Backup(now weir.Instant, key weir.StateKey, events int64, id ui
 		s.last.has = s.covers
 	}
 	events = max(events, s.covers-g.set, s.last.has-g.set) // this one takes the place of those
-	copied := Ledger{kept: g.kept.Clone(), ahead: g.ahead}
+	copied := Copy{kept: g.kept.Clone(), ahead: g.ahead}
 	until := copied.cover(now, g.takes(events))
 	s.last, s.until = sending{id, g.set + events, until}, min(s.until, until)
 	if s.first.id == 0 {
@@ -135,34 +135,6 @@ func (g *Ledger) Backup(now weir.Instant, key weir.StateKey, events int64, id ui
 	}
 	m.Carry(&copied.kept)
 	return m
-}
-
-// cover charges events that will be granted, as if they were used when the last lease of them may be, and is until when they may be
-// granted. A bucket can be charged late: that costs no more than it fills in that time. A window counts its events until its end.
-func (g *Ledger) cover(now weir.Instant, events int64) (until weir.Instant) {
-	const life = member.Life + member.Margin
-	until = now + bounds.Micros(fresh)
-	switch {
-	case g.large():
-		until = now + bounds.Micros(protocol.Lasting/2)
-		g.charge(until+bounds.Micros(protocol.Lasting+protocol.Lasting/100+life), events)
-		return until
-	case g.kept.Limit.Algorithm() == weir.FixedWindow:
-		used := Ledger{kept: g.kept.Clone(), ahead: g.ahead}
-		used.charge(now, max(events, 1))
-		if _, ends := used.kept.Limit.Standing(used.kept.State, used.at(now)); ends > fresh+2*life && len(g.kept.Earlier) == 0 {
-			g.charge(now, events)
-			return now + bounds.Micros(ends-2*life)
-		}
-	}
-	g.charge(until+bounds.Micros(life), events)
-	return until
-}
-
-// large is whether a limit is a bucket of which a minute's pace is little: leases of it may last, though it has backups.
-func (g *Ledger) large() bool {
-	all, _ := g.kept.Limit.Standing(nil, 0)
-	return g.kept.Limit.Algorithm() == weir.GCRA && all >= 64
 }
 
 // Hold keeps an ask that has to wait until the backup has what it wants, and is how many events that is; 0: it need not.
@@ -225,7 +197,7 @@ func (g *Ledger) Stored(from string, m *protocol.Message) (news News, ok bool) {
 
 // Owes is whether the backup lacks something, as far as it has to have it.
 func (g *Ledger) Owes() bool {
-	return g.set > 0 && g.BackedUp() && !(g.saved.isOf(&g.place) && g.set <= g.saved.covers)
+	return g.set > 0 && g.BackedUp() && !(g.saved.isOf(g.place) && g.set <= g.saved.covers)
 }
 
 // Late is whether the member that keeps the backup has not answered for some time.

@@ -33,7 +33,9 @@ func Open(now weir.Instant, v *member.View, key weir.StateKey, l *weir.Limit, po
 func (g *Ledger) See(now weir.Instant, v *member.View, key weir.StateKey, policy protocol.Policy) {
 	g.expire(now, v)
 	if g.policy != policy {
-		g.policy, g.place.Version = policy, 0
+		place := *g.place
+		place.Version = 0 // so that it is looked at again
+		g.policy, g.place = policy, &place
 	}
 	g.stand(now, v, key)
 	if g.enter(now, g.entitlement(now, v)); !g.may.whole() {
@@ -57,19 +59,19 @@ func (g *Ledger) stand(now weir.Instant, v *member.View, key weir.StateKey) {
 	}
 	p := v.Place(now, key, g.released)
 	first := g.first && g.policy.Owns(&p)
-	votes, all := v.Unbroken(&p, &g.place)
+	votes, all := v.Unbroken(&p, g.place)
 	had := g.worthOf(Entitled(g.policy, votes, all, first))
 	if g.less(&p) || v.Leaving || g.first && !first {
 		g.lose(now, v)
 	}
-	g.move(now, v, p, had)
+	g.move(now, v, &p, had)
 }
 
 // entitlement is how much of its limit it may grant.
 func (g *Ledger) entitlement(now weir.Instant, v *member.View) Entitlement {
 	votes := v.Count
 	if now >= v.Sure || !g.place.Owns {
-		votes = v.Votes(now, &g.place)
+		votes = v.Votes(now, g.place)
 	}
 	if o := &g.adopted; o.from != "" && !o.all {
 		if o.all = v.Delivered || v.Converged(); !o.all {

@@ -26,16 +26,15 @@ func (v *View) rank(key weir.StateKey) []int {
 // Place is what a node is to a key, in one view.
 type Place struct {
 	Version uint64
-	At      weir.Instant // when that was found out
-	Owner   string       // who is asked, none if nobody may be
-	First   string       // who is the first of all members
-	Owns    bool         // this node is, and uses votes
-	Most    bool         // it may be: its process is where most of the members are
-	Voters  []Voter      // who lends its vote to this node
-	Count   int64        // of how many votes
-	idle    []string     // who lends no votes yet
-	Backup  string       // who keeps the backup of what it grants, none: it has no votes but its own
-	Keeper  [2]uint64    // its process, and the run of its votes
+	Owner   string    // who is asked, none if nobody may be
+	First   string    // who is the first of all members
+	Owns    bool      // this node is, and uses votes
+	Most    bool      // it may be: its process is where most of the members are
+	Voters  []Voter   // who lends its vote to this node
+	Count   int64     // of how many votes
+	idle    []string  // who lends no votes yet
+	Backup  string    // who keeps the backup of what it grants, none: it has no votes but its own
+	Keeper  [2]uint64 // its process, and the run of its votes
 }
 
 // Voter is a member whose vote a node has.
@@ -55,7 +54,7 @@ type Released struct {
 
 // Place finds out what this node is to the key, when these have released it.
 func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) Place {
-	p := Place{Version: v.Version, At: now, Count: v.Count, Most: v.Quorum > 0}
+	p := Place{Version: v.Version, Count: v.Count, Most: v.Quorum > 0}
 	rank := v.rank(key)
 	for _, i := range rank {
 		if v.members[i].counts && !v.members[i].leaves {

@@ -35,16 +35,17 @@ type View struct {
 	made      weir.Instant
 	changed   weir.Instant // since then the version is this one
 	converged bool
-	passing   bool   // it is not converged, and will be soon: members have just changed
-	allClear  bool   // nobody has anything of this process's keys
-	tidy      bool   // no other process that stays has a ledger that is another's
-	known     bool   // all was well once: what this process knows is all
-	lapsed    bool   // others may have been the first of all members since
-	losses    []loss // who has taken ledgers along
-	quiet     string // the only member that others don't hear, if it had all in backups; empty: there is none
-	gone      string // the same, where all others say so, and lend it no votes
-	members   []seen // by name
-	self      int    // -1: it is not among them
+	passing   bool    // it is not converged, and will be soon: members have just changed
+	allClear  bool    // nobody has anything of this process's keys
+	tidy      bool    // no other process that stays has a ledger that is another's
+	known     bool    // all was well once: what this process knows is all
+	lapsed    bool    // others may have been the first of all members since
+	losses    []loss  // who has taken ledgers along
+	quiet     string  // the only member that others don't hear, if it had all in backups; empty: there is none
+	gone      string  // the same, where all others say so, and lend it no votes
+	members   []seen  // by name
+	self      int     // -1: it is not among them
+	places    *places // that keys have by views of this version
 }
 
 // Convergence is a time when all ledgers were where they belong.
@@ -85,8 +86,8 @@ func (p *Peers) show(now weir.Instant) *View {
 	if !p.minority {
 		v.Quorum = p.quorate + bounds.Micros(Quorum)
 	}
-	if p.versions != p.view.Version {
-		v.changed = now
+	if v.places = p.view.places; p.versions != p.view.Version {
+		v.changed, v.places = now, &places{}
 	}
 	p.lasting.show(v)
 	for i, x := range p.list {
@@ -137,7 +138,7 @@ func (p *Peers) show(now weir.Instant) *View {
 // Together is a View of members that all reach each other, always have, and always will: of
 // a node alone, and in tests.
 func Together(self string, members []Member) *View {
-	v := &View{Version: 1, Count: int64(len(members)), Voting: true, converged: true, known: true, Lost: digestsOf(nil), Quorum: 1<<63 - 1, Sure: 1<<63 - 1}
+	v := &View{Version: 1, places: &places{}, Count: int64(len(members)), Voting: true, converged: true, known: true, Lost: digestsOf(nil), Quorum: 1<<63 - 1, Sure: 1<<63 - 1}
 	for _, m := range members {
 		v.members = append(v.members, seen{name: m.Name, counts: true, until: 1<<63 - 1, run: [2]uint64{m.Incarnation, 1}})
 	}

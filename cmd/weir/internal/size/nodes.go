@@ -27,7 +27,7 @@ type Share struct {
 // The sizes and bounds of messages between nodes. Keys are as long as an IPv4 address, rules as
 // shop/user.
 const (
-	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: lease.AskBudget
+	askBudget    = 25      // asks a second of a node about a key; above, it takes leases: holder.AskBudget
 	callBytes    = 60      // an ask, an answer, or a report
 	entryBytes   = 18      // a key in a message of replicas
 	lineBytes    = 10      // what one process has let pass of it
@@ -35,7 +35,7 @@ const (
 	nameBytes    = 25      // a process, once in a message
 	postBytes    = 1200    // a message, unless it has one key only: counter.MaxPost
 	postsAtOnce  = 64      // in bounds.TellEvery: counter.MaxPosts
-	leaseMemory  = 1350    // go test ./internal/cluster/lease -run '^$' -bench Memory -benchtime 3x
+	leaseMemory  = 1100    // go test ./internal/cluster/lease -run '^$' -bench Memory -benchtime 3x
 	tallyMemory  = 470     // the same, with what one other node has let pass
 	lineMemory   = 80      // of each more
 	mostKeys     = 1 << 18 // that a node is asked about, and owns: cluster.DefaultKeys
