@@ -26,7 +26,7 @@ const module = "github.com/weir-limit/weir"
 
 // leaves are small packages that stand on the standard library alone, or, as bounds, on the
 // root besides: to import one brings nothing else along.
-const leaves = " -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/packing -weir/internal/sleep -weir/internal/cluster/bounds"
+const leaves = " -weir/internal/here -weir/internal/atomicfile -weir/internal/editdistance -weir/internal/packing -weir/internal/sleep -weir/internal/cluster/bounds"
 
 // forbidden is which packages may not import what, themselves or through other
 // packages of the product, tests aside. Patterns are separated by spaces: "x/..."
@@ -72,7 +72,7 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/internal/lane", "third-party net/... log/... weir/... -weir", "calls travel together, whatever carries them"},
 	{"weir/internal/limittext", "third-party net/... log/... weir/... -weir", "a text means a limit, whoever sent it"},
 	{"weir/internal/record", "third-party net/... weir/... -weir", "what a store keeps is computed, wherever it is kept"},
-	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/limittext -weir/internal/record -weir/internal/cluster/... -weir/internal/packing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
+	{"weir/cmd/weir/internal/cluster", "net/... third-party -google.golang.org/protobuf/... -google.golang.org/grpc/... -golang.org/x/sys/... weir/... -weir -weir/cmd/weir/internal/boottime -weir/internal/here -weir/internal/limittext -weir/internal/record -weir/internal/cluster/... -weir/internal/packing -weir/internal/storewire", "it keeps limits with other nodes, whatever carries its messages"},
 	{"weir/cmd/weir/internal/gossip", "net/http third-party -github.com/hashicorp/memberlist/... -golang.org/x/... weir/... -weir/internal/packing -weir/cmd/weir/internal/boottime", "it carries messages, and knows nothing of what is in them"},
 	{"weir/... -weir/cmd/weir/internal/gossip -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/telemetry -weir/cmd/weir/internal/daemon -weir/cmd/weir", "github.com/hashicorp/...", "a dependency lives in one package"},
 	{"weir/internal/cluster/...", "third-party weir/... -weir -weir/internal/cluster/... -weir/internal/limittext -weir/internal/packing -weir/internal/record", "nodes agree without a network, so that it can be simulated"},

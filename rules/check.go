@@ -2,11 +2,13 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/here"
 )
 
 // Check asks all rules that r meets, together: those that are enforced are
@@ -47,6 +49,9 @@ func (l *Limiter) CheckInto(ctx context.Context, r *Request, a *Answer) error {
 	if err := l.overrides.admit(t, r); err != nil {
 		return err
 	}
+	if here.Only(ctx) && (len(t.backs) > 0 || l.candidates.Load() != nil) {
+		return here.ErrWaits
+	}
 	// The request gives back before its other descriptors are decided, also if these are
 	// denied then.
 	if err := t.settleBacks(ctx, (*told)(l)); err != nil {
@@ -60,6 +65,9 @@ func (l *Limiter) CheckInto(ctx context.Context, r *Request, a *Answer) error {
 			active = nil
 		}
 		l.end(ctx, x, r, active)
+	}
+	if errors.Is(err, here.ErrWaits) {
+		return here.ErrWaits
 	}
 	if err != nil {
 		return fmt.Errorf("check %q: %w", r.Domain, err)

@@ -24,10 +24,10 @@ const (
 
 // bench is one run.
 type bench struct {
-	rounds      int
-	last        time.Duration
-	nodes, noop side
-	table       *table.Table
+	rounds             int
+	last, first        time.Duration
+	nodes, noop, alone side
+	table              *table.Table
 }
 
 // side is servers that are asked by turns, each as much as the others.
@@ -36,6 +36,27 @@ type side []*server.Process
 // use is what a side did in one round.
 type use struct {
 	calls, seconds, cpu float64 // microseconds
+}
+
+// ask has a server asked for a while, as the i-th of n of its side.
+type ask func(p *server.Process, i, n int, last time.Duration) (*load.Result, error)
+
+// turned is requests from another one on, so that servers are not all asked about the same.
+func turned(requests [][]byte, i, n int) [][]byte {
+	from := i * len(requests) / n
+	return append(append([][]byte(nil), requests[from:]...), requests[:from]...)
+}
+
+func grpc(bodies [][]byte) ask {
+	return func(p *server.Process, i, n int, last time.Duration) (*load.Result, error) {
+		return load.Closed{Address: p.Addresses["grpc"], Connections: connections / n, InFlight: inFlight / n, Bodies: turned(bodies, i, n), Last: last}.H2()
+	}
+}
+
+func http1(requests [][]byte) ask {
+	return func(p *server.Process, i, n int, last time.Duration) (*load.Result, error) {
+		return load.ClosedH1(p.Addresses["http"], inFlight/n, turned(requests, i, n), last)
+	}
 }
 
 func (b *bench) run() error {
@@ -47,25 +68,28 @@ func (b *bench) run() error {
 	if err != nil {
 		return err
 	}
-	var rate, cpu [2][]float64
 	calls := 0.0
-	for round := range b.rounds + 1 {
-		for turn := range 2 {
-			i := (round + turn) % 2
-			u, err := [2]side{b.nodes, b.noop}[i].measure(one, b.last)
-			if err != nil {
-				return err
-			}
-			if i == 0 {
-				calls += u.calls
-			}
-			if round > 0 { // the first is to warm up
-				rate[i], cpu[i] = append(rate[i], u.calls/u.seconds), append(cpu[i], u.cpu/u.calls)
-			}
+	for _, row := range []struct {
+		what   string
+		ask    ask
+		beside side
+		most   float64
+	}{
+		{"gRPC, beside a no-op grpc-go server", grpc(one), b.noop, 1.6},
+		{"gRPC, beside one node on memory:", grpc(one), b.alone, 1.5},
+		{"HTTP, beside one node on memory:", http1(traffic.Check()), b.alone, 1.5},
+	} {
+		n, err := b.compare(row.what, row.ask, row.beside, row.most, b.rounds, b.last)
+		if err != nil {
+			return err
 		}
+		calls += n
 	}
-	b.table.Compare(fmt.Sprintf("%d nodes, %d keys, any node asked: CPU of a decision, over all nodes", nodes, traffic.Keys), "µs", cpu[0], cpu[1], table.AtMost(1.6))
-	b.table.Compare("decisions/s", "", rate[0], rate[1], nil)
+	n, err := b.compare(fmt.Sprintf("HTTP, the first %v of new keys, beside one node on memory:", b.first), http1(traffic.Fresh()), b.alone, 1.5, 0, b.first)
+	if err != nil {
+		return err
+	}
+	calls += n
 	after, err := b.traffic()
 	if err != nil {
 		return err
@@ -80,8 +104,32 @@ func (b *bench) run() error {
 	return nil
 }
 
+// compare measures the nodes and servers beside them by turns, and is how many calls the nodes had. The first round is to warm up,
+// unless there is no other.
+func (b *bench) compare(what string, ask ask, beside side, most float64, rounds int, last time.Duration) (calls float64, err error) {
+	var rate, cpu [2][]float64
+	for round := range rounds + 1 {
+		for turn := range 2 {
+			i := (round + turn) % 2
+			u, err := [2]side{b.nodes, beside}[i].measure(ask, last)
+			if err != nil {
+				return 0, err
+			}
+			if i == 0 {
+				calls += u.calls
+			}
+			if round > 0 || rounds == 0 {
+				rate[i], cpu[i] = append(rate[i], u.calls/u.seconds), append(cpu[i], u.cpu/u.calls)
+			}
+		}
+	}
+	b.table.Compare(fmt.Sprintf("%d nodes, %d keys, any node asked by %s: CPU of a decision, over all nodes", nodes, traffic.Keys, what), "µs", cpu[0], cpu[1], table.AtMost(most))
+	b.table.Compare("decisions/s", "", rate[0], rate[1], nil)
+	return calls, nil
+}
+
 // measure asks all servers of a side at a time, and adds up what they did.
-func (s side) measure(bodies [][]byte, last time.Duration) (use, error) {
+func (s side) measure(ask ask, last time.Duration) (use, error) {
 	before, err := s.cpu()
 	if err != nil {
 		return use{}, err
@@ -93,9 +141,7 @@ func (s side) measure(bodies [][]byte, last time.Duration) (use, error) {
 	outcomes := make(chan outcome)
 	for i, p := range s {
 		go func() {
-			from := i * len(bodies) / len(s) // so that they are not all asked about the same
-			turned := append(append([][]byte(nil), bodies[from:]...), bodies[:from]...)
-			r, err := load.Closed{Address: p.Addresses["grpc"], Connections: connections / len(s), InFlight: inFlight / len(s), Bodies: turned, Last: last}.H2()
+			r, err := ask(p, i, len(s), last)
 			outcomes <- outcome{r, err}
 		}()
 	}

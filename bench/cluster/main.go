@@ -1,5 +1,5 @@
 // Command cluster measures three nodes that share limits, on one machine, beside a
-// server that decides nothing, in one run: make bench-cluster.
+// server that decides nothing and a node that shares none, in one run: make bench-cluster.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,14 +19,14 @@ import (
 )
 
 func main() {
-	b := bench{table: table.New("Weir", "no-op", "ratio"), rounds: 15, last: 2 * time.Second}
+	b := bench{table: table.New("three nodes", "beside", "ratio"), rounds: 11, last: 2 * time.Second, first: 10 * time.Second}
 	weir := flag.String("weir", "../bin/weir", "the daemon's program")
 	noop := flag.String("noop", "../bin/bench-noop", "the program of a server that decides nothing")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	short := flag.Bool("short", false, "take a few seconds")
 	flag.Parse()
 	if *short {
-		b.rounds, b.last = 3, 500*time.Millisecond
+		b.rounds, b.last, b.first = 3, 500*time.Millisecond, 2*time.Second
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -61,13 +62,18 @@ func (b *bench) start(ctx context.Context, weir, noop string) error {
 		return err
 	}
 	b.noop = side{idle}
+	const any = "127.0.0.1:0"
+	alone, err := server.Start(ctx, -1, nil, weir, "serve", "--store", "memory:", "--rules", rules, "--http", any, "--grpc", any, "--admin", any)
+	if err != nil {
+		return err
+	}
+	b.alone = side{alone}
 	addresses := make([]string, nodes)
 	for i := range addresses {
 		if addresses[i], err = freePort(); err != nil {
 			return err
 		}
 	}
-	const any = "127.0.0.1:0"
 	for _, at := range addresses {
 		p, err := server.Start(ctx, -1, []string{"XDG_CACHE_HOME=" + dir}, weir, "serve", "--store", "cluster:", "--cluster", at, "--join", strings.Join(addresses, ","),
 			"--rules", rules, "--http", any, "--grpc", any, "--admin", any)
@@ -80,7 +86,7 @@ func (b *bench) start(ctx context.Context, weir, noop string) error {
 }
 
 func (b *bench) stop() {
-	for _, p := range append(b.nodes, b.noop...) {
+	for _, p := range slices.Concat(b.nodes, b.noop, b.alone) {
 		_ = p.Stop() // all was measured
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/here"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/internal/unreported"
@@ -274,7 +275,7 @@ func (g *Guard) decide(ctx context.Context, asks []weir.Ask, out []weir.Decision
 // early; the other error would let it pass beyond its limit.
 func (g *Guard) take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	err := g.Try(ctx, asks, out)
-	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(context.Cause(ctx), context.Canceled) {
+	if _, wrong := errors.AsType[*record.AskError](err); err == nil || wrong || errors.Is(err, here.ErrWaits) || errors.Is(context.Cause(ctx), context.Canceled) {
 		return err
 	}
 	if g.near && ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/here"
 	"github.com/weir-limit/weir/internal/unreported"
 )
 
@@ -155,6 +156,9 @@ func (g *Guard) inUse(e *passed) int64 {
 func (g *Guard) reportOf(ctx context.Context, asks []weir.Ask) error {
 	for i := 0; g.passed.Len() > 0 && i < len(asks); i++ {
 		if e, ok := g.passed.Get(asks[i].State); ok {
+			if here.Only(ctx) {
+				return here.ErrWaits
+			}
 			if err := g.passed.Report(ctx, []*passed{e}); err != nil {
 				return err
 			}

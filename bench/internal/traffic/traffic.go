@@ -48,10 +48,15 @@ func GRPC(descriptors int) ([][]byte, error) {
 }
 
 // Check are requests of /v1/check about one descriptor.
-func Check() [][]byte {
+func Check() [][]byte { return check("user") }
+
+// Fresh are those of Check about other keys.
+func Fresh() [][]byte { return check("plan") }
+
+func check(key string) [][]byte {
 	requests := make([][]byte, Keys)
 	for i := range requests {
-		requests[i] = load.Post("/v1/check", fmt.Appendf(nil, `{"domain":"bench","descriptors":[{"entries":[{"key":"user","value":"%s"}]}]}`, value(i)))
+		requests[i] = load.Post("/v1/check", fmt.Appendf(nil, `{"domain":"bench","descriptors":[{"entries":[{"key":"%s","value":"%s"}]}]}`, key, value(i)))
 	}
 	return requests
 }

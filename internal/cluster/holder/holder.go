@@ -25,11 +25,11 @@ const (
 // Holder is what a node keeps of a key that it is asked about: its lease, its ask
 // under way, and the requests that wait for it.
 type Holder struct {
-	row table.Row[*Holder] // where its key is: a decision reads both
-	// The fields that a decision by the lease reads come first: two lines of a processor's cache.
+	// The fields that a decision by the lease reads come first: three lines of a processor's cache.
 	limit          *weir.Limit
-	all            int64 // the most that passes at once
-	granted, spent int64 // under the lease, since it began
+	row            table.Row[*Holder] // where its key is
+	all            int64              // the most that passes at once
+	granted, spent int64              // under the lease, since it began
 	expires        weir.Instant
 	free           int64        // which the owner has for anybody, as it said last
 	fresh          weir.Instant // when the limit is as never used, as it said last
@@ -173,6 +173,11 @@ func (h *Holder) Covers(now weir.Instant, cost int64) bool {
 	return cost >= 1 && cost <= min(h.all, h.Left(now)) && len(h.waiting) == 0
 }
 
+// Decides is whether Take would answer a request of the policy that it was asked by last without asking the owner.
+func (h *Holder) Decides(now weir.Instant, r *protocol.Request) bool {
+	return h.Covers(now, r.Cost) || r.Policy == h.policy && h.hears() && now < h.denied && r.Cost >= h.least
+}
+
 // Spend lets a request pass that the lease covers, and asks for more when little is left.
 func (h *Holder) Spend(now weir.Instant, r *protocol.Request, d *weir.Decision, fx *protocol.Effects) {
 	h.Notice(now, r)
@@ -296,9 +301,10 @@ func (h *Holder) ask(now weir.Instant, fx *protocol.Effects) {
 }
 
 // ahead is how many events to ask for beside, by a lease that lasts: more and more, where
-// they are used up soon and there is plenty.
+// they are used up soon and there is plenty. After a lease that has lasted, and is in use still, as many again.
 func (h *Holder) ahead(now weir.Instant, least int64) int64 {
-	if !h.plenty() || h.leases(now) || h.sticky || h.own || now >= h.got+bounds.Micros(protocol.Lasting) {
+	soon := now < h.got+bounds.Micros(protocol.Lasting) || h.lasts > 0
+	if !soon || !h.plenty() || h.leases(now) || h.sticky || h.own {
 		return 0
 	}
 	return min(max(4*least, 2*h.spent), h.all/64)

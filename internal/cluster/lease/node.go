@@ -137,6 +137,16 @@ func (n *Node) Covers(now weir.Instant, hash uint64, r *protocol.Request) bool {
 	return h.Covers(now, r.Cost)
 }
 
+// Decides is whether Ask would answer the request now.
+func (n *Node) Decides(now weir.Instant, hash uint64, r *protocol.Request) bool {
+	h, ok := n.holders.Find(hash, r.State)
+	if !ok || !h.Knows(r.Limit, n.view.Version) {
+		return false
+	}
+	h.Prolong(now, n.view)
+	return h.Decides(now, r)
+}
+
 // Expect notes a request that is not for this node to decide, and asks the owner for a
 // lease ahead where one would be used.
 func (n *Node) Expect(now weir.Instant, r *protocol.Request, fx *protocol.Effects) {

@@ -31,6 +31,7 @@ type part struct {
 	elem   *shape
 	typ    reflect.Type
 	shared bool // copies point to the same value, which is never changed
+	value  bool // and it does not matter which others do
 	index  bool // it tells where to find what stands elsewhere, too
 }
 
@@ -54,7 +55,7 @@ func (all shapes) add(s *shape, t reflect.Type, at uintptr) {
 	case reflect.TypeFor[limittext.Cache]():
 		return
 	}
-	if t.Name() == "rules" {
+	if t.Name() == "rules" || t.Kind() == reflect.Pointer && t.Elem().Name() == "places" {
 		return
 	}
 	switch k := t.Kind(); k {
@@ -75,7 +76,8 @@ func (all shapes) add(s *shape, t reflect.Type, at uintptr) {
 	case reflect.String:
 		s.parts = append(s.parts, part{kind: k, at: at})
 	case reflect.Pointer, reflect.Slice:
-		p := part{kind: k, at: at, typ: t, shared: t == reflect.TypeFor[*member.View]() || t == reflect.TypeFor[*weir.Limit]()}
+		p := part{kind: k, at: at, typ: t, value: t == reflect.TypeFor[*member.Place]()}
+		p.shared = p.value || t == reflect.TypeFor[*member.View]() || t == reflect.TypeFor[*weir.Limit]()
 		if t != reflect.TypeFor[*weir.Limit]() {
 			p.elem = all.get(t.Elem())
 		}
@@ -198,6 +200,8 @@ func (w *walk) write(s *shape, b []byte, at unsafe.Pointer) []byte {
 				b = append(b, 0)
 			case p.elem == nil:
 				b = append(b, (*weir.Limit)(of).String()...)
+			case p.value:
+				b = w.write(p.elem, append(b, 1), of)
 			default:
 				b = w.pointer(p.elem, b, of)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/here"
 )
 
 // shard is one part of the node's keys. Its node is asked under its lock.
@@ -64,6 +65,10 @@ func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *we
 	if a.Cost > sh.limits.most(a.Limit) {
 		sh.mu.Unlock()
 		return false, nil
+	}
+	if here.Only(ctx) && !sh.node.Decides(now, hash, &r) {
+		sh.mu.Unlock()
+		return true, here.ErrWaits
 	}
 	sh.asks++
 	id := sh.asks

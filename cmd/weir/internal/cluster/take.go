@@ -7,6 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
 	"github.com/weir-limit/weir/internal/cluster/table"
+	"github.com/weir-limit/weir/internal/here"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -15,7 +16,8 @@ import (
 //
 // The evidence of a denial is what the owner said last. There is none of takes of several
 // placements, of those that leases let pass, of what nodes decide by themselves, and where
-// an owner is silent.
+// an owner is silent. To a caller that must not wait (package here) it answers only what leases that are held, and denials that
+// owners have told, decide.
 func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -35,6 +37,9 @@ func (s *Store) Take(ctx context.Context, asks []weir.Ask, out []weir.Decision) 
 	}
 	if len(asks) > 1 && s.spend(asks, out) {
 		return nil
+	}
+	if here.Only(ctx) {
+		return here.ErrWaits
 	}
 	if err := record.Check("cluster", fits, asks, out); err != nil || len(asks) == 0 {
 		return err

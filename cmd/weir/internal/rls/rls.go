@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/h2"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+	"github.com/weir-limit/weir/internal/here"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -74,6 +75,9 @@ type Options struct {
 	// Here is that the limiter never waits, and the store that is lent neither: calls are then answered on the
 	// goroutine that reads their connection.
 	Here bool
+	// Tries is that the limiter can tell a caller that must not wait (package here) whether it would have to: calls are then answered on that
+	// goroutine where they need not wait. It is of no use beside Here.
+	Tries bool
 	// Panicked is called after a call that panicked was answered with INTERNAL.
 	Panicked func()
 }
@@ -220,6 +224,8 @@ func (s *Server) shouldRateLimit(ctx context.Context, m *message, dst []byte) ([
 		return dst, status.Error(codes.InvalidArgument, bad.Error())
 	}
 	switch {
+	case errors.Is(err, here.ErrWaits):
+		return dst, here.ErrWaits
 	case errors.Is(err, rules.ErrNoRules):
 		return dst, status.Error(codes.Unavailable, "no rules are loaded yet; try again when the health service says so")
 	case ctx.Err() != nil:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/h2"
+	"github.com/weir-limit/weir/internal/here"
 )
 
 // method is one that has one message each way, as all have that decide something.
@@ -33,6 +34,7 @@ type message struct {
 	text []byte
 	from from
 	wire envoy.Wire
+	here here.Context // for a try
 	out  []byte
 }
 
@@ -89,7 +91,11 @@ func (s *Server) serving(m *method) func(*h2.Call) {
 	if s.options.Here {
 		return func(c *h2.Call) { s.call(c.Context(), c, m) }
 	}
+	tries := s.options.Tries && !m.store && s.options.Trace == nil // a span that began would be told of
 	return func(c *h2.Call) {
+		if tries && s.tried(c, m) {
+			return
+		}
 		later, ctx := c.Later()
 		s.hand(func() { s.call(ctx, later, m) })
 	}
@@ -122,17 +128,42 @@ func (s *Server) begin() {
 
 // call answers a call.
 func (s *Server) call(ctx context.Context, c *h2.Call, m *method) {
+	t := s.message(c)
+	s.answer(c, t, s.run(ctx, c.Head, c.Arrived, m, t, c.Body))
+	s.messages.Put(t)
+}
+
+// tried answers a call if it need not wait.
+func (s *Server) tried(c *h2.Call, m *method) bool {
+	t := s.message(c)
+	defer s.messages.Put(t)
+	t.here.Context = c.Context()
+	err := s.run(&t.here, c.Head, c.Arrived, m, t, c.Body)
+	t.here.Context = nil
+	if errors.Is(err, here.ErrWaits) {
+		return false
+	}
+	s.answer(c, t, err)
+	return true
+}
+
+// message is memory for a call.
+func (s *Server) message(c *h2.Call) *message {
 	t, _ := s.messages.Get().(*message) // nil where there is none
 	if t == nil {
 		t = &message{from: from{server: s}}
 	}
 	t.from.client, _ = c.Caller().(string) // it is one
-	if err := s.run(ctx, c.Head, c.Arrived, m, t, c.Body); err != nil {
+	return t
+}
+
+// answer answers a call with what stands in t.out, or its failure.
+func (s *Server) answer(c *h2.Call, t *message, err error) {
+	if err != nil {
 		c.Answer(failure(err))
-	} else {
-		c.Answer(&h2.Answer{Status: http.StatusOK, Head: answerHead, Body: t.out, Trailers: answerOK})
+		return
 	}
-	s.messages.Put(t)
+	c.Answer(&h2.Answer{Status: http.StatusOK, Head: answerHead, Body: t.out, Trailers: answerOK})
 }
 
 // failure is the answer to a call that fails.
@@ -168,7 +199,9 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 		if p := recover(); p != nil {
 			err = s.panicked(m.name, p)
 		}
-		s.options.Observe(status.Code(err), time.Since(start))
+		if err != here.ErrWaits {
+			s.options.Observe(status.Code(err), time.Since(start))
+		}
 	}()
 	if err := s.admit(head, m); err != nil {
 		return err
@@ -181,7 +214,7 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 		end := arrived.Add(patience)
 		if !start.Before(end) {
 			ctx = expired
-		} else if !s.options.Here {
+		} else if !s.options.Here && ctx != context.Context(&t.here) {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, end)
 			defer cancel()
