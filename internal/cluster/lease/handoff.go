@@ -16,9 +16,11 @@ const (
 	// MaxMoves is how many ledgers of a node are on their way to one other process. More wait: what a
 	// process can't hear in time comes back, and is worth nothing.
 	MaxMoves = 8
-	// scanned is how many ledgers of a node are looked at in one go after a change: all nodes of a process
-	// look at as many before it hears of the next heartbeat.
+	// scanned is how many ledgers of a node are looked at in one go after a change, each millisecond: all nodes of a process
+	// look at as many before it hears of the next heartbeat. Of more than scanned·rounds it is one of so many rounds, so that
+	// none waits for longer than a share rests (I10).
 	scanned = 16
+	rounds  = 500
 )
 
 // move is a ledger on its way to its next owner. It is sent until that has taken it, or
@@ -136,7 +138,7 @@ func (n *Node) hand(now weir.Instant, fx *protocol.Effects) {
 
 // look looks at some more ledgers, and is whether too many are on their way.
 func (n *Node) look(now weir.Instant, fx *protocol.Effects) (full bool) {
-	for range scanned {
+	for range max(scanned, len(n.ledgers.Rows)/rounds) {
 		if n.ledgers.Looked >= len(n.ledgers.Rows) {
 			return false
 		}

@@ -94,7 +94,9 @@ func (n *Node) View(now weir.Instant, v *member.View, fx *protocol.Effects) {
 		return
 	}
 	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.Has(by.name) })
-	n.ledgers.Looked, n.backups.Looked, n.waits = 0, 0, false
+	n.ledgers.Again()
+	n.backups.Again()
+	n.waits = false
 	n.hand(now, fx)
 }
 

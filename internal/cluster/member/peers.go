@@ -184,7 +184,7 @@ func (p *Peers) Agree(now weir.Instant, members []Member, out *[]HeartbeatTo) {
 // lent last.
 func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 	before := *x
-	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, counts: x.counts, run: x.run, shown: x.shown}
+	*x = peer{name: x.name, id: x.id, member: x.member, incarnation: incarnation, counts: x.counts, order: x.order, run: x.run, shown: x.shown}
 	if before.incarnation == 0 {
 		x.fresh = before.fresh
 		return
@@ -456,7 +456,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 		x.gone, x.back = false, 0 // it was cut off, and has lost nothing
 		x.since, x.order, x.run = now, p.sent, max(x.run, 1)+1
 	case wanted && x.since == 0:
-		x.since, x.run = now-Settle(MaxMembers), max(x.run, 1)
+		x.since, x.order, x.run = now-Settle(MaxMembers), max(x.order, p.sent, 1), max(x.run, 1)
 	case wanted:
 		x.left = 0
 	case x.since != 0 && x.leaves > 0: // it counts on no vote any more, and its leases are over in a Life: I7

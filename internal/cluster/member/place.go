@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/frame"
 )
 
 // rank is the members in the order of the key: the first owns it, if it is heard.
@@ -42,8 +43,9 @@ type Voter struct {
 	member int
 	Name   string
 	run    [2]uint64
-	Kept   bool // it does not lend the vote now, but has not lent it to another either
-	fresh  bool // nobody else has had it
+	Kept   bool   // it does not lend the vote now, but has not lent it to another either
+	fresh  bool   // nobody else has had it
+	turn   uint64 // the heartbeats that the member had sent when one that comes before this node might have had it last
 }
 
 // Released is what an owner says that hands a key over: it counts on no vote for it.
@@ -92,7 +94,7 @@ func (v *View) Place(now weir.Instant, key weir.StateKey, released []Released) P
 			continue
 		}
 		if follows, kept := v.follows(m, rank, free); follows || kept {
-			p.Voters = append(p.Voters, Voter{m, of.name, of.run, kept || of.leaves, of.fresh})
+			p.Voters = append(p.Voters, Voter{m, of.name, of.run, kept || of.leaves, of.fresh, v.turn(m, rank)})
 		}
 	}
 	for _, i := range rank {
@@ -144,6 +146,18 @@ func (v *View) follows(m int, rank []int, released []bool) (follows, kept bool) 
 	return follows, false
 }
 
+// turn is how many heartbeats the m-th member had sent when one that comes before this node in the rank last began to have its vote. If
+// that grows, another has had the vote in between, though this node has not heard of it, or has not looked.
+func (v *View) turn(m int, rank []int) (last uint64) {
+	for _, i := range rank {
+		if i == v.self {
+			break
+		}
+		last = max(last, v.members[m].to(i).Order)
+	}
+	return last
+}
+
 // Votes is how many votes a node may count on now. The votes of members that leave go to no other
 // node: the node that has all other votes has them, too.
 func (v *View) Votes(now weir.Instant, p *Place) int64 {
@@ -169,18 +183,36 @@ func (v *View) Votes(now weir.Instant, p *Place) int64 {
 // in the place before: those that it had, but for what members have lent to others; and
 // those of members that are new, and have lent them to nobody before.
 func (v *View) Unbroken(p, before *Place) (votes, all int64) {
-	same := func(a, b Voter) bool { return a.Name == b.Name && a.run == b.run }
 	for _, old := range before.Voters {
-		if i := v.find(old.Name); i < 0 || v.members[i].leaves || slices.ContainsFunc(p.Voters, func(by Voter) bool { return same(by, old) }) {
-			votes++
-		}
+		votes += int64(frame.Flag(v.unbroken(old.Name, p, before)))
 	}
 	for _, by := range p.Voters {
-		if by.fresh && !slices.ContainsFunc(before.Voters, func(old Voter) bool { return same(by, old) }) && slices.Contains(before.idle, by.Name) {
-			votes++
-		}
+		votes += int64(frame.Flag(!before.has(by.Name) && v.unbroken(by.Name, p, before)))
 	}
 	return votes, max(before.Count, p.Count, 1)
+}
+
+func (p *Place) has(name string) bool {
+	return slices.ContainsFunc(p.Voters, func(by Voter) bool { return by.Name == name })
+}
+
+// unbroken is whether a node has a member's vote in p that nobody else has had since it was in the place before.
+func (v *View) unbroken(name string, p, before *Place) bool {
+	i := v.find(name)
+	if i < 0 || v.members[i].leaves {
+		return before.has(name)
+	}
+	of := func(by Voter) bool { return by.Name == name }
+	was, is := slices.IndexFunc(before.Voters, of), slices.IndexFunc(p.Voters, of)
+	if is < 0 {
+		return false
+	}
+	by := &p.Voters[is]
+	if was < 0 {
+		return by.fresh && by.turn == 0 && slices.Contains(before.idle, name)
+	}
+	old := &before.Voters[was]
+	return by.run == old.run && by.turn <= old.turn // I10
 }
 
 // Followed is how many votes each member has of a key that other members take for its owner, as this process knows, who

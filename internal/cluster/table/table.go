@@ -5,6 +5,7 @@ package table
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 
 	"github.com/weir-limit/weir"
 )
@@ -95,6 +96,16 @@ func (t *Table[T]) Room(now weir.Instant) bool {
 		}
 	}
 	return len(t.Rows) < t.Most
+}
+
+// Again begins a round anew, with the rows that the last one has not looked at: rounds may begin more often than they end.
+func (t *Table[T]) Again() {
+	if t.Looked < len(t.Rows) {
+		slices.Reverse(t.Rows[:t.Looked])
+		slices.Reverse(t.Rows[t.Looked:])
+		slices.Reverse(t.Rows)
+	}
+	t.Looked = 0
 }
 
 // Remove forgets Rows[i].

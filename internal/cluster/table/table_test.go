@@ -35,6 +35,17 @@ func TestTable(t *testing.T) {
 				delete(model, table.Rows[at].Key)
 				delete(looked, table.Rows[at].Key)
 				table.Remove(at)
+			} else if rapid.IntRange(0, 4).Draw(t, "again") == 0 {
+				left := len(table.Rows) - table.Looked
+				if table.Again(); table.Looked != 0 {
+					t.Fatalf("%d rows are looked at as a round begins", table.Looked)
+				}
+				for i, row := range table.Rows {
+					if left < len(table.Rows) && looked[row.Key] != (i >= left) {
+						t.Fatalf("%v of %d rows, of which %d were left, is the %d-th", row.Key, len(table.Rows), left, i)
+					}
+				}
+				clear(looked)
 			} else if table.Looked < len(table.Rows) {
 				looked[table.Rows[table.Looked].Key] = true
 				table.Looked++
