@@ -80,7 +80,7 @@ type Peers struct {
 	saidClean     bool         // whether they were Clean
 	quorate       weir.Instant // when it heard most of the members last
 	minority      bool         // that was longer than a Quorum ago, and it has not heard from all since
-	lapsed        bool         // since all was well last it was once: others may have been the first of all members
+	lapsed        bool         // since all was well last it was once, or one went that may have handed its keys to another: others may have been the first
 	view          *View
 	versions      uint64
 	sent          uint64 // heartbeats to each member
@@ -346,6 +346,7 @@ func (p *Peers) look(now weir.Instant, changed bool) {
 		out := !x.member && x.shown == Out && now >= Over(x.leaves)
 		if out {
 			p.forget(now, x)
+			p.lapsed = p.lapsed || x.counts && !(x.clear && p.tidy()) // it may have handed its keys to another
 		}
 		return out
 	})
