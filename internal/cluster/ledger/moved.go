@@ -22,6 +22,12 @@ func (g *Ledger) Moves(now weir.Instant, v *member.View, key weir.StateKey) (to 
 	return g.place.Owner
 }
 
+// Owner is who is asked about the key, as its node knew when it looked last; empty: nobody may be.
+func (g *Ledger) Owner() string { return g.place.Owner }
+
+// OwnsFrom is from when on its node may be the first of all members, 0: it is not.
+func (g *Ledger) OwnsFrom() weir.Instant { return g.owns }
+
 // gone is whether no vote is its node's any more, or it leaves and may use none.
 func (g *Ledger) gone(v *member.View) bool {
 	for _, by := range g.place.Voters {

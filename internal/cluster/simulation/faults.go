@@ -120,10 +120,8 @@ func (s *simulation) plan() {
 	s.often(start, s.Faults.Crash, func(now weir.Instant) { s.crash(now, any()) })
 	s.each(start, s.Faults.Behead, s.behead)
 	s.often(start, s.Faults.Pause, func(now weir.Instant) {
-		m, long := s.machines[any()], weir.Instant(s.random.Int64N(maxPause.Microseconds()))
-		if m.away <= now {
-			m.away, m.stood = now+long, m.stood+long
-		}
+		i := any()
+		s.pause(now, i, weir.Instant(s.random.Int64N(maxPause.Microseconds())))
 	})
 	s.often(start, s.Faults.Cut, func(now weir.Instant) {
 		s.cut[any()][any()] = now + weir.Instant(s.random.Int64N(1_000_000))
@@ -151,6 +149,17 @@ func (s *simulation) act(now weir.Instant, a Act) {
 		s.usurp(now, s.Nodes, a.Node)
 	case Restart:
 		s.restart(now, a.Node)
+	case Crash:
+		s.crash(now, a.Node)
+	case Pause:
+		s.pause(now, a.Node, weir.Instant(a.Long/time.Microsecond))
+	}
+}
+
+// pause has a process stand still.
+func (s *simulation) pause(now weir.Instant, i int, long weir.Instant) {
+	if m := s.machines[i]; m.away <= now {
+		m.away, m.stood = now+long, m.stood+long
 	}
 }
 
@@ -188,6 +197,9 @@ func (s *simulation) change(now weir.Instant) {
 
 // parted is whether to does not hear from, by Parts.
 func (s *simulation) parted(now weir.Instant, from, to int) bool {
+	if s.links.down[from][to] && from != to {
+		return true
+	}
 	for i := range s.Parts {
 		p := &s.Parts[i]
 		if since := (now - start).Duration(); since >= p.From && since < p.To && p.Deaf(from, to) {

@@ -28,6 +28,7 @@ type machine struct {
 	remembered  []member.Member // whom its processes knew last
 	counted     bool            // they all counted its vote
 	usurped     bool            // another process has its name
+	met         bool            // it knows who the members are
 }
 
 // shard is one of the nodes of a process.
@@ -75,9 +76,12 @@ func (m *machine) when(at weir.Instant) weir.Instant {
 func (s *simulation) boot(now weir.Instant, i int, found bool) error {
 	m := s.machines[i]
 	m.incarnation++
-	m.away, m.next, m.view, m.shards, m.going = 0, 0, nil, nil, false
+	m.away, m.next, m.view, m.shards, m.going, m.met = 0, 0, nil, nil, false, now == start
 	m.salt = (s.Seed+1)<<32 | uint64(i)<<16 | m.incarnation
 	s.watchers.begin(now, i)
+	if s.Gossip && now > start {
+		s.appear(i, s.Remember && m.remembered != nil)
+	}
 	far := map[string]protocol.Distance{}
 	for _, other := range s.machines {
 		far[other.name] = protocol.Distance(s.Faults.Delay) // each way half of that, on the mean
@@ -109,6 +113,7 @@ func (s *simulation) resume(now weir.Instant, m *machine) {
 		names = append(names, m.remembered[k].Name)
 		m.remembered[k].Incarnation = 0
 	}
+	m.met = true
 	m.peers.Resume(names, m.counted)
 	m.peers.Agree(m.clock(now), m.remembered, &s.beats)
 }
@@ -144,19 +149,20 @@ func (s *simulation) tell(now weir.Instant, i int) {
 	if !m.runs() || m.usurped {
 		return
 	}
-	var members []member.Member
-	for j, m := range s.machines {
-		if (m.member || m.going) && !s.watchers.gone[i][j] {
-			members = append(members, member.Member{Name: m.name, Incarnation: m.incarnation})
-		}
+	members := s.membersOf(i)
+	if s.Gossip && len(members) == 1 && !m.met {
+		return // it has met nobody yet
 	}
-	m.remembered = slices.Clone(members)
+	m.met, m.remembered = true, slices.Clone(members)
 	m.peers.Agree(m.clock(now), members, &s.beats)
 	s.effects(now, i)
 }
 
 // tellAll tells every process who the members are, each after a while.
 func (s *simulation) tellAll(now weir.Instant) {
+	if s.Gossip {
+		return // news of it take their way
+	}
 	for i := range s.machines {
 		s.at(now+weir.Instant(s.random.Int64N(300_000)), func(now weir.Instant) { s.tell(now, i) })
 	}
@@ -196,7 +202,9 @@ func (s *simulation) usurp(now weir.Instant, i, of int) {
 	m, old := s.machines[i], s.machines[of]
 	old.member, old.usurped = false, true
 	m.name, m.incarnation, s.names[i], s.numbers[old.name] = old.name, old.incarnation, old.name, i
+	s.news.own[of].life++
 	s.join(now, i)
+	s.news.known[i][of] = s.news.own[of]
 	m.peers.Fence(m.clock(now), m.clock(now)+weir.Instant(s.Fence/time.Microsecond))
 }
 
@@ -216,12 +224,22 @@ func (s *simulation) leave(now weir.Instant, i int) {
 	m.member, m.counted, m.going = false, false, true
 	m.peers.Leave(m.clock(now), &s.beats)
 	s.effects(now, i)
-	s.at(now+weir.Instant(time.Second/time.Microsecond), func(now weir.Instant) {
-		if m.peers == peers {
-			m.end()
-			s.tellAll(now)
-		}
-	})
+	s.at(now+second, func(now weir.Instant) { s.parts(now, i, peers, now+9*second) })
+}
+
+// parts ends a process that leaves when all know of it; where it can't be told, at the end of its patience.
+func (s *simulation) parts(now weir.Instant, i int, peers *member.Peers, end weir.Instant) {
+	m := s.machines[i]
+	switch {
+	case m.peers != peers:
+	case s.Gossip && now < end && (m.away > now || !peers.Parted(m.clock(now))):
+		s.at(now+second/10, func(now weir.Instant) { s.parts(now, i, peers, end) })
+	default:
+		heard := s.hearing(now, i)
+		m.end()
+		s.vanish(now, i, heard)
+		s.tellAll(now)
+	}
 }
 
 // kill ends the process of the i-th machine, and what it let pass by its own share, that nobody knows of, with it.

@@ -152,6 +152,9 @@ func (s *simulation) deliver(now weir.Instant, l *letter) {
 	if m.runs() {
 		s.tamper(now, l)
 		if l.isHeartbeat {
+			if by := s.watchers; s.Gossip && !by.gone[l.to][l.from] {
+				by.reached[l.to][l.from] = now
+			}
 			m.peers.Receive(m.clock(now), s.names[l.from], &l.heartbeat)
 		} else {
 			m.node(l.message.State).Receive(m.clock(now), s.names[l.from], &l.message, &s.fx)

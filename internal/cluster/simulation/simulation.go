@@ -43,6 +43,9 @@ type Settings struct {
 	Remember bool
 	GiveUp   time.Duration // who is not reached for so long is taken for gone by most of the others; 0: never
 	Calm     time.Duration // in the end, nothing goes wrong for so long
+	Links    bool          // each direction of each link goes on and off by itself
+	Gossip   bool          // who the members are is told from one to another, as links allow
+	Look     bool          // it looks who is the first of each key
 	Mutant   Mutant
 }
 
@@ -57,6 +60,7 @@ type Act struct {
 	At   time.Duration
 	What What
 	Node int
+	Long time.Duration // of Pause
 }
 
 // What is a kind of event in the life of a node.
@@ -69,6 +73,8 @@ const (
 	Join
 	Usurp   // a process on the machine after the last node takes its name
 	Restart // its process is killed, and another knows of no member but those in its list
+	Crash   // its process is killed, and another started
+	Pause   // its process stands still
 )
 
 // Result is what happened. Its counts are of events, not of requests.
@@ -82,6 +88,9 @@ type Result struct {
 	Dropped              int64         // of a kind that was not known
 	LongestDeny          time.Duration // how long a node denied by itself, without asking the owner
 	Series               []Step
+	Looks, Led           int64  // how often it looked who is the first of a key, and there was one
+	Firsts               int64  // there were two
+	FirstFirsts          string // which these were the first time
 }
 
 // Step is what happened in StepLength.
@@ -111,6 +120,8 @@ type simulation struct {
 	numbers  map[string]int   // by their names
 	cut      [][]weir.Instant // [from][to]: nothing arrives until then
 	watchers watchers
+	links    links
+	news     news
 	events   events
 	planted  event
 	seq      uint64
@@ -169,6 +180,11 @@ func Run(s Settings) (Result, error) {
 		sim.machines = append(sim.machines, m)
 	}
 	sim.watch()
+	sim.link()
+	sim.begins()
+	if s.Look {
+		sim.at(start, sim.lookFirsts)
+	}
 	for i := range s.Nodes {
 		if err := sim.boot(start, i, s.Found); err != nil {
 			return Result{}, err
