@@ -78,7 +78,7 @@ func (n *Node) Moving() bool {
 	return n.moving() || n.view.Leaving && len(n.ledgers.Rows) > 0 && !n.view.Alone()
 }
 
-func (n *Node) moving() bool { return n.wait || n.handing > 0 && n.looks() }
+func (n *Node) moving() bool { return n.wait || n.keeps || n.handing > 0 && n.looks() }
 
 // looks is whether not all has been looked at since the last change.
 func (n *Node) looks() bool {
@@ -150,6 +150,8 @@ func (n *Node) look(now weir.Instant, fx *protocol.Effects) (full bool) {
 		case moved:
 			n.ledgers.Remove(n.ledgers.Looked)
 		default:
+			to := row.Of.Owner()
+			n.keeps = n.keeps || to != "" && to != n.settings.Name
 			n.ledgers.Looked++
 			n.owes(now, row.Key, row.Of)
 		}

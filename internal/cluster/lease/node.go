@@ -57,6 +57,7 @@ type Node struct {
 	lent    weir.Instant       // then leases of ledgers are over that it has handed over
 	strewn  weir.Instant       // the same of those handed over while it reached other members
 	wait    bool               // some of it has to wait for others
+	keeps   bool               // some is another's that this node takes itself to have a vote for still: it may not have heard yet
 
 	backups table.Table[*backup] // of other owners
 	owing   []weir.StateKey      // ledgers that wait for a backup; those that are sent come first
@@ -96,7 +97,7 @@ func (n *Node) View(now weir.Instant, v *member.View, fx *protocol.Effects) {
 	maps.DeleteFunc(n.windows, func(by sender, _ *window) bool { return !v.Has(by.name) })
 	n.ledgers.Again()
 	n.backups.Again()
-	n.waits = false
+	n.waits, n.keeps = false, false
 	n.hand(now, fx)
 }
 

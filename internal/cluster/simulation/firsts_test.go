@@ -3,6 +3,8 @@ package simulation
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/internal/cluster/protocol"
 )
 
 // TestFirsts holds processes to what I18 promises, and to nothing over by closed, while each direction of each link goes on and off by itself: at no
