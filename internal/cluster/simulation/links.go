@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/member"
 )
 
 // Each direction of each link goes on and off by itself, for tenths of seconds, for seconds, or for long. How many are up
@@ -32,14 +32,14 @@ func (s *simulation) link() {
 		return
 	}
 	if s.links.pairs = s.random.IntN(3) == 0; s.random.IntN(3) > 0 {
-		s.links.on, s.links.off = weir.Instant(100_000+s.random.Int64N(2_500_000)), weir.Instant(300_000+s.random.Int64N(4_000_000))
+		s.links.on, s.links.off = second/8<<s.random.IntN(5), second/8<<s.random.IntN(5)
 	} else {
 		s.mood(start + 2*second)
 	}
 	for from := range s.machines {
 		for to := range s.machines {
 			if from != to && (from < to || !s.links.pairs) && s.random.IntN(4) > 0 {
-				slow := []weir.Instant{1, 1, 2, 4}[s.random.IntN(4)]
+				slow := []weir.Instant{1, 1, 2, 4, 16}[s.random.IntN(5)]
 				s.at(start+second+weir.Instant(s.random.Int64N(int64(4*second))), func(now weir.Instant) { s.flip(now, from, to, slow) })
 			}
 		}
@@ -167,7 +167,7 @@ func (s *simulation) spread(now weir.Instant) {
 	for i := range s.machines {
 		changed := false
 		for k := range s.machines {
-			if i == k || !s.reaches(now, k, i) || !s.reaches(now, i, i) {
+			if i == k || !s.machines[k].met || !s.reaches(now, k, i) || !s.reaches(now, i, i) { // two that are new are no cluster
 				continue
 			}
 			for j, of := range s.news.known[k] {
@@ -226,7 +226,7 @@ const lookEvery = second / 100
 // lookFirsts counts the moments in which two processes may be the first of one key. One that stands still may go on at any moment.
 func (s *simulation) lookFirsts(now weir.Instant) {
 	s.at(now+1+weir.Instant(s.random.Int64N(int64(2*lookEvery))), s.lookFirsts)
-	for k := range s.keys {
+	for k := range min(len(s.keys), 2) {
 		key, firsts := s.keys[k].state, []string(nil)
 		for _, m := range s.machines {
 			if m.runs() && m.node(key).First(m.clock(now), key) {
@@ -261,12 +261,18 @@ func Edges(seed uint64) Settings {
 	limits := []string{"10/s burst 20", "5/s burst 100", "100/s burst 20", "100/10s fixed-window", "100/10s sliding-log", "100/h", "20/s burst 200"}
 	s.Limit = weir.MustParseLimit(limits[r.IntN(len(limits))])
 	s.Policy = []protocol.Policy{protocol.Closed, protocol.Closed, protocol.Closed, protocol.Reserve}[r.IntN(4)]
-	s.asks(5 + r.Int64N(40))
+	switch r.IntN(8) {
+	case 0, 1: // keys that are forgotten in between
+		s.Turn, s.Keys = time.Duration(300+r.IntN(4000))*time.Millisecond, 2+r.IntN(7)
+	case 2: // many, that are not handed over at once
+		s.Keys, s.Wave, s.Skewed, s.Limit = 20+r.IntN(40), time.Duration(500+r.IntN(2000))*time.Millisecond, true, weir.MustParseLimit([]string{"6/s burst 40", "50/10s sliding-log"}[r.IntN(2)])
+	}
+	s.asks(5 + r.Int64N(40) + int64(10*s.Keys))
 	some := func(n int) int { return r.IntN(3) / 2 * r.IntN(n) }
 	s.Faults = Faults{Drift: some(4950), Loss: some(200), Double: some(100), Delay: time.Duration(some(150)) * time.Millisecond}
 	n := s.Nodes + s.Spare
 	between := func(a, b int) time.Duration { return time.Duration(a+r.IntN(b-a)) * time.Millisecond }
-	changes, pauses := r.IntN(3) > 0, r.IntN(3) > 0
+	changes, pauses := r.IntN(2) > 0, r.IntN(2) > 0
 	for at := between(1500, 5000); at < s.For && (changes || pauses); at += between(100, []int{2000, 8000, 20000}[r.IntN(3)]) {
 		a := Act{At: at, Node: r.IntN(n)}
 		switch k := r.IntN(10); {
