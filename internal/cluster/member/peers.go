@@ -97,6 +97,7 @@ type peer struct {
 	incarnation uint64
 
 	counts bool         // its vote does, whether it is heard or not
+	stays  bool         // that of the process before it did: it may live, and count on it
 	leaves weir.Instant // since it said so its vote is nobody's, but leases that it granted may go on; also of the process before, until this one is active
 	fresh  bool         // nobody has had its first vote before, as far as it is heard
 	active weir.Instant // its vote counts since then, or earlier; 0: it does not
@@ -189,6 +190,7 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		x.fresh = before.fresh
 		return
 	}
+	x.stays = before.counts && (before.stamp > 0 || before.stays)
 	x.leaves, x.clear = before.leaves, before.clear && before.leaves > 0
 	if !before.handed() {
 		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
@@ -251,7 +253,7 @@ func (p *Peers) Receive(now weir.Instant, from string, b *Heartbeat) {
 	if b.Active && !b.Leaving {
 		x.leaves = 0 // the process before has left, and this one takes part
 	}
-	x.counts = b.Active || x.counts && (x.stamp > 0 || p.voting)
+	x.counts = b.Active || x.counts && (x.stamp > 0 || x.stays || p.voting)
 	if now >= x.heard+silence(p.count) && x.heard > 0 {
 		x.fresh = false
 		x.flap(now)

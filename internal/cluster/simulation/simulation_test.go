@@ -15,6 +15,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "run this seed of the swarm alone")
+	from  = flag.Uint64("from", 0, "begin with this seed")
 	swarm = flag.Duration("swarm", 0, "how long TestSwarm runs; 0: 200 seeds")
 )
 
@@ -102,7 +103,7 @@ func seeds(t *testing.T, most uint64, draw func(n uint64) time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	var simulated time.Duration
-	for n := *seed; *seed == 0 && (n < most && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
+	for n := max(*seed, *from); *seed == 0 && (n < *from+most && *swarm == 0 || time.Since(begun) < *swarm) || n == *seed && *seed > 0; n++ {
 		simulated += draw(n)
 	}
 	t.Logf("%.0f cluster-seconds simulated, %.0f a second, nothing over", simulated.Seconds(), simulated.Seconds()/time.Since(begun).Seconds())
