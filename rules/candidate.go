@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/here"
 )
 
 // Trial is what the active rules and a candidate said to one request.
@@ -75,7 +76,7 @@ type trial struct {
 // while the active rules decide.
 func (l *Limiter) try(ctx context.Context, r *Request) *trial {
 	c := l.candidates.Load()
-	if c == nil || r.Peek || c.set.domains[r.Domain] == nil {
+	if c == nil || here.Only(ctx) || r.Peek || c.set.domains[r.Domain] == nil {
 		return nil
 	}
 	t := l.newTake(c.set, r)

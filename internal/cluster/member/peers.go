@@ -112,6 +112,7 @@ type peer struct {
 	// How this process stands to it.
 	since     weir.Instant // it may have votes since then, 0: it may not
 	order     uint64       // the heartbeats that had been sent then
+	anew      bool         // that was another process of its name, and this one has had no votes yet
 	back      weir.Instant // when it could have had them first, 0: it could not
 	run       uint64       // counts how often it began to
 	relied    weir.Instant // when it was lent votes last
@@ -196,7 +197,10 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 		p.lose(loss{name: x.name, incarnation: before.incarnation, at: now, alone: p.suspected(x.name), saved: before.saved, of: max(p.count, 1)})
 	}
 	if before.since != 0 {
-		x.since, x.order, x.left = before.since, p.sent, max(Over(now), before.relied+Settle(p.count))
+		x.since, x.anew, x.left = before.since, true, max(Over(now), before.relied+Settle(p.count))
+		if !before.handed() { // one that has handed over has had it no more
+			x.order = p.sent
+		}
 	}
 }
 
@@ -461,7 +465,10 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	case wanted && x.since == 0:
 		x.since, x.order, x.run = now-Settle(MaxMembers), max(x.order, p.sent, 1), max(x.run, 1)
 	case wanted:
-		x.left = 0
+		if x.anew && x.left > 0 {
+			x.order = p.sent // another process has it now
+		}
+		x.left, x.anew = 0, false
 	case x.since != 0 && x.leaves > 0: // it counts on no vote any more, and its leases are over in a Life: I7
 		x.left = max(now, Over(x.leaves))
 	case x.since != 0 && x.left == 0:
@@ -475,7 +482,7 @@ func (p *Peers) see(now weir.Instant, x *peer) {
 	}
 	if x.left > 0 && now >= x.left {
 		x.gone, x.of = true, p.count
-		x.since, x.left, x.relied = 0, 0, 0
+		x.since, x.left, x.relied, x.anew = 0, 0, 0, false
 	}
 }
 

@@ -47,46 +47,11 @@ func (sh *shard) close() {
 
 // take decides a plain ask about a key, unless leases can't answer it: then it is not lent.
 func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *weir.Ask, d *weir.Decision) (lent bool, err error) {
-	s := sh.store
-	sh.mu.Lock()
-	if sh.node == nil {
-		sh.mu.Unlock()
-		return false, nil
+	id, done, lent, err := sh.ask(ctx, hash, key, a, d)
+	if done == nil {
+		return lent, err
 	}
-	now := s.now()
-	r := want(key, a)
-	if sh.node.Spend(now, hash, &r, d, &sh.fx) {
-		if len(sh.fx.Messages) > 0 {
-			sh.deliver(0, nil)
-		}
-		sh.mu.Unlock()
-		return true, nil
-	}
-	if a.Cost > sh.limits.most(a.Limit) {
-		sh.mu.Unlock()
-		return false, nil
-	}
-	if here.Only(ctx) && !sh.node.Decides(now, hash, &r) {
-		sh.mu.Unlock()
-		return true, here.ErrWaits
-	}
-	sh.asks++
-	id := sh.asks
-	r.ID = id
-	sh.node.Ask(now, &r, &sh.fx)
-	if sh.deliver(id, d) {
-		sh.mu.Unlock()
-		return true, nil
-	}
-	if s.waiting.Add(1) > MaxWaiting {
-		s.waiting.Add(-1)
-		sh.mu.Unlock()
-		return true, weir.ErrBusy // when it is decided after all, nobody waits for it
-	}
-	done := make(chan weir.Decision, 1)
-	sh.waiting[id] = done
-	sh.mu.Unlock()
-	defer s.waiting.Add(-1)
+	defer sh.store.waiting.Add(-1)
 	select {
 	case told, ok := <-done:
 		if !ok {
@@ -96,10 +61,48 @@ func (sh *shard) take(ctx context.Context, hash uint64, key weir.StateKey, a *we
 		return true, nil
 	case <-ctx.Done():
 		sh.mu.Lock()
+		defer sh.mu.Unlock()
 		delete(sh.waiting, id)
-		sh.mu.Unlock()
 		return true, ctx.Err()
 	}
+}
+
+// ask is take up to where the owner has to answer: then done tells what it said.
+func (sh *shard) ask(ctx context.Context, hash uint64, key weir.StateKey, a *weir.Ask, d *weir.Decision) (id uint64, done chan weir.Decision, lent bool, err error) {
+	s := sh.store
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.node == nil {
+		return 0, nil, false, nil
+	}
+	now := s.now()
+	r := want(key, a)
+	if sh.node.Spend(now, hash, &r, d, &sh.fx) {
+		if len(sh.fx.Messages) > 0 {
+			sh.deliver(0, nil)
+		}
+		return 0, nil, true, nil
+	}
+	if a.Cost > sh.limits.most(a.Limit) {
+		return 0, nil, false, nil
+	}
+	if here.Only(ctx) && !sh.node.Decides(now, hash, &r) {
+		return 0, nil, true, here.ErrWaits
+	}
+	sh.asks++
+	id = sh.asks
+	r.ID = id
+	sh.node.Ask(now, &r, &sh.fx)
+	if sh.deliver(id, d) {
+		return 0, nil, true, nil
+	}
+	if s.waiting.Add(1) > MaxWaiting {
+		s.waiting.Add(-1)
+		return 0, nil, true, weir.ErrBusy // when it is decided after all, nobody waits for it
+	}
+	done = make(chan weir.Decision, 1)
+	sh.waiting[id] = done
+	return id, done, true, nil
 }
 
 // witness fills in what a denial of a key stood on, if that is known.
