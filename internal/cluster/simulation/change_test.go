@@ -368,3 +368,31 @@ func TestRolls(t *testing.T) {
 		}
 	}
 }
+
+// TestQuickRolls: nodes leave in order and are back at once, before the others know that they are gone. Nobody had their shares meanwhile, so
+// nothing is charged for them.
+func TestQuickRolls(t *testing.T) {
+	t.Parallel()
+	const each = 8 * time.Second
+	for _, away := range []time.Duration{100 * ms, 300 * ms} {
+		passed, ideal := int64(0), int64(0)
+		for seed := range uint64(4) {
+			s := Settings{Seed: seed, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("10/s burst 100"), Load: 1, For: 5*time.Second + 3*each, Found: true}
+			for i := range s.Nodes {
+				at := 5*time.Second + time.Duration(i)*each
+				s.Acts = append(s.Acts, Act{At: at, What: Leave, Node: i}, Act{At: at + away, What: Join, Node: i})
+			}
+			s.Where = func(since time.Duration) int { // never the one that is away
+				return (int((since-5*time.Second)/each) + 1 + int(record.Mix(uint64(since)))&1) % s.Nodes
+			}
+			r := run(t, s)
+			if passed, ideal = passed+r.Passed, ideal+r.Ideal; r.Over > 0 {
+				t.Errorf("away for %v: %d over", away, r.Over)
+			}
+		}
+		denied := 100 - 100*float64(passed)/float64(ideal)
+		if t.Logf("away for %v: denied %.2f %%", away, denied); denied > 0.1 {
+			t.Errorf("away for %v: denied %.2f %%; want at most 0.1", away, denied)
+		}
+	}
+}
