@@ -555,7 +555,7 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 	p.view = p.show(now)
 	lasting := p.lasting.next(now, p.view)
 	p.lasting.show(p.view)
-	others, losses, age := p.others(), p.tell(now), time.Duration(0)
+	others, losses, age := p.unsettled(now), p.tell(now), time.Duration(0)
 	clean, saves := p.cleans(), p.saved && p.last == p.versions && p.allBack()
 	p.saves = saves
 	p.due, p.said, p.saidClean = now+pulse(p.count), p.versions, clean
@@ -579,6 +579,23 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 			Stamp: now, Echo: x.stamp, Vote: x.vote, Life: time.Duration(silence(p.count)) * time.Microsecond, Run: x.run, Lasting: lasting, Others: others, Clear: says[i],
 		}})
 	}
+}
+
+// unsettled is others as heartbeats tell it. One that falls silent before it was settled has had no share yet: another may count on it
+// still, so the others must not take it for kept (I10).
+func (p *Peers) unsettled(now weir.Instant) []Other {
+	others := p.others()
+	for i := range others {
+		o := &others[i]
+		if x := p.byID(o.Member); o.Stand == Leaving && now < x.since+Settle(p.count) {
+			o.Stand = Entering
+		}
+	}
+	return others
+}
+
+func (p *Peers) byID(id uint64) *peer {
+	return p.list[slices.IndexFunc(p.list, func(x *peer) bool { return x.id == id })]
 }
 
 // others is how this process stands to members where that is not settled.
