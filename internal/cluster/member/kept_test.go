@@ -7,7 +7,8 @@ import (
 	"github.com/weir-limit/weir"
 )
 
-// TestKeptUnsettled: an owner that was never settled takes a share that it is told to be kept for gained at once, and for unbroken when it is settled.
+// TestKeptUnsettled: a member that falls silent before it was settled does not take a share for unbroken, when it is settled, that another has counted on
+// in between (I10).
 func TestKeptUnsettled(t *testing.T) {
 	names := []string{"node0", "node1", "node2"}
 	list := []Member{{"node0", 1}, {"node1", 1}, {"node2", 1}}
