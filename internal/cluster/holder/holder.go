@@ -158,7 +158,7 @@ func (h *Holder) Take(now weir.Instant, r *protocol.Request, fx *protocol.Effect
 		fx.Answer(r.ID, weir.Decision{Outcome: weir.Impossible, Cost: r.Cost, Remaining: h.remaining(now), ResetAfter: h.resetAfter(now)})
 	case !h.hears():
 		h.alone(r, fx)
-	case now < h.denied && r.Cost >= h.least:
+	case h.denies(now, r.Cost):
 		h.refuse(now, r.ID, r.Cost, h.wait(now, r.Cost), fx)
 	case len(h.waiting) >= MaxWaiting:
 		h.refuse(now, r.ID, r.Cost, protocol.Retry, fx)
@@ -175,8 +175,11 @@ func (h *Holder) Covers(now weir.Instant, cost int64) bool {
 
 // Decides is whether Take would answer a request of the policy that it was asked by last without asking the owner.
 func (h *Holder) Decides(now weir.Instant, r *protocol.Request) bool {
-	return h.Covers(now, r.Cost) || r.Policy == h.policy && h.hears() && now < h.denied && r.Cost >= h.least
+	return h.Covers(now, r.Cost) || r.Policy == h.policy && h.hears() && h.denies(now, r.Cost)
 }
+
+// denies is whether the owner has told that a request of that cost would be denied.
+func (h *Holder) denies(now weir.Instant, cost int64) bool { return now < h.denied && cost >= h.least }
 
 // Spend lets a request pass that the lease covers, and asks for more when little is left.
 func (h *Holder) Spend(now weir.Instant, r *protocol.Request, d *weir.Decision, fx *protocol.Effects) {
@@ -283,7 +286,7 @@ func (h *Holder) ask(now weir.Instant, fx *protocol.Effects) {
 		}
 		want += w.cost
 	}
-	denied := now < h.denied && (len(h.waiting) == 0 || least >= h.least)
+	denied := h.denies(now, least) || now < h.denied && len(h.waiting) == 0
 	if h.pending != nil || denied || !h.hears() {
 		return
 	}

@@ -310,7 +310,8 @@ func (n *Node) adopt(now weir.Instant, m *protocol.Message, theirs *ledger.Copy)
 		return true
 	case member.Due:
 	}
-	if n.Owner(m.State) != n.settings.Name {
+	p := n.view.Place(now, m.State, nil)
+	if p.Owner != n.settings.Name {
 		return false
 	}
 	g, ok := n.ledgers.Get(m.State)
@@ -321,7 +322,7 @@ func (n *Node) adopt(now weir.Instant, m *protocol.Message, theirs *ledger.Copy)
 	case !n.ledgers.Room(now):
 		return false
 	}
-	g = ledger.Adopt(now, n.view, m, theirs)
+	g = ledger.Adopt(now, n.view, &p, m, theirs)
 	n.ledgers.Put(g.Row(m.State))
 	n.owes(now, m.State, g)
 	return true

@@ -17,8 +17,8 @@ const (
 	// process can't hear in time comes back, and is worth nothing.
 	MaxMoves = 8
 	// scanned is how many ledgers of a node are looked at in one go after a change, each millisecond: all nodes of a process
-	// look at as many before it hears of the next heartbeat. Of more than scanned·rounds it is one of so many rounds, so that
-	// none waits for longer than a share rests (I10).
+	// look at as many before it hears of the next heartbeat. A node with more than scanned·rounds ledgers looks at more at a time, so
+	// that none waits for longer than a share rests (I10).
 	scanned = 16
 	rounds  = 500
 )
@@ -245,7 +245,8 @@ func (n *Node) accept(now weir.Instant, from string, m *protocol.Message, fx *pr
 	if !known {
 		g = ledger.Blank(&theirs)
 	}
-	if !g.Expects(now, n.view, n.settings.Name, from, m) || !known && !n.ledgers.Room(now) {
+	in, ok := g.Expects(now, n.view, n.settings.Name, from, m)
+	if !ok || !known && !n.ledgers.Room(now) {
 		return
 	}
 	by := sender{from, m.Shard}
@@ -253,7 +254,7 @@ func (n *Node) accept(now weir.Instant, from string, m *protocol.Message, fx *pr
 		n.windows[by] = &window{}
 	}
 	if n.windows[by].take(m.Incarnation, m.ID) {
-		g.Take(now, n.view, from, m, &theirs, known)
+		g.Take(now, n.view, &in, m, &theirs, known)
 		if !known {
 			n.ledgers.Put(g.Row(m.State))
 		}

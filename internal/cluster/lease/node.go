@@ -116,11 +116,8 @@ func (n *Node) Ask(now weir.Instant, r *protocol.Request, fx *protocol.Effects) 
 // Spend answers a request as Ask does, if a lease that is held covers it. Else it does
 // nothing, and is false. hash is that of its key.
 func (n *Node) Spend(now weir.Instant, hash uint64, r *protocol.Request, d *weir.Decision, fx *protocol.Effects) bool {
-	h, ok := n.holders.Find(hash, r.State)
-	if !ok || !h.Knows(r.Limit, n.view.Version) {
-		return false
-	}
-	if h.Prolong(now, n.view); !h.Covers(now, r.Cost) {
+	h := n.held(now, hash, r)
+	if h == nil || !h.Covers(now, r.Cost) {
 		return false
 	}
 	before := len(fx.Messages)
@@ -132,22 +129,24 @@ func (n *Node) Spend(now weir.Instant, hash uint64, r *protocol.Request, d *weir
 
 // Covers is whether Spend would answer the request now.
 func (n *Node) Covers(now weir.Instant, hash uint64, r *protocol.Request) bool {
-	h, ok := n.holders.Find(hash, r.State)
-	if !ok || !h.Knows(r.Limit, n.view.Version) {
-		return false
-	}
-	h.Prolong(now, n.view)
-	return h.Covers(now, r.Cost)
+	h := n.held(now, hash, r)
+	return h != nil && h.Covers(now, r.Cost)
 }
 
 // Decides is whether Ask would answer the request now.
 func (n *Node) Decides(now weir.Instant, hash uint64, r *protocol.Request) bool {
+	h := n.held(now, hash, r)
+	return h != nil && h.Decides(now, r)
+}
+
+// held is what the node keeps of a key that it was asked about before, by that limit and in this view; nil: nothing.
+func (n *Node) held(now weir.Instant, hash uint64, r *protocol.Request) *holder.Holder {
 	h, ok := n.holders.Find(hash, r.State)
 	if !ok || !h.Knows(r.Limit, n.view.Version) {
-		return false
+		return nil
 	}
 	h.Prolong(now, n.view)
-	return h.Decides(now, r)
+	return h
 }
 
 // Expect notes a request that is not for this node to decide, and asks the owner for a

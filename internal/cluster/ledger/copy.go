@@ -19,21 +19,21 @@ type Copy struct {
 }
 
 // Idle is whether it may be forgotten: all of it has recovered.
-func (c *Copy) Idle(now weir.Instant) bool { return c.kept.FreshAfter(c.at(now)) == 0 }
+func (c *Copy) Idle(now weir.Instant) bool { return c.kept.FreshAfter(c.At(now)) == 0 }
 
-// at is the time by the clock that the state goes by.
-func (c *Copy) at(now weir.Instant) weir.Instant { return now + c.ahead }
+// At is the time by the clock that the state goes by.
+func (c *Copy) At(now weir.Instant) weir.Instant { return now + c.ahead }
 
 // charge counts events that have passed.
 func (c *Copy) charge(now weir.Instant, events int64) {
 	if events <= 0 {
 		return
 	}
-	c.kept.Charge(c.at(now), events)
+	c.kept.Charge(c.At(now), events)
 }
 
 func (c *Copy) free(now weir.Instant) int64 {
-	free, _ := c.kept.Limit.Standing(c.kept.State, c.at(now))
+	free, _ := c.kept.Limit.Standing(c.kept.State, c.At(now))
 	return free
 }
 
@@ -41,7 +41,7 @@ func (c *Copy) pace() int64 { return protocol.Pace(c.kept.Limit) }
 
 // passes is how long until so many events pass, 0 where that is not known.
 func (c *Copy) passes(now weir.Instant, events int64) time.Duration {
-	return c.kept.Limit.Decide(c.kept.State, c.at(now), &weir.Ask{Limit: c.kept.Limit, Cost: events, Peek: true}).RetryAfter
+	return c.kept.Limit.Decide(c.kept.State, c.At(now), &weir.Ask{Limit: c.kept.Limit, Cost: events, Peek: true}).RetryAfter
 }
 
 // cover charges events that will be granted, as if they were used when the last lease of them may be, and is until when they may be
@@ -57,7 +57,7 @@ func (c *Copy) cover(now weir.Instant, events int64) (until weir.Instant) {
 	case c.kept.Limit.Algorithm() == weir.FixedWindow:
 		used := Copy{kept: c.kept.Clone(), ahead: c.ahead}
 		used.charge(now, max(events, 1))
-		if _, ends := used.kept.Limit.Standing(used.kept.State, used.at(now)); ends > fresh+2*life && len(c.kept.Earlier) == 0 {
+		if _, ends := used.kept.Limit.Standing(used.kept.State, used.At(now)); ends > fresh+2*life && len(c.kept.Earlier) == 0 {
 			c.charge(now, events)
 			return now + bounds.Micros(ends-2*life)
 		}
@@ -101,7 +101,7 @@ func Carried(now weir.Instant, m *protocol.Message, limits func(text string) *we
 // Forward is a backup as the next owner gets it, of a process that is gone.
 func (c *Copy) Forward(now weir.Instant, key weir.StateKey, lost string, run uint64) protocol.Message {
 	m := protocol.Message{
-		Kind: protocol.Handoff, State: key, Limit: c.kept.Limit.String(), Policy: c.policy, Part: c.has.Part, Of: c.has.Of, Known: c.known, At: c.at(now),
+		Kind: protocol.Handoff, State: key, Limit: c.kept.Limit.String(), Policy: c.policy, Part: c.has.Part, Of: c.has.Of, Known: c.known, At: c.At(now),
 		Lost: lost, LostRun: run,
 	}
 	m.Carry(&c.kept)

@@ -83,7 +83,7 @@ func (g *Ledger) claim(now weir.Instant, had, has Entitlement) int64 {
 		return events
 	}
 	if algorithm == weir.SlidingLog || algorithm == weir.SlidingWindow {
-		events += bounds.Part(g.kept.Limit.Used(g.kept.State, g.at(now)), had.Of-had.Part, had.Of)
+		events += bounds.Part(g.kept.Limit.Used(g.kept.State, g.At(now)), had.Of-had.Part, had.Of)
 	}
 	return events + 1
 }
@@ -99,7 +99,7 @@ func (g *Ledger) worthWaiting(now weir.Instant, v *member.View, claim int64) boo
 	recovers := func(of weir.State) bool {
 		charged := Copy{kept: weir.Kept{Limit: g.kept.Limit, State: of}, ahead: g.ahead}
 		charged.charge(now, claim)
-		_, takes := g.kept.Limit.Standing(charged.kept.State, g.at(now))
+		_, takes := g.kept.Limit.Standing(charged.kept.State, g.At(now))
 		return bounds.Micros(takes) <= waits
 	}
 	few := claim <= 1+g.pace()
@@ -169,7 +169,7 @@ func (g *Ledger) hasBare() bool {
 // pay charges events that have passed to what would be charged if others let nothing pass.
 func (g *Ledger) pay(now weir.Instant, events int64) {
 	if events > 0 && g.hasBare() {
-		g.bare.Charge(g.at(now), events)
+		g.bare.Charge(g.At(now), events)
 	}
 }
 

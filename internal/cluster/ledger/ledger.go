@@ -114,9 +114,9 @@ func begin(l *weir.Limit, used []charge) *Ledger {
 // count before: the new limit begins with what the one before it has let pass.
 func (g *Ledger) Become(now weir.Instant, v *member.View, l *weir.Limit) {
 	g.expire(now, v)
-	g.kept.Become(l, g.at(now), g.outstanding())
+	g.kept.Become(l, g.At(now), g.outstanding())
 	if g.bare != nil {
-		g.bare.Become(l, g.at(now), g.outstanding())
+		g.bare.Become(l, g.At(now), g.outstanding())
 	}
 }
 
@@ -199,7 +199,7 @@ func (g *Ledger) forgotten(now weir.Instant) {
 	if !g.resets || g.outstanding() > 0 {
 		return
 	}
-	g.kept.Reset(g.at(now))
+	g.kept.Reset(g.At(now))
 	g.resets, g.bare = false, nil
 }
 
@@ -310,7 +310,7 @@ func (g *Ledger) standing(now weir.Instant, least int64, waits bool) (s standing
 		used.kept.State = slices.Clone(g.kept.State)
 		used.charge(now, out)
 	}
-	_, s.fresh = used.kept.Limit.Standing(used.kept.State, used.at(now))
+	_, s.fresh = used.kept.Limit.Standing(used.kept.State, used.At(now))
 	if waits {
 		s.retry, s.next = used.passes(now, g.takes(least)-g.takes(0)), used.passes(now, g.takes(1)-g.takes(0))
 	}
@@ -324,7 +324,7 @@ func (g *Ledger) grant(now weir.Instant, a *account, least, want int64) (int64, 
 	}
 	room, all := g.room(g.free(now)), g.demand(now) // I6
 	try := weir.Ask{Limit: g.kept.Limit, Cost: g.takes(want), AtLeast: g.takes(least), Peek: true}
-	d := g.kept.Limit.Decide(g.kept.State, g.at(now), &try)
+	d := g.kept.Limit.Decide(g.kept.State, g.At(now), &try)
 	if d.Outcome != weir.Allowed {
 		return 0, g.next(now, a, all, &d)
 	}
@@ -375,5 +375,5 @@ func (g *Ledger) demand(now weir.Instant) int64 {
 // Idle is whether the ledger may be forgotten: a new one would know no less.
 func (g *Ledger) Idle(now weir.Instant) bool {
 	g.expire(now, nil)
-	return g.outstanding() == 0 && g.kept.FreshAfter(g.at(now)) == 0
+	return g.outstanding() == 0 && g.kept.FreshAfter(g.At(now)) == 0
 }

@@ -53,7 +53,7 @@ func (g *Ledger) Handoff(now weir.Instant, v *member.View) protocol.Message {
 	g.enter(now, Entitlement{0, 1})
 	m := protocol.Message{
 		Kind: protocol.Handoff, Limit: g.kept.Limit.String(), Policy: g.policy, Closed: g.gave.first, Spent: g.outstanding(),
-		At: g.at(g.lost), Part: g.gave.Part, Of: g.gave.Of, Known: g.known, Resets: g.resets,
+		At: g.At(g.lost), Part: g.gave.Part, Of: g.gave.Of, Known: g.known, Resets: g.resets,
 	}
 	m.Carry(&g.kept)
 	for i := range g.accounts {
@@ -76,39 +76,40 @@ func Blank(theirs *Copy) *Ledger {
 	return &Ledger{Copy: Copy{kept: weir.Kept{Limit: theirs.kept.Limit}, policy: theirs.policy}, place: &nowhere}
 }
 
-// arrival is who has released the key when a ledger of it comes from another node, and what its own node is to the key then.
-func (g *Ledger) arrival(now weir.Instant, v *member.View, from string, m *protocol.Message) ([]member.Released, *member.Place) {
-	released := append(slices.DeleteFunc(slices.Clone(g.released), func(r member.Released) bool { return r.By == from }), member.Released{By: from, Until: now + member.Settle(v.Count)})
-	p := v.Place(now, m.State, released)
-	return released, &p
+// Arrival is who has released a key when a ledger of it comes from another node, and what the own node is to the key then.
+type Arrival struct {
+	released []member.Released
+	place    member.Place
 }
 
-// Expects is whether another node's ledger may come now: its own node is the owner, and has the votes of the one before.
-func (g *Ledger) Expects(now weir.Instant, v *member.View, self, from string, m *protocol.Message) bool {
-	_, p := g.arrival(now, v, from, m)
+// Expects is what it is when another node's ledger comes now. ok is false where that has to wait: the own node is not the owner, or
+// has not the votes of the one before yet.
+func (g *Ledger) Expects(now weir.Instant, v *member.View, self, from string, m *protocol.Message) (in Arrival, ok bool) {
+	in.released = append(slices.DeleteFunc(slices.Clone(g.released), func(r member.Released) bool { return r.By == from }), member.Released{By: from, Until: now + member.Settle(v.Count)})
+	in.place = v.Place(now, m.State, in.released)
+	p := &in.place
 	if p.Owner != self {
-		return false // not any more, or not yet
+		return in, false // not any more, or not yet
 	}
 	has := Entitled(m.Policy, int64(len(p.Voters)), p.Count, m.Closed && m.Policy.Owns(p))
-	return !has.less(Entitlement{m.Part, m.Of}) || m.Wait >= patience // else votes of the one before are on their way
+	return in, !has.less(Entitlement{m.Part, m.Of}) || m.Wait >= patience // else votes of the one before are on their way
 }
 
 // Take takes over what another owner has handed over. known tells that there was a ledger here.
-func (g *Ledger) Take(now weir.Instant, v *member.View, from string, m *protocol.Message, theirs *Copy, known bool) {
-	released, p := g.arrival(now, v, from, m)
+func (g *Ledger) Take(now weir.Instant, v *member.View, in *Arrival, m *protocol.Message, theirs *Copy, known bool) {
 	if known {
 		g.stand(now, v, m.State)
 	}
-	g.released = released
+	g.released = in.released
 	g.merge(now, m, theirs, known)
 	g.set++ // what has come in is to be saved, too
 	if !known {
-		g.born = g.at(now) // the one before knows which receipts were used
+		g.born = g.At(now) // the one before knows which receipts were used
 	}
-	if m.Closed && m.Policy.Owns(p) {
+	if m.Closed && m.Policy.Owns(&in.place) {
 		g.owns = now
 	}
-	g.move(now, v, p, g.has)
+	g.move(now, v, &in.place, g.has)
 }
 
 // both is what has passed by this ledger that counts for another's, too: where the two have
@@ -150,15 +151,14 @@ type origin struct {
 	all  bool // all backups of it have been delivered since: this is the newest
 }
 
-// Adopt is the ledger that goes on with a backup, which a message has forwarded.
-func Adopt(now weir.Instant, v *member.View, m *protocol.Message, theirs *Copy) *Ledger {
+// Adopt is the ledger that goes on with a backup, which a message has forwarded. p is what its node is to the key.
+func Adopt(now weir.Instant, v *member.View, p *member.Place, m *protocol.Message, theirs *Copy) *Ledger {
 	gave := Entitlement{m.Part, m.Of}
 	g := &Ledger{
 		Copy:  Copy{kept: theirs.kept, ahead: theirs.ahead, policy: m.Policy, known: m.Known, has: gave},
 		place: &nowhere, adopted: origin{from: m.Lost, run: m.LostRun}, born: now + theirs.ahead, set: 1,
 	}
-	p := v.Place(now, m.State, nil)
-	g.move(now, v, &p, gave)
+	g.move(now, v, p, gave)
 	return g
 }
 

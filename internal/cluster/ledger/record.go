@@ -49,9 +49,6 @@ func (g *Ledger) Corrected(now weir.Instant, kept weir.Kept, more int64) {
 	g.pay(now, more)
 }
 
-// At is the time by the clock that its state goes by.
-func (g *Ledger) At(now weir.Instant) weir.Instant { return g.at(now) }
-
 // Resets is whether it was reset, and what was outstanding then may still be reported.
 func (g *Ledger) Resets() bool { return g.resets }
 
@@ -98,7 +95,7 @@ func (g *Ledger) Report(now weir.Instant, v *member.View, from string, m *protoc
 // evidence is the reason that a waiting caller gets.
 func (g *Ledger) evidence(now weir.Instant) (words string, at weir.Instant) {
 	r := g.Record(now)
-	if at = g.at(now); at < 0 {
+	if at = g.At(now); at < 0 {
 		return "", 0
 	}
 	state := r.View(g.kept.Limit, at)

@@ -131,7 +131,7 @@ func (g *Ledger) Backup(now weir.Instant, key weir.StateKey, events int64, id ui
 	s.again = now + bounds.Micros(wait)
 	m := protocol.Message{
 		Kind: protocol.Backup, State: key, Epoch: s.run[0], ID: id, Limit: g.kept.Limit.String(),
-		Policy: g.policy, At: copied.at(now), Part: g.may.Part, Of: max(g.may.Of, 1), Known: g.known,
+		Policy: g.policy, At: copied.At(now), Part: g.may.Part, Of: max(g.may.Of, 1), Known: g.known,
 	}
 	m.Carry(&copied.kept)
 	return m

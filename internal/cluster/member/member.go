@@ -5,7 +5,7 @@
 // heartbeats that it wants sent. A View is its knowledge at a time, and never changes.
 //
 // In the code, peers.go hears heartbeats (heartbeat.go) and sees how this process stands to each member, view.go is what
-// it knows then, and place.go what a process is to a key: who owns it, and who lends its vote. loss.go is who went with
+// it knows then, and place.go what a process is to a key: who owns it, and who lends its vote. places.go has keys share that. loss.go is who went with
 // what it had granted, and believe.go whose backups are believed. lasting.go is which leases heartbeats prolong.
 // clear.go is who is clear of whose keys. presence.go is which members are heard, for nodes that decide by themselves: package counter. seat.go ranks the members
 // for a whole rule in place of each key. begin.go is how a process begins that others know.

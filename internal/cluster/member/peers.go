@@ -584,26 +584,23 @@ func (p *Peers) heartbeat(now weir.Instant, out *[]HeartbeatTo) {
 // unsettled is others as heartbeats tell it. One that falls silent before it was settled has had no share yet: another may count on it
 // still, so the others must not take it for kept (I10).
 func (p *Peers) unsettled(now weir.Instant) []Other {
-	others := p.others()
-	for i := range others {
-		o := &others[i]
-		if x := p.byID(o.Member); o.Stand == Leaving && now < x.since+Settle(p.count) {
-			o.Stand = Entering
+	return p.othersBy(func(x *peer) Stand {
+		if x.shown == Leaving && now < x.since+Settle(p.count) {
+			return Entering
 		}
-	}
-	return others
-}
-
-func (p *Peers) byID(id uint64) *peer {
-	return p.list[slices.IndexFunc(p.list, func(x *peer) bool { return x.id == id })]
+		return x.shown
+	})
 }
 
 // others is how this process stands to members where that is not settled.
-func (p *Peers) others() []Other {
+func (p *Peers) others() []Other { return p.othersBy(func(x *peer) Stand { return x.shown }) }
+
+// othersBy is others, where how this process stands to each is said so.
+func (p *Peers) othersBy(stand func(*peer) Stand) []Other {
 	var others []Other
 	for _, x := range p.list {
-		if x.shown != Settled {
-			others = append(others, Other{x.id, x.shown, x.order, x.saved})
+		if s := stand(x); s != Settled {
+			others = append(others, Other{x.id, s, x.order, x.saved})
 		}
 	}
 	return others
