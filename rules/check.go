@@ -49,7 +49,7 @@ func (l *Limiter) CheckInto(ctx context.Context, r *Request, a *Answer) error {
 	if err := l.overrides.admit(t, r); err != nil {
 		return err
 	}
-	if here.Only(ctx) && (len(t.backs) > 0 || l.candidates.Load() != nil) {
+	if (len(t.backs) > 0 || l.candidates.Load() != nil) && here.Only(ctx) {
 		return here.ErrWaits
 	}
 	// The request gives back before its other descriptors are decided, also if these are

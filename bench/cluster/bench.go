@@ -69,27 +69,18 @@ func (b *bench) run() error {
 		return err
 	}
 	calls := 0.0
-	for _, row := range []struct {
-		what   string
-		ask    ask
-		beside side
-		most   float64
-	}{
-		{"gRPC, beside a no-op grpc-go server", grpc(one), b.noop, 1.6},
-		{"gRPC, beside one node on memory:", grpc(one), b.alone, 1.5},
-		{"HTTP, beside one node on memory:", http1(traffic.Check()), b.alone, 1.5},
+	for _, r := range []row{
+		{"gRPC, beside a no-op grpc-go server", grpc(one), b.noop, 1.6, b.rounds, b.last},
+		{"gRPC, beside one node on memory:", grpc(one), b.alone, 1.5, b.rounds, b.last},
+		{"HTTP, beside one node on memory:", http1(traffic.Check()), b.alone, 1.5, b.rounds, b.last},
+		{fmt.Sprintf("HTTP, the first %v of new keys, beside one node on memory:", b.first), http1(traffic.Fresh()), b.alone, 1.5, 0, b.first},
 	} {
-		n, err := b.compare(row.what, row.ask, row.beside, row.most, b.rounds, b.last)
+		n, err := b.compare(&r)
 		if err != nil {
 			return err
 		}
 		calls += n
 	}
-	n, err := b.compare(fmt.Sprintf("HTTP, the first %v of new keys, beside one node on memory:", b.first), http1(traffic.Fresh()), b.alone, 1.5, 0, b.first)
-	if err != nil {
-		return err
-	}
-	calls += n
 	after, err := b.traffic()
 	if err != nil {
 		return err
@@ -104,26 +95,35 @@ func (b *bench) run() error {
 	return nil
 }
 
-// compare measures the nodes and servers beside them by turns, and is how many calls the nodes had. The first round is to warm up,
-// unless there is no other.
-func (b *bench) compare(what string, ask ask, beside side, most float64, rounds int, last time.Duration) (calls float64, err error) {
+// row is one comparison of the nodes with servers beside them.
+type row struct {
+	what   string
+	ask    ask
+	beside side
+	most   float64 // the ratio that is aimed at
+	rounds int     // beside one to warm up; 0: that one is measured
+	last   time.Duration
+}
+
+// compare measures the nodes and servers beside them by turns, and is how many calls the nodes had.
+func (b *bench) compare(r *row) (calls float64, err error) {
 	var rate, cpu [2][]float64
-	for round := range rounds + 1 {
+	for round := range r.rounds + 1 {
 		for turn := range 2 {
 			i := (round + turn) % 2
-			u, err := [2]side{b.nodes, beside}[i].measure(ask, last)
+			u, err := [2]side{b.nodes, r.beside}[i].measure(r.ask, r.last)
 			if err != nil {
 				return 0, err
 			}
 			if i == 0 {
 				calls += u.calls
 			}
-			if round > 0 || rounds == 0 {
+			if round > 0 || r.rounds == 0 {
 				rate[i], cpu[i] = append(rate[i], u.calls/u.seconds), append(cpu[i], u.cpu/u.calls)
 			}
 		}
 	}
-	b.table.Compare(fmt.Sprintf("%d nodes, %d keys, any node asked by %s: CPU of a decision, over all nodes", nodes, traffic.Keys, what), "µs", cpu[0], cpu[1], table.AtMost(most))
+	b.table.Compare(fmt.Sprintf("%d nodes, %d keys, any node asked by %s: CPU of a decision, over all nodes", nodes, traffic.Keys, r.what), "µs", cpu[0], cpu[1], table.AtMost(r.most))
 	b.table.Compare("decisions/s", "", rate[0], rate[1], nil)
 	return calls, nil
 }

@@ -19,7 +19,7 @@ func TestHere(t *testing.T) {
 	if err := g.Take(only, ask("10/h", weir.FallbackOpen), out); !errors.Is(err, here.ErrWaits) || out[0].Outcome == weir.Allowed {
 		t.Errorf("%+v, %v", out[0], err)
 	}
-	// What a fallback lets pass is told to the store first, and that waits.
+	// The store is told first of events that a fallback let pass, and that waits.
 	away := weir.ErrAway
 	r.broken.Store(&away)
 	take(t, g, ask("10/h", weir.FallbackLocal))

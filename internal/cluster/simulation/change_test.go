@@ -343,22 +343,31 @@ func TestKilledSmall(t *testing.T) {
 	}
 }
 
+// rolls has each node in turn leave in order, and join again after a while. Requests never come to the one that is away.
+func (s *Settings) rolls(away time.Duration) {
+	const begin, each = 5 * time.Second, 8 * time.Second
+	for i := range s.Nodes {
+		at := begin + time.Duration(i)*each
+		s.Acts = append(s.Acts, Act{At: at, What: Leave, Node: i}, Act{At: at + away, What: Join, Node: i})
+	}
+	s.For = begin + time.Duration(s.Nodes)*each
+	s.Where = func(since time.Duration) int {
+		return (int((since-begin)/each) + 1 + int(record.Mix(uint64(since))>>32&1)) % s.Nodes
+	}
+}
+
 // TestRolls is what a restart in order of each node costs keys that are asked about now and then: another node has them
 // as soon as the one that leaves has handed over what it had, and nobody waits for it while it starts.
 func TestRolls(t *testing.T) {
-	const away, each = 600 * time.Millisecond, 8 * time.Second
 	for _, policy := range []protocol.Policy{protocol.Proportional, protocol.Closed} {
-		s := Settings{Seed: 5, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("100/s burst 10"), Policy: policy, Load: 1, For: 5*time.Second + 3*each, Found: true}
-		for i := range s.Nodes {
-			at := 5*time.Second + time.Duration(i)*each
-			s.Acts = append(s.Acts, Act{At: at, What: Leave, Node: i}, Act{At: at + away, What: Join, Node: i})
-		}
-		s.Where = func(since time.Duration) int { // a hundredth of the limit, and never the one that is away
-			n := int(record.Mix(uint64(since)))
-			if n%100 != 0 {
+		s := Settings{Seed: 5, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("100/s burst 10"), Policy: policy, Load: 1, Found: true}
+		s.rolls(600 * ms)
+		where := s.Where
+		s.Where = func(since time.Duration) int { // a hundredth of the limit
+			if record.Mix(uint64(since))%100 != 0 {
 				return -1
 			}
-			return (int((since-5*time.Second)/each) + 1 + n/100&1) % s.Nodes
+			return where(since)
 		}
 		r := run(t, s)
 		denied := 100 - 100*float64(r.Passed)/float64(r.Ideal)
@@ -373,18 +382,11 @@ func TestRolls(t *testing.T) {
 // nothing is charged for them.
 func TestQuickRolls(t *testing.T) {
 	t.Parallel()
-	const each = 8 * time.Second
 	for _, away := range []time.Duration{100 * ms, 300 * ms} {
 		passed, ideal := int64(0), int64(0)
 		for seed := range uint64(4) {
-			s := Settings{Seed: seed, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("10/s burst 100"), Load: 1, For: 5*time.Second + 3*each, Found: true}
-			for i := range s.Nodes {
-				at := 5*time.Second + time.Duration(i)*each
-				s.Acts = append(s.Acts, Act{At: at, What: Leave, Node: i}, Act{At: at + away, What: Join, Node: i})
-			}
-			s.Where = func(since time.Duration) int { // never the one that is away
-				return (int((since-5*time.Second)/each) + 1 + int(record.Mix(uint64(since)))&1) % s.Nodes
-			}
+			s := Settings{Seed: seed, Nodes: 3, Keys: 60, Limit: weir.MustParseLimit("10/s burst 100"), Load: 1, Found: true}
+			s.rolls(away)
 			r := run(t, s)
 			if passed, ideal = passed+r.Passed, ideal+r.Ideal; r.Over > 0 {
 				t.Errorf("away for %v: %d over", away, r.Over)

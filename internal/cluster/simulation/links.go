@@ -300,7 +300,7 @@ func Edges(seed uint64) Settings {
 	return s
 }
 
-// usurps has the process on the machine after the last node take the name of one that nobody reaches any more. Of two nodes the first by name
+// usurps has the process on the machine after the last node take the name of one that nobody reaches any more. With two nodes the first by name
 // would be most of them, and go on for good.
 func (s *Settings) usurps(of int, at time.Duration) {
 	s.Spare, s.Fence = 1, s.GiveUp

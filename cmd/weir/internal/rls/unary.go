@@ -199,7 +199,7 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 		if p := recover(); p != nil {
 			err = s.panicked(m.name, p)
 		}
-		if err != here.ErrWaits {
+		if !errors.Is(err, here.ErrWaits) {
 			s.options.Observe(status.Code(err), time.Since(start))
 		}
 	}()
@@ -214,7 +214,7 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 		end := arrived.Add(patience)
 		if !start.Before(end) {
 			ctx = expired
-		} else if !s.options.Here && ctx != context.Context(&t.here) {
+		} else if !s.options.Here && !here.Only(ctx) {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, end)
 			defer cancel()
