@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
-	"github.com/weir-limit/weir/internal/cluster/virtual"
+	"github.com/weir-limit/weir/internal/cluster/simulation"
 )
 
 // The bounds of a cluster. A cluster beyond them is refused with the reason.
@@ -92,7 +92,7 @@ type ClusterFigures struct {
 // that any node lets pass. Over comes from truth alone; ideal is there to tell how much the
 // sharing denies that one node would not.
 type cluster struct {
-	nodes *virtual.Cluster
+	nodes *simulation.Cluster
 	limit *weir.Limit
 	// store decides in place of nodes, which then only tell the time; nil: they decide.
 	store *leases
@@ -118,7 +118,7 @@ const warming = 3 * time.Second
 // RunCluster sends the requests of a workload to the nodes of a cluster that share l, and
 // runs the code of those nodes. It fails when something is beyond its bound, or when ctx ends.
 //
-// All nodes run in this goroutine, on the virtual time and network of package virtual; a message
+// All nodes run in this goroutine, on the virtual time and network of package simulation; a message
 // is an event at a later moment. So a run of many nodes is as repeatable as one of a single limit.
 func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOptions) (*ClusterFigures, error) {
 	if o.Duration == 0 {
@@ -128,9 +128,9 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 		return nil, err
 	}
 	start := w.start()
-	nodes, err := virtual.New(start-weir.Instant(warming.Microseconds()), virtual.Settings{
-		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.told(), Keys: w.Clients(), Heartbeats: o.Cut > 0,
-		Network: virtual.Network{Delay: o.Delay, Loss: o.Loss}, LogRate: o.LogRate,
+	nodes, err := simulation.New(start-weir.Instant(warming.Microseconds()), simulation.Settings{
+		Seed: o.Seed, Nodes: o.Nodes, Sharing: o.told(), Keys: w.Clients(), Together: o.Cut == 0,
+		Faults: simulation.Faults{Delay: o.Delay, Loss: o.Loss}, LogRate: o.LogRate,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate a cluster: %w", err)
@@ -148,10 +148,13 @@ func RunCluster(ctx context.Context, w *Workload, l *weir.Limit, o ClusterOption
 	}
 	if o.Cut > 0 {
 		at := start + weir.Instant(o.Duration.Microseconds()/4)
-		nodes.At(at, func(now weir.Instant) { nodes.Part(now, (o.Nodes+1)/2, now+weir.Instant(o.Cut.Microseconds())) })
+		first := func(i int) bool { return i < (o.Nodes+1)/2 }
+		nodes.At(at, func(now weir.Instant) {
+			nodes.Part(now, now+weir.Instant(o.Cut.Microseconds()), func(from, to int) bool { return first(from) != first(to) })
+		})
 	}
 	nodes.Until(start)
-	nodes.Stats = virtual.Stats{}
+	nodes.Stats = simulation.Stats{}
 	largest, err := c.run(ctx, w.requests(o.Seed, o.Duration), &o, start+weir.Instant(o.Duration.Microseconds()))
 	if err != nil {
 		return nil, err

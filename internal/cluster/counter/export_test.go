@@ -15,7 +15,7 @@ func (p *Replica) Hub(rule weir.StateKey) string {
 
 // FirstWins is a message of a hub as it is for nodes that merge wrongly: of two counts of another process they
 // take the first.
-func FirstWins(to string, message []byte) []byte {
+func FirstWins(_, to string, message []byte) []byte {
 	if message[1] != charges || message[2] == reports {
 		return message
 	}

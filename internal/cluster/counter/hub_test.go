@@ -9,17 +9,17 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/counter"
-	"github.com/weir-limit/weir/internal/cluster/virtual"
+	"github.com/weir-limit/weir/internal/cluster/simulation"
 )
 
 var hubs = flag.Duration("hubs", 0, "how long TestHubs runs; 0: 40 seeds")
 
 // hubbed is a run of 30 seconds in which the hub of the rule is killed, or stands still, each three seconds, and
 // some nodes don't hear some others for a while. It returns what passed beyond the limit, and how much may.
-func hubbed(t *testing.T, seed uint64, forge func(string, []byte) []byte) (k *crowd, over, printed int64) {
+func hubbed(t *testing.T, seed uint64, forge func(from, to string, message []byte) []byte) (k *crowd, over, printed int64) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	s := virtual.Settings{Seed: seed, Nodes: 3 + r.IntN(6), Sharing: weir.SharingHub, Forge: forge}
-	s.Network = virtual.Network{Delay: time.Duration(1+r.IntN(10)) * time.Millisecond, Double: r.IntN(100), Loss: r.IntN(2) * r.IntN(50)}
+	s := simulation.Settings{Seed: seed, Nodes: 3 + r.IntN(6), Sharing: weir.SharingHub, Forge: forge}
+	s.Faults = simulation.Faults{Delay: time.Duration(1+r.IntN(10)) * time.Millisecond, Double: r.IntN(100), Loss: r.IntN(2) * r.IntN(50)}
 	k = newCrowd(t, s, []string{"100/s", "20/s burst 40", "10/min burst 100", "300/s burst 30", "50/s fixed-window"}[r.IntN(5)])
 	const long = 30 * time.Second
 	for at := k.now + 3*second; at < k.now+weir.Instant(long.Microseconds()); at += 3 * second {
@@ -40,10 +40,10 @@ func hubbed(t *testing.T, seed uint64, forge func(string, []byte) []byte) (k *cr
 	for range r.IntN(8) {
 		at := k.now + weir.Instant(r.Int64N(long.Microseconds()))
 		from, to, until := r.IntN(s.Nodes), r.IntN(s.Nodes), at+weir.Instant(r.Int64N(2_000_000))
-		k.At(at, func(now weir.Instant) { k.Cut(now, from, to, until) })
+		k.At(at, func(now weir.Instant) { k.cut(now, from, to, until) })
 	}
 	k.load(long, 1+r.Int64N(10), k.anywhere)
-	printed = bounds.Ahead(k.limit, s.Sharing, s.Nodes, bounds.Delay(s.Sharing, s.Nodes, s.Network.Delay), 1)
+	printed = bounds.Ahead(k.limit, s.Sharing, s.Nodes, bounds.Delay(s.Sharing, s.Nodes, s.Faults.Delay), 1)
 	all, _ := k.limit.Standing(nil, k.now) // of which a node that is killed passes its part again
 	return k, k.over(), printed + k.Crashes*(all/int64(s.Nodes)+1)
 }
@@ -76,9 +76,15 @@ func TestHubs(t *testing.T) {
 
 // TestEcho: a replica that is told late what it has told passes its part until it is.
 func TestEcho(t *testing.T) {
-	s := virtual.Settings{Seed: 1, Nodes: 4, Sharing: weir.SharingHub, Network: virtual.Network{Delay: time.Millisecond}}
+	s := simulation.Settings{Seed: 1, Nodes: 4, Sharing: weir.SharingHub, Faults: simulation.Faults{Delay: time.Millisecond}}
+	node, mute := 0, false // of what the node tells nothing arrives, but that it is there
+	s.Forge = func(from, _ string, message []byte) []byte {
+		if mute && from == name(node) {
+			return nil
+		}
+		return message
+	}
 	k := newCrowd(t, s, "1000/s burst 100")
-	node := 0
 	for name(node) == k.Replica(0).Hub(k.ask.State) {
 		node++
 	}
@@ -90,11 +96,8 @@ func TestEcho(t *testing.T) {
 	}
 	passes(time.Second)
 	all := passes(time.Second)
-	for i := range k.nodes { // only what nodes tell of themselves arrives: not that they are there
-		if i != node {
-			k.At(k.now, func(now weir.Instant) { k.Mute(node, i, now+3*second) })
-		}
-	}
+	mute = true
+	k.At(k.now+3*second, func(weir.Instant) { mute = false })
 	passes(500 * time.Millisecond)
 	part := passes(time.Second)
 	t.Logf("%d pass in a second, %d without an echo", all, part)
@@ -124,7 +127,7 @@ func TestHubMessages(t *testing.T) {
 	for _, nodes := range []int{5, 20, 50} {
 		sent := map[weir.Sharing]int64{}
 		for _, how := range []weir.Sharing{weir.SharingMesh, weir.SharingHub} {
-			k := newCrowd(t, virtual.Settings{Seed: 1, Nodes: nodes, Sharing: how, Network: virtual.Network{Delay: time.Millisecond}}, "1000/s")
+			k := newCrowd(t, simulation.Settings{Seed: 1, Nodes: nodes, Sharing: how, Faults: simulation.Faults{Delay: time.Millisecond}}, "1000/s")
 			before := k.Messages
 			k.load(5*time.Second, 2, k.anywhere)
 			sent[how] = k.Messages - before

@@ -345,17 +345,13 @@ func (w *world) post(l letter) {
 
 // tamper makes a mutant of what is delivered, as the simulation does.
 func (w *world) tamper(l *letter) {
-	s := simulation{Settings: Settings{Mutant: w.mutant}}
-	if w.mutant == CapIgnores {
-		if l.message.Kind == protocol.Grant && w.actors[l.from] != nil {
-			lie := l.message
-			lie.Kind, lie.Spent = protocol.Release, lie.Granted
-			var none protocol.Effects
-			w.host(l.from).node(w.key(lie.State)).Receive(w.now, w.names[l.to], &lie, &none)
-		}
-		return
+	if w.mutant == CapIgnores && l.message.Kind == protocol.Grant && w.actors[l.from] != nil {
+		lie := l.message
+		lie.Kind, lie.Spent = protocol.Release, lie.Granted
+		var none protocol.Effects
+		w.host(l.from).node(w.key(lie.State)).Receive(w.now, w.names[l.to], &lie, &none)
 	}
-	s.tamper(w.now, l)
+	w.mutant.tamper(l)
 }
 
 func (w *world) key(state weir.StateKey) int { return slices.Index(w.states, state) }

@@ -1,7 +1,8 @@
 package simulation
 
 import (
-	"container/heap"
+	"math/rand/v2"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
@@ -14,106 +15,80 @@ type letter struct {
 	isHeartbeat bool
 	message     protocol.Message
 	heartbeat   member.Heartbeat
+	post        []byte // between replicas; nil: it is one of the others
 }
 
-// event is what happens at a time: a letter arrives, a machine has something due, or
-// something else.
-type event struct {
-	at     weir.Instant
-	seq    uint64
-	to     int // the machine that it happens to, when it is not paused; -1: none
-	letter *letter
-	ring   *shard        // whose timer it is
-	pulse  *member.Peers // whose heartbeats are due
-	do     func(now weir.Instant)
+// network says how letters travel.
+type network struct {
+	least, most weir.Instant // how long they take
+	loss        int          // in a thousand that are lost
+	double      int          // in a thousand that come twice; -1: none, and no chance is drawn
+	newer       int          // in a thousand that are of a later version
+	weighs      bool         // bytes are counted
 }
 
-type events []event
+// calmly is the network while nothing goes wrong.
+var calmly = network{least: 1000, most: 1000, double: -1}
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, *x.(*event)) }
-func (e *events) Pop() any     { last := len(*e) - 1; *e = (*e)[:last]; return nil }
-
-func (s *simulation) plant(e event) {
-	s.seq++
-	e.seq = s.seq
-	s.planted = e
-	heap.Push(&s.events, &s.planted)
-}
-
-func (s *simulation) at(at weir.Instant, do func(weir.Instant)) {
-	s.plant(event{at: at, to: -1, do: do})
-}
-
-// until lets happen what is due until now.
-func (s *simulation) until(now weir.Instant) {
-	for len(s.events) > 0 && s.events[0].at <= now {
-		e := s.events[0]
-		heap.Pop(&s.events)
-		if e.to >= 0 && s.machines[e.to].away > e.at {
-			e.at = s.machines[e.to].away
-			s.plant(e)
-			continue
-		}
-		switch {
-		case e.letter != nil:
-			s.deliver(e.at, e.letter)
-		case e.ring != nil:
-			s.ring(e.at, e.to, e.ring)
-		case e.pulse != nil:
-			s.pulse(e.at, e.to, e.pulse)
-		default:
-			e.do(e.at)
-		}
+// travels is how long a letter takes.
+func (n *network) travels(random *rand.Rand) weir.Instant {
+	if n.most <= n.least {
+		return n.least
 	}
+	return n.least + weir.Instant(random.Int64N(int64(n.most-n.least)))
 }
 
-// post sends a letter, with what goes wrong on the way.
-func (s *simulation) post(now weir.Instant, l letter) {
-	copies, faults := 1, s.Faults
-	if s.calm(now, s.Calm) {
-		faults = Faults{}
-	} else if s.cut[l.from][l.to] > now {
+// letter is one to write, perhaps one that has arrived.
+func (c *Cluster) letter(from int, to string) *letter {
+	l := c.blank()
+	l.from, l.to, l.isHeartbeat, l.post = from, c.numbers[to], false, nil
+	return l
+}
+
+func (c *Cluster) blank() *letter {
+	last := len(c.letters) - 1
+	if last < 0 {
+		return new(letter)
+	}
+	l := c.letters[last]
+	c.letters = c.letters[:last]
+	return l
+}
+
+// send sends a letter, with what goes wrong on the way.
+func (c *Cluster) send(now weir.Instant, l *letter) {
+	n, copies := &c.network, 1
+	if c.calm(now, c.Calm) {
+		n = &calmly
+	} else if c.cut[l.from][l.to] > now {
+		c.letters = append(c.letters, l)
 		return
 	}
-	lost := s.parted(now, l.from, l.to)
-	switch n := s.random.IntN(1000); {
-	case n < faults.Loss || lost:
+	switch chance := c.random.IntN(1000); {
+	case chance < n.loss || c.parted(now, l.from, l.to):
 		copies = 0
-	case faults.Double > 0 && s.random.IntN(1000) < faults.Double:
+	case n.double >= 0 && c.random.IntN(1000) < n.double:
 		copies = 2
 	}
-	if copies > 0 && faults.Newer > 0 && s.random.IntN(1000) < faults.Newer && !s.renew(&l) {
-		return
+	if copies > 0 && n.newer > 0 && c.random.IntN(1000) < n.newer && !c.renew(l) {
+		copies = 0
 	}
-	for range copies {
-		took := weir.Instant(1000)
-		if faults.Delay > 0 {
-			took = 500 + weir.Instant(s.random.Int64N(max(faults.Delay.Microseconds()-500, 1)))
+	if copies == 0 {
+		c.letters = append(c.letters, l)
+	}
+	for i := range copies {
+		of := l
+		if i > 0 {
+			of = c.blank()
+			*of = *l
 		}
-		at := s.take()
-		*at = l
-		s.plant(event{at: now + took, to: l.to, letter: at})
+		c.events.add(event{at: now + n.travels(c.random), to: l.to, letter: of})
 	}
-}
-
-// take is a letter to write, perhaps one that has arrived.
-func (s *simulation) take() *letter {
-	if last := len(s.letters) - 1; last >= 0 {
-		l := s.letters[last]
-		s.letters = s.letters[:last]
-		return l
-	}
-	return new(letter)
 }
 
 // renew makes a letter as a later version would: with more fields, or of a kind that is
 // not known yet; then it does not arrive.
-func (s *simulation) renew(l *letter) bool {
+func (c *Cluster) renew(l *letter) bool {
 	var b []byte
 	if l.isHeartbeat {
 		b = l.heartbeat.Append(nil)
@@ -124,7 +99,7 @@ func (s *simulation) renew(l *letter) bool {
 	for b[size-1] >= 0x80 {
 		size++
 	}
-	if s.random.IntN(4) == 0 {
+	if c.random.IntN(4) == 0 {
 		b[size] = 99 // the version
 	} else if b[0] < 0x70 {
 		b[0] += 2
@@ -136,7 +111,7 @@ func (s *simulation) renew(l *letter) bool {
 	} else {
 		l.message, _, err = protocol.Parse(b)
 	}
-	s.Dropped += count(err != nil)
+	c.Dropped += count(err != nil)
 	return err == nil
 }
 
@@ -147,19 +122,53 @@ func count(b bool) int64 {
 	return 0
 }
 
-func (s *simulation) deliver(now weir.Instant, l *letter) {
-	m := s.machines[l.to]
-	if m.runs() {
-		s.tamper(now, l)
-		if l.isHeartbeat {
-			if by := s.watchers; s.Gossip && !by.gone[l.to][l.from] {
-				by.reached[l.to][l.from] = now
-			}
-			m.peers.Receive(m.clock(now), s.names[l.from], &l.heartbeat)
-		} else {
-			m.node(l.message.State).Receive(m.clock(now), s.names[l.from], &l.message, &s.fx)
+func (c *Cluster) deliver(now weir.Instant, l *letter) {
+	if m := c.machines[l.to]; m.runs() {
+		from := c.machines[l.from].name
+		if c.Mutant == CapIgnores {
+			c.forge(now, l)
 		}
-		s.effects(now, l.to)
+		c.Mutant.tamper(l)
+		switch {
+		case l.post != nil && c.Forge != nil:
+			_ = m.replica.Receive(m.clock(now), from, c.Forge(from, m.name, l.post), &c.posts)
+		case l.post != nil:
+			_ = m.replica.Receive(m.clock(now), from, l.post, &c.posts) // it drops a bad message, as a daemon would
+		case l.isHeartbeat:
+			if c.Gossip && !m.lost[l.from] {
+				m.heard[l.from] = now
+			}
+			m.peers.Receive(m.clock(now), from, &l.heartbeat)
+		default:
+			m.node(l.message.State).Receive(m.clock(now), from, &l.message, &c.fx)
+		}
+		c.effects(now, l.to)
 	}
-	s.letters = append(s.letters, l)
+	c.letters = append(c.letters, l)
+}
+
+// parted is whether one does not hear another, by Parts.
+func (c *Cluster) parted(now weir.Instant, from, to int) bool {
+	if c.links.down[from][to] && from != to {
+		return true
+	}
+	since := (now - c.began).Duration()
+	for i := range c.Parts {
+		if p := &c.Parts[i]; since >= p.From && since < p.To && p.Deaf(from, to) {
+			return true
+		}
+	}
+	return false
+}
+
+// Part is a time in which some don't hear others.
+type Part struct {
+	From, To time.Duration // since the start
+	Deaf     func(from, to int) bool
+}
+
+// Part has some not hear others until then.
+func (c *Cluster) Part(now, until weir.Instant, deaf func(from, to int) bool) {
+	c.Parts = append(c.Parts, Part{From: (now - c.began).Duration(), To: (until - c.began).Duration(), Deaf: deaf})
+	c.listen(now)
 }

@@ -1,19 +1,18 @@
-package virtual_test
+package simulation
 
 import (
 	"testing"
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/virtual"
 )
 
-// run asks nodes by turns, 5 times the limit's pace for 4 s, and is how many pass.
-func run(t *testing.T, s virtual.Settings, fault func(c *virtual.Cluster, now weir.Instant)) (passed int64, c *virtual.Cluster) {
+// asked asks nodes by turns, 5 times the limit's pace for 4 s, and is how many pass.
+func asked(t *testing.T, s Settings, fault func(c *Cluster, now weir.Instant)) (passed int64, c *Cluster) {
 	t.Helper()
 	const start = weir.Instant(1_800_000_000_000_000)
 	s.Nodes, s.Keys = 4, 8
-	c, err := virtual.New(start, s)
+	c, err := New(start, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,15 +32,14 @@ func run(t *testing.T, s virtual.Settings, fault func(c *virtual.Cluster, now we
 	return passed, c
 }
 
-func none(*virtual.Cluster, weir.Instant) {}
-
 // TestSharings lets clusters of every kind pass about what one node would, 4,100 events.
 // The same seed gives the same.
 func TestSharings(t *testing.T) {
+	none := func(*Cluster, weir.Instant) {}
 	for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingSticky, weir.SharingMesh, weir.SharingGossip, weir.SharingDivided} {
-		s := virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond, Loss: 10, Double: 10, Drift: 100}, Heartbeats: true}
-		n, c := run(t, s, none)
-		again, other := run(t, s, none)
+		s := Settings{Seed: 1, Sharing: how, Faults: Faults{Delay: time.Millisecond, Loss: 10, Double: 10, Drift: 100}}
+		n, c := asked(t, s, none)
+		again, other := asked(t, s, none)
 		t.Logf("%s: %d pass, %d messages of %d bytes, %d heartbeats", how, n, c.Messages, c.Bytes, c.Heartbeats)
 		if n < 3900 || n > 4600 || n != again || c.Stats != other.Stats {
 			t.Errorf("%s: %d pass, then %d; %+v, then %+v", how, n, again, c.Stats, other.Stats)
@@ -56,24 +54,20 @@ func TestSharings(t *testing.T) {
 // each other, stand still or are killed.
 func TestFaults(t *testing.T) {
 	const second = weir.Instant(1_000_000)
-	faults := map[string]func(c *virtual.Cluster, now weir.Instant){
-		"halves": func(c *virtual.Cluster, now weir.Instant) { c.Part(now, 2, now+4*second) },
-		"a node stands still": func(c *virtual.Cluster, now weir.Instant) {
-			c.Pause(now, 1, now+4*second)
+	faults := map[string]func(c *Cluster, now weir.Instant){
+		"halves": func(c *Cluster, now weir.Instant) {
+			c.Part(now, now+4*second, func(from, to int) bool { return (from < 2) != (to < 2) })
 		},
-		"a node is killed": func(c *virtual.Cluster, now weir.Instant) {
+		"a node stands still": func(c *Cluster, now weir.Instant) { c.Pause(now, 1, now+4*second) },
+		"a node is killed": func(c *Cluster, now weir.Instant) {
 			for i := range weir.Instant(4) {
-				c.At(now+i*second, func(now weir.Instant) {
-					if err := c.Crash(now, 1); err != nil {
-						t.Error(err)
-					}
-				})
+				c.At(now+i*second, func(now weir.Instant) { c.Crash(now, 1) })
 			}
 		},
 	}
 	for name, fault := range faults {
 		for _, how := range []weir.Sharing{weir.SharingLease, weir.SharingMesh} {
-			n, c := run(t, virtual.Settings{Seed: 1, Sharing: how, Network: virtual.Network{Delay: time.Millisecond}, Heartbeats: true}, fault)
+			n, c := asked(t, Settings{Seed: 1, Sharing: how, Faults: Faults{Delay: time.Millisecond}}, fault)
 			t.Logf("%s, %s: %d pass, %+v", how, name, n, c.Stats)
 			if n < 500 || n > 5200 || name == "a node is killed" && c.Crashes != 4 {
 				t.Errorf("%s, %s: %d pass, %+v", how, name, n, c.Stats)
