@@ -96,11 +96,11 @@ type Cluster struct {
 	fx       protocol.Effects
 	beats    []member.HeartbeatTo
 	posts    []counter.Post
-	waiting  map[uint64]func(weir.Instant, weir.Decision) // by the numbers of requests
-	requests uint64
-	fills    uint64       // messages that fill has made
-	faulty   bool         // a replica may be silent
-	busy     weir.Instant // until then the log takes the entries that have come
+	waiting  []func(weir.Instant, weir.Decision) // by the numbers of requests
+	free     []uint64                            // numbers of requests that have been answered
+	fills    uint64                              // messages that fill has made
+	faulty   bool                                // a replica may be silent
+	busy     weir.Instant                        // until then the log takes the entries that have come
 }
 
 // New is a cluster whose processes start now. Its network takes up to Faults.Delay, and at least half of that.
@@ -116,7 +116,6 @@ func newCluster(now weir.Instant, s Settings, random *rand.Rand, skew int64, n n
 	s.Keys = max(s.Keys, 1)
 	c := &Cluster{
 		Settings: s, random: random, began: now, end: 1 << 62, network: n, numbers: map[string]int{}, far: map[string]protocol.Distance{},
-		waiting: map[uint64]func(weir.Instant, weir.Decision){},
 	}
 	if s.For > 0 {
 		c.end = now + weir.Instant(s.For/time.Microsecond)
@@ -179,9 +178,12 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 
 // ask asks a node with leases. What it wants done is not done yet.
 func (c *Cluster) ask(now weir.Instant, m *machine, r *protocol.Request, answered func(weir.Instant, weir.Decision)) {
-	c.requests++
-	r.ID = c.requests
-	c.waiting[r.ID] = answered
+	if last := len(c.free) - 1; last >= 0 {
+		r.ID, c.free = c.free[last], c.free[:last]
+		c.waiting[r.ID] = answered
+	} else {
+		r.ID, c.waiting = uint64(len(c.waiting)), append(c.waiting, answered)
+	}
 	m.node(r.State).Ask(m.clock(now), r, &c.fx)
 }
 
@@ -197,9 +199,8 @@ func (c *Cluster) effects(now weir.Instant, i int) {
 	}
 	for k := range c.fx.Answers {
 		a := &c.fx.Answers[k]
-		answered := c.waiting[a.ID]
-		delete(c.waiting, a.ID)
-		answered(now, a.Decision)
+		c.free = append(c.free, a.ID)
+		c.waiting[a.ID](now, a.Decision)
 	}
 	for k := range c.fx.Messages {
 		e := &c.fx.Messages[k]

@@ -56,6 +56,14 @@ type subject struct {
 	audit    auditor
 	ideal    weir.State
 	answered func(weir.Instant, weir.Decision)
+	owners   []owner // as each machine sees it
+}
+
+// owner is that of a key in all views of a version.
+type owner struct {
+	by      *member.Peers
+	version uint64
+	name    string
 }
 
 const (
@@ -86,7 +94,7 @@ func Run(s Settings) (Result, error) {
 	l := &load{Cluster: c, result: Result{Series: make([]Step, s.For/StepLength+1)}}
 	for i := range c.Keys {
 		audit := audit(s.Limit, int64(s.Faults.Drift))
-		l.keys = append(l.keys, subject{state: s.key(i), audit: audit, answered: l.answered(audit)})
+		l.keys = append(l.keys, subject{state: s.key(i), audit: audit, answered: l.answered(audit), owners: make([]owner, len(c.machines))})
 	}
 	l.run()
 	for i := range l.keys {
@@ -167,7 +175,7 @@ func (s *load) request(now weir.Instant, i int) {
 	s.result.Offered += cost
 	if m := s.machines[i]; m.runs() && m.away <= now {
 		s.ask(now, m, &protocol.Request{State: key.state, Limit: s.Limit, Cost: cost, Policy: s.Policy}, key.answered)
-		s.notice(now, m, key.state)
+		s.notice(now, m, key, &key.owners[i])
 		s.effects(now, i)
 	}
 }
@@ -215,17 +223,20 @@ func (s *load) pick(now weir.Instant) int {
 }
 
 // notice sees for how long a node denies by itself what another owns.
-func (s *load) notice(now weir.Instant, m *machine, key weir.StateKey) {
+func (s *load) notice(now weir.Instant, m *machine, key *subject, of *owner) {
 	denies := len(s.fx.Messages) == 0 && len(s.fx.Answers) == 1 && s.fx.Answers[0].Decision.Outcome == weir.Denied && s.fx.Answers[0].Decision.Degraded == ""
-	if owner := m.node(key).Owner(key); !denies || owner == m.name || owner == "" {
-		delete(m.alone, key)
+	if denies && (of.by != m.peers || of.version != m.view.Version) {
+		*of = owner{m.peers, m.view.Version, m.node(key.state).Owner(key.state)}
+	}
+	if !denies || of.name == m.name || of.name == "" {
+		delete(m.alone, key.state)
 		return
 	}
 	awake := m.clock(now) - m.stood // a pause is no denial
-	since, ok := m.alone[key]
+	since, ok := m.alone[key.state]
 	if !ok {
 		since = awake
-		m.alone[key] = awake
+		m.alone[key.state] = awake
 	}
 	s.result.LongestDeny = max(s.result.LongestDeny, (awake - since).Duration())
 }
