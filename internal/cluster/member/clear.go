@@ -41,8 +41,9 @@ func (k *moments) known(to *peer) uint64 {
 	return max(k.sum+m.digest, 1)
 }
 
-// moments is what is known now; ok is false where this process does not reach all candidates.
-func (p *Peers) moments(now weir.Instant) (k moments, ok bool) {
+// moments is what is known now of who lends to some member, nil: to any; ok is false where this process does not reach all
+// candidates.
+func (p *Peers) moments(now weir.Instant, to *peer) (k moments, ok bool) {
 	for _, x := range p.list {
 		candidate := p.candidate(now, x)
 		switch {
@@ -54,11 +55,11 @@ func (p *Peers) moments(now weir.Instant) (k moments, ok bool) {
 			continue
 		}
 		others := x.last.Others
-		if x == p.self {
+		if x == p.self && x != to {
 			others = p.others()
 		}
 		for _, o := range others {
-			if o.Member == x.id {
+			if o.Member == x.id || to != nil && o.Member != to.id {
 				continue
 			}
 			if k.of == nil {
@@ -92,7 +93,7 @@ func (p *Peers) sayClear(now weir.Instant) []uint64 {
 	if !changes || !p.voting || !p.cleans() {
 		return says // nobody waits for it, or it has something of others
 	}
-	all, ok := p.moments(now)
+	all, ok := p.moments(now, nil)
 	for i, x := range p.list {
 		if ok && p.candidate(now, x) && (all.of[x.id].entering || p.leaving) {
 			says[i] = all.known(x)
@@ -106,7 +107,7 @@ func (p *Peers) sayClear(now weir.Instant) []uint64 {
 func (p *Peers) hearClear(now weir.Instant) (changed bool) {
 	known, runs := uint64(0), uint64(0)
 	if p.self != nil && p.candidate(now, p.self) {
-		if all, ok := p.moments(now); ok {
+		if all, ok := p.moments(now, p.self); ok {
 			known = all.known(p.self)
 		}
 	}

@@ -109,6 +109,7 @@ func (d Digests) Of(forgives bool) uint64 {
 
 // tell is the losses as they go with heartbeats.
 func (p *Peers) tell(now weir.Instant) (told []Loss) {
+	told = slices.Grow(told, len(p.losses))
 	for _, l := range p.losses {
 		told = append(told, Loss{l.name, l.incarnation, max((now - l.at).Duration(), 0), l.alone, l.of, l.saved})
 	}

@@ -2,7 +2,6 @@ package member
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -206,20 +205,25 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 
 // names is a digest of the names of some, and how many they are.
 func (p *Peers) names(some func(*peer) bool) (digest uint64, n int64) {
-	h := fnv.New64a()
+	digest = fnvBasis
 	for _, x := range p.list {
 		if some(x) {
-			n++
-			_, _ = h.Write([]byte(x.name + "\x00"))
+			digest, n = fnv(fnv(digest, x.name), "\x00"), n+1
 		}
 	}
-	return h.Sum64(), n
+	return digest, n
 }
 
-func nameHash(name string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	return record.Mix(h.Sum64())
+func nameHash(name string) uint64 { return record.Mix(fnv(fnvBasis, name)) }
+
+const fnvBasis = 14695981039346656037
+
+// fnv goes on with a hash, FNV-1a: all nodes have to agree on it.
+func fnv(h uint64, text string) uint64 {
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
 }
 
 func (p *Peers) peer(name string) *peer {

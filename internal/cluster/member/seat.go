@@ -36,11 +36,7 @@ func Seat(key string, leaders int) int {
 	if leaders <= 1 {
 		return 0
 	}
-	h := uint64(14695981039346656037) // FNV-1a, as all nodes have to agree on it
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	return int(record.Mix(h) % uint64(min(leaders, weir.MaxLeaders)))
+	return int(record.Mix(fnv(fnvBasis, key)) % uint64(min(leaders, weir.MaxLeaders)))
 }
 
 // Mark is what stands before the name of a rule whose counts are with the leader of a seat.

@@ -81,7 +81,7 @@ func (p *Peers) View() *View { return p.view }
 func (p *Peers) show(now weir.Instant) *View {
 	v := &View{
 		Version: p.versions, made: now, changed: p.view.changed, self: -1, Count: p.count, Voting: p.voting && !p.leaving, Leaving: p.leaving,
-		Sure: 1<<63 - 1, Owning: p.owning,
+		Sure: 1<<63 - 1, Owning: p.owning, members: make([]seen, 0, len(p.list)),
 	}
 	if !p.minority {
 		v.Quorum = p.quorate + bounds.Micros(Quorum)
@@ -91,7 +91,8 @@ func (p *Peers) show(now weir.Instant) *View {
 	}
 	p.lasting.show(v)
 	for i, x := range p.list {
-		s := seen{name: x.name, counts: p.tallies(now, x), until: x.until, clear: x.clear}
+		v.members = append(v.members, seen{name: x.name, counts: p.tallies(now, x), until: x.until, clear: x.clear})
+		s := &v.members[i]
 		if reaches(x.shown) {
 			v.Reached += p.process(x)
 		}
@@ -114,14 +115,17 @@ func (p *Peers) show(now weir.Instant) *View {
 		if v.Sure = min(v.Sure, s.until); s.stands != nil || !s.counts || s.leaves {
 			v.Sure = 0
 		}
-		v.members = append(v.members, s)
 	}
 	if v.self < 0 || !v.Voting {
 		v.Sure = 0
 	}
-	v.losses = slices.Clone(p.losses)
-	if p.blank > 0 {
-		v.losses = append(v.losses, loss{at: p.blank})
+	switch {
+	case p.blank > 0:
+		v.losses = append(slices.Clip(p.losses), loss{at: p.blank})
+	case slices.Equal(p.losses, p.view.losses):
+		v.losses = p.view.losses
+	default:
+		v.losses = slices.Clone(p.losses)
 	}
 	v.Lost = digestsOf(v.losses)
 	v.quiet, v.gone, v.Delivered = p.alone()
