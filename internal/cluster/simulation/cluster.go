@@ -25,7 +25,7 @@ type Settings struct {
 	Spare    int          // machines beside these, which may join
 	Sharing  weir.Sharing // empty: by leases
 	Shards   int          // nodes of each process, among which it divides the keys by a rule of its own; 0: 1
-	Keys     int          // 0: 1
+	Keys     int          // that are asked about; 0: 1
 	Together bool         // all reach each other always, so they send no heartbeats
 	Found    bool         // no process was there before the first ones
 	Faults   Faults
@@ -86,8 +86,8 @@ type Cluster struct {
 	began    weir.Instant
 	end      weir.Instant // of Run
 	machines []*machine
-	numbers  map[string]int // by their names
-	far      map[string]protocol.Distance
+	numbers  []int                        // of machines, by the numbers in the names that they have
+	far      map[string]protocol.Distance // each way takes half of that, on the mean
 	network  network
 	cut      [][]weir.Instant // [from][to]: nothing arrives until then
 	links    links
@@ -115,7 +115,7 @@ func New(now weir.Instant, s Settings) (*Cluster, error) {
 func newCluster(now weir.Instant, s Settings, random *rand.Rand, skew int64, n network) (*Cluster, error) {
 	s.Keys = max(s.Keys, 1)
 	c := &Cluster{
-		Settings: s, random: random, began: now, end: 1 << 62, network: n, numbers: map[string]int{}, far: map[string]protocol.Distance{},
+		Settings: s, random: random, began: now, end: 1 << 62, network: n, far: map[string]protocol.Distance{},
 	}
 	if s.For > 0 {
 		c.end = now + weir.Instant(s.For/time.Microsecond)
@@ -124,7 +124,7 @@ func newCluster(now weir.Instant, s Settings, random *rand.Rand, skew int64, n n
 	for i := range all {
 		m := &machine{name: fmt.Sprintf("node%d", i), member: i < s.Nodes, heard: make([]weir.Instant, all), lost: make([]bool, all)}
 		m.alone = map[weir.StateKey]weir.Instant{}
-		c.numbers[m.name], c.far[m.name] = i, protocol.Distance(s.Faults.Delay)
+		c.numbers, c.far[m.name] = append(c.numbers, i), protocol.Distance(s.Faults.Delay)
 		c.cut = append(c.cut, make([]weir.Instant, all))
 		if skew > 0 {
 			m.offset = random.Int64N(skew)

@@ -208,7 +208,7 @@ func (c *Cluster) behead(now weir.Instant) {
 			continue
 		}
 		if owner := m.node(key).Owner(key); owner != "" {
-			c.Crash(now, c.numbers[owner])
+			c.Crash(now, c.number(owner))
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -20,17 +21,17 @@ type machine struct {
 	member      bool
 	offset, ppm int64
 	incarnation uint64
-	away        weir.Instant    // until then it is paused
-	stood       weir.Instant    // how long it was, in all
-	remembered  []member.Member // whom its processes knew last
-	counted     bool            // they all counted its vote
-	usurped     bool            // another process has its name
-	heard       []weir.Instant  // when it heard each machine last, as far as that is looked at
-	lost        []bool          // which it has not heard for long
-	own         known           // with Gossip, what is so
-	known       []known         // and what its processes know of each machine
-	alone       map[weir.StateKey]weir.Instant
-	reader      reader // of the log
+	away        weir.Instant                   // until then it is paused
+	stood       weir.Instant                   // how long it was, in all
+	remembered  []member.Member                // whom its processes knew last
+	counted     bool                           // they all counted its vote
+	usurped     bool                           // another process has its name
+	heard       []weir.Instant                 // when it heard each machine last, as far as that is looked at
+	lost        []bool                         // which it has not heard for long
+	own         known                          // with Gossip, what is so
+	known       []known                        // and what its processes know of each machine
+	alone       map[weir.StateKey]weir.Instant // since when its processes deny a key by themselves, by its clock but for pauses
+	reader      reader                         // of the log
 }
 
 // process is what runs on a machine. The zero process is none.
@@ -65,6 +66,12 @@ func (p *process) node(key weir.StateKey) *lease.Node {
 	return p.nodes[h%uint64(len(p.nodes))]
 }
 
+// number is that of the machine that has a name.
+func (c *Cluster) number(name string) int {
+	n, _ := strconv.Atoi(name[len("node"):])
+	return c.numbers[n]
+}
+
 // clock is the machine's time at a true time.
 func (m *machine) clock(now weir.Instant) weir.Instant {
 	return now + weir.Instant(m.offset+int64(now)*m.ppm/1e6)
@@ -84,7 +91,7 @@ func (m *machine) when(at weir.Instant) weir.Instant {
 }
 
 // boot starts a process on the i-th machine, which learns of the others soon.
-func (c *Cluster) boot(now weir.Instant, i int, found bool) (err error) {
+func (c *Cluster) boot(now weir.Instant, i int, found bool) error {
 	m := c.machines[i]
 	m.incarnation++
 	m.away = 0
@@ -254,7 +261,7 @@ func (c *Cluster) restart(now weir.Instant, i int) {
 func (c *Cluster) usurp(now weir.Instant, i, of int) {
 	m, old := c.machines[i], c.machines[of]
 	old.member, old.usurped = false, true
-	m.name, m.incarnation, c.numbers[old.name] = old.name, old.incarnation, i
+	m.name, m.incarnation, c.numbers[of] = old.name, old.incarnation, i
 	c.machines[of].own.life++
 	c.join(now, i)
 	m.known[of] = c.machines[of].own

@@ -41,7 +41,7 @@ func (n *network) travels(random *rand.Rand) weir.Instant {
 // letter is one to write, perhaps one that has arrived.
 func (c *Cluster) letter(from int, to string) *letter {
 	l := c.blank()
-	l.from, l.to, l.isHeartbeat, l.post = from, c.numbers[to], false, nil
+	l.from, l.to, l.isHeartbeat, l.post = from, c.number(to), false, nil
 	return l
 }
 
