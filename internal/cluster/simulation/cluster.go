@@ -7,6 +7,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -66,7 +67,6 @@ type Stats struct {
 	Messages   int64 // sent, whether they arrived or not; without heartbeats
 	Bytes      int64 // of them, not of Run
 	Heartbeats int64
-	Dropped    int64        // of a kind that was not known
 	Crashes    int64        // processes that were killed, and others started
 	Lag        weir.Instant // the longest from an event until all nodes knew it, with a log
 	Price      int64        // how many events beyond the limit may be what was let pass by processes that were killed while they were cut off (I20)
@@ -115,15 +115,15 @@ func New(now weir.Instant, s Settings) (*Cluster, error) {
 func newCluster(now weir.Instant, s Settings, random *rand.Rand, skew int64, n network) (*Cluster, error) {
 	s.Keys = max(s.Keys, 1)
 	c := &Cluster{
-		Settings: s, random: random, began: now, end: 1 << 62, network: n, far: map[string]protocol.Distance{},
-	}
-	if s.For > 0 {
-		c.end = now + weir.Instant(s.For/time.Microsecond)
+		Settings: s, random: random, began: now, end: now + weir.Instant(cmp.Or(s.For, 1<<62)/time.Microsecond), network: n,
+		far: map[string]protocol.Distance{},
 	}
 	all := s.Nodes + s.Spare
 	for i := range all {
-		m := &machine{name: fmt.Sprintf("node%d", i), member: i < s.Nodes, heard: make([]weir.Instant, all), lost: make([]bool, all)}
-		m.alone = map[weir.StateKey]weir.Instant{}
+		m := &machine{
+			name: fmt.Sprintf("node%d", i), member: i < s.Nodes, own: known{int(count(i < s.Nodes)), 1},
+			heard: make([]weir.Instant, all), lost: make([]bool, all), alone: map[weir.StateKey]weir.Instant{},
+		}
 		c.numbers, c.far[m.name] = append(c.numbers, i), protocol.Distance(s.Faults.Delay)
 		c.cut = append(c.cut, make([]weir.Instant, all))
 		if skew > 0 {
@@ -205,7 +205,7 @@ func (c *Cluster) effects(now weir.Instant, i int) {
 	for k := range c.fx.Messages {
 		e := &c.fx.Messages[k]
 		delete(m.alone, e.State)
-		l := c.letter(i, e.Peer)
+		l := c.letter(i, c.number(e.Peer))
 		l.message = e.Message
 		c.Messages++
 		if c.network.weighs {
@@ -214,14 +214,14 @@ func (c *Cluster) effects(now weir.Instant, i int) {
 		c.send(now, l)
 	}
 	for k := range c.beats {
-		l := c.letter(i, c.beats[k].Peer)
+		l := c.letter(i, c.number(c.beats[k].Peer))
 		l.isHeartbeat, l.heartbeat = true, c.beats[k].Heartbeat
 		c.Heartbeats++
 		c.send(now, l)
 	}
 	for _, post := range c.posts {
 		for _, peer := range post.Peers {
-			l := c.letter(i, peer)
+			l := c.letter(i, c.number(peer))
 			l.post = post.Message
 			c.Messages++
 			c.Bytes += int64(len(l.post))

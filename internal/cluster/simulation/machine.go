@@ -122,8 +122,13 @@ func (c *Cluster) boot(now weir.Instant, i int, found bool) error {
 		if c.Remember && m.remembered != nil {
 			c.resume(now, m)
 		}
-		m.timers = append(m.timers, c.heartbeats(m.process))
-		m.timers[0].do(m.clock(now))
+		heartbeats := &timer{next: func() (weir.Instant, bool) { return m.peers.Next(), true }, do: func(now weir.Instant) {
+			moving := slices.ContainsFunc(m.nodes, (*lease.Node).Moving) && c.Mutant != Hasty
+			saved := !slices.ContainsFunc(m.nodes, func(n *lease.Node) bool { return !n.Saved() })
+			m.peers.Tick(now, moving, saved, &c.beats)
+		}}
+		m.timers = []*timer{heartbeats}
+		heartbeats.do(m.clock(now))
 	}
 	for _, n := range m.nodes {
 		m.timers = append(m.timers, &timer{next: n.Next, do: func(now weir.Instant) { n.Tick(now, &c.fx) }})
@@ -143,18 +148,6 @@ func (c *Cluster) resume(now weir.Instant, m *machine) {
 	m.met = true
 	m.peers.Resume(names, m.counted)
 	m.peers.Agree(m.clock(now), m.remembered, &c.beats)
-}
-
-// heartbeats is when a process tells the others that it lives.
-func (c *Cluster) heartbeats(p process) *timer {
-	return &timer{
-		next: func() (weir.Instant, bool) { return p.peers.Next(), true },
-		do: func(now weir.Instant) {
-			moving := slices.ContainsFunc(p.nodes, (*lease.Node).Moving)
-			saved := !slices.ContainsFunc(p.nodes, func(n *lease.Node) bool { return !n.Saved() })
-			p.peers.Tick(now, moving && c.Mutant != Hasty, saved, &c.beats)
-		},
-	}
 }
 
 // wind sets the timers of the i-th process. One that is set already may ring sooner.
@@ -214,8 +207,8 @@ func (c *Cluster) tell(now weir.Instant, i int) {
 
 // tellAll tells every process who the members are, each after a while.
 func (c *Cluster) tellAll(now weir.Instant) {
-	if c.Gossip {
-		return // news of it take their way
+	if c.Gossip || c.machines[0].replica != nil {
+		return // news of it take their way, or all know
 	}
 	for i := range c.machines {
 		c.At(now+weir.Instant(c.random.Int64N(300_000)), func(now weir.Instant) { c.tell(now, i) })
@@ -240,9 +233,7 @@ func (c *Cluster) Crash(now weir.Instant, node int) {
 	if c.Mutant == StartsFull {
 		c.At(now+weir.Instant(settling/time.Microsecond), func(now weir.Instant) { c.fill(now, node) })
 	}
-	if c.machines[node].replica == nil { // which knows the others
-		c.tellAll(now)
-	}
+	c.tellAll(now)
 }
 
 // restart kills the i-th process, and starts another that is told of no other members.
@@ -293,9 +284,7 @@ func (c *Cluster) departs(now weir.Instant, i int, peers *member.Peers, end weir
 	case c.Gossip && now < end && (m.away > now || !peers.Parted(m.clock(now))):
 		c.At(now+second/10, func(now weir.Instant) { c.departs(now, i, peers, end) })
 	default:
-		heard := c.hearing(now, i)
-		m.process = process{}
-		c.vanish(now, i, heard)
+		c.vanish(now, i)
 		c.tellAll(now)
 	}
 }

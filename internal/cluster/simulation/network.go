@@ -39,19 +39,13 @@ func (n *network) travels(random *rand.Rand) weir.Instant {
 }
 
 // letter is one to write, perhaps one that has arrived.
-func (c *Cluster) letter(from int, to string) *letter {
-	l := c.blank()
-	l.from, l.to, l.isHeartbeat, l.post = from, c.number(to), false, nil
-	return l
-}
-
-func (c *Cluster) blank() *letter {
-	last := len(c.letters) - 1
-	if last < 0 {
-		return new(letter)
+func (c *Cluster) letter(from, to int) (l *letter) {
+	if last := len(c.letters) - 1; last < 0 {
+		l = new(letter)
+	} else {
+		l, c.letters = c.letters[last], c.letters[:last]
 	}
-	l := c.letters[last]
-	c.letters = c.letters[:last]
+	l.from, l.to, l.isHeartbeat, l.post = from, to, false, nil
 	return l
 }
 
@@ -79,7 +73,7 @@ func (c *Cluster) send(now weir.Instant, l *letter) {
 	for i := range copies {
 		of := l
 		if i > 0 {
-			of = c.blank()
+			of = c.letter(l.from, l.to)
 			*of = *l
 		}
 		c.events.add(event{at: now + n.travels(c.random), to: l.to, letter: of})
@@ -111,7 +105,6 @@ func (c *Cluster) renew(l *letter) bool {
 	} else {
 		l.message, _, err = protocol.Parse(b)
 	}
-	c.Dropped += count(err != nil)
 	return err == nil
 }
 

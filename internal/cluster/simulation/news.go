@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"slices"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 )
@@ -16,13 +14,10 @@ type known struct {
 
 // begins has all processes know of those that are members from the start.
 func (c *Cluster) begins() {
-	var all []known
 	for _, m := range c.machines {
-		m.own = known{int(count(m.member)), 1}
-		all = append(all, m.own)
-	}
-	for _, m := range c.machines {
-		m.known = slices.Clone(all)
+		for _, of := range c.machines {
+			m.known = append(m.known, of.own)
+		}
 	}
 	if c.Gossip {
 		c.At(c.began, c.spread)
@@ -39,28 +34,21 @@ func (c *Cluster) appear(i int, remembers bool) {
 	m.known[i] = m.own
 }
 
-// vanish tells those that hear the i-th machine that it is none any more.
-func (c *Cluster) vanish(now weir.Instant, i int, heard []bool) {
-	if !c.Gossip {
-		return
-	}
-	own := &c.machines[i].own
-	own.life++
-	for k, m := range c.machines {
-		if heard[k] {
-			m.known[i] = *own
-			c.tell(now, k)
+// vanish ends the i-th process, and tells those that hear it that it is no member any more.
+func (c *Cluster) vanish(now weir.Instant, i int) {
+	var hear []int
+	for k := range c.machines {
+		if c.Gossip && k != i && c.reaches(now, i, k) && c.reaches(now, k, k) {
+			hear = append(hear, k)
 		}
 	}
-}
-
-// hearing is who hears the i-th machine now.
-func (c *Cluster) hearing(now weir.Instant, i int) []bool {
-	heard := make([]bool, len(c.machines))
-	for k := range heard {
-		heard[k] = k != i && c.reaches(now, i, k) && c.reaches(now, k, k)
+	m := c.machines[i]
+	m.process = process{}
+	m.own.life++
+	for _, k := range hear {
+		c.machines[k].known[i] = m.own
+		c.tell(now, k)
 	}
-	return heard
 }
 
 // spread brings news from each process to those that hear it.
