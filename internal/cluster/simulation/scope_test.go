@@ -16,8 +16,6 @@ import (
 
 var explore = flag.Duration("explore", 0, "how long TestExplore goes on with larger scopes; 0: only those of scopes")
 
-const ms = time.Millisecond
-
 // scopes are small enough to be explored whole, and large enough for a mutant to show itself in each
 // but the last ones. Limits of two events, but for leases that last: they need plenty.
 func scopes() []scope {

@@ -19,6 +19,8 @@ var (
 	swarm = flag.Duration("swarm", 0, "how long TestSwarm runs; 0: 200 seeds")
 )
 
+const ms = time.Millisecond
+
 var limits = []string{
 	"100/s", "10/s", "1000/s", "100/s burst 20", "100/s strict burst 51", "50/s burst 1", "1000/s burst 200",
 	"100/s burst 1000", "100/s burst 5000", "1000/10s fixed-window", "1000/10s sliding-log",
