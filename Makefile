@@ -181,7 +181,7 @@ simulate-cluster: ## Look for a way over a limit that nodes share, for FOR (1m);
 	$(GO) test ./internal/cluster/simulation -run 'Swarm|Mutants|Figures' -count 1 -v -timeout 0 -swarm $(FOR)
 
 .PHONY: spec
-spec: ## Have Spin check the model of leases in spec, and find its mutants; needs spin and gcc
+spec: ## Have Spin check the models of leases and shares in spec, and find their mutants; 2 minutes; needs spin and gcc
 	$(GO) test ./internal/cluster/lease -run Spin -count 1 -v -spec
 
 .PHONY: explore-cluster
