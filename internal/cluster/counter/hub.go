@@ -5,7 +5,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
-	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -43,14 +43,14 @@ func (p *Replica) hubOf(rule weir.StateKey) int32 {
 }
 
 func (p *Replica) rankHub(place string) int32 {
-	key := weir.StateKey{Rule: member.Mark(0) + place}
+	key := weir.StateKey{Rule: rank.Mark(0) + place}
 	hub, highest := everyone, uint64(0)
 	for id := range p.peers {
 		q := &p.peers[id]
 		if !q.open {
 			continue
 		}
-		if s := member.Score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
+		if s := rank.Score(q.name, key); hub == everyone || s > highest || s == highest && q.name < p.peers[hub].name {
 			hub, highest = int32(id), s
 		}
 	}

@@ -13,7 +13,6 @@ package counter
 
 import (
 	"fmt"
-	"hash/fnv"
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +23,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/frame"
 	"github.com/weir-limit/weir/internal/cluster/table"
+	"github.com/weir-limit/weir/internal/record"
 )
 
 // The times of replicas.
@@ -113,10 +113,8 @@ func New(now weir.Instant, s Settings) (*Replica, error) {
 	case s.Keys < 1 || s.Name == "" || len(s.Name) > frame.MaxText:
 		return nil, fmt.Errorf("a replica needs a bound for its keys, and a name of at most %d bytes", frame.MaxText)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.Name))
 	p := &Replica{
-		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, h.Sum64())),
+		settings: s, began: now, random: rand.New(rand.NewPCG(s.Incarnation, record.Hash(record.Basis, s.Name))),
 		ids: map[string]int32{}, hubs: map[string]int32{}, forms: map[string]*form{}, tallies: table.New[*tally](s.Keys, maphash.MakeSeed()),
 		view: view{members: 1, heard: 1, at: now}, synced: now - bounds.Micros(Sync), swept: now, lost: now - bounds.Micros(weir.MaxPeriod),
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -16,7 +17,7 @@ func TestDeniesAlone(t *testing.T) {
 	asks := uint64(0)
 	members := []member.Member{{Name: "a", Incarnation: 1}, {Name: "b", Incarnation: 1}}
 	key := weir.StateKey{Rule: "api", Key: "k"}
-	for member.Owner(key, []string{"a", "b"}) != "b" {
+	for rank.First(key, []string{"a", "b"}) != "b" {
 		key.Key += "k"
 	}
 	r := &protocol.Request{State: key, Limit: weir.MustParseLimit("10/h"), Cost: 1}

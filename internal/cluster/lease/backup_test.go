@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // packet is a message or a heartbeat on its way.
@@ -200,7 +201,7 @@ func keyFor(i int, first ...string) weir.StateKey {
 		k := weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i, "-", n)}
 		left, ok := append([]string(nil), rest...), true
 		for _, f := range first {
-			if member.Owner(k, left) != f {
+			if rank.First(k, left) != f {
 				ok = false
 				break
 			}

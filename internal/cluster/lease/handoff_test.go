@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // movesTo is a key that is a's while a is alone, and b's then, and who says so.
@@ -22,7 +23,7 @@ func movesTo(t *testing.T) (a, b *Node, key weir.StateKey, move func(now weir.In
 		return n
 	}
 	a, b, key = node("a", "a"), node("b", "a", "b"), weir.StateKey{Rule: "api", Key: "k"}
-	for member.Owner(key, []string{"a", "b"}) != "b" {
+	for rank.First(key, []string{"a", "b"}) != "b" {
 		key.Key += "k"
 	}
 	return a, b, key, func(now weir.Instant) *protocol.Effects {
@@ -69,7 +70,7 @@ func TestShards(t *testing.T) {
 	for i := range shards {
 		a, _, _, move := movesTo(t)
 		a.settings.Shard = uint64(i)
-		for key.Key += "k"; member.Owner(key, []string{"a", "b"}) != "b"; key.Key += "k" {
+		for key.Key += "k"; rank.First(key, []string{"a", "b"}) != "b"; key.Key += "k" {
 		}
 		a.Ask(now, &protocol.Request{State: key, Limit: limit, Cost: 1}, &protocol.Effects{})
 		sent := move(now).Messages[0].Message
@@ -98,7 +99,7 @@ func TestNumbers(t *testing.T) {
 	a, b, key, move := movesTo(t)
 	limit, now := weir.MustParseLimit("100/h"), begin
 	for n := range 2 {
-		for member.Owner(key, []string{"a", "b"}) != "b" {
+		for rank.First(key, []string{"a", "b"}) != "b" {
 			key.Key += "k"
 		}
 		a.Ask(now, &protocol.Request{State: key, Limit: limit, Cost: 1}, &protocol.Effects{})

@@ -6,6 +6,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // held is a node with a lease of so many events.
@@ -17,7 +18,7 @@ func held(t testing.TB, events int64) (*Node, *protocol.Request) {
 	}
 	n.View(begin, member.Together(holderName, named(ownerName, holderName)), nil)
 	r := &protocol.Request{ID: 1, State: weir.StateKey{Rule: "api", Key: "k"}, Limit: weir.MustParseLimit("1000000000/s"), Cost: 1}
-	for member.Owner(r.State, []string{ownerName, holderName}) != ownerName {
+	for rank.First(r.State, []string{ownerName, holderName}) != ownerName {
 		r.State.Key += "k"
 	}
 	var fx protocol.Effects

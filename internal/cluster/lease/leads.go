@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/ledger"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // Lead is one of those who lead a seat, as a process sees it.
@@ -20,7 +21,7 @@ type Lead struct {
 // Leads are those who lead a seat of a rule now, the one that may let pass most of each limit first. There are
 // several while some members don't reach each other, and for the moment in which one takes over from another.
 func Leads(v *member.View, rule string, seat int, policy protocol.Policy) []Lead {
-	followed, first, all := v.Followed(weir.StateKey{Rule: member.Mark(seat) + rule})
+	followed, first, all := v.Followed(weir.StateKey{Rule: rank.Mark(seat) + rule})
 	return leadsOf(followed, first, all, v.Quorum > 0, policy)
 }
 

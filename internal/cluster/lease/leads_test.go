@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // TestLeads: each leader has as much of the limit as it has members, by each policy.
@@ -53,9 +54,9 @@ func BenchmarkLeader(b *testing.B) {
 		names = append(names, fmt.Sprintf("10.0.0.%d:8083", i))
 	}
 	key := func(i int) weir.StateKey {
-		return member.Led(weir.StateKey{Rule: "shop/user#gcra", Key: fmt.Sprintf("10.1.%d.%d", i/250, i%250)}, 1)
+		return rank.Led(weir.StateKey{Rule: "shop/user#gcra", Key: fmt.Sprintf("10.1.%d.%d", i/250, i%250)}, 1)
 	}
-	first := member.Owner(key(0), names)
+	first := rank.First(key(0), names)
 	leader, err := NewNode(Settings{Name: first, Incarnation: 1, Keys: keys})
 	if err != nil {
 		b.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"pgregory.net/rapid"
 )
 
@@ -18,9 +19,9 @@ func TestOwner(t *testing.T) {
 	owned := map[string]int{}
 	for i := range 4000 {
 		key := weir.StateKey{Rule: "api", Key: fmt.Sprint("user", i)}
-		owner := member.Owner(key, members)
+		owner := rank.First(key, members)
 		owned[owner]++
-		if after := member.Owner(key, []string{"node3", "node1", "node2"}); owner != "node4" && after != owner {
+		if after := rank.First(key, []string{"node3", "node1", "node2"}); owner != "node4" && after != owner {
 			t.Fatalf("%v moved from %s to %s, though only node4 went", key, owner, after)
 		}
 	}

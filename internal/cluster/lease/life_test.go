@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // process is a node and what it knows of the others.
@@ -47,7 +48,7 @@ const (
 
 func newPair(t *testing.T, limit string) *pair {
 	p := &pair{t: t, now: begin, key: weir.StateKey{Rule: "api", Key: "k"}, limit: weir.MustParseLimit(limit)}
-	for member.Owner(p.key, []string{ownerName, holderName}) != ownerName {
+	for rank.First(p.key, []string{ownerName, holderName}) != ownerName {
 		p.key.Key += "k"
 	}
 	p.owner, p.holder = newProcess(t, begin, ownerName, 1), newProcess(t, begin, holderName, 1)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
-	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/cluster/table"
 	"pgregory.net/rapid"
 )
@@ -26,7 +26,7 @@ func TestReset(t *testing.T) {
 			now += weir.Instant(rapid.Int64Range(0, 20_000).Draw(t, "since"))
 		}
 		all.until(now)
-		owner, lost := member.Owner(key, names), rapid.Bool().Draw(t, "lost")
+		owner, lost := rank.First(key, names), rapid.Bool().Draw(t, "lost")
 		var fx protocol.Effects
 		if err := all[owner].Reset(now, key, &fx); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"pgregory.net/rapid"
 )
 
@@ -226,7 +227,7 @@ func TestOrder(t *testing.T) {
 // ranked is the members in the order of the key.
 func ranked(key weir.StateKey, members []string) (names []string) {
 	for left := slices.Clone(members); len(left) > 0; {
-		next := Owner(key, left)
+		next := rank.First(key, left)
 		names = append(names, next)
 		left = slices.DeleteFunc(left, func(m string) bool { return m == next })
 	}

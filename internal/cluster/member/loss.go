@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/bounds"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -245,9 +246,9 @@ func (v *View) leads(key weir.StateKey) bool {
 	if v.self < 0 {
 		return false
 	}
-	own, name := Score(v.members[v.self].name, key), v.members[v.self].name
+	own, name := rank.Score(v.members[v.self].name, key), v.members[v.self].name
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := Score(m.name, key)
+		s := rank.Score(m.name, key)
 		return (s > own || s == own && m.name < name) && !(m.leaves && m.clear && v.tidy) // I21
 	})
 }
@@ -258,12 +259,12 @@ func (v *View) owned(key weir.StateKey, l *loss) bool {
 	if l.name == "" {
 		return true
 	}
-	lost, since := Score(l.name, key), l.at
+	lost, since := rank.Score(l.name, key), l.at
 	if l.at > v.LastConverged.At { // one that came later may never have got its keys
 		since = v.LastConverged.At
 	}
 	return !slices.ContainsFunc(v.members, func(m seen) bool {
-		s := Score(m.name, key)
+		s := rank.Score(m.name, key)
 		return m.name != l.name && m.since > 0 && m.since < since && (s > lost || s == lost && m.name < l.name)
 	})
 }

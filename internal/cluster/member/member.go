@@ -7,17 +7,12 @@
 // In the code, peers.go hears heartbeats (heartbeat.go) and sees how this process stands to each member, view.go is what
 // it knows then, and place.go what a process is to a key: who owns it, and who lends its vote. places.go has keys share that. loss.go is who went with
 // what it had granted, and believe.go whose backups are believed. lasting.go is which leases heartbeats prolong.
-// clear.go is who is clear of whose keys. presence.go is which members are heard, for nodes that decide by themselves: package counter. seat.go ranks the members
-// for a whole rule in place of each key. begin.go is how a process begins that others know.
+// clear.go is who is clear of whose keys. presence.go is which members are heard, for nodes that decide by themselves: package counter. begin.go is how a process begins that others know.
 //
 // docs/cluster-protocol.md has the invariants by their numbers, and the proof.
 package member
 
-import (
-	"time"
-
-	"github.com/weir-limit/weir"
-)
+import "time"
 
 // The times that all members go by.
 const (
@@ -37,18 +32,4 @@ const MaxMembers = 1024
 type Member struct {
 	Name        string
 	Incarnation uint64 // more than that of every process that had the name before
-}
-
-// Owner is who of the members, which may be in any order, keeps the state of key while
-// all reach each other: the one with the highest score. So a member that goes moves only the keys
-// that it owned.
-func Owner(key weir.StateKey, members []string) string {
-	var owner string
-	var highest uint64
-	for _, m := range members {
-		if s := Score(m, key); owner == "" || s > highest || s == highest && m < owner {
-			owner, highest = m, s
-		}
-	}
-	return owner
 }

@@ -205,26 +205,16 @@ func (p *Peers) restart(x *peer, now weir.Instant, incarnation uint64) {
 
 // names is a digest of the names of some, and how many they are.
 func (p *Peers) names(some func(*peer) bool) (digest uint64, n int64) {
-	digest = fnvBasis
+	digest = record.Basis
 	for _, x := range p.list {
 		if some(x) {
-			digest, n = fnv(fnv(digest, x.name), "\x00"), n+1
+			digest, n = record.Hash(record.Hash(digest, x.name), "\x00"), n+1
 		}
 	}
 	return digest, n
 }
 
-func nameHash(name string) uint64 { return record.Mix(fnv(fnvBasis, name)) }
-
-const fnvBasis = 14695981039346656037
-
-// fnv goes on with a hash, FNV-1a: all nodes have to agree on it.
-func fnv(h uint64, text string) uint64 {
-	for i := range len(text) {
-		h = (h ^ uint64(text[i])) * 1099511628211
-	}
-	return h
-}
+func nameHash(name string) uint64 { return record.Mix(record.Hash(record.Basis, name)) }
 
 func (p *Peers) peer(name string) *peer {
 	for _, x := range p.list {

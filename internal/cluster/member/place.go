@@ -1,27 +1,16 @@
 package member
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/frame"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
-// rank is the members in the order of the key: the first owns it, if it is heard.
+// rank is the members in the order of the key.
 func (v *View) rank(key weir.StateKey) []int {
-	scores := make([]uint64, len(v.members))
-	order := make([]int, len(v.members))
-	for i := range v.members {
-		order[i], scores[i] = i, Score(v.members[i].name, key)
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		if scores[a] != scores[b] {
-			return -cmp.Compare(scores[a], scores[b])
-		}
-		return a - b
-	})
-	return order
+	return rank.Of(key, len(v.members), func(i int) string { return v.members[i].name })
 }
 
 // Place is what a node is to a key, in one view.

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // TestFollowed: while members don't reach each other, each side follows the first of the rank that it reaches.
 func TestFollowed(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
-	key := weir.StateKey{Rule: Mark(0) + "api"}
+	key := weir.StateKey{Rule: rank.Mark(0) + "api"}
 	rank := ranked(key, names)
 	at := func(i int) int { return slices.Index(names, rank[i]) }
 	side := func(i int) bool { return i == 1 || i == 4 }

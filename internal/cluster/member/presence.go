@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // Presence is a member, and whether it is heard.
@@ -82,11 +83,11 @@ func OpenTo(self, n int, deaf func(by int) []int) []bool {
 
 // Hub is the hub of a rule, as a process sees it; empty while there is none, so that nodes tell all others.
 func (v *View) Hub(rule string) string {
-	key, hub, highest := weir.StateKey{Rule: Mark(0) + rule}, "", uint64(0)
+	var open []string
 	for _, m := range v.Presence() {
-		if s := Score(m.Name, key); m.Open && (hub == "" || s > highest || s == highest && m.Name < hub) {
-			hub, highest = m.Name, s
+		if m.Open {
+			open = append(open, m.Name)
 		}
 	}
-	return hub
+	return rank.First(weir.StateKey{Rule: rank.Mark(0) + rule}, open)
 }

@@ -1,15 +1,13 @@
 package simulation
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/record"
 )
 
@@ -19,13 +17,8 @@ func first(nodes int) int { return firstOf(nodes, new(Settings).key(0)) }
 func firstOf(nodes int, key weir.StateKey) int { return rankOf(nodes, key)[0] }
 
 // rankOf is the nodes in the rank of a key.
-func rankOf(nodes int, key weir.StateKey) (rank []int) {
-	for i := range nodes {
-		rank = append(rank, i)
-	}
-	score := func(i int) uint64 { return member.Score(fmt.Sprintf("node%d", i), key) }
-	slices.SortFunc(rank, func(a, b int) int { return cmp.Compare(score(b), score(a)) })
-	return rank
+func rankOf(nodes int, key weir.StateKey) []int {
+	return rank.Of(key, nodes, func(i int) string { return fmt.Sprintf("node%d", i) })
 }
 
 // apart cuts a number of nodes off, the owner of the key among them or not.

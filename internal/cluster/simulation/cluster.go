@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/counter"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // Settings say what is simulated.
@@ -160,7 +161,7 @@ func (c *Cluster) Ask(now weir.Instant, node int, a *weir.Ask, answered func(wei
 	case m.replica == nil:
 		state := a.State
 		if a.Policy.Sharing == weir.SharingLeader {
-			state = member.Led(state, a.Policy.Leaders)
+			state = rank.Led(state, a.Policy.Leaders)
 		}
 		c.ask(now, m, &protocol.Request{
 			State: state, Limit: a.Limit, Cost: a.Cost, Policy: protocol.PolicyOf(a.Policy.Partition), Sticky: a.Policy.Sharing == weir.SharingSticky,

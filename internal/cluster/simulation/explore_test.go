@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // The race detector has nothing to find here, and takes ten times as long.
@@ -138,7 +139,7 @@ func newExplorer(s scope, mutant Mutant) *explorer {
 	}
 	for n := 0; len(x.states) < s.keys; n++ { // keys whose owner is the first, and then the second
 		key := weir.StateKey{Rule: "api", Key: fmt.Sprint("k", n)}
-		if member.Owner(key, x.names) == x.names[0] && member.Owner(key, x.names[1:]) == x.names[1] {
+		if rank.First(key, x.names) == x.names[0] && rank.First(key, x.names[1:]) == x.names[1] {
 			x.states = append(x.states, key)
 		}
 	}

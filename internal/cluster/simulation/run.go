@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // Result is what happened. Its counts are of events, not of requests.
@@ -108,7 +109,7 @@ func Run(s Settings) (Result, error) {
 func (s *Settings) key(i int) weir.StateKey {
 	key := weir.StateKey{Rule: "api", Key: fmt.Sprint("k", i)}
 	if s.Leaders > 0 {
-		return member.Led(key, s.Leaders)
+		return rank.Led(key, s.Leaders)
 	}
 	return key
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 )
@@ -154,7 +154,7 @@ func (s *Store) takeWhole(ctx context.Context, asks []weir.Ask, out []weir.Decis
 	copy(out, q.out)
 	for i := range out {
 		record.Own(&out[i], &asks[i])
-		if mark, _ := member.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
+		if mark, _ := rank.CutMark(q.asks[i].State.Rule); mark != "" && out[i].Receipt != nil {
 			out[i].Receipt.State.Rule = mark + out[i].Receipt.State.Rule
 		}
 	}

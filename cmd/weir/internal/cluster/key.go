@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 )
 
 // maxName is how long a rule's place and a key may be to travel as they are. Longer
@@ -16,7 +16,7 @@ const maxName = 1024
 // short is the key by which nodes know a count. Its placement is that of k. It leaves the mark of a leader
 // where it is.
 func short(k weir.StateKey) weir.StateKey {
-	if mark, rest := member.CutMark(k.Rule); mark != "" {
+	if mark, rest := rank.CutMark(k.Rule); mark != "" {
 		k.Rule = rest
 		k = short(k)
 		k.Rule = mark + k.Rule

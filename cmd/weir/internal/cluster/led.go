@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
 	"github.com/weir-limit/weir/internal/cluster/protocol"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -27,7 +28,7 @@ type seated struct {
 func (l *led) known(a *weir.Ask) weir.StateKey {
 	k := short(a.State)
 	if a.Policy.Sharing == weir.SharingLeader {
-		k.Rule = l.name(seated{k.Rule, member.Seat(k.Key, a.Policy.Leaders)})
+		k.Rule = l.name(seated{k.Rule, rank.Seat(k.Key, a.Policy.Leaders)})
 	}
 	return k
 }
@@ -52,7 +53,7 @@ func (l *led) count(k weir.StateKey) weir.StateKey {
 	if !ok {
 		return short(k)
 	}
-	return member.Led(short(k), leaders)
+	return rank.Led(short(k), leaders)
 }
 
 // name is that of a rule with the mark of a seat.
@@ -65,7 +66,7 @@ func (l *led) name(n seated) string {
 	if name, ok := (*before)[n]; ok {
 		return name
 	}
-	name := member.Mark(n.seat) + n.rule
+	name := rank.Mark(n.seat) + n.rule
 	if len(*before) < table.MaxRules {
 		after := maps.Clone(*before)
 		after[n] = name

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/internal/cluster/lease"
 	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/cluster/table"
 )
 
@@ -133,13 +134,13 @@ func TestLedNames(t *testing.T) {
 	}
 	full := map[seated]string{}
 	for i := range table.MaxRules - 1 {
-		full[seated{fmt.Sprint("r", i), 0}] = member.Mark(0) + fmt.Sprint("r", i)
+		full[seated{fmt.Sprint("r", i), 0}] = rank.Mark(0) + fmt.Sprint("r", i)
 	}
 	l.names.Store(&full)
 	known(table.MaxRules - 1)
 	before := l.names.Load()
 	for i := range table.MaxRules + 2 {
-		if name := known(i); name != member.Mark(0)+fmt.Sprint("r", i) {
+		if name := known(i); name != rank.Mark(0)+fmt.Sprint("r", i) {
 			t.Fatalf("%q", name)
 		}
 	}

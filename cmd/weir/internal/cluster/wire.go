@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/internal/cluster/member"
+	"github.com/weir-limit/weir/internal/cluster/rank"
 	"github.com/weir-limit/weir/internal/packing"
 	"github.com/weir-limit/weir/internal/record"
 	"github.com/weir-limit/weir/internal/storewire"
@@ -143,7 +143,7 @@ func (q *question) check() error {
 
 // named is whether nodes know a count by this key.
 func named(k weir.StateKey) bool {
-	return len(k.Rule) <= maxName+member.MaxMark && len(k.Key) <= maxName
+	return len(k.Rule) <= maxName+rank.MaxMark && len(k.Key) <= maxName
 }
 
 // appendReply appends the answer to a question.

@@ -1,4 +1,4 @@
-package member
+package rank
 
 import (
 	"fmt"
@@ -21,12 +21,12 @@ func TestLed(t *testing.T) {
 			if rest != key.Rule || led.Key != key.Key || len(mark) > MaxMark {
 				t.Fatalf("%v is led as %q, %q", key, led.Rule, led.Key)
 			}
-			owner := Owner(led, members)
+			owner := First(led, members)
 			if before, ok := owners[mark]; ok && before != owner {
 				t.Fatalf("%q has owners %s and %s", mark, before, owner)
 			}
 			owners[mark] = owner
-			if other := Led(weir.StateKey{Rule: "shop/ip#log", Key: key.Key}, leaders); other.Rule[:len(mark)] != mark || Owner(other, members) != owner {
+			if other := Led(weir.StateKey{Rule: "shop/ip#log", Key: key.Key}, leaders); other.Rule[:len(mark)] != mark || First(other, members) != owner {
 				t.Fatalf("another count of %q is with another leader", key.Key)
 			}
 		}

@@ -1,4 +1,4 @@
-package member
+package rank
 
 import (
 	"strconv"
@@ -36,7 +36,7 @@ func Seat(key string, leaders int) int {
 	if leaders <= 1 {
 		return 0
 	}
-	return int(record.Mix(fnv(fnvBasis, key)) % uint64(min(leaders, weir.MaxLeaders)))
+	return int(record.Mix(record.Hash(record.Basis, key)) % uint64(min(leaders, weir.MaxLeaders)))
 }
 
 // Mark is what stands before the name of a rule whose counts are with the leader of a seat.
@@ -52,12 +52,4 @@ func CutMark(rule string) (mark, rest string) {
 		return "", rule
 	}
 	return rule[:len(rule)-len(rest)], rest
-}
-
-// Score ranks a member for a key: the highest of all comes first.
-func Score(member string, key weir.StateKey) uint64 {
-	if mark, _ := CutMark(key.Rule); mark != "" {
-		key.Key = ""
-	}
-	return record.Score(member, key)
 }
