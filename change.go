@@ -132,6 +132,24 @@ func (l *Limit) outdoes(o *Limit) bool {
 	return false
 }
 
+// Covers is whether l is at least as loose as o: of whatever events o would let pass, each of them, l lets pass each, too, also
+// with events in between that both deny. So no Bound of l is less than that of o. It is false where that is not proved: of two
+// algorithms, and of windows of other times.
+func (l *Limit) Covers(o *Limit) bool {
+	a, b := &l.spec, &o.spec
+	switch {
+	case l.text == o.text || b.Count == 0:
+		return true
+	case a.CountDenied:
+		return false
+	case a.Algorithm.bucket():
+		return l.outdoes(o) && (*a.Initial == a.Burst || *a.Initial >= b.Burst)
+	case a.Algorithm == LeakyQueue, a.Algorithm == SlidingLog:
+		return l.outdoes(o)
+	}
+	return l.Alike(o) && a.Count >= b.Count && a.Mode == b.Mode && a.TTL <= b.TTL
+}
+
 // fast is whether events of v come no later than those of o.
 func (v interval) fast(o interval) bool {
 	return v.den > 0 && !wider(int64(v.num), o.den, int64(o.num), v.den)

@@ -2,6 +2,9 @@ package rules
 
 import (
 	"context"
+	"iter"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 
@@ -12,22 +15,24 @@ import (
 // Trial is what the active rules and a candidate said to one request.
 type Trial struct {
 	Request *Request
+	// Item is the candidate.
+	Item *Item
 	// Active is what the client is told. It is the same as without a candidate.
 	Active *Answer
-	// Candidate is what would have been said if the candidate had been active
-	// since it began to run. It is nil when the store could not decide.
+	// Candidate is what would have been said if the candidate had been active in place of the item of its key and value since it
+	// began to run. It has the decisions of the candidate's limits alone, and none where other active rules deny. It is nil when
+	// the store could not decide.
 	Candidate *Answer
 }
 
-// candidates are rules that run beside the active ones. They never change: Try puts others in
+// candidates are items that run beside the active ones. They never change: Try puts others in
 // their place.
 type candidates struct {
-	// set has the domains that have a candidate, and no others. Requests of other domains
-	// have no trial.
-	set *Set
+	// domains has those with a candidate, and no others. Requests of other domains have no trial.
+	domains map[string]*rivals
 	// told hears of each trial.
 	told func(Trial)
-	// apart is whether the store is elsewhere: then both are asked at once, so
+	// apart is whether the store is elsewhere: then candidates are asked together with the active rules, so
 	// that they travel together and nobody waits twice. A store in memory is asked after the
 	// answer is made: a goroutine would cost more than it saves.
 	apart bool
@@ -36,34 +41,96 @@ type candidates struct {
 	held *heldReceipts
 }
 
-// A candidate is not a shadow rule. A shadow rule is in the active file and is decided with the
-// enforced ones, all or nothing. A candidate is a whole other file: it charges a request that
-// the active rules deny if its own rules let it pass, as they would if they were active.
+// rivals are the candidates of one domain, by their places in its file.
+type rivals struct {
+	top   *level
+	items map[*place]*Item
+}
 
-// Try lets the domains of set run beside the active ones from now on, until it is
-// called again; nil ends it. Each request of these domains that is no peek is
-// decided by both, each with its own counts: what the candidate says denies
-// nobody and charges none of the active counts. told gets both answers, on the
+// maxTrials is how many candidates a request is tried by. Those beyond do not hear of it.
+const maxTrials = 16
+
+// A candidate is not a shadow rule. A shadow rule is in the active file and is decided with the
+// enforced ones, all or nothing. A candidate stands in the place of an active item, and knows no other candidate: it is
+// charged with a request that the other active rules let pass if its own limits do, too, as it would be if it were active.
+
+// Try lets items run beside the active ones from now on, until it is called again; without items it ends that. Each request
+// that would meet such an item if it were active, alone of them all, and that is no peek, is decided by it, too, by counts of its own:
+// what it says denies nobody and charges none of the active counts. told gets both answers, on the
 // goroutine of the request, and must not keep the Trial. Counts of a candidate
 // begin unused, and stay when Try is called again with the same limits.
 //
-// Receipts of the active rules settle what the candidate has charged, too.
-func (l *Limiter) Try(set *Set, told func(Trial)) {
-	if set == nil {
+// Items of one domain are of one Set: what is of another than the first is left out. A request hears of 16 candidates at most.
+//
+// Receipts of the active rules settle what candidates have charged, too.
+func (l *Limiter) Try(items []*Item, told func(Trial)) {
+	if len(items) == 0 {
 		l.candidates.Store(nil)
 		return
 	}
-	held := new(heldReceipts)
+	c := &candidates{domains: map[string]*rivals{}, told: told, apart: l.store.Traits().Shared, held: new(heldReceipts)}
 	if before := l.candidates.Load(); before != nil {
-		held = before.held
+		c.held = before.held
 	}
-	l.candidates.Store(&candidates{set: set, told: told, apart: l.store.Traits().Shared, held: held})
+	for _, i := range items {
+		r := c.domains[i.Domain()]
+		if r == nil {
+			r = &rivals{&i.domain.top, map[*place]*Item{}}
+			c.domains[i.Domain()] = r
+		}
+		if r.top == &i.domain.top {
+			r.items[i.place] = i
+		}
+	}
+	l.candidates.Store(c)
+}
+
+// met is the candidates that an entry leads to. Each is met as if it were the only one: those before it that are not active either
+// do not take the entry away from it.
+func (r *rivals) met(active *domain, e Entry) iter.Seq[*Item] {
+	return func(yield func(*Item) bool) {
+		var winner *place
+		if active != nil {
+			winner = active.top.find(e)
+		}
+		for p := range r.top.fitting(e) {
+			is := winner != nil && p.entry == winner.entry
+			if !is && winner != nil && (active.top.written(p.entry) != nil || !p.precedes(winner)) {
+				continue // the winner stands before it
+			}
+			if i := r.items[p]; i != nil && !yield(i) || is {
+				return
+			}
+		}
+	}
+}
+
+// precedes is whether an entry that fits both leads to p. Of two patterns that are in different files it can only be told about:
+// where o was taken away, those that stood behind it have moved up.
+func (p *place) precedes(o *place) bool {
+	if a, b := p.width(), o.width(); a != b {
+		return a < b
+	}
+	return p.order <= o.order
+}
+
+// width is 0 for an exact place, 1 for a pattern, and 2 for a key alone.
+func (p *place) width() int {
+	switch {
+	case p.exact():
+		return 0
+	case p.entry.Value == "" && !p.keepKey:
+		return 2
+	}
+	return 1
 }
 
 // trial is a candidate on its way beside a request. It never changes the request's answer:
 // an error of it is dropped, and its counts have names of their own.
 type trial struct {
-	of *candidates
+	item *Item
+	// met is by descriptor: whether it would meet the candidate, in place of what it meets now.
+	met []bool
 	// take is of the candidate's rules. While done is not nil and has told nothing, the
 	// store may write to it.
 	take *take
@@ -72,24 +139,74 @@ type trial struct {
 	done chan error
 }
 
-// try begins a trial of r, or none. In a store that is elsewhere it is decided
+// trials are those of one request.
+type trials struct {
+	of   *candidates
+	each []trial
+}
+
+// try begins the trials of r, or none. In a store that is elsewhere they are decided
 // while the active rules decide.
-func (l *Limiter) try(ctx context.Context, r *Request) *trial {
+func (l *Limiter) try(ctx context.Context, set *Set, r *Request) trials {
 	c := l.candidates.Load()
-	if c == nil || here.Only(ctx) || r.Peek || c.set.domains[r.Domain] == nil {
-		return nil
+	if c == nil || here.Only(ctx) || r.Peek || c.domains[r.Domain] == nil {
+		return trials{}
 	}
-	t := l.newTake(c.set, r)
-	for i := range t.asks {
-		t.asks[i].State.Rule = candidatePlace(t.asks[i].State.Rule)
-	}
-	_ = t.settleBacks(ctx, l.store) // what is not given back stays charged: the candidate seems stricter than it is
-	x := &trial{of: c, take: t}
-	if c.apart && len(t.asks) > 0 {
-		x.done = make(chan error, 1)
-		go func() { x.done <- l.store.Take(ctx, t.asks, t.out) }()
+	x := trials{of: c, each: l.meetRivals(c.domains[r.Domain], set.domains[r.Domain], r)}
+	for i := range x.each {
+		t := x.each[i].take
+		t.replace()
+		if c.apart && !r.Receipt {
+			t.id = rand.Uint64() | 1 // what others deny is given back
+		}
+		t.ask(r)
+		for j := range t.asks {
+			t.asks[j].State.Rule = candidatePlace(t.asks[j].State.Rule)
+		}
+		_ = t.settleBacks(ctx, l.store) // what is not given back stays charged: the candidate seems stricter than it is
+		if c.apart && len(t.asks) > 0 {
+			done := make(chan error, 1)
+			x.each[i].done = done
+			go func() { done <- l.store.Take(ctx, t.asks, t.out) }()
+		}
 	}
 	return x
+}
+
+// meetRivals finds which candidates the descriptors of r meet.
+func (l *Limiter) meetRivals(rivals *rivals, active *domain, r *Request) (all []trial) {
+	for i := range r.Descriptors {
+		d := &r.Descriptors[i]
+		if d.Override != nil || len(d.Entries) == 0 || len(d.Entries) > MaxEntries {
+			continue
+		}
+		if r.Wider != nil {
+			rivals.top.widen(d, r.Wider)
+		}
+		for item := range rivals.met(active, d.Entries[0]) {
+			at := slices.IndexFunc(all, func(x trial) bool { return x.item == item })
+			if at < 0 {
+				if len(all) == maxTrials {
+					continue
+				}
+				at, all = len(all), append(all, trial{item: item, met: make([]bool, len(r.Descriptors)), take: l.emptyTake()})
+				all[at].take.meets = append(all[at].take.meets, make([]meet, len(r.Descriptors))...)
+			}
+			all[at].met[i] = true
+			if rules := item.place.lead(d.Entries); len(rules) > 0 {
+				all[at].take.meets[i] = meet{rules: rules, key: rules[0].open.key(d.Entries)}
+			}
+		}
+	}
+	return all
+}
+
+// lead is the rules that entries lead to, the first of which leads to p.
+func (p *place) lead(entries []Entry) []*Rule {
+	if len(entries) == 1 {
+		return p.rules
+	}
+	return p.below.rules(entries[1:])
 }
 
 // candidatePlace is where a candidate counts what is counted at place: beside it,
@@ -102,39 +219,105 @@ func candidatePlace(place string) string {
 	return place[:i] + "candidate/" + place[i:]
 }
 
-// end tells of a trial, when the active rules have answered. Without an answer
-// it tells nothing.
-func (l *Limiter) end(ctx context.Context, x *trial, r *Request, active *Answer) {
-	defer l.release(x.take)
+// end tells of the trials, when the active rules have answered: t is what they took. Without an answer it tells nothing.
+func (l *Limiter) end(ctx context.Context, x trials, t *take, r *Request, active *Answer) {
+	var held []*weir.Receipt
+	for i := range x.each {
+		one := &x.each[i]
+		answer, err := l.decideTrial(ctx, one, t, r, active)
+		l.release(one.take)
+		if active == nil {
+			continue
+		}
+		told := Trial{Request: r, Item: one.item, Active: active}
+		if err == nil {
+			told.Candidate = answer
+			held = append(held, answer.Receipts()...)
+		}
+		x.of.told(told)
+	}
+	if r.Receipt && len(held) > 0 {
+		l.hold(ctx, x.of, active, held)
+	}
+}
+
+// decideTrial is what the request would be told if the candidate were active.
+func (l *Limiter) decideTrial(ctx context.Context, x *trial, t *take, r *Request, active *Answer) (*Answer, error) {
+	passes := active != nil && x.passesOthers(t)
 	var err error
 	switch {
 	case x.done != nil:
-		err = <-x.done
-	case active != nil && len(x.take.asks) > 0:
+		if err = <-x.done; err == nil && !passes {
+			l.giveBack(ctx, x.take)
+		}
+	case passes && len(x.take.asks) > 0:
 		err = l.store.Take(ctx, x.take.asks, x.take.out)
 	}
-	if active == nil {
-		return
+	if err != nil || active == nil {
+		return nil, err
 	}
-	told := Trial{Request: r, Active: active}
-	if err == nil {
-		told.Candidate = new(Answer)
-		x.take.answer(r, told.Candidate)
-		l.hold(ctx, x.of, told)
+	if !passes {
+		return &Answer{Decisive: -1}, nil
 	}
-	x.of.told(told)
+	answer := new(Answer)
+	x.take.answer(r, answer)
+	if !r.Receipt {
+		for i := range answer.Decisions {
+			answer.Decisions[i].Receipt = nil // nobody has one
+		}
+	}
+	if !answer.Allowed { // a quota may let pass what the candidate's denies
+		asks, out := x.others(t)
+		answer.Allowed = weir.Judge(append(asks, x.take.asks...), append(out, x.take.out...)).Allowed
+	}
+	return answer, nil
 }
 
-// hold remembers what the candidate has charged until the receipts of the active
-// rules are settled. No caller will settle what only the candidate let pass: its
-// permits are freed, for the work that would have held them is not done.
-func (l *Limiter) hold(ctx context.Context, c *candidates, t Trial) {
-	receipts := t.Candidate.Receipts()
-	if len(receipts) == 0 {
-		return
+// passesOthers is whether the active rules, without those that the candidate takes the place of, let the request pass if the
+// candidate does.
+func (x *trial) passesOthers(t *take) bool {
+	asks, out := x.others(t)
+	for range x.take.asks {
+		out = append(out, weir.Decision{Outcome: weir.Allowed})
 	}
-	if active := t.Active.Receipts(); len(active) > 0 {
-		c.held.add(active[0].ID, receipts)
+	return weir.Judge(append(asks, x.take.asks...), out).Allowed
+}
+
+// others is what t asked of the rules that would be active beside the candidate.
+func (x *trial) others(t *take) (asks []weir.Ask, out []weir.Decision) {
+	var replaced []string
+	for i := range x.take.meets {
+		for _, rule := range x.take.meets[i].rules {
+			replaced = append(replaced, rule.Replaces...)
+		}
+	}
+	for i := range t.meets {
+		m := &t.meets[i]
+		if m.asks() == 0 || slices.Contains(replaced, m.rules[0].EnvoyName) || x.met[i] {
+			continue
+		}
+		asks, out = append(asks, t.asks[m.first:m.first+m.asks()]...), append(out, t.out[m.first:m.first+m.asks()]...)
+	}
+	return asks, out
+}
+
+// giveBack takes back what a candidate has charged for a request that others deny.
+func (l *Limiter) giveBack(ctx context.Context, t *take) {
+	var receipts []*weir.Receipt
+	for i := range t.out {
+		if receipt := t.out[i].Receipt; receipt != nil {
+			receipts = append(receipts, receipt)
+		}
+	}
+	_ = weir.NewCharge(l.store, receipts).GiveBack(ctx) // if it fails it stays charged: the candidate seems stricter than it is
+}
+
+// hold remembers what candidates have charged until the receipts of the active
+// rules are settled. No caller will settle what only candidates let pass: its
+// permits are freed, for the work that would have held them is not done.
+func (l *Limiter) hold(ctx context.Context, c *candidates, active *Answer, receipts []*weir.Receipt) {
+	if first := active.Receipts(); len(first) > 0 {
+		c.held.add(first[0].ID, receipts)
 		return
 	}
 	used := make([]int64, len(receipts))

@@ -17,7 +17,7 @@ func BenchmarkTry(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			l := rules.NewLimiter(memstore.New(memstore.Options{}), parse(b, text))
-			l.Try(candidate, func(rules.Trial) {})
+			l.Try(candidate.Items("shop"), func(rules.Trial) {})
 			r := ask(descriptor("user=somebody"))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -20,22 +20,25 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// worlds are a limiter with active rules and a candidate, and limiters that
-// have each of them alone.
+// worlds are a limiter with active rules and candidates, and one that has the active rules alone.
 type worlds struct {
-	both, active, candidate *rules.Limiter
-	told                    []rules.Trial
+	both, active *rules.Limiter
+	told         []rules.Trial
 }
 
 func newWorlds(t testing.TB, active, candidate string, shared bool) *worlds {
 	t.Helper()
 	w := &worlds{
-		both:      rules.NewLimiter(remote{memstore.New(memstore.Options{}), shared}, parse(t, active)),
-		active:    rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, active)),
-		candidate: rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, candidate)),
+		both:   rules.NewLimiter(remote{memstore.New(memstore.Options{}), shared}, parse(t, active)),
+		active: rules.NewLimiter(memstore.New(memstore.Options{}), parse(t, active)),
 	}
-	w.both.Try(parse(t, candidate), func(x rules.Trial) { w.told = append(w.told, x) })
+	w.try(parse(t, candidate))
 	return w
+}
+
+// try has all items of domain shop run beside the active ones.
+func (w *worlds) try(set *rules.Set) {
+	w.both.Try(set.Items("shop"), func(x rules.Trial) { w.told = append(w.told, x) })
 }
 
 // remote is memory that may say that it is elsewhere.
@@ -58,33 +61,115 @@ func sameAnswer(a, b *rules.Answer) string {
 		cmp.Comparer(func(a, b *rules.Rule) bool { return a.Name == b.Name }), cmpopts.IgnoreTypes(&weir.Receipt{}))
 }
 
-// TestTry: beside a candidate the active rules decide as they do alone, and the
-// candidate says what it would say if it were active.
+// shopFile is a file of domain shop with these items.
+func shopFile(items ...string) string {
+	if len(items) == 0 {
+		return "domain: shop\ndescriptors: []\n"
+	}
+	return "domain: shop\ndescriptors:\n" + strings.Join(items, "")
+}
+
+// alone is a candidate as it would be if it were the only change: an item in a file of the active ones, and by itself.
+type alone struct {
+	item *rules.Item
+	file *rules.Set
+	own  *rules.Limiter
+}
+
+// meets is whether a descriptor would meet the item.
+func (a *alone) meets(d *rules.Descriptor) bool {
+	met, _ := a.file.Match("shop", d)
+	return len(met) > 0 && met[0].Path[0] == a.item.Entry()
+}
+
+// says is what the candidate says to a request to which the active rules gave an answer: nil, nothing.
+func (a *alone) says(t *testing.T, r *rules.Request, active *rules.Answer) *bool {
+	t.Helper()
+	mine := ask()
+	for i := range r.Descriptors {
+		if a.meets(&r.Descriptors[i]) {
+			mine.Descriptors = append(mine.Descriptors, r.Descriptors[i])
+		}
+	}
+	if len(mine.Descriptors) == 0 {
+		return nil
+	}
+	for i := range active.Decisions {
+		if d := &active.Decisions[i]; !a.meets(&r.Descriptors[d.Descriptor]) && !d.Rule.Shadow && d.Outcome != weir.Allowed {
+			return new(false)
+		}
+	}
+	return new(check(t, a.own, mine).Allowed)
+}
+
+// TestTry: beside candidates the active rules decide as they do alone, and each candidate says what it would say if it alone
+// took the place of the active item of its key and value.
 func TestTry(t *testing.T) {
 	limits := []string{"2/s", "3/s burst 5", "4/10s sliding-log", "1/s", "3/2s fixed-window", "0/s"}
+	heads := []string{"key: user", "key: user, value: ann", "key: user, value: a*", "key: path", "key: path, value: /*", "key: \"*\""}
 	rapid.Check(t, func(rt *rapid.T) {
-		text := func(label string) string {
-			one, two := rapid.SampledFrom(limits), rapid.SliceOfNDistinct(rapid.SampledFrom(limits[:3]), 1, 2, rapid.ID)
-			return fmt.Sprintf("domain: shop\ndescriptors:\n- {key: user, limits: [%s]}\n- {key: path, shadow_mode: %v, limits: [%s]}\n",
-				strings.Join(two.Draw(rt, label), ", "), rapid.Bool().Draw(rt, label+" shadow"), one.Draw(rt, label+" path"))
+		items := func(label string) (map[string]string, []string) {
+			texts, order := map[string]string{}, rapid.SliceOfNDistinct(rapid.SampledFrom(heads), 1, len(heads), rapid.ID).Draw(rt, label)
+			for _, head := range order {
+				two := rapid.SliceOfNDistinct(rapid.SampledFrom(limits), 1, 2, rapid.ID).Draw(rt, label+" "+head)
+				texts[head] = fmt.Sprintf("- {%s, shadow_mode: %v, limits: [%s]}\n", head, rapid.IntRange(0, 3).Draw(rt, "shadow") == 0, strings.Join(two, ", "))
+			}
+			return texts, order
 		}
-		active, candidate, shared := text("active"), text("candidate"), rapid.Bool().Draw(rt, "shared")
+		active, order := items("active")
+		changed, changes := items("candidates")
+		gone := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"key: user", "key: user, value: ann", "key: path"}), 0, 2, rapid.ID).Draw(rt, "taken away")
+		// file is that of the active items, with some of the candidates in their places or at the end. With all, some are taken away.
+		file := func(with ...string) string {
+			var lines []string
+			for _, head := range append(slices.Clone(order), changes...) {
+				line, is := active[head], slices.Contains(with, head)
+				if is {
+					line = changed[head]
+				}
+				if len(with) > 1 && !is && slices.Contains(gone, head) {
+					continue
+				}
+				if !slices.Contains(lines, line) && (line == changed[head] && is || slices.Contains(order, head)) {
+					lines = append(lines, line)
+				}
+			}
+			return shopFile(lines...)
+		}
+		shared := rapid.Bool().Draw(rt, "shared")
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorlds(t, active, candidate, shared)
-			for range rapid.IntRange(1, 30).Draw(rt, "requests") {
+			w := newWorlds(t, file(), shopFile(), shared)
+			whole := parse(t, file(changes...))
+			var tried []*rules.Item
+			var each []*alone
+			for _, head := range changes {
+				own := parse(t, shopFile(changed[head]))
+				item := whole.Item("shop", own.Items("shop")[0].Entry())
+				tried = append(tried, item)
+				each = append(each, &alone{item, parse(t, file(head)), rules.NewLimiter(memstore.New(memstore.Options{}), own)})
+			}
+			w.both.Try(tried, func(x rules.Trial) { w.told = append(w.told, x) })
+			for range rapid.IntRange(1, 20).Draw(rt, "requests") {
 				time.Sleep(rapid.SampledFrom([]time.Duration{0, 300 * time.Millisecond, 2 * time.Second}).Draw(rt, "pause"))
-				r := ask(descriptor("user="+rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "user")), descriptor("path=/"))
+				r := ask(descriptor("user="+rapid.SampledFrom([]string{"ann", "abe", "bob"}).Draw(rt, "user")), descriptor("path=/"))
 				r.Descriptors[0].Cost = rapid.Int64Range(0, 3).Draw(rt, "cost")
-				got, alone, other := check(t, w.both, r), check(t, w.active, r), check(t, w.candidate, r)
-				if d := sameAnswer(alone, got); d != "" {
-					rt.Fatalf("active, beside a candidate: %s", d)
+				w.told = nil
+				got, want := check(t, w.both, r), check(t, w.active, r)
+				if d := sameAnswer(want, got); d != "" {
+					rt.Fatalf("active, beside candidates: %s", d)
 				}
-				x := w.told[len(w.told)-1]
-				if x.Active != got || x.Request != r {
-					rt.Fatalf("told of %+v", x)
+				said := map[*rules.Item]bool{}
+				for _, x := range w.told {
+					if _, twice := said[x.Item]; twice || x.Active != got || x.Request != r {
+						rt.Fatalf("told of %+v", x)
+					}
+					said[x.Item] = x.Candidate.Allowed
 				}
-				if d := sameAnswer(other, x.Candidate); d != "" {
-					rt.Fatalf("the candidate, beside those that are active: %s", d)
+				for _, a := range each {
+					is, told := said[a.item]
+					if want := a.says(t, r, got); (want != nil) != told || told && *want != is {
+						rt.Fatalf("%v of\n%s\nbeside\n%s\nmet %v, allowed %v; want met %v", a.item.Entry(), file(changes...), file(), told, is, want != nil)
+					}
 				}
 			}
 		})
@@ -164,7 +249,7 @@ func TestTrySettles(t *testing.T) {
 	r.Receipt = true
 	r.Descriptors[0].Cost, r.Descriptors[1].Cost = 4, 3
 	receipts := check(t, w.both, r).Receipts()
-	w.both.Try(parse(t, fmt.Sprintf(text, 6)+"# the same limits\n"), func(x rules.Trial) { w.told = append(w.told, x) })
+	w.try(parse(t, fmt.Sprintf(text, 6)+"# the same limits\n"))
 	if _, err := w.both.Settle(t.Context(), receipts, []int64{1, 2}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +257,7 @@ func TestTrySettles(t *testing.T) {
 	r.Descriptors[0].Cost, r.Descriptors[1].Cost = 0, 0
 	check(t, w.both, r)
 	for i, want := range []int64{6 - 1, 9 - 2} {
-		if got := w.told[1].Candidate.Decisions[i].Remaining; got != want {
+		if got := w.told[2+i].Candidate.Decisions[0].Remaining; got != want {
 			t.Errorf("%d: %d remain of the candidate, want %d", i, got, want)
 		}
 	}
@@ -184,7 +269,7 @@ func TestTryAway(t *testing.T) {
 		store := &failing{remote: remote{memstore.New(memstore.Options{}), shared}}
 		l := rules.NewLimiter(store, parse(t, "domain: shop\ndescriptors: [{key: user, limits: [1/day]}]\n"))
 		var told []rules.Trial
-		l.Try(parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n"), func(x rules.Trial) { told = append(told, x) })
+		l.Try(parse(t, "domain: shop\ndescriptors: [{key: user, limits: [2/day]}]\n").Items("shop"), func(x rules.Trial) { told = append(told, x) })
 		store.fails = "candidate"
 		if a := check(t, l, ask(descriptor("user=ann"))); !a.Allowed || len(told) != 1 || told[0].Candidate != nil {
 			t.Errorf("%+v", told)
@@ -224,7 +309,7 @@ func TestCandidatePlace(t *testing.T) {
 	store := &failing{remote: remote{memstore.New(memstore.Options{}), false}, fails: "nothing"}
 	text := "domain: shop\ndescriptors: [{key: user, limits: [{name: \"a#b\", limit: 1/day}]}]\n"
 	l := rules.NewLimiter(store, parse(t, text))
-	l.Try(parse(t, text), func(rules.Trial) {})
+	l.Try(parse(t, text).Items("shop"), func(rules.Trial) {})
 	check(t, l, ask(descriptor("user=ann")))
 	if want := []string{"shop/user#name=a%23b", "shop/user#candidate/name=a%23b"}; !slices.Equal(store.asked, want) {
 		t.Errorf("%q, want %q", store.asked, want)

@@ -57,14 +57,14 @@ func (l *Limiter) CheckInto(ctx context.Context, r *Request, a *Answer) error {
 	if err := t.settleBacks(ctx, (*told)(l)); err != nil {
 		return fmt.Errorf("give back in %q: %w", r.Domain, err)
 	}
-	x := l.try(ctx, r)
+	x := l.try(ctx, set, r)
 	err = l.decide(ctx, t, r, a)
-	if x != nil { // also after an error: the trial has a take to release
+	if len(x.each) > 0 { // also after an error: trials have takes to release
 		active := a
 		if err != nil {
 			active = nil
 		}
-		l.end(ctx, x, r, active)
+		l.end(ctx, x, t, r, active)
 	}
 	if errors.Is(err, here.ErrWaits) {
 		return here.ErrWaits
@@ -89,14 +89,19 @@ func (l *Limiter) active(r *Request) (*Set, error) {
 	return nil, ErrNoRules
 }
 
-// newTake begins a take, in the memory of an earlier one if there is one.
+// newTake begins a take.
 func (l *Limiter) newTake(set *Set, r *Request) *take {
-	t, ok := l.takes.Get().(*take)
-	if !ok {
-		t = new(take)
-	}
+	t := l.emptyTake()
 	t.begin(set, r)
 	return t
+}
+
+// emptyTake is a take in the memory of an earlier one if there is one.
+func (l *Limiter) emptyTake() *take {
+	if t, ok := l.takes.Get().(*take); ok {
+		return t
+	}
+	return new(take)
 }
 
 // release keeps the memory of t for a later take. Nothing of t may be used afterwards: an

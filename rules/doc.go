@@ -38,8 +38,8 @@
 // A Limiter is all that a listener talks to. Limiter.Explain takes copies of the states
 // (weir.Looker) and asks them by the same code as Check, so that what it says is what
 // Check would say. Denials keeps the states that denials were decided on (weir.Evidence), so
-// that Limiter.Recall explains them afterwards by the same code. Limiter.Try runs a second set
-// of rules beside the active ones, with counts of its own.
+// that Limiter.Recall explains them afterwards by the same code. Limiter.Try runs items of a file
+// beside the active ones, with counts of their own.
 //
 // # The files
 //
@@ -49,6 +49,7 @@
 //	check.go       Limiter.Check, and the take that a request becomes
 //	request.go     what a request is, and its bounds
 //	match.go       Set.Match: from a descriptor to its rules
+//	item.go        a descriptor at the top of a file, and whether it is looser than another
 //	level.go       the tree of a file, level by level; pattern.go: texts with *
 //	key.go         the key of a count, and its name for people
 //	rule.go        what a rule is, and where its counts are

@@ -35,7 +35,7 @@ func TestHere(t *testing.T) {
 	remaining(5, rules.Descriptor{Cost: 5})
 	remaining(7, rules.Descriptor{Cost: 2, GiveBack: true}) // once
 	told := 0
-	l.Try(set, func(rules.Trial) { told++ })
+	l.Try(set.Items("d"), func(rules.Trial) { told++ })
 	r := rules.Request{Domain: "d", Descriptors: []rules.Descriptor{{Cost: 1, Entries: []rules.Entry{{"k", "ann"}}}}}
 	if _, err := l.Check(only, &r); !errors.Is(err, here.ErrWaits) || told != 0 {
 		t.Errorf("with a candidate: %v, told %d times", err, told)

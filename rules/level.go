@@ -108,7 +108,7 @@ func (l *level) find(e Entry) *place {
 			return p
 		}
 	}
-	if p := l.firstWild(f, e); p != nil {
+	if p := l.nextWild(f, e, -1); p != nil {
 		return p
 	}
 	if f != nil {
@@ -117,14 +117,14 @@ func (l *level) find(e Entry) *place {
 	return nil
 }
 
-// firstWild is the place earliest in the file whose pattern fits e; nil when none does. f is the family of
-// e's key, or nil.
-func (l *level) firstWild(f *family, e Entry) *place {
+// nextWild is the place earliest in the file, behind the one of the order after, whose pattern fits e; nil when none does.
+// f is the family of e's key, or nil.
+func (l *level) nextWild(f *family, e Entry, after int) *place {
 	var best *place
 	if f != nil {
-		best = f.values.first(e.Value, e.Value)
+		best = f.values.next(e.Value, e.Value, after)
 	}
-	if p := l.keys.first(e.Key, e.Value); p != nil && (best == nil || p.order < best.order) {
+	if p := l.keys.next(e.Key, e.Value, after); p != nil && (best == nil || p.order < best.order) {
 		best = p
 	}
 	return best
@@ -163,10 +163,10 @@ func (ps *patterns) add(p pattern, to *place) {
 	ps.byPrefix[prefix] = append(ps.byPrefix[prefix], indexed{p, to})
 }
 
-// first is the place earliest in the file, of those whose pattern fits text and
+// next is the place earliest in the file, of those behind the order after whose pattern fits text and
 // that accept value; nil when there is none. For patterns of values both are the value; for
 // patterns of keys text is the key, and the place's own value has to fit beside it.
-func (ps *patterns) first(text, value string) *place {
+func (ps *patterns) next(text, value string, after int) *place {
 	var best *place
 	for _, n := range ps.lengths {
 		if n > len(text) {
@@ -175,6 +175,9 @@ func (ps *patterns) first(text, value string) *place {
 		for _, c := range ps.byPrefix[text[:n]] {
 			if best != nil && best.order < c.to.order {
 				break // the rest stands even later
+			}
+			if c.to.order <= after {
+				continue
 			}
 			if c.pattern.matches(text) && c.to.accepts(value) {
 				best = c.to

@@ -63,7 +63,7 @@ func (pr prober) hiding(p *place) *place {
 	// No value is the empty text here. It fits where any value does, which is right: a key alone takes
 	// each value, so only patterns of nothing but * can hide it.
 	e := Entry{strings.ReplaceAll(p.entry.Key, "*", pr.byte), strings.ReplaceAll(p.entry.Value, "*", pr.byte)}
-	first := pr.level.firstWild(pr.level.families[e.Key], e)
+	first := pr.level.nextWild(pr.level.families[e.Key], e, -1)
 	if first == p {
 		return nil
 	}

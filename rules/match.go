@@ -52,11 +52,14 @@ func (l *level) rules(entries []Entry) (rules []*Rule) {
 // remote_address alone, all of them count as one client. A rule for remote_address=2001:db8::7
 // still meets this one address, and one for remote_address=2001:db8::/64 meets the others.
 func (s *Set) widen(domain string, d *Descriptor, wider func(Entry) string) {
-	dom := s.domains[domain]
-	if dom == nil || d.Override != nil {
-		return
+	if dom := s.domains[domain]; dom != nil && d.Override == nil {
+		dom.top.widen(d, wider)
 	}
-	for i, l := 0, &dom.top; i < len(d.Entries) && l != nil; i++ {
+}
+
+// widen is that of a Set, for the entries that begin at l.
+func (l *level) widen(d *Descriptor, wider func(Entry) string) {
+	for i := 0; i < len(d.Entries) && l != nil; i++ {
 		e := &d.Entries[i]
 		p := l.find(*e)
 		if wide := wider(*e); wide != e.Value && (p == nil || !p.exact()) {

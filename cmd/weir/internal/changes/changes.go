@@ -8,6 +8,7 @@ package changes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir"
@@ -31,12 +32,8 @@ type Options struct {
 	InFiles func(domain string) bool
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
-	// Report is how what is in shadow in a domain differs from what is active; nil:
-	// nothing runs there.
-	Report func(domain string) *shadow.Report
-	// Revision is that of the store which is active here, with what runs in shadow:
-	// what Report tells is of it.
-	Revision func() int64
+	// Reports is how each rule that is in shadow in a domain differs from what is active, by the requests of all nodes.
+	Reports func(ctx context.Context, domain string) []*shadow.Report
 	// Limited is called when a change is refused because of Pace. Nil: nobody is told.
 	Limited func()
 }
@@ -109,13 +106,13 @@ func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestor
 }
 
 // Propose calls Propose of the store. A version that is to be enforced at once was compared with
-// nothing, so the caller has to force it. A version that removes the rule needs no force.
+// nothing, so the caller has to force it, unless it is looser than what is active. A version that removes the rule needs no force.
 func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Proposal) (rulestore.Version, error) {
 	if err := g.possible(p); err != nil {
 		return rulestore.Version{}, refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(p.To, p.Forced), Domain: p.Domain, Rule: p.Rule, Reason: p.Reason}, err)
 	}
 	if p.Text != "" && p.To == rulestore.Enforced {
-		if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, forced: p.Forced, reason: p.Reason}); err != nil {
+		if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, text: p.Text, forced: p.Forced, reason: p.Reason}); err != nil {
 			return rulestore.Version{}, err
 		}
 	}
@@ -139,8 +136,7 @@ func (g *Gate) possible(p rulestore.Proposal) error {
 // fits refuses a rule that the store of the counts can't keep. It lets a text pass that is no rule
 // at all: the rule store refuses it with a better message.
 func (g *Gate) fits(domain, text string) error {
-	const above = 2 // lines
-	set, err := rules.Parse("rule", fmt.Appendf(nil, "domain: %q\ndescriptors:\n%s", domain, text))
+	set, err := rules.Parse("rule", []byte(ruleFile(domain, text)))
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
@@ -162,7 +158,7 @@ func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor,
 			return rulestore.Rule{}, err
 		}
 		if v.Text != "" && (v.State == rulestore.Draft || v.State == rulestore.Shadow) {
-			e := enforcing{p.Domain, p.Rule, p.Version, v.State == rulestore.Shadow, p.Forced, p.Reason}
+			e := enforcing{p.Domain, p.Rule, v.Text, p.Version, p.Forced, p.Reason}
 			if err := g.guard(ctx, s, by, e); err != nil {
 				return rulestore.Rule{}, err
 			}
@@ -171,33 +167,59 @@ func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor,
 	return s.Move(ctx, by, p)
 }
 
-// Verdict is whether a version of a domain may come into force. One that does not run
-// in shadow was compared with nothing.
-func (g *Gate) Verdict(d rulestore.Document, v rulestore.Version) shadow.Verdict {
-	return g.verdict(d, v.State == rulestore.Shadow)
+// Verdict is whether a version of a domain may come into force.
+func (g *Gate) Verdict(ctx context.Context, d rulestore.Document, v rulestore.Version) shadow.Verdict {
+	return g.verdict(ctx, d, v.Rule, v.Text)
 }
 
-func (g *Gate) verdict(d rulestore.Document, shadowed bool) shadow.Verdict {
-	if !shadowed {
-		return shadow.Judge(nil, shadow.UsualShare, "")
+// verdict is whether a text of a rule may come into force: one that takes the rule away, or is looser than what is active, without
+// a trial, and else what runs in shadow as it is. ctx bounds how long the nodes are asked.
+func (g *Gate) verdict(ctx context.Context, d rulestore.Document, rule, text string) shadow.Verdict {
+	if text == "" {
+		return shadow.Verdict{Why: "it takes limits away, so it is not tried"}
 	}
-	if why := g.unlike(d, time.Now()); why != "" {
-		return shadow.Verdict{Refused: true, Why: why}
-	}
-	return shadow.Judge(g.options.Report(d.Name), shadow.UsualShare, "")
-}
-
-// unlike is why the report of a domain is not of what would come into force and what is;
-// empty: it is.
-func (g *Gate) unlike(d rulestore.Document, now time.Time) string {
-	if g.options.Revision() < d.Revision {
-		return "the domain was changed a moment ago, and this node does not know yet which version runs in shadow; ask again in a second, or force it with a reason"
-	}
-	for _, o := range d.Overrides {
-		if o.Until.After(now) {
-			return "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
-				", and what runs in shadow is compared with that; end it first, or force it with a reason"
+	at := slices.IndexFunc(d.Trials, func(t rulestore.Trial) bool { return t.Rule == rule && t.Text == text })
+	if at >= 0 {
+		key := shadow.Key{Domain: d.Name, Rule: rule, Version: d.Trials[at].Version, Over: d.Trials[at].Beside}
+		for _, r := range g.options.Reports(ctx, d.Name) {
+			if r.Key == key {
+				return shadow.Judge(r, shadow.UsualShare)
+			}
 		}
 	}
-	return ""
+	switch {
+	case looser(d, text):
+		return shadow.Looser()
+	case at < 0:
+		return shadow.Judge(nil, shadow.UsualShare)
+	}
+	for _, o := range d.Overrides {
+		if o.Until.After(time.Now()) {
+			return shadow.Verdict{Refused: true, Why: "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
+				", and what runs in shadow is not compared until then; end it first, or force it with a reason"}
+		}
+	}
+	return shadow.Verdict{Refused: true, Why: "this node has yet to hear that it runs in shadow, or it can't be active here; ask again in a second, or force it with a reason"}
+}
+
+// looser is whether a text of a rule is at least as loose as the rule that is active.
+func looser(d rulestore.Document, text string) bool {
+	next, err := rules.Parse("rule", []byte(ruleFile(d.Name, text)))
+	if err != nil {
+		return false
+	}
+	items := next.Items(d.Name)
+	active, err := rules.Parse("active", []byte(d.File))
+	if err != nil || len(items) != 1 {
+		return false
+	}
+	return items[0].Covers(active.Item(d.Name, items[0].Entry()))
+}
+
+// above is how many lines ruleFile puts above a rule.
+const above = 2
+
+// ruleFile is a file with a rule alone.
+func ruleFile(domain, text string) string {
+	return fmt.Sprintf("domain: %q\ndescriptors:\n%s", domain, text)
 }

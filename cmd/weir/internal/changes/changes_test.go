@@ -1,8 +1,8 @@
 package changes_test
 
 import (
+	"context"
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +19,7 @@ type house struct {
 	*changes.Gate
 
 	store   *rulestore.Store
-	report  *shadow.Report // of any domain
-	here    int64          // revision
+	report  *shadow.Report // of any version in shadow; nil: this node has none
 	limited int
 }
 
@@ -35,7 +34,7 @@ func newHouse(t *testing.T) *house {
 			t.Error(err)
 		}
 	})
-	h := &house{store: s, here: math.MaxInt64}
+	h := &house{store: s}
 	h.Gate, err = changes.New(changes.Options{
 		InFiles: func(domain string) bool { return domain == "files" },
 		Check: func(set *rules.Set) error {
@@ -46,7 +45,7 @@ func newHouse(t *testing.T) *house {
 				return ""
 			}})
 		},
-		Report: func(string) *shadow.Report { return h.report }, Revision: func() int64 { return h.here }, Limited: func() { h.limited++ },
+		Reports: h.reports, Limited: func() { h.limited++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +54,20 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// reports gives each version in shadow of a domain the report of the house.
+func (h *house) reports(ctx context.Context, domain string) (all []*shadow.Report) {
+	d, err := h.store.Document(ctx, domain)
+	if err != nil || h.report == nil {
+		return nil
+	}
+	for _, t := range d.Trials {
+		r := *h.report
+		r.Key = shadow.Key{Domain: domain, Rule: t.Rule, Version: t.Version, Over: t.Beside}
+		all = append(all, &r)
+	}
+	return all
 }
 
 func file(limit string) string {
@@ -105,10 +118,10 @@ func (h *house) refusals(t *testing.T) (n int) {
 func TestGuard(t *testing.T) {
 	good := &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 	bad := &shadow.Report{Counts: shadow.Counts{BothPass: 900, OnlyCandidate: 100}}
-	move := func(shadowed, forced bool) func(t *testing.T, h *house) error {
+	moveTo := func(limit string, shadowed, forced bool) func(t *testing.T, h *house) error {
 		return func(t *testing.T, h *house) error {
 			t.Helper()
-			p := rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("5/s"), Match: h.revision(t), Reason: "tighter"}
+			p := rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule(limit), Match: h.revision(t), Reason: "tighter"}
 			if shadowed {
 				p.To = rulestore.Shadow
 			}
@@ -120,6 +133,7 @@ func TestGuard(t *testing.T) {
 			return err
 		}
 	}
+	move := func(shadowed, forced bool) func(t *testing.T, h *house) error { return moveTo("5/s", shadowed, forced) }
 	propose := func(text string, forced bool) func(t *testing.T, h *house) error {
 		return func(t *testing.T, h *house) error {
 			t.Helper()
@@ -127,17 +141,18 @@ func TestGuard(t *testing.T) {
 			return err
 		}
 	}
-	whole := func(forced bool) func(t *testing.T, h *house) error {
+	wholeOf := func(limit string, forced bool) func(t *testing.T, h *house) error {
 		return func(t *testing.T, h *house) error {
 			t.Helper()
 			d, err := h.store.Domain(t.Context(), "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = h.Import(t.Context(), h.store, ann(), "shop", rulestore.Import{Text: file("5/s"), Match: d.Revision, To: rulestore.Enforced, Reason: "a file", Forced: forced})
+			_, err = h.Import(t.Context(), h.store, ann(), "shop", rulestore.Import{Text: file(limit), Match: d.Revision, To: rulestore.Enforced, Reason: "a file", Forced: forced})
 			return err
 		}
 	}
+	whole := func(forced bool) func(t *testing.T, h *house) error { return wholeOf("5/s", forced) }
 	for name, c := range map[string]struct {
 		report *shadow.Report
 		do     func(*testing.T, *house) error
@@ -146,13 +161,19 @@ func TestGuard(t *testing.T) {
 		"ran well":                {good, move(true, false), ""},
 		"denied much":             {bad, move(true, false), "10 % of the requests"},
 		"denied much, forced":     {bad, move(true, true), ""},
-		"nobody knows":            {nil, move(true, false), "no candidate"},
-		"a draft":                 {good, move(false, false), "no candidate"},
+		"nobody knows":            {nil, move(true, false), "yet to hear"},
+		"looser, a draft":         {nil, moveTo("12/s", false, false), ""},
+		"looser, at once":         {nil, propose(rule("12/s"), false), ""},
+		"looser, a file":          {nil, wholeOf("12/s", false), ""},
+		"other windows":           {nil, propose(rule("1200/h"), false), "does not run in shadow"},
+		"few have met it":         {&shadow.Report{Counts: shadow.Counts{BothPass: 99}}, move(true, false), "only 99 requests"},
+		"none has met it":         {&shadow.Report{}, move(true, false), "no request has met it"},
+		"a draft":                 {good, move(false, false), "does not run in shadow"},
 		"a draft, forced":         {good, move(false, true), ""},
-		"at once":                 {good, propose(rule("5/s"), false), "no candidate"},
+		"at once":                 {good, propose(rule("5/s"), false), "does not run in shadow"},
 		"at once, forced":         {nil, propose(rule("5/s"), true), ""},
 		"taken away":              {nil, propose("", false), ""},
-		"a file that did not run": {good, whole(false), "no candidate"},
+		"a file that did not run": {good, whole(false), "does not run in shadow"},
 		"a file, forced":          {nil, whole(true), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +213,7 @@ func TestPlan(t *testing.T) {
 	}
 	d.Match = domain.Revision
 	planned, err := h.Plan(t.Context(), h.store, ann(), "shop", d)
-	if err != nil || len(planned.Changes) != 1 || !strings.Contains(planned.Held, "no candidate") {
+	if err != nil || len(planned.Changes) != 1 || !strings.Contains(planned.Held, "does not run in shadow") {
 		t.Error(planned, err)
 	}
 	d.Forced = true
@@ -321,13 +342,10 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// TestOldReport: a report counts for what it is of: not for what came into shadow since,
-// which this node does not run yet, nor where it was compared with limits that hold for
-// a time.
-func TestOldReport(t *testing.T) {
+// TestNoReport: a version that this node does not run yet is held up, and one that it does not compare because limits hold for a time.
+func TestNoReport(t *testing.T) {
 	h := newHouse(t)
 	ctx := t.Context()
-	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 	v, err := h.Propose(ctx, h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("1/s"), Match: h.revision(t), To: rulestore.Shadow, Reason: "much less"})
 	if err != nil {
 		t.Fatal(err)
@@ -353,9 +371,8 @@ func TestOldReport(t *testing.T) {
 				t.Errorf("%s comes into force, or another reason is told: %v", name, held)
 			}
 		}
-		h.here = v.Revision - 1
+		h.report = nil
 		heldFor("ask again in a second")
-		h.here = math.MaxInt64
 		hold := rulestore.Override{Domain: "shop", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "too much"}
 		if err := h.store.Override(ctx, ann(), hold); err != nil {
 			t.Fatal(err)
@@ -365,6 +382,7 @@ func TestOldReport(t *testing.T) {
 		if err := h.store.Override(ctx, ann(), hold); err != nil {
 			t.Fatal(err)
 		}
+		h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 		if err := enforce(); err != nil {
 			t.Error(name, err)
 		}

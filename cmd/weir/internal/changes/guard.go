@@ -3,7 +3,7 @@ package changes
 import (
 	"context"
 	"errors"
-	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -17,11 +17,11 @@ type Held struct{ Why string }
 // Error says why, and what to do instead.
 func (h *Held) Error() string { return h.Why }
 
-// enforcing is rules that are to be enforced.
+// enforcing is a rule that is to be enforced.
 type enforcing struct {
-	domain, rule string // no rule: the whole file
+	domain, rule string // no rule: several, of a file, or one whose ID is not known
+	text         string
 	version      int64
-	shadowed     bool // they run in shadow as they are
 	forced       bool
 	reason       string
 }
@@ -32,7 +32,7 @@ func (g *Gate) guard(ctx context.Context, s *rulestore.Store, by rulestore.Actor
 	if err != nil {
 		return err
 	}
-	if why := g.judge(by, d, e); why != "" {
+	if why := g.judge(ctx, by, d, e); why != "" {
 		return hold(ctx, s, by, e, why)
 	}
 	return nil
@@ -48,11 +48,11 @@ func document(ctx context.Context, s *rulestore.Store, domain string) (rulestore
 }
 
 // judge is why rules are held up; empty: they are not.
-func (g *Gate) judge(by rulestore.Actor, d rulestore.Document, e enforcing) string {
+func (g *Gate) judge(ctx context.Context, by rulestore.Actor, d rulestore.Document, e enforcing) string {
 	if e.forced || by.Role < rulestore.Publish {
 		return "" // the store wants a reason and audits it, or refuses
 	}
-	if v := g.verdict(d, e.shadowed); v.Refused {
+	if v := g.verdict(ctx, d, e.rule, e.text); v.Refused {
 		return v.Why
 	}
 	return ""
@@ -149,28 +149,24 @@ func (g *Gate) fileFits(domain, text string) error {
 	return nil
 }
 
-// judgeFile is judge for an import: what runs in shadow must be what it changes,
-// no more and no less. Where it only takes rules away or moves them, nothing is
+// judgeFile is judge for each rule that an import changes. Where it only takes rules away or moves them, nothing is
 // held up.
 func (g *Gate) judgeFile(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing, changes []rulestore.Changed) (string, error) {
-	after, denies := map[string]string{}, false
-	for _, ch := range changes {
-		if ch.Rule != rulestore.Frame && ch.Before != ch.After {
-			after[ch.Rule] = ch.After
-			denies = denies || ch.After != ""
-		}
-	}
-	if !denies {
+	changes = slices.DeleteFunc(slices.Clone(changes), func(ch rulestore.Changed) bool {
+		return ch.Rule == rulestore.Frame || ch.Before == ch.After || ch.After == ""
+	})
+	if len(changes) == 0 {
 		return "", nil
 	}
 	d, err := document(ctx, s, e.domain)
 	if err != nil {
 		return "", err
 	}
-	tried := map[string]string{}
-	for _, t := range d.Trials {
-		tried[t.Rule] = t.Text
+	for _, ch := range changes {
+		e.rule, e.text = ch.Rule, ch.After
+		if why := g.judge(ctx, by, d, e); why != "" {
+			return "rule " + ch.Rule + ": " + why, nil
+		}
 	}
-	e.shadowed = len(tried) > 0 && maps.Equal(after, tried)
-	return g.judge(by, d, e), nil
+	return "", nil
 }

@@ -63,10 +63,11 @@ type Daemon struct {
 	traces     *tracing.Settings // nil: there are no traces
 	tracer     *tracing.Tracer   // likewise
 
-	candidates *source.Source // of rules that run beside those in force; nil: from nowhere
-	comparing  sync.Mutex     // held to change what is compared
-	candidate  *rules.Set     // that runs, of files; guarded by comparing
-	trials     []*rules.Set   // likewise, of the rule database
+	candidates *source.Source     // of rules that run beside those in force; nil: from nowhere
+	comparing  sync.Mutex         // held to change what is compared
+	candidate  *rules.Set         // that runs, of files; guarded by comparing
+	trials     []shadow.Candidate // likewise, of the rule database
+	telling    sync.Mutex         // held to tell others what candidates differ by
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
@@ -217,6 +218,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.candidates != nil, func(ctx context.Context) { d.candidates.Watch(ctx, d.candidatesReloaded) }},
 		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
 		{d.feed != nil, d.sharers().Keep},
+		{d.feed != nil, d.keepTelling},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepRemembering(ctx) }},

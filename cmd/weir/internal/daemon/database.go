@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/internal/atomicfile"
 	"github.com/weir-limit/weir/rules"
@@ -129,10 +130,13 @@ func (d *Daemon) loadDatabase() error {
 
 // tryTrials lets what is in shadow in the database run beside what is active, from
 // the next update on.
-func (d *Daemon) tryTrials(candidates []*rules.Set) {
+func (d *Daemon) tryTrials(candidates []rulefeed.Candidate) {
 	d.comparing.Lock()
 	defer d.comparing.Unlock()
-	d.trials = candidates
+	d.trials = nil
+	for _, c := range candidates {
+		d.trials = append(d.trials, shadow.Candidate{Item: c.Item, Version: c.Version, Over: c.Beside})
+	}
 }
 
 // sayFirstToken makes a token for everything when the database has none yet, and says

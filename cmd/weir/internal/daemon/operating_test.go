@@ -47,7 +47,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	ca := certtest.NewCA(t)
 	c := safely(t, ca)
 	c.Rules = rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value: \"*\", limits: [1/s], value_to_metric: true}\n")
-	c.Candidate = rulesFile(t, "domain: d\ndescriptors: []\n")
+	c.Candidate = rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s]}]\n")
 	c.Data = t.TempDir()
 	r := start(t, c)
 	safe := caller(t, &tls.Config{RootCAs: ca.Pool()})

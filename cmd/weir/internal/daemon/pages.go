@@ -47,9 +47,14 @@ func (d *Daemon) fileRules() *rules.Set {
 	return d.parts.files
 }
 
-// shadowReport is how the candidate of a domain differs from the active rules.
-func (d *Daemon) shadowReport(domain string) *shadow.Report {
-	return d.board.Report(domain, shadowClients, time.Now())
+// shadowReport is how a version in shadow differs from the active rules, as far as is known; nil: it does not run.
+func (d *Daemon) shadowReport(ctx context.Context, domain, rule string, version int64) *shadow.Report {
+	for _, r := range d.reports(ctx, domain, shadowClients) {
+		if r.Key.Rule == rule && r.Key.Version == version {
+			return r
+		}
+	}
+	return nil
 }
 
 // describe is what a page says of this node, and of the others of its cluster.

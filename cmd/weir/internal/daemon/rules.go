@@ -1,11 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,8 +48,7 @@ func (d *Daemon) openChanges() (err error) {
 	d.registry.MustRegister(limited)
 	d.changes, err = changes.New(changes.Options{
 		InFiles: d.inFiles, Check: d.fits,
-		Report:   func(domain string) *shadow.Report { return d.board.Report(domain, 0, time.Now()) },
-		Revision: d.revisionHere, Limited: limited.Inc,
+		Reports: func(ctx context.Context, domain string) []*shadow.Report { return d.reports(ctx, domain, 0) }, Limited: limited.Inc,
 	})
 	return err
 }

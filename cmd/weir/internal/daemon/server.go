@@ -184,7 +184,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.known, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
-	mux.Handle("/v1/shadow", httpapi.NewShadow(&d.board, name, d.known, o))
+	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, o))
 	d.clusterRoutes(mux)
 	d.profiles(mux)
 	if d.feed == nil {

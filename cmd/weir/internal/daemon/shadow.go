@@ -63,33 +63,32 @@ func (d *Daemon) tryCandidates(set *rules.Set) {
 func (d *Daemon) compare() {
 	d.comparing.Lock()
 	defer d.comparing.Unlock()
-	all := d.allCandidates()
-	if left := d.board.Run(d.limiter.Set(), all, time.Now()); left > 0 {
-		d.config.Log.Warn("too many domains have candidates; the last by name are not compared", "most", shadow.MaxDomains, "left", left)
+	active := d.limiter.Set()
+	tried, left := d.board.Run(active, d.allCandidates(active), time.Now())
+	if left > 0 {
+		d.config.Log.Warn("too many rules are in shadow; the last by name are not compared", "most", shadow.MaxCandidates, "left", left)
 	}
-	d.limiter.Try(all, d.board.Told)
+	d.limiter.Try(tried, d.board.Told)
 }
 
-// allCandidates is those of files and of the database, which stand back where both
-// have a domain; nil: there are none.
-func (d *Daemon) allCandidates() *rules.Set {
-	if len(d.trials) == 0 {
-		return d.candidate
-	}
-	var sets []*rules.Set
+// allCandidates is those of files, where they are not as the active rules are, and of the database, which stand back where both
+// have a domain.
+func (d *Daemon) allCandidates(active *rules.Set) (all []shadow.Candidate) {
 	var taken []string
 	if d.candidate != nil {
-		sets, taken = append(sets, d.candidate), d.candidate.Domains()
+		taken = d.candidate.Domains()
 	}
-	for _, set := range d.trials {
-		if !slices.Contains(taken, set.Domains()[0]) {
-			sets = append(sets, set)
+	for _, domain := range taken {
+		for _, item := range d.candidate.Items(domain) {
+			if !item.Same(active.Item(domain, item.Entry())) {
+				all = append(all, shadow.Candidate{Item: item})
+			}
 		}
 	}
-	all, err := rules.Join(sets...)
-	if err != nil { // it can't be: no two have a domain in common
-		d.config.Log.Error("candidates of the rule database are not compared", "error", err)
-		return d.candidate
+	for _, c := range d.trials {
+		if !slices.Contains(taken, c.Item.Domain()) {
+			all = append(all, c)
+		}
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func (d *Daemon) known(f offenders.Filter) bool {
 	if set == nil {
 		return true // nobody knows yet
 	}
-	if f.Domain != "" && !slices.Contains(set.Domains(), f.Domain) && !slices.Contains(d.board.Domains(), f.Domain) {
+	if f.Domain != "" && !slices.Contains(set.Domains(), f.Domain) && len(d.board.Reports(f.Domain, 0, time.Now())) == 0 {
 		return false
 	}
 	if f.Rule == "" {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -9,12 +10,14 @@ import (
 )
 
 // NewShadow makes the part of the admin listener that tells how candidates differ
-// from the active rules: GET /v1/shadow. name and known are as of NewTraffic. A
+// from the active rules: GET /v1/shadow. reports is that of a domain, "" of all, with so many clients. known is as of NewTraffic. A
 // Gate belongs before it.
-func NewShadow(b *shadow.Board, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
+func NewShadow(reports func(ctx context.Context, domain string, clients int) []*shadow.Report, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/shadow"}
-	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(q trafficQuery) any { return shadowOf(b, q, name) })})
+	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(ctx context.Context, q trafficQuery) any {
+		return shadowOf(reports(ctx, q.filter.Domain, q.names))
+	})})
 	return a
 }
 
@@ -30,6 +33,9 @@ type shadowAnswer struct {
 // to come into force.
 type ShadowReport struct {
 	Domain  string          `json:"domain"`
+	Rule    string          `json:"rule"`
+	Version int64           `json:"version,omitempty"`
+	Nodes   int             `json:"nodes"`
 	Since   time.Time       `json:"since"`
 	Whole   shadow.Counts   `json:"requests"`
 	Recent  shadow.Counts   `json:"recent"`
@@ -41,30 +47,20 @@ type ShadowReport struct {
 }
 
 // reportOf is r as the admin listener tells it.
-func reportOf(r *shadow.Report, name func(string) string) ShadowReport {
-	named := func(c shadow.Client) shadow.Client {
-		c.Key = name(c.Key)
-		return c
-	}
+func reportOf(r *shadow.Report) ShadowReport {
+	same := func(c shadow.Client) shadow.Client { return c }
 	return ShadowReport{
-		Domain: r.Domain, Since: r.Since.UTC(), Whole: r.Counts, Recent: r.Recent, From: r.RecentSince.UTC(),
-		Denied: each(r.NewlyDenied, named), Passed: each(r.NewlyPassed, named), Clients: r.ClientsSince.UTC(),
-		Verdict: shadow.Judge(r, shadow.UsualShare, ""),
+		Domain: r.Key.Domain, Rule: r.Key.Rule, Version: r.Key.Version, Nodes: max(r.Nodes, 1),
+		Since: r.Since.UTC(), Whole: r.Counts, Recent: r.Recent, From: r.RecentSince.UTC(),
+		Denied: each(r.NewlyDenied, same), Passed: each(r.NewlyPassed, same), Clients: r.ClientsSince.UTC(),
+		Verdict: shadow.Judge(r, shadow.UsualShare),
 	}
 }
 
-func shadowOf(b *shadow.Board, q trafficQuery, name func(string) string) shadowAnswer {
-	now := time.Now()
-	s := shadowAnswer{At: now.UTC(), Candidates: []ShadowReport{}}
-	domains := b.Domains()
-	if q.filter.Domain != "" {
-		domains = []string{q.filter.Domain}
-	}
-	s.Omitted = max(len(domains)-maxTop, 0)
-	for _, domain := range domains[:len(domains)-s.Omitted] {
-		if r := b.Report(domain, q.names, now); r != nil {
-			s.Candidates = append(s.Candidates, reportOf(r, name))
-		}
+func shadowOf(reports []*shadow.Report) shadowAnswer {
+	s := shadowAnswer{At: time.Now().UTC(), Candidates: []ShadowReport{}, Omitted: max(len(reports)-maxTop, 0)}
+	for _, r := range reports[:len(reports)-s.Omitted] {
+		s.Candidates = append(s.Candidates, reportOf(r))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -28,15 +29,15 @@ func NewTraffic(b *offenders.Book, name func(string) string, known func(offender
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(q trafficQuery) any { return topOf(b, q, name) })},
-		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(q trafficQuery) any { return seriesOf(b, q) })},
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return topOf(b, q, name) })},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return seriesOf(b, q) })},
 	)
 	return a
 }
 
 // telling answers with what make makes of the query. Rules that are not known are
 // no rules without traffic.
-func (a *API) telling(known func(offenders.Filter) bool, make func(trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
+func (a *API) telling(known func(offenders.Filter) bool, make func(context.Context, trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
 	return func(w http.ResponseWriter, r *http.Request) int {
 		q, err := readTraffic(r)
 		if err != nil {
@@ -45,7 +46,7 @@ func (a *API) telling(known func(offenders.Filter) bool, make func(trafficQuery)
 		if !known(q.filter) {
 			return send(w, unknownRules(q.filter))
 		}
-		text, err := json.Marshal(make(q))
+		text, err := json.Marshal(make(r.Context(), q))
 		if err != nil {
 			return a.fail(w, r, err)
 		}

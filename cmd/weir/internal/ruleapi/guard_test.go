@@ -9,8 +9,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 )
 
-// TestGuardFiles: a file is enforced when what it changes ran in shadow, that and
-// nothing else, and denied few; a dry run tells.
+// TestGuardFiles: a file is enforced when each rule that it changes ran in shadow and denied few, or is looser; a dry run tells.
 func TestGuardFiles(t *testing.T) {
 	const first, next, other = "domain: shop\ndescriptors:\n  - {key: user, limits: [10/s]}\n  - {key: ip, limits: [1/s]}\n",
 		"domain: shop\ndescriptors:\n  - {key: user, limits: [5/s]}\n",
@@ -23,8 +22,9 @@ func TestGuardFiles(t *testing.T) {
 	}{
 		"as it ran":       {next, next, good, ""},
 		"nothing ran":     {"", next, nil, "run it in shadow first"},
+		"looser":          {"", "domain: shop\ndescriptors:\n  - {key: user, limits: [12/s]}\n", nil, ""},
 		"another ran":     {other, next, good, "run it in shadow first"},
-		"too few":         {next, next, &shadow.Report{}, "only 0 requests were compared"},
+		"too few":         {next, next, &shadow.Report{}, "no request has met it"},
 		"denies too much": {next, next, &shadow.Report{Counts: shadow.Counts{BothPass: 900, OnlyCandidate: 100}}, "10 % of the requests"},
 		"less is open":    {"", "domain: shop\ndescriptors:\n  - {key: user, limits: [10/s]}\n", nil, ""},
 		"another order":   {"", "domain: shop\ndescriptors:\n  - {key: ip, limits: [1/s]}\n  - {key: user, limits: [10/s]}\n", nil, ""},

@@ -2,11 +2,11 @@ package ruleapi_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -32,7 +32,7 @@ type house struct {
 	log   bytes.Buffer
 	admin string // a token
 
-	report *shadow.Report // of any domain
+	report *shadow.Report // of any version in shadow; nil: this node has none
 
 	document *document // that all answers are held to
 }
@@ -53,7 +53,7 @@ func houseAt(t testing.TB, place string) *house {
 	files := rules.Demo()
 	gate, err := changes.New(changes.Options{
 		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
-		Revision: func() int64 { return math.MaxInt64 }, Report: func(string) *shadow.Report { return h.report },
+		Reports: h.reports,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +82,20 @@ func houseAt(t testing.TB, place string) *house {
 		}
 	})
 	return h
+}
+
+// reports gives each version in shadow of a domain the report of the house.
+func (h *house) reports(ctx context.Context, domain string) (all []*shadow.Report) {
+	d, err := h.store.Document(ctx, domain)
+	if err != nil || h.report == nil {
+		return nil
+	}
+	for _, t := range d.Trials {
+		r := *h.report
+		r.Key = shadow.Key{Domain: domain, Rule: t.Rule, Version: t.Version, Over: t.Beside}
+		all = append(all, &r)
+	}
+	return all
 }
 
 // said is an answer.
@@ -283,7 +297,7 @@ func TestRefused(t *testing.T) {
 		"replaces itself":        {bob, "POST", "/v1/rules", rule("- key: a\n  rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: n}]}\n"), "", 400, "text", "refused"},
 		"two rules":              {bob, "POST", "/v1/rules", rule("- key: a\n  limits: [1/s]\n- key: b\n  limits: [1/s]\n"), "", 400, "text", "is not one rule"},
 		"no rule":                {bob, "POST", "/v1/rules", rule(""), "", 400, "text", "is empty"},
-		"not tried":              {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `","to":"enforced","reason":"x"}`, etag, 409, "force", "run it in shadow first"},
+		"not tried":              {bob, "PUT", "/v1/rules/shop/user", `{"text":"- key: user\n  limits: [4/s]\n","to":"enforced","reason":"x"}`, etag, 409, "force", "run it in shadow first"},
 		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors:\n  - {key: ip, limits: [1/s]}\n", domain, 409, "force", "run it in shadow first"},
 		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced","force":true}`, "", 400, "reason", "say why"},
 		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 409, "rule", "there is a rule user in domain shop; change that one"},

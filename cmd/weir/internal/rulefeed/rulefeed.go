@@ -48,15 +48,22 @@ type Options struct {
 type News struct {
 	// Sets is the active rules, a set for each domain of the database, by name.
 	Sets []*rules.Set
-	// Candidates are, of each domain with a version in shadow, its rules with that
-	// version in place.
-	Candidates []*rules.Set
+	// Candidates are the versions in shadow, but for those of domains in which limits are opened or tightened: what is active
+	// there is not what they will stand beside.
+	Candidates []Candidate
 	// Changed is those of Sets that are new.
 	Changed []*rules.Set
 	// Revision is that of the database when these were read; Unread: they are a copy.
 	Revision int64
 	// Err says why these are not the rules that should be active; nil: they are.
 	Err error
+}
+
+// Candidate is a version in shadow.
+type Candidate struct {
+	Item *rules.Item
+	// Version is its number, and Beside that of the active one; 0: there is none.
+	Version, Beside int64
 }
 
 // Unread is the revision of rules that were not read from a database.
@@ -80,9 +87,9 @@ type Feed struct {
 type domain struct {
 	document rulestore.Document
 	set      *rules.Set // nil: none was ever good
-	trial    *rules.Set // nil: nothing is in shadow
-	until    time.Time  // when an override ends; zero: never
-	err      error      // why set is not what it should be
+	trials   []Candidate
+	until    time.Time // when an override ends; zero: never
+	err      error     // why set is not what it should be
 }
 
 // Open makes a feed of a database, as rulestore.Open has it. It reads nothing
@@ -220,12 +227,20 @@ func (d *domain) parse(text string, check func(*rules.Set) error) error {
 		return nil
 	}
 	// A candidate that the store can't keep runs beside nothing.
-	if d.trial, err = rules.Parse(name, []byte(d.document.Candidate)); err == nil {
-		err = check(d.trial)
+	if set, err = rules.Parse(name, []byte(d.document.Candidate)); err == nil {
+		err = check(set)
 	}
 	if err != nil {
-		d.trial = nil
 		return fmt.Errorf("what is in shadow: %w", err)
+	}
+	versions := map[string]rulestore.Trial{}
+	for _, t := range d.document.Trials {
+		versions[t.Rule] = t
+	}
+	for _, item := range set.Items(d.document.Name) {
+		if t, ok := versions[item.ID()]; ok {
+			d.trials = append(d.trials, Candidate{item, t.Version, t.Beside})
+		}
 	}
 	return nil
 }
@@ -239,8 +254,8 @@ func (f *Feed) news(changed []string) News {
 		if d.set != nil {
 			n.Sets = append(n.Sets, d.set)
 		}
-		if d.trial != nil {
-			n.Candidates = append(n.Candidates, d.trial)
+		if d.until.IsZero() {
+			n.Candidates = append(n.Candidates, d.trials...)
 		}
 		errs = append(errs, d.err)
 	}

@@ -44,9 +44,9 @@ func brief(n News) string {
 			fmt.Fprintf(&b, "%s %v shadow=%v\n", r.Name, r.Limit, r.Shadow)
 		}
 	}
-	for _, set := range n.Candidates {
-		for _, r := range set.Rules() {
-			fmt.Fprintf(&b, "candidate %s %v\n", r.Name, r.Limit)
+	for _, c := range n.Candidates {
+		for _, r := range c.Item.Rules() {
+			fmt.Fprintf(&b, "candidate %s %v, version %d beside %d\n", r.Name, r.Limit, c.Version, c.Beside)
 		}
 	}
 	if n.Err != nil {
@@ -150,7 +150,12 @@ func TestCandidates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "shop/user 10/s shadow=false\ncandidate shop/user 3/s\n")
+	w.until(t, "shop/user 10/s shadow=false\ncandidate shop/user 3/s, version 2 beside 1\n")
+	o := rulestore.Override{Domain: "shop", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "an incident"}
+	if err := w.Store().Override(t.Context(), root(), o); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "shop/user 5/s shadow=false\n")
 }
 
 // TestOneBadDomain: a domain that can't be used keeps what it had; the others go

@@ -90,6 +90,7 @@ type Document struct {
 type Trial struct {
 	Rule    string
 	Version int64
+	Beside  int64  // the version that is active; 0: none
 	Text    string // empty: the rule would be taken away
 }
 
@@ -178,9 +179,9 @@ func (f *files) end() {
 	if f.document == nil {
 		return
 	}
-	tried := map[string]bool{}
-	for _, t := range f.document.Trials {
-		tried[t.Rule] = true
+	tried := map[string]*Trial{}
+	for i := range f.document.Trials {
+		tried[f.document.Trials[i].Rule] = &f.document.Trials[i]
 	}
 	var file, candidate strings.Builder
 	for _, p := range f.parts {
@@ -188,10 +189,14 @@ func (f *files) end() {
 		if p.trial.Rule == Frame {
 			indent = 0
 		}
+		trial := tried[p.trial.Rule]
 		if !p.shadow {
 			writeIndented(&file, p.trial.Text, indent)
+			if trial != nil {
+				trial.Beside = p.trial.Version
+			}
 		}
-		if p.shadow || !tried[p.trial.Rule] {
+		if p.shadow || trial == nil {
 			writeIndented(&candidate, p.trial.Text, indent)
 		}
 	}

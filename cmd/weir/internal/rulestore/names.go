@@ -139,15 +139,6 @@ func checkReason(reason string, needed bool) error {
 	return nil
 }
 
-// idOf is the ID of the rule for a key and a value, which may be empty.
-func idOf(key, value string) string {
-	id := strings.NewReplacer("%", "%25", "=", "%3D").Replace(key)
-	if value != "" {
-		id += "=" + value
-	}
-	return id
-}
-
 func checkID(id string) error {
 	if len(id) > MaxID {
 		return invalid("rule", "its key and value have %d bytes; they may have %d", len(id), MaxID)

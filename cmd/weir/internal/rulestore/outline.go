@@ -199,7 +199,7 @@ func readItem(domain, text string) (item, error) {
 	if made := set.Rules(); len(made) > 0 {
 		said.Key, said.Value = made[0].Path[0].Key, made[0].Path[0].Value
 	}
-	it := item{id: idOf(said.Key, said.Value), owner: said.Owner, text: text, names: namesIn(said.Key, said.Value, set)}
+	it := item{id: rules.Entry{Key: said.Key, Value: said.Value}.ID(), owner: said.Owner, text: text, names: namesIn(said.Key, said.Value, set)}
 	if it.owner != "" {
 		return it, errors.Join(checkID(it.id), checkName("owner", it.owner))
 	}

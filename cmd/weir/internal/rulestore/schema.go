@@ -109,6 +109,30 @@ CREATE TABLE nodes (
 	revision BIGINT NOT NULL, -- in force there; under 0: a copy
 	seen     BIGINT NOT NULL -- time, by the database's clock
 );
+`, `
+CREATE TABLE tallies (
+	domain         TEXT NOT NULL,
+	rule           TEXT NOT NULL,
+	version        BIGINT NOT NULL, -- that runs in shadow
+	beside         BIGINT NOT NULL, -- the version that was active; 0: none
+	minute         BIGINT NOT NULL, -- since 1970, by the database's clock; 0: of all time
+	began          BIGINT NOT NULL, -- time of the first
+	both_pass      BIGINT NOT NULL,
+	both_deny      BIGINT NOT NULL,
+	only_candidate BIGINT NOT NULL,
+	only_active    BIGINT NOT NULL,
+	unknown        BIGINT NOT NULL,
+	PRIMARY KEY (domain, rule, version, beside, minute)
+);
+CREATE TABLE tally_clients (
+	domain  TEXT NOT NULL,
+	rule    TEXT NOT NULL,
+	version BIGINT NOT NULL,
+	beside  BIGINT NOT NULL,
+	node    TEXT NOT NULL,
+	clients TEXT NOT NULL, -- as the node tells them
+	PRIMARY KEY (domain, rule, version, beside, node)
+);
 `}
 }
 

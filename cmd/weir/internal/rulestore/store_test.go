@@ -57,6 +57,7 @@ func TestStores(t *testing.T) {
 		{"gone rules", testGoneRules},
 		{"margin", testMargin},
 		{"tried", testTried},
+		{"tallies", testTallies},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

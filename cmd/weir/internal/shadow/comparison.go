@@ -23,6 +23,14 @@ type Counts struct {
 // Compared is how many requests both have decided.
 func (c *Counts) Compared() int64 { return c.BothPass + c.BothDeny + c.OnlyCandidate + c.OnlyActive }
 
+// Plus is the sum of c and o.
+func (c *Counts) Plus(o *Counts) Counts {
+	return Counts{
+		c.BothPass + o.BothPass, c.BothDeny + o.BothDeny, c.OnlyCandidate + o.OnlyCandidate, c.OnlyActive + o.OnlyActive,
+		c.Unknown + o.Unknown,
+	}
+}
+
 func (c *Counts) minus(o *Counts) Counts {
 	return Counts{
 		c.BothPass - o.BothPass, c.BothDeny - o.BothDeny, c.OnlyCandidate - o.OnlyCandidate, c.OnlyActive - o.OnlyActive,
@@ -66,7 +74,7 @@ const recentSteps = int(Recent / offenders.Step)
 // of the one in use and the one before: of twice as long at most.
 const ClientLife = 24 * time.Hour
 
-// differing is sketches of clients, as clientOf, by the side that alone denied them.
+// differing is sketches of clients, as record has them, by the side that alone denied them.
 type differing struct {
 	since             time.Time
 	candidate, active *offenders.Sketch
@@ -78,12 +86,15 @@ func newDiffering(now time.Time) *differing {
 
 // comparison is how one candidate differs.
 type comparison struct {
-	domain string
-	since  time.Time
-	period time.Duration // the longest of the candidate's limits
+	key          Key
+	item, stands *rules.Item // the candidate, and the active one; nil: there is none
+	since        time.Time
+	period       time.Duration // the longest of the candidate's limits
+	looser       bool          // the candidate covers the active one
 
 	mu     sync.Mutex
 	counts Counts
+	taken  Counts // of them, those that others have
 	// clients are those that were treated differently; earlier is those of the day
 	// before, or nil.
 	clients, earlier *differing
@@ -94,19 +105,19 @@ type comparison struct {
 	step int
 }
 
-func newComparison(domain string, set *rules.Set, now time.Time) *comparison {
-	c := &comparison{domain: domain, since: now, period: longest(set, domain), clients: newDiffering(now)}
+func newComparison(x *Candidate, stands *rules.Item, now time.Time) *comparison {
+	c := &comparison{key: x.Key(), item: x.Item, stands: stands, since: now, period: longest(x.Item), looser: x.Item.Covers(stands), clients: newDiffering(now)}
 	for i := range c.steps {
 		c.steps[i].at = now
 	}
 	return c
 }
 
-// longest is the longest period of a domain's limits.
-func longest(set *rules.Set, domain string) time.Duration {
+// longest is the longest period of an item's limits.
+func longest(item *rules.Item) time.Duration {
 	most := time.Duration(0)
-	for _, r := range set.Rules() {
-		if r.Domain == domain && !r.Unlimited {
+	for _, r := range item.Rules() {
+		if !r.Unlimited {
 			most = max(most, r.Limit.Spec().Period)
 		}
 	}
@@ -118,9 +129,9 @@ func (c *comparison) add(x rules.Trial) {
 	defer c.mu.Unlock()
 	switch c.counts.count(&x) {
 	case &c.counts.OnlyCandidate:
-		c.clients.candidate.Add(clientOf(&x, x.Candidate), 1)
+		record(c.clients.candidate, &x, x.Candidate)
 	case &c.counts.OnlyActive:
-		c.clients.active.Add(clientOf(&x, x.Active), 1)
+		record(c.clients.active, &x, x.Active)
 	}
 }
 
@@ -135,12 +146,16 @@ func (c *comparison) tick(now time.Time) {
 	}
 }
 
-// clientOf is whom denier denied, by which rule: the rule's name, 0, the key's.
-func clientOf(x *rules.Trial, denier *rules.Answer) []byte {
+// record counts whom denier denied, by which rule: the rule's name, 0, the key's. Where quotas of several rules deny only together,
+// no rule does.
+func record(to *offenders.Sketch, x *rules.Trial, denier *rules.Answer) {
+	if denier.Decisive < 0 {
+		return
+	}
 	d := &denier.Decisions[denier.Decisive]
 	name := append([]byte(d.Rule.Name), 0)
 	var room [offenders.MaxName]byte
-	return append(name, offenders.Shorten(d.Rule.AppendKeyName(room[:0], x.Request.Descriptors[d.Descriptor].Entries))...)
+	to.Add(append(name, offenders.Shorten(d.Rule.AppendKeyName(room[:0], x.Request.Descriptors[d.Descriptor].Entries))...), 1)
 }
 
 // Client is a client that was treated differently.
@@ -151,10 +166,14 @@ type Client struct {
 	Error    int64  `json:"error"`    // at least as many fewer
 }
 
-// Report is how a candidate differed from the active rules.
+// Report is how a candidate differed from the active rules, by the requests that met it.
 type Report struct {
-	Domain    string
+	Key       Key
 	Since, At time.Time // it ran from Since to At
+	// Nodes is how many nodes have counted; 0: this one alone.
+	Nodes int
+	// Looser tells that the candidate can deny nothing more: rules.Item.Covers.
+	Looser bool
 	// Period is the longest of the candidate's limits. The candidate does not know the events
 	// before Since, so for one Period it may deny less than it will.
 	Period      time.Duration
@@ -170,21 +189,46 @@ type Report struct {
 func (c *comparison) report(now time.Time, clients int) *Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	oldest := &c.steps[c.step]
+	oldest, differ := &c.steps[c.step], c.differ()
+	return &Report{
+		Key: c.key, Looser: c.looser, Since: c.since, At: now, Period: c.period,
+		Counts: c.counts, Recent: c.counts.minus(&oldest.counts), RecentSince: oldest.at,
+		NewlyDenied: ClientsOf(differ.candidate.Top(clients)), NewlyPassed: ClientsOf(differ.active.Top(clients)), ClientsSince: differ.since,
+	}
+}
+
+// differ is the clients of the two days.
+func (c *comparison) differ() differing {
 	differ := *c.clients
 	if e := c.earlier; e != nil {
 		differ = differing{e.since, differ.candidate.Merge(e.candidate), differ.active.Merge(e.active)}
 	}
-	return &Report{
-		Domain: c.domain, Since: c.since, At: now, Period: c.period,
-		Counts: c.counts, Recent: c.counts.minus(&oldest.counts), RecentSince: oldest.at,
-		NewlyDenied: clientsOf(differ.candidate, clients), NewlyPassed: clientsOf(differ.active, clients), ClientsSince: differ.since,
-	}
+	return differ
 }
 
-func clientsOf(s *offenders.Sketch, n int) []Client {
+// tally is what others don't have yet; ok is false where that is nothing.
+func (c *comparison) tally(clients int) (t Tally, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t = Tally{Key: c.key, Counts: c.counts.minus(&c.taken)}
+	if t.Counts == (Counts{}) {
+		return t, false
+	}
+	differ := c.differ()
+	t.ClientsSince, t.Denied, t.Passed = differ.since, differ.candidate.Summary(clients), differ.active.Summary(clients)
+	return t, true
+}
+
+func (c *comparison) took(counts *Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken = c.taken.Plus(counts)
+}
+
+// ClientsOf is the clients that sketches of candidates have counted.
+func ClientsOf(counts []offenders.Count) []Client {
 	var all []Client
-	for _, c := range s.Top(n) {
+	for _, c := range counts {
 		rule, key, _ := strings.Cut(c.Name, "\x00")
 		all = append(all, Client{Rule: rule, Key: key, Requests: c.N, Error: c.Error})
 	}

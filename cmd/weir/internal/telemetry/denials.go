@@ -44,19 +44,15 @@ func Traffic(b *offenders.Book) prometheus.Collector {
 func Shadow(b *shadow.Board) prometheus.Collector {
 	return Readings(func() (all []prometheus.Metric) {
 		now := time.Now()
-		for _, domain := range b.Domains() {
-			r := b.Report(domain, 0, now)
-			if r == nil {
-				continue // it has just ended
-			}
+		for _, r := range b.Reports("", 0, now) {
 			c := &r.Counts
 			all = append(all, By(Counter, "weir_candidate_requests_total",
-				"Requests of domains with candidate rules, by which rules deny them: both, only the candidate, only the "+
+				"Requests that met a candidate rule, by which rules deny them: both, only the candidate, only the "+
 					"active rules, neither, or unknown when a fallback decided; starts at 0 with each candidate.",
 				"denied_by", map[string]int64{
 					"both": c.BothDeny, "neither": c.BothPass, "candidate": c.OnlyCandidate, "active": c.OnlyActive,
 					"unknown": c.Unknown,
-				}, "domain", domain)...)
+				}, "domain", r.Key.Domain, "rule", r.Key.Rule)...)
 		}
 		return all
 	})

@@ -93,7 +93,7 @@ func TestSecondPerson(t *testing.T) {
 	admin := h.signedIn(t, "root", rulestore.Admin, rulestore.AllTeams)
 	r, page := admin.post(t, "/ui/domain", url.Values{"name": {"shop"}, "team": {"shop"}, "review": {"yes"}, "reason": {"two see more"}})
 	wants(t, r, page, http.StatusSeeOther)
-	h.board.now = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 	author := h.signedIn(t, "ann", rulestore.Publish, "shop")
 	r, page = author.post(t, "/ui/rule", url.Values{"domain": {"shop"}, "match": {"0"}, "text": {"- key: user\n  limits: [2/s]\n"}, "reason": {"bots"}, "to": {"shadow"}})
 	wants(t, r, page, http.StatusSeeOther)
@@ -167,7 +167,7 @@ func TestImport(t *testing.T) {
 	}
 	old := apply("enforced", "force", "yes")
 	r, page = b.post(t, "/ui/import", apply("enforced"))
-	wants(t, r, page, http.StatusConflict, "No candidate", `name="force"`, "from the repository")
+	wants(t, r, page, http.StatusConflict, "it does not run in shadow", `name="force"`, "from the repository")
 	if h.file(t) != before {
 		t.Error("what is held up comes into force")
 	}
@@ -179,7 +179,7 @@ func TestImport(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "of the file in shadow.", "shadow v3")
 	r, page = b.post(t, "/ui/import", old)
 	wants(t, r, page, http.StatusConflict, "was changed since", "What it would change", `name="match"`)
-	h.board.now = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
 	r, page = b.post(t, "/ui/import", url.Values{"text": {shopFile}})
 	wants(t, r, page, http.StatusOK)
 	r, page = b.post(t, "/ui/import", apply("enforced"))

@@ -62,11 +62,11 @@ func TestPublish(t *testing.T) {
 	r, page := b.post(t, "/ui/rule", b.form(t, "text", "- key: user\r\n  limits: [2/s]\r\n", "reason", "bots <b>", "to", "shadow"))
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, userRule)
-	wants(t, r, page, http.StatusOK, "Version 3 runs in shadow", "shadow v3", "bots &lt;b&gt;", "No candidate of this domain")
+	wants(t, r, page, http.StatusOK, "Version 3 runs in shadow", "shadow v3", "bots &lt;b&gt;", "This node has yet to hear")
 
 	now := time.Now()
-	h.board.now = &shadow.Report{
-		Domain: "shop", Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-time.Minute),
+	h.report = &shadow.Report{
+		Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-time.Minute),
 		Counts:      shadow.Counts{BothPass: 900, OnlyCandidate: 100},
 		NewlyDenied: []shadow.Client{{Rule: "shop/user", Key: "\u202eeve<script>", Requests: 100}},
 	}

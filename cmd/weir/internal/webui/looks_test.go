@@ -119,8 +119,8 @@ func (h *house) load(t *testing.T) {
 		}
 		h.book.Tick(now.Add(time.Duration(step-300) * offenders.Step))
 	}
-	h.board.now = &shadow.Report{
-		Domain: "shop", Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-10 * time.Minute), Period: time.Hour,
+	h.report = &shadow.Report{
+		Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-10 * time.Minute), Period: time.Hour,
 		Counts:      shadow.Counts{BothPass: 120_345, OnlyCandidate: 1234, OnlyActive: 0, BothDeny: 431},
 		Recent:      shadow.Counts{BothPass: 20_345, OnlyCandidate: 34, OnlyActive: 0, BothDeny: 31},
 		NewlyDenied: []shadow.Client{{Rule: "shop/user#1", Key: "crawler-7", Requests: 1100, Error: 4}, {Rule: "shop/user#1", Key: "<i>eve</i>", Requests: 134}},

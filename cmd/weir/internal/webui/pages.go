@@ -64,7 +64,7 @@ type Options struct {
 	Name func(string) string
 	// Report is how what is in shadow in a domain differs from what is active; nil:
 	// nothing runs there.
-	Report func(domain string) *shadow.Report
+	Report func(ctx context.Context, domain, rule string, version int64) *shadow.Report
 	// Explainer tells why.
 	Explainer Explainer
 	// Node is what to say of this node, and of others.

@@ -71,28 +71,18 @@ type trial struct {
 	rulestore.Version
 
 	Limits  []limitView
-	Report  *shadow.Report // of all that is in shadow in the domain; nil: nothing is known yet
+	Report  *shadow.Report // nil: nothing is known yet
 	Verdict shadow.Verdict
 	Denied  []shadow.Client
 	Passed  []shadow.Client
 }
 
 func (v *visit) trial(d rulestore.Document, x rulestore.Version) *trial {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(d, x)}
-	if t.Report = v.pages.options.Report(x.Domain); t.Report != nil {
-		t.Denied, t.Passed = v.named(t.Report.NewlyDenied), v.named(t.Report.NewlyPassed)
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(v.r.Context(), d, x)}
+	if t.Report = v.pages.options.Report(v.r.Context(), x.Domain, x.Rule, x.Number); t.Report != nil {
+		t.Denied, t.Passed = t.Report.NewlyDenied, t.Report.NewlyPassed
 	}
 	return t
-}
-
-// named is clients as they may be told of.
-func (v *visit) named(clients []shadow.Client) []shadow.Client {
-	named := make([]shadow.Client, len(clients))
-	for i, c := range clients {
-		c.Key = v.pages.options.Name(c.Key)
-		named[i] = c
-	}
-	return named
 }
 
 // historyPage is what history.html shows.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"maps"
-	"math"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -40,7 +39,7 @@ type house struct {
 	url     string
 	store   *rulestore.Store // nil: there is none
 	book    *offenders.Book
-	board   *board
+	report  *shadow.Report // of any version in shadow; nil: this node has none
 	limiter *rules.Limiter
 	node    webui.Node
 	changes *changes.Gate // nil: likewise
@@ -53,7 +52,7 @@ func build(t testing.TB, database bool) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{book: offenders.NewBook(), board: new(board), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
+	h := &house{book: offenders.NewBook(), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
 	store := memstore.New(memstore.Options{})
 	traits := store.Traits()
 	traits.Unfit = func(l *weir.Limit) string {
@@ -78,7 +77,14 @@ func build(t testing.TB, database bool) *house {
 			return host
 		},
 	}
-	o.Report = h.board.report
+	o.Report = func(ctx context.Context, domain, rule string, version int64) *shadow.Report {
+		for _, r := range h.reports(ctx, domain) {
+			if r.Key.Rule == rule && r.Key.Version == version {
+				return r
+			}
+		}
+		return nil
+	}
 	if database {
 		if h.store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
 			t.Fatal(err)
@@ -90,7 +96,7 @@ func build(t testing.TB, database bool) *house {
 		})
 		o.Store = func() *rulestore.Store { return h.store }
 		h.changes, err = changes.New(changes.Options{
-			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Revision: func() int64 { return math.MaxInt64 }, Report: o.Report,
+			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Reports: h.reports,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +244,16 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// board has a report that a test makes.
-type board struct{ now *shadow.Report }
-
-func (b *board) report(string) *shadow.Report { return b.now }
+// reports gives each version in shadow of a domain the report of the house.
+func (h *house) reports(ctx context.Context, domain string) (all []*shadow.Report) {
+	d, err := h.store.Document(ctx, domain)
+	if err != nil || h.report == nil {
+		return nil
+	}
+	for _, t := range d.Trials {
+		r := *h.report
+		r.Key = shadow.Key{Domain: domain, Rule: t.Rule, Version: t.Version, Over: t.Beside}
+		all = append(all, &r)
+	}
+	return all
+}
