@@ -220,7 +220,7 @@ func TestRulesRefused(t *testing.T) {
 		"a look-alike":            {"domain: stock\ndescriptors:\n  - {key: us\u0435r, limits: [1/s]}\n", "rules apply --team stock --reason x DIR", exitUsage, "stock.yaml: the daemon says: rule: "},
 		"a domain of files":       {"domain: demo\ndescriptors:\n  - {key: user, limits: [1/s]}\n", "rules apply --reason x DIR", exitFail, `stock.yaml: the daemon says: domain: "demo" comes from the files of --rules`},
 		"a domain of nobody":      {"domain: stock\ndescriptors:\n  - {key: user, limits: [1/s]}\n", "rules apply --reason x DIR", exitUsage, "stock.yaml: there is no domain stock yet; say which team it belongs to: --team TEAM"},
-		"what was not tried":      {"", "rules apply --to enforced --reason x DIR", exitFail, "shop.yaml: refused: no candidate of this domain runs in shadow"},
+		"what was not tried":      {"", "rules apply --to enforced --reason x DIR", exitFail, "shop.yaml: refused: rule user: it does not run in shadow"},
 		"no such rule":            {"", "rules get shop nobody", exitUsage, "the daemon says: there is no rule nobody in domain shop"},
 		"no such domain":          {"", "rules get nobody", exitUsage, "the daemon says: there is no domain nobody"},
 		"a rule that walks":       {"", "rules get .. ..", exitUsage, "the daemon says: there is no rule .. in domain .."},
@@ -457,7 +457,7 @@ func TestRulesTried(t *testing.T) {
 	}
 	d.shop("  - {key: user, limits: [1/h]}\n")
 	d.at(d.admin, "rules", "apply", "--reason", "try", d.files)
-	if code, _ := plan(" % of the requests since "); code != exitNo {
+	if code, _ := plan(" % of the requests that met it "); code != exitNo {
 		t.Errorf("exit %d", code)
 	}
 	code, out, told := d.runs("rules", "publish", "--reason", "x", "shop", "user")

@@ -164,7 +164,7 @@ func (p *person) rollBack(t *testing.T) {
 	p.click(t, "main details:has(#reason-enforced-2) > summary")
 	p.fill(t, "#reason-enforced-2", "in a hurry")
 	p.press(t, "Publish version 2")
-	p.sees(t, "No candidate of this domain runs in shadow")
+	p.sees(t, "It does not run in shadow, so it is not known what it would deny")
 	p.click(t, "input[name=force]")
 	p.press(t, "Publish version 2")
 	p.sees(t, "Version 2 is active.")
