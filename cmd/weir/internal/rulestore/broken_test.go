@@ -3,6 +3,7 @@ package rulestore
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -64,8 +65,8 @@ func TestOlderSchema(t *testing.T) {
 		s := open(t, place)
 		ctx := t.Context()
 		var all strings.Builder
-		for _, table := range []string{"counters", "teams", "domains", "rules", "versions", "overrides", "tokens", "audit", "nodes"} {
-			all.WriteString("DROP TABLE " + table + ";\n")
+		for _, made := range regexp.MustCompile(`CREATE TABLE (\w+)`).FindAllStringSubmatch(strings.Join(migrations(), ""), -1) {
+			all.WriteString("DROP TABLE " + made[1] + ";\n")
 		}
 		tx, err := s.write.BeginTx(ctx, nil)
 		if err != nil {
