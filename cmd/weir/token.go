@@ -249,7 +249,7 @@ type databaseTokens struct{ *rulestore.Store }
 // localActor is who asks a database directly: all may be done, and the audit has
 // the name of the user.
 func localActor() rulestore.Actor {
-	name := "local"
+	name := rulestore.Local
 	if u, err := user.Current(); err == nil {
 		name += "/" + strings.Map(func(r rune) rune {
 			if r > ' ' && r <= '~' && !strings.ContainsRune(`"\`, r) {
@@ -258,7 +258,7 @@ func localActor() rulestore.Actor {
 			return '_'
 		}, u.Username)
 	}
-	return rulestore.Actor{Name: name, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+	return rulestore.Actor{Name: name, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}, Address: rulestore.Local}
 }
 
 func (d databaseTokens) create(ctx context.Context, want ruleapi.NewToken) (rulestore.Token, error) {

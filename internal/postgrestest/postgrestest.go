@@ -406,3 +406,18 @@ func Main(m *testing.M) (code int) {
 	}
 	return code
 }
+
+// Copy copies a database into another that is empty, as pg_dump and psql do.
+func (s *Server) Copy(t testing.TB, from, to string) {
+	t.Helper()
+	dump := s.program("pg_dump", from)
+	script, err := dump.Output()
+	if err != nil {
+		t.Fatalf("pg_dump: %v", err)
+	}
+	restore := s.program("psql", to, "-X", "-q", "-v", "ON_ERROR_STOP=1")
+	restore.Stdin = bytes.NewReader(script)
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("psql: %v: %s", err, out)
+	}
+}

@@ -272,6 +272,7 @@ func (d *Daemon) forget(w http.ResponseWriter, r *http.Request, _ membership.Sta
 		return
 	}
 	d.config.Log.Warn("a node was given up by hand", "member", q.Name)
+	d.audit(r, rulestore.Event{Action: rulestore.Forget, Reason: q.Name})
 	s, _ := d.storage.node.Status()
 	sendJSON(w, s)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/auditlog"
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
@@ -68,6 +69,7 @@ type Daemon struct {
 	candidate  *rules.Set         // that runs, of files; guarded by comparing
 	trials     []shadow.Candidate // likewise, of the rule database
 	telling    sync.Mutex         // held to tell others what candidates differ by
+	auditLog   *auditlog.Log
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
@@ -119,6 +121,7 @@ func (d *Daemon) openParts() (err error) {
 	if d.feed != nil {
 		d.closing.push("the rule database was not closed in order", func(context.Context) error { return d.feed.Close() })
 	}
+	d.openAudit()
 	if d.candidates, err = openCandidates(&d.config, d.fits); err != nil {
 		return err
 	}
@@ -135,6 +138,7 @@ func (d *Daemon) openParts() (err error) {
 			return err
 		}
 	}
+	d.registry.MustRegister(telemetry.Readings(d.auditMetrics))
 	d.registry.MustRegister(telemetry.Traffic(d.limiter.Book), telemetry.Shadow(&d.board))
 	return d.limiter.Remember(d.denials)
 }
@@ -219,6 +223,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
 		{d.feed != nil, d.sharers().Keep},
 		{d.feed != nil, d.keepTelling},
+		{true, d.auditLog.Keep},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepRemembering(ctx) }},

@@ -28,8 +28,9 @@ func (d *Daemon) pages() (http.Handler, error) {
 	}
 	o := webui.Options{
 		Check: d.fits, Attempts: signIn,
-		Client: func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
-		Rules:  d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
+		Client:  func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
+		Address: from, Audit: d.auditVisit, Wrong: func(r *http.Request) { d.auditLog.Wrong(from(r)) },
+		Rules: d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
 		o.SignIn = d.signIn

@@ -57,7 +57,9 @@ func (d *Daemon) openChanges() (err error) {
 // of the rule database what its role is for.
 func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 	if d.keys.tokens != nil && d.keys.tokens.Has(token) {
-		return ruleapi.As(r, fileAdmin()), nil
+		by := fileAdmin()
+		by.Address = from(r)
+		return ruleapi.As(r, by), nil
 	}
 	if d.feed == nil {
 		return nil, errors.New("the token is not in the file of --admin-token-file; send one that is")
@@ -70,7 +72,7 @@ func (d *Daemon) holder(r *http.Request, token []byte) (*http.Request, error) {
 		return nil, databaseAway("the tokens")
 	}
 	by, err := store.Authenticate(r.Context(), string(token))
-	return opened(r, by, err)
+	return d.letIn(r, by, err)
 }
 
 // certified finds for whom the certificate of a request stands; nil: for nobody by
@@ -87,12 +89,13 @@ func (d *Daemon) certified(r *http.Request) (*http.Request, error) {
 		return nil, databaseAway("for whom certificates stand")
 	}
 	by, err := store.AuthenticateCertificate(r.Context(), r.TLS.PeerCertificates[0].URIs[0].String())
-	return opened(r, by, err)
+	return d.letIn(r, by, err)
 }
 
-// opened is a request that somebody makes who was found in the rule database, if
+// letIn is a request that somebody makes who was found in the rule database, if
 // the role opens what is asked for; err is why nobody was.
-func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, error) {
+func (d *Daemon) letIn(r *http.Request, by rulestore.Actor, err error) (*http.Request, error) {
+	by.Address = from(r)
 	switch {
 	case rulestore.IsKind(err, rulestore.Unavailable) && ruleapi.Handles(r.URL.Path):
 		return r, nil // likewise
@@ -105,7 +108,9 @@ func opened(r *http.Request, by rulestore.Actor, err error) (*http.Request, erro
 	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/") && r.URL.Path != "/v1/findings", r.URL.Path == "/v1/explain":
 		return r, nil
 	}
-	return nil, &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}
+	shut := &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}
+	d.auditRefused(r, by, shut.Text)
+	return nil, shut
 }
 
 // databaseAway shuts the listener while the rule database, which knows what, can't be
@@ -116,7 +121,7 @@ func databaseAway(what string) error {
 
 // fileAdmin is who holds a token of --admin-token-file.
 func fileAdmin() rulestore.Actor {
-	return rulestore.Actor{Name: "admin-token-file", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+	return rulestore.Actor{Name: rulestore.FileAdmin, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
 }
 
 // inFiles is whether a domain comes from files, so that the database can't have it.

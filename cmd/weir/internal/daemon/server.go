@@ -82,6 +82,7 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 	o := httpapi.GateOptions{
 		Attempts: wrong,
 		Host:     ownHost(d.config.Admin),
+		Wrong:    func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Refused:  d.metrics.Refused, Log: d.config.Log,
 	}
 	if d.keys.tokens != nil || d.feed != nil {
@@ -177,7 +178,9 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.HandleFunc("GET /v1/findings", d.findings)
 	mux.HandleFunc("GET /v1/schema", schema)
 	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin")}
-	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, o)
+	resets := o
+	resets.Reset = d.auditReset
+	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, resets)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName

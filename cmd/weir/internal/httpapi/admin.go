@@ -31,6 +31,9 @@ func NewAdmin(e Explainer, o Options) http.Handler {
 	explain.get = func(w http.ResponseWriter, r *http.Request) int { return a.recall(e, w, r) }
 	reset := route{method: http.MethodPost, path: "/v1/reset", serve: a.answering(func(s *scratch, r *http.Request) error {
 		forgot, err := e.Reset(r.Context(), &s.request)
+		if o.Reset != nil && !s.request.Peek {
+			o.Reset(r, &s.request, err)
+		}
 		if err == nil {
 			s.out = appendJSON(s.out[:0], map[string]any{"reset": each(forgot, resetOf)})
 		}

@@ -69,6 +69,8 @@ type GateOptions struct {
 	// Attempts is how many wrong tokens an address may show. It is asked when there
 	// is a Token.
 	Attempts *weir.Limiter
+	// Wrong is called for each request with a wrong token. Nil: nobody is told.
+	Wrong func(*http.Request)
 	// Refused is called for each request that is not let in.
 	Refused func(Refusal)
 	// Log gets the errors that are the daemon's own.
@@ -220,6 +222,9 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 	if shut, ok := errors.AsType[*Shut](wrong); ok {
 		g.refuse(w, shut.Refusal, &problem{shut.status(), shut.Text})
 		return
+	}
+	if g.options.Wrong != nil {
+		g.options.Wrong(r)
 	}
 	switch answer, err := g.attempt(r.Context(), r.RemoteAddr); {
 	case err != nil:

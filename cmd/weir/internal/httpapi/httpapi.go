@@ -54,6 +54,8 @@ type Options struct {
 	// Bound is whether a receipt is of a count that only the process that gave it has. Nil:
 	// all are.
 	Bound func(*weir.Receipt) bool
+	// Reset is called after each reset that the admin listener has tried, with why it failed. Nil: nobody is told.
+	Reset func(*http.Request, *rules.Request, error)
 	// Panicked is called after a call that panicked was answered with 500.
 	Panicked func()
 }

@@ -108,6 +108,12 @@ func As(r *http.Request, by rulestore.Actor) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), who{}, by))
 }
 
+// By is the actor who makes a request; one without a name when nobody had to say.
+func By(r *http.Request) rulestore.Actor {
+	by, _ := r.Context().Value(who{}).(rulestore.Actor)
+	return by
+}
+
 // call is a call that is answered.
 type call struct {
 	*API

@@ -215,7 +215,7 @@ func history(c *call) (answer, error) {
 	}
 	out := paged(c, "versions", found, func(v *rulestore.Version) string { return strconv.FormatInt(v.Number, 10) })
 	const newest = 1<<63 - 1
-	events, err := c.store.Audit(c.r.Context(), rulestore.Audited{Domain: domain, Rule: rule, Before: newest, Limit: c.limit})
+	events, err := c.store.Audit(c.r.Context(), rulestore.Audited{Domain: domain, Rule: rule, Before: newest, History: true, Limit: c.limit})
 	out["events"] = append([]rulestore.Event{}, events...) // never null
 	return answer{body: out}, err
 }

@@ -51,7 +51,18 @@ type Actor struct {
 	Token string   // Token.ID that it showed; empty: it was let in otherwise
 	Role  Role     // for Teams
 	Teams []string // that it stands for; AllTeams: all
+	// Address is where its request came from, without a port: an IP address, or Local. Empty: it is not known.
+	Address string
 }
+
+// The names of actors that hold no token of the database. Those of people who ask the database itself begin with Local and a slash.
+const (
+	FileAdmin  = "admin-token-file" // holds a token of --admin-token-file
+	FirstStart = "first-start"      // made the first token
+)
+
+// Local is the Actor.Address of who asks the database itself, or a daemon by a socket of its machine.
+const Local = "local"
 
 // stands is whether a stands for a team.
 func (a *Actor) stands(team string) bool {

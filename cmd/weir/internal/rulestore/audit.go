@@ -8,38 +8,82 @@ import (
 	"time"
 )
 
-// Event is a line of the audit: a change, or one that was refused. The API gives it as it is.
+// Event is a line of the audit: what was done, or was refused. Lines are a chain: each has the hash of the one before. The API gives it as it is.
 type Event struct {
 	Seq      int64     `json:"seq"`                // 1, 2, 3 …
 	Revision int64     `json:"revision,omitempty"` // of the change; 0: it changed no rule
-	At       time.Time `json:"at"`                 // UTC, in microseconds
-	Actor    string    `json:"actor"`
-	Token    string    `json:"token,omitempty"` // Token.ID; empty: none was shown
-	Team     string    `json:"team,omitempty"`  // whose thing it was; empty: nobody's
-	Action   string    `json:"action"`          // as create, publish, token.revoke
+	At       time.Time `json:"at"`                 // UTC, in microseconds, by the clock of the node
+	Actor    string    `json:"actor"`              // empty: nobody who is known
+	Token    string    `json:"token,omitempty"`    // Token.ID; empty: none was shown
+	Teams    []string  `json:"actor_teams,omitempty"`
+	Address  string    `json:"address,omitempty"` // Actor.Address
+	Team     string    `json:"team,omitempty"`    // whose thing it was; empty: nobody's
+	Action   string    `json:"action"`            // one of Actions
 	Domain   string    `json:"domain,omitempty"`
 	Rule     string    `json:"rule,omitempty"`    // empty: the domain, or what stands before its rules
 	Version  int64     `json:"version,omitempty"` // 0: none
 	Reason   string    `json:"reason,omitempty"`
 	Refused  string    `json:"refused,omitempty"` // why it was refused; empty: it was done
+	Prior    string    `json:"prior,omitempty"`   // Hash of the line before; empty: it is the first
+	Hash     string    `json:"hash"`
+}
+
+// The actions that are no changes of the store.
+const (
+	Reset         = "reset"           // the count of a client was reset
+	SignIn        = "sign-in"         // at the pages
+	SignOut       = "sign-out"        // there
+	SignInRefused = "sign-in.refused" // wrong tokens, of some time together
+	Forget        = "cluster.forget"  // a member of the cluster was given up
+)
+
+// Actions are all that Event.Action can be.
+func Actions() []string {
+	all := []string{
+		"domain.create", "domain.update", "domain.delete", "import", "open", "tighten", "override.end", "team.quota", "token.create", "token.revoke",
+		Reset, SignIn, SignOut, SignInRefused, Forget,
+	}
+	for _, to := range []State{Draft, Shadow, Enforced, Disabled, Withdrawn} {
+		all = append(all, Action(to, false), Action(to, true))
+	}
+	return all
+}
+
+// By is the event as an actor's.
+func (e Event) By(a Actor) Event {
+	e.Actor, e.Token, e.Teams, e.Address = a.Name, a.Token, a.Teams, a.Address
+	return e
 }
 
 func (a *attempt) event(refused string) Event {
 	return Event{Action: a.action, Team: a.team, Domain: a.domain, Rule: a.rule, Version: a.version, Reason: a.reason, Refused: refused}
 }
 
-// maxRefused is how much of a refusal the audit keeps, in bytes.
-const maxRefused = 1000
-
-// audit adds a line.
+// audit adds a line about what this change has done.
 func (t *tx) audit(ctx context.Context, e Event) error {
-	if err := t.exec(ctx, `UPDATE counters SET audited = audited + 1`); err != nil {
+	e.Revision, e.At = t.revision, moment(t.at)
+	return t.append(ctx, e.By(t.by))
+}
+
+// append adds a line behind the last one.
+func (t *tx) append(ctx context.Context, e Event) error {
+	// Who has changed this row is alone until the transaction ends: nobody else adds a line.
+	if err := t.QueryRowContext(ctx, `UPDATE counters SET audited = audited + 1 RETURNING audited`).Scan(&e.Seq); err != nil {
 		return err
 	}
+	if t.head == (Head{}) {
+		err := t.QueryRowContext(ctx, `SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1`).Scan(&t.head.Seq, &t.head.Hash)
+		if err != nil && !isNone(err) {
+			return err
+		}
+	}
+	e.Prior = t.head.Hash
+	e.Hash = e.sum()
+	t.head = e.Head()
 	return t.exec(ctx, `
-		INSERT INTO audit (seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused)
-		SELECT audited, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM counters`,
-		t.revision, t.at, t.by.Name, t.by.Token, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused)
+		INSERT INTO audit (seq, revision, at, actor, token, teams, address, team, action, domain, rule, version, reason, refused, prior, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		e.Seq, e.Revision, e.At.UnixMicro(), e.Actor, e.Token, strings.Join(e.Teams, " "), e.Address, e.Team, e.Action, e.Domain, e.Rule, e.Version, e.Reason, e.Refused, e.Prior, e.Hash)
 }
 
 // auditTime is how long a refusal may take to come into the audit.
@@ -50,12 +94,34 @@ const auditTime = 5 * time.Second
 func (s *Store) Refused(ctx context.Context, by Actor, e Event) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
 	defer stop()
-	e.Action, e.Domain, e.Rule, e.Reason = printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID), printable(e.Reason, MaxReason)
-	e.Refused, by.Name, e.Team = printable(e.Refused, maxRefused), printable(by.Name, MaxName), printable(e.Team, MaxName)
+	e.At = time.Now()
+	return s.Record(ctx, []Event{e.By(by)})
+}
+
+// Record audits what was not done by a change of the store, each with its actor and time, all or none. When the answer of the database
+// is lost they may be there.
+func (s *Store) Record(ctx context.Context, list []Event) error {
 	return s.failed(transact(ctx, s.write, func(raw *sql.Tx) error {
-		t := &tx{Tx: raw, by: by, at: time.Now().UnixMicro()}
-		return t.audit(ctx, e)
+		t := &tx{Tx: raw}
+		for i := range list {
+			if err := t.append(ctx, list[i].printable()); err != nil {
+				return err
+			}
+		}
+		return nil
 	}))
+}
+
+// maxRefused is how much of a refusal the audit keeps, in bytes.
+const maxRefused = 1000
+
+// printable is the event as a database can keep it.
+func (e Event) printable() Event {
+	e.At = moment(e.At.UnixMicro())
+	e.Actor, e.Token, e.Address = printable(e.Actor, MaxName), printable(e.Token, MaxName), printable(e.Address, MaxName)
+	e.Team, e.Action, e.Domain, e.Rule = printable(e.Team, MaxName), printable(e.Action, MaxName), printable(e.Domain, MaxName), printable(e.Rule, MaxID)
+	e.Reason, e.Refused = printable(e.Reason, MaxReason), printable(e.Refused, maxRefused)
+	return e
 }
 
 // Audited asks for lines of the audit.
@@ -65,6 +131,7 @@ type Audited struct {
 	Domain  string // of this domain; empty: of all, and of none
 	Rule    string // of this rule of Domain; empty: of all
 	Changes bool   // only what was done to rules
+	History bool   // only what was done to rules, or refused
 	Limit   int    // at most so many; 0: MaxPage
 }
 
@@ -78,6 +145,8 @@ func page(limit int) int {
 	}
 	return limit
 }
+
+const eventColumns = `seq, revision, at, actor, token, teams, address, team, action, domain, rule, version, reason, refused, prior, hash`
 
 // Audit lists lines of the audit.
 func (s *Store) Audit(ctx context.Context, q Audited) (list []Event, err error) {
@@ -100,16 +169,23 @@ func (s *Store) Audit(ctx context.Context, q Audited) (list []Event, err error) 
 	if q.Changes {
 		where = append(where, "revision > 0")
 	}
+	if q.History {
+		add("action <> ", Reset)
+	}
 	list, err = find(ctx, s.read, scanEvent, `
-		SELECT seq, revision, at, actor, token, team, action, domain, rule, version, reason, refused FROM audit
+		SELECT `+eventColumns+` FROM audit
 		WHERE `+strings.Join(where, " AND ")+order+` LIMIT `+strconv.Itoa(page(q.Limit)), args...)
 	return list, s.failed(err)
 }
 
 func scanEvent(found row) (e Event, err error) {
 	var at int64
-	err = found.Scan(&e.Seq, &e.Revision, &at, &e.Actor, &e.Token, &e.Team, &e.Action, &e.Domain, &e.Rule, &e.Version, &e.Reason, &e.Refused)
-	e.At = moment(at)
+	var teams string
+	err = found.Scan(&e.Seq, &e.Revision, &at, &e.Actor, &e.Token, &teams, &e.Address, &e.Team, &e.Action, &e.Domain, &e.Rule, &e.Version, &e.Reason, &e.Refused, &e.Prior, &e.Hash)
+	e.At, e.Teams = moment(at), strings.Fields(teams)
+	if teams == "" {
+		e.Teams = nil
+	}
 	return e, err
 }
 

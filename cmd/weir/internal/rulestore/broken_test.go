@@ -78,6 +78,8 @@ func TestOlderSchema(t *testing.T) {
 		}
 		if err := errors.Join(run(all.String()), run(s.types.Replace(migrations()[0])), run(`
 INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ('abcdefghij', '`+hash("secret")+`', 'ann', 'propose', 'shop', 1, 0, 0, 'root');
+INSERT INTO audit VALUES (1, 0, 1, 'root', '', '', 'token.create', '', '', 0, 'ü', ''), (2, 0, 2, 'ann', '', 'shop', 'import', 'shop', '', 0, '', 'no');
+UPDATE counters SET audited = 2;
 UPDATE weir_schema SET version = 1;
 `), tx.Commit()); err != nil {
 			t.Fatal(err)
@@ -86,7 +88,10 @@ UPDATE weir_schema SET version = 1;
 		if by, err := again.Authenticate(ctx, "weir_abcdefghij_secret"); err != nil || by.Name != "ann" {
 			t.Error(by, err)
 		}
-		put(t, shop(t, place), rule("user", "1/s"))
+		if v := verdict(t, again); v.Lines != 2 || len(v.Faults) > 0 {
+			t.Error(v)
+		}
+		testAppendOnly(t, shop(t, place))
 		refusedAs(t, second(again.AuthenticateCertificate(ctx, "")), Unknown)
 	}
 }

@@ -34,14 +34,16 @@
 // when the thing was changed since. A change is whole or not at all, and when a method has returned
 // it is on disk.
 //
-// Every change, and every one that was refused, is in the audit. Nothing of the
-// audit is changed or removed.
+// Every change, and every one that was refused, is in the audit, and so is what else
+// Record is told of. Nothing of the audit is changed or removed: the database refuses it, and each
+// line has the hash of the one before, so that Verify finds what was done to lines all the same.
 //
 // # The code
 //
 // outline.go cuts a file into rules and puts it together again, rule.go and step.go make
 // versions and take them from draft to shadow to enforced, importing.go takes a whole
 // file, feed.go says what is active since when, token.go who may do what, claim.go which
-// node serves a folder, node.go which serve PostgreSQL, and what is active there.
+// node serves a folder, node.go which serve PostgreSQL, and what is active there. audit.go
+// says who did what, and chain.go whether that was changed.
 // relax.go opens and tightens limits for a time. query.go reads what a query finds.
 package rulestore

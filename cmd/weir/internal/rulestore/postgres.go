@@ -54,8 +54,18 @@ func openPostgres(url string) (*Store, error) {
 		notify:   "SELECT pg_notify('" + channel + "', '')",
 		listen:   listen,
 		explain:  explainPostgres,
+		guard:    guardPostgres,
 	}}, nil
 }
+
+// guardPostgres holds for all roles, the owner of the table too, who alone can drop it.
+const guardPostgres = `
+CREATE OR REPLACE FUNCTION weir_audit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN RAISE EXCEPTION 'the audit is append-only: % is refused', TG_OP; END
+$$;
+CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION weir_audit_append_only();
+ALTER TABLE audit ADD CONSTRAINT audit_hash CHECK (length(hash) = 64);
+`
 
 // silent is whether a connection that was idle does not answer soon. It is given up
 // then, and another taken: calls would wait for as long as they may, one by one.
@@ -125,7 +135,7 @@ func explainPostgres(err error) error {
 	case bad.Code == "55P03", bad.Code == "57014":
 		return unavailable(err, "another node's change takes long; try again")
 	case bad.Code == "42501":
-		return unavailable(err, "let this user make and change tables in the database; nothing was changed")
+		return unavailable(err, "let this user make and change tables in the database, or have their owner open it once by weir token list --data URL, and grant this user what docs/operating.md lists; nothing was changed")
 	case strings.HasPrefix(bad.Code, "28"), strings.HasPrefix(bad.Code, "3D"):
 		return unavailable(err, "see to the user, password and name of the database in the URL")
 	}

@@ -133,8 +133,17 @@ CREATE TABLE tally_clients (
 	clients TEXT NOT NULL, -- as the node tells them
 	PRIMARY KEY (domain, rule, version, beside, node)
 );
+`, `
+ALTER TABLE audit ADD COLUMN teams TEXT NOT NULL DEFAULT ''; -- that the actor stands for, separated by spaces
+ALTER TABLE audit ADD COLUMN address TEXT NOT NULL DEFAULT ''; -- where the request came from
+ALTER TABLE audit ADD COLUMN prior TEXT NOT NULL DEFAULT ''; -- hash of the line before
+ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT ''; -- as Event.sum has it
+CREATE INDEX tokens_actor ON tokens (LOWER(actor));
 `}
 }
+
+// chained is the version of the schema from which on the lines of the audit are a chain.
+const chained = 5
 
 // migrate brings a database to the newest schema, and refuses one that is newer.
 func migrate(ctx context.Context, db *sql.DB, d dialect) error {
@@ -161,6 +170,12 @@ func migrate(ctx context.Context, db *sql.DB, d dialect) error {
 		for i, step := range migrations()[version:] {
 			if _, err := tx.ExecContext(ctx, d.types.Replace(step)); err != nil {
 				return fmt.Errorf("make schema %d: %w", version+i+1, err)
+			}
+			if version+i+1 != chained {
+				continue
+			}
+			if err := chainLines(ctx, tx, d); err != nil {
+				return fmt.Errorf("chain the audit: %w", err)
 			}
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO weir_schema VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET version = excluded.version`, len(migrations()))

@@ -96,7 +96,7 @@ func sound(ctx context.Context, db *sql.DB, path string) error {
 }
 
 func sqliteDialect() dialect {
-	return dialect{types: strings.NewReplacer(), clock: "CAST(unixepoch('subsec') * 1000000 AS BIGINT)", explain: func(err error) error {
+	return dialect{types: strings.NewReplacer(), clock: "CAST(unixepoch('subsec') * 1000000 AS BIGINT)", guard: guardSQLite, explain: func(err error) error {
 		bad, ok := errors.AsType[*sqlite.Error](err)
 		if !ok {
 			return unavailable(err, "look after the database")
@@ -104,6 +104,14 @@ func sqliteDialect() dialect {
 		return unavailable(err, sqliteAdvice(bad.Code()&0xff))
 	}}
 }
+
+// guardSQLite refuses INSERT OR REPLACE, too, for which SQLite runs no trigger for DELETE.
+const guardSQLite = `
+CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_insert BEFORE INSERT ON audit WHEN length(NEW.hash) <> 64 OR EXISTS (SELECT 1 FROM audit WHERE seq = NEW.seq)
+	BEGIN SELECT RAISE(ABORT, 'the audit is append-only, and each line has a hash'); END;
+`
 
 // sqliteAdvice is what to do about a primary result code.
 func sqliteAdvice(code int) string {

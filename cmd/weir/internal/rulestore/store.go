@@ -28,6 +28,7 @@ type dialect struct {
 	lock     string                // makes a migration be alone; empty: it is
 	notify   string                // tells other nodes of a change; empty: there are none
 	explain  func(err error) error // makes an *Error of the database's own
+	guard    string                // has the database refuse to change lines of the audit
 
 	// listen waits for what notify tells, and calls look at first, then after each
 	// time or within pollEvery, until it is done. Nil: only this process tells.
@@ -100,6 +101,7 @@ type tx struct {
 	at       int64 // microseconds since 1970
 	reason   string
 	done     []Event // for the audit
+	head     Head    // of the audit; zero: it was not looked up yet
 }
 
 // attempt is what somebody wants to do, for the audit.

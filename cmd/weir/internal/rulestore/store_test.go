@@ -58,6 +58,10 @@ func TestStores(t *testing.T) {
 		{"margin", testMargin},
 		{"tried", testTried},
 		{"tallies", testTallies},
+		{"append-only", testAppendOnly},
+		{"tampered", testTampered},
+		{"lines", testLines},
+		{"names of actors", testNames},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

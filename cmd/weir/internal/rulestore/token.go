@@ -110,6 +110,9 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 	if err := t.free(ctx, k.Certificate); err != nil {
 		return err
 	}
+	if err := t.mayName(ctx, k.Actor); err != nil {
+		return err
+	}
 	for _, team := range k.Teams {
 		if team == AllTeams {
 			if err := t.by.need(Admin, "make a token for all teams"); err != nil {
@@ -129,6 +132,35 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 		err = &Error{Kind: Quota, Field: "token", Text: fmt.Sprintf("there are %d tokens, and may not be more; revoke unused ones", n)}
 	}
 	return err
+}
+
+// mayName refuses the name of somebody else for a token's actor: of one who is let in otherwise, and of one who had a token for a team
+// whose tokens this actor may not make. History and audit name people by it, also when their tokens have ended.
+func (t *tx) mayName(ctx context.Context, actor string) error {
+	for _, name := range []string{FileAdmin, FirstStart, Local} {
+		if strings.EqualFold(actor, name) || len(actor) > len(name) && strings.EqualFold(actor[:len(name)+1], name+"/") {
+			return invalid("actor", "%q is the name of who is let in without a token of the database; choose another", actor)
+		}
+	}
+	others, err := find(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM tokens WHERE LOWER(actor) = $1 ORDER BY made, id`, strings.ToLower(actor))
+	for i := range others {
+		if k := &others[i]; t.by.mayEnd(k) != nil {
+			return &Error{Kind: Forbidden, Field: "actor", Text: fmt.Sprintf("%q names a holder of token %s of %s, which another team's administrator made; "+
+				"choose another name, or ask an administrator of all these teams", actor, k.ID, teamsOf(k.Teams))}
+		}
+	}
+	return err
+}
+
+// teamsOf is teams in words.
+func teamsOf(teams []string) string {
+	switch {
+	case slices.Contains(teams, AllTeams):
+		return "all teams"
+	case len(teams) == 1:
+		return "team " + teams[0]
+	}
+	return "teams " + strings.Join(teams, ", ")
 }
 
 // free refuses a certificate that can't be meant, or stands for a token that
@@ -162,7 +194,7 @@ func (s *Store) FirstToken(ctx context.Context) (string, error) {
 	if n, err := count(ctx, s.read, "tokens", ""); err != nil || n > 0 {
 		return "", s.failed(err)
 	}
-	first := Actor{Name: "first-start", Role: Admin, Teams: []string{AllTeams}}
+	first := Actor{Name: FirstStart, Role: Admin, Teams: []string{AllTeams}, Address: Local}
 	_, text, err := s.createToken(ctx, first, Token{Actor: "admin", Role: Admin, Teams: []string{AllTeams}}, "made at the first start", true)
 	if errors.Is(err, errSecond) { // another node was faster
 		return "", nil

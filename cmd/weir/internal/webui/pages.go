@@ -37,13 +37,19 @@ type Explainer interface {
 	Recall(ctx context.Context, id string) (*rules.Explanation, error)
 }
 
-// Options are what the page shows. All but Log and Store must be there.
+// Options are what the page shows. All but Log, and what says what nil is, must be there.
 type Options struct {
 	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
 	// has to sign in, and all who reach the listener may read.
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
 	// Attempts is how many wrong tokens a Client may show.
 	Attempts *weir.Limiter
+	// Wrong is told of each request with a wrong token. Nil: nobody is.
+	Wrong func(*http.Request)
+	// Audit is told who has signed in and out. Nil: nobody is.
+	Audit func(rulestore.Actor, rulestore.Event)
+	// Address is where a request comes from, for the audit. Nil: it is not known.
+	Address func(*http.Request) string
 	// Client is whose attempts to sign in are counted together.
 	Client func(*http.Request) string
 	// Rules is all active rules; nil: none are loaded yet.

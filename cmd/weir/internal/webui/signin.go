@@ -35,13 +35,15 @@ func (p *Pages) signIn(v *visit) error {
 	if token == "" {
 		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{to, "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
 	}
-	_, wrong := p.options.SignIn(v.r.Context(), token)
+	actor, wrong := p.options.SignIn(v.r.Context(), token)
 	switch {
 	case kindOf(wrong) == rulestore.Unknown:
 		return p.signInRefused(v, to)
 	case wrong != nil:
 		return wrong
 	}
+	actor.Address = p.options.Address(v.r)
+	p.options.Audit(actor, rulestore.Event{Action: rulestore.SignIn})
 	p.sessions.end(sessionID(v.r))
 	http.SetCookie(v.w, cookie(v.r, p.sessions.begin(token, time.Now())))
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
@@ -50,6 +52,7 @@ func (p *Pages) signIn(v *visit) error {
 
 // signInRefused tells that a token is wrong, and charges the address for it.
 func (p *Pages) signInRefused(v *visit, to string) error {
+	p.options.Wrong(v.r)
 	answer, err := p.options.Attempts.Ask(v.r.Context(), weir.Request{Key: p.options.Client(v.r), Cost: 1})
 	switch {
 	case err != nil:
@@ -63,6 +66,9 @@ func (p *Pages) signInRefused(v *visit, to string) error {
 }
 
 func (p *Pages) signOut(v *visit) error {
+	if v.session != nil {
+		p.options.Audit(v.actor, rulestore.Event{Action: rulestore.SignOut})
+	}
 	p.sessions.end(sessionID(v.r))
 	over := cookie(v.r, "")
 	over.MaxAge = -1

@@ -81,6 +81,7 @@ func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 			return err
 		}
 		v.actor = actor
+		v.actor.Address = p.options.Address(v.r)
 		if v.r.Method == http.MethodPost {
 			if err := v.admit(); err != nil {
 				return err

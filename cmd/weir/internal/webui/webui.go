@@ -15,12 +15,23 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // New makes the pages.
 func New(o Options) (*Pages, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Wrong == nil {
+		o.Wrong = func(*http.Request) {}
+	}
+	if o.Audit == nil {
+		o.Audit = func(rulestore.Actor, rulestore.Event) {}
+	}
+	if o.Address == nil {
+		o.Address = func(*http.Request) string { return "" }
 	}
 	looks, err := readLooks()
 	if err != nil {
