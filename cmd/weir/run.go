@@ -68,7 +68,7 @@ bad input, 3 could not.`,
 	root.AddCommand(
 		serveCommand(), doctorCommand(), nodesCommand(), // run a daemon, its store, its cluster
 		checkCommand(), explainCommand(), topCommand(), // ask it
-		lintCommand(), schemaCommand(), rulesCommand(), tokenCommand(), importEnvCommand(), // rules
+		lintCommand(), schemaCommand(), rulesCommand(), tokenCommand(), auditCommand(), importEnvCommand(), // rules
 		replayCommand(), suggestCommand(), simulateCommand(), sizeCommand(), // work limits out
 		versionCommand(),
 	)

@@ -49,17 +49,20 @@ type tokenKeeper interface {
 }
 
 // tokenPlace is which keeper a command asks.
-type tokenPlace struct {
+type tokenPlace struct{ database }
+
+// database is a rule database, which is asked by a daemon or itself.
+type database struct {
 	addr   address
 	data   string
 	asJSON bool
 }
 
-func (o *tokenPlace) flags(cmd *cobra.Command) {
+func (o *database) flags(cmd *cobra.Command, json string) {
 	f := cmd.Flags()
 	o.addr.rulesFlags(f)
 	f.StringVar(&o.data, "data", "", "`DIR` or URL of a rule database, as of weir serve --data, to be asked without a daemon")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON, an object for each token")
+	f.BoolVar(&o.asJSON, "json", false, json)
 	for _, flag := range []string{"addr", "token-file", "ca", "cert", "key"} {
 		cmd.MarkFlagsMutuallyExclusive("data", flag)
 	}
@@ -79,6 +82,12 @@ func (o *tokenPlace) open(cmd *cobra.Command, fresh bool) (tokenKeeper, error) {
 		api, err := o.addr.rules()
 		return apiTokens{api}, err
 	}
+	store, err := o.store(cmd, fresh)
+	return databaseTokens{store}, err
+}
+
+// store opens the database itself. fresh is whether it may be made.
+func (o *database) store(cmd *cobra.Command, fresh bool) (*rulestore.Store, error) {
 	if !rulestore.IsPostgres(o.data) {
 		_, err := os.Stat(filepath.Join(o.data, rulestore.File))
 		switch {
@@ -90,8 +99,7 @@ func (o *tokenPlace) open(cmd *cobra.Command, fresh bool) (tokenKeeper, error) {
 			}
 		}
 	}
-	store, err := rulestore.Open(cmd.Context(), o.data)
-	return databaseTokens{store}, err
+	return rulestore.Open(cmd.Context(), o.data)
 }
 
 // refusedByStore gives errors of the rule database their exit code.
@@ -123,7 +131,7 @@ printed: a client that shows the daemon a certificate with this URI, from the CA
   weir token create --actor ci-shop --role propose --team shop --days 0 --certificate spiffe://example.org/ci/shop --reason "plans of pull requests"`,
 		Args: cobra.NoArgs,
 	}
-	o.flags(cmd)
+	o.flags(cmd, jsonOfTokens)
 	f := cmd.Flags()
 	f.StringVar(&want.Actor, "actor", "", "`NAME` of its holder, as the history shows it")
 	f.StringVar(&want.Role, "role", "", "`ROLE`: read, propose, publish or admin")
@@ -147,6 +155,9 @@ printed: a client that shows the daemon a certificate with this URI, from the CA
 	})
 	return cmd
 }
+
+// jsonOfTokens is the help of --json.
+const jsonOfTokens = "print JSON, an object for each token"
 
 // maxTokenDays is ten years.
 const maxTokenDays = 3660
@@ -177,7 +188,7 @@ func tokenListCommand() *cobra.Command {
 		Example: `  weir token list --data /var/lib/weir`,
 		Args:    cobra.NoArgs,
 	}
-	o.flags(cmd)
+	o.flags(cmd, jsonOfTokens)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		return o.with(cmd, false, func(k tokenKeeper) error {
 			return o.printList(cmd.Context(), cmd.OutOrStdout(), k)
@@ -229,7 +240,7 @@ func tokenRevokeCommand() *cobra.Command {
 		Example: `  weir token revoke --reason "she has left" qkzbxhnvyd`,
 		Args:    cobra.ExactArgs(1),
 	}
-	o.flags(cmd)
+	o.flags(cmd, jsonOfTokens)
 	needReason(cmd, &reason)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		return o.with(cmd, false, func(k tokenKeeper) error {

@@ -238,11 +238,11 @@ func (l *Log) sayHead(ctx context.Context, now time.Time) {
 	within, stop := context.WithTimeout(ctx, writeTime)
 	defer stop()
 	last, err := store.Audit(within, rulestore.Audited{Before: math.MaxInt64, Limit: 1})
-	if err != nil {
+	if err != nil || len(last) == 0 {
 		return // else in a second
 	}
 	l.headAt = now.Add(headEvery)
-	if len(last) > 0 && last[0].Head() != l.head {
+	if last[0].Head() != l.head {
 		l.head = last[0].Head()
 		l.options.Log.Info("head of the audit", "head", l.head.String())
 	}

@@ -229,6 +229,15 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	d.follow(t, d.root)
+	var actions []string
+	_, list, _ := d.at("components", "schemas", "Action", "enum")
+	for _, action := range list.([]any) {
+		actions = append(actions, action.(string))
+	}
+	slices.Sort(actions)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(rulestore.Actions())), actions); diff != "" {
+		t.Errorf("actions of the audit: %s", diff)
+	}
 }
 
 // follow finds references that lead nowhere.

@@ -2,9 +2,12 @@ package webui
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
@@ -12,24 +15,73 @@ import (
 // auditPage is what audit.html shows.
 type auditPage struct {
 	Domain string // empty: all
-	Rows   []rulestore.Event
+	Rows   []auditRow
 	Next   string
+	Head   string // of the whole audit; empty: it is not known here
+}
+
+// auditRow is a line, as people read it.
+type auditRow struct {
+	rulestore.Event
+
+	Did   string
+	Teams string // that the token stands for
+	Link  string // to the rule; empty: there is none
+}
+
+// rowOf is a line for people.
+func rowOf(e *rulestore.Event) auditRow {
+	row := auditRow{Event: *e, Did: did(e.Action), Teams: strings.Join(e.Teams, ", ")}
+	if slices.Contains(e.Teams, rulestore.AllTeams) {
+		row.Teams = "all teams"
+	}
+	if e.Rule != "" {
+		at := "history"
+		if e.Action == rulestore.Reset { // the rule may be of a file, which has no history
+			at = "rule"
+		}
+		row.Link = Home + at + "?" + url.Values{"domain": {e.Domain}, "rule": {e.Rule}}.Encode()
+	}
+	return row
+}
+
+// did is an action in words; one of a newer Weir is as it is.
+func did(action string) string {
+	words, ok := map[string]string{
+		"domain.create": "Made the domain", "domain.update": "Changed the domain", "domain.delete": "Removed the domain", "import": "Imported a file",
+		"open": "Opened limits", "tighten": "Tightened limits", "override.end": "Ended an override",
+		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token",
+		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "withdraw": "Withdrew",
+		rulestore.Reset: "Reset counts", rulestore.SignIn: "Signed in", rulestore.SignOut: "Signed out", rulestore.SignInRefused: "Sent wrong tokens", rulestore.Forget: "Gave up a node",
+	}[strings.TrimSuffix(action, ".forced")]
+	switch {
+	case !ok:
+		return action
+	case strings.HasSuffix(action, ".forced"):
+		return words + ", forced"
+	}
+	return words
 }
 
 // audit shows every change, and every one that was refused, the newest first.
 func (p *Pages) audit(v *visit) error {
 	before, err := strconv.ParseInt(v.query("before"), 10, 64)
 	if err != nil {
-		before = 1<<63 - 1 // from the newest
+		before = math.MaxInt64 // from the newest
 	}
 	page := auditPage{Domain: v.query("domain")}
-	page.Rows, err = v.store.Audit(v.r.Context(), rulestore.Audited{Domain: page.Domain, Before: before, Limit: pageSize + 1})
+	lines, err := v.store.Audit(v.r.Context(), rulestore.Audited{Domain: page.Domain, Before: before, Limit: pageSize + 1})
 	if err != nil {
 		return err
 	}
-	if len(page.Rows) > pageSize {
-		page.Rows = page.Rows[:pageSize]
-		last := strconv.FormatInt(page.Rows[pageSize-1].Seq, 10)
+	if len(lines) > 0 && before == math.MaxInt64 && page.Domain == "" {
+		page.Head = lines[0].Head().String()
+	}
+	for i := range lines[:min(len(lines), pageSize)] {
+		page.Rows = append(page.Rows, rowOf(&lines[i]))
+	}
+	if len(lines) > pageSize {
+		last := strconv.FormatInt(lines[pageSize-1].Seq, 10)
 		page.Next = Home + "audit?" + url.Values{"domain": {page.Domain}, "before": {last}}.Encode()
 	}
 	return v.show(http.StatusOK, "audit", "Audit", page)

@@ -102,6 +102,37 @@ func TestFiles(t *testing.T) {
 	wants(t, r, page, http.StatusServiceUnavailable, "has no rule database")
 }
 
+// TestAudit: the page tells in words who did what, with which token and from where, also who signed in and out; and the head.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	ann, text := h.token(t, "ann", rulestore.Publish, "shop", "mail")
+	if err := h.store.Record(t.Context(), []rulestore.Event{
+		{Action: rulestore.Reset, At: time.Now(), Domain: "files", Rule: "user", Reason: "files/user#1 of <b>bob</b>"},
+		{Action: rulestore.SignInRefused, At: time.Now(), Reason: "12 from 192.0.2.9", Refused: "no such token"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b := h.browser(t)
+	b.post(t, "/ui/sign-in", url.Values{"token": {"weir_none_none"}})
+	if r, page := b.post(t, "/ui/sign-in", url.Values{"token": {text}}); r.StatusCode != http.StatusSeeOther || h.wrong.Load() != 1 {
+		t.Fatal(r.StatusCode, h.wrong.Load(), page)
+	}
+	r, page := b.get(t, "/ui/audit")
+	wants(t, r, page, http.StatusOK, "Signed in", "token <code>"+ann.ID+"</code>", "of shop, mail", "from 2001:db8::7", "Sent wrong tokens", "not known", "files/user#1 of &lt;b&gt;bob&lt;/b&gt;",
+		`href="/ui/rule?domain=files&amp;rule=user"`, `href="/ui/history?domain=shop&amp;rule=newsletter"`, "Proposed", "Put in shadow", "Made a token", "of all teams")
+	last, err := h.store.Audit(t.Context(), rulestore.Audited{Before: 1 << 40, Limit: 1})
+	if err != nil || !strings.Contains(page, "weir audit verify --head "+last[0].Head().String()) {
+		t.Error(err, page)
+	}
+	b.post(t, "/ui/sign-out", url.Values{})
+	last, err = h.store.Audit(t.Context(), rulestore.Audited{Before: 1 << 40, Limit: 1})
+	if err != nil || last[0].Action != rulestore.SignOut || last[0].Actor != "ann" || last[0].Token != ann.ID || last[0].Address != "2001:db8::7" {
+		t.Error(last, err)
+	}
+}
+
 // TestNodes tells of a cluster, by names that harm nobody.
 func TestNodes(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
@@ -43,6 +45,7 @@ type house struct {
 	limiter *rules.Limiter
 	node    webui.Node
 	changes *changes.Gate // nil: likewise
+	wrong   atomic.Int64  // tokens that were shown
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -103,6 +106,14 @@ func build(t testing.TB, database bool) *house {
 		}
 		o.Changes = h.changes
 		o.SignIn = h.store.Authenticate
+		o.Address = func(*http.Request) string { return "2001:db8::7" }
+		o.Wrong = func(*http.Request) { h.wrong.Add(1) }
+		o.Audit = func(by rulestore.Actor, e rulestore.Event) {
+			e.At = time.Now()
+			if err := h.store.Record(t.Context(), []rulestore.Event{e.By(by)}); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 	pages, err := webui.New(o)
 	if err != nil {

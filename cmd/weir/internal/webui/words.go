@@ -93,6 +93,11 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
+// whenLines is when for a narrow column: the day, and the time below it.
+func whenLines(t time.Time) template.HTML {
+	return template.HTML(t.UTC().Format(`<span class="whole">2006-01-02</span> <span class="whole">15:04:05 UTC</span>`)) //nolint:gosec // it has nothing of a client
+}
+
 // about is a time as people need it: rounded up, so that a client that waits that long has waited
 // enough.
 func about(d time.Duration) string {
