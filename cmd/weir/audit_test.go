@@ -57,7 +57,7 @@ func TestAudit(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	// What was kept elsewhere.
+	// A file that was kept elsewhere.
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+strings.TrimPrefix(d.admin, "http://")+"/v1/audit?format=jsonl", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 			t.Error(name, code, out)
 		}
 	}
-	// What somebody has done to the file.
+	// Somebody writes the database's file.
 	d.close()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(d.data, rulestore.File))
 	if err != nil {

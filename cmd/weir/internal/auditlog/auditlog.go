@@ -71,7 +71,7 @@ func New(o Options) *Log { return &Log{options: o, news: make(chan struct{}, 1)}
 func (l *Log) Add(by rulestore.Actor, e rulestore.Event) {
 	e = e.By(by)
 	e.At = time.Now()
-	// What is in Reason may be a client's name, which no log has.
+	// Without Reason, which may have a client's name: no log has one.
 	log := l.options.Log.With("action", e.Action, "actor", e.Actor, "token", e.Token, "address", e.Address, "domain", e.Domain, "rule", e.Rule, "refused", e.Refused)
 	log.Info("audit")
 	if l.options.Store == nil {

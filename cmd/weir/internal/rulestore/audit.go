@@ -67,7 +67,7 @@ func (t *tx) audit(ctx context.Context, e Event) error {
 
 // append adds a line behind the last one.
 func (t *tx) append(ctx context.Context, e Event) error {
-	// Who has changed this row is alone until the transaction ends: nobody else adds a line.
+	// The transaction that has changed this row is alone until its end: nobody else adds a line.
 	if err := t.QueryRowContext(ctx, `UPDATE counters SET audited = audited + 1 RETURNING audited`).Scan(&e.Seq); err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func testLines(t *testing.T, s *Store) {
 	if list[4].Refused == "" || list[4].Revision != 0 {
 		t.Error(list[4])
 	}
-	// What the API gives has the same chain.
+	// The lines as the API gives them have the same chain.
 	var c Chain
 	for i := range list {
 		line, err := json.Marshal(list[i])
@@ -214,7 +214,11 @@ func testLines(t *testing.T, s *Store) {
 	if v := c.Verdict(Unnumbered); v.Lines != 5 || len(v.Faults) > 0 || v.Head != verdict(t, s).Head {
 		t.Error(v)
 	}
-	// So has what is behind a head, and nothing else has.
+	// History is not crowded out by resets.
+	if history, err := s.Audit(t.Context(), Audited{Domain: "shop", Rule: "user", History: true}); err != nil || len(history) != 1 || history[0].Action != "shadow" {
+		t.Error(history, err)
+	}
+	// So has the part behind a head, and no other has.
 	for kept, want := range map[Head]int{list[2].Head(): 0, {3, strings.Repeat("0", 64)}: 1, {2, list[1].Hash}: 1} {
 		part := Chain{Kept: []Head{kept}}
 		part.Add(&list[3])
