@@ -81,7 +81,8 @@ type LimitExplanation struct {
 	// done (charge: after), which can't be made smaller.
 	Fits int64
 	// Enough is the least change of the limit that would allow the cost now: a
-	// larger burst, count or queue. Nil when it allows, or when none does.
+	// larger burst, count or queue. Nil when it allows, when none does, or while the limit is tightened: then the text stands
+	// in no file.
 	Enough *weir.Limit
 	// Notes are what else to know, and what would have to change: sentences without a full stop.
 	Notes []string
@@ -234,7 +235,7 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	if fits := ask.Limit.Decide(state, now, &alone); fits.Outcome == weir.Allowed && !ask.After && !huge {
 		e.Fits = fits.Cost
 	}
-	if d.Outcome != weir.Allowed && !ask.After && !huge {
+	if d.Outcome != weir.Allowed && !ask.After && !huge && d.Rule.Temporary == nil {
 		e.Enough = enough(ask.Limit, state, now, ask.Cost)
 	}
 	e.Notes = x.notes(&e, t, k, d, pass)

@@ -88,12 +88,15 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	if e.Enough != nil {
 		note(true, "%s would let this pass now: %s", enlarged(e.Enough), e.Enough)
 	}
+	if held := rule.Temporary; held != nil {
+		note(true, "%s", held.note(rule, x.before.states[t.asks[k].State], x.before.now, &t.asks[k]))
+	}
 	note(rule.Limit.Spec().Count == 0, "a count of 0 denies all")
 	if spec := rule.Limit.Spec(); spec.Initial != nil {
 		note(denies && *spec.Initial < spec.Burst && e.Before.ResetAfter == 0, "this key has had no request yet: its time begins with the first")
 	}
 	note(e.Passing.When == PassesUnknown, "a permit must come back first; at the latest in %v all are free, unless they are renewed", e.Before.ResetAfter)
-	note(rule.Shadow, "it is in shadow: decided, not enforced")
+	note(rule.Shadow && (rule.Temporary == nil || rule.Temporary.Written.Shadow), "it is in shadow: decided, not enforced")
 	note(!denies && !pass && d.Cost > 0 && !rule.After && !x.request.Peek, "it allows, and would not be charged, because another limit denies")
 	note(d.Cost == 0, "a cost of 0 charges nothing")
 	note(x.request.Peek, "a peek charges nothing")

@@ -41,6 +41,8 @@ type Rule struct {
 	After bool
 	// Override was made of Descriptor.Override, not of a file.
 	Override bool
+	// Temporary is how an operator opened or tightened it for a time; nil: it is as written.
+	Temporary *Temporary
 
 	// Envoy tells that the limit is in Envoy's form: rate_limit, or an override.
 	Envoy bool

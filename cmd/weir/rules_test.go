@@ -203,6 +203,78 @@ TIME  ops  enforce.forced version 1  first
 	}
 }
 
+// TestOverrideSeen: whoever looks at a rule that is tightened or open sees it: in lists, in explanations and metrics, at each listener.
+func TestOverrideSeen(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	d.shop(firstRules)
+	d.at(d.admin, "rules", "apply", "--to", "enforced", "--force", "--team", "shop", "--reason", "first", d.files)
+	d.at(d.admin, "rules", "tighten", "--percent", "50", "--for", "1h", "--reason", "the database is slow", "shop")
+	d.at(d.admin, "rules", "open", "--for", "1h", "--reason", "a big export", "shop", "path=/export")
+	soon(t, "the daemon does not hear of it", func() bool {
+		return strings.Contains(d.at(d.http, "check", "shop", "user=ann"), "5/s burst 10") && strings.Contains(d.at(d.http, "check", "shop", "path=/export"), "shadow")
+	})
+	for _, look := range []struct {
+		args []string
+		says []string
+	}{
+		{[]string{"rules", "list"}, []string{"enforced, tightened to 50 % until TIME", "enforced, open until TIME"}},
+		{[]string{"explain", "--cost", "11", "shop", "user=ann"}, []string{"tightened to 50 % of 10/s burst 20 until ", ", by ops: the database is slow; as written, it would "}},
+		{[]string{"explain", "shop", "path=/export"}, []string{"(not enforced)", "open until ", ", by ops: a big export"}},
+		{[]string{"top", "--once"}, []string{"5/s burst 10  (tightened to 50 % until ", "(shadow)  5/h fixed-window  (open until "}},
+	} {
+		code, out, told := d.runs(look.args...)
+		for _, want := range look.says {
+			if code > exitNo || !strings.Contains(d.plain(out), want) {
+				t.Errorf("%s: exit %d, no %q in\n%s%s", look.args, code, want, out, told)
+			}
+		}
+	}
+	for path, says := range map[string][]string{
+		"/v1/domains":                   {`"overrides":[{"percent":50,"until":"`, `{"rule":"path=/export","percent":0,"until":"`},
+		"/v1/rules":                     {`"override":{"percent":50,"until":"`, `"override":{"rule":"path=/export","percent":0,"until":"`},
+		"/v1/rules/shop/user":           {`"override":{"percent":50,"until":"`, `"author":"ops","reason":"the database is slow"}`},
+		"/v1/top?rule=shop/user":        {`"override":{"percent":50,"until":"`, `"written":"10/s burst 20"}`},
+		"/v1/series?domain=shop":        {`"override":{"percent":0,"until":"`},
+		"/metrics":                      {`weir_rules_tightened{domain="shop"} 1`, `weir_rules_open{domain="shop"} 1`},
+		"/v1/rules/shop/path=%2Fexport": {`"override":{"rule":"path=/export"`},
+	} {
+		body := d.get(path)
+		for _, want := range says {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %q in\n%.2000s", path, want, body)
+			}
+		}
+	}
+	d.at(d.admin, "rules", "end", "--reason", "over", "shop")
+	d.at(d.admin, "rules", "end", "--reason", "over", "shop", "path=/export")
+	soon(t, "it goes on", func() bool { return !strings.Contains(d.get("/metrics"), "weir_rules_tightened{") })
+	for _, path := range []string{"/v1/domains", "/v1/rules", "/v1/rules/shop/user", "/v1/top"} {
+		if body := d.get(path); strings.Contains(body, "override") {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+}
+
+// get is what the admin listener answers to the administrator.
+func (d *desk) get(path string) string {
+	d.t.Helper()
+	q, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, "http://"+d.admin+path, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+os.Getenv("WEIR_TOKEN"))
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil || r.StatusCode != http.StatusOK {
+		d.t.Fatal(path, r.Status, err, string(body))
+	}
+	return string(body)
+}
+
 // TestRulesRefused: what a daemon refuses is told with the file and the line, and
 // of several files none is applied.
 func TestRulesRefused(t *testing.T) {

@@ -307,9 +307,14 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 
 // overrideWords says what holds, and how long.
 func overrideWords(o *rulestore.Override) string {
+	return heldWords(o.Percent, o.Until.UTC().Format(time.RFC3339))
+}
+
+// heldWords is overrideWords with the time as a text.
+func heldWords(percent int64, until string) string {
 	what := "open"
-	if o.Percent > 0 {
-		what = fmt.Sprintf("tightened to %d %%", o.Percent)
+	if percent > 0 {
+		what = fmt.Sprintf("tightened to %d %%", percent)
 	}
-	return what + " until " + o.Until.Format(time.RFC3339)
+	return what + " until " + until
 }

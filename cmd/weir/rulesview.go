@@ -76,11 +76,19 @@ func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, 
 			if err := json.Unmarshal(line, &r); err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), r.State, versionsOf(&r))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), stateOf(&r), versionsOf(&r))
 		}
 		return t.Flush()
 	})
 	return err
+}
+
+// stateOf is the state of a rule, and how it is opened or tightened at present.
+func stateOf(r *ruleapi.Rule) string {
+	if r.Override == nil {
+		return r.State
+	}
+	return r.State + ", " + overrideWords(r.Override)
 }
 
 func rulesGetCommand() *cobra.Command {

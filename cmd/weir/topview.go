@@ -127,7 +127,11 @@ func ruleTitle(r *httpapi.TopRule) string {
 	if r.Shadow {
 		title += " (shadow)"
 	}
-	return title + "  " + r.Limit
+	title += "  " + r.Limit
+	if r.Override != nil {
+		title += "  (" + heldWords(r.Override.Percent, r.Override.Until.Format("15:04 MST")) + ")"
+	}
+	return title
 }
 
 func clientName(key string) string {

@@ -193,11 +193,9 @@ func (g *Gate) verdict(ctx context.Context, d rulestore.Document, rule, text str
 	case at < 0:
 		return shadow.Judge(nil, shadow.UsualShare)
 	}
-	for _, o := range d.Overrides {
-		if o.Until.After(time.Now()) {
-			return shadow.Verdict{Refused: true, Why: "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
-				", and what runs in shadow is not compared until then; end it first, or force it with a reason"}
-		}
+	for _, o := range d.Overrides.Active(time.Now()) {
+		return shadow.Verdict{Refused: true, Why: "limits of the domain are opened or tightened until " + o.Until.UTC().Format("2006-01-02 15:04 MST") +
+			", and what runs in shadow is not compared until then; end it first, or force it with a reason"}
 	}
 	return shadow.Verdict{Refused: true, Why: "this node has yet to hear that it runs in shadow, or it can't be active here; ask again in a second, or force it with a reason"}
 }

@@ -184,7 +184,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName
-	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.known, o)
+	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.limiter.Set, d.known, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
 	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, o))

@@ -87,6 +87,7 @@ type ExplainedLimit struct {
 	Outcome  string            `json:"outcome"`
 	Enforced bool              `json:"enforced"`
 	Shadow   bool              `json:"shadow"`
+	Override *Override         `json:"override,omitempty"` // nil: it is as written
 	Cost     int64             `json:"cost"`
 	Charged  bool              `json:"charged"`
 	Before   ExplainedStanding `json:"before"`
@@ -96,6 +97,27 @@ type ExplainedLimit struct {
 	Fits   int64       `json:"fits"`
 	Enough string      `json:"enough,omitempty"`
 	Notes  []Text      `json:"notes"`
+}
+
+// Override is how an operator opened or tightened a rule for a time.
+type Override struct {
+	Percent int64     `json:"percent"` // of each limit that passes; 0: it is open
+	Until   time.Time `json:"until"`
+	Author  Text      `json:"author"`
+	Reason  Text      `json:"reason"`
+	Written string    `json:"written"` // the limit that holds again from then on
+}
+
+// overrideOf is nil for a rule that is as written.
+func overrideOf(t *rules.Temporary) *Override {
+	if t == nil {
+		return nil
+	}
+	o := &Override{Percent: t.Percent, Until: t.Until.UTC(), Author: Text(t.Author), Reason: Text(t.Reason)}
+	if t.Written.Limit != nil {
+		o.Written = t.Written.Limit.String()
+	}
+	return o
 }
 
 // ExplainedStanding is how a count stands.
@@ -190,7 +212,7 @@ func limitOf(at weir.Instant, d *rules.Decision, x *rules.LimitExplanation) Expl
 	out := ExplainedLimit{
 		Descriptor: d.Descriptor, Rule: Text(d.Rule.Name), ExplainedFile: ExplainedFile{Text(d.Rule.File), d.Rule.Line},
 		Limit: d.Rule.Limit.String(), Words: Text(x.Words),
-		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Cost: x.Cost, Charged: d.Charged,
+		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Override: overrideOf(d.Rule.Temporary), Cost: x.Cost, Charged: d.Charged,
 		Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
 		Fits: x.Fits, Notes: each(x.Notes, func(n string) Text { return Text(n) }),
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
 )
 
 // The bounds of an answer about traffic.
@@ -23,14 +24,14 @@ const (
 
 // NewTraffic makes the part of the admin listener that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
-// the place of a client's name, known whether there are such rules here. A Gate
+// the place of a client's name, known whether there are such rules here, active what is active: it may be nil. A Gate
 // belongs before it.
-func NewTraffic(b *offenders.Book, name func(string) string, known func(offenders.Filter) bool, o Options) http.Handler {
+func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return topOf(b, q, name) })},
-		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return seriesOf(b, q) })},
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return topOf(b, q, overridden(active()), name) })},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return seriesOf(b, q, overridden(active())) })},
 	)
 	return a
 }
@@ -105,6 +106,8 @@ type TrafficRule struct {
 	Rule   string `json:"rule"`
 	Limit  string `json:"limit,omitempty"` // none: each request brings its own
 	Shadow bool   `json:"shadow"`
+	// Override is what holds for the rule that has this name now; nil: it is as written.
+	Override *Override `json:"override,omitempty"`
 }
 
 // Same is whether both are one rule; its limit may have changed.
@@ -112,8 +115,17 @@ func (r TrafficRule) Same(o TrafficRule) bool {
 	return r.Domain == o.Domain && r.Rule == o.Rule && r.Shadow == o.Shadow
 }
 
-func trafficRuleOf(id offenders.ID, limit *weir.Limit) TrafficRule {
-	r := TrafficRule{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow}
+// overridden is what holds for a time of rules.
+func overridden(set *rules.Set) map[offenders.ID]*Override {
+	held := map[offenders.ID]*Override{}
+	for _, r := range set.Temporary() {
+		held[offenders.ID{Domain: r.Domain, Rule: r.Name, Shadow: r.Shadow}] = overrideOf(r.Temporary)
+	}
+	return held
+}
+
+func trafficRuleOf(id offenders.ID, limit *weir.Limit, held map[offenders.ID]*Override) TrafficRule {
+	r := TrafficRule{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow, Override: held[id]}
 	if limit != nil {
 		r.Limit = limit.String()
 	}
@@ -154,13 +166,13 @@ type TopClient struct {
 	Error  int64  `json:"error"`
 }
 
-func topOf(b *offenders.Book, q trafficQuery, name func(string) string) Top {
+func topOf(b *offenders.Book, q trafficQuery, held map[offenders.ID]*Override, name func(string) string) Top {
 	rules, more := b.Top(q.filter, maxTop)
 	t := Top{At: time.Now().UTC(), Rules: make([]TopRule, 0, len(rules)), Omitted: more}
 	for i := range rules {
 		r := &rules[i]
 		one := TopRule{
-			TrafficRule: trafficRuleOf(r.ID, r.Limit), Since: r.Since.UTC(), Passed: r.Passed, Denied: r.Denied,
+			TrafficRule: trafficRuleOf(r.ID, r.Limit, held), Since: r.Since.UTC(), Passed: r.Passed, Denied: r.Denied,
 			Clients: TopClients{Missed: r.Missed, Top: []TopClient{}},
 		}
 		if c := r.Clients; c != nil {
@@ -191,14 +203,14 @@ type trafficHistory struct {
 	Points []offenders.Point `json:"points"`
 }
 
-func seriesOf(b *offenders.Book, q trafficQuery) trafficSeries {
+func seriesOf(b *offenders.Book, q trafficQuery, held map[offenders.ID]*Override) trafficSeries {
 	histories, more := b.Series(q.filter, maxTop)
 	point := func(p offenders.Point) offenders.Point {
 		p.To = p.To.UTC()
 		return p
 	}
 	history := func(h offenders.Series) trafficHistory {
-		return trafficHistory{trafficRuleOf(h.ID, h.Limit), h.From.UTC(), each(h.Points, point)}
+		return trafficHistory{trafficRuleOf(h.ID, h.Limit, held), h.From.UTC(), each(h.Points, point)}
 	}
 	step := int64(offenders.Step / time.Second)
 	return trafficSeries{At: time.Now().UTC(), Step: step, Series: each(histories, history), Omitted: more}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,9 +15,26 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/rules"
 )
 
 func plain(name string) string { return name }
+
+// overriddenUser is rules of which shop/tight is tightened.
+func overriddenUser() *rules.Set { return heldSet }
+
+var heldSet = func() *rules.Set {
+	const file = "domain: shop\ndescriptors: [{key: tight, limits: [%s]}]\n"
+	set, err := rules.Parse("shop.yaml", fmt.Appendf(nil, file, "5/s burst 10"))
+	written, bad := rules.Parse("shop.yaml", fmt.Appendf(nil, file, "10/s burst 20"))
+	err = errors.Join(err, bad, set.Tell(written, func(string) *rules.Temporary {
+		return &rules.Temporary{Percent: 50, Until: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), Author: "ann", Reason: "slow"}
+	}))
+	if err != nil {
+		panic(err)
+	}
+	return set
+}()
 
 // known is all rules but those that are named none.
 func known(f offenders.Filter) bool { return f.Domain != "none" && !strings.HasPrefix(f.Rule, "none") }
@@ -35,6 +53,7 @@ func TestTraffic(t *testing.T) {
 		user := b.Open(offenders.ID{Domain: "shop", Rule: "shop/user"}, weir.MustParseLimit("10/s burst 20"), time.Now())
 		b.Open(offenders.ID{Domain: "shop", Rule: "shop#override", Shadow: true}, nil, time.Now()).Pass()
 		time.Sleep(time.Second)
+		b.Open(offenders.ID{Domain: "shop", Rule: "shop/tight"}, weir.MustParseLimit("5/s burst 10"), time.Now())
 		user.Pass()
 		for range 3 {
 			user.Deny([]byte("a<nn\x00\xff"))
@@ -42,13 +61,16 @@ func TestTraffic(t *testing.T) {
 		user.Deny([]byte("bob"))
 		time.Sleep(9 * time.Second)
 		b.Tick(time.Now())
-		door := NewTraffic(b, plain, known, Options{})
+		door := NewTraffic(b, plain, overriddenUser, known, Options{})
 		for path, want := range map[string]string{
 			"/v1/top?n=1": `{"at":"2000-01-01T00:00:10Z","rules":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"since":"2000-01-01T00:00:00Z","passed":1,"denied":4,` +
 				`"clients":{"since":"2000-01-01T00:00:01Z","denied":4,"missed":0,"others_at_most":0,"top":[{"key":"a\u003cnn\u0000\ufffd","denied":3,"error":0}]}},` +
 				`{"domain":"shop","rule":"shop#override","shadow":true,"since":"2000-01-01T00:00:00Z","passed":1,"denied":0,` +
-				`"clients":{"denied":0,"missed":0,"others_at_most":0,"top":[]}}],"omitted":0}`,
+				`"clients":{"denied":0,"missed":0,"others_at_most":0,"top":[]}},` +
+				`{"domain":"shop","rule":"shop/tight","limit":"5/s burst 10","shadow":false,` +
+				`"override":{"percent":50,"until":"2000-01-01T01:00:00Z","author":"ann","reason":"slow","written":"10/s burst 20"},` +
+				`"since":"2000-01-01T00:00:01Z","passed":0,"denied":0,"clients":{"denied":0,"missed":0,"others_at_most":0,"top":[]}}],"omitted":0}`,
 			"/v1/top?rule=new": `{"at":"2000-01-01T00:00:10Z","rules":[],"omitted":0}`,
 			"/v1/series?rule=shop/user&domain=shop": `{"at":"2000-01-01T00:00:10Z","step_seconds":10,"series":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"from":"2000-01-01T00:00:00Z",` +
@@ -69,7 +91,7 @@ func TestTrafficHides(t *testing.T) {
 	user := b.Open(offenders.ID{Domain: "shop", Rule: "shop/user"}, nil, time.Now())
 	user.Deny([]byte("ann-at-home"))
 	h := offenders.NewHider()
-	w := getTraffic(t, NewTraffic(b, h.Hide, known, Options{}), "/v1/top")
+	w := getTraffic(t, NewTraffic(b, h.Hide, overriddenUser, known, Options{}), "/v1/top")
 	if body := w.Body.String(); strings.Contains(body, "ann") || !strings.Contains(body, h.Hide("ann-at-home")) {
 		t.Error(body)
 	}
@@ -81,7 +103,7 @@ func TestTrafficBounds(t *testing.T) {
 	for i := range maxTop + 3 {
 		b.Open(offenders.ID{Domain: "shop", Rule: fmt.Sprint(i)}, nil, time.Now())
 	}
-	door := NewTraffic(b, plain, known, Options{})
+	door := NewTraffic(b, plain, overriddenUser, known, Options{})
 	for _, path := range []string{"/v1/top", "/v1/series"} {
 		var answer struct {
 			Rules, Series []any
@@ -97,7 +119,7 @@ func TestTrafficBounds(t *testing.T) {
 }
 
 func TestTrafficRefuses(t *testing.T) {
-	door := NewTraffic(offenders.NewBook(), plain, known, Options{})
+	door := NewTraffic(offenders.NewBook(), plain, overriddenUser, known, Options{})
 	for path, says := range map[string]string{
 		"/v1/top?n=":                            "from 0 to 100",
 		"/v1/top?n=-1":                          "from 0 to 100",

@@ -21,8 +21,8 @@ type domainJSON struct {
 	Rules    int64  `json:"rules"`
 	Revision int64  `json:"revision,omitempty"`
 
-	Trials    []trialJSON          `json:"trials,omitempty"`
-	Overrides []rulestore.Override `json:"overrides,omitempty"`
+	Trials    []trialJSON         `json:"trials,omitempty"`
+	Overrides rulestore.Overrides `json:"overrides,omitempty"` // that have not ended
 }
 
 // trialJSON is a version in shadow.
@@ -40,11 +40,7 @@ func whole(d rulestore.Document) domainJSON {
 	for _, t := range d.Trials {
 		out.Trials = append(out.Trials, trialJSON{t.Rule, t.Version})
 	}
-	for _, o := range d.Overrides {
-		if o.Until.After(time.Now()) {
-			out.Overrides = append(out.Overrides, o)
-		}
-	}
+	out.Overrides = d.Overrides.Active(time.Now())
 	return out
 }
 
@@ -60,9 +56,15 @@ func listDomains(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list := c.fromFiles(c.query["team"], c.query["after"])
+	overrides, err := overridesOf(c, found, func(d *rulestore.Domain) string { return d.Name })
+	if err != nil {
+		return answer{}, err
+	}
 	for _, d := range found {
 		if !c.options.InFiles(d.Name) {
-			list = append(list, domainOf(d))
+			one := domainOf(d)
+			one.Overrides = overrides[d.Name]
+			list = append(list, one)
 		}
 	}
 	slices.SortFunc(list, func(a, b domainJSON) int { return strings.Compare(a.Name, b.Name) })
@@ -75,6 +77,14 @@ func listDomains(c *call) (answer, error) {
 		next = found[most-1].Name
 	}
 	return answer{body: page("domains", list, next)}, nil
+}
+
+// overridesOf is the active overrides of the domains of a list that is sorted by them.
+func overridesOf[T any](c *call, list []T, domain func(*T) string) (map[string]rulestore.Overrides, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return c.store.Overrides(c.r.Context(), domain(&list[0]), domain(&list[len(list)-1]))
 }
 
 // fromFiles is the domains that come from files; they belong to no team.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
@@ -22,17 +23,19 @@ type Rule struct {
 	Shadow   int64  `json:"shadow,omitempty"`
 	Enforced int64  `json:"enforced,omitempty"`
 	Revision int64  `json:"revision"`
+	// Override is what holds for it at present, its own or its domain's.
+	Override *rulestore.Override `json:"override,omitempty"`
 }
 
-func ruleOf(r rulestore.Rule) Rule {
+func ruleOf(r rulestore.Rule, of rulestore.Overrides) Rule {
 	out := Rule{Domain: r.Domain, ID: r.ID, Team: r.Team, Text: r.Text, Latest: r.Latest, Draft: r.Draft, Shadow: r.Shadow, Enforced: r.Enforced, Revision: r.Revision}
 	switch {
 	case r.Gone:
 		out.State = "gone"
 	case r.Disabled:
 		out.State = "disabled"
-	case r.Enforced != 0 && r.Text != "": // it was not taken away
-		out.State = "enforced"
+	case r.Active():
+		out.State, out.Override = "enforced", of.Of(r.ID, time.Now())
 	default:
 		out.State = "proposed"
 	}
@@ -58,12 +61,28 @@ func listRules(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	list := []Rule{}
-	for _, r := range found {
-		list = append(list, ruleOf(r))
+	list, err := c.rulesOf(found)
+	if err != nil {
+		return answer{}, err
 	}
 	next := func(r *Rule) string { return url.PathEscape(r.Domain) + "/" + url.PathEscape(r.ID) }
 	return answer{body: paged(c, "rules", list, next)}, nil
+}
+
+// rulesOf is rules that are sorted by their domains, with what holds for each.
+func (c *call) rulesOf(found []rulestore.Rule) ([]Rule, error) {
+	overrides, err := overridesOf(c, found, func(r *rulestore.Rule) string { return r.Domain })
+	list := make([]Rule, 0, len(found)) // not nil, which would be null
+	for _, r := range found {
+		list = append(list, ruleOf(r, overrides[r.Domain]))
+	}
+	return list, err
+}
+
+// one answers with one rule.
+func (c *call) one(r rulestore.Rule) (answer, error) {
+	list, err := c.rulesOf([]rulestore.Rule{r})
+	return answer{body: list[0], revision: r.Revision}, err
 }
 
 // there refuses a domain that is not in the database, so that nobody takes a wrong
@@ -136,7 +155,10 @@ func deleteRule(c *call) (answer, error) {
 
 func getRule(c *call) (answer, error) {
 	r, err := c.store.Rule(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"))
-	return answer{body: ruleOf(r), revision: r.Revision}, err
+	if err != nil {
+		return answer{}, err
+	}
+	return c.one(r)
 }
 
 // step is where a version is to go.
@@ -154,7 +176,10 @@ func moveRule(c *call, in step) (answer, error) {
 func (c *call) move(s rulestore.Step) (answer, error) {
 	s.Domain, s.Rule, s.Match = c.r.PathValue("domain"), c.r.PathValue("rule"), c.seen
 	r, err := c.options.Changes.Move(c.r.Context(), c.store, c.by, s)
-	return answer{body: ruleOf(r), revision: r.Revision}, err
+	if err != nil {
+		return answer{}, err
+	}
+	return c.one(r)
 }
 
 // rollingBack is what is to be enforced again.

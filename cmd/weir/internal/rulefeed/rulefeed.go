@@ -206,16 +206,19 @@ func (f *Feed) take(document rulestore.Document, now time.Time) {
 	text, until, err := document.InForce(now)
 	d.until = until
 	if err == nil {
-		err = d.parse(text, f.options.Check)
+		err = d.parse(text, now, f.options.Check)
 	}
 	if err != nil {
 		d.err = fmt.Errorf("domain %s of the rule database: %w", document.Name, err)
 	}
 }
 
-func (d *domain) parse(text string, check func(*rules.Set) error) error {
+func (d *domain) parse(text string, now time.Time, check func(*rules.Set) error) error {
 	name := "database/" + d.document.Name + ".yaml"
 	set, err := rules.Parse(name, []byte(text))
+	if err == nil && !d.until.IsZero() {
+		err = d.tell(set, now)
+	}
 	if err == nil {
 		err = check(set)
 	}
@@ -243,6 +246,21 @@ func (d *domain) parse(text string, check func(*rules.Set) error) error {
 		}
 	}
 	return nil
+}
+
+// tell tells rules by whom they are opened or tightened, and until when.
+func (d *domain) tell(set *rules.Set, now time.Time) error {
+	written, err := rules.Parse("database/"+d.document.Name+".yaml", []byte(d.document.File))
+	if err != nil {
+		return err
+	}
+	return set.Tell(written, func(item string) *rules.Temporary {
+		o := d.document.Overrides.Of(item, now)
+		if o == nil {
+			return nil
+		}
+		return &rules.Temporary{Percent: o.Percent, Until: o.Until, Author: o.Author, Reason: o.Reason}
+	})
 }
 
 // news is what is active now. changed is the domains that are new.

@@ -89,21 +89,22 @@ func watch(t *testing.T, dir string, o Options) *watched {
 	return w
 }
 
-// until waits for news that are want.
-func (w *watched) until(t *testing.T, want string) {
+// until waits for news that are want, and gives them.
+func (w *watched) until(t *testing.T, want string) News {
 	t.Helper()
 	var got string
 	for range cap(w.told) {
 		select {
 		case n := <-w.told:
 			if got = brief(n); got == want {
-				return
+				return n
 			}
 		case <-time.After(w.patience):
 			t.Fatalf("nobody tells %q; the last was %q", want, got)
 		}
 	}
 	t.Fatalf("nobody tells %q; the last was %q", want, got)
+	return News{}
 }
 
 // TestOverridesEnd: what is open or tightened falls back at its time, without
@@ -124,7 +125,11 @@ func TestOverridesEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.until(t, "shop/user 2/s shadow=false\n")
+		n := w.until(t, "shop/user 2/s shadow=false\n")
+		held := n.Sets[0].Temporary()
+		if len(held) != 1 || held[0].Temporary.Reason != "an attack" || held[0].Temporary.Percent != 20 || held[0].Temporary.Written.Limit.String() != "10/s" {
+			t.Errorf("%+v", held)
+		}
 		began := time.Now()
 		w.until(t, "shop/user 10/s shadow=true\n") // that of the domain
 		if took := time.Since(began); took > time.Minute || took < 58*time.Second {

@@ -82,8 +82,8 @@ type Document struct {
 	// Candidate is the file with all versions in shadow in their places; empty:
 	// nothing is in shadow.
 	Candidate string
-	Trials    []Trial    // in the order of the file
-	Overrides []Override // also those that have ended
+	Trials    []Trial   // in the order of the file
+	Overrides Overrides // also those that have ended
 }
 
 // Trial is a version in shadow.

@@ -22,6 +22,29 @@ type Override struct {
 	Reason  string    `json:"reason"`
 }
 
+// Overrides are those of one domain.
+type Overrides []Override
+
+// Active are those that have not ended.
+func (all Overrides) Active(now time.Time) (active Overrides) {
+	for _, o := range all {
+		if o.Until.After(now) {
+			active = append(active, o)
+		}
+	}
+	return active
+}
+
+// Of is the one that holds for a rule, nil when none does: its own goes before that of the domain.
+func (all Overrides) Of(rule string, now time.Time) (of *Override) {
+	for i, o := range all {
+		if o.Until.After(now) && (o.Rule == rule || o.Rule == "" && of == nil) {
+			of = &all[i]
+		}
+	}
+	return of
+}
+
 // MaxOverride is the longest time that an override may hold.
 const MaxOverride = 7 * 24 * time.Hour
 
@@ -137,16 +160,30 @@ func (o *Override) words() string {
 	return fmt.Sprintf("%d %% of each limit", o.Percent)
 }
 
+// Overrides are the active ones of the domains from one name to another, by domain.
+func (s *Store) Overrides(ctx context.Context, from, to string) (map[string]Overrides, error) {
+	at := map[string]Overrides{}
+	err := eachOverride(ctx, s.read, func(o Override) { at[o.Domain] = append(at[o.Domain], o) },
+		`domain >= $1 AND domain <= $2 AND ends > $3`, printable(from, MaxName+1), printable(to, MaxName+1), time.Now().UnixMicro())
+	return at, s.failed(err)
+}
+
 // readOverrides adds the overrides of documents.
 func readOverrides(ctx context.Context, q queryer, at map[string]*Document, only string) error {
+	return eachOverride(ctx, q, func(o Override) {
+		if d := at[o.Domain]; d != nil {
+			d.Overrides = append(d.Overrides, o)
+		}
+	}, `$1 = '' OR domain = $1`, only)
+}
+
+func eachOverride(ctx context.Context, q queryer, add func(Override), where string, args ...any) error {
 	return each(ctx, q, func(found row) error {
 		var o Override
 		var ends int64
 		err := found.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason)
 		o.Until = moment(ends)
-		if d := at[o.Domain]; d != nil {
-			d.Overrides = append(d.Overrides, o)
-		}
+		add(o)
 		return err
-	}, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE $1 = '' OR domain = $1 ORDER BY domain, rule`, only)
+	}, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE `+where+` ORDER BY domain, rule`, args...)
 }

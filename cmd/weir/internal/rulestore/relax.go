@@ -1,6 +1,7 @@
 package rulestore
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,29 +14,18 @@ import (
 // InForce is the file with the overrides that hold at a time, and until when that
 // is so; zero: until something is changed.
 func (d *Document) InForce(now time.Time) (file string, until time.Time, err error) {
-	holds := map[string]Override{}
-	for _, o := range d.Overrides {
-		if !o.Until.After(now) {
-			continue
-		}
-		holds[o.Rule] = o
-		if until.IsZero() || o.Until.Before(until) {
-			until = o.Until
-		}
+	active := d.Overrides.Active(now)
+	if len(active) == 0 {
+		return d.File, time.Time{}, nil
 	}
-	if len(holds) == 0 {
-		return d.File, until, nil
-	}
+	until = slices.MinFunc(active, func(a, b Override) int { return a.Until.Compare(b.Until) }).Until
 	o, err := cutFile(d.Name, d.File)
 	if err != nil {
 		return "", until, err
 	}
 	for i, it := range o.items {
-		hold, ok := holds[it.id]
-		if !ok {
-			hold, ok = holds[""]
-		}
-		if !ok {
+		hold := active.Of(it.id, now)
+		if hold == nil {
 			continue
 		}
 		if o.items[i].text, err = overridden(it.text, hold.Percent); err != nil {

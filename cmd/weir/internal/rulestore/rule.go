@@ -43,6 +43,9 @@ type Rule struct {
 	Text string
 }
 
+// Active is whether the rule decides: a version is enforced, and has not taken it away. Text must have been read.
+func (r *Rule) Active() bool { return r.Enforced != 0 && !r.Disabled && r.Text != "" }
+
 // Version is what a rule was proposed to be. It never changes, but for its State,
 // and for Reason and Team as they say. The API gives it as it is.
 type Version struct {

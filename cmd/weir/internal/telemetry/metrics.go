@@ -37,9 +37,11 @@ type Metrics struct {
 	refusals *prometheus.CounterVec
 	domains  prometheus.Gauge
 	rules    prometheus.Gauge
-	reloads  *prometheus.CounterVec
-	reloaded prometheus.Gauge
-	loadedAt prometheus.Gauge
+	// opened and tightened are by domain, of those that have such rules.
+	opened, tightened *prometheus.GaugeVec
+	reloads           *prometheus.CounterVec
+	reloaded          prometheus.Gauge
+	loadedAt          prometheus.Gauge
 }
 
 // New makes the metrics of a daemon, and registers them with those of its store.
@@ -86,6 +88,12 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 				"many wrong tokens (limit), wrong role, or the tokens could not be read (unavailable).", "reason"),
 		domains: gauge("weir_domains", "Domains that have rules."),
 		rules:   gauge("weir_rules", "Active rules."),
+		opened: registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_rules_open", Help: "Limits of a domain that an operator opened for a time, so that they deny nothing.",
+		}, []string{"domain"})),
+		tightened: registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_rules_tightened", Help: "Limits of a domain that an operator tightened for a time.",
+		}, []string{"domain"})),
 		reloads: vec("weir_rules_reloads_total",
 			"Reloads of rules by result; after every result but loaded, the old rules stay active.", "result"),
 		reloaded: gauge("weir_rules_reload_success",
@@ -129,6 +137,15 @@ func (m *Metrics) SetRules(set *rules.Set, now time.Time) {
 	m.loadedAt.Set(float64(now.UnixMilli()) / 1000)
 	m.domains.Set(float64(len(set.Domains())))
 	m.rules.Set(float64(len(set.Rules())))
+	m.opened.Reset()
+	m.tightened.Reset()
+	for _, r := range set.Temporary() {
+		to := m.opened
+		if r.Temporary.Percent > 0 {
+			to = m.tightened
+		}
+		to.WithLabelValues(r.Domain).Inc()
+	}
 }
 
 // SetReloaded tells whether the last reload went well.

@@ -22,10 +22,15 @@ func BenchmarkLists(b *testing.B) {
 	for i := range domains {
 		h.importDomain(b, fmt.Sprintf("domain-%04d", i))
 	}
+	err := h.store.Override(b.Context(), root(), rulestore.Override{Domain: "domain-0008", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "a test"})
+	if err != nil {
+		b.Fatal(err)
+	}
 	browser := h.signedIn(b, "ann", rulestore.Read, "shop")
 	for _, c := range []struct{ name, path string }{
 		{"domains", "/ui/"},
 		{"rules", "/ui/rules?domain=domain-0007"},
+		{"tightened", "/ui/rules?domain=domain-0008"},
 		{"search", "/ui/rules?search=path-99"},
 		{"nothing", "/ui/rules?search=nowhere"},
 		{"traffic", "/ui/traffic"},

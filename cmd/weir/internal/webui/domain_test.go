@@ -30,7 +30,10 @@ func TestDomainIncident(t *testing.T) {
 		t.Error(at)
 	}
 	r, page = b.get(t, shopRules)
-	wants(t, r, page, http.StatusOK, "All rules of the domain are tightened to 50 % until", "a flood &lt;b&gt;", "End it now")
+	wants(t, r, page, http.StatusOK, "All rules of the domain are tightened to 50 % until", "a flood &lt;b&gt;", "End it now",
+		`<span class="mark held">50 % until 2`, "<code>5/s burst 10</code>")
+	r, page = b.get(t, "/ui/")
+	wants(t, r, page, http.StatusOK, `<span class="mark held">50 % until 2`)
 	r, page = b.get(t, userRule)
 	wants(t, r, page, http.StatusOK, "All rules of the domain: tightened to 50 %", "To the domain")
 	if strings.Contains(page, "End it now") {

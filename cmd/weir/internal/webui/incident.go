@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
@@ -14,9 +16,9 @@ import (
 // and end that.
 type incident struct {
 	CSRF       string
-	Domain, ID string               // no ID: all rules of the domain
-	Holds      []rulestore.Override // for it, at present
-	May        bool                 // this actor may
+	Domain, ID string              // no ID: all rules of the domain
+	Holds      rulestore.Overrides // for it, at present
+	May        bool                // this actor may
 	Form       overrideForm
 }
 
@@ -29,18 +31,31 @@ type overrideForm struct {
 	Faults           map[string]string
 }
 
-func (v *visit) incident(at place, all []rulestore.Override, sent overrideForm, teams ...string) incident {
+func (v *visit) incident(at place, all rulestore.Overrides, sent overrideForm, teams ...string) incident {
 	return incident{v.csrf(), at.domain, at.id, overridesOf(all, at.id), v.may(rulestore.Publish, teams...), sent}
 }
 
 // overridesOf is those that hold for a rule, or for a domain those of all its rules.
-func overridesOf(all []rulestore.Override, id string) (mine []rulestore.Override) {
-	for _, o := range all {
-		if o.Until.After(time.Now()) && (id == "" || o.Rule == id || o.Rule == "") {
-			mine = append(mine, o)
-		}
+func overridesOf(all rulestore.Overrides, id string) rulestore.Overrides {
+	return slices.DeleteFunc(all.Active(time.Now()), func(o rulestore.Override) bool { return id != "" && o.Rule != "" && o.Rule != id })
+}
+
+// held is the mark of what an operator did for a time.
+func held(percent int64, until time.Time) mark {
+	what := "open"
+	if percent > 0 {
+		what = fmt.Sprintf("%d %%", percent)
 	}
-	return mine
+	return mark{"held", what + " until " + until.UTC().Format("2006-01-02 15:04 MST")}
+}
+
+// heldRules is what holds for a time of active rules, as counts know them.
+func (p *Pages) heldRules() map[offenders.ID]mark {
+	all := map[offenders.ID]mark{}
+	for _, r := range p.options.Rules().Temporary() {
+		all[offenders.ID{Domain: r.Domain, Rule: r.Name, Shadow: r.Shadow}] = held(r.Temporary.Percent, r.Temporary.Until)
+	}
+	return all
 }
 
 // override opens or tightens a rule, or all of a domain, for a time, or ends that.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -21,6 +22,7 @@ type domainRow struct {
 	Rules  int64
 	Passed int64
 	Denied int64
+	Holds  []mark // what operators opened or tightened for a time
 }
 
 // Where a domain's rules come from.
@@ -87,10 +89,33 @@ func (v *visit) databaseDomains(behind string) (rows []domainRow, err error) {
 		return nil, nil
 	}
 	list, err := v.store.Domains(v.r.Context(), "", behind, pageSize+1)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	overrides, err := v.store.Overrides(v.r.Context(), list[0].Name, list[len(list)-1].Name)
 	for _, d := range list {
-		rows = append(rows, domainRow{Name: d.Name, Team: d.Team, Source: fromDatabase, Rules: d.Rules})
+		rows = append(rows, domainRow{Name: d.Name, Team: d.Team, Source: fromDatabase, Rules: d.Rules, Holds: holdsOf(overrides[d.Name])})
 	}
 	return rows, err
+}
+
+// holdsOf is the mark of what holds for a whole domain, and how many of its rules have an override of their own.
+func holdsOf(all rulestore.Overrides) (marks []mark) {
+	own := 0
+	for _, o := range all {
+		if o.Rule == "" {
+			marks = append(marks, held(o.Percent, o.Until))
+		} else {
+			own++
+		}
+	}
+	switch {
+	case own == 1:
+		marks = append(marks, mark{"held", "1 rule open or tightened"})
+	case own > 1:
+		marks = append(marks, mark{"held", digits(int64(own)) + " rules open or tightened"})
+	}
+	return marks
 }
 
 // fileDomains is the domains of files.
@@ -222,12 +247,25 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 		Domain: page.Domain, State: rulestore.State(page.State), Search: page.Search,
 		BehindDomain: v.query("behind_domain"), Behind: v.query("behind"), Limit: pageSize + 1,
 	})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	overrides, err := v.store.Overrides(v.r.Context(), list[0].Domain, list[len(list)-1].Domain)
+	if err != nil {
+		return nil, err
+	}
 	for i := range list {
 		r := &list[i]
-		read := readRule(r.Domain, "", r.Text, nil)
-		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, v.marksOf(r), viewsOf(read.rules, nil, "")})
+		marks, text := v.marksOf(r), r.Text
+		if o := overrides[r.Domain].Of(r.ID, time.Now()); o != nil && r.Active() {
+			marks = append(marks, held(o.Percent, o.Until))
+			if text, err = o.Applied(r.Text); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marks, viewsOf(readRule(r.Domain, "", text, nil).rules, nil, "")})
 	}
-	return rows, err
+	return rows, nil
 }
 
 // counted puts the counts into rows.

@@ -84,9 +84,9 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		Publish: v.may(rulestore.Publish, r.Team, d.Team), Foreign: !v.may(rulestore.Read, r.Team, d.Team), Step: sent.step,
 		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
 	}
-	if page.Stands && !r.Disabled {
+	if r.Active() {
 		text := r.Text
-		if hold := holdOf(page.Incident.Holds); hold != nil {
+		if hold := page.Incident.Holds.Of(at.id, time.Now()); hold != nil {
 			if text, err = hold.Applied(r.Text); err != nil {
 				return err
 			}
@@ -125,20 +125,6 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 func (v *visit) may(role rulestore.Role, teams ...string) bool {
 	return v.store != nil && v.actor.Role >= role && (slices.Contains(v.actor.Teams, rulestore.AllTeams) ||
 		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(v.actor.Teams, team) }))
-}
-
-// holdOf is which of the overrides that hold for a rule does: its own goes before
-// that of its domain.
-func holdOf(mine []rulestore.Override) *rulestore.Override {
-	for i := range mine {
-		if mine[i].Rule != "" {
-			return &mine[i]
-		}
-	}
-	if len(mine) == 0 {
-		return nil
-	}
-	return &mine[0]
 }
 
 // csrf is the word that forms of this session bring along.

@@ -18,9 +18,16 @@ const (
 // trafficPage is what traffic.html shows.
 type trafficPage struct {
 	Domain, Rule string // empty: of all
-	Rows         []offenders.Top
+	Rows         []trafficRow
 	More         int // rules that are not shown
 	One          *trafficOf
+}
+
+// trafficRow is a rule, with what holds for it.
+type trafficRow struct {
+	offenders.Top
+
+	Holds []mark
 }
 
 // trafficOf is what one rule passes and denies.
@@ -36,7 +43,16 @@ type trafficOf struct {
 func (p *Pages) traffic(v *visit) error {
 	page := trafficPage{Domain: v.query("domain"), Rule: v.query("rule")}
 	filter := offenders.Filter{Domain: page.Domain, Rule: page.Rule}
-	page.Rows, page.More = p.options.Book.Top(filter, topRules)
+	rows, more := p.options.Book.Top(filter, topRules)
+	page.More = more
+	holds := p.heldRules()
+	for _, r := range rows {
+		row := trafficRow{Top: r}
+		if m, ok := holds[r.ID]; ok {
+			row.Holds = []mark{m}
+		}
+		page.Rows = append(page.Rows, row)
+	}
 	title := "Traffic"
 	if page.Rule == "" || len(page.Rows) == 0 {
 		return v.show(http.StatusOK, "traffic", title, page)

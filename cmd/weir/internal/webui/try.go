@@ -32,6 +32,8 @@ type explainedLimit struct {
 	rules.LimitExplanation
 
 	Name, Limit, Outcome, When string
+
+	Holds []mark // what an operator did for a time
 }
 
 // try shows the form, and why a request was denied whose id is asked for.
@@ -102,10 +104,14 @@ func explainedOf(x *rules.Explanation) *explained {
 	e := &explained{Explanation: x}
 	for i, l := range x.Limits {
 		d := x.Answer.Decisions[i]
-		e.Limits = append(e.Limits, explainedLimit{
+		one := explainedLimit{
 			LimitExplanation: l, Name: d.Rule.Name, Limit: d.Rule.Limit.String(), Outcome: d.Outcome.String(),
 			When: passes(l.Passing),
-		})
+		}
+		if t := d.Rule.Temporary; t != nil {
+			one.Holds = []mark{held(t.Percent, t.Until)}
+		}
+		e.Limits = append(e.Limits, one)
 	}
 	return e
 }
